@@ -1,0 +1,751 @@
+"""What is an element?
+
+Sixteen element types, two scale types among them, and three widths of raw
+bits.  For each: its name, its width, the NumPy type a matrix of it is stored
+in, its raw bits, and its exact value.  Then how elements share a 32-bit
+register: packing (lowest element in the lowest bits) and containers (a narrow
+element in a wider slot).
+
+    encode   stored values -> raw bits, one element per item; never rounds
+    decode   raw bits -> stored values
+    split    raw bits -> sign, significand, exponent
+    pack     raw bits -> words of 32 or 64 bits
+
+Everything here assumes a little-endian machine, as NVIDIA GPUs and every host
+they plug into are: packing 8, 16 and 32-bit elements is then a change of view.
+
+>>> s4 = dtype("s4")
+>>> bits = s4.encode([-8, -1, 0, 7, 1, 2, 3, 4])
+>>> bits
+array([ 8, 15,  0,  7,  1,  2,  3,  4], dtype=uint8)
+>>> hex(pack_words(bits, 4)[0])
+'0x432170f8'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fragmenta.errors import (
+    Error,
+    ShapeError,
+    UnknownInstruction,
+    UnknownType,
+    ValueRangeError,
+    nearest,
+    one_of,
+)
+
+Array: TypeAlias = NDArray[Any]
+Kind: TypeAlias = Literal["signed", "unsigned", "bit", "float", "scale", "raw"]
+
+# Elements handled at once: a block and its temporaries stay in the L2 cache,
+# and the cost of a NumPy call is spread over enough of them.
+_BLOCK = 1 << 17
+
+# The hardware reads sign, exponent and ten fraction bits of a tf32 register.
+_TF32_IGNORED = 13
+
+
+class Parts(NamedTuple):
+    """The exact value of each element, taken apart.
+
+    A finite value is ``(-1)**sign * significand * 2**exponent``.  Significands
+    are not normalised: a subnormal keeps the exponent of its field.  Where
+    ``special`` is 1 (infinity) or 2 (NaN), significand and exponent are 0.
+
+    >>> parts = dtype("e4m3").split([0x01, 0xB8, 0x7F])
+    >>> parts.significand, parts.exponent
+    (array([1, 8, 0], dtype=uint32), array([-9, -3,  0], dtype=int32))
+    >>> parts.sign, parts.special
+    (array([0, 1, 0], dtype=uint8), array([0, 0, 2], dtype=uint8))
+    """
+
+    sign: NDArray[np.uint8]
+    significand: Array
+    exponent: NDArray[np.int32]
+    special: NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DType:
+    """One element type; look one up with :func:`dtype`.
+
+    >>> e5m2 = dtype("e5m2")
+    >>> e5m2.bits, e5m2.kind, e5m2.exponent_bits, e5m2.fraction_bits, e5m2.bias
+    (8, 'float', 5, 2, 15)
+    >>> e5m2.has_infinity, e5m2.has_nan
+    (True, True)
+    >>> e5m2.storage
+    dtype(float8_e5m2)
+    """
+
+    name: str
+    bits: int = field(compare=False)
+    storage: np.dtype[Any] = field(compare=False)
+    kind: Kind = field(compare=False)
+    exponent_bits: int = field(default=0, compare=False)
+    fraction_bits: int = field(default=0, compare=False)
+    has_infinity: bool = field(default=False, compare=False)
+    has_nan: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"dtype({self.name!r})"
+
+    @property
+    def bias(self) -> int:
+        """What the exponent field is greater by than the exponent.
+
+        >>> dtype("e4m3").bias, dtype("ue8m0").bias
+        (7, 127)
+        """
+        return (1 << self.exponent_bits >> 1) - 1 if self.exponent_bits else 0
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether the values are integers (single bits and raw bits included).
+
+        >>> dtype("s4").is_integer, dtype("ue8m0").is_integer
+        (True, False)
+        """
+        return not self.exponent_bits
+
+    @property
+    def bits_dtype(self) -> np.dtype[Any]:
+        """The unsigned NumPy type that holds one element's raw bits.
+
+        >>> dtype("e2m1").bits_dtype, dtype("bf16").bits_dtype
+        (dtype('uint8'), dtype('uint16'))
+        """
+        return _unsigned(self.bits)
+
+    @property
+    def mask(self) -> int:
+        """Ones in every bit that a raw pattern may have set.
+
+        >>> dtype("s4").mask, dtype("ue4m3").mask
+        (15, 127)
+        """
+        return (1 << (7 if self.name == "ue4m3" else self.bits)) - 1
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """The least and the greatest value of an integer type.
+
+        >>> dtype("s4").limits, dtype("b1").limits
+        ((-8, 7), (0, 1))
+        """
+        if not self.is_integer:
+            raise UnknownType(f"{self} is no integer type, and limits are integers")
+        half = 1 << self.bits >> 1
+        return (-half, half - 1) if self.kind == "signed" else (0, self.mask)
+
+    def encode(self, array: ArrayLike) -> Array:
+        """Raw bits, one element per item, the value in the low bits.
+
+        An array of the storage type is reinterpreted: no copy where none is
+        needed, NaN payloads and signed zeros kept.  For ``tf32`` that is any
+        float32, its low 13 bits included: the hardware ignores them.  Raw
+        types reinterpret every array of their item size.  Anything else must
+        hold values that the type has exactly.
+
+        >>> dtype("f16").encode([1.0, -0.0])
+        array([15360, 32768], dtype=uint16)
+        >>> dtype("s4").encode(np.array([9], np.int8))
+        Traceback (most recent call last):
+        fragmenta.errors.ValueRangeError: 9 at [0]: s4 holds integers from -8 to 7
+        """
+        given = as_array(array)
+        if given.dtype == self.storage and self.kind != "bit":
+            return self._reinterpret(given)
+        if self.kind == "raw" and given.itemsize * 8 == self.bits:
+            return given.view(self.storage)
+        if self.is_integer and given.dtype.kind in "biu" and self._spans(given):
+            return self._narrow(given)
+        return self._convert(given)
+
+    def decode(self, bits: ArrayLike) -> Array:
+        """Stored values of raw bits: the inverse of :meth:`encode`.
+
+        >>> dtype("s4").decode([8, 15, 7])
+        array([-8, -1, 7], dtype=int4)
+        """
+        return self._patterns(bits).view(self.storage)
+
+    def split(self, bits: ArrayLike) -> Parts:
+        """Sign, significand and exponent of raw bits, exactly.
+
+        >>> parts = dtype("f16").split(dtype("f16").encode([1.5, -2.0**-24]))
+        >>> parts.sign, parts.significand, parts.exponent
+        (array([0, 1], dtype=uint8), array([1536,    1], dtype=uint32), \
+array([-10, -24], dtype=int32))
+        """
+        self._require_value()
+        patterns = self._patterns(bits)
+        return (
+            self._split_float(patterns)
+            if self.exponent_bits
+            else (self._split_integer(patterns))
+        )
+
+    def to_float64(self, bits: ArrayLike) -> NDArray[np.float64]:
+        """The float64 of each raw pattern, exactly.
+
+        >>> dtype("ue8m0").to_float64([127, 130, 255])
+        array([ 1.,  8., nan])
+        """
+        self._require_value()
+        patterns = self._patterns(bits)
+        if self.name == "tf32":
+            patterns = patterns >> _TF32_IGNORED << _TF32_IGNORED
+        with np.errstate(invalid="ignore"):  # a signalling NaN is no surprise
+            return patterns.view(self.storage).astype(np.float64)
+
+    def _require_value(self) -> None:
+        if self.kind == "raw":
+            same = (t.name for t in DTYPES.values() if t.bits == self.bits)
+            raise UnknownType(
+                f"{self} is raw bits and has no value; of its width are "
+                f"{one_of((name for name in same if name != self.name), 'and')}"
+            )
+
+    def _patterns(self, bits: ArrayLike) -> Array:
+        """Raw bits in their own type, refused where a pattern is too wide."""
+        used = self.mask.bit_length()
+        checked = _within(as_array(bits), self.mask, f"{self} has {used} bits")
+        return checked.astype(self.bits_dtype, copy=False)
+
+    def _reinterpret(self, stored: Array) -> Array:
+        bits = stored.view(self.bits_dtype)
+        if self.mask == np.iinfo(bits.dtype).max:
+            return bits
+        if self.is_integer and bits.size and bits.max() > self.mask:
+            return bits & self.mask  # ml_dtypes leaves the upper nibble free
+        allowed = f"{self} uses the low {self.mask.bit_length()} bits of a byte"
+        return _within(bits, self.mask, allowed)
+
+    def _spans(self, integers: Array) -> bool:
+        """Whether every integer lies within the limits."""
+        low, high = self.limits
+        info = np.iinfo(np.uint8 if integers.dtype == bool else integers.dtype)
+        if not integers.size or (low <= info.min and info.max <= high):
+            return True
+        return low <= int(integers.min()) and int(integers.max()) <= high
+
+    def _narrow(self, integers: Array) -> Array:
+        """Two's complement in the low bits of integers known to fit."""
+        same_size = integers.itemsize == self.bits_dtype.itemsize
+        bits = (
+            integers.view(self.bits_dtype)
+            if same_size
+            else integers.astype(self.bits_dtype)
+        )
+        padded = self.bits < 8 * self.bits_dtype.itemsize
+        return bits & self.mask if padded and self.kind == "signed" else bits
+
+    def _convert(self, given: Array) -> Array:
+        """Raw bits of any numbers, refusing the first that is not exact."""
+        _require_numbers(given, self)
+        flat = given.reshape(-1)
+        out = np.empty(flat.shape, self.bits_dtype)
+        convert = self._exact_integers if self.is_integer else self._exact_floats
+        for block in _blocks(flat.size):
+            out[block], exact = convert(flat[block])
+            if not exact.all():
+                raise self._refusal(given, block.start + int(exact.argmin()))
+        return out.reshape(given.shape)
+
+    def _exact_integers(self, numbers: Array) -> tuple[Array, Array]:
+        wide, exact = _float64(numbers)
+        low, high = self.limits
+        exact &= (wide >= low) & (wide <= high) & (np.trunc(wide) == wide)
+        whole = np.where(exact, wide, 0).astype(np.int64)
+        return (whole & self.mask).astype(self.bits_dtype), exact
+
+    def _exact_floats(self, numbers: Array) -> tuple[Array, Array]:
+        wide, exact = _float64(numbers)
+        with np.errstate(all="ignore"):
+            bits = wide.astype(self.storage).view(self.bits_dtype)
+        nan = np.isnan(wide)
+        if self.kind == "scale":  # no sign: that of a NaN means nothing
+            exact &= nan | ~np.signbit(wide)
+            bits = bits & self.mask
+        value = self.to_float64(bits)
+        exact &= (value == wide) | (nan & self.has_nan)
+        return bits, exact
+
+    def _refusal(self, given: Array, position: int) -> ValueRangeError:
+        value = given.reshape(-1)[position]
+        index = [int(i) for i in np.unravel_index(position, given.shape)]
+        what = f"{value} at {index}" if index else f"{value}"
+        if self.is_integer:
+            low, high = self.limits
+            return ValueRangeError(
+                f"{what}: {self} holds integers from {low} to {high}"
+            )
+        return ValueRangeError(f"{what}: {self._why_not(float(value))}")
+
+    def _why_not(self, value: float) -> str:
+        """Why a number is no value of this floating-point type."""
+        if np.isnan(value):
+            return f"{self} has no NaN"
+        if self.kind == "scale" and np.signbit(value):
+            return f"{self} has no sign"
+        if self.name == "ue8m0":
+            return f"{self} holds powers of two from 2**-127 to 2**127"
+        largest = _largest(self)
+        if abs(value) > largest:
+            absent = (
+                "" if self.has_infinity or np.isfinite(value) else " and no infinity"
+            )
+            return f"{self} holds magnitudes up to {largest:g}{absent}"
+        module = self.storage.type.__module__.replace("numpy", "np")
+        how = "is taken as it is" if self.name == "tf32" else "rounds on purpose"
+        return (
+            f"{self} holds it only rounded; .astype({module}.{self.storage.name}) {how}"
+        )
+
+    def _split_integer(self, patterns: Array) -> Parts:
+        values = patterns.view(self.storage).astype(np.int64)
+        zeros = np.zeros(values.shape, np.uint8)
+        return Parts(
+            sign=(values < 0).astype(np.uint8),
+            significand=np.abs(values).astype(np.uint32),
+            exponent=zeros.astype(np.int32),
+            special=zeros,
+        )
+
+    def _split_float(self, patterns: Array) -> Parts:
+        raw: Array = patterns.astype(np.uint64 if self.bits > 32 else np.uint32)
+        if self.name == "tf32":
+            raw >>= _TF32_IGNORED
+        width, top = self.fraction_bits, (1 << self.exponent_bits) - 1
+        ones = (1 << width) - 1
+        fraction = raw & ones
+        exponent = (raw >> width & top).astype(np.int32)
+        special = np.zeros(raw.shape, np.uint8)
+        if self.has_infinity:
+            special[...] = np.where(exponent == top, 1 + (fraction != 0), 0)
+        elif self.has_nan:
+            special[...] = np.where((exponent == top) & (fraction == ones), 2, 0)
+        # Without a fraction there is no zero and there are no subnormals.
+        normal = (exponent > 0) | (width == 0)
+        significand = fraction | normal.astype(raw.dtype) << width
+        return Parts(
+            sign=(raw >> (width + self.exponent_bits)).astype(np.uint8),
+            significand=np.where(special, 0, significand).astype(raw.dtype),
+            exponent=np.where(
+                special, 0, exponent + ~normal - (self.bias + width)
+            ).astype(np.int32),
+            special=special,
+        )
+
+
+def _integer(name: str, bits: int, storage: DTypeLike, kind: Kind) -> DType:
+    return DType(name, bits, np.dtype(storage), kind)
+
+
+def _float(
+    name: str,
+    exponent_bits: int,
+    fraction_bits: int,
+    storage: DTypeLike,
+    specials: Literal["", "NaN", "inf NaN"] = "inf NaN",
+    kind: Kind = "float",
+    bits: int = 0,
+) -> DType:
+    return DType(
+        name,
+        bits or 1 + exponent_bits + fraction_bits,
+        np.dtype(storage),
+        kind,
+        exponent_bits,
+        fraction_bits,
+        has_infinity="inf" in specials,
+        has_nan="NaN" in specials,
+    )
+
+
+DTYPES: Mapping[str, DType] = MappingProxyType(
+    {
+        entry.name: entry
+        for entry in (
+            _integer("b1", 1, np.uint8, "bit"),  # one 0 or 1 per byte
+            _integer("s4", 4, ml_dtypes.int4, "signed"),
+            _integer("u4", 4, ml_dtypes.uint4, "unsigned"),
+            _integer("s8", 8, np.int8, "signed"),
+            _integer("u8", 8, np.uint8, "unsigned"),
+            _integer("s32", 32, np.int32, "signed"),
+            #      name  exponent, fraction bits
+            _float("f16", 5, 10, np.float16),
+            _float("bf16", 8, 7, ml_dtypes.bfloat16),
+            _float("tf32", 8, 10, np.float32, bits=32),  # the upper 19 of 32
+            _float("f32", 8, 23, np.float32),
+            _float("f64", 11, 52, np.float64),
+            _float("e4m3", 4, 3, ml_dtypes.float8_e4m3fn, "NaN"),
+            _float("e5m2", 5, 2, ml_dtypes.float8_e5m2),
+            _float("e2m3", 2, 3, ml_dtypes.float6_e2m3fn, ""),
+            _float("e3m2", 3, 2, ml_dtypes.float6_e3m2fn, ""),
+            _float("e2m1", 2, 1, ml_dtypes.float4_e2m1fn, ""),
+            _float("ue8m0", 8, 0, ml_dtypes.float8_e8m0fnu, "NaN", "scale", 8),
+            _float("ue4m3", 4, 3, ml_dtypes.float8_e4m3fn, "NaN", "scale"),
+            # What ldmatrix, stmatrix and movmatrix carry, whatever it means.
+            _integer("b8", 8, np.uint8, "raw"),
+            _integer("b16", 16, np.uint16, "raw"),
+            _integer("b32", 32, np.uint32, "raw"),
+        )
+    }
+)
+"""Every element type by name.
+
+>>> DTYPES["tf32"].storage
+dtype('float32')
+"""
+
+
+def dtype(name: str | DType) -> DType:
+    """The element type of a name, written as in PTX, with or without its dot.
+
+    >>> dtype(".bf16").bits
+    16
+    >>> dtype("e4m4")
+    Traceback (most recent call last):
+    fragmenta.errors.UnknownType: no element type e4m4 (did you mean e4m3?); \
+there are b1, s4, u4, s8, u8, s32, f16, bf16, tf32, f32, f64, e4m3, e5m2, e2m3, \
+e3m2, e2m1, ue8m0, ue4m3, b8, b16 and b32
+    """
+    if isinstance(name, DType):
+        return name
+    key = str(name).strip().lower().removeprefix(".")
+    if key in DTYPES:
+        return DTYPES[key]
+    raise UnknownType(
+        f"no element type {key or 'without a name'}{nearest(key, DTYPES)}; "
+        f"there are {one_of(DTYPES, 'and')}"
+    )
+
+
+def as_array(array: object) -> Array:
+    """A NumPy array, in native byte order, of whatever can become one.
+
+    Arrays, nested lists, and anything with ``__array__`` or ``__dlpack__``
+    (PyTorch, CuPy and JAX arrays in host memory among them).
+
+    >>> as_array([[1, 2]]).shape
+    (1, 2)
+    """
+    if isinstance(array, np.ndarray):
+        given: Array = array
+    else:
+        try:
+            given = _foreign(array)
+        except (TypeError, ValueError, RuntimeError, BufferError) as why:
+            raise ShapeError(
+                f"NumPy cannot read this {type(array).__name__} as an array: {why}"
+            ) from why
+    if given.dtype.isnative:
+        return given
+    return given.astype(given.dtype.newbyteorder("="))
+
+
+def _foreign(array: object) -> Array:
+    if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
+        return np.from_dlpack(array)
+    return np.asarray(array)
+
+
+def pack_words(bits: ArrayLike, width: int, word_bits: int = 32) -> Array:
+    """Pack raw bits along the last axis, lowest element in the lowest bits.
+
+    A view where the elements are whole bytes and contiguous, else a new array.
+
+    >>> pack_words(np.uint8([1, 2, 3, 4]), 8)
+    array([67305985], dtype=uint32)
+    >>> bin(pack_words([1, 1, 0, 1] + [0] * 28, 1)[0])
+    '0b1011'
+    """
+    per_word = _per_word(width, word_bits)
+    given = _require_groups(as_array(bits), per_word, f"{width}-bit")
+    checked = _within(given, (1 << width) - 1, f"an element has {width} bits")
+    return _pack(checked.astype(_unsigned(width), copy=False), width, word_bits)
+
+
+def unpack_words(words: ArrayLike, width: int) -> Array:
+    """Raw bits, one element per item, of packed words: undoes `pack_words`.
+
+    >>> unpack_words(np.uint32([0x432170F8]), 4)
+    array([ 8, 15,  0,  7,  1,  2,  3,  4], dtype=uint8)
+    """
+    given = as_array(words)
+    if given.dtype.kind != "u":
+        raise ValueRangeError(
+            f"words are uint32 or uint64 arrays, not {given.dtype}; "
+            "view signed words as unsigned"
+        )
+    _per_word(width, 8 * given.itemsize)
+    if not given.ndim:
+        raise ShapeError("words lie along the last axis, and a scalar has none")
+    data = np.ascontiguousarray(given).view(np.uint8)
+    if width == 1:
+        return np.unpackbits(data, axis=-1, bitorder="little")
+    if width == 4:
+        return _unpack_nibbles(data)
+    return data.view(_unsigned(width))
+
+
+def encode_words(
+    array: ArrayLike, of: str | DType, slot: Container | None = None
+) -> Array:
+    """Encode and pack in one go: 32-bit words (64-bit for ``f64``).
+
+    The same as ``pack_words(dt.encode(array), ...)``, but block by block, so
+    that narrow elements are read from memory once.  ``slot`` is where each
+    element sits; its own width if not given.
+
+    >>> hex(encode_words([-8, -1, 0, 7, 1, 2, 3, 4], "s4")[0])
+    '0x432170f8'
+    """
+    dt = dtype(of)
+    slot = slot or container(dt)
+    word_bits = max(32, slot.bits)
+    per_word = _per_word(slot.bits, word_bits)
+    given = _require_groups(as_array(array), per_word, f"{slot.bits}-bit")
+    snug = slot.bits == slot.width
+    if snug and slot.bits >= 8:
+        return _pack(dt.encode(given), slot.bits, word_bits)
+    flat = np.ascontiguousarray(given).reshape(-1)
+    out = np.empty(flat.size // per_word, _unsigned(word_bits))
+    for block in _blocks(flat.size):
+        try:
+            bits = dt.encode(flat[block])
+        except Error:
+            dt.encode(given)  # says the same, with the index in the whole array
+            raise
+        words = slice(block.start // per_word, block.stop // per_word)
+        slots = bits if snug else slot.insert(bits)
+        out[words] = _pack(slots, slot.bits, word_bits)
+    return out.reshape(*given.shape[:-1], given.shape[-1] // per_word)
+
+
+def decode_words(
+    words: ArrayLike, of: str | DType, slot: Container | None = None
+) -> Array:
+    """Stored values of packed words: undoes `encode_words`.
+
+    >>> decode_words(np.uint32([0x432170F8]), "s4")
+    array([-8, -1, 0, 7, 1, 2, 3, 4], dtype=int4)
+    """
+    dt = dtype(of)
+    slot = slot or container(dt)
+    return dt.decode(slot.extract(unpack_words(words, slot.bits)))
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How an element sits in a register slot; see :func:`container`.
+
+    ``bits`` is the width of the slot, ``shift`` the position of the value's
+    lowest bit in it, ``width`` the width of the value.
+
+    >>> Container(bits=8, shift=2, width=4).insert([0b1111])
+    array([60], dtype=uint8)
+    """
+
+    bits: int
+    shift: int
+    width: int
+
+    def insert(self, bits: ArrayLike) -> Array:
+        """Slots that hold raw bits, all other bits zero.
+
+        >>> container("e2m1", "mxf8f6f4").insert([1, 15])
+        array([ 4, 60], dtype=uint8)
+        """
+        allowed = f"an element has {self.width} bits"
+        values = _within(as_array(bits), (1 << self.width) - 1, allowed)
+        slots = values.astype(_unsigned(self.bits), copy=False)
+        return slots << self.shift if self.shift else slots
+
+    def extract(self, slots: ArrayLike) -> Array:
+        """Raw bits out of slots; the bits around the value are ignored.
+
+        >>> container("e2m1", "mxf8f6f4").extract([4, 63])
+        array([ 1, 15], dtype=uint8)
+        """
+        allowed = f"a slot has {self.bits} bits"
+        checked = _within(as_array(slots), (1 << self.bits) - 1, allowed)
+        given = checked.astype(_unsigned(self.bits), copy=False)
+        if self.width == self.bits:
+            return given
+        return given >> self.shift & ((1 << self.width) - 1)
+
+
+_BYTE_KINDS = ("f8f6f4", "mxf8f6f4")
+_NIBBLE_KINDS = ("mxf4", "mxf4nvf4")
+
+
+def container(of: str | DType, kind: str | None = None) -> Container:
+    """Where an instruction of this ``.kind`` looks for an element.
+
+    The kinds that mix 8, 6 and 4-bit floats give each a byte: ``e2m1`` in its
+    bits 5:2, ``e2m3`` and ``e3m2`` in its bits 5:0.  Elsewhere a slot is as
+    wide as the type, and the 6-bit types do not occur.
+
+    >>> container("e2m1", "f8f6f4")
+    Container(bits=8, shift=2, width=4)
+    >>> container("e2m1", "mxf4")
+    Container(bits=4, shift=0, width=4)
+    """
+    dt = dtype(of)
+    name = kind.removeprefix(".").removeprefix("kind::") if kind else None
+    if name in _BYTE_KINDS:
+        shift = 2 if dt.name == "e2m1" else 0
+        return Container(max(8, dt.bits), shift, dt.bits)
+    if name is not None and name not in _NIBBLE_KINDS:
+        kinds = _BYTE_KINDS + _NIBBLE_KINDS
+        raise UnknownInstruction(
+            f"no kind::{name}{nearest(name, kinds)}; there are {one_of(kinds, 'and')}"
+        )
+    if dt.bits == 6:
+        raise UnknownType(
+            f"{dt} has no packed form; it exists only in the byte containers of "
+            f"{one_of(f'kind::{k}' for k in _BYTE_KINDS)}"
+        )
+    return Container(dt.bits, 0, dt.bits)
+
+
+def _unsigned(bits: int) -> np.dtype[Any]:
+    """The smallest unsigned NumPy type of at least so many bits."""
+    return np.dtype(f"u{max(1, 1 << (bits - 1).bit_length() >> 3)}")
+
+
+def _blocks(size: int) -> Iterator[slice]:
+    for start in range(0, size, _BLOCK):
+        yield slice(start, min(start + _BLOCK, size))
+
+
+def _within(bits: Array, mask: int, allowed: str) -> Array:
+    """The same raw bits, refused where a pattern has a bit outside the mask."""
+    if not bits.size:
+        return bits
+    if bits.dtype.kind not in "biu":
+        raise ValueRangeError(
+            f"raw bits are unsigned integers, not {bits.dtype}; "
+            "encode makes them from values"
+        )
+    unsigned = bits.dtype.kind != "i"
+    full = bits.dtype.kind == "u" and np.iinfo(bits.dtype).max <= mask
+    if full or ((unsigned or bits.min() >= 0) and bits.max() <= mask):
+        return bits
+    flat = bits.reshape(-1)
+    position = int(((flat < 0) | (flat > mask)).argmax())
+    index = [int(i) for i in np.unravel_index(position, bits.shape)]
+    raise ValueRangeError(
+        f"pattern {int(flat[position]):#x} at {index}: {allowed}, 0 to {mask:#x}"
+    )
+
+
+def _require_numbers(given: Array, dt: DType) -> None:
+    """Refuse what is not a real number: strings, objects, complex, dates."""
+    numpy_number = given.dtype.kind in "biuf"
+    ml_number = given.dtype.type.__module__ == "ml_dtypes"
+    if not (numpy_number or ml_number) or "complex" in given.dtype.name:
+        raise ValueRangeError(
+            f"{dt} takes real numbers, not {given.dtype}; "
+            f"a matrix of it is stored as {dt.storage.name}"
+        )
+
+
+def _float64(numbers: Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Each number as float64, and whether that is exactly the number."""
+    with np.errstate(all="ignore"):
+        wide = numbers.astype(np.float64)
+    exact = np.ones(wide.shape, np.bool_)
+    if numbers.itemsize > 8:  # long double
+        exact = (wide == numbers) | np.isnan(wide)
+    elif numbers.dtype.kind in "iu" and numbers.itemsize == 8:
+        # Casting back what rounded up past the range would be undefined.
+        exact = wide < float(np.iinfo(numbers.dtype).max)
+        exact &= np.where(exact, wide, 0).astype(numbers.dtype) == numbers
+    return wide, exact
+
+
+def _largest(dt: DType) -> float:
+    """The greatest finite value of a floating-point type."""
+    if dt.kind == "scale" or not dt.has_infinity:
+        patterns = np.arange(dt.mask + 1, dtype=np.uint8)
+    else:
+        infinity = ((1 << dt.exponent_bits) - 1) << dt.fraction_bits
+        shift = _TF32_IGNORED if dt.name == "tf32" else 0
+        patterns = np.array([(infinity - 1) << shift], dt.bits_dtype)
+    return float(np.nanmax(dt.to_float64(patterns)))
+
+
+def _per_word(width: int, word_bits: int) -> int:
+    """How many elements a word holds."""
+    if word_bits not in (8, 16, 32, 64):
+        raise ShapeError(f"a word has 8, 16, 32 or 64 bits, not {word_bits}")
+    if width not in (1, 4, 8, 16, 32, 64) or width > word_bits:
+        raise ShapeError(
+            f"{word_bits}-bit words hold elements of "
+            f"{one_of(w for w in (1, 4, 8, 16, 32, 64) if w <= word_bits)} bits, "
+            f"not {width}"
+        )
+    return word_bits // width
+
+
+def _require_groups(given: Array, per_word: int, what: str) -> Array:
+    if given.ndim and given.shape[-1] % per_word == 0:
+        return given
+    raise ShapeError(
+        f"{per_word} {what} elements fill a word, so the last axis must be a "
+        f"multiple of {per_word}; the shape is {given.shape}"
+    )
+
+
+def _pack(bits: Array, width: int, word_bits: int) -> Array:
+    """Pack raw bits known to fit their width and to fill whole words."""
+    if width == 1:
+        data = np.packbits(bits, axis=-1, bitorder="little")
+    elif width == 4:
+        data = _pack_nibbles(np.ascontiguousarray(bits))
+    else:
+        data = np.ascontiguousarray(bits)
+    return data.view(_unsigned(word_bits))
+
+
+def _pack_nibbles(bits: Array) -> Array:
+    """Two 4-bit patterns per byte, the first in the lower half.
+
+    A pair of bytes read as one little-endian 16-bit number is
+    ``second << 8 | first``; shifted right by 4 and merged into itself, its low
+    byte is ``second << 4 | first``.
+    """
+    out = np.empty((*bits.shape[:-1], bits.shape[-1] // 2), np.uint8)
+    pairs, flat = bits.reshape(-1).view(np.uint16), out.reshape(-1)
+    for block in _blocks(flat.size):
+        merged = pairs[block] >> 4
+        merged |= pairs[block]
+        np.copyto(flat[block], merged, casting="unsafe")
+    return out
+
+
+def _unpack_nibbles(data: Array) -> Array:
+    """One 4-bit pattern per byte: the steps of `_pack_nibbles`, backwards."""
+    out = np.empty((*data.shape[:-1], data.shape[-1] * 2), np.uint8)
+    pairs, flat = out.reshape(-1).view(np.uint16), data.reshape(-1)
+    for block in _blocks(flat.size):
+        spread = flat[block].astype(np.uint16)
+        spread |= spread << 4
+        np.bitwise_and(spread, 0x0F0F, out=pairs[block])
+    return out
