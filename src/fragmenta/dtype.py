@@ -715,12 +715,11 @@ def _require_groups(given: Array, per_word: int, what: str) -> Array:
 
 def _pack(bits: Array, width: int, word_bits: int) -> Array:
     """Pack raw bits known to fit their width and to fill whole words."""
+    data = np.ascontiguousarray(bits)
     if width == 1:
-        data = np.packbits(bits, axis=-1, bitorder="little")
+        data = np.packbits(data, axis=-1, bitorder="little")
     elif width == 4:
-        data = _pack_nibbles(np.ascontiguousarray(bits))
-    else:
-        data = np.ascontiguousarray(bits)
+        data = _pack_nibbles(data)
     return data.view(_unsigned(word_bits))
 
 
