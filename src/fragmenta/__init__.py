@@ -1,0 +1,3 @@
+"""The executable reference for NVIDIA Tensor Core instructions."""
+
+from fragmenta.isa.parse import instruction, mma, wgmma

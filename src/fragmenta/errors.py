@@ -1,0 +1,84 @@
+"""What can go wrong, named by what the user can do about it.
+
+Every message says what was given, what is allowed, and the nearest valid
+thing.  Everything this package raises on purpose is a :class:`Error`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class Error(Exception):
+    """Base of every error that fragmenta raises on purpose.
+
+    >>> import fragmenta as fm
+    >>> try:
+    ...     fm.instruction("mma.m16n8k64")
+    ... except fm.Error as error:
+    ...     print(type(error).__name__)
+    UnknownInstruction
+    """
+
+
+class UnknownInstruction(Error):
+    """No such instruction; the message names the first wrong qualifier."""
+
+
+class AmbiguousInstruction(UnknownInstruction):
+    """An abbreviation fits several instructions; the message lists them."""
+
+
+class UnknownType(Error):
+    """No such element type."""
+
+
+class UnsupportedTarget(Error):
+    """The target is unknown, or it does not have the instruction."""
+
+
+class ShapeError(Error):
+    """An array has the wrong shape, or an index lies outside its range."""
+
+
+class ValueRangeError(Error):
+    """A value cannot be held exactly by the element type."""
+
+
+class LayoutError(Error):
+    """A layout line is malformed or is not a bijection."""
+
+
+class NotSparse(Error):
+    """A matrix has more non-zeros than the instruction's sparsity allows."""
+
+
+class BadMetadata(Error):
+    """A metadata word holds an illegal or unordered code."""
+
+
+class NoDevice(Error):
+    """No GPU, or the ``cuda`` extra is not installed."""
+
+
+def one_of(words: Iterable[object], last: str = "or") -> str:
+    """Join words as a sentence does.
+
+    >>> one_of(["A", "B", "C"])
+    'A, B or C'
+    """
+    texts = [str(word) for word in words]
+    if len(texts) < 2:
+        return "".join(texts)
+    return f"{', '.join(texts[:-1])} {last} {texts[-1]}"
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """A `` (did you mean X?)`` suffix, or nothing when no word is close.
+
+    >>> nearest("e4m4", ["e4m3", "f16"])
+    ' (did you mean e4m3?)'
+    """
+    close = get_close_matches(word, list(allowed), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]}?)" if close else ""

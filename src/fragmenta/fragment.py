@@ -1,0 +1,425 @@
+"""Where in the registers is this operand?
+
+A fragment is one operand of one instruction: an element type, the layout that
+spreads the operand over lanes and registers, and the name the manual gives it.
+It looks places up, packs matrices into registers and reads them back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta import notation
+from fragmenta.dtype import Container, DType, encode_words, pack_words, unpack_words
+from fragmenta.errors import ShapeError
+from fragmenta.layout import Index, Layout
+
+Words = NDArray[np.uint32] | NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one element is: lane, register and bits (lowest, highest)."""
+
+    lane: int
+    register: int
+    bits: tuple[int, int]
+    warp: int | None = None
+    copies: tuple[Place, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        warp = "" if self.warp is None else f"warp {self.warp}, "
+        low, high = self.bits
+        bits = f"bits {high}:{low}" if high > low else f"bit {low}"
+        return f"{warp}lane {self.lane}, register {self.register}, {bits}"
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One operand of one instruction, spread over lanes and registers.
+
+    >>> import fragmenta as fm
+    >>> a = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32").a
+    >>> a
+    <Fragment A: s4 16x64, row = L2 L3 L4 R0  col = E0 E1 E2 L0 L1 R1>
+    >>> a.where(3, 17)
+    Place(lane=14, register=0, bits=(4, 7), warp=None)
+    """
+
+    name: str
+    dtype: DType
+    layout: Layout
+    container: Container
+    major: tuple[str, ...] = ("row", "col")
+    """The coordinates, fastest first, as CuTe numbers the operand."""
+    stored: int = 1
+    """Logical columns per stored column: 2 for a sparse A, else 1."""
+    observed: str = ""
+    """Where the layout was seen, for layouts that no manual specifies."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The matrix: rows and columns (with the number of matrices first)."""
+        return self.layout.shape
+
+    @cached_property
+    def lanes(self) -> int:
+        """Lanes that hold the fragment: 32, or 128 for a warpgroup."""
+        sizes = dict(self.layout.axes)
+        return sizes.get("W", 1) * sizes["L"]
+
+    @cached_property
+    def registers(self) -> int:
+        """Registers per lane."""
+        return dict(self.layout.axes)["R"]
+
+    @cached_property
+    def elements(self) -> int:
+        """Elements per register."""
+        return dict(self.layout.axes).get("E", 1)
+
+    @property
+    def register_bits(self) -> int:
+        """Width of one register: 64 for f64, else 32."""
+        return max(32, self.container.bits)
+
+    @property
+    def letter(self) -> str:
+        """What the manual calls the elements: a, b, c or d (e: metadata)."""
+        return {"metadata": "e"}.get(self.name, self.name[-1].lower())
+
+    @cached_property
+    def selectors(self) -> tuple[str, ...]:
+        """Coordinates that choose which places count (not mere copies)."""
+        return tuple(name for name in self.layout.free if name != "copy")
+
+    # ── looking up ──────────────────────────────────────────────────────────
+
+    def where(self, *element: int, **selected: int) -> Place:
+        """The place of an element; further copies are in ``.copies``.
+
+        The indices are those of :attr:`shape`; a selector may be pinned by
+        name (``selector=1``), otherwise the places of every selector count.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> print(op.b.where(40, 5))
+        lane 21, register 1, bits 3:0
+        """
+        if len(element) != len(self.shape):
+            given = ", ".join(map(str, element))
+            raise ShapeError(
+                f"{self.name} is indexed by ({', '.join(self.layout.data)}), "
+                f"sizes {self.shape}; given ({given})"
+            )
+        named = dict(zip(self.layout.data, element, strict=True))
+        first, *rest = map(self._place, self.layout.places(**named, **selected))
+        return Place(
+            first.lane, first.register, first.bits, first.warp, copies=tuple(rest)
+        )
+
+    def _place(self, axes: dict[str, int]) -> Place:
+        low = axes.get("E", 0) * self.container.bits + self.container.shift
+        return Place(
+            axes["L"], axes["R"], (low, low + self.dtype.bits - 1), axes.get("W")
+        )
+
+    def holds(
+        self, lane: int, *, register: int | None = None, warp: int | None = None
+    ) -> list[tuple[int, ...]]:
+        """The elements a lane holds, in register order, lowest bits first.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> op.c.holds(lane=13)
+        [(3, 2), (3, 3), (11, 2), (11, 3)]
+        """
+        place: dict[str, ArrayLike] = {"L": lane}
+        sizes = dict(self.layout.axes)
+        if "W" in sizes:
+            place["W"] = 0 if warp is None else warp
+        elif warp not in (None, 0):
+            raise ShapeError(f"{self.name} lies in one warp: warp is 0, not {warp}")
+        register_axis = np.arange(self.registers) if register is None else [register]
+        place["R"] = np.reshape(register_axis, (-1, 1))
+        if "E" in sizes:
+            place["E"] = np.arange(self.elements)
+        _check_lane(lane, warp)
+        found = self.layout.element(**place)
+        shape = (np.size(register_axis), self.elements)
+        columns = [np.broadcast_to(found[name], shape) for name in self.layout.data]
+        return list(zip(*(column.ravel().tolist() for column in columns), strict=True))
+
+    # ── packing ─────────────────────────────────────────────────────────────
+
+    def pack(self, matrix: ArrayLike, **selected: int) -> Words:
+        """Registers that hold a matrix: (…, lanes, registers).
+
+        ``matrix`` ends in :attr:`shape`, with any batch axes before.  Where a
+        selector decides which lanes count (``selector=``, default 0), the
+        other lanes are zero; copies are all written.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> op.a.pack(np.ones((16, 64), np.int8))[0]
+        array([286331153, 286331153, 286331153, 286331153], dtype=uint32)
+        """
+        array = self._matrix(matrix)
+        mask = self._selection(selected)
+        order, words = self._words(array)
+        if words is None or mask is not None:
+            bits = self.container.insert(self.dtype.encode(array))
+            places = _take(bits, len(self.shape), self.layout.gather())
+            if mask is not None:
+                places = np.where(mask, places, places.dtype.type(0))
+            packed = pack_words(places, self.container.bits, self.register_bits)
+            packed = packed[..., 0]
+        else:
+            packed = _take(words, len(order), self._word_gather(order))
+        batch = array.shape[: array.ndim - len(self.shape)]
+        return packed.reshape(*batch, self.lanes, self.registers)
+
+    def unpack(self, registers: ArrayLike, **selected: int) -> NDArray[Any]:
+        """The matrix that registers hold: the inverse of :meth:`pack`.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> C = np.arange(128, dtype=np.int32).reshape(16, 8)
+        >>> bool((op.c.unpack(op.c.pack(C)) == C).all())
+        True
+        """
+        return self.dtype.decode(self.unpack_bits(registers, **selected))
+
+    def unpack_bits(self, registers: ArrayLike, **selected: int) -> NDArray[Any]:
+        """As :meth:`unpack`, but the raw bits of each element."""
+        words = self._registers(registers)
+        self._selection(selected)
+        batch = words.shape[:-2]
+        slots = unpack_words(words[..., None], self.container.bits)
+        flat = slots.reshape(*batch, -1)
+        index = self.layout.scatter(**selected)
+        bits = np.take(flat, index.ravel(), axis=-1, mode="wrap")
+        return self.container.extract(bits.reshape(*batch, *self.shape))
+
+    def pack_tiles(self, matrix: ArrayLike, *, pad: bool = False) -> Words:
+        """All tiles of a full-size matrix: (…, M/m, K/k, lanes, registers).
+
+        Edges that do not fill a tile are refused, or filled with zeros if
+        ``pad`` is set.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> op.a.pack_tiles(np.ones((64, 256), np.int8)).shape
+        (4, 4, 32, 4)
+        """
+        array = self._whole(matrix, pad)
+        rows, cols = (s // t for s, t in zip(array.shape[-2:], self.shape, strict=True))
+        order, words = self._words(array)
+        if words is None:
+            tiled = array.reshape(*array.shape[:-2], rows, self.shape[0], cols, -1)
+            return self.pack(tiled.swapaxes(-3, -2))
+        # One strip of tiles at a time: its index fits the cache and serves all.
+        outer, inner = (rows, cols) if order == self.layout.data else (cols, rows)
+        index = self._word_gather(order, inner)
+        strips = words.reshape(*words.shape[:-2], outer, -1)
+        packed = _take(strips, 1, index)
+        shape = (*packed.shape[: strips.ndim - 1], inner, self.lanes, self.registers)
+        packed = packed.reshape(shape)
+        if order != self.layout.data:
+            packed = np.ascontiguousarray(packed.swapaxes(-4, -3))
+        return packed
+
+    def unpack_tiles(
+        self, registers: ArrayLike, shape: tuple[int, int] | None = None
+    ) -> NDArray[Any]:
+        """The full-size matrix again; ``shape`` cuts the padding off.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> C = np.arange(30 * 20, dtype=np.int32).reshape(30, 20)
+        >>> tiles = op.c.pack_tiles(C, pad=True)
+        >>> bool((op.c.unpack_tiles(tiles, (30, 20)) == C).all())
+        True
+        """
+        words = self._registers(registers, leading=2)
+        tiles = self.unpack(words).swapaxes(-3, -2)
+        rows, cols = words.shape[-4] * self.shape[0], words.shape[-3] * self.shape[1]
+        matrix = tiles.reshape(*words.shape[:-4], rows, cols)
+        if shape is None:
+            return matrix
+        if not (0 <= rows - shape[0] < self.shape[0] and 0 <= cols - shape[1] < self.shape[1]):
+            raise ShapeError(
+                f"these tiles hold a {rows}x{cols} matrix; it cannot be cut to "
+                f"{shape[0]}x{shape[1]}"
+            )
+        return matrix[..., : shape[0], : shape[1]]
+
+    def _words(self, array: NDArray[Any]) -> tuple[tuple[str, ...], Words | None]:
+        """The matrix with each register's elements joined, if they are neighbours.
+
+        Joining first moves whole words instead of elements.  The words run
+        along the coordinate that the elements run along, which becomes last.
+        """
+        run = self.layout.low_run("E") if "E" in dict(self.layout.axes) else None
+        data = self.layout.data
+        if len(data) != 2 or (run is None and self.elements > 1):
+            return data, None
+        if run == data[0] and self.elements > 1:
+            data, array = data[::-1], np.ascontiguousarray(array.swapaxes(-1, -2))
+        words = encode_words(array, self.dtype, self.container)
+        return data, words
+
+    def _word_gather(self, order: tuple[str, ...], tiles: int = 1) -> Index:
+        return _word_gather(self.layout, order, tiles)
+
+    def _selection(self, selected: dict[str, int]) -> NDArray[np.bool_] | None:
+        """Which places count, or None when all do."""
+        unknown = [name for name in selected if name not in self.selectors]
+        if unknown:
+            known = ", ".join(self.selectors) or "none"
+            raise ShapeError(f"{self.name} has the selectors {known}, not {unknown[0]}")
+        if not self.selectors:
+            return None
+        grid = self.layout.grid()
+        mask = np.ones(self.layout.place_shape, dtype=bool)
+        for name in self.selectors:
+            value, size = selected.get(name, 0), self.layout.sizes[name]
+            if not 0 <= value < size:
+                allowed = f"0 to {size - 1}" if size > 1 else "0"
+                raise ShapeError(f"{name} {value} is out of range; it is {allowed}")
+            mask &= grid[name] == value
+        return mask
+
+    def _matrix(self, matrix: ArrayLike) -> NDArray[Any]:
+        array = np.asarray(matrix)
+        if array.shape[max(0, array.ndim - len(self.shape)) :] != self.shape:
+            wanted = "x".join(map(str, self.shape))
+            raise ShapeError(
+                f"{self.name} takes matrices of {wanted} {self.dtype} "
+                f"({', '.join(self.layout.data)}); given shape {array.shape}"
+            )
+        return array
+
+    def _whole(self, matrix: ArrayLike, pad: bool) -> NDArray[Any]:
+        array = np.asarray(matrix)
+        if len(self.shape) != 2 or self.selectors:
+            raise ShapeError(f"{self.name} has no tiles: pack it one at a time")
+        if array.ndim < 2:
+            raise ShapeError(f"a matrix has 2 axes or more; given shape {array.shape}")
+        short = [-s % t for s, t in zip(array.shape[-2:], self.shape, strict=True)]
+        if not any(short):
+            return array
+        if not pad:
+            rows, cols = array.shape[-2:]
+            raise ShapeError(
+                f"{rows}x{cols} is not a whole number of {self.name} tiles of "
+                f"{self.shape[0]}x{self.shape[1]}; pad=True fills "
+                f"{rows + short[0]}x{cols + short[1]} with zeros"
+            )
+        width = [(0, 0)] * (array.ndim - 2) + [(0, short[0]), (0, short[1])]
+        return np.pad(array, width)
+
+    def _registers(self, registers: ArrayLike, leading: int = 0) -> Words:
+        words = np.asarray(registers)
+        wanted = np.dtype(f"uint{self.register_bits}")
+        tail = (self.lanes, self.registers)
+        if words.shape[-2:] != tail or words.ndim < 2 + leading:
+            before = "…, " + "tiles, tiles, " * (leading // 2)
+            raise ShapeError(
+                f"{self.name} is in registers of shape ({before}{tail[0]} lanes, "
+                f"{tail[1]}); given shape {words.shape}"
+            )
+        if words.dtype.kind not in "iu" or words.dtype.itemsize != wanted.itemsize:
+            raise ShapeError(f"registers are {wanted}; given {words.dtype}")
+        return np.ascontiguousarray(words).view(wanted)
+
+    # ── other notations ─────────────────────────────────────────────────────
+
+    def formula(self) -> str:
+        """The row and column of element i, in the words of the PTX manual.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> print(op.c.formula())
+        groupID           = %laneid >> 2
+        threadID_in_group = %laneid % 4
+        <BLANKLINE>
+        row = groupID                              for ci where i < 2
+              groupID + 8                          for ci where i >= 2
+        col = (threadID_in_group * 2) + (i & 0x1)
+        """
+        return str(notation.formula(self.layout, self.letter))
+
+    def to_cute(self) -> str:
+        """The thread-value layout as CuTe writes it, ``shape:stride``.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_cute()
+        '((4,8),(2,2,2)):((32,1),(16,8,128))'
+        """
+        return notation.cute(self.layout, self.major)
+
+    def to_linear_layout(self) -> notation.LinearLayout:
+        """Triton's linear-layout bases, by register, lane and warp.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k16", a="f16", d="f32").c.to_linear_layout()["lane"]
+        [(0, 2), (0, 4), (1, 0), (2, 0), (4, 0)]
+        """
+        return notation.linear_layout(self.layout)
+
+    def rows(self) -> Iterator[dict[str, int]]:
+        """Every place as a flat record, in lane and register order.
+
+        >>> import fragmenta as fm
+        >>> next(fm.mma("m16n8k16", a="f16", d="f32").a.rows())
+        {'lane': 0, 'register': 0, 'low': 0, 'high': 15, 'row': 0, 'col': 0}
+        """
+        axes = {"W": "warp", "L": "lane", "R": "register"}
+        names = [axes[a] for a, _ in self.layout.axes if a in axes]
+        places = np.indices(self.layout.place_shape).reshape(
+            len(self.layout.axes), -1
+        )
+        by_axis = dict(zip((a for a, _ in self.layout.axes), places, strict=True))
+        low = by_axis.get("E", np.zeros_like(places[0])) * self.container.bits
+        low = low + self.container.shift
+        columns = [by_axis[a] for a, _ in self.layout.axes if a in axes]
+        columns += [low, low + self.dtype.bits - 1]
+        columns += [grid.ravel() for grid in self.layout.grid().values()]
+        names += ["low", "high", *(name for name, _ in self.layout.coordinates)]
+        for row in zip(*(column.tolist() for column in columns), strict=True):
+            yield dict(zip(names, row, strict=True))
+
+    def __repr__(self) -> str:
+        size = "x".join(map(str, self.shape))
+        return f"<Fragment {self.name}: {self.dtype} {size}, {self.layout}>"
+
+
+def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
+    """Reorder the last axes by a flat index of the same elements."""
+    batch = array.shape[: array.ndim - axes]
+    flat = np.ascontiguousarray(array).reshape(*batch, -1)
+    # The index is in range by construction; "wrap" skips NumPy's slow check.
+    moved = np.take(flat, index.ravel(), axis=-1, mode="wrap")
+    return moved.reshape(*batch, *index.shape)
+
+
+@lru_cache(maxsize=256)
+def _word_gather(layout: Layout, order: tuple[str, ...], tiles: int) -> Index:
+    """Index of the words of a strip of tiles, in register order."""
+    words = layout.without("E") if "E" in dict(layout.axes) else layout
+    return words.tile(**{order[-1]: tiles}).gather(order)
+
+
+def _check_lane(lane: int, warp: int | None) -> None:
+    if not 0 <= lane < 32:
+        hint = f"; that is lane {lane % 32} of warp {lane // 32}" if lane > 0 else ""
+        raise ShapeError(f"lane {lane} is out of range; lanes are 0 to 31{hint}")
+    if warp is not None and not 0 <= warp < 4:
+        raise ShapeError(f"warp {warp} is out of range; warps are 0 to 3")

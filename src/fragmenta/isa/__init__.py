@@ -1,0 +1,1 @@
+"""Which instructions exist?  One table per family, and a parser."""

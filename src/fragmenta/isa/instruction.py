@@ -1,0 +1,328 @@
+"""What is one instruction?
+
+An :class:`Instruction` is one row of a family's table with every qualifier
+chosen.  It knows its shape and types, what it requires, its PTX operands, and
+its operands' fragments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+from fragmenta.dtype import DType, container, dtype
+from fragmenta.errors import Error
+from fragmenta.fragment import Fragment
+from fragmenta.isa.table import Form, Row
+from fragmenta.isa.target import Requirement, Version, check_target
+from fragmenta.layout import Layout
+
+WARP = 32
+
+
+class Shape(NamedTuple):
+    """The matrices of an instruction: D is m x n, A is m x k, B is k x n."""
+
+    m: int
+    n: int
+    k: int
+
+    @classmethod
+    def parse(cls, text: str) -> Shape:
+        """Read ``m16n8k64`` (or ``m8n8``, with k 0).
+
+        >>> Shape.parse("m16n8k64")
+        Shape(m=16, n=8, k=64)
+        """
+        numbers = [int(number) for number in re.findall(r"\d+", text)]
+        return cls(*numbers, *[0] * (3 - len(numbers)))
+
+    def __str__(self) -> str:
+        return f"m{self.m}n{self.n}" + (f"k{self.k}" if self.k else "")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand as PTX writes it: a register class, or an immediate."""
+
+    name: str
+    ptx: str
+    """``.b32``, ``.f32``, ``.s32``, ``.f64``, ``.b64``, ``.pred``; or
+    ``immediate``, ``address``, ``stride``."""
+    count: int = 1
+    vector: bool = True
+    """Whether PTX writes it in braces."""
+    values: tuple[int, ...] = ()
+    """The legal values of an immediate."""
+
+    def __str__(self) -> str:
+        if self.values:
+            return f"{self.name}: one of {', '.join(map(str, self.values))}"
+        return f"{self.name}: {self.count} x {self.ptx}"
+
+
+Parts = Mapping[str, Fragment]
+
+
+@dataclass(frozen=True)
+class Granularity:
+    """Which elements of a row of A may be stored: ``kept`` of each ``chunk``.
+
+    ``group`` neighbours are kept or dropped together: 2 for 4-bit types,
+    where a code names pairs.
+
+    >>> import fragmenta as fm
+    >>> fm.mma("m16n8k64", a="s4", sp="sp").granularity
+    Granularity(kept=4, chunk=8, group=2)
+    """
+
+    kept: int
+    chunk: int
+    group: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.kept}:{self.chunk}" + (" in pairs" if self.group == 2 else "")
+
+
+def granularity(of: DType, kind: str | None) -> Granularity:
+    """The sparsity pattern of an A of this type.
+
+    >>> from fragmenta.dtype import dtype
+    >>> print(granularity(dtype("tf32"), None), granularity(dtype("e2m1"), "mxf4"))
+    1:2 4:8 in pairs
+    """
+    if of.name == "tf32":
+        return Granularity(1, 2)
+    if container(of, kind).bits == 4:
+        return Granularity(4, 8, group=2)
+    return Granularity(2, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One Tensor Core instruction.
+
+    >>> import fragmenta as fm
+    >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+    >>> op.shape, str(op.requires)
+    (Shape(m=16, n=8, k=64), 'PTX 7.0, sm_80+')
+    >>> op.supported_on("sm_90a"), op.supported_on("sm_75")
+    (True, False)
+    """
+
+    form: Form = field(repr=False)
+    row: Row = field(repr=False)
+    values: Mapping[str, str]
+
+    @property
+    def family(self) -> str:
+        """``mma``, ``mma.sp``, ``wgmma``, ``wgmma.sp``, ``wmma.mma`` …"""
+        return self.form.name
+
+    @cached_property
+    def shape(self) -> Shape:
+        """The m, n and k of the instruction."""
+        return Shape.parse(self.values["shape"])
+
+    @cached_property
+    def types(self) -> dict[str, DType]:
+        """The element type of each operand that the mnemonic types."""
+        chosen = {name: self.values.get(name) for name in "dabc"}
+        return {name: dtype(value) for name, value in chosen.items() if value}
+
+    @cached_property
+    def kind(self) -> str | None:
+        """``f8f6f4``, ``mxf8f6f4``, ``mxf4``, ``mxf4nvf4``, or None."""
+        return self.values.get("kind", "").removeprefix("kind::") or None
+
+    @property
+    def sparse(self) -> bool:
+        """Whether A is sparse."""
+        return self.family.endswith(".sp")
+
+    @property
+    def satfinite(self) -> bool:
+        """Whether integer results are clamped instead of wrapped."""
+        return bool(self.values.get("satfinite"))
+
+    @cached_property
+    def scale_vec(self) -> int:
+        """Scales per row of A: 1, 2, 4, or 0 without block scaling."""
+        text = self.values.get("scale_vec", "")
+        return int(text.removeprefix("scale_vec::").rstrip("X")) if text else 0
+
+    @cached_property
+    def selectors(self) -> tuple[int, ...]:
+        """The legal sparsity selectors; empty for a dense instruction.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k64", a="s4", sp="sp").selectors
+        (0, 1)
+        """
+        found = [each.values for each in self.operands if each.name == "selector"]
+        return found[0] if found else ()
+
+    @cached_property
+    def granularity(self) -> Granularity | None:
+        """Which elements of A may be stored; None for a dense instruction."""
+        return granularity(self.types["a"], self.kind) if self.sparse else None
+
+    @cached_property
+    def requires(self) -> Requirement:
+        """The first PTX version, and the targets, that have it."""
+        return self.form.requirement(self.row, self.values)
+
+    def supported_on(self, target: str, ptx: str | None = None) -> bool:
+        """Whether a target has it (in a given PTX version).
+
+        >>> import fragmenta as fm
+        >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
+        >>> op.supported_on("sm_90a"), op.supported_on("sm_100a")
+        (True, False)
+        """
+        if check_target(target) not in self.requires.targets:
+            return False
+        return ptx is None or Version.parse(ptx) >= self.requires.ptx_on(target)
+
+    def native_on(self, target: str) -> bool:
+        """Whether a target runs it as it is, not as the assembler's expansion.
+
+        >>> import fragmenta as fm
+        >>> op = fm.mma("m16n8k64", a="s4", b="s4")
+        >>> op.native_on("sm_80"), op.native_on("sm_90")
+        (True, False)
+        """
+        from fragmenta.isa.native import expansion
+
+        return self.supported_on(target) and expansion(self, target) is None
+
+    def expanded_to(self, target: str) -> str | None:
+        """What the assembler makes of it on a target that lacks it, or None.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k64", a="s4", b="s4").expanded_to("sm_90")
+        's8'
+        """
+        from fragmenta.isa.native import expansion
+
+        return expansion(self, target)
+
+    @cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        """The operands in PTX order, with register classes and counts."""
+        return self.form.operands(self)
+
+    @cached_property
+    def fragments(self) -> Parts:
+        """Every operand that is spread over registers, by name."""
+        return self.form.parts(self)
+
+    @cached_property
+    def notes(self) -> tuple[str, ...]:
+        """Deprecations, and what the manual or the assembler warns about."""
+        from fragmenta.isa.notes import notes
+
+        return notes(self)
+
+    def _fragment(self, name: str) -> Fragment:
+        if name not in self.fragments:
+            have = ", ".join(self.fragments) or "none"
+            raise Error(f"{self} has no fragment {name}; it has {have}")
+        return self.fragments[name]
+
+    @property
+    def a(self) -> Fragment:
+        """Multiplicand A: m x k, or its stored m x k/2 when sparse."""
+        return self._fragment("A")
+
+    @property
+    def b(self) -> Fragment:
+        """Multiplicand B: k x n."""
+        return self._fragment("B")
+
+    @property
+    def c(self) -> Fragment:
+        """Accumulator C: m x n."""
+        return self._fragment("C")
+
+    @property
+    def d(self) -> Fragment:
+        """Result D: m x n."""
+        return self._fragment("D")
+
+    @property
+    def metadata(self) -> Fragment:
+        """The sparsity metadata: one nibble per row and chunk of A."""
+        return self._fragment("metadata")
+
+    @property
+    def scale_a(self) -> Fragment:
+        """The scales of A: m x 1, 2 or 4."""
+        return self._fragment("scale_A")
+
+    @property
+    def scale_b(self) -> Fragment:
+        """The scales of B: 1, 2 or 4 x n."""
+        return self._fragment("scale_B")
+
+    @cached_property
+    def mnemonic(self) -> str:
+        """The canonical text, which parses back to the same instruction."""
+        return self.form.spell(self.values)
+
+    def __str__(self) -> str:
+        return self.mnemonic
+
+    def __repr__(self) -> str:
+        return f"<{self.mnemonic}>"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Instruction) and self.mnemonic == other.mnemonic
+
+    def __hash__(self) -> int:
+        return hash(self.mnemonic)
+
+
+def spread(
+    name: str,
+    of: str | DType,
+    shape: tuple[int, ...],
+    line: str,
+    *,
+    kind: str | None = None,
+    warps: int = 1,
+    registers: int = 0,
+    stored: int = 1,
+    observed: str = "",
+) -> Fragment:
+    """A fragment from its one line: counts follow from the shape and type.
+
+    ``registers`` is given only where copies make it more than the elements
+    need.
+    """
+    element = dtype(of)
+    slot = container(element, kind)
+    register_bits = max(32, slot.bits)
+    elements = register_bits // slot.bits
+    count = 1
+    for size in shape:
+        count *= size
+    sizes = {"W": warps} if warps > 1 else {}
+    sizes["L"] = WARP
+    sizes["R"] = registers or max(1, count // (elements * WARP * warps))
+    sizes["E"] = elements
+    layout = Layout.parse(line.replace("W*", "W*" if warps > 1 else ""), **sizes)
+    if layout.shape != shape:
+        raise Error(f"{name} {element} {shape}: {layout} covers {layout.shape}")
+    major = ("col", "row") if name == "B" else layout.data[-2:]
+    if len(layout.data) > 2:
+        major = (*major, *layout.data[:-2])
+    return Fragment(name, element, layout, slot, major, stored, observed)
+
+
+def register_class(of: DType) -> str:
+    """The PTX register class of an operand of this type."""
+    return {"f32": ".f32", "s32": ".s32", "f64": ".f64"}.get(of.name, ".b32")

@@ -1,0 +1,124 @@
+"""``ldmatrix``, ``stmatrix``, ``movmatrix``: small matrices in and out.
+
+The coordinates of these fragments are those of memory: ``matrix`` counts the
+matrices, ``row`` is the row whose address a lane supplies, ``col`` the element
+in that row.
+"""
+
+from __future__ import annotations
+
+from fragmenta.isa.instruction import Instruction, Operand, Parts, spread
+from fragmenta.isa.table import EXTRAS, Form, Row, read
+from fragmenta.isa.target import Version
+
+# ``trans?`` may be left out, ``trans`` may not.
+TABLE = """
+name      | shape  | num      | trans  | type                             | ptx | targets
+ldmatrix  | m8n8   | x1 x2 x4 | trans? | b16                              | 6.5 | sm_75+
+ldmatrix  | m16n16 | x1 x2    | trans  | b8                               | 8.6 | 100a/f 110a/f 120a/f
+ldmatrix  | m16n16 | x1 x2    | trans  | b8x16.b6x16_p32 b8x16.b4x16_p64  | 8.6 | 100a/f 110a/f 120a/f
+ldmatrix  | m8n16  | x1 x2 x4 |        | b8x16.b6x16_p32 b8x16.b4x16_p64  | 8.6 | 100a/f 110a/f 120a/f
+stmatrix  | m8n8   | x1 x2 x4 | trans? | b16                              | 7.8 | sm_90+
+stmatrix  | m16n8  | x1 x2 x4 | trans  | b8                               | 8.6 | 100a/f 110a/f 120a/f
+movmatrix | m8n8   |          | trans  | b16                              | 7.8 | sm_75+
+"""
+
+# Lines by name, shape and transposition, and the rows x columns in memory.
+LINES = """
+name      | shape  | trans | rows | cols | line
+ldmatrix  | m8n8   |       | 8    | 8    | matrix = R*  row = L2 L3 L4  col = E0 L0 L1
+ldmatrix  | m8n8   | trans | 8    | 8    | matrix = R*  row = E0 L0 L1  col = L2 L3 L4
+ldmatrix  | m16n16 | trans | 16   | 16   | matrix = R1*  row = E0 E1 L0 L1  col = L2 L3 L4 R0
+ldmatrix  | m8n16  |       | 8    | 16   | matrix = R*  row = L2 L3 L4  col = E0 E1 L0 L1
+stmatrix  | m8n8   |       | 8    | 8    | matrix = R*  row = L2 L3 L4  col = E0 L0 L1
+stmatrix  | m8n8   | trans | 8    | 8    | matrix = R*  row = E0 L0 L1  col = L2 L3 L4
+stmatrix  | m16n8  | trans | 8    | 16   | matrix = R*  row = E0 L0 L1  col = L2 L3 L4 E1
+movmatrix | m8n8   |       | 8    | 8    | matrix = R*  row = L2 L3 L4  col = E0 L0 L1
+movmatrix | m8n8   | trans | 8    | 8    | matrix = R*  row = E0 L0 L1  col = L2 L3 L4
+"""
+_LINES = {(line["name"], line["shape"], line["trans"]): line for line in read(LINES)}
+
+
+def _rows(name: str) -> tuple[Row, ...]:
+    rows = []
+    for line in read(TABLE):
+        if line["name"] != name:
+            continue
+        trans = EXTRAS[line["trans"]][1] if line["trans"] else ("",)
+        fields = {
+            "shape": (line["shape"],),
+            "num": tuple(line["num"].split()) or ("",),
+            "trans": trans,
+            "space": ("",) if name == "movmatrix" else ("", "shared", "shared::cta"),
+            "type": tuple(line["type"].split()),
+        }
+        rows.append(Row(fields, Version.parse(line["ptx"]), line["targets"]))
+    return tuple(rows)
+
+
+def _fragment(op: Instruction, name: str, trans: str) -> Parts:
+    line = _LINES[op.family, op.values["shape"], trans]
+    count = int(op.values["num"].removeprefix("x") or 1)
+    shape = (count, int(line["rows"]), int(line["cols"]))
+    of = "b16" if op.values["type"] == "b16" else "b8"
+    return {name: spread(name, of, shape, line["line"])}
+
+
+def load_parts(op: Instruction) -> Parts:
+    """D, what ``ldmatrix`` delivers."""
+    return _fragment(op, "D", op.values["trans"])
+
+
+def store_parts(op: Instruction) -> Parts:
+    """A, what ``stmatrix`` stores."""
+    return _fragment(op, "A", op.values["trans"])
+
+
+def move_parts(op: Instruction) -> Parts:
+    """A and D: ``movmatrix`` reads a matrix and writes its transpose."""
+    return {**_fragment(op, "A", ""), **_fragment(op, "D", "trans")}
+
+
+def load_operands(op: Instruction) -> tuple[Operand, ...]:
+    """The registers, then the address of a row."""
+    (part,) = op.fragments.values()
+    return (
+        Operand(part.name.lower(), ".b32", part.registers),
+        Operand("address", "address", vector=False),
+    )
+
+
+def store_operands(op: Instruction) -> tuple[Operand, ...]:
+    """The address of a row, then the registers."""
+    return load_operands(op)[::-1]
+
+
+def move_operands(op: Instruction) -> tuple[Operand, ...]:
+    """d and a, one register each."""
+    return tuple(Operand(name, ".b32", vector=False) for name in "da")
+
+
+LATER = {"shared::cta": "7.8"}
+LDMATRIX = Form(
+    "ldmatrix",
+    ("ldmatrix.sync.aligned.{shape}.{num}.{trans}.{space}.{type}",),
+    _rows("ldmatrix"),
+    load_operands,
+    load_parts,
+    later=LATER,
+)
+STMATRIX = Form(
+    "stmatrix",
+    ("stmatrix.sync.aligned.{shape}.{num}.{trans}.{space}.{type}",),
+    _rows("stmatrix"),
+    store_operands,
+    store_parts,
+    later=LATER,
+)
+MOVMATRIX = Form(
+    "movmatrix",
+    ("movmatrix.sync.aligned.{shape}.{trans}.{type}",),
+    _rows("movmatrix"),
+    move_operands,
+    move_parts,
+)

@@ -1,0 +1,153 @@
+"""How is a family of instructions written down as a table?
+
+A family has a *spelling*, the order of its qualifiers::
+
+    mma.sync.aligned.{shape}.{alayout}.{blayout}.{satfinite}.{d}.{a}.{b}.{c}
+
+and rows that say which qualifiers go together.  A row of the text tables in
+this package names shapes, operand types, further qualifiers, the first PTX
+version and the targets; it stands for every combination of what it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING
+
+from fragmenta.isa.target import Requirement, Version, expand
+
+if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction, Operand, Parts
+
+Values = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Qualifiers that go together: each field with its allowed values."""
+
+    allowed: Mapping[str, tuple[str, ...]]
+    ptx: Version
+    targets: str
+    defaults: Mapping[str, str] = field(default_factory=dict)
+    """Per field, the value that an omitted (or redundant) spelling means."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the row knows beyond its spelling (metadata class, notes …)."""
+
+    def takes(self, name: str, value: str) -> bool:
+        """Whether this row has the value for the field, written or implied."""
+        return self.settle(name, value) in self.allowed.get(name, ("",))
+
+    def settle(self, name: str, value: str) -> str:
+        """The value meant by a spelling: defaults filled in."""
+        return self.defaults.get(f"{name}={value}", value)
+
+    def combinations(self) -> Iterator[dict[str, str]]:
+        """Every choice of values, in table order."""
+        for values in product(*self.allowed.values()):
+            yield dict(zip(self.allowed, values, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """One family of instructions: its spellings, its rows, its operands."""
+
+    name: str
+    spellings: tuple[str, ...]
+    rows: tuple[Row, ...]
+    operands: Callable[[Instruction], tuple[Operand, ...]]
+    parts: Callable[[Instruction], Parts]
+    later: Mapping[str, str] = field(default_factory=dict)
+    """Qualifiers that need a later PTX version than their row."""
+
+    def requirement(self, row: Row, values: Mapping[str, str]) -> Requirement:
+        """The version and targets of one choice from a row."""
+        versions = [row.ptx]
+        versions += [Version.parse(self.later[v]) for v in values.values() if v in self.later]
+        targets = expand(row.targets)
+        return Requirement(max(versions), targets, row.targets)
+
+    def spell(self, values: Mapping[str, str]) -> str:
+        """The canonical mnemonic of one choice."""
+        return spell(self.spellings[0], values)
+
+    def fields(self, spelling: str | None = None) -> list[str]:
+        """The qualifiers, in the order they are written."""
+        return re.findall(r"\{(\w+)\}", spelling or self.spellings[0])
+
+    def vocabulary(self, name: str) -> list[str]:
+        """Every value some row has for a field, spelled-out defaults included."""
+        values: dict[str, None] = {}
+        for row in self.rows:
+            values.update(dict.fromkeys(row.allowed.get(name, ("",))))
+            for spelled in row.defaults:
+                key, _, value = spelled.partition("=")
+                if key == name:
+                    values[value] = None
+        return list(values)
+
+
+def spell(spelling: str, values: Mapping[str, str]) -> str:
+    """Fill a spelling in, leaving empty qualifiers out.
+
+    >>> spell("mma.{sp}.{shape}", {"sp": "", "shape": "m16n8k16"})
+    'mma.m16n8k16'
+    """
+    text = re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], ""), spelling)
+    return re.sub(r"\.+", ".", text).strip(".")
+
+
+#: What a word in a table's ``extra`` column stands for: field and values.
+EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "satfinite": ("satfinite", ("", "satfinite")),
+    "rounding": ("rounding", ("", "rz", "rm", "rp")),
+    "block_scale": ("block_scale", ("block_scale",)),
+    "trans?": ("trans", ("", "trans")),
+    "trans": ("trans", ("trans",)),
+}
+_EXTRA_FIELDS = {
+    "kind::": "kind",
+    "scale_vec::": "scale_vec",
+    "ue": "stype",
+    "xor": "bitop",
+    "and": "bitop",
+}
+
+
+def read(text: str) -> list[dict[str, str]]:
+    """Rows of a text table as dictionaries, by the names in its first line.
+
+    >>> read('''
+    ... shape  | ptx
+    ... m8n8k4 | 6.4
+    ... ''')
+    [{'shape': 'm8n8k4', 'ptx': '6.4'}]
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    head, *body = ([cell.strip() for cell in line.split("|")] for line in lines)
+    return [dict(zip(head, cells, strict=True)) for cells in body]
+
+
+def extras(words: str) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    """The fields and defaults named in an ``extra`` column.
+
+    ``rounding`` makes ``.rn`` a redundant spelling of none at all; a
+    ``scale_vec::1X?`` may be left out and means 1X all the same.
+    """
+    allowed: dict[str, tuple[str, ...]] = {}
+    defaults: dict[str, str] = {}
+    for word in words.split():
+        if word in EXTRAS:
+            name, values = EXTRAS[word]
+            allowed[name] = values
+        else:
+            name = next(f for start, f in _EXTRA_FIELDS.items() if word.startswith(start))
+            allowed[name] = (word.rstrip("?"),)
+            if word.endswith("?"):
+                defaults[f"{name}="] = word.rstrip("?")
+    if "rounding" in allowed:
+        defaults["rounding=rn"] = ""
+    return allowed, defaults

@@ -1,0 +1,141 @@
+"""Which targets are there, and from which PTX version on?
+
+A target is what the ``.target`` directive names: ``sm_90``, ``sm_90a``,
+``sm_120f``.  An instruction's row in a table names its targets in a few words:
+
+``sm_80+``
+    that number and every later one, with every suffix;
+``120a/f``
+    the targets of architecture family 12.x with suffix ``a`` or ``f``;
+``sm_90a``, ``sm_121a``
+    just that one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from fragmenta.errors import UnsupportedTarget, nearest, one_of
+
+
+class Version(NamedTuple):
+    """A PTX version, such as 8.5; versions compare as expected."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Read ``8.5``.
+
+        >>> Version.parse("8.5") < Version.parse("8.10")
+        True
+        """
+        major, minor = text.split(".")
+        return cls(int(major), int(minor))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+_SINCE = """
+sm_70 6.0    sm_72 6.1    sm_75 6.3
+sm_80 7.0    sm_86 7.1    sm_87 7.4    sm_88 9.0    sm_89 7.8
+sm_90 7.8    sm_90a 8.0
+sm_100 8.6   sm_100a 8.6  sm_100f 8.8
+sm_103 8.8   sm_103a 8.8  sm_103f 8.8
+sm_107 9.4   sm_107a 9.4  sm_107f 9.4
+sm_110 9.0   sm_110a 9.0  sm_110f 9.0
+sm_120 8.7   sm_120a 8.7  sm_120f 8.8
+sm_121 8.8   sm_121a 8.8  sm_121f 8.8
+""".split()
+
+#: Every target with the first PTX version that accepts it.
+TARGETS: dict[str, Version] = dict(
+    zip(_SINCE[::2], map(Version.parse, _SINCE[1::2]), strict=True)
+)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What an instruction needs: a PTX version and one of some targets."""
+
+    ptx: Version
+    targets: tuple[str, ...]
+    text: str
+
+    def ptx_on(self, target: str) -> Version:
+        """The first PTX version that has the instruction on this target."""
+        return max(self.ptx, TARGETS[check_target(target)])
+
+    def __str__(self) -> str:
+        return f"PTX {self.ptx}, {self.text}"
+
+
+def check_target(target: str) -> str:
+    """The target's name, or an error that names the nearest one.
+
+    >>> check_target("sm_90a")
+    'sm_90a'
+    >>> check_target("sm_91")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnsupportedTarget: no target sm_91 (did you mean sm_90?); \
+the targets are sm_70, sm_72, sm_75, sm_80, sm_86, sm_87, sm_88, sm_89, sm_90, \
+sm_90a, sm_100, sm_100a, sm_100f, sm_103, sm_103a, sm_103f, sm_107, sm_107a, \
+sm_107f, sm_110, sm_110a, sm_110f, sm_120, sm_120a, sm_120f, sm_121, sm_121a \
+and sm_121f
+    """
+    if target in TARGETS:
+        return target
+    raise UnsupportedTarget(
+        f"no target {target}{nearest(str(target), TARGETS)}; "
+        f"the targets are {one_of(TARGETS, 'and')}"
+    )
+
+
+def number(target: str) -> int:
+    """The number of a target, without its suffix.
+
+    >>> number("sm_100f")
+    100
+    """
+    return _number_suffix(check_target(target))[0]
+
+
+@lru_cache(maxsize=None)
+def expand(text: str) -> tuple[str, ...]:
+    """The targets that a table's words name.
+
+    >>> expand("120a/f")
+    ('sm_120a', 'sm_120f', 'sm_121a', 'sm_121f')
+    >>> expand("sm_110+")[:4]
+    ('sm_110', 'sm_110a', 'sm_110f', 'sm_120')
+    """
+    named = {name for word in text.split() for name in _word(word)}
+    return tuple(name for name in TARGETS if name in named)
+
+
+def _word(word: str) -> Iterable[str]:
+    if word.endswith("+"):
+        least = _number_suffix(word[:-1])[0]
+        return [name for name in TARGETS if _number_suffix(name)[0] >= least]
+    if word.endswith("a/f"):
+        family = int(word[:-3]) // 10
+        return [
+            name
+            for name in TARGETS
+            if _number_suffix(name)[0] // 10 == family and name[-1] in "af"
+        ]
+    return [check_target(word)]
+
+
+def _number_suffix(target: str) -> tuple[int, str]:
+    match = re.fullmatch(r"sm_(\d+)([af]?)", target)
+    if match is None:
+        raise UnsupportedTarget(f"{target} is not a target such as sm_90a")
+    return int(match[1]), match[2]
