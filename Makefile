@@ -1,0 +1,50 @@
+# Every target makes the virtual environment it needs; a second run is fast.
+# PYTHON picks the interpreter (3.11 or later), VENV the place.
+
+PYTHON ?= python3
+VENV   ?= .venv
+JOBS   ?= auto
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: demo test lint types unit bench dist clean help
+
+help:           ## say what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' Makefile
+
+demo: $(VENV)/.base  ## install, then run the example on the CPU
+	$(BIN)/python examples/demo.py
+
+test: lint types unit  ## install, then lint, check types and run all tests
+
+lint: $(VENV)/.test  ## ruff, rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.test  ## mypy --strict
+	$(BIN)/mypy
+
+unit: $(VENV)/.test  ## the tests alone
+	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+
+bench: $(VENV)/.test  ## the benchmarks, one after the other
+	$(BIN)/pytest benchmarks --benchmark-columns=min,median,rounds
+
+dist: $(VENV)/.test  ## wheel and source archive into dist/
+	$(BIN)/python -m build --no-isolation --outdir dist
+
+clean:          ## remove the environment and everything built
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+
+# The stamps: made anew when the declared dependencies change.
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.base: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable .
+	touch $@
+
+$(VENV)/.test: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable '.[test]'
+	touch $@ $(VENV)/.base

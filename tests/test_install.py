@@ -1,0 +1,89 @@
+"""Does the wheel work where nothing else of this project is?"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+Run = Callable[..., str]
+
+# One worker runs these, so that the environment is made once.
+pytestmark = pytest.mark.xdist_group("install")
+
+
+def run(*command: object, cwd: Path) -> str:
+    """Run a command away from the source tree; its output, or a failure."""
+    outside = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=outside,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from this tree."""
+    out = tmp_path_factory.mktemp("dist")
+    build = (sys.executable, "-m", "build", "--no-isolation", "--outdir", out)
+    run(*build, "--wheel", ROOT, cwd=out)
+    (built,) = out.glob("fragmenta-*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The command line of an environment that holds the wheel and its needs."""
+    place = tmp_path_factory.mktemp("environment")
+    venv.create(place, with_pip=True)
+    scripts = place / ("Scripts" if os.name == "nt" else "bin")
+    pip = (scripts / "python", "-m", "pip", "--disable-pip-version-check")
+    run(*pip, "install", "--quiet", wheel, cwd=place)
+
+    def command(name: str, *words: object) -> str:
+        return run(scripts / name, *words, cwd=place)
+
+    return command
+
+
+def test_wheel_holds_the_package_and_its_licence(wheel: Path) -> None:
+    names = run(sys.executable, "-m", "zipfile", "-l", wheel, cwd=wheel.parent)
+    for name in ("fragmenta/__init__.py", "fragmenta/py.typed", "licenses/LICENSE"):
+        assert name in names
+    assert "tests/" not in names
+
+
+def test_version(wheel: Path, installed: Run) -> None:
+    version = wheel.name.split("-")[1]
+    assert version in installed("fragmenta", "--version")
+    query = "import fragmenta; print(fragmenta.__version__)"
+    assert installed("python", "-c", query).strip() == version
+
+
+def test_command_line_answers(installed: Run) -> None:
+    """Row 3 is groupID 3; column 17 is element 1 of thread 2, so lane 4 * 3 + 2."""
+    instruction = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
+    answer = installed("fragmenta", "where", instruction, "A", 3, 17)
+    assert re.search(r"\b14\b", answer)
+
+
+def test_import_is_light(installed: Run) -> None:
+    query = (
+        "import sys, fragmenta; "
+        "print({'numba', 'rich', 'typer', 'torch'} & set(sys.modules))"
+    )
+    assert installed("python", "-c", query).strip() == "set()"
