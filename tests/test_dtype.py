@@ -219,6 +219,9 @@ def test_raw_types_take_bits_as_they_are() -> None:
     assert dtype("b32").encode([0xFFFFFFFF]).tolist() == [0xFFFFFFFF]
     with pytest.raises(ValueRangeError, match=r"-1 at \[0\]: b8 holds integers"):
         dtype("b8").encode([-1])
+    for wrong in (np.float32([1]), [1.0]):
+        with pytest.raises(ValueRangeError, match="b16 takes integers or items of 16"):
+            dtype("b16").encode(wrong)
 
 
 # Encoding: what is taken without a copy, what is converted, what is refused.
@@ -343,7 +346,7 @@ def test_float64_is_no_way_to_round_either(inexact: Any) -> None:
             dtype("f64").encode(inexact)
 
 
-@pytest.mark.parametrize("dt", NUMERIC, ids=str)
+@pytest.mark.parametrize("dt", DTYPES.values(), ids=str)
 @pytest.mark.parametrize(
     "nonsense",
     [
@@ -441,6 +444,17 @@ def test_foreign_arrays() -> None:
         dtype("f16").encode(OnDevice())
     with pytest.raises(ShapeError, match="cannot read this list"):
         dtype("f16").encode([[1, 2], [3]])
+
+
+@pytest.mark.parametrize(
+    "name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"]
+)
+def test_torch_tensors(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    ours = {str(t.storage): t for t in FLOATS if t.name != "ue4m3"}[name]
+    tensor = torch.tensor([[0.5, 1, 2, 4]]).to(getattr(torch, name))
+    assert ours.to_float64(ours.encode(tensor)).tolist() == [[0.5, 1, 2, 4]]
+    assert ours.encode(tensor.T).shape == (4, 1)
 
 
 # Packing.

@@ -24,6 +24,7 @@ array([ 8, 15,  0,  7,  1,  2,  3,  4], dtype=uint8)
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -168,6 +169,7 @@ class DType:
         given = as_array(array)
         if given.dtype == self.storage and self.kind != "bit":
             return self._reinterpret(given)
+        _require_numbers(given, self)
         if self.kind == "raw" and given.itemsize * 8 == self.bits:
             return given.view(self.storage)
         if self.is_integer and given.dtype.kind in "biu" and self._spans(given):
@@ -192,11 +194,9 @@ array([-10, -24], dtype=int32))
         """
         self._require_value()
         patterns = self._patterns(bits)
-        return (
-            self._split_float(patterns)
-            if self.exponent_bits
-            else (self._split_integer(patterns))
-        )
+        if self.is_integer:
+            return self._split_integer(patterns)
+        return self._split_float(patterns)
 
     def to_float64(self, bits: ArrayLike) -> NDArray[np.float64]:
         """The float64 of each raw pattern, exactly.
@@ -255,7 +255,6 @@ array([-10, -24], dtype=int32))
 
     def _convert(self, given: Array) -> Array:
         """Raw bits of any numbers, refusing the first that is not exact."""
-        _require_numbers(given, self)
         flat = given.reshape(-1)
         out = np.empty(flat.shape, self.bits_dtype)
         convert = self._exact_integers if self.is_integer else self._exact_floats
@@ -435,6 +434,10 @@ e3m2, e2m1, ue8m0, ue4m3, b8, b16 and b32
     )
 
 
+# PyTorch has these under the names of ml_dtypes, but hands NumPy none of them.
+_UNKNOWN_TO_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
+
+
 def as_array(array: object) -> Array:
     """A NumPy array, in native byte order, of whatever can become one.
 
@@ -450,7 +453,8 @@ def as_array(array: object) -> Array:
         try:
             given = _foreign(array)
         except (TypeError, ValueError, RuntimeError, BufferError) as why:
-            raise ShapeError(
+            ragged = isinstance(array, list | tuple)
+            raise (ShapeError if ragged else Error)(
                 f"NumPy cannot read this {type(array).__name__} as an array: {why}"
             ) from why
     if given.dtype.isnative:
@@ -458,7 +462,12 @@ def as_array(array: object) -> Array:
     return given.astype(given.dtype.newbyteorder("="))
 
 
-def _foreign(array: object) -> Array:
+def _foreign(array: Any) -> Array:
+    name = str(getattr(array, "dtype", "")).removeprefix("torch.")
+    if name in _UNKNOWN_TO_NUMPY and type(array).__module__ == "torch":
+        torch = sys.modules["torch"]
+        bits = array.view(torch.uint8 if array.itemsize == 1 else torch.int16)
+        return np.asarray(bits).view(getattr(ml_dtypes, name))
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         return np.from_dlpack(array)
     return np.asarray(array)
@@ -663,6 +672,12 @@ def _require_numbers(given: Array, dt: DType) -> None:
         raise ValueRangeError(
             f"{dt} takes real numbers, not {given.dtype}; "
             f"a matrix of it is stored as {dt.storage.name}"
+        )
+    # The value 1.0 of a float32 is no 16 bits that anyone could mean.
+    other_size = given.itemsize * 8 != dt.bits
+    if dt.kind == "raw" and other_size and given.dtype.kind not in "biu":
+        raise ValueRangeError(
+            f"{dt} takes integers or items of {dt.bits} bits, not {given.dtype}"
         )
 
 
