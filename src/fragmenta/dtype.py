@@ -227,9 +227,10 @@ array([-10, -24], dtype=int32))
 
     def _reinterpret(self, stored: Array) -> Array:
         bits = stored.view(self.bits_dtype)
-        if self.mask == np.iinfo(bits.dtype).max:
+        full = self.mask == np.iinfo(bits.dtype).max
+        if full or not bits.size or bits.max() <= self.mask:
             return bits
-        if self.is_integer and bits.size and bits.max() > self.mask:
+        if self.is_integer:
             return bits & self.mask  # ml_dtypes leaves the upper nibble free
         allowed = f"{self} uses the low {self.mask.bit_length()} bits of a byte"
         return _within(bits, self.mask, allowed)
