@@ -253,7 +253,10 @@ class Fragment:
         matrix = tiles.reshape(*words.shape[:-4], rows, cols)
         if shape is None:
             return matrix
-        if not (0 <= rows - shape[0] < self.shape[0] and 0 <= cols - shape[1] < self.shape[1]):
+        if not (
+            0 <= rows - shape[0] < self.shape[0]
+            and 0 <= cols - shape[1] < self.shape[1]
+        ):
             raise ShapeError(
                 f"these tiles hold a {rows}x{cols} matrix; it cannot be cut to "
                 f"{shape[0]}x{shape[1]}"
@@ -383,9 +386,7 @@ class Fragment:
         """
         axes = {"W": "warp", "L": "lane", "R": "register"}
         names = [axes[a] for a, _ in self.layout.axes if a in axes]
-        places = np.indices(self.layout.place_shape).reshape(
-            len(self.layout.axes), -1
-        )
+        places = np.indices(self.layout.place_shape).reshape(len(self.layout.axes), -1)
         by_axis = dict(zip((a for a, _ in self.layout.axes), places, strict=True))
         low = by_axis.get("E", np.zeros_like(places[0])) * self.container.bits
         low = low + self.container.shift

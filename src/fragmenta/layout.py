@@ -212,10 +212,11 @@ class Layout:
         ``packed.ravel()[layout.scatter()]`` is the matrix again.  A selector
         may be pinned; free coordinates that are not read copy 0.
         """
-        free = tuple(pinned.get(name, 0) for name in self.free)
+        chosen: tuple[Any, ...] = (..., *(pinned.get(name, 0) for name in self.free))
         order = [name for name, _ in self.coordinates]
         axes = [order.index(name) for name in (*self.data, *self.free)]
-        return self.place_index().transpose(axes)[(..., *free)]
+        places: Index = self.place_index().transpose(axes)[chosen]
+        return places
 
     def tile(self, **tiles: int) -> Layout:
         """Compose with a tiling: repeat along coordinates, tiles outermost.

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from fragmenta.fragment import Fragment
-from fragmenta.isa.instruction import Instruction, Operand, Parts, register_class, spread
+from fragmenta.isa.instruction import (
+    Instruction,
+    Operand,
+    Parts,
+    register_class,
+    spread,
+)
 from fragmenta.isa.table import Form, Row, extras, read
 from fragmenta.isa.target import Version
 
@@ -30,15 +36,16 @@ m16n8k128 m16n8k256      | b1                        | s32.s32                 |
 m16n8k32                 | e4m3 e5m2                 | f32.f32                 |                                                       | 8.4 | sm_89+
 m16n8k32                 | e4m3 e5m2                 | f16.f16                 |                                                       | 8.7 | sm_89+
 m16n8k16                 | e4m3 e5m2                 | f16.f16 f32.f32         |                                                       | 8.7 | sm_89+
-m16n8k16 m16n8k32        | e4m3 e5m2                 | f32.f32                 | kind::f8f6f4                                          | 8.6 | 100a/f 110a/f 120a/f
-m16n8k16 m16n8k32        | e4m3 e5m2                 | f16.f16                 | kind::f8f6f4                                          | 8.7 | 100a/f 110a/f 120a/f
+m16n8k32                 | e4m3 e5m2                 | f32.f32                 | kind::f8f6f4                                          | 8.6 | 100a/f 110a/f 120a/f
+m16n8k32                 | e4m3 e5m2                 | f16.f16                 | kind::f8f6f4                                          | 8.7 | 100a/f 110a/f 120a/f
+m16n8k16                 | e4m3 e5m2                 | f16.f16 f32.f32         | kind::f8f6f4                                          | 8.7 | 100a/f 110a/f 120a/f
 m16n8k32                 | e4m3 e5m2 e3m2 e2m3 e2m1  | f16.f16 f32.f32         | kind::f8f6f4                                          | 8.7 | 120a/f
 m16n8k32                 | e4m3 e5m2 e3m2 e2m3 e2m1  | f32.f32                 | kind::mxf8f6f4 block_scale scale_vec::1X? ue8m0       | 8.7 | 120a/f
 m16n8k64                 | e2m1                      | f32.f32                 | kind::mxf4 block_scale scale_vec::2X? ue8m0           | 8.7 | 120a/f
 m16n8k64                 | e2m1                      | f32.f32                 | kind::mxf4nvf4 block_scale scale_vec::2X ue8m0        | 8.7 | 120a/f
 m16n8k64                 | e2m1                      | f32.f32                 | kind::mxf4nvf4 block_scale scale_vec::4X ue4m3        | 8.7 | 120a/f
 m16n8k64                 | e2m1                      | f32.f32                 | kind::mxf4nvf4 block_scale scale_vec::4X ue8m0        | 9.1 | 120a/f
-"""  # noqa: E501 - a table row is one line
+"""
 
 TYPES = "{satfinite}.{d}.{a}.{b}.{c}.{stype}.{bitop}.{rounding}"
 SCALE = "{kind}.{block_scale}.{scale_vec}"
@@ -112,7 +119,9 @@ def multiplicands(op: Instruction, stored_k: int) -> dict[str, Fragment]:
     }
 
 
-def accumulators(op: Instruction, m: int, n: int, warps: int = 1) -> dict[str, Fragment]:
+def accumulators(
+    op: Instruction, m: int, n: int, warps: int = 1
+) -> dict[str, Fragment]:
     """C and D."""
     line = C[8 if m == 8 else 16]
     return {
@@ -187,7 +196,8 @@ def rows_of(table: str, sp: tuple[str, ...] = ("",)) -> tuple[Row, ...]:
             for pair in line["d.c"].split():
                 d, c = pair.split(".")
                 fields = {
-                    "sp": tuple(s for s in sp if s in line.get("sp", "").split()) or ("",),
+                    "sp": tuple(s for s in sp if s in line.get("sp", "").split())
+                    or ("",),
                     "shape": (shape,),
                     "alayout": layouts or ("row",),
                     "blayout": layouts or ("col",),

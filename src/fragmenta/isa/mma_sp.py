@@ -29,7 +29,7 @@ m16n8k128 | e2m1                     | f32.f32         | kind::mxf4 block_scale 
 m16n8k128 | e2m1                     | f32.f32         | kind::mxf4nvf4 block_scale scale_vec::2X ue8m0 | all      | sp::ordered_metadata     | 8.7 | sm_120a sm_121a
 m16n8k128 | e2m1                     | f32.f32         | kind::mxf4nvf4 block_scale scale_vec::4X ue4m3 | all      | sp::ordered_metadata     | 8.7 | sm_120a sm_121a
 m16n8k128 | e2m1                     | f32.f32         | kind::mxf4nvf4 block_scale scale_vec::4X ue8m0 | all      | sp::ordered_metadata     | 9.1 | sm_120a sm_121a
-"""  # noqa: E501 - a table row is one line
+"""
 
 SPELLINGS = (
     "mma.{sp}.sync.aligned.{shape}.{alayout}.{blayout}." + mma.SCALE + "." + mma.TYPES,
@@ -53,9 +53,7 @@ def metadata(op: Instruction, warps: int = 1) -> Parts:
     chunks = op.shape.k // granularity(op.types["a"], op.kind).chunk
     line = METADATA[op.row.facts["metadata"]]
     shape = (op.shape.m, chunks)
-    return {
-        "metadata": spread("metadata", "u4", shape, line, warps=warps, registers=1)
-    }
+    return {"metadata": spread("metadata", "u4", shape, line, warps=warps, registers=1)}
 
 
 def parts(op: Instruction) -> Parts:

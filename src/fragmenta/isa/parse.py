@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from fragmenta.errors import (
     AmbiguousInstruction,
@@ -129,9 +129,7 @@ def find(text: str) -> Instruction:
         more = len(candidates) - len(shown)
         tail = f"\n  … and {more} more" if more else ""
         raise AmbiguousInstruction(
-            f"{text!r} fits {len(candidates)} instructions:\n"
-            + "\n".join(shown)
-            + tail
+            f"{text!r} fits {len(candidates)} instructions:\n" + "\n".join(shown) + tail
         ) from None
 
 
@@ -151,7 +149,7 @@ def search(text: str) -> list[Instruction]:
         for form in FORMS
         for row in form.rows
         if _may_fit(form, row, wanted)
-        for op in map(lambda v, f=form, r=row: Instruction(f, r, v), row.combinations())
+        for op in (Instruction(form, row, values) for values in row.combinations())
         if _is_abbreviation(wanted, op.mnemonic)
     ]
     unique = list({op.mnemonic: op for op in found}.values())
@@ -243,13 +241,15 @@ def build(forms: Iterable[Form], **given: str) -> Instruction:
         order = sorted(given, key=_importance)
         if _select(form, given, order, strict=form is forms[-1]):
             break
-    found = {}
+    found: dict[str, Instruction] = {}
     for form in forms:
         for row in form.rows:
             if all(row.takes(n, v) for n, v in given.items()):
                 for values in row.combinations():
                     op = Instruction(form, row, values)
-                    if all(values.get(n, "") == row.settle(n, v) for n, v in given.items()):
+                    if all(
+                        values.get(n, "") == row.settle(n, v) for n, v in given.items()
+                    ):
                         found.setdefault(op.mnemonic, op)
     candidates = list(found.values())
     plain = [op for op in candidates if not _unasked(op, given)]
@@ -268,7 +268,7 @@ def _unasked(op: Instruction, given: Mapping[str, str]) -> bool:
     defaults = {"alayout": "row", "blayout": "col", "c": op.values.get("d", "")}
     for name, allowed in op.row.allowed.items():
         value = op.values[name]
-        if name in given or len(allowed) == 1 and name != "c":
+        if name in given or (len(allowed) == 1 and name != "c"):
             continue
         if "" in allowed and value:
             return True
@@ -322,7 +322,7 @@ def _readings(mnemonic: str) -> list[_Reading]:
     ]
 
 
-@lru_cache(maxsize=None)
+@cache
 def _grammar(form: Form, spelling: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The spelling as steps: ('', (literal,)) or (field, its values)."""
     steps = []
@@ -369,8 +369,12 @@ def _misspelled(mnemonic: str, reading: _Reading) -> str:
     name = reading.expected
     if not name:
         return f".{token} does not belong after {here}{_nearest_line(reading)}"
-    options = [w for w in reading.form.vocabulary(name) if w] if name in _WORDS else [name]
-    fits = [f".{word}" for word in _fitting(reading, name)] or [f".{w}" for w in options]
+    options = (
+        [w for w in reading.form.vocabulary(name) if w] if name in _WORDS else [name]
+    )
+    fits = [f".{word}" for word in _fitting(reading, name)] or [
+        f".{w}" for w in options
+    ]
     hint = nearest(token, options)
     if name not in _WORDS:
         return f".{token} cannot follow {here}{hint}; .{name} comes next"
@@ -380,7 +384,9 @@ def _misspelled(mnemonic: str, reading: _Reading) -> str:
 def _fitting(reading: _Reading, name: str) -> list[str]:
     """What rows that agree with the reading so far have for a field."""
     given = reading.values
-    rows = [r for r in reading.form.rows if all(r.takes(n, v) for n, v in given.items())]
+    rows = [
+        r for r in reading.form.rows if all(r.takes(n, v) for n, v in given.items())
+    ]
     values = dict.fromkeys(v for row in rows for v in row.allowed.get(name, ()) if v)
     return list(values)
 
@@ -420,7 +426,9 @@ def _select(
             if not strict:
                 return None
             before = {n: values.get(n, "") for n in order[:position]}
-            raise UnknownInstruction(_contradiction(form, rows, before, name, value, values))
+            raise UnknownInstruction(
+                _contradiction(form, rows, before, name, value, values)
+            )
         rows = left
     return rows[0]
 
@@ -436,7 +444,11 @@ def _contradiction(
     """Name what does not go together, what would, and the nearest whole."""
     there = dict.fromkeys(v for row in rows for v in row.allowed.get(name, ("",)))
     fits = one_of(f".{v}" if v else "none" for v in there)
-    what = f".{value} as the {_WORDS.get(name, name)}" if value else f"no {_WORDS.get(name, name)}"
+    what = (
+        f".{value} as the {_WORDS.get(name, name)}"
+        if value
+        else f"no {_WORDS.get(name, name)}"
+    )
     text = f"{_describe(form.name, before)} with {what} does not exist"
     shapes = _shapes_with(form, name, value) if value and name != "shape" else ""
     text += f"; .{value} has {shapes}" if shapes else f"; it has {fits}"
@@ -475,8 +487,10 @@ def _nearest_text(form: Form, values: Mapping[str, str]) -> str:
     """The instruction that differs in the fewest qualifiers."""
     weights = {"a": 4, "b": 4, "sp": 3, "kind": 3, "shape": 2}
 
-    def distance(row: Row) -> int:
-        return sum(weights.get(n, 1) for n, v in values.items() if not row.takes(n, v))
+    def distance(row: Row) -> tuple[int, int]:
+        wrong = [n for n, v in values.items() if not row.takes(n, v)]
+        shapes = [_difference(values.get("shape", ""), s) for s in row.allowed["shape"]]
+        return sum(weights.get(n, 1) for n in wrong), min(shapes)
 
     row = min(form.rows, key=distance)
     chosen = {}
@@ -488,10 +502,10 @@ def _nearest_text(form: Form, values: Mapping[str, str]) -> str:
 
 def _closest(wanted: str, allowed: tuple[str, ...]) -> str:
     """The allowed value that looks most like the wanted one."""
+    return min(allowed, key=lambda value: (_difference(wanted, value), len(value)))
 
-    def difference(value: str) -> tuple[int, int]:
-        numbers = [re.findall(r"\d+", text) for text in (wanted, value)]
-        pairs = zip(*numbers, strict=False)
-        return sum(abs(int(x) - int(y)) for x, y in pairs), len(value)
 
-    return min(allowed, key=difference)
+def _difference(wanted: str, value: str) -> int:
+    """How far the numbers in two names are apart."""
+    numbers = [map(int, re.findall(r"\d+", text)) for text in (wanted, value)]
+    return sum(abs(x - y) for x, y in zip(*numbers, strict=False))

@@ -66,7 +66,9 @@ class Form:
     def requirement(self, row: Row, values: Mapping[str, str]) -> Requirement:
         """The version and targets of one choice from a row."""
         versions = [row.ptx]
-        versions += [Version.parse(self.later[v]) for v in values.values() if v in self.later]
+        versions += [
+            Version.parse(self.later[v]) for v in values.values() if v in self.later
+        ]
         targets = expand(row.targets)
         return Requirement(max(versions), targets, row.targets)
 
@@ -144,7 +146,9 @@ def extras(words: str) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
             name, values = EXTRAS[word]
             allowed[name] = values
         else:
-            name = next(f for start, f in _EXTRA_FIELDS.items() if word.startswith(start))
+            name = next(
+                f for start, f in _EXTRA_FIELDS.items() if word.startswith(start)
+            )
             allowed[name] = (word.rstrip("?"),)
             if word.endswith("?"):
                 defaults[f"{name}="] = word.rstrip("?")

@@ -5,6 +5,8 @@ A target is what the ``.target`` directive names: ``sm_90``, ``sm_90a``,
 
 ``sm_80+``
     that number and every later one, with every suffix;
+``sm_90..110``
+    the numbers from 90 to 110, with every suffix;
 ``120a/f``
     the targets of architecture family 12.x with suffix ``a`` or ``f``;
 ``sm_90a``, ``sm_121a``
@@ -16,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from fragmenta.errors import UnsupportedTarget, nearest, one_of
@@ -52,12 +54,13 @@ sm_107 9.4   sm_107a 9.4  sm_107f 9.4
 sm_110 9.0   sm_110a 9.0  sm_110f 9.0
 sm_120 8.7   sm_120a 8.7  sm_120f 8.8
 sm_121 8.8   sm_121a 8.8  sm_121f 8.8
-""".split()
+"""
 
 #: Every target with the first PTX version that accepts it.
-TARGETS: dict[str, Version] = dict(
-    zip(_SINCE[::2], map(Version.parse, _SINCE[1::2]), strict=True)
-)
+TARGETS: dict[str, Version] = {
+    name: Version.parse(version)
+    for name, version in re.findall(r"(sm_\w+) (\S+)", _SINCE)
+}
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def number(target: str) -> int:
     return _number_suffix(check_target(target))[0]
 
 
-@lru_cache(maxsize=None)
+@cache
 def expand(text: str) -> tuple[str, ...]:
     """The targets that a table's words name.
 
@@ -124,6 +127,9 @@ def _word(word: str) -> Iterable[str]:
     if word.endswith("+"):
         least = _number_suffix(word[:-1])[0]
         return [name for name in TARGETS if _number_suffix(name)[0] >= least]
+    if ".." in word:
+        least, most = (int(text) for text in word.removeprefix("sm_").split(".."))
+        return [name for name in TARGETS if least <= _number_suffix(name)[0] <= most]
     if word.endswith("a/f"):
         family = int(word[:-3]) // 10
         return [

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from fragmenta.fragment import Fragment
 from fragmenta.isa import mma, mma_sp
-from fragmenta.isa.instruction import Instruction, Operand, Parts, register_class, spread
+from fragmenta.isa.instruction import (
+    Instruction,
+    Operand,
+    Parts,
+    register_class,
+    spread,
+)
 from fragmenta.isa.table import Form, Row, extras, read
 from fragmenta.isa.target import Version
 

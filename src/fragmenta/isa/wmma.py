@@ -34,7 +34,7 @@ f64   | m8n8k4                      | f64.f64                         | any     
 s4 u4 | m8n8k32                     | s32.s32                         | row.col | satfinite | 6.3 | sm_75+
 b1    | m8n8k128                    | s32.s32                         | row.col | xor.popc  | 6.3 | sm_75+
 b1    | m8n8k128                    | s32.s32                         | row.col | and.popc  | 7.1 | sm_80+
-"""  # noqa: E501 - a table row is one line
+"""
 
 # Observed layouts, by shape, operand and element width (of A and B).
 LINES = """
@@ -74,9 +74,7 @@ def fragment(use: str, shape: str, of: str, name: str | None = None) -> Fragment
         line = {"A": mma.A[8], "B": mma.B, "C": mma.C[8]}[use]
     # f16 keeps eight registers for A and B whatever the shape: copies fill them.
     registers = 8 if of == "f16" and use != "C" else 0
-    return spread(
-        name or use, of, sizes, line, registers=registers, observed=OBSERVED
-    )
+    return spread(name or use, of, sizes, line, registers=registers, observed=OBSERVED)
 
 
 def _mma_rows(implied: bool) -> tuple[Row, ...]:
@@ -114,9 +112,13 @@ def _move_rows(operands: str) -> tuple[Row, ...]:
         for operand in operands:
             if operand in "ab":
                 types = line["a, b"].split()
-                layouts = ("row", "col") if anyway else ("row" if operand == "a" else "col",)
+                layouts = (
+                    ("row", "col") if anyway else ("row" if operand == "a" else "col",)
+                )
             else:
-                types = [pair.split(".")["dc".index(operand)] for pair in line["d.c"].split()]
+                types = [
+                    pair.split(".")["dc".index(operand)] for pair in line["d.c"].split()
+                ]
                 layouts = ("row", "col")
             for shape in line["shape"].split():
                 for of in types:
@@ -176,8 +178,7 @@ LATER = {"shared::cta": "7.8"}
 MMA = Form(
     "wmma.mma",
     (
-        "wmma.mma.{bitop}.sync.aligned.{alayout}.{blayout}.{shape}"
-        ".{rounding}.{d}.{a}.{b}.{c}.{satfinite}",
+        "wmma.mma.{bitop}.sync.aligned.{alayout}.{blayout}.{shape}.{rounding}.{d}.{a}.{b}.{c}.{satfinite}",
     ),
     _mma_rows(implied=False),
     mma_operands,

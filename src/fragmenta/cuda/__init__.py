@@ -1,0 +1,1 @@
+"""Source out, real GPU in: emit, assemble, launch, verify, record."""

@@ -1,0 +1,55 @@
+"""Does the target run the instruction itself, or does the assembler expand it?
+
+PTX is a promise, not a machine.  Where a target has lost an instruction (or
+never had it), the assembler writes others in its place; the numbers can differ
+because of it.  These rows were read off the machine code that ptxas writes.
+"""
+
+from __future__ import annotations
+
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.table import read
+from fragmenta.isa.target import check_target, expand
+
+#: The assembler whose machine code the table describes.
+TOOLKIT = "13.0 to 13.4"
+
+# An empty cell fits anything.  ``becomes`` says what does the arithmetic:
+# another element type, another shape, or "fma", ordinary scalar arithmetic.
+TABLE = """
+family          | a, b      | shape                    | bitop    | targets      | becomes
+mma             | f16       | m8n8k4                   |          | sm_80+       | fma
+mma mma.sp wmma | s4 u4     |                          |          | sm_90+       | s8
+mma wmma        | b1        |                          | xor.popc | sm_90..90    | and.popc
+mma wmma        | b1        |                          |          | sm_100+      | u8
+mma mma.sp      | e4m3 e5m2 |                          |          | sm_90..110   | f16
+mma             | s8 u8     | m8n8k16                  |          | sm_100+      | m16n8k16
+mma             | f64       | m16n8k4 m16n8k8 m16n8k16 |          | sm_100+      | m8n8k4
+"""
+_ROWS = read(TABLE)
+
+
+def expansion(op: Instruction, target: str) -> str | None:
+    """What the assembler writes in the instruction's place, or None.
+
+    >>> import fragmenta as fm
+    >>> xor = fm.mma("m16n8k256", a="b1", bitop="xor")
+    >>> expansion(xor, "sm_80"), expansion(xor, "sm_90a"), expansion(xor, "sm_120")
+    (None, 'and.popc', 'u8')
+    """
+    check_target(target)
+    for row in _ROWS:
+        if target in expand(row["targets"]) and _fits(op, row):
+            return row["becomes"]
+    return None
+
+
+def _fits(op: Instruction, row: dict[str, str]) -> bool:
+    family = "wmma" if op.family == "wmma.mma" else op.family
+    given = {
+        "family": family,
+        "a, b": op.values.get("a", ""),
+        "shape": op.values["shape"],
+        "bitop": op.values.get("bitop", ""),
+    }
+    return all(not row[name] or v in row[name].split() for name, v in given.items())

@@ -1,0 +1,87 @@
+"""What should one know before using an instruction?
+
+Deprecations, and what the manual or the assembler warns about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fragmenta.isa.instruction import Instruction
+
+_FOUR_BIT = ("s4", "u4")
+
+#: When a note applies, and the note.
+NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
+    (
+        lambda op: op.values.get("sp") == "sp",
+        (
+            "ptxas advises .sp::ordered_metadata (PTX 8.5) in place of .sp, which may "
+            "be much slower on future architectures."
+        ),
+    ),
+    (
+        lambda op: op.values.get("a", op.values.get("type")) in _FOUR_BIT,
+        (
+            "The CUDA programming guide deprecates 4-bit integers from sm_90 on; the "
+            "assembler still accepts them on every target and expands them to 8 bits."
+        ),
+    ),
+    (
+        lambda op: op.values.get("bitop") == "xor.popc",
+        (
+            "The CUDA programming guide deprecates .xor on bits from sm_90 on; the "
+            "assembler still accepts it and computes it from .and."
+        ),
+    ),
+    (
+        lambda op: (
+            op.family == "mma"
+            and op.values["shape"] == "m8n8k4"
+            and op.values["a"] == "f16"
+        ),
+        (
+            "Made for sm_70: from sm_80 on it runs as scalar arithmetic, slowly, and "
+            "rounds as that does."
+        ),
+    ),
+    (
+        lambda op: op.family == "mma" and op.values["a"] == "f64" and op.shape.m == 16,
+        "A kernel that uses it needs at least 64 registers per thread.",
+    ),
+    (
+        lambda op: op.family.startswith("wmma"),
+        (
+            "The manual does not specify the fragment's layout; the one given here "
+            "was observed on sm_90 and may differ elsewhere."
+        ),
+    ),
+    (
+        lambda op: op.kind == "f8f6f4" and "sm_100a" in op.requires.targets,
+        (
+            "The manual lists sm_120a only; the assembler also takes 8-bit types on "
+            "the targets named here."
+        ),
+    ),
+    (
+        lambda op: op.kind == "f8f6f4" and op.values["shape"] == "m16n8k16",
+        "Not in the manual; accepted by the assembler.",
+    ),
+    (
+        lambda op: op.family.startswith("wgmma"),
+        (
+            "Asynchronous: wgmma.fence before it, wgmma.commit_group and wait_group "
+            "after it, before D is read or A's registers are written."
+        ),
+    ),
+)
+
+
+def notes(op: Instruction) -> tuple[str, ...]:
+    """The notes that apply to an instruction.
+
+    >>> import fragmenta as fm
+    >>> notes(fm.mma("m16n8k16", a="f16", d="f32"))
+    ()
+    """
+    return tuple(text for applies, text in NOTES if applies(op))

@@ -1,0 +1,118 @@
+"""Reading mnemonics: what is tolerated, what is refused, and how."""
+
+import pytest
+
+import fragmenta as fm
+
+S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"  {S4}  ",
+        f"{S4} {{%r0,%r1,%r2,%r3}}, {{%r4,%r5}}, {{%r6}}, {{%r0}};",
+        f"@%p1 {S4} d, a, b, c;",
+        "mma.sync.aligned.m16n8k64.row.col\n    .s32.s4.s4.s32 d, a, b, c;",
+        f"{S4};",
+    ],
+)
+def test_white_space_guards_and_operands_are_tolerated(text):
+    assert str(fm.instruction(text)) == S4
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32.satfinite",
+         "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32"),
+        ("mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32",
+         "mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f32.e4m3.e2m1.f32"),
+        ("mma.sync.aligned.kind::mxf4.sp::ordered_metadata.block_scale"
+         ".scale_vec::2X.m16n8k128.row.col.f32.e2m1.e2m1.f32.ue8m0",
+         "mma.sp::ordered_metadata.sync.aligned.m16n8k128.row.col.kind::mxf4"
+         ".block_scale.scale_vec::2X.f32.e2m1.e2m1.f32.ue8m0"),
+        ("mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale"
+         ".f32.e4m3.e4m3.f32.ue8m0",
+         "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale"
+         ".scale_vec::1X.f32.e4m3.e4m3.f32.ue8m0"),
+        ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64.rn",
+         "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64"),
+        ("wmma.load.a.sync.aligned.m16n16k16.row.f16",
+         "wmma.load.a.sync.aligned.row.m16n16k16.f16"),
+        ("wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.u8.satfinite",
+         "wgmma.mma_async.sync.aligned.m64n8k32.satfinite.s32.s8.u8"),
+    ],
+)  # fmt: skip
+def test_other_spellings_of_the_assembler(text, canonical):
+    assert str(fm.instruction(text)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("mma.sync.aligned.m16n8k64.row.col.f32.tf32.tf32.f32",
+         ["m16n8k64 with .tf32", ".tf32 has m16n8k4 and m16n8k8",
+          "mma.sp m16n8k8 and m16n8k16", "nearest: mma.sync.aligned.m16n8k8"]),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.bf16.f32", [".bf16", "nearest"]),
+        ("mma.sync.aligned.m16n8k16.row.row.f32.f16.f16.f32", ["layout of B"]),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f17.f16.f32",
+         [".f17 is not a type of A", "did you mean f16?"]),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16", ["ends too soon", "type of C"]),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.rz", ["rounding"]),
+        ("mma.aligned.m16n8k16.row.col.f32.f16.f16.f32", [".aligned cannot follow mma"]),
+        ("wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16", ["m64n12k16", "shape"]),
+        ("wgmma.mma_async.sync.aligned.m64n40k32.s32.s8.s8",
+         ["m64n40k32", "nearest: wgmma.mma_async.sync.aligned.m64n32k32.s32.s8.s8"]),
+        ("ldmatrix.sync.aligned.m16n16.x4.trans.b8", [".x4", "m8n8 and m8n16"]),
+        ("hmma.16816", ["no instruction hmma", "did you mean", "wgmma"]),
+        ("", ["does not begin with a mnemonic"]),
+        ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32.f32",
+         [".f32 does not belong after"]),
+    ],
+)  # fmt: skip
+def test_what_does_not_exist_is_refused_with_reasons(text, words):
+    with pytest.raises(fm.UnknownInstruction) as refusal:
+        fm.instruction(text)
+    for word in words:
+        assert word in str(refusal.value)
+
+
+def test_the_nearest_instruction_exists():
+    with pytest.raises(fm.UnknownInstruction) as refusal:
+        fm.instruction("mma.sp.sync.aligned.m16n8k32.row.col.s32.s4.s4.s32")
+    nearest = str(refusal.value).partition("nearest: ")[2]
+    assert str(fm.instruction(nearest)) == nearest
+
+
+def test_text_is_wanted():
+    with pytest.raises(fm.UnknownInstruction, match="named by text"):
+        fm.instruction(5)
+
+
+def test_construction_by_keyword():
+    assert str(fm.mma("m16n8k64", a="s4", b="s4")) == S4
+    assert fm.mma("m16n8k32", a="e4m3", b="e2m1", d="f16", kind="f8f6f4").kind
+    assert str(fm.mma("m8n8k4", a="f64", rounding="rz")).endswith(".rz")
+    with pytest.raises(fm.AmbiguousInstruction, match="fits 2 instructions"):
+        fm.mma("m16n8k16", a="f16")
+    with pytest.raises(fm.UnknownInstruction, match="no qualifier alayot"):
+        fm.mma("m16n8k16", a="f16", alayot="row")
+    with pytest.raises(fm.UnknownInstruction, match="m16n8k64 with .tf32"):
+        fm.mma("m16n8k64", a="tf32")
+    with pytest.raises(fm.UnknownInstruction, match="m16n8k5"):
+        fm.mma("m16n8k5", a="tf32")
+
+
+def test_abbreviations():
+    assert str(fm.find("mma.m16n8k64.s4.s4")) == S4
+    assert str(fm.find("m16n8k64 s32 s4 s4")) == S4
+    assert fm.find("mma.sp.m16n8k64.s4.s4").values["sp"] == "sp"
+    assert fm.find("wgmma.sp.m64n256k64.f32.e4m3.e4m3").sparse
+    with pytest.raises(fm.AmbiguousInstruction) as several:
+        fm.find("mma.m16n8k16.f16.f16.f16")
+    with pytest.raises(fm.AmbiguousInstruction) as several:
+        fm.find("mma.m16n8k16")
+    assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in str(several.value)
+    with pytest.raises(fm.UnknownInstruction):
+        fm.find("m16n8k64.tf32")
