@@ -377,6 +377,23 @@ class Fragment:
         """
         return notation.linear_layout(self.layout)
 
+    def table(self, by: str = "matrix", format: str = "text") -> str:
+        """Who holds what, written out by matrix or by lane.
+
+        ``format`` is text (cut to 80 columns), csv, markdown or json.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
+        >>> for line in op.a.table().splitlines()[4:6]:
+        ...     print(line)
+              0  T0:a0  T1:a0  T2:a0  T3:a0
+              1  T4:a0  T5:a0  T6:a0  T7:a0
+        """
+        # Only who prints a table pays for importing its formats.
+        from fragmenta.view.table import table
+
+        return table(self, by, format)
+
     def rows(self) -> Iterator[dict[str, int]]:
         """Every place as a flat record, in lane and register order.
 

@@ -1,0 +1,144 @@
+"""Which instructions are there?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fragmenta.commands.app import (
+    NOTHING,
+    AsJson,
+    command,
+)
+from fragmenta.commands.output import emit
+from fragmenta.errors import Error, nearest, one_of
+
+if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction
+
+# The qualifiers that are types; stype is that of block scales, type of moves.
+TYPES = ("d", "a", "b", "c", "stype", "type")
+
+
+def _complete_family(incomplete: str) -> list[str]:
+    from fragmenta.isa.parse import FAMILIES
+
+    return [each for each in FAMILIES if each.startswith(incomplete)]
+
+
+def _complete_target(incomplete: str) -> list[str]:
+    from fragmenta.isa.target import TARGETS
+
+    return [each for each in TARGETS if each.startswith(incomplete)]
+
+
+@command(
+    "list",
+    "fragmenta list --family mma.sp --type s4",
+    "fragmenta list --shape 'm64n256k*' --long",
+    "fragmenta list --target sm_75",
+)
+def list_(
+    family: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FAMILY",
+            help="Such as mma, mma.sp, wgmma or ldmatrix.",
+            autocompletion=_complete_family,
+        ),
+    ] = None,
+    type_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type", metavar="TYPE", help="An operand's type; repeat for several."
+        ),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(metavar="SHAPE", help="Such as m16n8k64; * stands for any."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TARGET",
+            help="Only what this target has, such as sm_90a.",
+            autocompletion=_complete_target,
+        ),
+    ] = None,
+    long: Annotated[
+        bool, typer.Option("--long", "-l", help="Add PTX versions and targets.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List instructions, one to a line."""
+    found = _chosen(family, type_ or [], shape, target)
+    if as_json:
+        lines = ",\n ".join(json.dumps(_brief(op)) for op in found)
+        emit(f"[\n {lines}\n]" if found else "[]")
+    elif found and long:
+        emit("\n".join(_long(found)))
+    elif found:
+        emit("\n".join(map(str, found)))
+    if not found:
+        typer.echo("No instruction has all of that.", err=True)
+        raise typer.Exit(NOTHING)
+
+
+def _chosen(
+    family: str | None, types: list[str], shape: str | None, target: str | None
+) -> list[Instruction]:
+    from fragmenta.isa.parse import FAMILIES, FORMS, catalogue
+    from fragmenta.isa.target import check_target
+
+    words = {v for form in FORMS for t in TYPES for v in form.vocabulary(t) if v}
+    shapes = {word for form in FORMS for word in form.vocabulary("shape")}
+    types = [each.lstrip(".") for each in types]
+    if family is not None:
+        _known("family", family, FAMILIES)
+    for each in types:
+        _known("type", each, sorted(words))
+    if shape is not None and not any(fnmatchcase(each, shape) for each in shapes):
+        raise Error(f"no instruction has the shape {shape}{nearest(shape, shapes)}")
+    if target is not None:
+        check_target(target)
+    return [
+        op
+        for op in catalogue(family)
+        if set(types) <= set(types_of(op).values())
+        and (shape is None or fnmatchcase(op.values["shape"], shape))
+        and (target is None or op.supported_on(target))
+    ]
+
+
+def _known(what: str, given: str, allowed: Iterable[str]) -> None:
+    allowed = list(allowed)
+    if given not in allowed:
+        hint = nearest(given, allowed)
+        raise Error(f"no {what} {given}{hint}; there are {one_of(allowed, 'and')}")
+
+
+def types_of(op: Instruction) -> dict[str, str]:
+    """The type qualifiers, those of scales and moves included."""
+    return {name: op.values[name] for name in TYPES if op.values.get(name)}
+
+
+def _brief(op: Instruction) -> dict[str, Any]:
+    return {
+        "instruction": str(op),
+        "family": op.family,
+        "shape": op.values["shape"],
+        "types": types_of(op),
+        "ptx": str(op.requires.ptx),
+        "targets": op.requires.targets,
+    }
+
+
+def _long(found: list[Instruction]) -> list[str]:
+    """PTX version, targets, mnemonic: what has no bounded width comes last."""
+    rows = [(f"PTX {op.requires.ptx}", op.requires.text, str(op)) for op in found]
+    ptx, targets = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return [f"{row[0]:<{ptx}}  {row[1]:<{targets}}  {row[2]}" for row in rows]

@@ -1,0 +1,304 @@
+"""Where is an element, what does a lane hold, what feeds a result?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from fragmenta.commands.app import (
+    AsJson,
+    InstructionText,
+    OperandName,
+    command,
+    find,
+    operand,
+)
+from fragmenta.commands.output import emit, emit_json, width
+from fragmenta.errors import Error
+
+if TYPE_CHECKING:
+    from fragmenta.fragment import Fragment, Place
+    from fragmenta.isa.instruction import Instruction
+    from fragmenta.view.table import Span
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text} is not a whole number") from None
+
+
+Indices = Annotated[
+    list[int],
+    typer.Argument(
+        metavar="INDEX", help="Row, then column.", parser=_whole, show_default=False
+    ),
+]
+
+# ── where ───────────────────────────────────────────────────────────────────
+
+
+@command(
+    "where",
+    "fragmenta where mma.m16n8k64.s4.s4 A 3 17",
+    "fragmenta where mma.sp.m16n8k64.s4.s4 metadata 3 2 --json",
+)
+def where(
+    instruction: InstructionText,
+    operand_: OperandName,
+    index: Indices,
+    as_json: AsJson = False,
+) -> None:
+    """Say which lane, register and bits hold an element."""
+    from fragmenta.view.table import number
+
+    op = find(instruction)
+    part = operand(op, operand_)
+    part.where(*index)  # refuses bad indices before anything is printed
+    found = list(_places(part, index))
+    if as_json:
+        emit_json(
+            {
+                "instruction": str(op),
+                "operand": part.name,
+                "element": dict(zip(part.layout.data, index, strict=True)),
+                "places": [{**selected, **_place(part, p)} for selected, p in found],
+            }
+        )
+        return
+    name = f"{part.name}[{', '.join(map(str, index))}]"
+    lines = [str(op)]
+    for selected, place in found:
+        chosen = ", ".join(f"{key} {value}" for key, value in selected.items())
+        i = number(part, place.register, place.bits[0])
+        at = f"{place} ({part.letter}{i})"
+        lines.append(f"{name}  {chosen + ': ' if chosen else ''}{at}")
+        name = " " * len(name)
+    if part.stored > 1:
+        lines.append(_stored(op, *index))
+    emit("\n".join(lines + _observed(part)))
+
+
+def _places(part: Fragment, index: list[int]) -> Iterator[tuple[dict[str, int], Place]]:
+    """Every place of an element, and the selectors under which it counts."""
+    sizes = [range(part.layout.sizes[name]) for name in part.selectors]
+    for values in product(*sizes):
+        selected = dict(zip(part.selectors, values, strict=True))
+        first = part.where(*index, **selected)
+        for place in (first, *first.copies):
+            yield selected, place
+
+
+def _place(part: Fragment, place: Place) -> dict[str, Any]:
+    from fragmenta.view.table import number
+
+    warp = {} if place.warp is None else {"warp": place.warp}
+    return {
+        **warp,
+        "lane": place.lane,
+        "register": place.register,
+        "bits": place.bits,
+        "i": number(part, place.register, place.bits[0]),
+    }
+
+
+def _logical(op: Instruction, first: int, last: int) -> tuple[int, int]:
+    """The columns of A, zeros included, that stored columns are chosen from."""
+    assert op.granularity is not None
+    kept, chunk = op.granularity.kept, op.granularity.chunk
+    return first // kept * chunk, (last // kept + 1) * chunk - 1
+
+
+def _stored(op: Instruction, row: int, col: int) -> str:
+    """What a stored column of a sparse A stands for."""
+    low, high = _logical(op, col, col)
+    chunk = low // (high - low + 1)
+    return (
+        f"A is stored {op.granularity}: metadata[{row}, {chunk}] says which of "
+        f"columns {low}..{high} this is"
+    )
+
+
+def _observed(part: Fragment) -> list[str]:
+    if not part.observed:
+        return []
+    return [f"(observed on {part.observed}; the manual does not specify it)"]
+
+
+# ── holds ───────────────────────────────────────────────────────────────────
+
+
+@command(
+    "holds",
+    "fragmenta holds mma.m16n8k64.s4.s4 A --lane 13",
+    "fragmenta holds wgmma.m64n8k16.f32.f16 D --warp 2 --lane 13 --register 1",
+)
+def holds(
+    instruction: InstructionText,
+    operand_: OperandName,
+    lane: Annotated[int, typer.Option(help="0 to 31.", show_default=False)],
+    warp: Annotated[
+        int | None, typer.Option(help="0 to 3 in a warpgroup, by default 0.")
+    ] = None,
+    register: Annotated[
+        int | None, typer.Option(help="One register only; by default all.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which elements a lane holds, lowest bits first."""
+    from fragmenta.view.table import bits, name, spans
+
+    op = find(instruction)
+    part = operand(op, operand_)
+    part.holds(lane, register=register, warp=warp)  # refuses what is out of range
+    asked = {"lane": lane, "register": register}
+    if part.lanes > 32:
+        asked["warp"] = warp or 0
+    records = [
+        record
+        for record in part.rows()
+        if all(
+            record[key] == value for key, value in asked.items() if value is not None
+        )
+    ]
+    if as_json:
+        emit_json({"instruction": str(op), "operand": part.name, "elements": records})
+        return
+    of_warp = f"warp {asked['warp']}, " if "warp" in asked else ""
+    lines = [str(op), f"{part.name} in {of_warp}lane {lane}"]
+    for span in spans(part, records):
+        head = f"register {span.register}, {bits(part, span)}"
+        lines.append(f"  {head:<24}  {name(part, span)}")
+    emit("\n".join(lines + _observed(part)))
+
+
+# ── table ───────────────────────────────────────────────────────────────────
+
+
+@command(
+    "table",
+    "fragmenta table mma.m16n8k16.f32.f16 C",
+    "fragmenta table mma.m16n8k64.s4.s4 A --by lane",
+    "fragmenta table mma.m16n8k64.s4.s4 B --format csv > b.csv",
+)
+def table(
+    instruction: InstructionText,
+    operand_: OperandName,
+    by: Annotated[
+        Literal["matrix", "lane"], typer.Option(help="What the lines are.")
+    ] = "matrix",
+    format_: Annotated[
+        Literal["text", "csv", "markdown", "json"],
+        typer.Option("--format", help="How it is written."),
+    ] = "text",
+) -> None:
+    """Write a whole fragment out."""
+    from fragmenta.view.table import table as written
+
+    op = find(instruction)
+    part = operand(op, operand_)
+    text = written(part, by, format_, width())
+    if format_ == "text":
+        text = "\n".join([str(op), text, *_observed(part)])
+    emit(text)
+
+
+# ── which ───────────────────────────────────────────────────────────────────
+
+
+@command(
+    "which",
+    "fragmenta which mma.sp.m16n8k64.s4.s4 3 5",
+    "fragmenta which wgmma.m64n8k16.f32.f16 40 5 --json",
+)
+def which(
+    instruction: InstructionText, index: Indices, as_json: AsJson = False
+) -> None:
+    """Say which registers feed one element of D."""
+    op = find(instruction)
+    if not {"A", "C", "D"} <= set(op.fragments):
+        raise Error(
+            f"{op.family} moves data and multiplies nothing; use where or holds"
+        )
+    op.d.where(*index)
+    feeds = list(_feeds(op, index))
+    if as_json:
+        emit_json(
+            {
+                "instruction": str(op),
+                "D": dict(zip(op.d.layout.data, index, strict=True)),
+                "feeds": [_feed_record(op, part, span) for part, span in feeds],
+                "shared_memory": [] if "B" in op.fragments else ["B"],
+            }
+        )
+        return
+    emit("\n".join([str(op), *_which_lines(op, index, feeds)]))
+
+
+def _feeds(op: Instruction, index: list[int]) -> Iterator[tuple[Fragment, Span]]:
+    """D's own place, then the row of A, the column of B and what goes with them."""
+    from fragmenta.view.table import spans
+
+    at = dict(zip(op.d.layout.data, index, strict=True))
+    along = {"C": "", "D": "", "B": "row", "scale_B": "row"}
+    for part in (op.d, *(p for name, p in op.fragments.items() if name != "D")):
+        free = along.get(part.name, "col")
+        pinned = {k: v for k, v in at.items() if k != free and k in part.layout.data}
+        records = (
+            record
+            for record in part.rows()
+            if all(record[key] == value for key, value in pinned.items())
+        )
+        found = sorted(spans(part, records), key=_reading_order)
+        yield from ((part, span) for span in found)
+
+
+def _reading_order(span: Span) -> tuple[int, ...]:
+    """Selectors first, then columns, then rows: the sum runs along one of them."""
+    return tuple(span.first.values())[::-1]
+
+
+def _feed_record(op: Instruction, part: Fragment, span: Span) -> dict[str, Any]:
+    def extent(coordinate: str) -> int | list[int]:
+        first, last = span.first[coordinate], span.last[coordinate]
+        return first if first == last else [first, last]
+
+    record: dict[str, Any] = {"operand": part.name}
+    record["element"] = {name: extent(name) for name in span.first}
+    if part.stored > 1:
+        record["columns"] = _logical(op, span.first["col"], span.last["col"])
+    if span.warp is not None:
+        record["warp"] = span.warp
+    record |= {"lane": span.lane, "register": span.register}
+    return {**record, "bits": [span.low, span.high]}
+
+
+def _which_lines(
+    op: Instruction, index: list[int], feeds: list[tuple[Fragment, Span]]
+) -> list[str]:
+    from fragmenta.view.table import bits, name
+
+    rows = []
+    for part, span in feeds:
+        element = name(part, span)
+        if part.stored > 1:
+            low, high = _logical(op, span.first["col"], span.last["col"])
+            element += f" of columns {low}..{high}"
+        warp = "" if span.warp is None else f"warp {span.warp}, "
+        place = f"{warp}lane {span.lane}, register {span.register}"
+        rows.append((element, f"{place}, {bits(part, span)}"))
+    if "B" not in op.fragments:
+        element = f"B[0..{op.shape.k - 1}, {index[-1]}]"
+        rows.append((element, "in shared memory, through the descriptor b"))
+    left = max(len(element) for element, _ in rows)
+    lines = [f"{element:<{left}}  {place}" for element, place in rows]
+    if op.granularity is not None:
+        stored = f"A is stored {op.granularity}"
+        lines.append(f"{stored}: metadata says which columns, so which rows of B")
+    if "B" not in op.fragments:
+        lines.append("A is in these registers unless it, too, comes by a descriptor")
+    return lines + _observed(op.d)

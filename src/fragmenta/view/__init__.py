@@ -1,0 +1,1 @@
+"""How does a fragment look?  Tables for terminals, papers and programs."""
