@@ -81,27 +81,47 @@ def test_the_formula_evaluates_to_the_map(example):
 
 # CuTe's own thread-value layouts of these instructions, as CUTLASS states them.
 CUTE = {
-    ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "a"):
-        "((4,8),(2,2)):((32,1),(16,8))",
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "a"):
-        "((4,8),(2,2,2)):((32,1),(16,8,128))",
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "b"):
-        "((4,8),(2,2)):((16,1),(8,64))",
-    ("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", "c"):
-        "((4,8),(2,2)):((32,1),(16,8))",
-    ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "a"):
-        "((4,8),(2,2)):((16,1),(8,64))",
-    ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "a"):
-        "((4,8),(4,2,2)):((64,1),(16,8,256))",
-    ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", "b"):
-        "((4,8),(4,2)):((32,1),(8,128))",
-    ("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", "a"):
-        "((4,8),(8,2,2)):((128,1),(16,8,512))",
+    (
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32",
+        "a",
+    ): "((4,8),(2,2)):((32,1),(16,8))",
+    (
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        "a",
+    ): "((4,8),(2,2,2)):((32,1),(16,8,128))",
+    (
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        "b",
+    ): "((4,8),(2,2)):((16,1),(8,64))",
+    (
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+        "c",
+    ): "((4,8),(2,2)):((32,1),(16,8))",
+    (
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+        "a",
+    ): "((4,8),(2,2)):((16,1),(8,64))",
+    (
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32",
+        "a",
+    ): "((4,8),(4,2,2)):((64,1),(16,8,256))",
+    (
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32",
+        "b",
+    ): "((4,8),(4,2)):((32,1),(8,128))",
+    (
+        "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32",
+        "a",
+    ): "((4,8),(8,2,2)):((128,1),(16,8,512))",
     ("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", "a"): "((4,8),1):((8,1),0)",
-    ("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "d"):
-        "((4,8,4),(2,2,8)):((128,1,16),(64,8,512))",
-    ("wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16", "a"):
-        "((4,8,4),(2,2,2)):((128,1,16),(64,8,512))",
+    (
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16",
+        "d",
+    ): "((4,8,4),(2,2,8)):((128,1,16),(64,8,512))",
+    (
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16",
+        "a",
+    ): "((4,8,4),(2,2,2)):((128,1,16),(64,8,512))",
 }
 
 

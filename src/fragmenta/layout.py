@@ -29,6 +29,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
@@ -164,16 +165,22 @@ class Layout:
         self._check_names("coordinates", self.data, element, optional=self.free)
         for name, value in element.items():
             _in_range(name, value, self.sizes[name])
-        places = self.place_index()
-        pinned = tuple(
-            slice(None) if name not in element else element[name]
+        choices = [
+            [element[name]] if name in element else range(self.sizes[name])
             for name, _ in self.coordinates
-        )
-        flat = np.atleast_1d(places[pinned]).ravel()
-        unraveled = np.unravel_index(flat, self.place_shape)
-        names = [name for name, _ in self.axes]
-        rows = zip(*(axis.tolist() for axis in unraveled), strict=True)
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        ]
+        found = [self._place(values) for values in product(*choices)]
+        return sorted(found, key=lambda place: tuple(place.values()))
+
+    def _place(self, values: Iterable[int]) -> dict[str, int]:
+        """The place whose digits spell these coordinate values."""
+        place = {name: 0 for name, _ in self.axes}
+        for (_, digits), value in zip(self.coordinates, values, strict=True):
+            left = value
+            for digit in digits:
+                left, part = divmod(left, digit.size)
+                place[digit.axis] += part * digit.stride
+        return place
 
     def grid(self) -> dict[str, Index]:
         """Each coordinate at every place, as arrays of ``place_shape``."""

@@ -98,7 +98,7 @@ def test_construction_by_keyword():
         fm.mma("m16n8k16", a="f16")
     with pytest.raises(fm.UnknownInstruction, match="no qualifier alayot"):
         fm.mma("m16n8k16", a="f16", alayot="row")
-    with pytest.raises(fm.UnknownInstruction, match="m16n8k64 with .tf32"):
+    with pytest.raises(fm.UnknownInstruction, match=r"m16n8k64 with \.tf32"):
         fm.mma("m16n8k64", a="tf32")
     with pytest.raises(fm.UnknownInstruction, match="m16n8k5"):
         fm.mma("m16n8k5", a="tf32")
@@ -109,8 +109,6 @@ def test_abbreviations():
     assert str(fm.find("m16n8k64 s32 s4 s4")) == S4
     assert fm.find("mma.sp.m16n8k64.s4.s4").values["sp"] == "sp"
     assert fm.find("wgmma.sp.m64n256k64.f32.e4m3.e4m3").sparse
-    with pytest.raises(fm.AmbiguousInstruction) as several:
-        fm.find("mma.m16n8k16.f16.f16.f16")
     with pytest.raises(fm.AmbiguousInstruction) as several:
         fm.find("mma.m16n8k16")
     assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in str(several.value)

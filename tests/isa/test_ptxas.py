@@ -1,7 +1,6 @@
 """The catalogue before its judge: ptxas, for every target and version."""
 
-from concurrent.futures import ThreadPoolExecutor
-from itertools import cycle
+import re
 
 import pytest
 
@@ -109,13 +108,15 @@ def exists(form, values):
     return True
 
 
-# Accepted by the assembler, in no manual, and of no use: left out on purpose.
-UNDOCUMENTED = {
-    "wmma.load.c.sync.aligned.row.m8n8k32.f32",
-    "wmma.load.c.sync.aligned.row.m8n8k128.f32",
-    "wmma.store.d.sync.aligned.row.m8n8k32.f32",
-    "wmma.store.d.sync.aligned.row.m8n8k128.f32",
-}
+# What the assembler lets by and no manual has; none of it means anything new.
+LAX = {
+    "a .kind::mx… without .block_scale is ignored on 8-bit types":
+        r"mma\..*kind::mx(?!.*block_scale).*\.e[45]m[23]\.e[45]m[23]\.",
+    "wmma moves accumulators of types that the shape cannot multiply":
+        r"wmma\.(load\.c|store\.d)\..*\.(f16|f32|s32|f64)$",
+    "wmma.load.b takes f64 for a shape that f64 does not have":
+        r"wmma\.load\.b\..*m32n8k16\.f64$",
+}  # fmt: skip
 
 
 def text_of(form, row, values):
@@ -129,20 +130,28 @@ def text_of(form, row, values):
     return lines
 
 
-def test_near_misses_are_refused_by_both():
+def refused(name, lines, target):
+    """What parsing lets by must at least not become machine code."""
+    module, _ = ptx.module([lines], target, VERSIONS[-1])
+    try:
+        assembler.assemble(module, target)
+    except fm.Error:
+        return True
+    return any(re.match(pattern, name) for pattern in LAX.values())
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a", "sm_120a"])
+def test_near_misses_are_refused_by_both(target):
     wrong = {}
     for form, row, values in near_misses():
         name = form.spell(values)
-        if not exists(form, values) and name not in UNDOCUMENTED:
+        if not exists(form, values):
             wrong.setdefault(name, text_of(form, row, values))
     assert len(wrong) >= 1000
-    # spread over the targets that accept the most, so each is judged somewhere
-    targets = ("sm_90a", "sm_120a", "sm_100a")
-    for target in targets:
-        texts = list(wrong.values())
-        verdicts = assembler.judge(texts, target, VERSIONS[-1])
-        accepted = [n for n, v in zip(wrong, verdicts, strict=True) if v is None]
-        assert not accepted, target
+    verdicts = assembler.judge(list(wrong.values()), target, VERSIONS[-1])
+    parsed = [n for n, v in zip(wrong, verdicts, strict=True) if v is None]
+    assert len(parsed) < 60
+    assert not [name for name in parsed if not refused(name, wrong[name], target)]
 
 
 def test_selectors_and_immediates_are_the_assemblers_own():
@@ -169,17 +178,13 @@ def undefined_selector(op, operand):
     return operand.name == "selector" and op.family == "mma.sp" and f16_k32
 
 
-def test_one_of_each_row_really_becomes_machine_code():
-    """Parsing is not assembling: generate code for one entry of every row."""
+@pytest.mark.parametrize("part", range(4))
+def test_every_entry_really_becomes_machine_code(part):
+    """Parsing is not assembling: generate code, for a target that has each."""
     work = {}
-    for form in FORMS:
-        for row in form.rows:
-            op = Instruction(form, row, next(row.combinations()))
-            target = "sm_90a" if op.supported_on("sm_90a") else op.requires.targets[-1]
-            target = "sm_75" if target in ("sm_70", "sm_72") else target
-            work.setdefault(target, []).append(written(op))
-    with ThreadPoolExecutor(2) as pool:
-        for target, texts in work.items():
-            module, _ = ptx.module(texts, target, VERSIONS[-1])
-            assert pool.submit(assembler.assemble, module, target, "-O0").result()
-    assert next(cycle(work))
+    for op in OPS[part::4]:
+        target = "sm_90a" if op.supported_on("sm_90a") else op.requires.targets[-1]
+        work.setdefault(target, []).append(written(op))
+    for target, texts in work.items():
+        module, _ = ptx.module(texts, target, VERSIONS[-1])
+        assert assembler.assemble(module, target, "-O0")

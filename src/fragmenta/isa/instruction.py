@@ -19,6 +19,7 @@ from fragmenta.fragment import Fragment
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.layout import Layout
+from fragmenta.metadata import Granularity, Metadata, granularity
 
 WARP = 32
 
@@ -65,40 +66,6 @@ class Operand:
 
 
 Parts = Mapping[str, Fragment]
-
-
-@dataclass(frozen=True)
-class Granularity:
-    """Which elements of a row of A may be stored: ``kept`` of each ``chunk``.
-
-    ``group`` neighbours are kept or dropped together: 2 for 4-bit types,
-    where a code names pairs.
-
-    >>> import fragmenta as fm
-    >>> fm.mma("m16n8k64", a="s4", sp="sp").granularity
-    Granularity(kept=4, chunk=8, group=2)
-    """
-
-    kept: int
-    chunk: int
-    group: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.kept}:{self.chunk}" + (" in pairs" if self.group == 2 else "")
-
-
-def granularity(of: DType, kind: str | None) -> Granularity:
-    """The sparsity pattern of an A of this type.
-
-    >>> from fragmenta.dtype import dtype
-    >>> print(granularity(dtype("tf32"), None), granularity(dtype("e2m1"), "mxf4"))
-    1:2 4:8 in pairs
-    """
-    if of.name == "tf32":
-        return Granularity(1, 2)
-    if container(of, kind).bits == 4:
-        return Granularity(4, 8, group=2)
-    return Granularity(2, 4)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +171,7 @@ class Instruction:
 
         >>> import fragmenta as fm
         >>> fm.mma("m16n8k64", a="s4", b="s4").expanded_to("sm_90")
-        's8'
+        's8/u8'
         """
         from fragmenta.isa.native import expansion
 
@@ -254,9 +221,11 @@ class Instruction:
         return self._fragment("D")
 
     @property
-    def metadata(self) -> Fragment:
+    def metadata(self) -> Metadata:
         """The sparsity metadata: one nibble per row and chunk of A."""
-        return self._fragment("metadata")
+        found = self._fragment("metadata")
+        assert isinstance(found, Metadata)
+        return found
 
     @property
     def scale_a(self) -> Fragment:

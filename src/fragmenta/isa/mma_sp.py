@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from fragmenta.isa import mma
-from fragmenta.isa.instruction import Instruction, Operand, Parts, granularity, spread
+from fragmenta.isa.instruction import Instruction, Operand, Parts, spread
 from fragmenta.isa.table import Form
+from fragmenta.metadata import Metadata, granularity
 
 # ``metadata`` names the line below that says which lanes hold which codes.
 # Types on one line go with each other in any mix.
@@ -50,10 +51,12 @@ METADATA = {
 
 def metadata(op: Instruction, warps: int = 1) -> Parts:
     """The metadata fragment: one nibble per row and chunk."""
-    chunks = op.shape.k // granularity(op.types["a"], op.kind).chunk
+    kept = granularity(op.types["a"], op.kind)
     line = METADATA[op.row.facts["metadata"]]
-    shape = (op.shape.m, chunks)
-    return {"metadata": spread("metadata", "u4", shape, line, warps=warps, registers=1)}
+    shape = (op.shape.m, op.shape.k // kept.chunk)
+    nibbles = spread("metadata", "u4", shape, line, warps=warps, registers=1)
+    ordered = op.values.get("sp") == "sp::ordered_metadata"
+    return {"metadata": Metadata.of(nibbles, kept, ordered=ordered)}
 
 
 def parts(op: Instruction) -> Parts:

@@ -19,7 +19,7 @@ TOOLKIT = "13.0 to 13.4"
 TABLE = """
 family          | a, b      | shape                    | bitop    | targets      | becomes
 mma             | f16       | m8n8k4                   |          | sm_80+       | fma
-mma mma.sp wmma | s4 u4     |                          |          | sm_90+       | s8
+mma mma.sp wmma | s4 u4     |                          |          | sm_90+       | s8/u8
 mma wmma        | b1        |                          | xor.popc | sm_90..90    | and.popc
 mma wmma        | b1        |                          |          | sm_100+      | u8
 mma mma.sp      | e4m3 e5m2 |                          |          | sm_90..110   | f16

@@ -1,0 +1,87 @@
+"""What runs natively, read off the machine code that ptxas writes."""
+
+import re
+
+import pytest
+
+import fragmenta as fm
+from fragmenta.cuda import assembler, ptx
+from fragmenta.isa.native import expansion
+from fragmenta.isa.parse import catalogue
+
+TARGETS = [
+    "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_90a",
+    "sm_100", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120", "sm_120a",
+    "sm_121f",
+]  # fmt: skip
+
+#: How each element type shows in the name of a matrix instruction.
+SHOWN = {
+    "f16": r"HMMA(\.SP)?\.\d+\.F(16|32)(\.F(16|32))?(\.STEP\d)?$",
+    "bf16": r"HMMA.*\.BF16",
+    "tf32": r"HMMA.*\.TF32",
+    "f64": "DMMA",
+    "b1": "BMMA",
+    "s8/u8": r"IMMA.*\.[SU]8\.[SU]8",
+}
+
+
+def representative():
+    """One of each that could differ; saturation and rounding do not."""
+    for family in ("mma", "mma.sp", "wmma.mma"):
+        for op in catalogue(family):
+            plain = not op.satfinite and not op.values.get("rounding")
+            if plain and op.values.get("sp") != "sp":
+                yield op
+
+
+OPS = list(representative())
+
+
+def matrix_instructions(ops, target):
+    """Per instruction, the matrix operations in its machine code."""
+    entries = [ptx.entry(op, f"kernel{i}") for i, op in enumerate(ops)]
+    text = ptx.header(target, assembler.newest_version()) + "\n".join(entries)
+    listing = assembler.disassemble(assembler.assemble(text, target))
+    found = {}
+    for part in re.split(r"\.section\s+\.text\.kernel", listing)[1:]:
+        number = int(re.match(r"\d+", part)[0])
+        opcodes = re.findall(r"\b([HIBDQO]MMA\.[\w.]+|DMMA\S*)", part)
+        found[number] = set(opcodes)
+    return [found[i] for i in range(len(ops))]
+
+
+def agrees(op, becomes, opcodes):
+    """Whether the machine code is what the table says it becomes."""
+    a = op.values["a"]
+    if becomes == "fma":
+        return not opcodes
+    if becomes == "and.popc":
+        return all("AND.POPC" in code for code in opcodes) and opcodes
+    if becomes and becomes.startswith("m"):  # another shape of the same type
+        digits = becomes.replace("m", "").replace("n", "x").replace("k", "x")
+        names = (digits, digits.replace("x", ""))
+        return opcodes and all(any(n in code for n in names) for code in opcodes)
+    shown = SHOWN.get(becomes or a, (becomes or a).upper())
+    if a == "b1" and not becomes:
+        shown = f"BMMA.*{op.values['bitop'].upper()}"
+    return opcodes and all(re.search(shown, code) for code in opcodes)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_expansions_are_what_the_machine_code_shows(target):
+    ops = [op for op in OPS if op.supported_on(target)]
+    wrong = [
+        (str(op), expansion(op, target), sorted(codes))
+        for op, codes in zip(ops, matrix_instructions(ops, target), strict=True)
+        if not agrees(op, expansion(op, target), codes)
+    ]
+    assert not wrong
+
+
+def test_native_needs_support():
+    op = fm.instruction("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32")
+    assert not op.native_on("sm_80")
+    assert op.native_on("sm_89")
+    assert not op.native_on("sm_90a")
+    assert op.native_on("sm_120")
