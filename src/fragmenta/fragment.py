@@ -7,9 +7,11 @@ It looks places up, packs matrices into registers and reads them back.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ from fragmenta.errors import ShapeError
 from fragmenta.layout import Index, Layout
 
 Words = NDArray[np.uint32] | NDArray[np.uint64]
+
+_LARGE = 1 << 23
+"""Bytes from which packing is worth several threads."""
 
 
 @dataclass(frozen=True)
@@ -422,9 +427,25 @@ class Fragment:
 def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
     """Reorder the last axes by a flat index of the same elements."""
     batch = array.shape[: array.ndim - axes]
-    flat = np.ascontiguousarray(array).reshape(*batch, -1)
-    # The index is in range by construction; "wrap" skips NumPy's slow check.
-    moved = np.take(flat, index.ravel(), axis=-1, mode="wrap")
+    flat = np.ascontiguousarray(array).reshape(prod(batch), -1)
+    order = index.ravel()
+    moved = np.empty((len(flat), order.size), flat.dtype)
+
+    def move(rows: slice) -> None:
+        # The index is in range by construction; "wrap" skips NumPy's slow check.
+        np.take(flat[rows], order, axis=1, out=moved[rows], mode="wrap")
+
+    # NumPy lets go of the interpreter here, so a large matrix uses every core.
+    workers = min(len(flat), os.cpu_count() or 1) if moved.nbytes > _LARGE else 1
+    if workers > 1:
+        from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+        step = -(-len(flat) // workers)
+        parts = [slice(at, at + step) for at in range(0, len(flat), step)]
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(move, parts))
+    else:
+        move(slice(None))
     return moved.reshape(*batch, *index.shape)
 
 

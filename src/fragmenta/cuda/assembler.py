@@ -51,6 +51,19 @@ def newest_version() -> Version:
     return Version.parse(match[1])
 
 
+@cache
+def release() -> str:
+    """The assembler's own version, such as ``13.0.88``.
+
+    >>> release().count(".")
+    2
+    """
+    match = re.search(r"V(\d+\.\d+\.\d+)", _call("ptxas", "--version").stdout)
+    if match is None:
+        raise Error("ptxas does not tell its version")
+    return match[1]
+
+
 def judge(
     statements: Sequence[Iterable[str]], target: str, version: object
 ) -> list[str | None]:
