@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from fragmenta.commands.output import width
+from fragmenta.commands.reading import Command, read_plainly
 from fragmenta.errors import Error, nearest, one_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Commands(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Let ``-1`` be a number, for the library to refuse in its own words."""
+        read_plainly(self.get_params(ctx))
         # A number with a space before it is no option, and int() ignores it.
         numbers = (f" {a}" if re.fullmatch(r"-\d+", a) else a for a in args[1:])
         return super().parse_args(ctx, [*args[:1], *numbers])
@@ -112,7 +114,8 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
     listed = "".join(f"\n  {example}" for example in examples)
 
     def register(function: Function) -> Function:
-        return app.command(name, epilog=f"\b\n{title}:{listed}")(function)
+        epilog = f"\b\n{title}:{listed}"
+        return app.command(name, cls=Command, epilog=epilog)(function)
 
     return register
 

@@ -24,19 +24,9 @@ if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction
     from fragmenta.view.table import Span
 
-
-def _whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text} is not a whole number") from None
-
-
 Indices = Annotated[
     list[int],
-    typer.Argument(
-        metavar="INDEX", help="Row, then column.", parser=_whole, show_default=False
-    ),
+    typer.Argument(metavar="INDEX", help="Row, then column.", show_default=False),
 ]
 
 # ── where ───────────────────────────────────────────────────────────────────

@@ -12,7 +12,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -209,7 +208,8 @@ def _by_lane(fragment: Fragment, whole: bool) -> Sheet:
     for record in fragment.rows():
         registers[tuple(record[axis] for axis in named)].append(record)
     if whole:
-        held = [f"bits {r['high']}:{r['low']}" for r in next(iter(registers.values()))]
+        first = next(iter(registers.values()))
+        held = [bits(fragment, span) for r in first for span in spans(fragment, [r])]
     else:
         held = ["elements, lowest bits first"]
     body = [
@@ -249,7 +249,7 @@ def _markdown(sheets: list[Sheet], corner: str) -> str:
     for sheet in sheets:
         rows = [(sheet.head[0] or corner, *sheet.head[1:]), *sheet.body]
         lines = [f"| {' | '.join(row)} |" for row in rows]
-        lines.insert(1, "|" + " ---: |" * len(sheet.head))
+        lines.insert(1, "|" + (" ---: |" if corner else " --- |") * len(sheet.head))
         parts.append("\n".join([*_title(sheet, "**", "**\n"), *lines]))
     return "\n\n".join(parts)
 
@@ -315,11 +315,13 @@ def _lines(sheet: Sheet, width: int) -> list[str]:
 
 def _wrap(text: str, width: int) -> list[str]:
     """Break between elements only, which two spaces set apart."""
-    words = [word.replace(" ", "\0") for word in text.split("  ")]
-    wrapped = textwrap.wrap(
-        " ".join(words), max(width, 1), break_long_words=False, break_on_hyphens=False
-    )
-    return [line.replace(" ", "  ").replace("\0", " ") for line in wrapped]
+    lines: list[str] = []
+    for element in text.split("  "):
+        if lines and len(lines[-1]) + 2 + len(element) <= width:
+            lines[-1] += f"  {element}"
+        else:
+            lines.append(element)
+    return lines
 
 
 def _json(fragment: Fragment, by: str) -> str:

@@ -1,0 +1,72 @@
+"""How is the text of an argument read?
+
+Typer reads arguments through a validation library that takes longer to import
+than a question takes to answer.  Flags, words and whole numbers need none: they
+are read here, and a message names what was given.  Everything else is left to
+Typer, and so is everything if its insides change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from typer.core import TyperCommand
+
+from fragmenta.errors import nearest, one_of
+
+
+class Command(TyperCommand):
+    """A command that reads its own words and numbers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give each plain parameter its reader, then go on as usual."""
+        read_plainly(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+
+def read_plainly(parameters: Iterable[Any]) -> None:
+    """Have parameters of plain types read by :class:`_Reader`."""
+    for parameter in parameters:
+        declared = getattr(parameter, "type_descriptor", None)
+        annotation = getattr(declared, "annotation", None)
+        info = getattr(declared, "parameter_info", None)
+        limited = any(getattr(info, limit, None) for limit in ("min", "max", "parser"))
+        unset = getattr(parameter, "_runtime_param", parameter) is None
+        if unset and _plain(annotation) and not limited:
+            parameter._runtime_param = _Reader(annotation)
+
+
+def _plain(annotation: Any) -> bool:
+    if get_origin(annotation) is list:
+        return _plain(get_args(annotation)[0])
+    return annotation in (bool, str, int) or get_origin(annotation) is Literal
+
+
+class _Reader:
+    """Reads one parameter, in the place of Typer's own."""
+
+    def __init__(self, annotation: Any) -> None:
+        self.annotation = annotation
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Called by Typer with the text given, if any was."""
+        if get_origin(self.annotation) is not list:
+            return None if value is None else _read(value, self.annotation, param)
+        (each,) = get_args(self.annotation)
+        return [_read(item, each, param) for item in value or ()]
+
+
+def _read(given: Any, annotation: Any, parameter: Any) -> Any:
+    if annotation is int:
+        try:
+            return int(given)
+        except ValueError:
+            wrong = f"{given} is not a whole number"
+            raise typer.BadParameter(wrong, param=parameter) from None
+    allowed = get_args(annotation)  # of a Literal; nothing for the others
+    if allowed and given not in allowed:
+        wrong = f"{given} is not {one_of(allowed)}{nearest(given, allowed)}"
+        raise typer.BadParameter(wrong, param=parameter)
+    return given
