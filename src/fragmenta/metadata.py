@@ -136,19 +136,33 @@ class Granularity:
             return f"names {what} {first} before {second}; {rule}"
         return ""
 
-    @cached_property
-    def table(self) -> NDArray[np.int32]:
-        """``positions`` of all 16 codes, -1 where a code has no meaning."""
-        table = np.full((16, self.kept), -1, np.int32)
-        for code in self.codes(ordered=False):
-            table[code] = self.positions(code)
-        return table
-
     def illegal(self, codes: Codes, ordered: bool) -> NDArray[np.bool_]:
         """Where codes are illegal."""
-        table = np.ones(16, np.bool_)
-        table[list(self.codes(ordered))] = False
-        return table[codes]
+        wrong: NDArray[np.bool_]
+        if self.picks == 1:
+            wrong = (codes != 0b0100) & (codes != 0b1110)
+            return wrong
+        first, second = codes & np.uint8(3), codes >> np.uint8(2)
+        wrong = first >= second if ordered else first == second
+        return wrong
+
+    def offsets(self, codes: Codes) -> NDArray[np.uint8]:
+        """``positions`` of many codes at once, along a new last axis.
+
+        >>> Granularity(4, 8, group=2).offsets(np.uint8([0b1101, 0b1000]))
+        array([[2, 3, 6, 7],
+               [0, 1, 4, 5]], dtype=uint8)
+        """
+        self.check(np.atleast_2d(codes), ordered=False)
+        found = np.empty((*codes.shape, self.kept), np.uint8)
+        if self.picks == 1:
+            np.equal(codes, 0b1110, out=found[..., 0])
+            return found
+        for place, shift in enumerate((0, 2)):
+            start = (codes >> np.uint8(shift) & np.uint8(3)) * np.uint8(self.group)
+            for i in range(self.group):
+                np.add(start, np.uint8(i), out=found[..., place * self.group + i])
+        return found
 
     def check(self, codes: Codes, ordered: bool) -> None:
         """Refuse illegal codes of a matrix (…, rows, chunks), naming the first.
@@ -195,7 +209,7 @@ def as_codes(indices: ArrayLike) -> Codes:
     """
     given = as_array(indices)
     if given.dtype == dtype("u4").storage:
-        return given.view(np.uint8) & 15
+        return given.view(np.uint8) & np.uint8(15)
     if given.dtype.kind not in "iu":
         raise BadMetadata(f"codes are integers from 0 to 15; given {given.dtype}")
     if given.size and not 0 <= int(given.min()) <= int(given.max()) < 16:

@@ -1,0 +1,303 @@
+"""In what order do others keep the same codes?
+
+The stored values of a sparse matrix are everywhere the same (…, M, K/2); what
+differs is the order of the codes beside them.  Each order is one line that
+permutes digits, as every layout here is, over a memory image::
+
+    plain     row-major nibbles, the first chunk in the low half of a byte
+    torch     PyTorch's SparseSemiStructuredTensorCUTLASS: int16 or int32
+    cutlass   CUTLASS's kernels for Hopper (sm_90a), by tile K: bytes
+
+Axis N is the nibble in a word, X and Y count tiles along k and m, outermost
+first.  The blob of cuSPARSELt, which ``to_sparse_semi_structured`` makes where
+that library is installed, is undisclosed: only cuSPARSELt reads it.
+
+>>> import fragmenta as fm
+>>> from fragmenta.sparsity import compress
+>>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
+>>> sp = compress([[0, 0, 3, 4, 5, 0, 0, 8]], op)
+>>> [hex(byte) for byte in to_nibbles(sp)[0]]
+['0xce']
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.dtype import as_array, pack_words, unpack_words
+from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.isa.instruction import Instruction
+from fragmenta.layout import Layout
+from fragmenta.metadata import Codes, Granularity
+from fragmenta.sparsity import Compressed, sparse
+
+Array = NDArray[Any]
+
+# The words of 32 (or 16) rows and two columns of words, in memory order O.
+TORCH = {
+    16: "row = O3 O4 O5 O0 O2 Y*  chunk = N* O1 X*",
+    32: "row = O2 O3 O4 O0 Y*  chunk = N* O1 X*",
+}
+
+# A tile is 64 rows.  Of 16 and 32-bit types, the word of row G is followed by
+# that of row G + 8 (H), then come the blocks of further instructions (B): what
+# one lane needs lies together.  P is the lane's half of the columns, W the warp.
+CUTLASS = {
+    8: "row = R* Y*  chunk = N* C* X*",
+    16: "row = G* H* W* Y*  chunk = N* P* B* X*",
+    32: "row = G* H* W* Y*  chunk = N* P* B* X*",
+}
+
+
+# ── plain row-major nibbles ─────────────────────────────────────────────────
+
+
+def to_nibbles(sp: Compressed) -> NDArray[np.uint8]:
+    """Two codes per byte in row-major order, (…, M, chunks / 2).
+
+    >>> import fragmenta as fm
+    >>> from fragmenta.sparsity import compress
+    >>> op = fm.mma("m16n8k8", a="tf32", sp="sp::ordered_metadata")
+    >>> [f"{b:08b}" for b in to_nibbles(compress(np.float32([[0, 1, 2, 0]]), op))[0]]
+    ['01001110']
+    """
+    if sp.indices.shape[-1] % 2:
+        raise ShapeError(
+            f"two codes share a byte, so a row has an even number of chunks; "
+            f"this one has {sp.indices.shape[-1]}"
+        )
+    return pack_words(sp.indices, 4, 8)
+
+
+def from_nibbles(
+    values: ArrayLike, nibbles: ArrayLike, op: Instruction | str
+) -> Compressed:
+    """Stored values with plain nibbles, in bytes or in little-endian words.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k8", a="tf32", sp="sp::ordered_metadata")
+    >>> from_nibbles(np.float32([[1, 2]]), np.uint8([[0b01001110]]), op).columns()
+    array([[1, 2]], dtype=int32)
+    """
+    words = as_array(nibbles)
+    if words.dtype.kind not in "iu" or not words.ndim:
+        raise ShapeError(f"nibbles come in integers of 8 bits or more, not {words!r}")
+    codes = unpack_words(words.view(f"u{words.itemsize}"), 4)
+    return _checked(values, codes, *sparse(op))
+
+
+# ── PyTorch ─────────────────────────────────────────────────────────────────
+
+
+class TorchSparse(NamedTuple):
+    """What PyTorch's SparseSemiStructuredTensorCUTLASS holds."""
+
+    packed: Array
+    """The stored values, (M, K/2)."""
+    meta: Array
+    """The reordered codes, int32 for 8-bit types, else int16."""
+
+
+def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
+    """``packed`` and ``meta`` as PyTorch's CUTLASS backend wants them.
+
+    For f16, bf16, tf32 (torch.float32) and s8.  Rows are a multiple of 32 (16
+    for s8) and words a multiple of two in a row, as PyTorch asks.
+
+    >>> import fragmenta as fm
+    >>> from fragmenta.sparsity import compress
+    >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
+    >>> packed, meta = to_torch(compress(np.eye(32, dtype=np.float16), op), op)
+    >>> packed.shape, meta.shape, meta.dtype
+    ((32, 16), (32, 2), dtype('int16'))
+    """
+    op, granularity = sparse(op)
+    bits = _torch_word(op)
+    layout = _torch_layout(bits, sp.indices.shape, granularity)
+    words = pack_words(sp.indices, 4, bits)
+    meta = _to_places(words, layout).reshape(words.shape)
+    return TorchSparse(sp.values, meta.view(f"i{bits // 8}"))
+
+
+def from_torch(packed: ArrayLike, meta: ArrayLike, op: Instruction | str) -> Compressed:
+    """The ``packed`` and ``meta`` of a PyTorch tensor of the CUTLASS backend.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
+    >>> meta = np.full((32, 2), 0x4444, np.int16)
+    >>> from_torch(np.ones((32, 16), np.float16), meta, op).columns()[5, :4]
+    array([0, 1, 4, 5], dtype=int32)
+    """
+    op, granularity = sparse(op)
+    bits, given = _torch_word(op), as_array(meta)
+    if given.dtype.kind not in "iu" or given.itemsize * 8 != bits:
+        raise ShapeError(f"meta of {op.types['a']} is int{bits}; given {given.dtype}")
+    words = np.ascontiguousarray(given).view(f"u{bits // 8}")
+    if words.ndim != 2:
+        raise ShapeError(f"meta is a matrix; given shape {words.shape}")
+    shape = (words.shape[0], words.shape[1] * (bits // 4))
+    layout = _torch_layout(bits, shape, granularity)
+    codes = unpack_words(_from_places(words.reshape(-1), layout), 4)
+    return _checked(packed, codes, op, granularity)
+
+
+def _torch_word(op: Instruction) -> int:
+    """Bits of a word of metadata, by the element type."""
+    words = {"f16": 16, "bf16": 16, "tf32": 16, "s8": 32}
+    name = op.types["a"].name
+    if name not in words:
+        raise Error(f"PyTorch's CUTLASS backend has {one_of(words, 'and')}, not {name}")
+    return words[name]
+
+
+def _torch_layout(
+    bits: int, shape: tuple[int, ...], granularity: Granularity
+) -> Layout:
+    per_word, group = bits // 4, 512 // bits
+    parts = (group, 2 * per_word)
+    if len(shape) != 2 or not all(shape) or any(np.remainder(shape, parts)):
+        columns = parts[1] * granularity.chunk
+        raise ShapeError(
+            f"PyTorch takes matrices of {group} rows and {columns} columns, or "
+            f"multiples; these are codes of shape {shape}"
+        )
+    y, x = (size // part for size, part in zip(shape, parts, strict=True))
+    return Layout.parse(TORCH[bits], X=x, Y=y, O=2 * group, N=per_word)
+
+
+# ── CUTLASS for Hopper ──────────────────────────────────────────────────────
+
+
+def to_cutlass_sm90(
+    sp: Compressed, op: Instruction | str, *, tile_k: int = 128
+) -> NDArray[np.uint8]:
+    """The bytes of tensor E as CUTLASS's sparse Hopper kernels read them.
+
+    ``tile_k`` is the K of the kernel's tile shape.  M is padded to 64 and K
+    to the tile; the padding holds the code of an empty chunk.
+
+    >>> import fragmenta as fm
+    >>> from fragmenta.sparsity import compress
+    >>> op = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
+    >>> to_cutlass_sm90(compress(np.eye(64, 256), op), op).shape
+    (2048,)
+    """
+    op, granularity = sparse(op)
+    *batch, rows, chunks = sp.indices.shape
+    layout = _cutlass_layout(op, granularity, rows, chunks, tile_k)
+    padded = np.full((*batch, *layout.shape), granularity.empty, np.uint8)
+    padded[..., :rows, :chunks] = sp.indices
+    bits = 4 * dict(layout.axes)["N"]
+    image = _to_places(pack_words(padded, 4, bits), layout)
+    return np.ascontiguousarray(image).view(np.uint8)
+
+
+def from_cutlass_sm90(
+    values: ArrayLike, metadata: ArrayLike, op: Instruction | str, *, tile_k: int = 128
+) -> Compressed:
+    """Stored values with the bytes of CUTLASS's tensor E; padding is ignored.
+
+    CUTLASS writes 0000 for a chunk of zeros, which the ISA does not allow
+    (it names a place twice).  Where both stored values are zero it is read as
+    the code of an empty chunk; anywhere else it is refused.
+
+    >>> import fragmenta as fm
+    >>> op = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
+    >>> from_cutlass_sm90(np.zeros((64, 64)), np.zeros(1024, np.uint8), op)
+    <Compressed 64x128 float16, 2:4>
+    """
+    op, granularity = sparse(op)
+    stored = op.types["a"].decode(op.types["a"].encode(as_array(values)))
+    *batch, rows, width = stored.shape if stored.ndim > 1 else (0, 0)
+    chunks = width // granularity.kept
+    layout = _cutlass_layout(op, granularity, rows, chunks, tile_k)
+    image = _image(metadata, (*batch, layout.shape[0] * layout.shape[1] // 2))
+    words = image.view(f"u{dict(layout.axes)['N'] // 2}")
+    codes = unpack_words(_from_places(words, layout), 4)[..., :rows, :chunks]
+    if stored.shape[-1:] == (chunks * granularity.kept,) and granularity.picks == 2:
+        zeros = (stored == 0).reshape(*codes.shape, -1).all(axis=-1)
+        codes = np.where((codes == 0) & zeros, np.uint8(granularity.empty), codes)
+    return _checked(stored, codes, op, granularity)
+
+
+def _image(metadata: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    given = np.ascontiguousarray(as_array(metadata)).view(np.uint8)
+    if given.size != np.prod(shape, dtype=int):
+        raise ShapeError(
+            f"the metadata of these values is {shape[-1]} bytes for each matrix; "
+            f"given {given.size} bytes in all"
+        )
+    return given.reshape(shape)
+
+
+def _cutlass_layout(
+    op: Instruction, granularity: Granularity, rows: int, chunks: int, tile_k: int
+) -> Layout:
+    width = op.types["a"].bits
+    if width not in CUTLASS or granularity.group != 1:
+        raise Error(f"CUTLASS has no sparse Hopper kernels for {op.types['a']}")
+    if not rows * chunks:
+        raise ShapeError(f"{rows} rows of {chunks} chunks are no matrix to tile")
+    block = 512 // width  # columns of one instruction
+    tile = min(tile_k, 128)
+    if tile <= 0 or tile % block:
+        raise ShapeError(
+            f"tile_k of {op.types['a']} is a multiple of {block}; given {tile_k}"
+        )
+    sizes = {
+        "X": -(-chunks * granularity.chunk // tile),
+        "Y": -(-rows // 64),
+    }
+    if width == 8:
+        sizes |= {"R": 64, "C": tile // granularity.chunk // 8, "N": 8}
+    else:
+        sizes |= {"W": 4, "P": 2, "G": 8, "B": tile // block, "H": 2, "N": 4}
+    return Layout.parse(CUTLASS[width], **sizes)
+
+
+# ── moving words ────────────────────────────────────────────────────────────
+
+
+def _split(layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The digits of a matrix of words, outermost first, and their memory order."""
+    words = layout.without("N")
+    digits = [d for name in words.data for d in dict(words.coordinates)[name][::-1]]
+    axes = [name for name, _ in words.axes]
+    order = sorted(
+        range(len(digits)),
+        key=lambda i: (axes.index(digits[i].axis), -digits[i].stride),
+    )
+    return tuple(digit.size for digit in digits), tuple(order)
+
+
+def _to_places(words: Array, layout: Layout) -> Array:
+    """A matrix of words (…, rows, columns) in memory order, (…, words)."""
+    sizes, order = _split(layout)
+    batch = words.shape[:-2]
+    axes = (*range(len(batch)), *(len(batch) + i for i in order))
+    return words.reshape(*batch, *sizes).transpose(axes).reshape(*batch, -1)
+
+
+def _from_places(image: Array, layout: Layout) -> Array:
+    """The matrix of words again: undoes :func:`_to_places`."""
+    sizes, order = _split(layout)
+    batch = image.shape[:-1]
+    back = np.argsort(order)
+    axes = (*range(len(batch)), *(len(batch) + int(i) for i in back))
+    rows, chunks = layout.shape
+    columns = chunks // dict(layout.axes)["N"]
+    digits = image.reshape(*batch, *(sizes[i] for i in order))
+    return digits.transpose(axes).reshape(*batch, rows, columns)
+
+
+def _checked(
+    values: ArrayLike, codes: Codes, op: Instruction, granularity: Granularity
+) -> Compressed:
+    """Values in the storage of A, beside codes that the instruction allows."""
+    of = op.types["a"]
+    sp = Compressed(of.decode(of.encode(as_array(values))), codes, granularity)
+    granularity.check(sp.indices, op.metadata.ordered)
+    return sp

@@ -1,0 +1,177 @@
+"""What goes, when not everything can stay?
+
+An instruction stores a few elements of each chunk of a row of A.  Pruning
+keeps the largest magnitudes and makes the rest zero, so that compressing then
+loses nothing.
+
+>>> import fragmenta as fm
+>>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
+>>> prune([[1, -2, 3, -4, 5, 5, 5, 5]], op)
+array([[ 0,  0,  3, -4,  5,  5,  0,  0]])
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta import sparsity_loops as loops
+from fragmenta.dtype import DTYPES, DType, as_array
+from fragmenta.errors import ShapeError, ValueRangeError
+from fragmenta.isa.instruction import Instruction
+from fragmenta.metadata import Granularity
+from fragmenta.sparsity import sparse, whole_chunks
+from fragmenta.sparsity_loops import Progress, compiled, in_blocks, places_of, rows_of
+
+Array = NDArray[Any]
+
+# The element type that a NumPy type stores; float32 holds both f32 and tf32.
+_STORED = {
+    of.storage: of
+    for of in DTYPES.values()
+    if of.name in ("s4", "u4") or (of.kind == "float" and of.name != "tf32")
+}
+
+
+def prune(
+    A: ArrayLike,
+    op: Instruction | str,
+    *,
+    scores: ArrayLike | None = None,
+    pad: bool = False,
+    progress: Progress | None = None,
+) -> Array:
+    """A with the largest magnitudes of each chunk kept and the rest zero.
+
+    Of equal magnitudes the lower column is kept.  Where neighbours go in
+    pairs (4-bit types), the pair with the greater sum of magnitudes is.
+    ``scores``, a matrix of the same shape, ranks instead of the magnitudes:
+    the greater score is kept, whatever the value.
+
+    NaN counts as greater than infinity, all NaN as equal: pruning never
+    hides that a matrix holds one.  A NaN among the scores is refused.
+
+    The result has the dtype of A, which may be any real type, not only the
+    one that the instruction reads.  A width that is no multiple of the chunk
+    is refused; with ``pad`` the result is that much wider.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata")
+    >>> prune([[0.5, -4.0, 3.0, -3.0]], op)
+    array([[ 0., -4.,  3.,  0.]])
+    >>> prune([[0.5, -4.0, 3.0, -3.0]], op, scores=[[4, 3, 2, 1]])
+    array([[ 0.5, -4. ,  0. ,  0. ]])
+    """
+    op, granularity = sparse(op)
+    matrix = _real(A, granularity, pad)
+    ranked = None if scores is None else _scores(scores, A, granularity, pad)
+    loop = loops.prune_2_of_4 if granularity.picks == 2 else loops.prune_1_of_2
+    run = compiled(loop)
+    out = np.empty_like(matrix)
+    rows, kept_rows = rows_of(matrix), rows_of(out)
+
+    def work(block: slice) -> None:
+        if ranked is None:
+            keys = _keys(rows[block].reshape(-1), granularity.group)
+        else:
+            keys = _score_keys(ranked[block], granularity, block.start)
+        _prune_block(run, keys, rows[block], kept_rows[block], granularity.group)
+
+    in_blocks(work, rows, progress)
+    return out
+
+
+def _prune_block(run: Any, keys: Array, rows: Array, out: Array, group: int) -> None:
+    if group * rows.itemsize <= 8:
+        run(keys, places_of(rows, group), places_of(out, group))
+        return
+    # A pair of 8-byte elements is wider than any integer: choose, then copy.
+    chosen = np.empty(keys.shape, np.uint8)
+    run(keys, np.ones_like(chosen), chosen)
+    pairs = rows.reshape(-1, group)
+    out.reshape(-1, group)[...] = np.where(chosen[:, None], pairs, pairs.dtype.type(0))
+
+
+def _keys(flat: Array, group: int) -> Array:
+    """Numbers that rank places by magnitude."""
+    if group == 1:
+        return _magnitudes(flat)
+    if flat.itemsize == 1 and _is_integer(flat.dtype):
+        small = _magnitudes(flat)
+        return np.add(small[0::2], small[1::2], dtype=np.uint16)
+    of = _STORED.get(flat.dtype)
+    wide = flat.astype(np.float64) if of is None else of.to_float64(of.encode(flat))
+    np.abs(wide, out=wide)
+    pairs = wide[0::2] + wide[1::2]
+    # A comparison with NaN is false either way: infinity makes room for it.
+    np.minimum(pairs, np.finfo(np.float64).max, out=pairs)
+    pairs[np.isnan(pairs)] = np.inf
+    return pairs
+
+
+def _is_integer(storage: np.dtype[Any]) -> bool:
+    of = _STORED.get(storage)
+    return storage.kind in "biu" if of is None else of.is_integer
+
+
+def _magnitudes(flat: Array) -> Array:
+    """Unsigned integers in the order of the magnitudes, NaN above all."""
+    unsigned = np.dtype(f"u{flat.itemsize}")
+    of = _STORED.get(flat.dtype)
+    if of is None:
+        return _unsigned(np.abs(flat) if flat.dtype.kind == "i" else flat)
+    bits = flat.view(unsigned)
+    if of.name == "s4":
+        return _unsigned(np.abs((bits << 4).view(np.int8) >> 4))
+    # Without its sign, the pattern of a float grows with its magnitude.
+    keys: Array = bits & unsigned.type(of.mask if of.is_integer else of.mask >> 1)
+    if of.has_infinity:
+        np.minimum(keys, unsigned.type(_infinity(of) + 1), out=keys)
+    return keys
+
+
+def _unsigned(magnitudes: Array) -> Array:
+    """The least integer has a magnitude that only an unsigned type holds."""
+    return magnitudes.view(np.dtype(f"u{magnitudes.itemsize}"))
+
+
+def _infinity(of: DType) -> int:
+    return ((1 << of.exponent_bits) - 1) << of.fraction_bits
+
+
+def _scores(
+    scores: ArrayLike, A: ArrayLike, granularity: Granularity, pad: bool
+) -> Array:
+    given, wanted = as_array(scores), as_array(A).shape
+    if given.shape != wanted:
+        raise ShapeError(
+            f"scores rank the elements one by one; A has the shape {wanted}, the "
+            f"scores {given.shape}"
+        )
+    return rows_of(_real(given, granularity, pad))
+
+
+def _score_keys(scores: Array, granularity: Granularity, first: int) -> Array:
+    keys = scores.reshape(-1).astype(np.float64)
+    if granularity.group == 2:
+        with np.errstate(invalid="ignore"):
+            keys = keys[0::2] + keys[1::2]
+    unranked = np.isnan(keys)
+    if unranked.any():
+        chunks = scores.shape[-1] // granularity.chunk
+        row, chunk = divmod(int(unranked.argmax()) // granularity.places, chunks)
+        raise ValueRangeError(
+            f"the scores of row {first + row}, chunk {chunk} hold a NaN, which has no "
+            "rank; -inf is always dropped first"
+        )
+    return keys
+
+
+def _real(A: ArrayLike, granularity: Granularity, pad: bool) -> Array:
+    """A matrix of real numbers in whole chunks, contiguous."""
+    array = as_array(A)
+    if array.dtype not in _STORED and array.dtype.kind not in "biu":
+        raise ValueRangeError(f"only real numbers can be ranked; given {array.dtype}")
+    return whole_chunks(array, granularity, pad)
