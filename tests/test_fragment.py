@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import fragmenta as fm
 from fragmenta.fragment import Fragment
 from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.metadata import Metadata
 
 INT4 = instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
 F16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
@@ -26,6 +27,9 @@ def every_fragment():
 
 def random_bits(part, shape, seed=0):
     bits = np.random.default_rng(seed).integers(0, 1 << 62, shape, dtype=np.uint64)
+    if isinstance(part, Metadata):  # not every nibble is a code
+        legal = np.uint8(part.granularity.codes(part.ordered))
+        return legal[bits % len(legal)]
     return (bits & part.dtype.mask).astype(part.dtype.bits_dtype)
 
 
