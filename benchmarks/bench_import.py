@@ -1,0 +1,89 @@
+"""How long does the import take, and how long a question in a terminal?
+
+Both are set against importing what they stand on, in fresh processes that take
+turns in one run, so that a busy machine slows both sides alike.  Also runs as a
+script: ``python benchmarks/bench_import.py``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROUNDS = 15
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+WHERE = ["where", "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", "A", "3", "17"]
+SHORT = ["where", "mma.m16n8k64.s4.s4", "A", "3", "17"]
+LIBRARY = "import numpy, ml_dtypes"
+
+# name: what is timed, what it is set against, how many milliseconds it may add
+CASES: dict[str, tuple[list[str], list[str], float]] = {
+    "import fragmenta": (
+        ["-c", f"{LIBRARY}, fragmenta"],
+        ["-c", LIBRARY],
+        60,
+    ),
+    "import fragmenta, first look-up": (
+        ["-c", f"{LIBRARY}, fragmenta; fragmenta.find('movmatrix').d.where(0, 3, 5)"],
+        ["-c", LIBRARY],
+        float("inf"),
+    ),
+    "fragmenta where, full name": (
+        ["-m", "fragmenta.cli", *WHERE],
+        ["-c", "import numpy"],
+        300,
+    ),
+    "fragmenta where, short name": (
+        ["-m", "fragmenta.cli", *SHORT],
+        ["-c", "import numpy"],
+        300,
+    ),
+    "fragmenta --help": (["-m", "fragmenta.cli", "--help"], ["-c", ""], float("inf")),
+}
+
+
+def milliseconds(words: list[str]) -> float:
+    """The time that one fresh interpreter takes."""
+    start = time.perf_counter()
+    subprocess.run(
+        [sys.executable, *words],
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        stdout=subprocess.DEVNULL,
+        check=True,
+    )
+    return 1e3 * (time.perf_counter() - start)
+
+
+def measure(name: str, rounds: int = ROUNDS) -> tuple[float, float]:
+    """The least time of the case, and of what it is set against."""
+    timed, against, _ = CASES[name]
+    milliseconds(timed)  # writes bytecode, warms the file cache
+    pairs = [(milliseconds(timed), milliseconds(against)) for _ in range(rounds)]
+    return min(pair[0] for pair in pairs), min(pair[1] for pair in pairs)
+
+
+def table(times: dict[str, tuple[float, float]]) -> str:
+    """Every case on a line."""
+    lines = [f"{'in ms':<34}{'took':>8}{'bare':>8}{'added':>8}{'limit':>8}"]
+    for name, (spent, bare) in times.items():
+        limit = CASES[name][2]
+        allowed = f"{limit:8.0f}" if limit < float("inf") else ""
+        lines.append(f"{name:<34}{spent:8.0f}{bare:8.0f}{spent - bare:8.0f}{allowed}")
+    return "\n".join(lines)
+
+
+def test_what_it_adds(capsys: pytest.CaptureFixture[str]) -> None:
+    times = {name: measure(name) for name in CASES}
+    with capsys.disabled():
+        print(f"\n{table(times)}")
+    for name, (spent, bare) in times.items():
+        assert spent - bare <= CASES[name][2], name
+
+
+if __name__ == "__main__":
+    print(table({name: measure(name) for name in CASES}))

@@ -1,0 +1,59 @@
+"""Do the README's examples give what it shows, and does the demo run?"""
+
+from __future__ import annotations
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fragmenta
+from fragmenta.commands import app
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_python_examples() -> None:
+    examples = doctest.DocTestParser().get_doctest(README, {}, "README", None, 0)
+    assert len(examples.examples) > 10
+    report: list[str] = []
+    doctest.DocTestRunner().run(examples, out=report.append)
+    assert not report, "".join(report)
+
+
+def console() -> list[tuple[str, str]]:
+    """Each command that the README shows, and what it shows of the answer."""
+    blocks = re.findall(r"(?s)```console\n(.*?)```", README)
+    runs = [run for block in blocks for run in re.split(r"(?m)^\$ ", block) if run]
+    return [(command, shown) for command, _, shown in (r.partition("\n") for r in runs)]
+
+
+@pytest.mark.parametrize(("command", "shown"), console())
+def test_console_examples(command: str, shown: str) -> None:
+    program, *words = shlex.split(command)
+    assert program == "fragmenta"
+    assert CliRunner().invoke(app, words).output == shown
+
+
+def test_demo() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "demo.py"],
+        env={
+            **os.environ,
+            "PYTHONPATH": str(Path(fragmenta.__file__).parents[1]),
+            "PYTHONIOENCODING": "utf-8",
+        },
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert max(map(len, done.stdout.splitlines())) <= 80
