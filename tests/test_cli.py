@@ -116,10 +116,10 @@ def test_where_json_is_the_library() -> None:
 
 def test_holds() -> None:
     assert answer("holds", S4, "A", "--lane", 13).splitlines()[2:] == [
-        "  register 0, bits 31:0     A[3, 8..15]",
-        "  register 1, bits 31:0     A[11, 8..15]",
-        "  register 2, bits 31:0     A[3, 40..47]",
-        "  register 3, bits 31:0     A[11, 40..47]",
+        "  register 0, bits 31:0  A[3, 8..15]",
+        "  register 1, bits 31:0  A[11, 8..15]",
+        "  register 2, bits 31:0  A[3, 40..47]",
+        "  register 3, bits 31:0  A[11, 40..47]",
     ]
 
 
@@ -127,7 +127,7 @@ def test_holds_one_register_of_one_warp() -> None:
     words = ("holds", WGMMA, "D", "--warp", 2, "--lane", 13, "--register", 1)
     assert answer(*words).splitlines()[1:] == [
         "D in warp 2, lane 13",
-        "  register 1, bits 31:0     D[35, 3]",
+        "  register 1, bits 31:0  D[35, 3]",
     ]
     (element,) = json.loads(answer(*words, "--json"))["elements"]
     assert (element["row"], element["col"], element["register"]) == (35, 3, 1)

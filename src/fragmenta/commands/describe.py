@@ -154,7 +154,7 @@ def _fragment_text(parts: list[Fragment]) -> str:
     stored = " stored" if part.stored > 1 else ""
     each = f"{part.registers} register{'s' * (part.registers > 1)}"
     held = f" of {part.elements}" if part.elements > 1 else ""
-    lanes = f"{part.lanes} lanes" if part.lanes > 32 else "each lane"
+    lanes = f"each of {part.lanes} lanes" if part.lanes > 32 else "each lane"
     names = " and ".join(like.name for like in parts)
     rows = [
         ("layout", [str(part.layout)]),

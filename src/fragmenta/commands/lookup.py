@@ -160,9 +160,11 @@ def holds(
         return
     of_warp = f"warp {asked['warp']}, " if "warp" in asked else ""
     lines = [str(op), f"{part.name} in {of_warp}lane {lane}"]
-    for span in spans(part, records):
-        head = f"register {span.register}, {bits(part, span)}"
-        lines.append(f"  {head:<24}  {name(part, span)}")
+    held = list(spans(part, records))
+    places = [f"register {span.register}, {bits(part, span)}" for span in held]
+    left = max(map(len, places))
+    for place, span in zip(places, held, strict=True):
+        lines.append(f"  {place:<{left}}  {name(part, span)}")
     emit("\n".join(lines + _observed(part)))
 
 
