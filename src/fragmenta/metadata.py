@@ -178,7 +178,8 @@ class Granularity:
             raise self._refusal(where, int(codes[index]), ordered, int(wrong.sum()))
 
     def _refusal(self, where: str, code: int, ordered: bool, count: int) -> BadMetadata:
-        more = f"; {count - 1} more are illegal" if count > 1 else ""
+        are = "is" if count == 2 else "are"
+        more = f"; {count - 1} more {are} illegal" if count > 1 else ""
         return BadMetadata(
             f"{where}: code {code:04b} {self.problem(code, ordered)}{more}"
         )

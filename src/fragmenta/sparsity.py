@@ -169,9 +169,14 @@ def compress(
 
     if any(in_blocks(work, rows, progress)):
         check_sparse(A, op, keep_negative_zero=keep_negative_zero, pad=pad)
-    values = stored.view(op.types["a"].storage).reshape(*bits.shape[:-1], -1)
-    width = as_array(A).shape[-1]
-    return Compressed(values, codes.reshape(*bits.shape[:-1], -1), granularity, width)
+    return Compressed(
+        values=stored.view(op.types["a"].storage).reshape(
+            *bits.shape[:-1], stored.shape[-1]
+        ),
+        indices=codes.reshape(*bits.shape[:-1], chunks),
+        granularity=granularity,
+        width=as_array(A).shape[-1],
+    )
 
 
 def decompress(sp: Compressed, op: Instruction | str) -> Array:
