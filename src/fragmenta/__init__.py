@@ -43,6 +43,12 @@ if TYPE_CHECKING:
     from fragmenta.isa.parse import wgmma as wgmma
     from fragmenta.isa.target import Requirement as Requirement
     from fragmenta.layout import Layout as Layout
+    from fragmenta.matmul import matmul as matmul
+    from fragmenta.pruning import prune as prune
+    from fragmenta.sparsity import Compressed as Compressed
+    from fragmenta.sparsity import check_sparse as check_sparse
+    from fragmenta.sparsity import compress as compress
+    from fragmenta.sparsity import decompress as decompress
 
 __version__ = "0.1.0"
 
@@ -55,6 +61,9 @@ _MODULES = {
     "fragment": "Fragment Place",
     "layout": "Layout",
     "dtype": "dtype DType",
+    "pruning": "prune",
+    "sparsity": "compress decompress check_sparse Compressed",
+    "matmul": "matmul",
     "errors": "Error UnknownInstruction AmbiguousInstruction UnknownType "
     "UnsupportedTarget ShapeError ValueRangeError LayoutError NotSparse "
     "BadMetadata NoDevice",

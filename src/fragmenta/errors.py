@@ -7,7 +7,6 @@ thing.  Everything this package raises on purpose is a :class:`Error`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 
 class Error(Exception):
@@ -80,5 +79,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     >>> nearest("e4m4", ["e4m3", "f16"])
     ' (did you mean e4m3?)'
     """
+    from difflib import get_close_matches  # only an error is worth its import
+
     close = get_close_matches(word, list(allowed), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""

@@ -22,6 +22,7 @@ from fragmenta.cuda import assembler, ptx
 from fragmenta.cuda.device import GPU
 from fragmenta.cuda.inputs import Trial, trials
 from fragmenta.errors import Error
+from fragmenta.execute import execute
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import catalogue, instruction
 
@@ -134,9 +135,16 @@ class Difference:
     first: str
 
 
-def replay(
-    recording: Recording, execute: Callable[..., NDArray[Any]]
-) -> Iterator[tuple[Case, Difference | None]]:
+def on_cpu(op: Instruction, each: Trial, target: str) -> NDArray[Any]:
+    """The registers of D that the package computes."""
+    a, b, c = (each.registers[name] for name in "abc")
+    if each.selector is None:
+        return execute(op, a, b, c, target=target)
+    words = each.registers["metadata"]
+    return execute(op, a, b, c, metadata=words, selector=each.selector, target=target)
+
+
+def replay(recording: Recording) -> Iterator[tuple[Case, Difference | None]]:
     """Compute each case on the CPU and compare every bit."""
     made: dict[tuple[str, int, int], dict[int | None, Trial]] = {}
     for case in recording.cases:
@@ -150,7 +158,7 @@ def replay(
                 f"the inputs of {case.instruction} are not those that were recorded "
                 f"({each.digest()}, not {case.digest})"
             )
-        d = execute(op, each, recording.made["target"])
+        d = on_cpu(op, each, recording.made["target"])
         yield case, _difference(case, op, each, recording.result(case), d)
 
 

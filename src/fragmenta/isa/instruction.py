@@ -11,11 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import DType, container, dtype
 from fragmenta.errors import Error
-from fragmenta.fragment import Fragment
+from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.layout import Layout
@@ -193,6 +195,21 @@ class Instruction:
         from fragmenta.isa.notes import notes
 
         return notes(self)
+
+    # What the rooms further down do with an instruction.  They import this one,
+    # so these doors open only when used.
+
+    def execute(self, *operands: ArrayLike, **options: Any) -> Words:
+        """Registers in, registers out; see :func:`fragmenta.execute.execute`."""
+        from fragmenta.execute import execute
+
+        return execute(self, *operands, **options)
+
+    def __call__(self, *matrices: ArrayLike, **options: Any) -> NDArray[Any]:
+        """Matrices in, matrix out; see :func:`fragmenta.execute.call`."""
+        from fragmenta.execute import call
+
+        return call(self, *matrices, **options)
 
     def _fragment(self, name: str) -> Fragment:
         if name not in self.fragments:

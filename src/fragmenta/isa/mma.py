@@ -86,15 +86,16 @@ QUAD_C = {
 }
 
 # Block scales: one 32-bit register of four bytes per lane; the thread and
-# byte selectors say which lanes and which bytes of them count.
+# byte selectors say which lanes and which bytes of them count; with two scales
+# the byte selector is 0 or 2, twice the number of the pair of bytes.
 SCALE_A = {
     1: "row = L2 L3 L4 L0  col = 0 | thread = L1  byte = E0 E1",
-    2: "row = L2 L3 L4 L0  col = E0 | thread = L1  byte = E1",
+    2: "row = L2 L3 L4 L0  col = E0 | thread = L1  pair = E1",
     4: "row = L2 L3 L4 L0  col = E0 E1 | thread = L1",
 }
 SCALE_B = {
     1: "row = 0  col = L2 L3 L4 | thread = L0 L1  byte = E0 E1",
-    2: "row = E0  col = L2 L3 L4 | thread = L0 L1  byte = E1",
+    2: "row = E0  col = L2 L3 L4 | thread = L0 L1  pair = E1",
     4: "row = E0 E1  col = L2 L3 L4 | thread = L0 L1",
 }
 

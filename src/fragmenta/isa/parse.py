@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 
 from fragmenta.errors import (
     AmbiguousInstruction,
+    Error,
     UnknownInstruction,
     nearest,
     one_of,
@@ -124,13 +125,35 @@ def find(text: str) -> Instruction:
         if len(candidates) == 1:
             return candidates[0]
         if not candidates:
-            raise unknown
+            raise _no_such_abbreviation(text, unknown) from None
         shown = [f"  {op}" for op in candidates[:12]]
         more = len(candidates) - len(shown)
         tail = f"\n  … and {more} more" if more else ""
         raise AmbiguousInstruction(
             f"{text!r} fits {len(candidates)} instructions:\n" + "\n".join(shown) + tail
         ) from None
+
+
+def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> Error:
+    """What is wrong with words that are not a mnemonic and fit none."""
+    words = _words(text)
+    if "sync" in words or not words:
+        return unknown  # a full mnemonic: its own error is the better one
+    known = [word for word in words if any(_has(form, word) for form in FORMS)]
+    strange = [word for word in words if word not in known]
+    if strange:
+        everything = {value for form in FORMS for value in _vocabulary(form)}
+        hint = nearest(strange[0], everything)
+        return UnknownInstruction(f"no instruction has {strange[0]}{hint}")
+    longest = max(
+        (words[:i] + words[i + 1 :] for i in range(len(words))),
+        key=lambda fewer: bool(search(".".join(fewer))),
+    )
+    near = [str(op) for op in search(".".join(longest))[:3]]
+    hint = f"; without one of them there are {one_of(near, 'and')}" if near else ""
+    return UnknownInstruction(
+        f"no instruction has {one_of(words, 'and')} in this order{hint}"
+    )
 
 
 def search(text: str) -> list[Instruction]:
@@ -141,7 +164,7 @@ def search(text: str) -> list[Instruction]:
     >>> [str(op) for op in search("movmatrix")]
     ['movmatrix.sync.aligned.m8n8.trans.b16']
     """
-    wanted = [word for word in re.split(r"[.\s]+", text.strip().lower()) if word]
+    wanted = _words(text)
     if not wanted:
         return []
     found = [
@@ -159,12 +182,27 @@ def search(text: str) -> list[Instruction]:
     return plain or unique
 
 
+def _words(text: str) -> list[str]:
+    return [word for word in re.split(r"[.\s]+", text.strip().lower()) if word]
+
+
+def _vocabulary(form: Form, row: Row | None = None) -> set[str]:
+    """Every word that can stand in a mnemonic of a form, or of one row."""
+    words = set(re.findall(r"[\w:]+", re.sub(r"\{\w+\}", "", form.spellings[0])))
+    for each in form.rows if row is None else (row,):
+        for values in each.allowed.values():
+            for value in values:
+                words.update(value.lower().split("."))
+    return words
+
+
+def _has(form: Form, word: str) -> bool:
+    return word in _vocabulary(form)
+
+
 def _may_fit(form: Form, row: Row, wanted: list[str]) -> bool:
     """Whether every word occurs in the row at all: cheap, before spelling."""
-    words = set(re.findall(r"[\w:]+", re.sub(r"\{\w+\}", "", form.spellings[0])))
-    for values in row.allowed.values():
-        for value in values:
-            words.update(value.lower().split("."))
+    words = _vocabulary(form, row)
     return all(word in words for word in wanted)
 
 
@@ -265,6 +303,8 @@ def build(forms: Iterable[Form], **given: str) -> Instruction:
 
 def _unasked(op: Instruction, given: Mapping[str, str]) -> bool:
     """Whether it chose a non-default where nothing was asked for."""
+    if op.kind and "kind" not in given:
+        return True
     defaults = {"alayout": "row", "blayout": "col", "c": op.values.get("d", "")}
     for name, allowed in op.row.allowed.items():
         value = op.values[name]
