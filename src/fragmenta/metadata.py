@@ -213,7 +213,8 @@ def as_codes(indices: ArrayLike) -> Codes:
         return given.view(np.uint8) & np.uint8(15)
     if given.dtype.kind not in "iu":
         raise BadMetadata(f"codes are integers from 0 to 15; given {given.dtype}")
-    if given.size and not 0 <= int(given.min()) <= int(given.max()) < 16:
+    least = given.min() if given.size and given.dtype.kind == "i" else 0
+    if given.size and (least < 0 or given.max() > 15):
         wrong = given[(given < 0) | (given > 15)].flat[0]
         raise BadMetadata(f"codes are integers from 0 to 15; given {wrong}")
     return given.astype(np.uint8, copy=False)

@@ -99,8 +99,9 @@ def _keys(flat: Array, group: int) -> Array:
     if group == 1:
         return _magnitudes(flat)
     if flat.itemsize == 1 and _is_integer(flat.dtype):
-        small = _magnitudes(flat)
-        return np.add(small[0::2], small[1::2], dtype=np.uint16)
+        both = _magnitudes(flat).view(np.uint16)
+        sums: Array = (both & 255) + (both >> 8)
+        return sums
     of = _STORED.get(flat.dtype)
     wide = flat.astype(np.float64) if of is None else of.to_float64(of.encode(flat))
     np.abs(wide, out=wide)
@@ -122,11 +123,11 @@ def _magnitudes(flat: Array) -> Array:
     of = _STORED.get(flat.dtype)
     if of is None:
         return _unsigned(np.abs(flat) if flat.dtype.kind == "i" else flat)
-    bits = flat.view(unsigned)
-    if of.name == "s4":
-        return _unsigned(np.abs((bits << 4).view(np.int8) >> 4))
     # Without its sign, the pattern of a float grows with its magnitude.
-    keys: Array = bits & unsigned.type(of.mask if of.is_integer else of.mask >> 1)
+    used = of.mask if of.is_integer else of.mask >> 1
+    keys: Array = flat.view(unsigned) & unsigned.type(used)
+    if of.name == "s4":
+        np.minimum(keys, 16 - keys, out=keys)
     if of.has_infinity:
         np.minimum(keys, unsigned.type(_infinity(of) + 1), out=keys)
     return keys

@@ -28,7 +28,7 @@ Progress = Callable[[float], object]
 
 # Bytes of the matrix handled at once: a block and its temporaries stay in the
 # L2 cache, and the cost of a Python call is spread over enough of them.
-_BLOCK = 1 << 19
+_BLOCK = 1 << 20
 
 # Blocks below which starting threads costs more than it gains.
 _FEW = 8
@@ -72,7 +72,8 @@ def compress_2_of_4(
     """Store two places of each four, and the code that says which.
 
     A place with none of the ``value_bits`` set is a zero.  Where fewer than two
-    are values, the zero of place 2 is stored too, then that of place 3.
+    are values, the zero of place 2 is stored too, then that of place 3.  Where
+    more are, the code is 0, which no chunk has.
 
     >>> import numpy as np
     >>> stored, codes = np.zeros(2, np.uint8), np.zeros(1, np.uint8)
@@ -83,15 +84,16 @@ def compress_2_of_4(
     for chunk in range(codes.shape[0]):
         i = 4 * chunk
         p0, p1, p2, p3 = places[i], places[i + 1], places[i + 2], places[i + 3]
-        has0 = p0 & value_bits != 0
-        has1 = p1 & value_bits != 0
-        has3 = p3 & value_bits != 0
-        both = has0 & has1
-        last = has3 | (not (has0 | has1))
+        has0, has1 = p0 & value_bits != 0, p1 & value_bits != 0
+        has2, has3 = p2 & value_bits != 0, p3 & value_bits != 0
+        either, both = has0 | has1, has0 & has1
+        last = has3 | (not either)
         stored[2 * chunk] = p0 if has0 else (p1 if has1 else p2)
         stored[2 * chunk + 1] = p1 if both else (p3 if last else p2)
         first = 0 if has0 else (1 if has1 else 2)
-        codes[chunk] = first | (0b0100 if both else (0b1100 if last else 0b1000))
+        code = first | (0b0100 if both else (0b1100 if last else 0b1000))
+        full = (both & (has2 | has3)) | (either & has2 & has3)
+        codes[chunk] = 0 if full else code
 
 
 def compress_1_of_2(
@@ -100,9 +102,10 @@ def compress_1_of_2(
     """Store one place of each two: the second, unless the first is a value."""
     for chunk in range(codes.shape[0]):
         p0, p1 = places[2 * chunk], places[2 * chunk + 1]
-        has0 = p0 & value_bits != 0
+        has0, has1 = p0 & value_bits != 0, p1 & value_bits != 0
         stored[chunk] = p0 if has0 else p1
-        codes[chunk] = 0b0100 if has0 else 0b1110
+        code = 0b0100 if has0 else 0b1110
+        codes[chunk] = 0 if has0 & has1 else code
 
 
 def decompress_2_of_4(stored: Places, codes: Codes, out: Places) -> None:
