@@ -61,7 +61,7 @@ class Granularity:
         """Places that a code chooses: 2, or 1 for 1:2."""
         return self.kept // self.group
 
-    @cached_property
+    @property
     def empty(self) -> int:
         """The code of a chunk of zeros: the last places.
 
