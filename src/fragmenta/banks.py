@@ -92,10 +92,11 @@ class Conflicts:
 
     def __str__(self) -> str:
         free = "no bank conflicts" if self.degree <= 1 else f"{self.degree}-way"
-        lines = [f"{free}: {self.turns} turns for {len(self.phases)} phases"]
-        for phase in self.phases:
+        taken = [phase for phase in self.phases if phase.degree]
+        lines = [f"{free}: {self.turns} turns for {len(taken)} phases"]
+        for phase in taken:
             lanes = f"lanes {phase.lanes[0]:2} to {phase.lanes[-1]:2}"
-            turns = f"{phase.degree} turn{'' if phase.degree == 1 else 's'}"
+            turns = f"{phase.degree} turn{'s' if phase.degree > 1 else ''}"
             where = f", banks {ranges(phase.busiest)}" if phase.degree > 1 else ""
             lines.append(f"  {lanes}: {turns}{where}")
         return "\n".join(lines)

@@ -329,8 +329,25 @@ transposes 16-bit types only, f16 and bf16; major="k" takes every type
                 f"bytes, where its pattern does; given {start}"
             )
         across_first = (order or ("mn" if major == "k" else "k")) != major
-        offsets = (lines * atom, atom) if across_first else (atom, spans * atom)
-        named = dict(zip(_OFFSETS[major, str(swizzle or "none")], offsets, strict=True))
+        steps = (lines * atom, atom) if across_first else (atom, spans * atom)
+        return cls.from_steps(start, *steps, major=major, swizzle=swizzle)
+
+    @classmethod
+    def from_steps(
+        cls, start: int, along: int, across: int, *, major: Major, swizzle: int
+    ) -> Descriptor:
+        """A descriptor by what its offsets do, whichever is called which.
+
+        ``along`` leads from a span to the next, ``across`` from eight lines
+        to the next eight.
+
+        >>> Descriptor.from_steps(0, 128, 256, major="mn", swizzle=0)
+        Descriptor(start=0, leading=256, stride=128, swizzle=0, base_offset=0)
+        """
+        span(swizzle)
+        _element("f16", major)
+        names = _OFFSETS[major, str(swizzle or "none")]
+        named = dict(zip(names, (along, across), strict=True))
         return cls(start, named["leading"], named["stride"], swizzle)
 
     def __str__(self) -> str:
