@@ -158,14 +158,10 @@ def compress(
     group = granularity.group
 
     def work(block: slice) -> bool:
-        places = places_of(rows[block], group)
-        run(
-            places,
-            value_bits,
-            places_of(stored[block], group),
-            codes[block].reshape(-1),
-        )
-        return bool(_too_full(places, value_bits, granularity).any())
+        found = codes[block].reshape(-1)
+        places, kept = places_of(rows[block], group), places_of(stored[block], group)
+        run(places, value_bits, kept, found)
+        return bool(found.min() == 0)  # a chunk is too full
 
     if any(in_blocks(work, rows, progress)):
         check_sparse(A, op, keep_negative_zero=keep_negative_zero, pad=pad)
