@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 import os
 import subprocess
@@ -554,6 +555,13 @@ def test_importing_does_not_import_numba():
         check=True,
     )
     assert done.stdout.strip() == "False"
+
+
+def test_the_page_about_sparsity_runs():
+    page = Path(__file__).parents[1] / "docs" / "sparsity.md"
+    found = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
+    assert found.attempted > 40
+    assert found.failed == 0
 
 
 # ── the loops as they are written, before they are compiled ─────────────────
