@@ -1,0 +1,729 @@
+"""What would this CUDA C++ ``wmma`` kernel compute?
+
+The names, arguments and rules are those of ``nvcuda::wmma`` in the CUDA C++
+programming guide, so that a kernel can be tried line by line on the CPU::
+
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::load_matrix_sync(a, A + 256, 16);
+
+    a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
+    wmma.load_matrix_sync(a, A, 16, offset=256)
+
+Memory is a NumPy array and an offset into it, in elements.  What the guide
+forbids is an error here; what it leaves open (where a fragment keeps which
+element) is the order observed on sm_90, whatever the target.  The numbers are
+those of the target: sm_90, or what ``with wmma.target("sm_80"):`` or a call's
+own ``target=`` names.
+
+One object stands for the fragments of a whole warp, or of many warps at once:
+``x`` is (…warps, 32 lanes, storage elements).
+
+>>> import numpy as np
+>>> from fragmenta import wmma
+>>> a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
+>>> b = wmma.fragment(wmma.matrix_b, 16, 16, 16, wmma.half, wmma.col_major)
+>>> c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
+>>> A = np.arange(256, dtype=np.float16)
+>>> wmma.load_matrix_sync(a, A, 16)
+>>> wmma.fill_fragment(b, 2.0)
+>>> wmma.fill_fragment(c, 0.5)
+>>> wmma.mma_sync(c, a, b, c)
+>>> D = np.zeros((16, 16), np.float32)
+>>> wmma.store_matrix_sync(D, c, 16, wmma.mem_row_major)
+>>> D[1, :3], bool((D == 2 * A.reshape(16, 16).sum(1, np.float32)[:, None] + 0.5).all())
+(array([752.5, 752.5, 752.5], dtype=float32), True)
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.dtype import DType
+from fragmenta.errors import (
+    Error,
+    ShapeError,
+    UnknownInstruction,
+    UnsupportedTarget,
+    one_of,
+)
+from fragmenta.execute import execute
+from fragmenta.fragment import Fragment, Words
+from fragmenta.isa import wmma as table
+from fragmenta.isa.instruction import Instruction, Shape
+from fragmenta.isa.parse import instruction
+from fragmenta.isa.target import number
+from fragmenta.layout import Index, Layout
+from fragmenta.wmma_memory import Access, AlignmentError, OutOfBounds, view
+from fragmenta.wmma_words import (
+    NAMES,
+    SUB_BYTE_STORAGE,
+    Chosen,
+    Major,
+    Use,
+    __half,
+    __nv_bfloat16,
+    accumulator,
+    bmmaAccumulateOp,
+    bmmaBitOp,
+    choose,
+    col_major,
+    double,
+    element_type,
+    experimental,
+    half,
+    layout_t,
+    matrix_a,
+    matrix_b,
+    mem_col_major,
+    mem_row_major,
+    member,
+    nv_bfloat16,
+    precision,
+    row_major,
+    signed_char,
+    target,
+    unsigned_char,
+)
+
+__all__ = [
+    "AlignmentError",
+    "DeprecatedVariant",
+    "ObservedLayout",
+    "OutOfBounds",
+    "__float_to_tf32",
+    "__half",
+    "__nv_bfloat16",
+    "accumulator",
+    "bmma_sync",
+    "col_major",
+    "double",
+    "experimental",
+    "fill_fragment",
+    "float_to_tf32",
+    "fragment",
+    "half",
+    "layout_t",
+    "load_matrix_sync",
+    "matrix_a",
+    "matrix_b",
+    "mem_col_major",
+    "mem_row_major",
+    "mma_sync",
+    "nv_bfloat16",
+    "precision",
+    "row_major",
+    "signed_char",
+    "store_matrix_sync",
+    "target",
+    "unsigned_char",
+]
+
+Array = NDArray[Any]
+
+
+class DeprecatedVariant(DeprecationWarning):
+    """The guide deprecates this multiplication on the target that was named.
+
+    >>> a = fragment(matrix_a, 8, 8, 32, "s4", row_major)
+    >>> b = fragment(matrix_b, 8, 8, 32, "s4", col_major)
+    >>> c = fragment(accumulator, 8, 8, 32, int)
+    >>> for each in (a, b, c):
+    ...     fill_fragment(each, 1)
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     mma_sync(c, a, b, c, target="sm_90")
+    >>> said[0].category.__name__
+    'DeprecatedVariant'
+    """
+
+
+# ── fragments ───────────────────────────────────────────────────────────────
+
+UNSPECIFIED = (
+    "The CUDA programming guide leaves open which element of the matrix an entry "
+    "of x holds, and may change it with any architecture.  Write no kernel that "
+    "depends on it, and hand matrices to separately compiled code through memory, "
+    "never as fragments."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ObservedLayout(Layout):
+    """A layout that no manual promises: where it was seen, and the warning.
+
+    >>> from fragmenta import wmma
+    >>> c = wmma.fragment(wmma.accumulator, 8, 8, 32, int)
+    >>> c.layout(target="sm_90")
+    ObservedLayout('row = L2 L3 L4  col = R0 L0 L1', L=32, R=2, E=1, \
+observed='sm_90 (H200)')
+    """
+
+    observed: str = ""
+    warning: str = field(default=UNSPECIFIED, compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to any layout that says the same."""
+        if not isinstance(other, Layout):
+            return NotImplemented
+        return _key(self) == _key(other)
+
+    def __hash__(self) -> int:
+        return hash(_key(self))
+
+    def __repr__(self) -> str:
+        plain = Layout(self.coordinates, self.axes, self.free)
+        return f"Observed{repr(plain)[:-1]}, observed={self.observed!r})"
+
+
+def _key(layout: Layout) -> tuple[object, ...]:
+    return (layout.coordinates, layout.axes, layout.free)
+
+
+class fragment:
+    """The part of a matrix that the lanes of a warp hold between them.
+
+    ``use`` is matrix_a, matrix_b or accumulator; ``type`` a CUDA type by its
+    name or this package's; ``layout`` how memory holds matrix_a or matrix_b.
+    ``warps`` is for many warps at once: a number, or the shape of a grid.
+
+    >>> from fragmenta import wmma
+    >>> u4 = wmma.experimental.precision.u4
+    >>> a = wmma.fragment(wmma.matrix_a, 8, 8, 32, u4, wmma.row_major)
+    >>> a
+    <fragment<matrix_a, 8, 8, 32, experimental::precision::u4, row_major>>
+    >>> a.num_elements, a.num_storage_elements, a.x.shape, a.x.dtype
+    (8, 1, (32, 1), dtype('uint32'))
+    """
+
+    def __init__(
+        self,
+        use: Use,
+        m: int,
+        n: int,
+        k: int,
+        type: object,
+        layout: Major | None = None,
+        *,
+        warps: int | tuple[int, ...] = (),
+    ) -> None:
+        self.use = member(Use, use, "use")
+        self.shape = Shape(m, n, k)
+        self.element_type = element_type(type)
+        _check_fragment(self.use, self.shape, self.element_type)
+        self.memory_layout = _check_major(self.use, self.element_type, layout)
+        self.warps = (warps,) if isinstance(warps, int) else tuple(warps)
+        if any(size < 1 for size in self.warps):
+            raise ShapeError(f"warps are counted from 1; given {warps}")
+        self._part = _part(self.use, str(self.shape), self.element_type.name)
+        self._x: Array = np.zeros(
+            (*self.warps, 32, self.num_storage_elements), self.storage_element_type
+        )
+        self._defined = False
+
+    @property
+    def num_elements(self) -> int:
+        """Elements that each lane holds, copies included.
+
+        >>> fragment(matrix_a, 16, 16, 16, half, row_major).num_elements
+        16
+        """
+        return self._part.registers * self._part.elements
+
+    @property
+    def num_storage_elements(self) -> int:
+        """Entries of ``x`` for each lane: fewer where elements are packed.
+
+        >>> fragment(matrix_a, 8, 8, 128, "b1", row_major).num_storage_elements
+        1
+        """
+        packed = self.element_type.name in SUB_BYTE_STORAGE
+        return self._part.registers if packed else self.num_elements
+
+    @property
+    def storage_element_type(self) -> np.dtype[Any]:
+        """The type of ``x``: that of the elements, or the word they share.
+
+        >>> fragment(matrix_b, 8, 8, 32, "s4", col_major).storage_element_type
+        dtype('int32')
+        """
+        of = self.element_type
+        return np.dtype(SUB_BYTE_STORAGE.get(of.name, of.storage))
+
+    @property
+    def x(self) -> Array:
+        """What each lane holds: (…warps, 32, num_storage_elements), writable.
+
+        Doing the same to every entry is legal in CUDA as it is here; anything
+        that depends on which entry it is does not carry over to other targets.
+
+        >>> c = fragment(accumulator, 16, 16, 16, float)
+        >>> fill_fragment(c, 3.0)
+        >>> c.x *= 2
+        >>> c.x.shape, float(c.x[31, 7])
+        ((32, 8), 6.0)
+        """
+        self._defined = True  # whoever has it may write to it
+        return self._x
+
+    @x.setter
+    def x(self, values: ArrayLike) -> None:
+        try:
+            np.copyto(self._x, np.asarray(values), casting="same_kind")
+        except (TypeError, ValueError) as why:
+            raise ShapeError(
+                f"x of {self} is {self._x.dtype} of shape {self._x.shape}: {why}"
+            ) from why
+        self._defined = True
+
+    @property
+    def registers(self) -> Words:
+        """``x`` as the registers that PTX names: (…warps, 32, registers).
+
+        >>> fragment(matrix_a, 16, 16, 16, half, row_major).registers.shape
+        (32, 8)
+        """
+        words: Words = self.x.view(f"uint{self._part.register_bits}")
+        return words
+
+    def layout(self, target: str | None = None) -> ObservedLayout:
+        """Who holds what, as observed; an error where nobody has looked.
+
+        Read its ``warning``: nothing of this is specified.
+
+        >>> a = fragment(matrix_a, 16, 16, 8, precision.tf32, row_major)
+        >>> print(a.layout(target="sm_90"))
+        row = L2 L3 L4 R0  col = L0 L1 R1
+        >>> a.layout("sm_80")
+        Traceback (most recent call last):
+        ...
+        fragmenta.errors.UnsupportedTarget: the layout of \
+fragment<matrix_a, 16, 16, 8, precision::tf32, row_major> on sm_80 is unmeasured; \
+it was observed on sm_90 (H200) only, and no manual specifies it
+        """
+        chosen = choose(target)
+        if number(chosen.name) != number(table.OBSERVED.split()[0]):
+            raise UnsupportedTarget(
+                f"the layout of {self} on {chosen.name} is unmeasured; it was "
+                f"observed on {table.OBSERVED} only, and no manual specifies it"
+            )
+        seen = self._part.layout
+        return ObservedLayout(seen.coordinates, seen.axes, seen.free, table.OBSERVED)
+
+    def copy(self) -> fragment:
+        """Another fragment with the same contents.
+
+        >>> c = fragment(accumulator, 8, 8, 4, double)
+        >>> fill_fragment(c, 1.0)
+        >>> d = c.copy()
+        >>> d.x += 1
+        >>> float(c.x[0, 0]), float(d.x[0, 0])
+        (1.0, 2.0)
+        """
+        m, n, k = self.shape
+        same = fragment(
+            self.use, m, n, k, self.element_type, self.memory_layout, warps=self.warps
+        )
+        same._x[...] = self._x
+        same._defined = self._defined
+        return same
+
+    def _access(self, call: str, rules: str, *, write: bool = False) -> Access:
+        """A load or store of this fragment, for the rules of memory to judge."""
+        name = NAMES[self.element_type.name][0]
+        return Access(call, self._part, str(self), name, self.warps, rules, write)
+
+    def __str__(self) -> str:
+        m, n, k = self.shape
+        words = [self.use.name, m, n, k, NAMES[self.element_type.name][0]]
+        words += [self.memory_layout.name] if self.memory_layout else []
+        return f"fragment<{', '.join(map(str, words))}>"
+
+    def __repr__(self) -> str:
+        return f"<{self}>" + (f" of {self.warps} warps" if self.warps else "")
+
+
+@lru_cache
+def _part(use: Use, shape: str, of: str) -> Fragment:
+    """The observed fragment: the one place where its layout is written."""
+    return table.fragment(use.value, shape, of)
+
+
+def _check_fragment(use: Use, shape: Shape, of: DType) -> None:
+    """Refuse a combination of use, shape and type that the guide lacks."""
+    operand = use.value.lower()
+    rows = [row for row in table.LOAD.rows if row.allowed["operand"] == (operand,)]
+    fits = [
+        row.allowed["shape"][0] for row in rows if row.allowed["type"] == (of.name,)
+    ]
+    if str(shape) in fits:
+        return
+    name = NAMES[of.name][0]
+    given = f"fragment<{use.name}, {shape.m}, {shape.n}, {shape.k}, {name}>"
+    if not fits:
+        types = dict.fromkeys(row.allowed["type"][0] for row in rows)
+        have = one_of((NAMES[each][0] for each in types), "and")
+        raise UnknownInstruction(f"no {given}; {use.name} has {have}")
+    have = one_of(("x".join(map(str, Shape.parse(text))) for text in fits), "and")
+    raise UnknownInstruction(f"no {given}; {use.name} of {name} has {have}")
+
+
+def _check_major(use: Use, of: DType, layout: object) -> Major | None:
+    if use is accumulator:
+        if layout is not None:
+            raise Error(
+                "an accumulator has no layout; load_matrix_sync and "
+                "store_matrix_sync take mem_row_major or mem_col_major"
+            )
+        return None
+    if layout is None:
+        raise Error(f"{use.name} needs a layout: row_major or col_major")
+    major: Major = member(Major, layout, "layout of a multiplicand")
+    only = row_major if use is matrix_a else col_major
+    if of.name in SUB_BYTE_STORAGE and major is not only:
+        name = NAMES[of.name][0]
+        raise Error(f"{use.name} of {name} is always {only.name}, not {major.name}")
+    return major
+
+
+# ── memory ──────────────────────────────────────────────────────────────────
+
+
+def load_matrix_sync(
+    frag: fragment,
+    memory: Array | bytes | bytearray | memoryview,
+    ldm: int,
+    layout: layout_t | None = None,
+    *,
+    offset: ArrayLike = 0,
+    target: str | None = None,
+) -> None:
+    """Fill a fragment from memory.
+
+    ``ldm`` is the distance, in elements, between the starts of rows (row
+    major) or columns; ``offset`` the element at which the matrix begins, one
+    for all warps or one for each.  Only an accumulator takes ``layout``.
+
+    >>> A = np.arange(16 * 24, dtype=np.int8)
+    >>> a = fragment(matrix_a, 16, 16, 16, signed_char, row_major)
+    >>> load_matrix_sync(a, A, 24)
+    Traceback (most recent call last):
+    ...
+    fragmenta.wmma_memory.AlignmentError: ldm 24 of signed char is 24 bytes; it must \
+be a multiple of 16 bytes, 16 elements (16 or 32 would do)
+    >>> load_matrix_sync(a, A, 16, offset=32)
+    >>> int(a.x[0, 0])
+    32
+    """
+    chosen = choose(target)
+    _require(_move(frag), chosen, frag)
+    access = frag._access("load_matrix_sync", chosen.rules)
+    found = view(access, memory, ldm, _load_layout(frag, layout), offset)
+    frag.x.view(found.units.dtype)[...] = found.units[found.index]
+
+
+def store_matrix_sync(
+    memory: Array | bytearray | memoryview,
+    frag: fragment,
+    ldm: int,
+    layout: layout_t,
+    *,
+    offset: ArrayLike = 0,
+    target: str | None = None,
+) -> None:
+    """Write an accumulator to memory; nothing is written if anything is wrong.
+
+    >>> c = fragment(accumulator, 8, 8, 32, int)
+    >>> fill_fragment(c, 7)
+    >>> D = np.zeros((8, 12), np.int32)
+    >>> store_matrix_sync(D, c, 12, mem_row_major)
+    >>> D[0]
+    array([7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0], dtype=int32)
+    >>> store_matrix_sync(D, c, 12, mem_row_major, offset=8)
+    Traceback (most recent call last):
+    ...
+    fragmenta.wmma_memory.OutOfBounds: store_matrix_sync would touch elements 8 to 99 \
+of memory that holds 96 of int
+    """
+    if frag.use is not accumulator:
+        raise Error(f"only an accumulator can be stored, not {frag}")
+    chosen = choose(target)
+    _require(_move(frag), chosen, frag)
+    _require_defined(frag=frag)
+    major = member(layout_t, layout, "layout in memory")
+    access = frag._access("store_matrix_sync", chosen.rules, write=True)
+    found = view(access, memory, ldm, major.value, offset)
+    found.units[found.index] = frag.x.view(found.units.dtype)
+
+
+def fill_fragment(frag: fragment, value: float) -> None:
+    """Set every element to one value, converted as C++ converts it.
+
+    Of a sub-byte value only the lowest 4 bits, or the lowest one, count.
+
+    >>> a = fragment(matrix_a, 8, 8, 32, "s4", row_major)
+    >>> fill_fragment(a, -2)
+    >>> hex(a.registers[0, 0])
+    '0xeeeeeeee'
+    """
+    of = frag.element_type
+    if of.name in SUB_BYTE_STORAGE:
+        low = int(value) & of.mask
+        word = sum(low << at for at in range(0, 32, of.bits))
+        frag.x.view(np.uint32)[...] = word
+    elif of.is_integer:
+        frag.x[...] = of.decode(of.encode(value))
+    else:
+        with np.errstate(all="ignore"):  # too large is infinite, as in C++
+            frag.x[...] = np.asarray(value).astype(of.storage)
+
+
+def _require(op: Instruction, chosen: Chosen, what: object) -> None:
+    if not op.supported_on(chosen.name):
+        raise UnsupportedTarget(f"{what} needs {op.requires.text}; given {chosen.name}")
+
+
+def _load_layout(frag: fragment, layout: object) -> str:
+    """``row`` or ``col``: the fragment knows it, or the call says it."""
+    if frag.memory_layout is None:
+        if layout is None:
+            raise Error(f"loading {frag} needs mem_row_major or mem_col_major")
+        return str(member(layout_t, layout, "layout in memory").value)
+    if layout is not None:
+        raise Error(f"{frag} has its own layout; the call takes none")
+    return frag.memory_layout.value
+
+
+@lru_cache
+def _load(operand: str, layout: str, shape: str, of: str) -> Instruction:
+    return instruction(f"wmma.load.{operand}.sync.aligned.{layout}.{shape}.{of}")
+
+
+def _move(frag: fragment) -> Instruction:
+    """The load instruction of a fragment, for what it requires."""
+    layout = frag.memory_layout.value if frag.memory_layout else "row"
+    operand = frag.use.value.lower()
+    return _load(operand, layout, str(frag.shape), frag.element_type.name)
+
+
+# ── multiplication ──────────────────────────────────────────────────────────
+
+
+def mma_sync(
+    d: fragment,
+    a: fragment,
+    b: fragment,
+    c: fragment,
+    satf: bool = False,
+    *,
+    target: str | None = None,
+) -> None:
+    """D = A B + C, exactly as the target computes it; ``d`` may be ``c``.
+
+    ``satf`` clamps integer results instead of letting them wrap.
+
+    >>> a = fragment(matrix_a, 8, 8, 32, "u4", row_major)
+    >>> b = fragment(matrix_b, 8, 8, 32, "u4", col_major)
+    >>> c = fragment(accumulator, 8, 8, 32, int)
+    >>> for each, value in ((a, 15), (b, 15), (c, 2**31 - 1)):
+    ...     fill_fragment(each, value)
+    >>> mma_sync(c, a, b, c, True)
+    >>> int(c.x[0, 0]) == 2**31 - 1
+    True
+    """
+    if a.element_type.name == "b1":
+        raise Error(f"{a} is multiplied by bmma_sync")
+    _check_operands(d, a, b, c)
+    if satf and not a.element_type.is_integer:
+        name = NAMES[a.element_type.name][0]
+        raise Error(f"satf is for integers; {a} holds {name}")
+    _multiply(d, a, b, c, "", "satfinite" if satf else "", target)
+
+
+def bmma_sync(
+    d: fragment,
+    a: fragment,
+    b: fragment,
+    c: fragment,
+    op: bmmaBitOp = bmmaBitOp.bmmaBitOpXOR,
+    accumulate: bmmaAccumulateOp = bmmaAccumulateOp.bmmaAccumulateOpPOPC,
+    *,
+    target: str | None = None,
+) -> None:
+    """D = C + the number of ones in (a row of A ``op`` a column of B).
+
+    >>> a = fragment(matrix_a, 8, 8, 128, "b1", row_major)
+    >>> b = fragment(matrix_b, 8, 8, 128, "b1", col_major)
+    >>> c = fragment(accumulator, 8, 8, 128, int)
+    >>> for each, value in ((a, 1), (b, 0), (c, 1000)):
+    ...     fill_fragment(each, value)
+    >>> bmma_sync(c, a, b, c, experimental.bmmaBitOpXOR)
+    >>> int(c.x[0, 0])
+    1128
+    """
+    _check_operands(d, a, b, c)
+    if a.element_type.name != "b1":
+        raise Error(f"{a} is multiplied by mma_sync; bmma_sync is for single bits")
+    try:
+        bits = bmmaBitOp(op)
+        bmmaAccumulateOp(accumulate)
+    except ValueError as why:
+        names = one_of(each.name for each in (*bmmaBitOp, *bmmaAccumulateOp))
+        raise Error(f"{why}; bmma_sync takes {names}") from why
+    word = "xor" if bits is bmmaBitOp.bmmaBitOpXOR else "and"
+    _multiply(d, a, b, c, f"{word}.popc", "", target, bits.name)
+
+
+def _check_operands(d: fragment, a: fragment, b: fragment, c: fragment) -> None:
+    """Refuse fragments that do not belong together."""
+    wanted = {"d": accumulator, "a": matrix_a, "b": matrix_b, "c": accumulator}
+    given = {"d": d, "a": a, "b": b, "c": c}
+    for name, each in given.items():
+        if each.use is not wanted[name]:
+            raise Error(f"{name} is {each}; it must be {wanted[name].name}")
+        if each.shape != a.shape:
+            raise ShapeError(
+                f"{name} is {each}, but a is {a}: the shapes must be the same"
+            )
+    if a.element_type != b.element_type:
+        raise UnknownInstruction(
+            f"a is {a} and b is {b}: their element types must be the same"
+        )
+    try:
+        together = np.broadcast_shapes(a.warps, b.warps, c.warps, d.warps)
+    except ValueError:
+        together = ()
+    if together != d.warps:
+        shapes = one_of((f"{name} {each.warps}" for name, each in given.items()), "and")
+        raise ShapeError(f"the warps of {shapes} do not fit those of d")
+    _require_defined(a=a, b=b, c=c)
+
+
+def _require_defined(**given: fragment) -> None:
+    for name, each in given.items():
+        if not each._defined:
+            raise Error(f"{name}, {each}, was never loaded or filled")
+
+
+def _multiply(
+    d: fragment,
+    a: fragment,
+    b: fragment,
+    c: fragment,
+    bitop: str,
+    satfinite: str,
+    named: str | None,
+    what: str = "",
+) -> None:
+    chosen = choose(named)
+    op = _mma(
+        *(each.memory_layout.value for each in (a, b) if each.memory_layout),
+        str(a.shape),
+        *(each.element_type.name for each in (d, a, c)),
+        bitop,
+        satfinite,
+    )
+    _require(op, chosen, what or a)
+    _warn_deprecated(a, bitop, chosen)
+    for each in (a, b):
+        _refuse_torn(each)
+    registers = execute(op, a.registers, b.registers, c.registers, target=chosen.name)
+    d.registers[...] = registers
+
+
+@lru_cache
+def _mma(
+    a_layout: str,
+    b_layout: str,
+    shape: str,
+    d: str,
+    a: str,
+    c: str,
+    bitop: str,
+    satfinite: str,
+) -> Instruction:
+    """The PTX instruction that a call of mma_sync or bmma_sync becomes."""
+    types = (d, c) if a == "f16" else (d, a, a, c)
+    words = ("wmma.mma", bitop, "sync.aligned", a_layout, b_layout, shape, *types)
+    try:
+        return instruction(".".join(word for word in (*words, satfinite) if word))
+    except UnknownInstruction as why:
+        of, with_c, with_d = (NAMES[each][0] for each in (a, c, d))
+        raise UnknownInstruction(
+            f"{of} has no mma_sync with c of {with_c} and d of {with_d}: {why}"
+        ) from why
+
+
+def _warn_deprecated(a: fragment, bitop: str, chosen: Chosen) -> None:
+    """What the guide announces for sm_90, said when such a target is named."""
+    if not chosen.named or number(chosen.name) < 90:
+        return
+    of = a.element_type.name
+    if of in ("u4", "s4") or bitop == "xor.popc":
+        what = NAMES[of][0] + (" with bmmaBitOpXOR" if bitop else "")
+        warnings.warn(
+            f"the CUDA programming guide deprecates {what} and announces its removal "
+            f"in sm_90; on {chosen.name} the assembler still accepts it, and computes "
+            "it by other instructions",
+            DeprecatedVariant,
+            stacklevel=4,
+        )
+
+
+def _refuse_torn(frag: fragment) -> None:
+    """Copies of one element must agree, for nobody says which of them counts."""
+    part = frag._part
+    if part.layout.copies == 1:
+        return
+    bits = frag._x.view(f"uint{part.dtype.bits}").reshape(*frag.warps, -1)
+    if (bits != bits[..., _first_copies(part)]).any():
+        raise Error(
+            f"{frag} holds copies of elements, and x was changed so that they "
+            "differ; change all of x alike"
+        )
+
+
+@lru_cache
+def _first_copies(part: Fragment) -> Index:
+    """For each place, the first place that holds the same element."""
+    first: Index = part.layout.scatter().ravel()[part.layout.gather().ravel()]
+    return first
+
+
+# ── tf32 ────────────────────────────────────────────────────────────────────
+
+
+def float_to_tf32(value: ArrayLike) -> Any:
+    """Round float32 to tf32: to nearest, ties away from zero.
+
+    This is ``cvt.rna.tf32.f32``, to the bit, as every assembler since PTX 7.0
+    writes it out for every target that has tf32: to a finite value, add half of
+    the last place kept; then clear the low 13 bits.  So values above the
+    largest tf32 become infinite, infinities stay, and a NaN keeps its sign and
+    the upper 10 bits of its payload; a NaN with no payload there (none of the
+    NaNs that arithmetic makes) becomes an infinity.
+
+    CUDA calls it ``__float_to_tf32``, and so does this module; this name is
+    for use inside a class, where Python rewrites names that begin with ``__``.
+
+    >>> import fragmenta.wmma
+    >>> float_to_tf32(np.float32(1 + 2**-11))
+    np.float32(1.0009766)
+    >>> fragmenta.wmma.__float_to_tf32([1 + 2**-12, -1 - 2**-11])
+    array([ 1.       , -1.0009766], dtype=float32)
+    """
+    with np.errstate(all="ignore"):  # a float64 beyond float32 is infinite
+        given = np.asarray(value).astype(np.float32)
+    bits = given.view(np.uint32)
+    finite = bits & np.uint32(0x7F800000) != 0x7F800000
+    rounded = bits + np.where(finite, np.uint32(0x1000), np.uint32(0))
+    kept: Array = (rounded & np.uint32(0xFFFFE000)).astype(np.uint32)
+    return kept.view(np.float32)[()]
+
+
+__float_to_tf32 = float_to_tf32
