@@ -1,0 +1,196 @@
+"""What does a chain of IEEE 754 operations give?
+
+f64 instructions are fused multiply-adds, one k after the other.  And so is the
+f16 instruction of k = 4 where the hardware lost it: f32 operations in software.
+
+To nearest, the machine's own fused multiply-add does it.  For the other modes
+the exact error of that operation decides whether to step to a neighbour.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fragmenta.arithmetic.vector import (
+    bits64_of,
+    compiled,
+    cut,
+    float64_of,
+    fma32,
+    fma64,
+    part,
+)
+
+Array: TypeAlias = Any  # what mypy sees of the arrays of compiled code
+
+#: Rounding modes as numbers.
+MODES = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
+RZ, RM, RP = MODES["rz"], MODES["rm"], MODES["rp"]
+
+#: What every NaN of f64 becomes.
+NAN64 = 0xFFF8000000000000
+
+# A term smaller than the other by this power of two decides only on which side
+# of the larger the sum lies.
+_FAR = 200
+
+
+@part
+def significand(x: float) -> float:
+    """x scaled to [1, 2), with its sign; x is finite and not zero."""
+    normal = x * 2.0**54 if abs(x) < 2.0**-1022 else x
+    bits = bits64_of(normal)
+    return float64_of((bits & ~(np.int64(2047) << 52)) | (np.int64(1023) << 52))
+
+
+@part
+def exponent(x: float) -> Any:
+    """floor(log2(abs(x))) of a finite x that is not zero."""
+    if abs(x) < 2.0**-1022:
+        return (bits64_of(x * 2.0**54) >> 52 & 2047) - 1023 - 54
+    return (bits64_of(x) >> 52 & 2047) - 1023
+
+
+@part
+def scaled(x: float, power: int) -> float:
+    """x * 2**power, rounded at most once."""
+    half = power // 2
+    return (
+        x
+        * float64_of(np.int64(half + 1023) << 52)
+        * float64_of(np.int64(power - half + 1023) << 52)
+    )
+
+
+@part
+def two_sum(x: float, y: float) -> tuple[float, float]:
+    """x + y to nearest, and the exact rest."""
+    s = x + y
+    back = s - x
+    return s, (x - (s - back)) + (y - back)
+
+
+@part
+def fma_and_error(x: float, y: float, z: float) -> tuple[float, float]:
+    """x * y + z to nearest, and a number with the sign of the exact rest.
+
+    The error of a fused multiply-add takes two floats (Boldo and Muller); the
+    larger of them, if not zero, has its sign.
+    """
+    r = fma64(x, y, z)
+    product = x * y
+    rest = fma64(x, y, -product)
+    a, low = two_sum(z, rest)
+    b, middle = two_sum(product, a)
+    g = (b - r) + middle
+    error = g + low
+    return r, error
+
+
+@part
+def directed(x: float, y: float, z: float, mode: int) -> float:
+    """x * y + z, rounded toward zero, down or up."""
+    r = fma64(x, y, z)
+    if not (abs(x) < np.inf and abs(y) < np.inf and abs(z) < np.inf):
+        return r
+    if x == 0 or y == 0:
+        return exact_zero(x * y, z, mode)
+    product_at = exponent(x) + exponent(y)
+    at, near = product_at, 0.0
+    if z != 0:
+        distance = exponent(z) - product_at
+        if distance > _FAR:
+            at = exponent(z) - _FAR
+        distance = min(max(distance, -_FAR), _FAR)
+        near = significand(z) * float64_of(np.int64(distance + 1023) << 52)
+    r, error = fma_and_error(significand(x), significand(y), near)
+    if r == 0:  # then it is exact
+        return exact_zero(x * y, z, mode)
+    unit = max(exponent(r), -1022 - at) - 52
+    units = scaled(r, -unit)
+    whole = cut(units)
+    rest = units - whole if units != whole else error
+    return step(whole, rest, unit + at, mode)
+
+
+@part
+def exact_zero(product: float, z: float, mode: int) -> float:
+    """product + z where it is exact: one is zero, or both cancel."""
+    if z != 0 and abs(product) != abs(z):
+        return product + z
+    negative = bits64_of(product) < 0 and bits64_of(z) < 0
+    if mode == RM:
+        negative = bits64_of(product) < 0 or bits64_of(z) < 0
+    return -0.0 if negative else 0.0
+
+
+@part
+def step(whole: float, rest: float, unit: int, mode: int) -> float:
+    """(whole + something with the sign of rest) * 2**unit, rounded."""
+    negative = whole < 0 or (whole == 0 and rest < 0)
+    if rest > 0 and (mode == RP or (mode == RZ and whole < 0)):
+        whole += 1
+    if rest < 0 and (mode == RM or (mode == RZ and whole > 0)):
+        whole -= 1
+    if abs(whole) * 2.0**-53 >= scaled(1.0, min(971 - unit, 1000)):
+        infinite = mode == (RM if negative else RP)
+        limit = np.inf if infinite else 1.7976931348623157e308
+        return -limit if negative else limit
+    if whole == 0:
+        return -0.0 if negative else 0.0
+    return scaled(whole, unit)
+
+
+@compiled
+def chain64(
+    a: Array, b: Array, d: Array, rows: int, columns: int, k: int, a_batches: int,
+    b_batches: int, mode: int, first_row: int, last_row: int,
+) -> None:
+    """f64: some rows of d in place; d holds c when this begins."""  # fmt: skip
+    for row in range(first_row, last_row):
+        batch = row // rows
+        x_at = (row if a_batches > 1 else row % rows) * k
+        y_at = batch * k * columns if b_batches > 1 else 0
+        out = d[row * columns : (row + 1) * columns]
+        for i in range(k):
+            x = a[x_at + i]
+            column = b[y_at + i * columns : y_at + (i + 1) * columns]
+            if mode:
+                for n in range(columns):
+                    out[n] = directed(x, column[n], out[n], mode)
+            else:
+                for n in range(columns):
+                    out[n] = fma64(x, column[n], out[n])
+
+
+@compiled
+def chain32(
+    a: Array, b: Array, d: Array, rows: int, columns: int, k: int, a_batches: int,
+    b_batches: int, pairs: bool, first_row: int, last_row: int,
+) -> None:
+    """f16 with k = 4: instruction by instruction, in f32, as the software does.
+
+    Everything is f32 already.  With ``pairs`` the caller rounds d to f16 after
+    every instruction, so that there can be only one.
+    """  # fmt: skip
+    for row in range(first_row, last_row):
+        batch = row // rows
+        x_at = (row if a_batches > 1 else row % rows) * k
+        y_at = batch * k * columns if b_batches > 1 else 0
+        for i in range(0, k, 4):
+            x = a[x_at + i : x_at + i + 4]
+            for n in range(columns):
+                start = y_at + i * columns + n
+                y = b[start : start + 3 * columns + 1 : columns]
+                c = d[row * columns + n]
+                if pairs:
+                    low = fma32(x[1], y[1], x[0] * y[0])
+                    high = fma32(x[3], y[3], x[2] * y[2])
+                    d[row * columns + n] = (c + low) + high
+                else:
+                    total = np.float32(0)
+                    for j in range(4):
+                        total = fma32(x[j], y[j], total)
+                    d[row * columns + n] = c + total

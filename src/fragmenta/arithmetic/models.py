@@ -1,0 +1,507 @@
+"""In which steps, and how precisely, does a target compute one instruction?
+
+A tensor core multiplies exactly and adds in a way of its own.  One *fused
+step* takes ``L`` products and the accumulator:
+
+1. Every product is exact.  Its exponent is the sum of its operands' exponents
+   and is not renormalised: 1.5 x 1.5 has exponent 0.  A subnormal keeps the
+   smallest exponent of its type.
+2. ``emax`` is the largest exponent among the products and the accumulator that
+   are not zero, and at least ``floor``.
+3. Every term, the accumulator too, is cut toward zero to a multiple of
+   ``2**(emax - F)``.  Then they are added exactly.
+4. The sum is rounded once: to ``keep`` fraction bits, toward zero (``rz``) or
+   to the nearest with ties to even (``rn``).  What rounds to zero is +0, what
+   is too large is infinite, and every NaN has all bits set but its sign.
+
+An instruction with more products than ``L`` takes its steps one after the
+other, in ascending k.  In a sparse instruction only stored products count.
+
+The first table below is all there is to know about a target's fused steps.  The
+last says which instructions a target does not have in hardware, and what the
+assembler makes of them.  Integers, single bits and f64 need no rows: integers
+are exact, f64 is a chain of IEEE 754 fused multiply-adds.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal, NamedTuple, TypeAlias, cast
+
+from fragmenta.dtype import dtype
+from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
+
+Form: TypeAlias = Literal["fused", "grouped", "chain", "pairs", "integer", "bits"]
+
+#: Architectures, by number; a suffix ``a`` or ``f`` changes no arithmetic.
+ARCHITECTURES = (70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)
+
+# A row was measured on the GPU it names, or stands as others have published it.
+# The first row that fits counts.
+_FUSED = """
+targets      unit      k    operands                  result  L   F   floor  keep   source
+sm_70..72    mma,wmma  any  f16                       f32     4   23  -131   23 rz  published
+sm_70..72    mma,wmma  any  f16                       f16     4   23  -19    10 rn  published
+
+sm_75        mma       4    f16                       f32     4   23  -131   23 rz  published
+sm_75        mma       4    f16                       f16     4   23  -19    10 rn  published
+sm_75        mma,wmma  any  f16                       f32     8   24  -132   23 rz  published
+sm_75        mma,wmma  any  f16                       f16     8   24  -20    10 rn  published
+
+sm_80..89    mma,wmma  any  f16,bf16                  f32     8   24  -132   23 rz  published
+sm_80..89    mma,wmma  any  f16                       f16     8   24  -20    10 rn  published
+sm_80..89    mma,wmma  any  tf32                      f32     4   24  -132   23 rz  published
+sm_89        mma       any  e4m3,e5m2                 f32     16  13  -132   13 rz  published
+sm_89        mma       any  e4m3,e5m2                 f16     16  13  -20    10 rn  published
+
+sm_90        all       any  f16,bf16                  f32     16  25  -133   23 rz  measured on H200
+sm_90        all       any  f16                       f16     16  25  -21    10 rn  measured on H200
+sm_90        all       any  tf32                      f32     8   25  -133   23 rz  measured on H200
+sm_90        wgmma     any  e4m3,e5m2                 f32     32  13  -133   13 rz  measured on H200
+sm_90        wgmma     any  e4m3,e5m2                 f16     32  13  -21    10 rn  measured on H200
+
+sm_100..121  mma,wmma  any  f16,bf16                  f32     16  25  -133   23 rz  published
+sm_100..121  mma,wmma  any  f16                       f16     16  25  -21    10 rn  published
+sm_100..121  mma,wmma  any  tf32                      f32     8   25  -133   23 rz  published
+sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f32     32  25  -133   23 rz  published
+sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f16     32  25  -21    10 rn  published
+"""  # noqa: E501
+
+# Block scales.  With mxf8f6f4 both scales' exponents go into every product.
+# With mxf4 and mxf4nvf4 a term is a group of 8 products: added exactly, then
+# multiplied by both scales' significands; its exponent is that of the scales,
+# and it counts for emax unless all its products are zero.
+_GROUPED = """
+targets      unit      k    operands                  result  L   F   floor  keep   source
+sm_120..121  mma       any  e2m1                      f32     32  35  -139   23 rz  published
+"""
+
+#: Products in one group of mxf4 and mxf4nvf4.
+GROUP = 8
+
+# What the assembler of a toolkit writes where the target lacks an instruction.
+#   as      the type that operands are converted to first
+#   halves  the stored products p with p % 4 in {0, 1} first, then the others
+#   chain   fused multiply-adds in f32, in ascending k
+#   pairs   (c + (p0 + p1)) + (p2 + p3), each + rounded to f32
+#   zero    the steps start from zero; c is added last, by an ordinary addition
+#           of the accumulator's type, to nearest
+_EXPANDED = """
+toolkit  targets      unit  k    operands   result   form   as   L   order      start
+13.0     sm_90..110   mma   any  e4m3,e5m2  f16,f32  fused  f16  16  halves     zero
+13.0     sm_80..121   mma   4    f16        f32      chain  f32  4   ascending  zero
+13.0     sm_80..121   mma   4    f16        f16      pairs  f32  4   ascending  c
+13.0     sm_80..121   wmma  8    tf32       f32      fused  -    4   ascending  c
+"""
+
+#: The assembler meant unless another is named.
+TOOLKIT = "13.0"
+
+_INTEGERS = ("s8", "u8", "s4", "u4")
+_SCALED = ("mxf8f6f4", "mxf4", "mxf4nvf4")
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """How one target computes one instruction; made by :func:`model`.
+
+    >>> half = model("sm_80", "f16", "f16", "f32", "f32", 16)
+    >>> half.steps
+    ((0, 1, 2, 3, 4, 5, 6, 7), (8, 9, 10, 11, 12, 13, 14, 15))
+    >>> half.fraction, half.floor, half.keep, half.rounding
+    (24, -132, 23, 'rz')
+    """
+
+    target: str
+    unit: str
+    kind: str | None
+    a: str
+    b: str
+    c: str
+    d: str
+    k: int  #: logical k of one instruction
+    stored: int  #: products per output element: k, or k / 2 when A is sparse
+    form: Form
+    accumulator: str  #: the type that every step rounds to
+    c_enters: str  #: the type whose exponent c has on entering the first step
+    operand: str | None  #: the type both operands are converted to first
+    products: int  #: L
+    fraction: int  #: F
+    floor: int
+    keep: int
+    rounding: str
+    order: tuple[int, ...]  #: stored positions in the order they are taken
+    start: str  #: "c", or "zero" when c is added last
+    scale: str | None  #: the type of block scales
+    scale_vec: int  #: block scales per row of A in one instruction
+    satfinite: bool
+    bitop: str | None
+    source: str
+
+    @property
+    def steps(self) -> tuple[tuple[int, ...], ...]:
+        """The stored positions that each step takes, step by step.
+
+        >>> model("sm_90", "e4m3", "e4m3", "f32", "f32", 16).steps
+        ((0, 1, 4, 5, 8, 9, 12, 13), (2, 3, 6, 7, 10, 11, 14, 15))
+        """
+        size = self.products
+        return tuple(
+            self.order[first : first + size]
+            for first in range(0, len(self.order), size)
+        )
+
+    @property
+    def sparse(self) -> bool:
+        """Whether A holds only half of the columns.
+
+        >>> model("sm_80", "s8", "s8", "s32", "s32", 64, sparse=True).sparse
+        True
+        """
+        return self.stored != self.k
+
+    def __str__(self) -> str:
+        sparse = " sparse" if self.sparse else ""
+        kind = f" {self.kind}" if self.kind else ""
+        return (
+            f"{self.unit}{kind}{sparse} k{self.k} {self.a} x {self.b} "
+            f"with {self.c} -> {self.d} on {self.target}"
+        )
+
+
+@cache
+def model(
+    target: str,
+    a: str,
+    b: str,
+    c: str,
+    d: str,
+    k: int,
+    unit: str = "mma",
+    kind: str | None = None,
+    sparse: bool = False,
+    scale: str | None = None,
+    scale_vec: int | None = None,
+    toolkit: str = TOOLKIT,
+    rounding: str = "rn",
+    satfinite: bool = False,
+    bitop: str | None = None,
+) -> Model:
+    """How a target computes an instruction of these types and this k.
+
+    ``a``, ``b``, ``c`` and ``d`` are element types, ``k`` is the instruction's
+    logical k.  ``unit`` is ``mma``, ``wgmma`` or ``wmma``; ``kind`` the word
+    after ``.kind::``; ``scale`` and ``scale_vec`` describe block scales;
+    ``rounding`` is for f64, ``satfinite`` for integers and ``bitop`` (``xor``
+    or ``and``) for b1.  ``toolkit`` chooses between the expansions of several
+    assemblers.
+
+    >>> print(model("sm_90a", "e4m3", "e5m2", "f32", "f32", 32, unit="wgmma"))
+    wgmma k32 e4m3 x e5m2 with f32 -> f32 on sm_90a
+    >>> model("sm_80", "e4m3", "e4m3", "f32", "f32", 32)
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnsupportedTarget: sm_80 has no mma of e4m3 x e4m3 with f32 \
+results; sm_89, sm_90, sm_100, sm_103, sm_107, sm_110, sm_120 and sm_121 have
+    """
+    for name in (a, b, c, d):
+        dtype(name)
+    asked = _Asked(target, architecture(target), unit, kind, a, b, c, d, k, sparse)
+    if a in _INTEGERS:
+        return asked.exact("integer", _INTEGERS, "s32", satfinite=satfinite)
+    if a == "b1":
+        if bitop not in ("xor", "and"):
+            raise Error(f"b1 needs bitop='xor' or bitop='and', not {bitop!r}")
+        return asked.exact("bits", ("b1",), "s32", bitop=bitop)
+    if a == "f64":
+        if rounding not in ("rn", "rz", "rm", "rp"):
+            raise Error(f"no rounding {rounding}; there are rn, rz, rm and rp")
+        return asked.exact("chain", ("f64",), "f64", rounding=rounding)
+    if kind in _SCALED:
+        return asked.scaled(scale, scale_vec)
+    return asked.expanded(_version(toolkit)) or asked.fused()
+
+
+def architecture(target: str) -> int:
+    """The number of a target, without its suffix.
+
+    >>> architecture("sm_120a")
+    120
+    """
+    match = re.fullmatch(r"sm_(\d+)[af]?", target)
+    if match is None or int(match[1]) not in ARCHITECTURES:
+        known = one_of((f"sm_{n}" for n in ARCHITECTURES), "and")
+        raise UnsupportedTarget(f"no target {target}; the targets are {known}")
+    return int(match[1])
+
+
+class _Where(NamedTuple):
+    """The columns that both tables begin with: for what a row holds."""
+
+    architectures: frozenset[int]
+    units: frozenset[str]
+    k: int | None
+    operands: frozenset[str]
+    results: frozenset[str]
+
+    @classmethod
+    def read(
+        cls, targets: str, units: str, k: str, operands: str, results: str
+    ) -> _Where:
+        first, _, last = targets.removeprefix("sm_").partition("..")
+        low, high = int(first), int(last or first)
+        every = ("mma", "wgmma", "wmma")
+        return cls(
+            frozenset(n for n in ARCHITECTURES if low <= n <= high),
+            frozenset(every if units == "all" else units.split(",")),
+            None if k == "any" else int(k),
+            frozenset(operands.split(",")),
+            frozenset(results.split(",")),
+        )
+
+    def fits(self, asked: _Asked, number: int, operands: set[str]) -> bool:
+        return (
+            number in self.architectures
+            and asked.unit in self.units
+            and self.k in (None, asked.k)
+            and operands <= self.operands
+            and asked.accumulator in self.results
+        )
+
+
+class _Fused(NamedTuple):
+    """One row of the tables of fused steps."""
+
+    where: _Where
+    products: int
+    fraction: int
+    floor: int
+    keep: int
+    rounding: str
+    source: str
+
+    @classmethod
+    def read(cls, cells: list[str]) -> _Fused:
+        *where, products, fraction, floor, keep, source = cells
+        kept, rounding = keep.split()
+        numbers = map(int, (products, fraction, floor, kept))
+        return cls(_Where.read(*where), *numbers, rounding, source)
+
+
+class _Expanded(NamedTuple):
+    """One row of the table of expansions."""
+
+    toolkit: tuple[int, int]
+    where: _Where
+    form: Form
+    operand: str | None
+    products: int
+    order: str
+    start: str
+
+    @classmethod
+    def read(cls, cells: list[str]) -> _Expanded:
+        toolkit, *where, form, operand, products, order, start = cells
+        return cls(
+            _version(toolkit),
+            _Where.read(*where),
+            cast(Form, form),
+            None if operand == "-" else operand,
+            int(products),
+            order,
+            start,
+        )
+
+
+def _cells(table: str) -> list[list[str]]:
+    """The cells of each row below the heading; two spaces part two cells."""
+    lines = [line for line in table.strip().splitlines() if line.strip()]
+    return [re.split(r"\s{2,}", line.strip()) for line in lines[1:]]
+
+
+def _version(toolkit: str) -> tuple[int, int]:
+    match = re.match(r"(\d+)\.(\d+)", toolkit)
+    if match is None:
+        raise Error(f"{toolkit!r} is no toolkit version; write it like {TOOLKIT!r}")
+    return int(match[1]), int(match[2])
+
+
+_FUSED_ROWS = tuple(map(_Fused.read, _cells(_FUSED)))
+_GROUPED_ROWS = tuple(map(_Fused.read, _cells(_GROUPED)))
+_EXPANDED_ROWS = tuple(map(_Expanded.read, _cells(_EXPANDED)))
+
+# Integers, bits and IEEE 754 need no looking up.
+_NOWHERE = _Where(frozenset(), frozenset(), None, frozenset(), frozenset())
+_EXACT = _Fused(_NOWHERE, 0, 0, 0, 0, "rn", "exact by definition")
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What was asked of :func:`model`, on its way to becoming a Model."""
+
+    target: str
+    number: int
+    unit: str
+    kind: str | None
+    a: str
+    b: str
+    c: str
+    d: str
+    k: int
+    sparse: bool
+
+    @property
+    def stored(self) -> int:
+        if self.k < 1 or (self.sparse and self.k % 2):
+            which = "an even" if self.sparse else "a positive"
+            raise ShapeError(f"k is {self.k}; it must be {which} number")
+        return self.k // 2 if self.sparse else self.k
+
+    @property
+    def accumulator(self) -> str:
+        """The type that steps round to.
+
+        Where c and d differ it is f32: an f16 c is widened, and an f16 result
+        is rounded to nearest at the very end.
+        """
+        return self.d if self.c == self.d else "f32"
+
+    @property
+    def c_enters(self) -> str:
+        """The type that c has in the first step.
+
+        The steps of Volta, k = 4, take an f16 c as it is into an f32 sum.
+        Everywhere else c is converted first.
+        """
+        volta = self.number < 75 or (self.unit == "mma" and self.k == 4)
+        return self.c if volta else self.accumulator
+
+    def exact(
+        self,
+        form: Form,
+        operands: tuple[str, ...],
+        result: str,
+        rounding: str = "rn",
+        satfinite: bool = False,
+        bitop: str | None = None,
+    ) -> Model:
+        """Integers, bits and f64: the same on every target."""
+        if self.b not in operands:
+            allowed = one_of(operands)
+            raise Error(f"{self.a} multiplies {allowed}, not {self.b}")
+        if (self.c, self.d) != (result, result):
+            raise Error(
+                f"{self.a} x {self.b} has {result} accumulators, "
+                f"not {self.c} -> {self.d}"
+            )
+        return self._model(form, _EXACT, rounding, satfinite=satfinite, bitop=bitop)
+
+    def fused(self) -> Model:
+        """Steps that the hardware has."""
+        return self._model("fused", self._row(_FUSED_ROWS, {self.a, self.b}))
+
+    def scaled(self, scale: str | None, scale_vec: int | None) -> Model:
+        """Steps over products with block scales."""
+        vector = scale_vec or {"mxf8f6f4": 1, "mxf4": 2}.get(self.kind or "", 0)
+        name = scale or "ue8m0"
+        allowed = {
+            "mxf8f6f4": (("ue8m0", 1),),
+            "mxf4": (("ue8m0", 2),),
+            "mxf4nvf4": (("ue8m0", 2), ("ue8m0", 4), ("ue4m3", 4)),
+        }[self.kind or ""]
+        if (name, vector) not in allowed:
+            pairs = one_of(f"scale={s!r}, scale_vec={v}" for s, v in allowed)
+            raise Error(f"kind {self.kind} takes {pairs}; not {name!r}, {vector}")
+        grouped = self.kind != "mxf8f6f4"
+        rows = _GROUPED_ROWS if grouped else _FUSED_ROWS
+        return self._model(
+            "grouped" if grouped else "fused",
+            self._row(rows, {self.a, self.b}),
+            scale=name,
+            scale_vec=vector,
+        )
+
+    def expanded(self, toolkit: tuple[int, int]) -> Model | None:
+        """What the assembler makes of it, if the target does not have it."""
+        operands = {self.a, self.b}
+        rows = [r for r in _EXPANDED_ROWS if r.where.fits(self, self.number, operands)]
+        if not rows:
+            return None
+        known = [row for row in rows if row.toolkit <= toolkit]
+        if not known:
+            oldest = min(row.toolkit for row in rows)
+            raise Error(
+                "how this target's assembler expands it is known from toolkit "
+                "{}.{} on, not for {}.{}".format(*oldest, *toolkit)
+            )
+        row = max(known, key=lambda each: each.toolkit)
+        native = {row.operand} if row.operand else operands
+        steps = self._row(_FUSED_ROWS, native) if row.form == "fused" else _EXACT
+        return self._model(row.form, steps, expanded=row)
+
+    def _row(self, rows: tuple[_Fused, ...], operands: set[str]) -> _Fused:
+        """The first row that fits, or an error that names better targets."""
+        for row in rows:
+            if row.where.fits(self, self.number, operands):
+                return row
+        expanded = () if self.kind in _SCALED else _EXPANDED_ROWS
+        places = [row.where for row in (*rows, *expanded)]
+        numbers = [
+            n for n in ARCHITECTURES if any(w.fits(self, n, operands) for w in places)
+        ]
+        have = "have" if len(numbers) > 1 else "has"
+        others = one_of((f"sm_{n}" for n in numbers), "and") or "no target"
+        raise UnsupportedTarget(
+            f"{self.target} has no {self.unit} of {self.a} x {self.b} with "
+            f"{self.accumulator} results; {others} {have}"
+        )
+
+    def _model(
+        self,
+        form: Form,
+        row: _Fused,
+        rounding: str | None = None,
+        *,
+        expanded: _Expanded | None = None,
+        scale: str | None = None,
+        scale_vec: int = 0,
+        satfinite: bool = False,
+        bitop: str | None = None,
+    ) -> Model:
+        stored = self.stored
+        order = tuple(range(stored))
+        limit = row.products or stored
+        if expanded:
+            limit = expanded.products
+            if expanded.order == "halves":
+                order = tuple(sorted(order, key=lambda p: p % 4 // 2))
+                limit = min(limit, stored // 2)
+        return Model(
+            target=self.target,
+            unit=self.unit,
+            kind=self.kind,
+            a=self.a,
+            b=self.b,
+            c=self.c,
+            d=self.d,
+            k=self.k,
+            stored=stored,
+            form=form,
+            accumulator=self.accumulator,
+            c_enters=self.c_enters,
+            operand=expanded.operand if expanded else None,
+            products=min(limit, stored),
+            fraction=row.fraction,
+            floor=row.floor,
+            keep=row.keep,
+            rounding=rounding or row.rounding,
+            order=order,
+            start=expanded.start if expanded else "c",
+            scale=scale,
+            scale_vec=scale_vec,
+            satfinite=satfinite,
+            bitop=bitop,
+            source=row.source,
+        )
