@@ -93,7 +93,11 @@ def from_nibbles(
 
 
 class TorchSparse(NamedTuple):
-    """What PyTorch's SparseSemiStructuredTensorCUTLASS holds."""
+    """What PyTorch's SparseSemiStructuredTensorCUTLASS holds.
+
+    >>> TorchSparse(np.ones((16, 32)), np.zeros((16, 2), np.int32)).meta.dtype
+    dtype('int32')
+    """
 
     packed: Array
     """The stored values, (M, K/2)."""

@@ -137,7 +137,11 @@ class Granularity:
         return ""
 
     def illegal(self, codes: Codes, ordered: bool) -> NDArray[np.bool_]:
-        """Where codes are illegal."""
+        """Where codes are illegal.
+
+        >>> Granularity(1, 2).illegal(np.uint8([0b0100, 0b1000]), ordered=True)
+        array([False,  True])
+        """
         wrong: NDArray[np.bool_]
         if self.picks == 1:
             wrong = (codes != 0b0100) & (codes != 0b1110)
@@ -236,6 +240,11 @@ class Nibble:
 
     ``positions`` are columns within the chunk, ``columns`` within the tile,
     one for each stored value; both are empty for an illegal code.
+
+    >>> import fragmenta as fm
+    >>> found = fm.mma("m16n8k8", a="tf32", sp="sp").metadata.decode([0x44], lane=1)[1]
+    >>> found.selector, found.row, found.chunk, found.columns
+    (1, 0, 1, (2,))
     """
 
     warp: int | None
@@ -354,10 +363,11 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
 
         >>> import fragmenta as fm
         >>> e = fm.mma("m16n8k32", a="s8", sp="sp").metadata
-        >>> [tile.shape for tile in e.unpack_pair(np.full((32, 1), 0xEEEEEEEE))]
+        >>> words = np.full((32, 1), 0xEEEEEEEE, np.uint32)
+        >>> [tile.shape for tile in e.unpack_pair(words)]
         [(16, 8), (16, 8)]
         """
-        codes = self.shared.unpack(np.asarray(registers).astype(np.uint32, copy=False))
+        codes = self.shared.unpack(registers)
         return tuple(np.split(codes, self.tiles, axis=-1))
 
     # ── whole matrices ──────────────────────────────────────────────────────

@@ -34,6 +34,9 @@ _STORED = {
     if of.name in ("s4", "u4") or (of.kind == "float" and of.name != "tf32")
 }
 
+# One-byte types whose magnitudes are no small integers.
+_WIDE = {of.storage for of in _STORED.values() if of.bits in (6, 8)}
+
 
 def prune(
     A: ArrayLike,
@@ -79,7 +82,11 @@ def prune(
             keys = _score_keys(ranked[block], granularity, block.start)
         _prune_block(run, keys, rows[block], kept_rows[block], granularity.group)
 
-    in_blocks(work, rows, progress)
+    # Pairs take a second temporary; scores and wide pairs are ranked in float64.
+    small = scores is None and (granularity.group == 1 or rows.itemsize == 1)
+    width = granularity.group * rows.itemsize if small else 2 * 8
+    count = len(rows) if rows.size else 0
+    in_blocks(work, count, rows.shape[-1] * width, progress)
     return out
 
 
@@ -98,9 +105,10 @@ def _keys(flat: Array, group: int) -> Array:
     """Numbers that rank places by magnitude."""
     if group == 1:
         return _magnitudes(flat)
-    if flat.itemsize == 1 and _is_integer(flat.dtype):
+    if flat.itemsize == 1 and flat.dtype not in _WIDE:
         both = _magnitudes(flat).view(np.uint16)
-        sums: Array = (both & 255) + (both >> 8)
+        sums: Array = both & 255
+        sums += both >> 8
         return sums
     of = _STORED.get(flat.dtype)
     wide = flat.astype(np.float64) if of is None else of.to_float64(of.encode(flat))
@@ -110,11 +118,6 @@ def _keys(flat: Array, group: int) -> Array:
     np.minimum(pairs, np.finfo(np.float64).max, out=pairs)
     pairs[np.isnan(pairs)] = np.inf
     return pairs
-
-
-def _is_integer(storage: np.dtype[Any]) -> bool:
-    of = _STORED.get(storage)
-    return storage.kind in "biu" if of is None else of.is_integer
 
 
 def _magnitudes(flat: Array) -> Array:
@@ -128,6 +131,9 @@ def _magnitudes(flat: Array) -> Array:
     keys: Array = flat.view(unsigned) & unsigned.type(used)
     if of.name == "s4":
         np.minimum(keys, 16 - keys, out=keys)
+    if of.name == "e2m1":  # pairs are added, so twice the value: 0 1 2 3 4 6 8 12
+        steep = keys.view(np.int8)
+        np.maximum(steep, np.maximum(2 * steep - 4, 4 * steep - 16), out=steep)
     if of.has_infinity:
         np.minimum(keys, unsigned.type(_infinity(of) + 1), out=keys)
     return keys

@@ -163,7 +163,7 @@ def compress(
         run(places, value_bits, kept, found)
         return bool(found.min() == 0)  # a chunk is too full
 
-    if any(in_blocks(work, rows, progress)):
+    if any(in_blocks(work, *_extent(rows), progress)):
         check_sparse(A, op, keep_negative_zero=keep_negative_zero, pad=pad)
     return Compressed(
         values=stored.view(op.types["a"].storage).reshape(
@@ -190,19 +190,21 @@ def decompress(sp: Compressed, op: Instruction | str) -> Array:
         raise ShapeError(
             f"{op} stores {granularity}; these values are {sp.granularity}"
         )
-    granularity.check(sp.indices, op.metadata.ordered)
     bits = rows_of(op.types["a"].encode(sp.values))
     codes = sp.indices.reshape(len(bits), sp.indices.shape[-1])
     out = np.empty((len(bits), codes.shape[-1] * granularity.chunk), bits.dtype)
     two = granularity.picks == 2
     run = compiled(loops.decompress_2_of_4 if two else loops.decompress_1_of_2)
-    group = granularity.group
+    group, ordered = granularity.group, op.metadata.ordered
 
-    def work(block: slice) -> None:
+    def work(block: slice) -> bool:
         flat = np.ascontiguousarray(codes[block]).reshape(-1)
-        run(places_of(bits[block], group), flat, places_of(out[block], group))
+        kept = np.ascontiguousarray(bits[block])
+        run(places_of(kept, group), flat, places_of(out[block], group))
+        return bool(granularity.illegal(flat, ordered).any())
 
-    in_blocks(work, out, None)
+    if any(in_blocks(work, *_extent(out))):
+        granularity.check(sp.indices, ordered)
     shape = (*sp.indices.shape[:-1], out.shape[-1])
     return out.view(op.types["a"].storage).reshape(shape)[..., : sp.width]
 
@@ -215,6 +217,10 @@ class SparsityReport:
     """How far a matrix is from what an instruction can store.
 
     ``str()`` says it in a sentence.
+
+    >>> import fragmenta as fm
+    >>> print(sparsity_report([[1, 0, 0, 2]], fm.mma("m16n8k32", a="s8", sp="sp")))
+    all 1 chunks satisfy 2:4
     """
 
     instruction: str
@@ -286,7 +292,7 @@ stores 2; 1 of 2 chunks is too full
         values = np.count_nonzero(rows[block] & rows.dtype.type(value_bits))
         return count, first + int(full.argmax()) if count else -1, int(values)
 
-    found = in_blocks(work, rows, progress)
+    found = in_blocks(work, *_extent(rows), progress)
     at = next((first for count, first, _ in found if count), -1)
     index = np.unravel_index(at, (*bits.shape[:-1], chunks)) if at >= 0 else None
     return SparsityReport(
@@ -372,6 +378,11 @@ def whole_chunks(array: Array, granularity: Granularity, pad: bool) -> Array:
     if short:
         array = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, short)])
     return np.ascontiguousarray(array)
+
+
+def _extent(rows: Array) -> tuple[int, int]:
+    """How many rows with anything in them, and the bytes of one."""
+    return len(rows) if rows.size else 0, rows.shape[-1] * rows.itemsize
 
 
 def _too_full(places: Array, value_bits: Any, granularity: Granularity) -> Array:

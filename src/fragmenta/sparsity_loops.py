@@ -26,12 +26,12 @@ Codes = NDArray[Any]
 Progress = Callable[[float], object]
 """Called with the share of the work that is done, now and then."""
 
-# Bytes of the matrix handled at once: a block and its temporaries stay in the
-# L2 cache, and the cost of a Python call is spread over enough of them.
-_BLOCK = 1 << 20
+# Bytes of the matrix handled at once.  Threads take turns at Python's lock for
+# every block, so it must keep one busy for a while; its temporaries are as large.
+_BLOCK = 1 << 22
 
 # Blocks below which starting threads costs more than it gains.
-_FEW = 8
+_FEW = 4
 
 
 def prune_2_of_4(keys: Places, places: Places, out: Places) -> None:
@@ -148,15 +148,24 @@ def places_of(rows: Array, group: int) -> Places:
 
 
 def in_blocks(
-    work: Callable[[slice], Any], rows: Array, progress: Progress | None
+    work: Callable[[slice], Any],
+    rows: int,
+    row_bytes: int,
+    progress: Progress | None = None,
 ) -> list[Any]:
-    """Do blocks of rows, in threads if they are many; the results in order."""
-    step = max(1, _BLOCK // max(1, rows.shape[-1] * rows.itemsize))
-    starts = range(0, len(rows) if rows.size else 0, step)
-    blocks = [slice(start, min(start + step, len(rows))) for start in starts]
+    """Do blocks of rows, in threads if they are many; the results in order.
+
+    ``row_bytes`` is what the work needs for a row beyond its result.
+
+    >>> in_blocks(lambda block: block.stop - block.start, rows=5, row_bytes=1 << 21)
+    [2, 2, 1]
+    """
+    step = max(1, _BLOCK // max(1, row_bytes))
+    starts = range(0, rows, step)
+    blocks = [slice(start, min(start + step, rows)) for start in starts]
     if len(blocks) < _FEW:
         return _collect(map(work, blocks), len(blocks), progress)
-    with ThreadPoolExecutor(_processors()) as pool:
+    with ThreadPoolExecutor(min(_processors(), len(blocks))) as pool:
         return _collect(pool.map(work, blocks), len(blocks), progress)
 
 

@@ -29,8 +29,9 @@ Array: TypeAlias = Any  # what mypy sees of the arrays of compiled code
 MODES = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
 RZ, RM, RP = MODES["rz"], MODES["rm"], MODES["rp"]
 
-#: What every NaN of f64 becomes.
-NAN64 = 0xFFF8000000000000
+# The NaN that f64 makes of infinities, and the bit that makes a NaN quiet.
+_DEFAULT_NAN = np.int64(-(1 << 51))
+_QUIET = np.int64(1 << 51)
 
 # A term smaller than the other by this power of two decides only on which side
 # of the larger the sum lies.
@@ -108,7 +109,10 @@ def directed(x: float, y: float, z: float, mode: int) -> float:
     r, error = fma_and_error(significand(x), significand(y), near)
     if r == 0:  # then it is exact
         return exact_zero(x * y, z, mode)
-    unit = max(exponent(r), -1022 - at) - 52
+    power = exponent(r)
+    if abs(significand(r)) == 1 and error != 0 and (error < 0) == (r > 0):
+        power -= 1  # r was rounded up to a power of two: units below are halves
+    unit = max(power, -1022 - at) - 52
     units = scaled(r, -unit)
     whole = cut(units)
     rest = units - whole if units != whole else error
@@ -143,6 +147,19 @@ def step(whole: float, rest: float, unit: int, mode: int) -> float:
     return scaled(whole, unit)
 
 
+@part
+def fma_with_nan(x: float, y: float, z: float, mode: int) -> float:
+    """x * y + z, where a NaN of y goes before one of z, and that before one of x."""
+    r = directed(x, y, z, mode) if mode else fma64(x, y, z)
+    if r == r:
+        return r
+    bits = _DEFAULT_NAN
+    for nan in (x, z, y):
+        if nan != nan:
+            bits = bits64_of(nan) | _QUIET
+    return float64_of(bits)
+
+
 @compiled
 def chain64(
     a: Array, b: Array, d: Array, rows: int, columns: int, k: int, a_batches: int,
@@ -153,16 +170,20 @@ def chain64(
         batch = row // rows
         x_at = (row if a_batches > 1 else row % rows) * k
         y_at = batch * k * columns if b_batches > 1 else 0
+        x = a[x_at : x_at + k]
         out = d[row * columns : (row + 1) * columns]
-        for i in range(k):
-            x = a[x_at + i]
-            column = b[y_at + i * columns : y_at + (i + 1) * columns]
-            if mode:
+        c = out.copy()
+        if mode == 0:
+            for i in range(k):
+                y = b[y_at + i * columns : y_at + (i + 1) * columns]
                 for n in range(columns):
-                    out[n] = directed(x, column[n], out[n], mode)
-            else:
-                for n in range(columns):
-                    out[n] = fma64(x, column[n], out[n])
+                    out[n] = fma64(x[i], y[n], out[n])
+        for n in range(columns):
+            if mode or out[n] != out[n]:
+                total = c[n]
+                for i in range(k):
+                    total = fma_with_nan(x[i], b[y_at + i * columns + n], total, mode)
+                out[n] = total
 
 
 @compiled

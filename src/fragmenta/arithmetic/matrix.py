@@ -291,7 +291,7 @@ def _chain(call: _Call) -> Bits:
         len(call.a), len(call.b), chain.MODES[model.rounding],
     )  # fmt: skip
     _spread(partial(chain.chain64, *arguments), call.batches * call.rows, call.work)
-    return np.where(np.isnan(d), np.uint64(chain.NAN64), d.view(np.uint64))
+    return d.view(np.uint64)
 
 
 def _software(call: _Call) -> Bits:

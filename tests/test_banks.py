@@ -1,0 +1,151 @@
+"""Bank conflicts, counted a second way, and pictures that fit a terminal."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fragmenta as fm
+from fragmenta.banks import (
+    ACCESSES,
+    Tile,
+    access_addresses,
+    bank_conflicts,
+    conflict_picture,
+    conflict_table,
+    ranges,
+)
+from fragmenta.shared_memory import AddressError, Descriptor
+
+
+def turns(addresses, width):
+    """How many different 128-byte lines each bank has to give, phase by phase."""
+    size = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}[width]
+    found = []
+    for first in range(0, 32, size):
+        lines = [set() for _ in range(32)]
+        for address in addresses[first : first + size]:
+            for byte in range(address, address + width):
+                lines[byte % 128 // 4].add(byte // 128)
+        found.append(max(map(len, lines)))
+    return found
+
+
+@given(
+    st.sampled_from([1, 2, 4, 8, 16]),
+    st.lists(st.integers(0, 255), min_size=32, max_size=32),
+)
+def test_turns_are_the_lines_of_the_busiest_bank(width, units):
+    addresses = [width * unit for unit in units]
+    found = bank_conflicts(addresses, width)
+    assert [phase.degree for phase in found.phases] == turns(addresses, width)
+    assert found.turns == sum(turns(addresses, width))
+    assert found.degree == max(turns(addresses, width))
+
+
+KNOWN = [
+    (range(0, 128, 4), 4, 1),  # neighbours
+    ([0] * 32, 4, 1),  # one word for all: a broadcast
+    (range(0, 256, 8), 4, 2),  # every second word
+    (range(0, 4096, 128), 4, 32),  # one bank
+    (range(32), 1, 1),  # four lanes share a word
+    (range(0, 512, 16), 16, 1),
+    ([128 * row for row in range(32)], 16, 8),
+    ([144 * row for row in range(32)], 16, 1),  # rows padded by 16 bytes
+]
+
+
+@pytest.mark.parametrize(("addresses", "width", "degree"), KNOWN)
+def test_known_degrees(addresses, width, degree):
+    assert bank_conflicts(addresses, width).degree == degree
+
+
+def test_idle_lanes_cost_nothing():
+    found = bank_conflicts([0] * 4 + [-1] * 28, 16)
+    assert [phase.degree for phase in found.phases] == [1, 0, 0, 0]
+    assert str(found).splitlines() == [
+        "no bank conflicts: 1 turns for 1 phases",
+        "  lanes  0 to  7: 1 turn",
+    ]
+
+
+@pytest.mark.parametrize("swizzle", [32, 64, 128])
+def test_a_tile_is_what_a_descriptor_describes(swizzle):
+    """Rows as wide as the swizzle are the K-major tile of wgmma."""
+    tile = Tile(64, swizzle, swizzle)
+    d = Descriptor.for_tile(64, swizzle, "s8", swizzle=swizzle)
+    row, unit = np.mgrid[:64, : swizzle // 16]
+    assert (tile.address(row, unit) == d.address(row, 16 * unit, "s8")).all()
+
+
+def test_the_swizzle_of_a_rows_width_is_free_of_conflicts():
+    for width in (32, 64, 128):
+        degrees = {
+            record["swizzle"]: record["degree"]
+            for record in conflict_table(64, width)
+            if record["access"] == "ldmatrix"
+        }
+        assert degrees[width] == 1
+        assert degrees[0] == width // 16
+    assert len(conflict_table(64, 128)) == 4 * len(ACCESSES)
+
+
+def test_accesses_name_these_rows_and_units():
+    tile = Tile(64, 128)
+    lane = np.arange(32)
+    rows = access_addresses(tile, "rows")
+    assert (rows == 16 * lane).all()
+    column = access_addresses(tile, "column")
+    assert (column == 128 * lane).all()
+    loads = access_addresses(Tile(16, 128), "ldmatrix")
+    assert (loads == 128 * (lane % 16) + 16 * (lane // 16)).all()
+    assert access_addresses(Tile(4, 16), "column").tolist()[3:6] == [48, -1, -1]
+
+
+@pytest.mark.parametrize("access", ACCESSES)
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+@pytest.mark.parametrize(
+    ("rows", "row_bytes", "pitch"), [(8, 16, None), (64, 128, None), (256, 256, 272)]
+)
+def test_pictures_fit_a_terminal(rows, row_bytes, pitch, swizzle, access):
+    text = conflict_picture(rows, row_bytes, swizzle, access, pitch)
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"{rows} rows of {row_bytes} bytes" in text
+    cells = [line for line in text.splitlines() if "r0.0" in line]
+    assert len(cells) == 1
+
+
+def test_brackets_in_one_column_are_the_conflict():
+    body = conflict_picture(8, 128).splitlines()[2:10]
+    assert all("[" in line for line in body)
+    assert {line.index("[") for line in body} == {9}
+    assert "8-way" in conflict_picture(8, 128)
+    swizzled = conflict_picture(8, 128, 128).splitlines()[2:10]
+    assert len({line.index("[") for line in swizzled}) == 8
+
+
+def test_ranges():
+    assert ranges([]) == ""
+    assert ranges([5]) == "5"
+    assert ranges([1, 2, 4, 5, 6, 9]) == "1-2, 4-6, 9"
+
+
+def test_bad_input_is_refused():
+    with pytest.raises(fm.ShapeError, match="32 byte addresses"):
+        bank_conflicts(range(31))
+    with pytest.raises(fm.ShapeError, match="float64"):
+        bank_conflicts(np.zeros(32))
+    with pytest.raises(AddressError, match="1, 2, 4, 8 or 16 bytes"):
+        bank_conflicts(range(32), 3)
+    with pytest.raises(AddressError, match="lane 1 takes 4 bytes at address 1"):
+        bank_conflicts(range(32), 4)
+    with pytest.raises(AddressError, match="lane 0 takes"):
+        bank_conflicts([-4] * 32, 4)
+    with pytest.raises(AddressError, match="rows of a multiple of 16 bytes"):
+        conflict_picture(8, 24)
+    with pytest.raises(AddressError, match="given pitch 120"):
+        conflict_picture(8, 128, pitch=120)
+    with pytest.raises(AddressError, match="a swizzle is"):
+        conflict_picture(8, 128, 16)
+    with pytest.raises(AddressError, match="an access is ldmatrix, rows or column"):
+        conflict_picture(8, 128, access="diagonal")
