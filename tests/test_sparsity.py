@@ -140,7 +140,7 @@ def test_prune_keeps_the_largest(op, shape):
 
 
 FOREIGN = [np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8,
-           np.uint16, np.bool_, ml_dtypes.bfloat16]  # fmt: skip
+           np.uint16, np.bool_, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn]  # fmt: skip
 
 
 @pytest.mark.parametrize("op", [S8, S4, TF32], ids=name)
