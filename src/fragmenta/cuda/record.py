@@ -168,9 +168,10 @@ def _difference(
     wrong = gpu ^ cpu
     if not wrong.any():
         return None
-    tile, row, col = np.argwhere(op.d.unpack_bits(wrong) != 0)[0][-3:]
-    expected = op.d.unpack_bits(gpu)[tile][..., row, col]
-    found = op.d.unpack_bits(cpu)[tile][..., row, col]
-    first = f"tile {tile} D[{row},{col}]: GPU {expected:#x}, CPU {found:#x}"
+    elements = op.d.unpack_bits(wrong)
+    place = tuple(int(i) for i in np.argwhere(elements)[0])
+    expected, found = (int(op.d.unpack_bits(x)[place]) for x in (gpu, cpu))
+    inside = ", ".join(map(str, place[1:]))
+    first = f"tile {place[0]} D[{inside}]: GPU {expected:#x}, CPU {found:#x}"
     bits = int(np.bitwise_count(wrong).sum())
-    return Difference(case, bits, int((op.d.unpack_bits(wrong) != 0).sum()), first)
+    return Difference(case, bits, int(np.count_nonzero(elements)), first)
