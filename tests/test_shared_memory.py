@@ -1,5 +1,8 @@
 """Descriptors and tiles against formulas written out a second time, by hand."""
 
+import doctest
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -460,3 +463,10 @@ def test_tiles_that_do_not_fit_are_refused():
         shared_tile(np.zeros((64, 64), np.float16), F16, "A", start=249 * 1024)
     with pytest.raises(fm.ValueRangeError):
         shared_tile(np.full((64, 16), 1e9), F16, "A")
+
+
+def test_the_page_about_descriptors_runs():
+    page = Path(__file__).resolve().parent.parent / "docs" / "descriptors.md"
+    told = doctest.testfile(str(page), module_relative=False)
+    assert told.attempted > 20
+    assert not told.failed
