@@ -225,6 +225,13 @@ def test_padding_fills_the_last_chunk_with_zeros(op):
     assert prune(A, op, scores=scores, pad=True).shape == pruned.shape
 
 
+def test_padding_never_takes_the_place_of_an_element():
+    A, scores = [[1, 2, 3, 4, 5, 6]], [[-1, -2, -3, -4, -5, -6]]
+    assert prune(A, S8, scores=scores, pad=True).tolist() == [[1, 2, 0, 0, 5, 6, 0, 0]]
+    A, scores = [[1, 2, 3, 4, 5]], [[-9, -9, -2, -2, -5]]
+    assert prune(A, S4, scores=scores, pad=True).tolist() == [[0, 0, 3, 4, 5, 0, 0, 0]]
+
+
 # ── compress and decompress ─────────────────────────────────────────────────
 
 
@@ -478,7 +485,7 @@ def test_blocks_in_threads_are_the_whole(op):
     assert report.violating == 64 // op.granularity.chunk
     scores = np.zeros(A.shape)
     scores[1, 7, 0] = np.nan
-    with pytest.raises(fm.ValueRangeError, match="row 48, chunk"):
+    with pytest.raises(fm.ValueRangeError, match=r"batch \[1\], row 7, chunk 0"):
         prune(A, op, scores=scores)
 
 

@@ -21,7 +21,7 @@ from fragmenta import sparsity_loops as loops
 from fragmenta.dtype import DTYPES, DType, as_array
 from fragmenta.errors import ShapeError, ValueRangeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.metadata import Granularity
+from fragmenta.metadata import Granularity, locate
 from fragmenta.sparsity import sparse, whole_chunks
 from fragmenta.sparsity_loops import Progress, compiled, in_blocks, places_of, rows_of
 
@@ -79,7 +79,7 @@ def prune(
         if ranked is None:
             keys = _keys(rows[block].reshape(-1), granularity.group)
         else:
-            keys = _score_keys(ranked[block], granularity, block.start)
+            keys = _score_keys(ranked, granularity, block)
         _prune_block(run, keys, rows[block], kept_rows[block], granularity.group)
 
     # Pairs take a second temporary; scores and wide pairs are ranked in float64.
@@ -151,27 +151,36 @@ def _infinity(of: DType) -> int:
 def _scores(
     scores: ArrayLike, A: ArrayLike, granularity: Granularity, pad: bool
 ) -> Array:
+    """Scores of whole chunks: what fills A is dropped before any of A is."""
     given, wanted = as_array(scores), as_array(A).shape
     if given.shape != wanted:
         raise ShapeError(
             f"scores rank the elements one by one; A has the shape {wanted}, the "
             f"scores {given.shape}"
         )
-    return rows_of(_real(given, granularity, pad))
+    ranked = _real(given, granularity, pad)
+    width = wanted[-1]
+    if ranked.shape[-1] > width:
+        ranked = ranked.astype(np.float64)
+        # The lone half of a pair keeps the score of the element beside it.
+        ranked[..., width + width % granularity.group :] = -np.inf
+    return ranked
 
 
-def _score_keys(scores: Array, granularity: Granularity, first: int) -> Array:
-    keys = scores.reshape(-1).astype(np.float64)
+def _score_keys(scores: Array, granularity: Granularity, block: slice) -> Array:
+    keys = rows_of(scores)[block].reshape(-1).astype(np.float64)
     if granularity.group == 2:
         with np.errstate(invalid="ignore"):
             keys = keys[0::2] + keys[1::2]
     unranked = np.isnan(keys)
     if unranked.any():
-        chunks = scores.shape[-1] // granularity.chunk
-        row, chunk = divmod(int(unranked.argmax()) // granularity.places, chunks)
+        *batch, columns = scores.shape
+        chunks = columns // granularity.chunk
+        first = block.start * chunks + int(unranked.argmax()) // granularity.places
+        index = np.unravel_index(first, (*batch, chunks))
         raise ValueRangeError(
-            f"the scores of row {first + row}, chunk {chunk} hold a NaN, which has no "
-            "rank; -inf is always dropped first"
+            f"the scores of {locate([int(i) for i in index])} hold a NaN, which has "
+            "no rank; -inf is always dropped first"
         )
     return keys
 
