@@ -159,17 +159,22 @@ outside the image of 96 bytes
         found = Descriptor.decode(int(words))
         return _read(memory, found, op, operand, major, packed)
     batch = np.broadcast_shapes(memory.shape[:-1], words.shape)
+    different = np.unique(words)
+    if len(different) == 1:
+        found = Descriptor.decode(int(different[0]))
+        tile = _read(memory, found, op, operand, major, packed)
+        return np.broadcast_to(tile, (*batch, *tile.shape[-2:]))
     # Tiles that share a descriptor are read together.
     images = memory.reshape(-1, memory.shape[-1])
     numbers = np.arange(len(images)).reshape(memory.shape[:-1])
     which = np.broadcast_to(numbers, batch).ravel()
     flat = np.broadcast_to(words, batch).ravel()
-    parts, places = [], []
-    for word in np.unique(flat):
-        here = np.flatnonzero(flat == word)
-        found = Descriptor.decode(int(word))
-        parts.append(_read(images[which[here]], found, op, operand, major, packed))
-        places.append(here)
+    places = [np.flatnonzero(flat == word) for word in different]
+    parts = [
+        _read(images[which[here]], Descriptor.decode(int(word)), op, operand, major,
+              packed)
+        for word, here in zip(different, places, strict=True)
+    ]  # fmt: skip
     order = np.argsort(np.concatenate(places))
     tiles = np.concatenate(parts)[order]
     return tiles.reshape(*batch, *tiles.shape[1:])

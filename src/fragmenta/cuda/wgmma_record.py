@@ -82,6 +82,9 @@ def assemble_wgmma(cases: Sequence[Planned], seed: int, target: str) -> bytes:
     """One cubin with a kernel ``case0``, ``case1`` … for each case.
 
     It needs no GPU: it can be made beforehand, elsewhere.
+
+    >>> assemble_wgmma(list(plan())[:1], seed=1, target="sm_90a")[:4]
+    b'\\x7fELF'
     """
     entries = []
     for number, (op, variant, tiles) in enumerate(cases):
