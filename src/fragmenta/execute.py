@@ -109,7 +109,7 @@ def execute(
             f"{op.family} takes other operands; this is for {one_of(_FAMILIES)}"
         )
     where = chosen_target(op, target)
-    index = _columns(op, a, metadata, selector)
+    index = stored_columns(op, metadata, selector)
     scales = _scales(op, scale_a, scale_b, (byte_a, thread_a), (byte_b, thread_b))
     d = arithmetic.multiply(
         op.a.unpack_bits(a),
@@ -211,8 +211,8 @@ def _expect(
         raise ShapeError(f"{name} of {op} is {size}; given shape {given}")
 
 
-def _columns(
-    op: Instruction, a: ArrayLike, metadata: ArrayLike | None, selector: int
+def stored_columns(
+    op: Instruction, metadata: ArrayLike | None, selector: int
 ) -> Bits | None:
     """The logical column of each stored value, from the metadata registers."""
     if not op.sparse:

@@ -112,8 +112,9 @@ class _Operands:
         """One product of the batch."""
 
         def one(bits: Bits) -> Bits:
-            whole: Bits = np.broadcast_to(bits, (*self.batch, *bits.shape[-2:]))
-            return whole[place]
+            whole = np.broadcast_to(bits, (*self.batch, *bits.shape[-2:]))
+            chosen: Bits = whole[place]
+            return chosen
 
         return _Operands(
             self.op,

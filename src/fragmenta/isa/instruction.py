@@ -200,10 +200,16 @@ class Instruction:
     # so these doors open only when used.
 
     def execute(self, *operands: ArrayLike, **options: Any) -> Words:
-        """Registers in, registers out; see :func:`fragmenta.execute.execute`."""
-        from fragmenta.execute import execute
+        """Registers in, registers out, bit for bit.
 
-        return execute(self, *operands, **options)
+        See :func:`fragmenta.execute.execute`, for the instructions of a
+        warpgroup :func:`fragmenta.warpgroup.execute`.
+        """
+        from fragmenta import execute, warpgroup
+
+        room: Any = warpgroup if self.family.startswith("wgmma") else execute
+        result: Words = room.execute(self, *operands, **options)
+        return result
 
     def __call__(self, *matrices: ArrayLike, **options: Any) -> NDArray[Any]:
         """Matrices in, matrix out; see :func:`fragmenta.execute.call`."""

@@ -1,0 +1,117 @@
+"""What are the registers of D after one ``wgmma``?
+
+A warpgroup reads B, and A unless it comes from registers, from shared memory
+through descriptors.  Shared memory is an image, an array of bytes whose index
+is the address; see :mod:`fragmenta.shared_tiles`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta import arithmetic
+from fragmenta.dtype import DType, as_array
+from fragmenta.errors import Error, ShapeError
+from fragmenta.execute import chosen_target, numeric_model, stored_columns
+from fragmenta.fragment import Words
+from fragmenta.isa.instruction import Instruction
+from fragmenta.shared_memory import Descriptor, Major
+from fragmenta.shared_tiles import read_tile
+
+Bits = NDArray[Any]
+
+_MAJOR: tuple[Major, Major] = ("k", "mn")
+"""What runs along memory: plain, and transposed."""
+
+
+def execute(
+    op: Instruction,
+    d: ArrayLike,
+    a: ArrayLike | Descriptor,
+    b: ArrayLike | Descriptor,
+    *,
+    smem: ArrayLike,
+    metadata: ArrayLike | None = None,
+    selector: int = 0,
+    scale_d: ArrayLike = 1,
+    scale_a: int = 1,
+    scale_b: int = 1,
+    trans_a: int = 0,
+    trans_b: int = 0,
+    target: str | None = None,
+) -> Words:
+    """The registers of D: what one ``wgmma`` returns, bit for bit.
+
+    ``d`` and a register ``a`` are (…, 128 lanes, n); a descriptor is a
+    :class:`Descriptor`, its 64-bit word, or an array of words; ``smem`` is
+    (…, bytes).  Leading axes broadcast.  ``scale_d`` 0 leaves the old D out,
+    ``scale_a`` and ``scale_b`` of -1 negate, ``trans_a`` and ``trans_b`` of 1
+    mean that m or n, not k, runs along memory.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> from fragmenta.shared_tiles import shared_tile
+    >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
+    >>> smem, a = shared_tile(np.ones((64, 16), np.float16), op, "A", swizzle=32)
+    >>> smem, b = shared_tile(np.ones((16, 8), np.float16), op, "B", swizzle=32,
+    ...                       image=smem)
+    >>> d = execute(op, np.zeros((128, 4), np.uint32), a, b, smem=smem)
+    >>> float(op.d.unpack(d)[63, 7])
+    16.0
+    """
+    where = chosen_target(op, target)
+    _check_signs(op, scale_a, scale_b, trans_a, trans_b)
+    if _in_registers(a):
+        if trans_a:
+            raise Error("A from registers cannot be transposed; trans_a is 0")
+        bits_a = op.a.unpack_bits(a)  # type: ignore[arg-type]
+    else:
+        bits_a = read_tile(smem, a, op, "A", major=_MAJOR[trans_a])
+    bits_b = read_tile(smem, b, op, "B", major=_MAJOR[trans_b])
+    result = arithmetic.multiply(
+        _signed(bits_a, op.types["a"], scale_a),
+        _signed(bits_b, op.types["b"], scale_b),
+        _accumulator(op, d, scale_d),
+        numeric_model(op, where),
+        index=stored_columns(op, metadata, selector),
+    )
+    return op.d.pack(op.d.dtype.decode(result))
+
+
+def _in_registers(a: ArrayLike | Descriptor) -> bool:
+    """Registers are 32-bit and end in (128, 4); descriptor words are 64-bit."""
+    if isinstance(a, Descriptor | int | np.integer):
+        return False
+    given = as_array(a)
+    return given.ndim >= 2 and given.dtype.itemsize == 4
+
+
+def _check_signs(op: Instruction, *given: int) -> None:
+    """The immediates: their values, and whether the type has them at all."""
+    names = ("scale_a", "scale_b", "trans_a", "trans_b")
+    have = {each.name: each.values for each in op.operands}
+    for name, value in zip(names, given, strict=True):
+        plain = 1 if name.startswith("scale") else 0
+        allowed = have.get(name, (plain,))
+        if value not in allowed:
+            what = " or ".join(map(str, allowed))
+            raise ShapeError(f"{name} {value} is not allowed; {op} takes {what}")
+
+
+def _signed(bits: Bits, of: DType, sign: int) -> Bits:
+    """Negate every element by its sign bit, as the immediate -1 does."""
+    if sign == 1:
+        return bits
+    negated: Bits = bits ^ bits.dtype.type(1 << (of.bits - 1))
+    return negated
+
+
+def _accumulator(op: Instruction, d: ArrayLike, scale_d: ArrayLike) -> Bits:
+    """The old D, or zero where it does not count."""
+    bits = op.d.unpack_bits(d)
+    keep = as_array(scale_d)
+    if not np.isin(keep, (0, 1)).all():
+        raise ShapeError(f"scale_d is 0 or 1; given {scale_d!r}")
+    return np.where(keep.astype(bool)[..., None, None], bits, bits.dtype.type(0))
