@@ -701,12 +701,12 @@ def _first_copies(part: Fragment) -> Index:
 def float_to_tf32(value: ArrayLike) -> Any:
     """Round float32 to tf32: to nearest, ties away from zero.
 
-    This is ``cvt.rna.tf32.f32``, to the bit, as every assembler since PTX 7.0
-    writes it out for every target that has tf32: to a finite value, add half of
-    the last place kept; then clear the low 13 bits.  So values above the
-    largest tf32 become infinite, infinities stay, and a NaN keeps its sign and
-    the upper 10 bits of its payload; a NaN with no payload there (none of the
-    NaNs that arithmetic makes) becomes an infinity.
+    This is ``cvt.rna.tf32.f32`` to the bit, as the machine code says that ptxas
+    writes for every target that has tf32: to a finite value, add half of the
+    last place kept; then clear the low 13 bits.  So values above the largest
+    tf32 become infinite, infinities stay, and a NaN keeps its sign and the
+    upper 10 bits of its payload; a NaN with no payload there (none of the NaNs
+    that arithmetic makes) becomes an infinity.
 
     CUDA calls it ``__float_to_tf32``, and so does this module; this name is
     for use inside a class, where Python rewrites names that begin with ``__``.

@@ -136,8 +136,10 @@ def element_type(given: object) -> DType:
 
 def _of_numpy(given: object) -> str:
     """The element type that NumPy's type stores, or nothing."""
+    if given is None:  # which NumPy takes for float64
+        return ""
     try:
-        stored = np.dtype(given) if given is not None else None  # type: ignore[call-overload]
+        stored = np.dtype(given)  # type: ignore[call-overload]
     except TypeError:
         return ""
     # float32 is float, not tf32; uint8 is unsigned char, not single bits

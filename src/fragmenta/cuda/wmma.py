@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -38,7 +38,7 @@ from fragmenta.errors import Error
 from fragmenta.fragment import Fragment
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import catalogue, instruction
-from fragmenta.isa.target import Version
+from fragmenta.isa.target import TARGETS, Version, check_target
 from fragmenta.wmma_words import Major, Use, layout_t
 
 Array = NDArray[Any]
@@ -567,17 +567,14 @@ def work_of(case: Case) -> Work:
     return kind(op, variant, case.tiles, case.seed)
 
 
-def module(listed: Iterable[Work], target: str) -> str:
+def module(listed: Sequence[Work], target: str) -> str:
     """One PTX module with every kernel that the works need."""
     entries = {each.kernel: each.entry() for each in listed}
-    # .global loads and cvt.rna are older than any target that has tf32
-    version = max(Version(7, 1), *_versions(listed, target))
-    return ptx.header(target, version) + "".join(entries.values())
-
-
-def _versions(listed: Iterable[Work], target: str) -> set[Version]:
     names = {each.instruction for each in listed} - {ROUND}
-    return {instruction(name).requires.ptx_on(target) for name in names}
+    needed = [instruction(name).requires.ptx for name in names]
+    # the target's own version, and at least that of cvt to tf32
+    version = max(TARGETS[check_target(target)], Version(7, 0), *needed)
+    return ptx.header(target, version) + "".join(entries.values())
 
 
 def record_wmma(

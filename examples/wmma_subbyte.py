@@ -1,0 +1,115 @@
+"""A 1-bit and a 4-bit matrix multiplication, written as a CUDA kernel is.
+
+The kernels below are CUDA C++ line by line: every warp of the grid computes
+one 8x8 tile of D, stepping along k.  Here all warps take each step together,
+so the index of a warp is an array and so are the pointers made of it.
+
+    python examples/wmma_subbyte.py
+"""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta import wmma
+from fragmenta.dtype import encode_words
+
+b1 = wmma.experimental.precision.b1
+s4 = wmma.experimental.precision.s4
+
+Matrix = NDArray[np.int8]
+Words = NDArray[np.uint32]
+
+
+def bits_kernel(
+    D: NDArray[np.int32], A: Words, B: Words, M: int, N: int, K: int
+) -> None:
+    """D[i, j] = the number of k where A[i, k] and B[k, j] are both one."""
+    warp = np.arange(M // 8 * (N // 8))
+    row, col = warp // (N // 8) * 8, warp % (N // 8) * 8
+    warps = warp.size
+
+    a = wmma.fragment(wmma.matrix_a, 8, 8, 128, b1, wmma.row_major, warps=warps)
+    b = wmma.fragment(wmma.matrix_b, 8, 8, 128, b1, wmma.col_major, warps=warps)
+    c = wmma.fragment(wmma.accumulator, 8, 8, 128, int, warps=warps)
+
+    wmma.fill_fragment(c, 0)
+    for k in range(0, K, 128):
+        wmma.load_matrix_sync(a, A, 128, offset=k * M + row * 128)
+        wmma.load_matrix_sync(b, B, 128, offset=k * N + col * 128)
+        wmma.bmma_sync(c, a, b, c, wmma.experimental.bmmaBitOpAND)
+    wmma.store_matrix_sync(D, c, N, wmma.mem_row_major, offset=row * N + col)
+
+
+def nibbles_kernel(
+    D: NDArray[np.int32], A: Words, B: Words, M: int, N: int, K: int
+) -> None:
+    """D = A B for 4-bit signed integers; only type and k step differ."""
+    warp = np.arange(M // 8 * (N // 8))
+    row, col = warp // (N // 8) * 8, warp % (N // 8) * 8
+    warps = warp.size
+
+    a = wmma.fragment(wmma.matrix_a, 8, 8, 32, s4, wmma.row_major, warps=warps)
+    b = wmma.fragment(wmma.matrix_b, 8, 8, 32, s4, wmma.col_major, warps=warps)
+    c = wmma.fragment(wmma.accumulator, 8, 8, 32, int, warps=warps)
+
+    wmma.fill_fragment(c, 0)
+    for k in range(0, K, 32):
+        wmma.load_matrix_sync(a, A, 32, offset=k * M + row * 32)
+        wmma.load_matrix_sync(b, B, 32, offset=k * N + col * 32)
+        wmma.mma_sync(c, a, b, c)
+    wmma.store_matrix_sync(D, c, N, wmma.mem_row_major, offset=row * N + col)
+
+
+def panels(vectors: Matrix, of: str, k: int) -> Words:
+    """Packed rows, cut into panels of one k step each: (K/k, rows, k elements).
+
+    In one piece, every second step along k would begin at an odd multiple of
+    16 bytes, and the guide wants pointers that are multiples of 32.
+    """
+    rows, length = vectors.shape
+    cut = vectors.reshape(rows, length // k, k).swapaxes(0, 1)
+    return np.asarray(encode_words(np.ascontiguousarray(cut), of)).reshape(-1)
+
+
+def multiply_bits(rng: np.random.Generator, M: int, N: int, K: int) -> None:
+    """One-bit matrices: the kernel's D is the product of zeros and ones."""
+    A = rng.integers(0, 2, (M, K), np.int8)
+    B = rng.integers(0, 2, (K, N), np.int8)
+    D = np.zeros((M, N), np.int32)
+    start = perf_counter()
+    bits_kernel(D, panels(A, "b1", 128), panels(B.T, "b1", 128), M, N, K)
+    report("b1", D, A, B, perf_counter() - start)
+
+
+def multiply_nibbles(rng: np.random.Generator, M: int, N: int, K: int) -> None:
+    """Four-bit matrices, from -8 to 7."""
+    A = rng.integers(-8, 8, (M, K), np.int8)
+    B = rng.integers(-8, 8, (K, N), np.int8)
+    D = np.zeros((M, N), np.int32)
+    start = perf_counter()
+    nibbles_kernel(D, panels(A, "s4", 32), panels(B.T, "s4", 32), M, N, K)
+    report("s4", D, A, B, perf_counter() - start)
+
+
+def report(of: str, D: NDArray[np.int32], A: Matrix, B: Matrix, seconds: float) -> None:
+    """Compare with NumPy and say so."""
+    expected = A.astype(np.int64) @ B.astype(np.int64)
+    assert np.array_equal(D, expected)
+    (M, K), N = A.shape, B.shape[1]
+    warps = M // 8 * (N // 8)
+    print(f"{of}: {M} x {N} x {K} by {warps} warps in {seconds:.2f} s, equal to NumPy")
+
+
+def main() -> None:
+    """Both multiplications, a few hundred rows each."""
+    rng = np.random.default_rng(7)
+    multiply_bits(rng, 256, 320, 1024)
+    multiply_nibbles(rng, 320, 256, 512)
+
+
+if __name__ == "__main__":
+    main()
