@@ -28,6 +28,10 @@ class MinusZero(Fraction):
     """Zero with a sign, for the operations of IEEE 754 that keep it."""
 
 
+class NaN64(float):
+    """A NaN of f64 that keeps its bits."""
+
+
 MINUS_ZERO = MinusZero(0)
 NAN_BITS = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "f64": 0xFFF8000000000000}
 
@@ -45,7 +49,11 @@ def value(bits, name):
     sign = -1 if bits >> (fraction_bits + exponent_bits) & 1 else 1
     top = (1 << exponent_bits) - 1
     if has_infinity and field == top:
-        return math.nan if fraction else sign * math.inf
+        if not fraction:
+            return sign * math.inf
+        nan = NaN64(math.nan)
+        nan.bits = bits | 1 << 51
+        return nan if name == "f64" else math.nan
     if has_nan and not has_infinity and field == top:
         if fraction == (1 << fraction_bits) - 1:
             return math.nan
@@ -64,11 +72,8 @@ def least_exponent(name):
 
 def exponent(x, name):
     """floor(log2 |x|), but a subnormal has the least exponent of its type."""
-    x, power = abs(x), 0
-    while x >= 2:
-        x, power = x / 2, power + 1
-    while x < 1:
-        x, power = x * 2, power - 1
+    denominator = x.denominator  # a power of two
+    power = abs(x.numerator).bit_length() - denominator.bit_length()
     return max(power, least_exponent(name))
 
 
@@ -140,7 +145,7 @@ def encode(x, name):
     exponent_bits, fraction_bits, _, _ = FORMATS[name]
     if special(x):
         if math.isnan(x):
-            return NAN_BITS[name]
+            return x.bits if isinstance(x, NaN64) else NAN_BITS[name]
         sign = x < 0
         return (sign << exponent_bits | (1 << exponent_bits) - 1) << fraction_bits
     if x == 0:
@@ -256,7 +261,8 @@ def chain(a, b, c, model):
     total = c if model.start == "c" else Fraction(0)
     for x, y in zip(a, b, strict=True):
         x, y = value(x, model.a), value(y, model.b)
-        total = fma(x, y, total, name, model.rounding)
+        given = [v for v in (y, total, x) if special(v) and math.isnan(v)]
+        total = given[0] if given else fma(x, y, total, name, model.rounding)
     return total if model.start == "c" else add(c, total, name)
 
 
@@ -266,7 +272,7 @@ def pairs(a, b, c, model):
     for i in (0, 2):
         pair = fma(x[i + 1], y[i + 1], multiply_values(x[i], y[i]), "f32")
         c = add(c, pair, "f32")
-    return c
+    return c if special(c) else add(c, MINUS_ZERO, "f16")
 
 
 def integer(bits, name):

@@ -1,0 +1,78 @@
+"""Raw bits of several kinds, for every element type."""
+
+import numpy as np
+
+from fragmenta.dtype import dtype
+
+KINDS = ("bits", "near", "wide", "subnormal", "cancel", "large", "zeros")
+
+
+def raw(rng, name, shape, kind="near"):
+    """Random elements of a type: the kind says where their exponents lie."""
+    of = dtype(name)
+    if kind == "bits" or of.is_integer:
+        return _uniform(rng, of, shape)
+    if kind == "zeros":
+        some = raw(rng, name, shape, "near")
+        return np.where(rng.random(shape) < 0.6, some & _sign(of), some)
+    if kind == "cancel":
+        few = raw(rng, name, (4,), "near")[rng.integers(0, 4, shape)]
+        return few ^ (rng.integers(0, 2, shape) * _sign(of)).astype(few.dtype)
+    top = (1 << of.exponent_bits) - 1
+    low, high = {
+        "near": (max(0, of.bias - 2), min(of.bias + 3, top)),
+        "wide": (0, top),
+        "subnormal": (0, 2),
+        "large": (max(0, top - 4), top),
+    }[kind]
+    field = rng.integers(low, max(high, low + 1), shape).astype(np.uint64)
+    spare = 13 if name == "tf32" else 0
+    place = np.uint64(of.fraction_bits + spare)
+    rest = _uniform(rng, of, shape).astype(np.uint64) & ~(np.uint64(top) << place)
+    return (rest | field << place).astype(of.bits_dtype)
+
+
+def operands(rng, model, kind, batch=1, rows=3, columns=5, chained=1):
+    """a, b, c and the keyword arguments of one call."""
+    length = model.stored * chained
+    a = raw(rng, model.a, (batch, rows, length), kind)
+    b = raw(rng, model.b, (batch, model.k * chained, columns), kind)
+    c = raw(rng, model.c, (batch, rows, columns), kind)
+    if model.c == "f32" and kind != "bits":
+        c = _beside(rng, c, model)
+    more = {}
+    if model.sparse:
+        more["index"] = index(rng, model, (batch, rows, chained))
+    if model.scale:
+        near = "bits" if kind == "bits" else "near"
+        count = model.scale_vec * chained
+        more["scale_a"] = raw(rng, model.scale, (batch, rows, count), near)
+        more["scale_b"] = raw(rng, model.scale, (batch, count, columns), near)
+    return a, b, c, more
+
+
+def index(rng, model, shape):
+    """Where the stored values of each instruction lie: half of every four k."""
+    chunk = min(4, model.k)
+    chosen = rng.random((*shape, model.k // chunk, chunk)).argsort(axis=-1)
+    chosen = np.sort(chosen[..., : chunk // 2], axis=-1)
+    chosen += np.arange(0, model.k, chunk)[:, None]
+    return chosen.reshape(*shape[:-1], -1).astype(np.uint8)
+
+
+def _beside(rng, c, model):
+    """f32 accumulators of all sizes: of the products' size, and far from it."""
+    exponent = rng.integers(-40, 40, c.shape)
+    with np.errstate(all="ignore"):
+        moved = np.ldexp(c.view(np.float32), exponent).view(np.uint32)
+    keep = rng.random(c.shape) < 0.5
+    return np.where(keep | np.isnan(moved.view(np.float32)), c, moved)
+
+
+def _uniform(rng, of, shape):
+    bits = rng.integers(0, of.mask, shape, dtype=np.uint64, endpoint=True)
+    return bits.astype(of.bits_dtype)
+
+
+def _sign(of):
+    return of.bits_dtype.type(0 if of.kind == "scale" else 1 << (of.bits - 1))
