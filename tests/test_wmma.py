@@ -199,7 +199,7 @@ def test_other_types_are_refused(given):
         wmma.fragment(wmma.accumulator, 16, 16, 16, given)
 
 
-def test_the_words_of_the_seed_page():
+def test_the_words_of_the_guide():
     bits = wmma.experimental
     assert (bits.bmmaBitOpXOR, bits.bmmaBitOpAND, bits.bmmaAccumulateOpPOPC) == (
         1,
@@ -831,6 +831,19 @@ def test_operands_must_belong_together():
         wmma.mma_sync(c, a, b, c, True)
 
 
+def test_arguments_in_the_wrong_order_are_named():
+    c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
+    memory = np.zeros(256, np.float32)
+    with pytest.raises(fm.Error, match="frag must be a fragment; given ndarray"):
+        wmma.load_matrix_sync(memory, c, 16, wmma.mem_row_major)
+    with pytest.raises(fm.Error, match="frag must be a fragment; given ndarray"):
+        wmma.store_matrix_sync(c, memory, 16, wmma.mem_row_major)
+    with pytest.raises(fm.Error, match="frag must be a fragment; given int"):
+        wmma.fill_fragment(0, c)
+    with pytest.raises(fm.Error, match="a must be a fragment; given ndarray"):
+        wmma.mma_sync(c, memory, c, c)
+
+
 def test_bits_and_numbers_have_their_own_functions():
     frags, _ = operands(fm.find("wmma.mma.xor.popc.m8n8k128"))
     a, b, c, d = (frags[name] for name in "abcd")
@@ -1083,6 +1096,19 @@ def test_the_example_runs():
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("equal to NumPy") == 2
+
+
+def test_loads_and_stores_need_no_compiler():
+    code = (
+        "import sys; from fragmenta import wmma; import numpy as np\n"
+        "c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)\n"
+        "wmma.load_matrix_sync(c, np.zeros(256, np.float32), 16, 'mem_row_major')\n"
+        "assert 'numba' not in sys.modules"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(fm.__file__).parents[1])}
+    subprocess.run(
+        [sys.executable, "-c", code], env=environment, check=True, timeout=60
+    )
 
 
 def test_every_public_name_is_there_and_explained():

@@ -39,6 +39,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -212,12 +213,12 @@ class fragment:
         *,
         warps: int | tuple[int, ...] = (),
     ) -> None:
-        self.use = member(Use, use, "use")
+        self.use: Use = member(Use, use, "use")
         self.shape = Shape(m, n, k)
         self.element_type = element_type(type)
         _check_fragment(self.use, self.shape, self.element_type)
         self.memory_layout = _check_major(self.use, self.element_type, layout)
-        self.warps = (warps,) if isinstance(warps, int) else tuple(warps)
+        self.warps = tuple(warps) if isinstance(warps, tuple) else (index(warps),)
         if any(size < 1 for size in self.warps):
             raise ShapeError(f"warps are counted from 1; given {warps}")
         self._part = _part(self.use, str(self.shape), self.element_type.name)
@@ -420,6 +421,7 @@ be a multiple of 16 bytes, 16 elements (16 or 32 would do)
     >>> int(a.x[0, 0])
     32
     """
+    _require_fragments(frag=frag)
     chosen = choose(target)
     _require(_move(frag), chosen, frag)
     access = frag._access("load_matrix_sync", chosen.rules)
@@ -450,6 +452,7 @@ def store_matrix_sync(
     fragmenta.wmma_memory.OutOfBounds: store_matrix_sync would touch elements 8 to 99 \
 of memory that holds 96 of int
     """
+    _require_fragments(frag=frag)
     if frag.use is not accumulator:
         raise Error(f"only an accumulator can be stored, not {frag}")
     chosen = choose(target)
@@ -471,6 +474,7 @@ def fill_fragment(frag: fragment, value: float) -> None:
     >>> hex(a.registers[0, 0])
     '0xeeeeeeee'
     """
+    _require_fragments(frag=frag)
     of = frag.element_type
     if of.name in SUB_BYTE_STORAGE:
         low = int(value) & of.mask
@@ -536,9 +540,9 @@ def mma_sync(
     >>> int(c.x[0, 0]) == 2**31 - 1
     True
     """
+    _check_operands(d, a, b, c)
     if a.element_type.name == "b1":
         raise Error(f"{a} is multiplied by bmma_sync")
-    _check_operands(d, a, b, c)
     if satf and not a.element_type.is_integer:
         name = NAMES[a.element_type.name][0]
         raise Error(f"satf is for integers; {a} holds {name}")
@@ -583,6 +587,7 @@ def _check_operands(d: fragment, a: fragment, b: fragment, c: fragment) -> None:
     """Refuse fragments that do not belong together."""
     wanted = {"d": accumulator, "a": matrix_a, "b": matrix_b, "c": accumulator}
     given = {"d": d, "a": a, "b": b, "c": c}
+    _require_fragments(**given)
     for name, each in given.items():
         if each.use is not wanted[name]:
             raise Error(f"{name} is {each}; it must be {wanted[name].name}")
@@ -602,6 +607,12 @@ def _check_operands(d: fragment, a: fragment, b: fragment, c: fragment) -> None:
         shapes = one_of((f"{name} {each.warps}" for name, each in given.items()), "and")
         raise ShapeError(f"the warps of {shapes} do not fit those of d")
     _require_defined(a=a, b=b, c=c)
+
+
+def _require_fragments(**given: object) -> None:
+    for name, each in given.items():
+        if not isinstance(each, fragment):
+            raise Error(f"{name} must be a fragment; given {type(each).__name__}")
 
 
 def _require_defined(**given: fragment) -> None:

@@ -20,6 +20,9 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"
 TARGET = "sm_90a"
 WORKS = kernels.works(TARGET, tiles=8, seed=1)
 
+# one worker makes the recording that several tests look at
+together = pytest.mark.xdist_group("wmma recording")
+
 
 def test_every_shape_type_and_layout_is_asked():
     asked = {work.instruction for work in WORKS}
@@ -110,9 +113,6 @@ class Machine:
 
     target = TARGET
 
-    def __init__(self):
-        self.works = {}
-
     def load(self, cubin):
         assert cubin
         return cubin
@@ -162,6 +162,7 @@ def recording():
     return made
 
 
+@together
 def test_a_recording_is_small_and_survives_saving(recording, tmp_path):
     recording.save(tmp_path / "wmma.npz")
     assert (tmp_path / "wmma.npz").stat().st_size < 3e6
@@ -171,12 +172,14 @@ def test_a_recording_is_small_and_survives_saving(recording, tmp_path):
     assert (again.words == recording.words).all()
 
 
+@together
 def test_what_the_machine_answers_is_what_wmma_computes(recording):
     found = list(kernels.replay_wmma(recording))
     assert len(found) == len(WORKS)
     assert not [str(each) for _, each in found if each]
 
 
+@together
 def test_every_wrong_bit_is_found(recording):
     rng = np.random.default_rng(4)
     words = recording.words.copy()
@@ -195,6 +198,7 @@ def test_every_wrong_bit_is_found(recording):
     )
 
 
+@together
 def test_other_inputs_are_noticed(recording):
     wrong = replace(recording.cases[0], digest="0" * 16)
     broken = replace(recording, cases=[wrong])
