@@ -9,25 +9,35 @@ CPU and counts the bits that differ.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.cuda import assembler, ptx
+from fragmenta.cuda import assembler, launch
 from fragmenta.cuda.device import GPU
 from fragmenta.cuda.inputs import Trial, trials
-from fragmenta.errors import Error
+from fragmenta.cuda.launch import POISON as POISON
+from fragmenta.cuda.launch import Kernel
+from fragmenta.errors import Error, nearest, one_of
 from fragmenta.execute import execute
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import catalogue, instruction
 
-#: Bits that no kernel of ours writes by chance: shows what was left unwritten.
-POISON = 0xDEADBEEF
+if TYPE_CHECKING:
+    from fragmenta.cuda import wgmma_inputs
+
+KINDS = ("mma", "mma.sp", "wgmma", "moves", "wmma")
+"""What is recorded, a file for each: ``wgmma`` is dense and sparse, ``moves``
+ldmatrix, stmatrix and movmatrix, ``wmma`` its loads, products and stores."""
+
+TILES = 40
+"""Tiles of an ``mma``: five of each kind of floating-point input."""
 
 
 @dataclass(frozen=True)
@@ -75,56 +85,6 @@ class Recording:
         return cls(about["made"], cases, words)
 
 
-def record(
-    gpu: GPU,
-    family: str,
-    *,
-    tiles: int,
-    seed: int,
-    progress: Callable[[str], None] = lambda _: None,
-) -> Recording:
-    """Run every ``mma`` or ``mma.sp`` that the GPU supports and keep the results."""
-    ops = [op for op in catalogue(family) if op.supported_on(gpu.target)]
-    work = [(op, each) for op in ops for each in trials(op, tiles, seed)]
-    module = gpu.load(_assemble(work, gpu.target))
-    cases: list[Case] = []
-    results: list[NDArray[np.uint32]] = []
-    start = 0
-    for number, (op, each) in enumerate(work):
-        progress(str(op))
-        d = run_one(gpu, module, f"case{number}", op, each)
-        words = d.reshape(-1).view(np.uint32)
-        cases.append(
-            Case(str(op), each.selector, tiles, seed, each.digest(), start, d.shape)
-        )
-        results.append(words)
-        start += words.size
-    made = {**gpu.versions(), "date": date.today().isoformat()}
-    return Recording(made, cases, np.concatenate(results))
-
-
-def _assemble(work: list[tuple[Instruction, Trial]], target: str) -> bytes:
-    """One module with a kernel for each case."""
-    entries = []
-    for number, (op, each) in enumerate(work):
-        chosen = {} if each.selector is None else {"selector": each.selector}
-        entries.append(ptx.entry(op, f"case{number}", **chosen))
-    version = max(op.requires.ptx_on(target) for op, _ in work)
-    return assembler.assemble(ptx.header(target, version) + "".join(entries), target)
-
-
-def run_one(
-    gpu: GPU, module: Any, name: str, op: Instruction, each: Trial
-) -> NDArray[Any]:
-    """One kernel on one trial: the registers of D."""
-    order = [o.name for o in op.operands if o.ptx != "immediate" and o.name != "d"]
-    inputs = [each.registers[operand] for operand in order]
-    tiles = inputs[0].shape[0]
-    shape = (tiles, op.d.lanes, op.d.registers)
-    output = np.full(shape, POISON, f"uint{op.d.register_bits}")
-    return gpu.run(module, name, tiles, op.d.lanes, inputs, output)
-
-
 @dataclass(frozen=True)
 class Difference:
     """How one case differs from the recording."""
@@ -135,17 +95,188 @@ class Difference:
     first: str
 
 
+Compared = tuple[Case, Difference | None]
+
+
+# ── recording ───────────────────────────────────────────────────────────────
+
+
+def record(
+    gpu: GPU,
+    family: str,
+    *,
+    tiles: int = TILES,
+    seed: int = 1,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Recording:
+    """Run every ``mma`` or ``mma.sp`` that the GPU supports and keep the results."""
+    ops = [op for op in catalogue(family) if op.supported_on(gpu.target)]
+    if not ops:
+        raise Error(f"{gpu.name} ({gpu.target}) has no {family}")
+    work = [(op, each) for op in ops for each in trials(op, tiles, seed)]
+    kernels = [kernel_of(op, each.selector) for op, each in work]
+    module = gpu.load(assembler.assemble(launch.source(kernels, gpu.target), gpu.target))
+    cases: list[Case] = []
+    results: list[NDArray[np.uint32]] = []
+    start = 0
+    for kernel, (op, each) in zip(kernels, work, strict=True):
+        progress(str(op))
+        d = kernel.run(gpu, module, each.registers)
+        words = d.reshape(-1).view(np.uint32)
+        cases.append(
+            Case(str(op), each.selector, tiles, seed, each.digest(), start, d.shape)
+        )
+        results.append(words)
+        start += words.size
+    made = {**gpu.versions(), "date": date.today().isoformat()}
+    return Recording(made, cases, np.concatenate(results))
+
+
+def kernel_of(op: Instruction, selector: int | None) -> Kernel:
+    """The kernel of an instruction that works on registers.
+
+    >>> import fragmenta as fm
+    >>> kernel_of(fm.mma("m16n8k64", a="s8", sp="sp"), 0).immediates
+    (('selector', 0),)
+    """
+    return Kernel(op, () if selector is None else (("selector", selector),))
+
+
+def record_kind(
+    gpu: GPU,
+    kind: str,
+    *,
+    tiles: int | None = None,
+    seed: int = 1,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Recording:
+    """Record one of :data:`KINDS`; ``tiles`` of an mma unless given otherwise."""
+    # These modules are built on this one.
+    from fragmenta.cuda import wgmma_record, wmma
+
+    if kind not in KINDS:
+        raise Error(
+            f"no recording of {kind}{nearest(kind, KINDS)}; "
+            f"there are {one_of(KINDS, 'and')}"
+        )
+    given = {} if tiles is None else {"tiles": tiles}
+    if kind == "moves":
+        return wgmma_record.record_moves(gpu, seed=seed, progress=progress, **given)
+    if kind == "wmma":
+        return wmma.record_wmma(gpu, seed=seed, progress=progress, **given)
+    if kind == "wgmma":
+        return wgmma_record.record_wgmma(gpu, seed=seed, progress=progress)
+    return record(gpu, kind, seed=seed, progress=progress, **given)
+
+
+def kinds_on(target: str) -> list[str]:
+    """Those of :data:`KINDS` that a target has anything of.
+
+    >>> kinds_on("sm_90a"), kinds_on("sm_70")
+    (['mma', 'mma.sp', 'wgmma', 'moves', 'wmma'], ['mma', 'wmma'])
+    """
+    families = {
+        "moves": ("ldmatrix", "stmatrix", "movmatrix"),
+        "wmma": ("wmma.mma",),
+        "wgmma": ("wgmma", "wgmma.sp"),
+    }
+    return [
+        kind
+        for kind in KINDS
+        if any(
+            op.supported_on(target)
+            for family in families.get(kind, (kind,))
+            for op in catalogue(family)
+        )
+    ]
+
+
+# ── replaying ───────────────────────────────────────────────────────────────
+
+
+def load(path: Path) -> Recording:
+    """A recording of any kind, from its file."""
+    from fragmenta.cuda import wgmma_record, wmma
+
+    kinds: dict[type, type[Recording]] = {
+        dict: wgmma_record.SharedRecording,
+        int: wmma.WmmaRecording,
+    }
+    try:
+        with np.load(path) as data:
+            about = json.loads(data["about"].tobytes())
+        variant = about["cases"][0].get("variant")
+        return kinds.get(type(variant), Recording).load(path)
+    except (KeyError, IndexError, TypeError, ValueError, zipfile.BadZipFile) as why:
+        raise Error(f"{path} is not a recording ({why})") from why
+
+
+def files(paths: Iterable[Path]) -> list[Path]:
+    """The recordings that are meant: files, and all that folders hold.
+
+    >>> files([Path("no such folder")])
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.Error: there is no no such folder
+    """
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise Error(f"there is no {path}")
+        inside = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
+        if not inside:
+            raise Error(f"{path} holds no recordings; they are files *.npz")
+        found += inside
+    return found
+
+
+def replay_any(recording: Recording) -> Iterator[Compared]:
+    """Compute each case of any recording on the CPU and compare every bit."""
+    from fragmenta.cuda import wgmma_record, wmma
+
+    if isinstance(recording, wmma.WmmaRecording):
+        return wmma.replay_wmma(recording)
+    if not isinstance(recording, wgmma_record.SharedRecording):
+        return replay(recording)
+    first = instruction(recording.cases[0].instruction)
+    if first.family.startswith("wgmma"):
+        return wgmma_record.replay_wgmma(recording, shared_on_cpu)
+    return wgmma_record.replay_moves(recording)
+
+
 def on_cpu(op: Instruction, each: Trial, target: str) -> NDArray[Any]:
     """The registers of D that the package computes."""
-    a, b, c = (each.registers[name] for name in "abc")
-    if each.selector is None:
-        return execute(op, a, b, c, target=target)
-    words = each.registers["metadata"]
-    return execute(op, a, b, c, metadata=words, selector=each.selector, target=target)
+    given: dict[str, Any] = dict(each.registers)
+    operands = [given.pop(name) for name in "abc"]
+    if each.selector is not None:
+        given["selector"] = each.selector
+    return execute(op, *operands, **given, target=target)
 
 
-def replay(recording: Recording) -> Iterator[tuple[Case, Difference | None]]:
-    """Compute each case on the CPU and compare every bit."""
+def shared_on_cpu(
+    op: Instruction, each: wgmma_inputs.Trial, target: str
+) -> NDArray[Any]:
+    """The same for ``wgmma``."""
+    operands, options = shared_operands(op, each)
+    return op.execute(*operands, **options, target=target)
+
+
+def shared_operands(
+    op: Instruction, each: wgmma_inputs.Trial
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """What ``execute`` and ``on_device`` take, from a trial of ``wgmma``."""
+    options = {
+        "smem": each.image,
+        "scale_d": each.scale_d,
+        **each.variant.immediates(op),
+    }
+    if each.metadata is not None:
+        options["metadata"] = each.metadata
+    return (each.c, each.a, each.b), options
+
+
+def replay(recording: Recording) -> Iterator[Compared]:
+    """Compute each case of an ``mma`` on the CPU and compare every bit."""
     made: dict[tuple[str, int, int], dict[int | None, Trial]] = {}
     for case in recording.cases:
         op = instruction(case.instruction)
@@ -159,19 +290,56 @@ def replay(recording: Recording) -> Iterator[tuple[Case, Difference | None]]:
                 f"({each.digest()}, not {case.digest})"
             )
         d = on_cpu(op, each, recording.made["target"])
-        yield case, _difference(case, op, each, recording.result(case), d)
+        yield case, _difference(case, op, recording.result(case), d)
 
 
 def _difference(
-    case: Case, op: Instruction, each: Trial, gpu: NDArray[Any], cpu: NDArray[Any]
+    case: Case, op: Instruction, gpu: NDArray[Any], cpu: NDArray[Any]
 ) -> Difference | None:
+    found = compare(op, gpu, cpu)
+    if found is None:
+        return None
+    return Difference(case, found.bits, found.elements, str(found))
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """How much two results differ, and where first."""
+
+    bits: int
+    elements: int
+    tile: int
+    place: tuple[int, int]
+    gpu: int
+    cpu: int
+
+    def __str__(self) -> str:
+        row, col = self.place
+        answers = f"GPU {self.gpu:#x}, CPU {self.cpu:#x}"
+        return f"tile {self.tile} D[{row}, {col}]: {answers}"
+
+
+def compare(op: Instruction, gpu: NDArray[Any], cpu: NDArray[Any]) -> Mismatch | None:
+    """Compare every bit of D, (tiles, lanes, n); None if none differs.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.mma("m16n8k32", a="s8")
+    >>> d = np.zeros((2, 32, 4), np.uint32)
+    >>> spoiled = d.copy()
+    >>> spoiled[1, 5, 2] = 3
+    >>> print(compare(op, spoiled, d))
+    tile 1 D[9, 2]: GPU 0x3, CPU 0x0
+    """
     wrong = gpu ^ cpu
     if not wrong.any():
         return None
     elements = op.d.unpack_bits(wrong)
-    place = tuple(int(i) for i in np.argwhere(elements)[0])
-    expected, found = (int(op.d.unpack_bits(x)[place]) for x in (gpu, cpu))
-    inside = ", ".join(map(str, place[1:]))
-    first = f"tile {place[0]} D[{inside}]: GPU {expected:#x}, CPU {found:#x}"
-    bits = int(np.bitwise_count(wrong).sum())
-    return Difference(case, bits, int(np.count_nonzero(elements)), first)
+    tile, row, col = np.argwhere(elements)[0].tolist()
+    answers = (int(op.d.unpack_bits(each[tile])[row, col]) for each in (gpu, cpu))
+    return Mismatch(
+        int(np.bitwise_count(wrong).sum()),
+        int(np.count_nonzero(elements)),
+        tile,
+        (row, col),
+        *answers,
+    )
