@@ -45,7 +45,7 @@ def _chain(
 ) -> Any:
     """One block of D: products along k, each continuing from the last."""
     import dask.array as da
-    from dask import delayed
+    from dask.delayed import delayed
 
     name = str(op)  # text travels; the tables are at the other end already
     step = delayed(_step, pure=True)

@@ -76,7 +76,7 @@ def matmul(
     model = numeric_model(found, chosen_target(found, target))
     a, index = stored(found, A)
     b = found.types["b"].encode(as_array(B))
-    a, b, index = _fit(found, a, b, index)
+    a, b, index = whole_tiles(found, a, b, index)
     shape = _shape(a, b)
     c = accumulator(found, C, shape)
     if c.shape[-2:] != shape[-2:]:
@@ -146,7 +146,7 @@ def _is_dask(array: object) -> bool:
     return type(array).__module__.partition(".")[0] == "dask"
 
 
-def _fit(
+def whole_tiles(
     op: Instruction, a: Bits, b: Bits, index: Bits | None
 ) -> tuple[Bits, Bits, Bits | None]:
     """Fill the last tile along k with zeros."""

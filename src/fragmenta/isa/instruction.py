@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import ArrayLike, NDArray
 
@@ -22,6 +22,9 @@ from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.layout import Layout
 from fragmenta.metadata import Granularity, Metadata, granularity
+
+if TYPE_CHECKING:
+    from fragmenta.explain import Explained
 
 WARP = 32
 
@@ -216,6 +219,30 @@ class Instruction:
         from fragmenta.execute import call
 
         return call(self, *matrices, **options)
+
+    def explain(self, *matrices: ArrayLike, **options: Any) -> Explained:
+        """One element of D step by step; see :func:`fragmenta.explain.explain`."""
+        from fragmenta.explain import explain
+
+        return explain(self, *matrices, **options)
+
+    def to_cuda(self, **options: Any) -> str:
+        """A CUDA function around it; see :func:`fragmenta.cuda.emit.to_cuda`."""
+        from fragmenta.cuda.emit import to_cuda
+
+        return to_cuda(self, **options)
+
+    def to_ptx(self, **options: Any) -> str:
+        """A PTX module that does it; see :func:`fragmenta.cuda.emit.to_ptx`."""
+        from fragmenta.cuda.emit import to_ptx
+
+        return to_ptx(self, **options)
+
+    def on_device(self, *operands: ArrayLike, **options: Any) -> Words:
+        """As :meth:`execute`, on the GPU; see :mod:`fragmenta.cuda.launch`."""
+        from fragmenta.cuda.launch import on_device
+
+        return on_device(self, *operands, **options)
 
     def _fragment(self, name: str) -> Fragment:
         if name not in self.fragments:
