@@ -18,6 +18,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fragmenta import wmma as wmma
+    from fragmenta.banks import bank_conflicts as bank_conflicts
     from fragmenta.dtype import DType as DType
     from fragmenta.dtype import dtype as dtype
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
@@ -31,6 +33,12 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnknownType as UnknownType
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
+    from fragmenta.exchange import from_cutlass_sm90 as from_cutlass_sm90
+    from fragmenta.exchange import from_nibbles as from_nibbles
+    from fragmenta.exchange import from_torch as from_torch
+    from fragmenta.exchange import to_cutlass_sm90 as to_cutlass_sm90
+    from fragmenta.exchange import to_nibbles as to_nibbles
+    from fragmenta.exchange import to_torch as to_torch
     from fragmenta.fragment import Fragment as Fragment
     from fragmenta.fragment import Place as Place
     from fragmenta.isa.instruction import Instruction as Instruction
@@ -44,11 +52,23 @@ if TYPE_CHECKING:
     from fragmenta.isa.target import Requirement as Requirement
     from fragmenta.layout import Layout as Layout
     from fragmenta.matmul import matmul as matmul
+    from fragmenta.metadata import Granularity as Granularity
+    from fragmenta.metadata import Metadata as Metadata
+    from fragmenta.moves import ldmatrix as ldmatrix
+    from fragmenta.moves import ldmatrix_addresses as ldmatrix_addresses
+    from fragmenta.moves import movmatrix as movmatrix
+    from fragmenta.moves import stmatrix as stmatrix
+    from fragmenta.moves import stmatrix_addresses as stmatrix_addresses
     from fragmenta.pruning import prune as prune
+    from fragmenta.shared_memory import AddressError as AddressError
+    from fragmenta.shared_memory import Descriptor as Descriptor
+    from fragmenta.shared_tiles import read_tile as read_tile
+    from fragmenta.shared_tiles import shared_tile as shared_tile
     from fragmenta.sparsity import Compressed as Compressed
     from fragmenta.sparsity import check_sparse as check_sparse
     from fragmenta.sparsity import compress as compress
     from fragmenta.sparsity import decompress as decompress
+    from fragmenta.sparsity import sparsity_report as sparsity_report
 
 __version__ = "0.1.0"
 
@@ -62,7 +82,14 @@ _MODULES = {
     "layout": "Layout",
     "dtype": "dtype DType",
     "pruning": "prune",
-    "sparsity": "compress decompress check_sparse Compressed",
+    "metadata": "Granularity Metadata",
+    "sparsity": "compress decompress check_sparse sparsity_report Compressed",
+    "exchange": "to_nibbles from_nibbles to_torch from_torch "
+    "to_cutlass_sm90 from_cutlass_sm90",
+    "shared_memory": "Descriptor AddressError",
+    "shared_tiles": "shared_tile read_tile",
+    "moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
+    "banks": "bank_conflicts",
     "matmul": "matmul",
     "errors": "Error UnknownInstruction AmbiguousInstruction UnknownType "
     "UnsupportedTarget ShapeError ValueRangeError LayoutError NotSparse "
@@ -70,10 +97,15 @@ _MODULES = {
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604 - the keys are strings
+# Rooms that are used by name: ``fm.wmma.fragment``.
+_ROOMS = ("wmma",)
+
+__all__ = ["__version__", *_ROOMS, *_HOME]  # noqa: PLE0604 - the keys are strings
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(import_module(_HOME[name]), name)
