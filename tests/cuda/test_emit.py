@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda import assembler, compiler, emit, fragments
-from fragmenta.cuda.fragments import Access, fragment_piece, metadata_pieces
+from fragmenta.cuda import access, assembler, compiler, emit, ptx
+from fragmenta.cuda.access import Access
+from fragmenta.cuda.fragments import fragment_piece, metadata_pieces
 from fragmenta.cuda.helpers import helpers
 from fragmenta.cuda.inline import Call, function_name, instruction_piece
 from fragmenta.isa.parse import catalogue
 from fragmenta.metadata import Metadata
+from fragmenta.shared_memory import Descriptor
 
 OPS = list(catalogue())
 WGMMA = [op for op in OPS if op.family.startswith("wgmma")]
@@ -44,11 +46,11 @@ def target_of(op):
 
 
 def memory_type(part):
-    access = Access(part, "row")
-    if access.typed:
-        return access.register
+    memory = Access(part, "row")
+    if memory.typed:
+        return memory.register
     return {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}.get(
-        access.bits, "void"
+        memory.bits, "void"
     )
 
 
@@ -185,6 +187,51 @@ def test_what_is_pasted_stands_alone():
             assert compiler.to_cubin(pasted + kernel(0, op, source, use), "sm_90a")
 
 
+# ── the asm names what it binds ─────────────────────────────────────────────
+
+BINDING = re.compile(r'"[=+]?[rfdln]"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)')
+
+
+def read_back(call):
+    """The asm's statement with its numbers replaced by what they are bound to."""
+    text = call.text()
+    lines = re.findall(r'^ +"(.*)"$', text, re.M)
+    said = "".join(lines).replace("\\n", " ")
+    bound = []
+    for found in BINDING.findall(text):
+        name = re.findall(r"\w+(?:\[\d+\])?", found)[-1]
+        name, _, index = name.removesuffix("_descriptor").rstrip("]").partition("[")
+        operand = next(a.operand for a in call.arguments if a.operand.name == name)
+        if operand.ptx == "immediate":
+            bound.append(name)
+        else:
+            bound.append(f"%{name}{index if operand.vector else ''}")
+    return re.sub(r"%(\d+)", lambda match: bound[int(match[1])], said)
+
+
+def squeezed(text):
+    return re.sub(r"\s", "", text)
+
+
+def test_every_asm_is_the_statement_with_its_operands():
+    """Numbers of an asm are easily one off: read them back, and compare."""
+    for op in OPS:
+        for source in forms(op):
+            call = Call(op, "f", source)
+            named = {a.name: a.name for a in call.arguments if a.template}
+            said, expected = (
+                read_back(call),
+                ptx.statement(op, a_registers=source, **named),
+            )
+            if op.family.startswith("wgmma"):
+                opening = (
+                    "{ .reg .pred accumulate; setp.ne.b32 accumulate, %scale_d, 0;"
+                )
+                expected = expected.replace("%scale_d", "accumulate")
+                expected = opening + expected + "}"
+            assert squeezed(said) == squeezed(expected)
+
+
 # ── headers ─────────────────────────────────────────────────────────────────
 
 MIXED = [
@@ -250,6 +297,7 @@ def test_a_name_means_one_text_and_every_line_fits():
             assert texts.setdefault(piece.name, piece.text) == piece.text, str(op)
     lines = {line for text in texts.values() for line in text.splitlines()}
     lines |= {line for piece in helpers() for line in piece.text.splitlines()}
+    lines |= set(emit.header(MIXED).splitlines())
     lines |= {line for op in OPS[::7] for line in emit.to_ptx(op).splitlines()}
     # Only a mnemonic that PTX may not break is wider than the page.
     assert not [line for line in lines if len(line) > 88 and " " in line.strip()]
@@ -298,7 +346,7 @@ def orders(part):
 
 
 def written(part, order, direction):
-    write = fragments.load if direction == "load" else fragments.store
+    write = access.load if direction == "load" else access.store
     return write(part, order, "move")[0]
 
 
@@ -312,31 +360,28 @@ def test_the_expressions_are_the_layout(share):
     for op, part, direction in FRAGMENTS[share::4]:
         for order in orders(part):
             text = written(part, order, direction)
-            access = Access(part, order)
+            run = Access(part, order).run
             sizes = {"W": 1, "E": 1, **dict(part.layout.axes)}
             shape = [sizes[axis] for axis in "WLRE"]
-            warp, lane, r, e = np.indices(shape)[..., :: access.run]
+            warp, lane, r, e = np.indices(shape)[..., ::run]
             scope = {"warp": warp, "lane": lane, "r": r, "e": e}
             found = dict(re.findall(r"^ *int (\w+) = (.*);$", text, re.M))
             for name, grid in part.layout.grid().items():
                 if name in part.layout.free:
                     continue
                 value = eval(found.get(name, "0"), {}, scope)
-                expected = grid.reshape(shape)[..., :: access.run]
+                expected = grid.reshape(shape)[..., ::run]
                 assert (np.broadcast_to(value, expected.shape) == expected).all(), op
 
 
 def test_an_expression_leaves_out_what_changes_nothing():
     a = fm.mma("m16n8k64", a="s4").a
-    assert fragments.expression(a.layout, "row") == "(lane >> 2) + 8 * (r & 1)"
-    assert fragments.expression(a.layout, "col") == "8 * (lane & 3) + 32 * (r >> 1) + e"
-    assert (
-        fragments.expression(a.layout, "col", run=8) == "8 * (lane & 3) + 32 * (r >> 1)"
-    )
+    assert access.expression(a.layout, "row") == "(lane >> 2) + 8 * (r & 1)"
+    assert access.expression(a.layout, "col") == "8 * (lane & 3) + 32 * (r >> 1) + e"
+    assert access.expression(a.layout, "col", run=8) == "8 * (lane & 3) + 32 * (r >> 1)"
     d = fm.wgmma("m64n24k16", a="f16", d="f32").d
     assert (
-        fragments.expression(d.layout, "col")
-        == "2 * (lane & 3) + (r & 1) + 8 * (r >> 2)"
+        access.expression(d.layout, "col") == "2 * (lane & 3) + (r & 1) + 8 * (r >> 2)"
     )
 
 
@@ -347,6 +392,15 @@ PRELUDE = """
 #define __forceinline__ inline
 static int lane_id() { return -1; }
 static int warp_id() { return -1; }
+#define __cvta_generic_to_shared(pointer) reinterpret_cast<unsigned long long>(pointer)
+"""
+DESCRIPTOR = """
+extern "C" unsigned long long descriptor(
+    unsigned long long start, unsigned leading, unsigned stride, int swizzle)
+{
+    auto pointer = reinterpret_cast<const void*>(start);
+    return wgmma_descriptor(pointer, leading, stride, swizzle);
+}
 """
 
 
@@ -358,7 +412,7 @@ def choices(part):
     found = []
     for values in np.stack(np.meshgrid(*sizes), -1).reshape(-1, len(sizes)).tolist():
         named = dict(zip(part.selectors, values, strict=True))
-        legal = [s.legal for s in fragments.selectors(part)]
+        legal = [s.legal for s in access.selectors(part)]
         found.append(([row[v] for row, v in zip(legal, values, strict=True)], named))
     return found
 
@@ -379,20 +433,20 @@ def cases():
 
 def wrapper(number, part, direction, order, arguments):
     """One function of its own name, and a loop over every lane that calls it."""
-    access = Access(part, order)
+    memory = Access(part, order)
     warps = dict(part.layout.axes).get("W", 1)
     given = f"reinterpret_cast<{memory_type(part)}*>(memory), stride"
-    given += ", matrix_stride" if access.matrices else ""
+    given += ", matrix_stride" if memory.matrices else ""
     given += ", lane" + (", warp" if warps > 1 else "")
     chosen = f"<{', '.join(map(str, arguments))}>" if arguments else ""
     name, held = f"move{number}", "held[warp * 32 + lane]"
     text = written(part, order, direction).replace(" move(", f" {name}(")
     call = f"{name}({held}, {given});"
-    if access.scalar:
+    if memory.scalar:
         call = f"{held}[0] = {name}{chosen}({given});"
     return text + (
         f'extern "C" void run{number}(\n'
-        f"    {access.register} (*held)[{part.registers}], unsigned char* memory,\n"
+        f"    {memory.register} (*held)[{part.registers}], unsigned char* memory,\n"
         f"    int stride, int matrix_stride)\n{{\n"
         f"    for (int warp = 0; warp < {warps}; ++warp)\n"
         f"        for (int lane = 0; lane < 32; ++lane)\n            {call}\n}}\n"
@@ -417,7 +471,9 @@ def host(tmp_path_factory):
         pytest.skip("no C++ compiler on this machine")
     folder = tmp_path_factory.mktemp("host")
     small = [piece.text for piece in helpers() if piece.name in ("nibble", "bit")]
-    text = [PRELUDE, *small]
+    wgmma = next(piece.text for piece in helpers() if piece.name == "wgmma")
+    makes = wgmma[wgmma.index("// The descriptor") :]
+    text = [PRELUDE, *small, makes, DESCRIPTOR]
     for number, (part, direction, order, arguments, _) in enumerate(cases()):
         text.append(wrapper(number, part, direction, order, arguments))
     source, library = folder / "source.cpp", folder / "library.so"
@@ -506,11 +562,24 @@ def check_store(host, number, part, memory, registers):
     assert (after == before).all(), part
 
 
+def test_descriptors_are_those_of_python(host):
+    host.descriptor.restype = ctypes.c_uint64
+    for swizzle in (0, 32, 64, 128):
+        for start, leading, stride in (
+            (0, 16, 32),
+            (0x3FFF0, 4096, 0x3FFF0),
+            (1024, 0, 8192),
+        ):
+            given = (ctypes.c_uint64(start), leading, stride, swizzle)
+            word = Descriptor(start, leading, stride, swizzle).encode()
+            assert host.descriptor(*given) == word
+
+
 def test_a_store_that_would_share_a_byte_is_refused():
     a = fm.mma("m16n8k64", a="s4").a
-    assert "unsigned*>(tile)" in fragments.store(a, "row", "store")[0]
+    assert "unsigned*>(tile)" in access.store(a, "row", "store")[0]
     with pytest.raises(fm.Error, match="two lanes would write to one byte"):
-        fragments.store(a, "col", "store")
+        access.store(a, "col", "store")
 
 
 def test_metadata_is_loaded_for_one_tile_or_for_one_per_selector():
@@ -605,7 +674,7 @@ def test_emit_takes_names_and_abbreviations():
     assert emit.emit([str(op)], language="ptx", target="sm_90") == emit.to_ptx(
         op, target="sm_90"
     )
-    assert emit.emit(["mma.m16n8k16.f16", str(op)], header=True) == emit.header(
+    assert emit.emit(["mma.m16n8k16.f16", str(op)], as_header=True) == emit.header(
         [*fm.search("mma.m16n8k16.f16"), op]
     )
 
@@ -614,10 +683,13 @@ def test_emit_takes_names_and_abbreviations():
     "given, match",
     [
         ({"texts": ["mma.m16n8k64.s4.s4"], "language": "cude"}, "did you mean cuda"),
-        ({"texts": ["movmatrix"], "language": "ptx", "header": True}, "header is CUDA"),
+        (
+            {"texts": ["movmatrix"], "language": "ptx", "as_header": True},
+            "header is CUDA",
+        ),
         ({"texts": ["movmatrix", "movmatrix"]}, "one instruction at a time"),
         ({"texts": ["mma.m16n8k16"]}, "fits"),
-        ({"texts": ["nonsense"], "header": True}, "nonsense"),
+        ({"texts": ["nonsense"], "as_header": True}, "nonsense"),
         ({"texts": ["movmatrix"], "a_registers": True}, "only wgmma chooses"),
     ],
 )

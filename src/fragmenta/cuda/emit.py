@@ -13,16 +13,11 @@ from itertools import groupby
 
 from fragmenta import __version__
 from fragmenta.cuda import entry
-from fragmenta.cuda.fragments import (
-    REGISTERS,
-    WIDTH,
-    comment,
-    fragment_piece,
-    function_tag,
-    metadata_pieces,
-)
+from fragmenta.cuda.access import REGISTERS
+from fragmenta.cuda.fragments import fragment_piece, function_tag, metadata_pieces
 from fragmenta.cuda.helpers import Piece, needed
-from fragmenta.cuda.inline import Call, broken, function_name, instruction_piece
+from fragmenta.cuda.inline import Call, function_name, instruction_piece
+from fragmenta.cuda.page import WIDTH, broken, comment
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.fragment import Fragment
 from fragmenta.isa.instruction import Instruction
@@ -35,14 +30,14 @@ def emit(
     texts: Sequence[str],
     *,
     language: str = "cuda",
-    header: bool = False,
+    as_header: bool = False,
     a_registers: bool = False,
     target: str | None = None,
 ) -> str:
     """The source for instructions given by name or abbreviation.
 
-    Without ``header`` there is one instruction.  With it, an abbreviation
-    stands for every instruction that it fits.
+    There is one instruction; in a header there are many, and an abbreviation
+    stands for every one that it fits.
 
     >>> print(emit(["movmatrix"], language="ptx").splitlines()[0])
     // movmatrix.sync.aligned.m8n8.trans.b16
@@ -52,10 +47,10 @@ def emit(
             f"no language {language}{nearest(language, LANGUAGES)}; "
             f"there are {one_of(LANGUAGES, 'and')}"
         )
-    if header and language == "ptx":
+    if as_header and language == "ptx":
         raise Error("a header is CUDA; PTX comes one module at a time")
-    if header:
-        return _header([op for text in texts for op in search(text) or [find(text)]])
+    if as_header:
+        return header(op for text in texts for op in search(text) or [find(text)])
     if len(texts) != 1:
         raise Error(f"one instruction at a time, or a header; given {len(texts)}")
     op = find(texts[0])
@@ -307,9 +302,6 @@ def header(
     return "\n".join(parts)
 
 
-_header = header
-
-
 def _sources(op: Instruction) -> tuple[bool, ...]:
     return (False, True) if op.family.startswith("wgmma") else (False,)
 
@@ -336,8 +328,7 @@ def _guarded(pieces: Iterable[Piece]) -> Iterator[str]:
     for targets, group in groupby(pieces, key=lambda piece: piece.targets):
         text = "\n".join(piece.text for piece in group)
         if targets:
-            test = guard(targets)
-            text = f"#if {test}  // {targets}\n\n{text}\n#endif  // {targets}\n"
+            text = f"#if {guard(targets)}\n\n{text}\n#endif  // {targets}\n"
         yield text
 
 
@@ -346,21 +337,25 @@ def guard(targets: str) -> str:
 
     The host's pass, which has no target, sees everything.
 
-    >>> guard("sm_80+")
-    '!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800'
-    >>> guard("120a/f")
-    '!defined(__CUDA_ARCH__) || __CUDA_ARCH_FAMILY_SPECIFIC__ / 100 == 12'
+    >>> print(guard("sm_80+"))
+    !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
     """
-    tests = ["!defined(__CUDA_ARCH__)", *map(_test, targets.split())]
-    return " || ".join(tests)
+    tests = ["!defined(__CUDA_ARCH__)"]
+    tests += [test for word in targets.split() for test in _tests(word)]
+    return (" || " if len(tests) == 2 else " \\\n    || ").join(tests)
 
 
-def _test(word: str) -> str:
-    """One word of a table as a test; an undefined macro counts as 0."""
+def _tests(word: str) -> list[str]:
+    """One word of a table as tests; an undefined macro counts as 0.
+
+    Compilers before 12.9 know only the macro of one target's own features.
+    """
     if word.endswith("+"):
-        return f"__CUDA_ARCH__ >= {int(word[3:-1]) * 10}"
+        return [f"__CUDA_ARCH__ >= {int(word[3:-1]) * 10}"]
     if word.endswith("a/f"):
-        return f"__CUDA_ARCH_FAMILY_SPECIFIC__ / 100 == {int(word[:-3]) // 10}"
-    if word == "sm_90a":  # also known to compilers older than the other macros
-        return "defined(__CUDA_ARCH_FEAT_SM90_ALL)"
-    return f"__CUDA_ARCH_SPECIFIC__ == {int(word[3:-1]) * 10}"
+        number = int(word[:-3])
+        test = f"__CUDA_ARCH_FAMILY_SPECIFIC__ / 100 == {number // 10}"
+    else:
+        number = int(word[3:-1])
+        test = f"__CUDA_ARCH_SPECIFIC__ == {number * 10}"
+    return [test, f"defined(__CUDA_ARCH_FEAT_SM{number}_ALL)"]

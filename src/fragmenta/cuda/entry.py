@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from fragmenta.cuda import ptx
-from fragmenta.cuda.fragments import WIDTH, comment, wrapped
 from fragmenta.cuda.inline import Argument, describe
+from fragmenta.cuda.page import WIDTH, comment, wrapped
 from fragmenta.errors import Error, UnsupportedTarget, one_of
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.target import check_target

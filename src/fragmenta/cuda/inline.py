@@ -14,16 +14,17 @@ from functools import cached_property
 from itertools import groupby
 
 from fragmenta.cuda import ptx
-from fragmenta.cuda.fragments import (
-    REGISTERS,
+from fragmenta.cuda.access import REGISTERS
+from fragmenta.cuda.helpers import Piece
+from fragmenta.cuda.page import (
     WIDTH,
+    broken,
     comment,
     legal_values,
     signature,
     template,
     wrapped,
 )
-from fragmenta.cuda.helpers import Piece
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
 
@@ -270,21 +271,6 @@ def _has_default(argument: Argument) -> bool:
     return argument.operand.ptx == ".pred"
 
 
-def broken(mnemonic: str, width: int) -> list[str]:
-    """A mnemonic that is too long for a line, broken before a dot.
-
-    >>> broken("mma.sync.aligned.m16n8k16", 16)
-    ['mma.sync.aligned', '.m16n8k16']
-    """
-    first, *words = mnemonic.split(".")
-    lines = [first]
-    for word in words:
-        if len(lines[-1]) + 1 + len(word) > width:
-            lines.append("")
-        lines[-1] += f".{word}"
-    return lines
-
-
 def _section(arguments: list[Argument]) -> list[str]:
     """One section of the asm's operands: each fragment on lines of its own."""
     groups: list[list[str]] = []
@@ -316,7 +302,9 @@ def describe(op: Instruction, *, a_registers: bool = False) -> list[str]:
     """Comment lines: the mnemonic, what it needs, what it does, who holds what."""
     first, *more = broken(str(op), WIDTH - 5)
     lines = [f"// {first}", *(f"//   {line}" for line in more)]
-    lines += [*comment(_does(op)), *comment(_needs(op))]
+    lines += [*comment(_does(op, a_registers)), *comment(_needs(op))]
+    if op.family in ("mma", "mma.sp"):  # what there is to note of others is said below
+        lines += [line for note in op.notes for line in comment(note)]
     from_memory = op.family.startswith("wgmma") and not a_registers
     seen: dict[str, list[str]] = {}
     for name, part in op.fragments.items():
@@ -335,33 +323,39 @@ def _needs(op: Instruction) -> str:
     return f"Needs PTX {op.requires.ptx} and {targets}."
 
 
-def _does(op: Instruction) -> str:
-    """One sentence: which matrices, which operation."""
-    m, n, k = op.shape
-    family = op.family
-    if family in ("ldmatrix", "stmatrix", "movmatrix"):
+def _does(op: Instruction, a_registers: bool) -> str:
+    """What it does, with which matrices."""
+    if op.family in ("ldmatrix", "stmatrix", "movmatrix"):
         return _moves(op)
-    if family.startswith(("wmma.load", "wmma.store")):
-        (part,) = op.fragments.values()
-        size = " x ".join(map(str, part.shape))
-        verb, way = ("Load", "from") if family == "wmma.load" else ("Store", "to")
-        line = {"row": "row", "col": "column"}[op.values["layout"]]
-        aligned = part.registers * part.register_bits // 8
-        return (
-            f"{verb} {part.name}, {size} {part.dtype}, {way} {line}-major memory. "
-            f"stride: elements from one {line} to the next; each begins on a multiple "
-            f"of {aligned} bytes."
-        )
-    a, b, d = op.types["a"], op.types["b"], op.types["d"]
-    stored = f" stored as {m} x {k // 2}" if op.sparse else ""
-    who = "One warpgroup" if family.startswith("wgmma") else "One warp"
+    if op.family in ("wmma.load", "wmma.store"):
+        return _moves_fragment(op)
+    m, n, k = op.shape
+    a, b, d = (f"{op.types[name]}" for name in "abd")
+    a += f" stored as {m} x {k // 2}" if op.sparse else ""
+    who, then = "One warp", ""
+    if op.family.startswith("wgmma"):
+        who, b = "One warpgroup", f"{b} in shared memory"
+        a += "" if a_registers else " in shared memory"
+        then = " C is what d holds before; scale_d = false leaves it out."
+    if "matrix" in op.d.layout.data:
+        then = " Four such in each warp."
     scaled = ", both scaled," if op.scale_vec else ""
-    before = " C is what d holds before; scale_d = false leaves it out."
-    before = before if family.startswith("wgmma") else ""
-    four = " Four such in each warp." if "matrix" in op.d.layout.data else ""
     return (
-        f"{who}: D ({m} x {n} {d}) = A ({m} x {k} {a}{stored}) * B ({k} x {n} {b})"
-        f"{scaled} + C.{four}{before}"
+        f"{who}: D ({m} x {n} {d}) = A ({m} x {k} {a}) * B ({k} x {n} {b})"
+        f"{scaled} + C.{then}"
+    )
+
+
+def _moves_fragment(op: Instruction) -> str:
+    (part,) = op.fragments.values()
+    size = " x ".join(map(str, part.shape))
+    verb, way = ("Load", "from") if op.family == "wmma.load" else ("Store", "to")
+    line = {"row": "row", "col": "column"}[op.values["layout"]]
+    aligned = part.registers * part.register_bits // 8
+    return (
+        f"{verb} {part.name}, {size} {part.dtype}, {way} {line}-major memory. stride: "
+        f"elements from one {line} to the next; each begins on a multiple of {aligned} "
+        "bytes."
     )
 
 

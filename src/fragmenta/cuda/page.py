@@ -1,0 +1,99 @@
+"""How does C++ stand on the page?
+
+Lines of at most 88 columns, whatever the names are: heads of functions,
+comments and mnemonics that break where they may.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+
+WIDTH = 88
+
+
+def comment(text: str) -> list[str]:
+    """Prose as comment lines.
+
+    >>> comment("Who holds what?")
+    ['// Who holds what?']
+    """
+    lines = textwrap.wrap(
+        text, WIDTH - 3, break_long_words=False, break_on_hyphens=False
+    )
+    return [f"// {line}" for line in lines]
+
+
+def signature(head: str, parameters: Sequence[str]) -> str:
+    """A function's head, its parameters wrapped and indented.
+
+    >>> print(signature("void f", ["int a", "int b"]))
+    void f(int a, int b)
+    """
+    line = f"{head}({', '.join(parameters)})"
+    if len(line) <= WIDTH:
+        return line
+    if len(head) >= WIDTH:  # a long name begins a line
+        before, _, name = head.rpartition(" ")
+        head = f"{before}\n{name}"
+    lines = wrapped([f"{text}," for text in parameters[:-1]] + [parameters[-1] + ")"])
+    return "\n".join([f"{head}(", *(f"    {line}" for line in lines)])
+
+
+def template(parameters: Sequence[str]) -> str:
+    """The line above a function that makes it a template, if it is one.
+
+    >>> print(template(["int selector"]), end="")
+    template <int selector>
+    """
+    if not parameters:
+        return ""
+    line = f"template <{', '.join(parameters)}>"
+    if len(line) <= WIDTH:
+        return line + "\n"
+    words = [f"{text}," for text in parameters[:-1]] + [parameters[-1] + ">"]
+    return "\n".join(["template <", *(f"    {w}" for w in wrapped(words))]) + "\n"
+
+
+def wrapped(words: Iterable[str], width: int = WIDTH - 4) -> list[str]:
+    """Words filled into lines, none of them broken.
+
+    >>> wrapped(["a,", "b,", "c"], width=5)
+    ['a, b,', 'c']
+    """
+    lines: list[str] = []
+    for word in words:
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+def legal_values(name: str, values: Sequence[int]) -> str:
+    """A check that a template parameter is one of some values.
+
+    >>> print(legal_values("selector", [0, 1]))
+    static_assert(selector == 0 || selector == 1, "selector is 0 or 1");
+    """
+    if list(values) == list(range(len(values))) and len(values) > 2:
+        test = f"0 <= {name} && {name} < {len(values)}"
+        return f'static_assert({test}, "{name} is 0 to {len(values) - 1}");'
+    test = " || ".join(f"{name} == {value}" for value in values)
+    words = " or ".join(map(str, values))
+    return f'static_assert({test}, "{name} is {words}");'
+
+
+def broken(mnemonic: str, width: int) -> list[str]:
+    """A mnemonic that is too long for a line, broken before a dot.
+
+    >>> broken("mma.sync.aligned.m16n8k16", 16)
+    ['mma.sync.aligned', '.m16n8k16']
+    """
+    first, *words = mnemonic.split(".")
+    lines = [first]
+    for word in words:
+        if len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] += f".{word}"
+    return lines

@@ -1,0 +1,156 @@
+"""Compilers are found, refuse in their own words, and are asked only once."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+import fragmenta as fm
+from fragmenta.cuda import compiler
+
+SOURCE = "__global__ void f(int* x) { *x = %d; }"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(compiler.VARIABLE, str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+class Counting:
+    """A compiler that counts how often it is asked."""
+
+    version = "counting 1"
+
+    def __init__(self):
+        self.asked = 0
+
+    def compile(self, source, target, options):
+        self.asked += 1
+        return f"{source} {target} {options}".encode()
+
+
+@pytest.fixture
+def counting(monkeypatch):
+    made = Counting()
+    monkeypatch.setattr(compiler, "find", lambda name=None: made)
+    return made
+
+
+def test_a_result_is_kept_by_source_target_options_and_version(folder, counting):
+    first = compiler.to_cubin("a", "sm_90a")
+    assert compiler.to_cubin("a", "sm_90a") == first
+    assert counting.asked == 1
+    compiler.to_cubin("a", "sm_80")
+    compiler.to_cubin("a", "sm_90a", "-G")
+    compiler.to_cubin("b", "sm_90a")
+    counting.version = "counting 2"
+    compiler.to_cubin("a", "sm_90a")
+    assert counting.asked == 5
+    assert len(list(folder.iterdir())) == 5
+
+
+def test_an_empty_variable_keeps_nothing(monkeypatch, counting, tmp_path):
+    monkeypatch.setenv(compiler.VARIABLE, "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for _ in range(2):
+        compiler.to_cubin("a", "sm_90a")
+    assert counting.asked == 2
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "platform, variable, under",
+    [
+        ("linux", "XDG_CACHE_HOME", "fragmenta/compiled"),
+        ("win32", "LOCALAPPDATA", "fragmenta/compiled"),
+        ("darwin", "HOME", "Library/Caches/fragmenta/compiled"),
+    ],
+)
+def test_the_cache_is_where_the_platform_has_it(
+    platform, variable, under, monkeypatch, tmp_path
+):
+    monkeypatch.delenv(compiler.VARIABLE, raising=False)
+    monkeypatch.setattr(compiler.sys, "platform", platform)
+    monkeypatch.setenv(variable, str(tmp_path))
+    assert compiler.Cache.present().folder == tmp_path / Path(under)
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", b"x" * 100])
+def test_a_damaged_result_is_made_anew(folder, counting, damage):
+    compiler.to_cubin("a", "sm_90a")
+    (path,) = folder.iterdir()
+    whole = path.read_bytes()
+    path.write_bytes(damage)
+    compiler.to_cubin("a", "sm_90a")
+    assert counting.asked == 2
+    assert path.read_bytes() == whole
+
+
+def test_a_folder_that_cannot_be_written_is_no_error(folder, counting):
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("a file where a folder should be")
+    assert compiler.to_cubin("a", "sm_90a") == compiler.to_cubin("a", "sm_90a")
+    assert counting.asked == 2
+
+
+def test_the_oldest_results_go_first(tmp_path):
+    kept = compiler.Cache(tmp_path, most=8)
+    for number in range(9):
+        kept.put(str(number), b"value")
+        for path in tmp_path.iterdir():
+            os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**9))
+    left = [number for number in range(9) if kept.get(str(number))]
+    assert left == [3, 4, 5, 6, 7, 8]
+
+
+def test_nothing_half_written_is_left_behind(folder, counting):
+    compiler.to_cubin("a", "sm_90a")
+    assert [path.suffix for path in folder.iterdir()] == [".cubin"]
+
+
+@pytest.mark.parametrize("name", ["nvrtc", "nvcc"])
+def test_both_compilers_compile_and_refuse(name, monkeypatch):
+    monkeypatch.setenv(compiler.VARIABLE, "")
+    try:
+        found = compiler.find(name)
+    except fm.Error as why:
+        pytest.skip(str(why))
+    assert found.version.startswith(name)
+    assert compiler.to_cubin(SOURCE % 1, "sm_90a", compiler=name)[:4] == b"\x7fELF"
+    with pytest.raises(
+        compiler.CompileError, match='identifier "g" is undefined'
+    ) as why:
+        compiler.to_cubin("__global__ void f() { g(); }", "sm_90a", compiler=name)
+    assert str(why.value).startswith(f"{name} refuses the source for sm_90a:\n")
+    assert "/tmp" not in str(why.value)
+
+
+def test_an_unknown_compiler_or_target_is_named():
+    with pytest.raises(fm.Error, match="no compiler clang; there are nvrtc and nvcc"):
+        compiler.find("clang")
+    with pytest.raises(fm.UnsupportedTarget, match="did you mean sm_90"):
+        compiler.to_cubin("", "sm_91")
+
+
+def test_without_any_compiler_one_is_told_what_to_install(monkeypatch):
+    def missing(*_):
+        raise fm.Error("not here")
+
+    monkeypatch.setattr(compiler, "_library", missing)
+    monkeypatch.setattr(compiler.assembler, "tool", missing)
+    compiler.find.cache_clear()
+    try:
+        with pytest.raises(fm.Error, match="install the wheel nvidia-cuda-nvrtc"):
+            compiler.find()
+        with pytest.raises(fm.Error, match="no nvrtc found"):
+            compiler.find("nvrtc")
+    finally:
+        compiler.find.cache_clear()
+
+
+def test_the_cache_is_for_its_owner_alone(folder, counting):
+    compiler.to_cubin("a", "sm_90a")
+    (path,) = folder.iterdir()
+    assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
