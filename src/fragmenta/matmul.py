@@ -266,5 +266,7 @@ def _values(of: DType, bits: Bits) -> NDArray[np.float32]:
     """Raw bits of an integer type as f32."""
     if of.kind == "unsigned":
         return bits.astype(np.float32)
-    unused = 8 - of.bits
+    if of.bits == 8:
+        return bits.view(np.int8).astype(np.float32)
+    unused = 8 - of.bits  # bring the sign bit to the top and back
     return ((bits << unused).view(np.int8) >> unused).astype(np.float32)

@@ -1,0 +1,65 @@
+"""Whole products, against what NumPy needs for the same size in float32."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+import fragmenta as fm
+
+SIZE = 2048
+ROUNDS = 5
+
+
+def least(call: Callable[[], object]) -> float:
+    """The least time of several calls, after one to warm up."""
+    call()
+    times = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def test_s8_matmul_within_two_float32_products(benchmark):
+    """2048 cubed through ``mma.m16n8k32.s8``: at most twice ``A @ B`` in f32."""
+    rng = np.random.default_rng(0)
+    A = rng.integers(-128, 128, (SIZE, SIZE), dtype=np.int8)
+    B = rng.integers(-128, 128, (SIZE, SIZE), dtype=np.int8)
+    op = fm.mma("m16n8k32", a="s8")
+    x, y = A.astype(np.float32), B.astype(np.float32)
+    plain = least(lambda: x @ y)
+    benchmark.pedantic(lambda: fm.matmul(A, B, op), rounds=ROUNDS, warmup_rounds=1)
+    ratio = benchmark.stats.stats.min / plain
+    benchmark.extra_info["products"] = ratio
+    print(f"\ns8 {SIZE}^3: {ratio:.2f} float32 products")
+    assert ratio <= 2
+
+
+def test_first_call_of_a_process_with_a_warm_cache(benchmark):
+    """A fresh interpreter, compiled loops on disk: one f16 tile within 1.5 s."""
+    import subprocess
+    import sys
+
+    code = (
+        "import time; start = time.perf_counter();"
+        "import numpy as np, fragmenta as fm;"
+        "op = fm.mma('m16n8k16', a='f16', d='f32');"
+        "op(np.ones((16, 16), np.float16), np.ones((16, 8), np.float16));"
+        "print(time.perf_counter() - start)"
+    )
+
+    def fresh() -> float:
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        )
+        return float(done.stdout)
+
+    fresh()
+    seconds = min(fresh() for _ in range(3))
+    benchmark.pedantic(lambda: None)
+    print(f"\nfirst call of a process: {seconds:.2f} s")
+    assert seconds <= 1.5
