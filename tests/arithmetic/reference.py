@@ -54,9 +54,9 @@ def value(bits, name):
         nan = NaN64(math.nan)
         nan.bits = bits | 1 << 51
         return nan if name == "f64" else math.nan
-    if has_nan and not has_infinity and field == top:
-        if fraction == (1 << fraction_bits) - 1:
-            return math.nan
+    ones = (1 << fraction_bits) - 1
+    if has_nan and not has_infinity and field == top and fraction == ones:
+        return math.nan
     bias = (1 << (exponent_bits - 1)) - 1
     if field:
         fraction |= 1 << fraction_bits
@@ -133,7 +133,7 @@ def round_to(x, name, keep, rounding):
 
 def _overflow(x, name, rounding):
     """Tensor cores go to infinity even toward zero; f64 does as IEEE says."""
-    if name != "f64" or rounding == "rn" or rounding == ("rp" if x > 0 else "rm"):
+    if name != "f64" or rounding in ("rn", "rp" if x > 0 else "rm"):
         return math.inf if x > 0 else -math.inf
     limit = Fraction(2) ** (1 << (FORMATS[name][0] - 1))
     largest = limit - limit / Fraction(2) ** (FORMATS[name][1] + 1)
@@ -243,9 +243,7 @@ def grouped(a, b, c, model, scale_a, scale_b):
 
 def group_term(a, b, scales, name):
     """The (value, exponent) of a group, or nothing if all products are zero."""
-    products = [
-        value(x, "e2m1") * value(y, "e2m1") for x, y in zip(a, b, strict=True)
-    ]
+    products = [value(x, "e2m1") * value(y, "e2m1") for x, y in zip(a, b, strict=True)]
     factor = multiply_values(*scales)
     if special(factor):
         return [(factor, None)]
@@ -292,8 +290,7 @@ def exact(a, b, c, model):
         total = c + int(sum(join(x, y) for x, y in zip(a, b, strict=True)))
     else:
         total = c + sum(
-            integer(x, model.a) * integer(y, model.b)
-            for x, y in zip(a, b, strict=True)
+            integer(x, model.a) * integer(y, model.b) for x, y in zip(a, b, strict=True)
         )
     if model.satfinite:
         return min(max(total, -(1 << 31)), (1 << 31) - 1)

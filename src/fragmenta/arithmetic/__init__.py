@@ -2,11 +2,23 @@
 
 Matrices of raw bits in, a matrix of raw bits out, exact to the last bit::
 
-    model("sm_90", "f16", "f16", "f32", "f32", 16)    how a target does it
-    multiply(a, b, c, model)                          the result
+    how = model("sm_90", "f16", "f16", "f32", "f32", 16)   a target's way
+    multiply(a, b, c, how)                                 the result
+    explain_steps(row, column, bits, how)                  one element of it
 """
 
-from fragmenta.arithmetic.models import ARCHITECTURES, TOOLKIT, Model, model
+from fragmenta.arithmetic.explain import Explanation, Step, Term, explain_steps
 from fragmenta.arithmetic.matrix import multiply
+from fragmenta.arithmetic.models import ARCHITECTURES, TOOLKIT, Model, model
 
-__all__ = ["ARCHITECTURES", "TOOLKIT", "Model", "model", "multiply"]
+__all__ = [
+    "ARCHITECTURES",
+    "TOOLKIT",
+    "Explanation",
+    "Model",
+    "Step",
+    "Term",
+    "explain_steps",
+    "model",
+    "multiply",
+]

@@ -9,11 +9,14 @@ the exact error of that operation decides whether to step to a neighbour.
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 
 from fragmenta.arithmetic.vector import (
+    Array,
+    Integer,
+    Real,
     bits64_of,
     compiled,
     cut,
@@ -22,8 +25,6 @@ from fragmenta.arithmetic.vector import (
     fma64,
     part,
 )
-
-Array: TypeAlias = Any  # what mypy sees of the arrays of compiled code
 
 #: Rounding modes as numbers.
 MODES = {"rn": 0, "rz": 1, "rm": 2, "rp": 3}
@@ -38,8 +39,20 @@ _QUIET = np.int64(1 << 51)
 _FAR = 200
 
 
+class Plan(NamedTuple):
+    """The sizes that the chains work by."""
+
+    rows: int
+    columns: int
+    k: int
+    a_batches: int
+    b_batches: int
+    mode: int  #: a rounding mode
+    pairs: int
+
+
 @part
-def significand(x: float) -> float:
+def significand(x: Real) -> Real:
     """x scaled to [1, 2), with its sign; x is finite and not zero."""
     normal = x * 2.0**54 if abs(x) < 2.0**-1022 else x
     bits = bits64_of(normal)
@@ -47,7 +60,7 @@ def significand(x: float) -> float:
 
 
 @part
-def exponent(x: float) -> Any:
+def exponent(x: Real) -> Integer:
     """floor(log2(abs(x))) of a finite x that is not zero."""
     if abs(x) < 2.0**-1022:
         return (bits64_of(x * 2.0**54) >> 52 & 2047) - 1023 - 54
@@ -55,7 +68,7 @@ def exponent(x: float) -> Any:
 
 
 @part
-def scaled(x: float, power: int) -> float:
+def scaled(x: Real, power: Integer) -> Real:
     """x * 2**power, rounded at most once."""
     half = power // 2
     return (
@@ -66,7 +79,7 @@ def scaled(x: float, power: int) -> float:
 
 
 @part
-def two_sum(x: float, y: float) -> tuple[float, float]:
+def two_sum(x: Real, y: Real) -> tuple[Real, Real]:
     """x + y to nearest, and the exact rest."""
     s = x + y
     back = s - x
@@ -74,7 +87,7 @@ def two_sum(x: float, y: float) -> tuple[float, float]:
 
 
 @part
-def fma_and_error(x: float, y: float, z: float) -> tuple[float, float]:
+def fma_and_error(x: Real, y: Real, z: Real) -> tuple[Real, Real]:
     """x * y + z to nearest, and a number with the sign of the exact rest.
 
     The error of a fused multiply-add takes two floats (Boldo and Muller); the
@@ -91,7 +104,7 @@ def fma_and_error(x: float, y: float, z: float) -> tuple[float, float]:
 
 
 @part
-def directed(x: float, y: float, z: float, mode: int) -> float:
+def directed(x: Real, y: Real, z: Real, mode: Integer) -> Real:
     """x * y + z, rounded toward zero, down or up."""
     r = fma64(x, y, z)
     if not (abs(x) < np.inf and abs(y) < np.inf and abs(z) < np.inf):
@@ -120,7 +133,7 @@ def directed(x: float, y: float, z: float, mode: int) -> float:
 
 
 @part
-def exact_zero(product: float, z: float, mode: int) -> float:
+def exact_zero(product: Real, z: Real, mode: Integer) -> Real:
     """product + z where it is exact: one is zero, or both cancel."""
     if z != 0 and abs(product) != abs(z):
         return product + z
@@ -131,7 +144,7 @@ def exact_zero(product: float, z: float, mode: int) -> float:
 
 
 @part
-def step(whole: float, rest: float, unit: int, mode: int) -> float:
+def step(whole: Real, rest: Real, unit: Integer, mode: Integer) -> Real:
     """(whole + something with the sign of rest) * 2**unit, rounded."""
     negative = whole < 0 or (whole == 0 and rest < 0)
     if rest > 0 and (mode == RP or (mode == RZ and whole < 0)):
@@ -148,70 +161,62 @@ def step(whole: float, rest: float, unit: int, mode: int) -> float:
 
 
 @part
-def fma_with_nan(x: float, y: float, z: float, mode: int) -> float:
+def fma_with_nan(x: Real, y: Real, z: Real, mode: Integer) -> Real:
     """x * y + z, where a NaN of y goes before one of z, and that before one of x."""
     r = directed(x, y, z, mode) if mode else fma64(x, y, z)
-    if r == r:
+    if not np.isnan(r):
         return r
     bits = _DEFAULT_NAN
     for nan in (x, z, y):
-        if nan != nan:
+        if np.isnan(nan):
             bits = bits64_of(nan) | _QUIET
     return float64_of(bits)
 
 
 @compiled
 def chain64(
-    a: Array, b: Array, d: Array, rows: int, columns: int, k: int, a_batches: int,
-    b_batches: int, mode: int, first_row: int, last_row: int,
+    a: Array, b: Array, d: Array, p: Plan, first_row: Integer, last_row: Integer
 ) -> None:
-    """f64: some rows of d in place; d holds c when this begins."""  # fmt: skip
+    """f64: some rows of d in place; d holds c when this begins."""
+    k, columns = p.k, p.columns
     for row in range(first_row, last_row):
-        batch = row // rows
-        x_at = (row if a_batches > 1 else row % rows) * k
-        y_at = batch * k * columns if b_batches > 1 else 0
+        x_at = (row if p.a_batches > 1 else row % p.rows) * k
+        y_at = row // p.rows * k * columns if p.b_batches > 1 else 0
         x = a[x_at : x_at + k]
         out = d[row * columns : (row + 1) * columns]
         c = out.copy()
-        if mode == 0:
+        if not p.mode:
             for i in range(k):
                 y = b[y_at + i * columns : y_at + (i + 1) * columns]
                 for n in range(columns):
                     out[n] = fma64(x[i], y[n], out[n])
         for n in range(columns):
-            if mode or out[n] != out[n]:
+            if p.mode or np.isnan(out[n]):
                 total = c[n]
                 for i in range(k):
-                    total = fma_with_nan(x[i], b[y_at + i * columns + n], total, mode)
+                    y_in = b[y_at + i * columns + n]
+                    total = fma_with_nan(x[i], y_in, total, p.mode)
                 out[n] = total
 
 
 @compiled
 def chain32(
-    a: Array, b: Array, d: Array, rows: int, columns: int, k: int, a_batches: int,
-    b_batches: int, pairs: bool, first_row: int, last_row: int,
+    a: Array, b: Array, d: Array, p: Plan, first_row: Integer, last_row: Integer
 ) -> None:
-    """f16 with k = 4: instruction by instruction, in f32, as the software does.
-
-    Everything is f32 already.  With ``pairs`` the caller rounds d to f16 after
-    every instruction, so that there can be only one.
-    """  # fmt: skip
+    """f16 with k = 4 as the software does it: one instruction, all in f32."""
     for row in range(first_row, last_row):
-        batch = row // rows
-        x_at = (row if a_batches > 1 else row % rows) * k
-        y_at = batch * k * columns if b_batches > 1 else 0
-        for i in range(0, k, 4):
-            x = a[x_at + i : x_at + i + 4]
-            for n in range(columns):
-                start = y_at + i * columns + n
-                y = b[start : start + 3 * columns + 1 : columns]
-                c = d[row * columns + n]
-                if pairs:
-                    low = fma32(x[1], y[1], x[0] * y[0])
-                    high = fma32(x[3], y[3], x[2] * y[2])
-                    d[row * columns + n] = (c + low) + high
-                else:
-                    total = np.float32(0)
-                    for j in range(4):
-                        total = fma32(x[j], y[j], total)
-                    d[row * columns + n] = c + total
+        x_at = (row if p.a_batches > 1 else row % p.rows) * 4
+        y_at = row // p.rows * 4 * p.columns if p.b_batches > 1 else 0
+        x = a[x_at : x_at + 4]
+        out = d[row * p.columns : (row + 1) * p.columns]
+        for n in range(p.columns):
+            y = b[y_at + n : y_at + 3 * p.columns + n + 1 : p.columns]
+            if p.pairs:
+                low = fma32(x[1], y[1], x[0] * y[0])
+                high = fma32(x[3], y[3], x[2] * y[2])
+                out[n] = (out[n] + low) + high
+            else:
+                total = np.float32(0)
+                for j in range(4):
+                    total = fma32(x[j], y[j], total)
+                out[n] = out[n] + total

@@ -76,7 +76,7 @@ sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f16     32  25  -21    10 
 _GROUPED = """
 targets      unit      k    operands                  result  L   F   floor  keep   source
 sm_120..121  mma       any  e2m1                      f32     32  35  -139   23 rz  published
-"""
+"""  # noqa: E501
 
 #: Products in one group of mxf4 and mxf4nvf4.
 GROUP = 8
@@ -161,6 +161,10 @@ class Model:
         True
         """
         return self.stored != self.k
+
+    def __hash__(self) -> int:
+        """Of what tells most models apart: this is looked up on every call."""
+        return hash((self.target, self.unit, self.kind, self.a, self.b, self.d, self.k))
 
     def __str__(self) -> str:
         sparse = " sparse" if self.sparse else ""
@@ -286,8 +290,15 @@ class _Fused(NamedTuple):
     def read(cls, cells: list[str]) -> _Fused:
         *where, products, fraction, floor, keep, source = cells
         kept, rounding = keep.split()
-        numbers = map(int, (products, fraction, floor, kept))
-        return cls(_Where.read(*where), *numbers, rounding, source)
+        return cls(
+            where=_Where.read(*where),
+            products=int(products),
+            fraction=int(fraction),
+            floor=int(floor),
+            keep=int(kept),
+            rounding=rounding,
+            source=source,
+        )
 
 
 class _Expanded(NamedTuple):
@@ -447,7 +458,7 @@ class _Asked:
             if row.where.fits(self, self.number, operands):
                 return row
         expanded = () if self.kind in _SCALED else _EXPANDED_ROWS
-        places = [row.where for row in (*rows, *expanded)]
+        places = [row.where for row in rows] + [row.where for row in expanded]
         numbers = [
             n for n in ARCHITECTURES if any(w.fits(self, n, operands) for w in places)
         ]
@@ -472,12 +483,16 @@ class _Asked:
     ) -> Model:
         stored = self.stored
         order = tuple(range(stored))
-        limit = row.products or stored
+        limit = min(row.products or stored, stored)
         if expanded:
-            limit = expanded.products
+            limit = min(expanded.products, stored)
             if expanded.order == "halves":
                 order = tuple(sorted(order, key=lambda p: p % 4 // 2))
                 limit = min(limit, stored // 2)
+        if stored % limit or (form == "grouped" and limit % GROUP):
+            raise ShapeError(
+                f"k is {self.k}, with {stored} products; steps take {limit} of them"
+            )
         return Model(
             target=self.target,
             unit=self.unit,
@@ -492,7 +507,7 @@ class _Asked:
             accumulator=self.accumulator,
             c_enters=self.c_enters,
             operand=expanded.operand if expanded else None,
-            products=min(limit, stored),
+            products=limit,
             fraction=row.fraction,
             floor=row.floor,
             keep=row.keep,

@@ -13,12 +13,17 @@ edits this file must delete ``__pycache__`` before the loops see it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+# Inside compiled functions Numba infers the types, and mypy cannot follow.
+Array: TypeAlias = Any
+Integer: TypeAlias = Any
+Real: TypeAlias = Any
 
 #: Columns that go through the hot loops together.
 LANES = 8
@@ -27,9 +32,6 @@ LANES = 8
 SAFE = 16
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-
-# NumPy's error model: a division by zero is no exception, so loops need no check.
-_OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 _I32, _I64 = ir.IntType(32), ir.IntType(64)
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
@@ -40,7 +42,7 @@ def compiled(function: _Function) -> _Function:
 
     Numba keeps it beside the source file, or in the user's cache directory.
     """
-    return cast(_Function, njit(cache=True, **_OPTIONS)(function))
+    return cast(_Function, njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
 def part(function: _Function) -> _Function:
@@ -52,80 +54,45 @@ def part(function: _Function) -> _Function:
     >>> double(21)
     42
     """
-    return cast(_Function, njit(**_OPTIONS)(function))
+    return cast(_Function, njit(nogil=True, error_model="numpy")(function))
 
 
-def _scalar(result: Any, *arguments: Any) -> Any:
-    """An intrinsic on scalars of given types, built by the decorated function."""
+def _scalar(result: Any, argument: Any, count: int, build: Callable[..., Any]) -> Any:
+    """An intrinsic on one or three scalars of a type."""
+    signature = result(*[argument] * count)
 
-    def decorate(build: Callable[..., Any]) -> Any:
-        signature = result(*arguments)
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        return build(builder, *values)
 
-        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return build(builder, *values)
+    def of_one(typing_context: Any, x: Any) -> Any:
+        return signature, code
 
-        if len(arguments) == 1:
+    def of_three(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
+        return signature, code
 
-            def typing1(typing_context: Any, x: Any) -> Any:
-                return signature, code
-
-            return intrinsic(typing1)
-
-        def typing3(typing_context: Any, x: Any, y: Any, z: Any) -> Any:
-            return signature, code
-
-        return intrinsic(typing3)
-
-    return decorate
+    return intrinsic(of_one if count == 1 else of_three)
 
 
-@_scalar(types.float64, types.int64)
-def float64_of(builder: Any, bits: Any) -> Any:
-    """The float64 with these bits."""
-    return builder.bitcast(bits, _F64)
-
-
-@_scalar(types.int64, types.float64)
-def bits64_of(builder: Any, x: Any) -> Any:
-    """The bits of a float64."""
-    return builder.bitcast(x, _I64)
-
-
-@_scalar(types.float32, types.int32)
-def float32_of(builder: Any, bits: Any) -> Any:
-    """The float32 with these bits."""
-    return builder.bitcast(bits, _F32)
-
-
-@_scalar(types.int32, types.float32)
-def bits32_of(builder: Any, x: Any) -> Any:
-    """The bits of a float32."""
-    return builder.bitcast(x, _I32)
-
-
-@_scalar(types.float64, types.float64)
-def cut(builder: Any, x: Any) -> Any:
-    """The integer next to x on the side of zero."""
+def _truncate(builder: Any, x: Any) -> Any:
     function = builder.module.declare_intrinsic("llvm.trunc", [_F64])
     return builder.call(function, [x])
 
 
-@_scalar(types.float64, types.float64, types.float64, types.float64)
-def fma64(builder: Any, x: Any, y: Any, z: Any) -> Any:
-    """x * y + z with one rounding, to nearest."""
-    return builder.fma(x, y, z)
-
-
-@_scalar(types.float32, types.float32, types.float32, types.float32)
-def fma32(builder: Any, x: Any, y: Any, z: Any) -> Any:
-    """x * y + z with one rounding, to nearest."""
-    return builder.fma(x, y, z)
-
-
-@_scalar(types.int64, types.uint64)
-def ones(builder: Any, word: Any) -> Any:
-    """How many bits of a word are set."""
-    return builder.ctpop(word)
+#: The float64 with these bits.
+float64_of = _scalar(types.float64, types.int64, 1, lambda b, x: b.bitcast(x, _F64))
+#: The bits of a float64.
+bits64_of = _scalar(types.int64, types.float64, 1, lambda b, x: b.bitcast(x, _I64))
+#: The float32 with these bits.
+float32_of = _scalar(types.float32, types.int32, 1, lambda b, x: b.bitcast(x, _F32))
+#: The bits of a float32.
+bits32_of = _scalar(types.int32, types.float32, 1, lambda b, x: b.bitcast(x, _I32))
+#: The integer next to a float64 on the side of zero.
+cut = _scalar(types.float64, types.float64, 1, _truncate)
+#: x * y + z with one rounding, to nearest.
+fma64 = _scalar(types.float64, types.float64, 3, lambda b, *xyz: b.fma(*xyz))
+fma32 = _scalar(types.float32, types.float32, 3, lambda b, *xyz: b.fma(*xyz))
+#: How many bits of a word are set.
+ones = _scalar(types.int64, types.uint64, 1, lambda b, x: b.ctpop(x))
 
 
 class _Lanes:
@@ -167,17 +134,31 @@ class _Lanes:
         return ir.Constant(ir.VectorType(of, LANES), [number] * LANES)
 
     def variable(self, initial: Any) -> Any:
-        slot = cgutils.alloca_once(self.builder, initial.type)
+        slot = cast(Any, cgutils).alloca_once(self.builder, initial.type)
         self.builder.store(initial, slot)
         return slot
+
+    def loop(self, count: Any) -> Any:
+        """A loop of that many turns; its variable is ``.index``."""
+        return cast(Any, cgutils).for_range(self.builder, count)
 
 
 def _bytes(of: Any) -> int:
     return of.width // 8 if isinstance(of, ir.IntType) else 8 if of == _F64 else 4
 
 
-@intrinsic
-def raise_exponents(
+def _product(lanes: _Lanes, p: Any, values: Any, of: Any) -> tuple[Any, Any]:
+    """The operands of product p: ``a[a_at + p]`` in every lane, and of ``b`` the
+    eight elements from ``rows[rows_at + p] + b_at`` on.
+    """
+    builder = lanes.builder
+    _, a_at, _, b_at, _, rows_at, *_ = values
+    row = lanes.scalar(4, builder.add(rows_at, p))
+    b_row = builder.add(builder.sext(row, _I64), b_at)
+    return lanes.scalar(0, builder.add(a_at, p)), lanes.load(2, b_row, of)
+
+
+def _raise_exponents(
     typing_context: Any,
     a: Any,
     a_at: Any,
@@ -189,122 +170,24 @@ def raise_exponents(
     largest: Any,
     at: Any,
 ) -> Any:
-    """largest[at + lane] = max(itself, a[p] + b[rows[p] + b_at + lane]) over p."""
-    signature = types.void(a, a_at, b, b_at, rows, rows_at, count, largest, at)
+    """largest[at + lane] = max(itself, a + b over all products)."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = _Lanes(context, builder, signature, values)
-        _, a_at, _, b_at, _, rows_at, count, _, at = values
+        at, count = values[8], values[6]
         largest = lanes.variable(lanes.load(7, at, _I32))
-        with cgutils.for_range(builder, count) as loop:
-            row = lanes.scalar(4, builder.add(rows_at, loop.index))
-            b_row = builder.add(builder.sext(row, _I64), b_at)
-            a_all = lanes.all(lanes.scalar(0, builder.add(a_at, loop.index)))
-            sums = builder.add(a_all, lanes.load(2, b_row, _I32))
-            so_far = builder.load(largest)
+        with lanes.loop(count) as loop:
+            x, y = _product(lanes, loop.index, values, _I32)
+            sums, so_far = builder.add(lanes.all(x), y), builder.load(largest)
             more = builder.icmp_signed(">", sums, so_far)
             builder.store(builder.select(more, sums, so_far), largest)
         lanes.store(builder.load(largest), 7, at)
         return context.get_dummy_value()
 
-    return signature, code
+    return types.void(a, a_at, b, b_at, rows, rows_at, count, largest, at), code
 
 
-def _add_aligned(careful: bool) -> Any:
-    """The sum of aligned products, with or without infinities and NaN."""
-
-    def typing(
-        typing_context: Any,
-        a: Any,
-        a_at: Any,
-        b: Any,
-        b_at: Any,
-        rows: Any,
-        rows_at: Any,
-        count: Any,
-        largest: Any,
-        fraction: Any,
-        total: Any,
-        special: Any,
-        at: Any,
-    ) -> Any:
-        arguments = (a, a_at, b, b_at, rows, rows_at, count, largest, fraction)
-        signature = types.void(*arguments, total, special, at)
-
-        def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            lanes = _Lanes(context, builder, signature, values)
-            of = _F32 if signature.args[0].dtype == types.float32 else _F64
-            _sum_code(lanes, of, values, careful)
-            return context.get_dummy_value()
-
-        return signature, code
-
-    return intrinsic(typing)
-
-
-def _sum_code(lanes: _Lanes, of: Any, values: Any, careful: bool) -> None:
-    """total[at + lane] += the sum over p of cut(a[p] * b[...] * 2**(F - emax)).
-
-    Products of finite operands are exact in ``of`` by choice of ``of``; one
-    that is infinite or NaN goes to ``special`` instead.
-    """
-    builder = lanes.builder
-    _, a_at, _, b_at, _, rows_at, count, _, fraction, _, _, at = values
-    scale = _power_of_two(lanes, fraction, lanes.load(7, at, _I32), of)
-    total = lanes.variable(lanes.constant(0, _I32))
-    zeros = lanes.constant(0.0, of)
-    special = lanes.variable(zeros)
-    with cgutils.for_range(builder, count) as loop:
-        row = lanes.scalar(4, builder.add(rows_at, loop.index))
-        b_row = builder.add(builder.sext(row, _I64), b_at)
-        a_all = lanes.all(lanes.scalar(0, builder.add(a_at, loop.index)))
-        product = builder.fmul(a_all, lanes.load(2, b_row, of))
-        if careful:
-            # x - x is zero for finite x, else NaN.
-            finite = builder.fcmp_ordered("==", builder.fsub(product, product), zeros)
-            odd = builder.select(finite, zeros, product)
-            builder.store(builder.fadd(builder.load(special), odd), special)
-            product = builder.select(finite, product, zeros)
-        aligned = builder.fptosi(
-            builder.fmul(product, scale), ir.VectorType(_I32, LANES)
-        )
-        builder.store(builder.add(builder.load(total), aligned), total)
-    wide = builder.sitofp(builder.load(total), ir.VectorType(_F64, LANES))
-    lanes.store(builder.fadd(lanes.load(9, at, _F64), wide), 9, at)
-    if careful:
-        odd = builder.load(special)
-        if of is _F32:
-            odd = builder.fpext(odd, ir.VectorType(_F64, LANES))
-        lanes.store(builder.fadd(lanes.load(10, at, _F64), odd), 10, at)
-
-
-def _power_of_two(lanes: _Lanes, fraction: Any, largest: Any, of: Any) -> Any:
-    """2**(fraction - largest), kept within the range of normal floats.
-
-    Out of range means that every product is zero, or is cut to zero.
-    """
-    builder = lanes.builder
-    if of is _F32:
-        bits, width, bias = _I32, 23, 127
-    else:
-        bits, width, bias = _I64, 52, 1023
-        largest = builder.sext(largest, ir.VectorType(_I64, LANES))
-    wanted = lanes.all(builder.trunc(fraction, bits) if of is _F32 else fraction)
-    field = builder.add(builder.sub(wanted, largest), lanes.constant(bias, bits))
-    for limit, beyond in ((1, "<"), (2 * bias, ">")):
-        edge = lanes.constant(limit, bits)
-        over = builder.icmp_signed(beyond, field, edge)
-        field = builder.select(over, edge, field)
-    shifted = builder.shl(field, lanes.constant(width, bits))
-    return builder.bitcast(shifted, ir.VectorType(of, LANES))
-
-
-add_aligned = _add_aligned(careful=False)
-add_aligned_careful = _add_aligned(careful=True)
-
-
-@intrinsic
-def add_products(
+def _add_products(
     typing_context: Any,
     a: Any,
     a_at: Any,
@@ -316,34 +199,110 @@ def add_products(
     total: Any,
     at: Any,
 ) -> Any:
-    """total[at + lane] += the sum over p of a[p] * b[rows[p] + b_at + lane].
-
-    The operands are integers of at most 32 bits, the sum wraps at 32.
-    """
-    signature = types.void(a, a_at, b, b_at, rows, rows_at, count, total, at)
+    """total[at + lane] += a * b over all products: integers, modulo 2**32."""
 
     def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
         lanes = _Lanes(context, builder, signature, values)
-        _, a_at, _, b_at, _, rows_at, count, _, at = values
+        at, count, vector = values[8], values[6], ir.VectorType(_I32, LANES)
         total = lanes.variable(lanes.load(7, at, _I32))
-        with cgutils.for_range(builder, count) as loop:
-            row = lanes.scalar(4, builder.add(rows_at, loop.index))
-            b_row = builder.add(builder.sext(row, _I64), b_at)
-            x = lanes.scalar(0, builder.add(a_at, loop.index))
-            x = _widened(builder, x, signature.args[0].dtype, _I32)
-            of = ir.IntType(signature.args[2].dtype.bitwidth)
-            y = lanes.load(2, b_row, of)
-            vector = ir.VectorType(_I32, LANES)
-            y = _widened(builder, y, signature.args[2].dtype, vector)
+        with lanes.loop(count) as loop:
+            of = ir.IntType(b.dtype.bitwidth)
+            x, y = _product(lanes, loop.index, values, of)
+            x = (builder.sext if a.dtype.signed else builder.zext)(x, _I32)
+            y = (builder.sext if b.dtype.signed else builder.zext)(y, vector)
             product = builder.mul(lanes.all(x), y)
             builder.store(builder.add(builder.load(total), product), total)
         lanes.store(builder.load(total), 7, at)
         return context.get_dummy_value()
 
-    return signature, code
+    return types.void(a, a_at, b, b_at, rows, rows_at, count, total, at), code
 
 
-def _widened(builder: Any, integer: Any, kind: Any, to: Any) -> Any:
-    if kind.bitwidth == 32:
-        return integer
-    return (builder.sext if kind.signed else builder.zext)(integer, to)
+def _add_aligned(
+    typing_context: Any,
+    a: Any,
+    a_at: Any,
+    b: Any,
+    b_at: Any,
+    rows: Any,
+    rows_at: Any,
+    count: Any,
+    largest: Any,
+    fraction: Any,
+    total: Any,
+    special: Any,
+    careful: Any,
+    at: Any,
+) -> Any:
+    """total[at + lane] += cut(a * b * 2**(fraction - largest)) over all products.
+
+    Products of finite operands are exact by choice of the float type.  One that
+    is infinite or NaN goes to ``special`` instead; only then ``careful`` must
+    be set.
+    """
+    of = _F32 if a.dtype == types.float32 else _F64
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = _Lanes(context, builder, signature, values)
+        with builder.if_else(values[11]) as (then, otherwise):
+            with then:
+                _sum_aligned(lanes, of, values, careful=True)
+            with otherwise:
+                _sum_aligned(lanes, of, values, careful=False)
+        return context.get_dummy_value()
+
+    arguments = (a, a_at, b, b_at, rows, rows_at, count, largest, fraction)
+    return types.void(*arguments, total, special, careful, at), code
+
+
+def _sum_aligned(lanes: _Lanes, of: Any, values: Any, careful: bool) -> None:
+    builder = lanes.builder
+    count, fraction, at = values[6], values[8], values[12]
+    scale = _power_of_two(lanes, fraction, lanes.load(7, at, _I32), of)
+    zeros, integers = lanes.constant(0.0, of), ir.VectorType(_I32, LANES)
+    total, special = lanes.variable(lanes.constant(0, _I32)), lanes.variable(zeros)
+    with lanes.loop(count) as loop:
+        x, y = _product(lanes, loop.index, values, of)
+        product = builder.fmul(lanes.all(x), y)
+        if careful:
+            # x - x is zero for finite x, else NaN.
+            finite = builder.fcmp_ordered("==", builder.fsub(product, product), zeros)
+            odd = builder.select(finite, zeros, product)
+            builder.store(builder.fadd(builder.load(special), odd), special)
+            product = builder.select(finite, product, zeros)
+        aligned = builder.fptosi(builder.fmul(product, scale), integers)
+        builder.store(builder.add(builder.load(total), aligned), total)
+    doubles = ir.VectorType(_F64, LANES)
+    wide = builder.sitofp(builder.load(total), doubles)
+    lanes.store(builder.fadd(lanes.load(9, at, _F64), wide), 9, at)
+    if careful:
+        odd = builder.load(special)
+        odd = builder.fpext(odd, doubles) if of is _F32 else odd
+        lanes.store(builder.fadd(lanes.load(10, at, _F64), odd), 10, at)
+
+
+def _power_of_two(lanes: _Lanes, fraction: Any, largest: Any, of: Any) -> Any:
+    """2**(fraction - largest), kept within the range of normal floats.
+
+    Out of range means that every product is zero, or is cut to zero.
+    """
+    builder = lanes.builder
+    if of is _F32:
+        bits, width, bias = _I32, 23, 127
+        fraction = builder.trunc(fraction, _I32)
+    else:
+        bits, width, bias = _I64, 52, 1023
+        largest = builder.sext(largest, ir.VectorType(_I64, LANES))
+    power = builder.sub(lanes.all(fraction), largest)
+    field = builder.add(power, lanes.constant(bias, bits))
+    for limit, beyond in ((1, "<"), (2 * bias, ">")):
+        edge = lanes.constant(limit, bits)
+        over = builder.icmp_signed(beyond, field, edge)
+        field = builder.select(over, edge, field)
+    shifted = builder.shl(field, lanes.constant(width, bits))
+    return builder.bitcast(shifted, ir.VectorType(of, LANES))
+
+
+raise_exponents: Callable[..., None] = cast(Any, intrinsic(_raise_exponents))
+add_products: Callable[..., None] = cast(Any, intrinsic(_add_products))
+add_aligned: Callable[..., None] = cast(Any, intrinsic(_add_aligned))

@@ -1,0 +1,204 @@
+"""Do these matrices of raw bits fit the instruction, and one another?
+
+Everything that can be wrong with an operand is found here, before anything is
+computed; past this point all sizes agree and every pattern exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arithmetic.models import Model
+from fragmenta.dtype import dtype
+from fragmenta.errors import Error, ShapeError, ValueRangeError
+
+Bits: TypeAlias = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The operands of one call, checked, each (batch, rows, columns).
+
+    An operand that every batch shares has batch 1.
+    """
+
+    model: Model
+    a: Bits
+    b: Bits
+    c: Bits
+    index: Bits | None
+    scale_a: Bits | None
+    scale_b: Bits | None
+    leading: tuple[int, ...]  #: the batch axes of the result
+    batches: int
+    rows: int
+    columns: int
+    instructions: int  #: how many are chained along k
+
+    @classmethod
+    def check(
+        cls,
+        model: Model,
+        a: Bits,
+        b: Bits,
+        c: Bits,
+        index: Bits | None = None,
+        scale_a: Bits | None = None,
+        scale_b: Bits | None = None,
+    ) -> Operands:
+        """Refuse whatever does not fit the model or the rest.
+
+        >>> from fragmenta.arithmetic import model
+        >>> f64 = model("sm_80", "f64", "f64", "f64", "f64", 4)
+        >>> eye = np.eye(8).view(np.uint64)
+        >>> checked = Operands.check(f64, eye, eye, eye)
+        >>> checked.a.shape, checked.instructions
+        ((1, 8, 8), 2)
+        """
+        given = {
+            "a": patterns(a, model.a, "a"),
+            "b": patterns(b, model.b, "b"),
+            "c": patterns(c, model.c, "c"),
+        }
+        _expect(model, "index", model.sparse, index is not None)
+        if index is not None:
+            given["index"] = _positions(index, model.k)
+        for name, scale in (("scale_a", scale_a), ("scale_b", scale_b)):
+            _expect(model, name, model.scale is not None, scale is not None)
+            if scale is not None and model.scale is not None:
+                given[name] = patterns(scale, model.scale, name)
+        rows, columns, instructions = _sizes(given, model)
+        leading, flat = _flatten(given)
+        return cls(
+            model, flat["a"], flat["b"], flat["c"], flat.get("index"),
+            flat.get("scale_a"), flat.get("scale_b"), leading,
+            prod(leading), rows, columns, instructions,
+        )  # fmt: skip
+
+    @property
+    def products(self) -> int:
+        """How many products there are in all."""
+        length = self.instructions * self.model.stored
+        return self.batches * self.rows * self.columns * length
+
+
+def patterns(bits: Bits, name: str, what: str) -> Bits:
+    """An array of raw bits of a type, or an error that says what is wrong.
+
+    >>> patterns(np.array([7, 16], np.uint8), "s4", "a")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.ValueRangeError: a holds 0x10; s4 has 4 bits, up to 0xf
+    """
+    wanted, mask = _container(name)
+    given = bits if isinstance(bits, np.ndarray) else np.asarray(bits)
+    if given.dtype != wanted:
+        given = _reinterpreted(given, wanted, name, what)
+    if mask is not None and given.dtype == wanted and given.size:
+        largest = int(given.max())
+        if largest > mask:
+            raise ValueRangeError(
+                f"{what} holds {largest:#x}; {name} has {mask.bit_length()} bits, "
+                f"up to {mask:#x}"
+            )
+    return given
+
+
+@cache
+def _container(name: str) -> tuple[np.dtype[Any], int | None]:
+    """The NumPy type of a type's raw bits, and its mask if that has spare bits."""
+    kind = dtype(name)
+    full = kind.mask == np.iinfo(kind.bits_dtype).max
+    return kind.bits_dtype, None if full else kind.mask
+
+
+def _reinterpreted(given: Bits, wanted: np.dtype[Any], name: str, what: str) -> Bits:
+    """Signed integers as unsigned ones; packed b1 as it is."""
+    if name == "b1" and given.dtype in (np.uint32, np.int32):
+        return given.view(np.uint32)
+    if given.dtype.kind == "i" and given.dtype.itemsize == wanted.itemsize:
+        return given.view(wanted)
+    raise Error(
+        f"{what} is {given.dtype}; raw bits of {name} are {wanted}, "
+        f"as fragmenta.dtype.dtype({name!r}).encode gives them"
+    )
+
+
+def _expect(model: Model, name: str, wanted: bool, given: bool) -> None:
+    if wanted != given:
+        raise Error(f"{model} {'needs' if wanted else 'takes no'} {name}")
+
+
+def _positions(index: Bits, k: int) -> Bits:
+    given = np.asarray(index)
+    if given.dtype.kind not in "iu":
+        raise Error(f"index is {given.dtype}; positions are integers")
+    if given.size and (given.max() >= k or given.min() < 0):
+        wrong = given.max() if given.max() >= k else given.min()
+        raise ValueRangeError(
+            f"index holds {wrong}; positions count from the first k of their "
+            f"instruction, whose k is {k}"
+        )
+    return given.astype(np.uint8, copy=False)
+
+
+def _sizes(given: dict[str, Bits], model: Model) -> tuple[int, int, int]:
+    """Rows, columns and chained instructions, if all shapes agree on them."""
+    for name, array in given.items():
+        if array.ndim < 2:
+            raise ShapeError(f"{name} has shape {array.shape}; a matrix has two axes")
+    per_word = 32 if model.a == "b1" and given["a"].dtype == np.uint32 else 1
+    rows, length = given["a"].shape[-2:]
+    columns = given["b"].shape[-1]
+    chained, rest = divmod(length * per_word, model.stored)
+    if rest or not chained:
+        raise ShapeError(
+            f"a has {length * per_word} columns; {model} takes {model.stored} at a time"
+        )
+    if chained > 1 and model.c != model.d:
+        raise ShapeError(
+            f"a has the columns of {chained} instructions, but {model} cannot take "
+            f"the {model.d} result of one as c of the next"
+        )
+    blocks = chained * model.scale_vec
+    wanted = {
+        "a": (rows, length),
+        "b": (chained * model.k // per_word, columns),
+        "c": (rows, columns),
+        "index": (rows, length),
+        "scale_a": (rows, blocks),
+        "scale_b": (blocks, columns),
+    }
+    for name, array in given.items():
+        if array.shape[-2:] != wanted[name]:
+            (m, n), (right_m, right_n) = array.shape[-2:], wanted[name]
+            raise ShapeError(
+                f"{name} is {m} x {n}; with a of {rows} x {length} and b of "
+                f"{columns} columns it must be {right_m} x {right_n}"
+            )
+    return rows, columns, chained
+
+
+def _flatten(given: dict[str, Bits]) -> tuple[tuple[int, ...], dict[str, Bits]]:
+    """The batch axes, and every operand with all of them made one."""
+    leading = given["a"].shape[:-2]
+    if any(array.shape[:-2] != leading for array in given.values()):
+        try:
+            shapes = (array.shape[:-2] for array in given.values())
+            leading = np.broadcast_shapes(*shapes)
+        except ValueError:
+            each = ", ".join(f"{n} {g.shape[:-2]}" for n, g in given.items())
+            raise ShapeError(f"the batch axes do not broadcast: {each}") from None
+    flat = {}
+    for name, array in given.items():
+        shape = array.shape[-2:]
+        if array.shape[:-2] != leading and prod(array.shape[:-2]) != 1:
+            array = np.broadcast_to(array, leading + shape)  # noqa: PLW2901
+        flat[name] = np.ascontiguousarray(array).reshape(-1, *shape)
+    return leading, flat

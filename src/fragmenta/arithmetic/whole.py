@@ -1,0 +1,155 @@
+"""How are integers and bits multiplied fast, when every way gives the same sum?
+
+Large matrices of integers go through BLAS as float32, few enough k at a time
+that every partial sum is below 2**24 and so exact.  Small ones, and those that
+``.satfinite`` may clamp on the way, go through :mod:`fragmenta.arithmetic.exact`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from fragmenta.arithmetic import exact
+from fragmenta.arithmetic.operands import Bits, Operands
+from fragmenta.arithmetic.threads import spread
+from fragmenta.dtype import dtype
+
+#: What stands for an operand that is not there.
+NOTHING = np.empty(0, np.uint8)
+NOTHING.flags.writeable = False
+
+# The least size along each axis for which BLAS pays.
+_LARGE = 64
+
+
+def integer(given: Operands) -> Bits:
+    """s8, u8, s4 and u4, in any mix."""
+    a, b = _integers(given.a, given.model.a), _integers(given.b, given.model.b)
+    return _blas(given, a, b) if suits_blas(given) else _plain(given, a, b)
+
+
+def bits(given: Operands) -> Bits:
+    """b1, 64 at a time."""
+    a, b = _words(given.a), _words(np.swapaxes(given.b, -1, -2))
+    d = _accumulators(given, given.columns)
+    plan = _plan(given, given.columns, a.shape[-1])
+    run = partial(exact.bits, flat(a), flat(b), d.reshape(-1), plan)
+    spread(run, given.batches * given.rows, given.products)
+    return d.view(np.uint32)
+
+
+def suits_blas(given: Operands) -> bool:
+    """Whether the matrices are large, and clamping cannot happen on the way."""
+    length = given.model.stored * given.instructions
+    if min(given.rows, given.columns, length) < _LARGE:
+        return False
+    if not given.model.satfinite:
+        return True
+    most = _largest_product(given) * length
+    c = given.c.view(np.int32)
+    return int(c.max()) + most < 1 << 31 and int(c.min()) - most >= -(1 << 31)
+
+
+def flat(array: Bits) -> Bits:
+    """All items in a row, read-only: one kind of array to compile for."""
+    items = array.reshape(-1)
+    items.flags.writeable = False
+    return items
+
+
+def padded(array: Bits, width: int) -> Bits:
+    """The array with columns of zeros up to a width."""
+    if array.shape[-1] == width:
+        return array
+    return np.pad(array, [(0, 0), (0, 0), (0, width - array.shape[-1])])
+
+
+def _plain(given: Operands, a: Bits, b: Bits) -> Bits:
+    width = -(-given.columns // 8) * 8
+    d = _accumulators(given, width)
+    index = NOTHING if given.index is None else flat(given.index)
+    plan = _plan(given, width, given.model.stored)
+    operands = (flat(a), flat(padded(b, width)), d.reshape(-1), index, plan)
+    run = partial(exact.integers, *operands)
+    spread(run, given.batches * given.rows, given.products)
+    return d[..., : given.columns].view(np.uint32)
+
+
+def _blas(given: Operands, a: Bits, b: Bits) -> Bits:
+    k = given.model.k
+    deep = max((1 << 24) // _largest_product(given) // k, 1) * k
+    d = _accumulators(given, given.columns)
+    for first in range(0, b.shape[-2], deep):
+        last = min(first + deep, b.shape[-2])
+        x, y = _dense(given, a, first, last), b[:, first:last].astype(np.float32)
+        for batch in range(given.batches):
+            product = np.matmul(x[batch % len(x)], y[batch % len(y)])
+            d[batch] += product.astype(np.int32)
+    return d.view(np.uint32)
+
+
+def _dense(given: Operands, a: Bits, first: int, last: int) -> Bits:
+    """Columns of A as float32, with zeros where a sparse A stores nothing."""
+    model, index = given.model, given.index
+    if index is None:
+        return a[..., first:last].astype(np.float32)
+    share = slice(first * model.stored // model.k, last * model.stored // model.k)
+    base = np.arange(0, last - first, model.k).repeat(model.stored)
+    place = index[..., share].astype(np.int64) + base
+    shape = (max(len(a), len(index)), given.rows, place.shape[-1])
+    x = np.zeros((*shape[:-1], last - first), np.float32)
+    stored = np.broadcast_to(a[..., share], shape).astype(np.float32)
+    np.put_along_axis(x, np.broadcast_to(place, shape), stored, axis=-1)
+    return x
+
+
+def _plan(given: Operands, width: int, stored: int) -> exact.Plan:
+    return exact.Plan(
+        given.rows,
+        width,
+        given.instructions,
+        len(given.a),
+        len(given.b),
+        1 if given.index is None else len(given.index),
+        k=given.model.k,
+        stored=stored,
+        satfinite=int(given.model.satfinite),
+        xor=int(given.model.bitop == "xor"),
+    )
+
+
+def _accumulators(given: Operands, width: int) -> Bits:
+    """A new array of c as integers, with columns of zeros up to a width."""
+    d = np.zeros((given.batches, given.rows, width), np.int32)
+    d[..., : given.columns] = given.c.view(np.int32)
+    return d
+
+
+def _integers(patterns: Bits, name: str) -> Bits:
+    """Raw bits as integers of 8 bits."""
+    if name == "s8":
+        return patterns.view(np.int8)
+    if name == "s4":
+        return (patterns << 4).view(np.int8) >> 4
+    return patterns
+
+
+def _largest_product(given: Operands) -> int:
+    """The largest magnitude of a product of the two types."""
+    types = (dtype(given.model.a), dtype(given.model.b))
+    (low_a, high_a), (low_b, high_b) = (each.limits for each in types)
+    return max(-low_a, high_a) * max(-low_b, high_b)
+
+
+def _words(patterns: Bits) -> Bits:
+    """Bits along the last axis as 64-bit words, zeros after the last."""
+    if patterns.dtype == np.uint8:
+        packed = np.packbits(patterns, axis=-1, bitorder="little")
+    else:
+        packed = np.ascontiguousarray(patterns).view(np.uint8)
+    rest = -packed.shape[-1] % 8
+    if rest:
+        packed = np.pad(packed, [(0, 0), (0, 0), (0, rest)])
+    return np.ascontiguousarray(packed).view(np.uint64)
