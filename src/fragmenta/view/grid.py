@@ -1,0 +1,226 @@
+"""Which cells does a picture of a fragment show?
+
+A picture is one grid for each matrix and each choice of the selectors.  Small
+operands are shown whole.  Large ones repeat themselves, and a picture leaves
+repetitions out, by three rules taken in this order along each direction:
+
+1. Of more than 32 lines in more than two repetitions that differ only in the
+   register, the first repetition and the last are shown.
+2. If more than ``most`` lines are left, of the four warps the first and the
+   last are shown.
+3. If still more than ``most`` are left, of more than four neighbours in one
+   register the first two and the last are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from fragmenta.fragment import Fragment
+    from fragmenta.layout import Digits, Index, Layout
+
+Shown = NDArray[np.bool_]
+Cells = list[list[int]]
+
+REPEATS = 32
+"""Lines that are shown whatever they repeat."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One line of a picture, or a gap: ``hidden`` lines from ``index`` on."""
+
+    index: int
+    hidden: int = 0
+    inside: bool = False
+    """Whether the gap lies within one register."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """One matrix of a fragment: who holds each element, and what is shown.
+
+    >>> import fragmenta as fm
+    >>> grid = next(grids(fm.find("mma.m16n8k64.s4.s4").a))
+    >>> grid.label(3, 17), grid.lane[3][17], grid.across, grid.down
+    ('a1', 14, 8, 1)
+    """
+
+    fragment: Fragment
+    at: dict[str, int]
+    """The matrix and the selectors that this grid is for."""
+    rows: tuple[Slot, ...]
+    cols: tuple[Slot, ...]
+    warp: Cells
+    lane: Cells
+    register: Cells
+    element: Cells
+    numbers: list[list[list[int]]]
+    """The manual's index i of each element, once for each copy."""
+    across: int
+    """Neighbours in a row that share a register."""
+    down: int
+    """Neighbours in a column that share a register."""
+
+    def label(self, row: int, col: int) -> str:
+        """The element as the manual writes it; copies after a comma."""
+        return self.fragment.letter + ",".join(map(str, self.numbers[row][col]))
+
+    def bits(self, row: int, col: int) -> tuple[int, int]:
+        """The lowest and the highest bit of an element in its register."""
+        slot = self.fragment.container
+        low = self.element[row][col] * slot.bits + slot.shift
+        return low, low + self.fragment.dtype.bits - 1
+
+    def describe(self, row: int, col: int) -> str:
+        """All there is to say about one element.
+
+        >>> import fragmenta as fm
+        >>> next(grids(fm.find("mma.m16n8k64.s4.s4").a)).describe(3, 17)
+        'A[3, 17]: lane 14, register 0, bits 7:4, a1'
+        """
+        part = self.fragment
+        index = [self.at[n] for n in part.layout.data[:-2] if n in self.at]
+        inside = ", ".join(map(str, [*index, row, col]))
+        warp = f"warp {self.warp[row][col]}, " if part.lanes > 32 else ""
+        low, high = self.bits(row, col)
+        place = f"bits {high}:{low}" if high > low else f"bit {low}"
+        return (
+            f"{part.name}[{inside}]: {warp}lane {self.lane[row][col]}, "
+            f"register {self.register[row][col]}, {place}, {self.label(row, col)}"
+        )
+
+    def title(self) -> str:
+        """Which matrix, which selectors: empty where there is only one.
+
+        >>> import fragmenta as fm
+        >>> op = fm.mma("m16n8k64", a="s4", sp="sp")
+        >>> [grid.title() for grid in grids(op.metadata)]
+        ['selector 0', 'selector 1']
+        """
+        return ", ".join(f"{name} {value}" for name, value in self.at.items())
+
+
+def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[Grid]:
+    """The grids of a fragment; ``first`` stops at the selectors' first choice.
+
+    >>> import fragmenta as fm
+    >>> d = fm.find("wgmma.m64n256k16.f32.f16").d
+    >>> (grid,) = grids(d)
+    >>> [slot.index for slot in grid.cols if not slot.hidden][6:10]
+    [6, 7, 248, 249]
+    """
+    layout = fragment.layout
+    *outer, row, col = layout.data
+    keys = [*outer, *fragment.selectors]
+    copies = [name for name in layout.free if name not in keys]
+    order = [name for name, _ in layout.coordinates]
+    places = layout.place_index().transpose(
+        [order.index(name) for name in (*keys, row, col, *copies)]
+    )
+    shape = tuple(layout.sizes[name] for name in (*keys, row, col))
+    held = _axes(layout, places.reshape(*shape, -1))
+    zero = np.zeros_like(places).reshape(*shape, -1)
+    warp, element = held.get("W", zero), held.get("E", zero)
+    number = held["R"] * fragment.elements + element
+    rows, cols = slots(fragment, row, most), slots(fragment, col, most)
+    across, down = run(layout, col), run(layout, row)
+    shown = [
+        range(1 if first and key in fragment.selectors else layout.sizes[key])
+        for key in keys
+    ]
+    for at in product(*shown):
+        here: tuple[Any, ...] = (*at, slice(None), slice(None), 0)
+        told = zip(keys, at, strict=True)
+        yield Grid(
+            fragment,
+            {k: v for k, v in told if layout.sizes[k] > 1},
+            rows,
+            cols,
+            warp[here].tolist(),
+            held["L"][here].tolist(),
+            held["R"][here].tolist(),
+            element[here].tolist(),
+            number[at].tolist(),
+            across,
+            down,
+        )
+
+
+def _axes(layout: Layout, places: Index) -> dict[str, Index]:
+    """Warp, lane, register and element of flat places.
+
+    ``numpy.unravel_index`` would say the same in one call, but NumPy 2.4 answers
+    wrongly for large arrays whose last axis has one entry.
+    """
+    found = {}
+    for name, size in reversed(layout.axes):
+        places, found[name] = np.divmod(places, size)
+    return found
+
+
+def run(layout: Layout, coordinate: str) -> int:
+    """How many neighbours along a coordinate share a register.
+
+    >>> import fragmenta as fm
+    >>> layout = fm.find("mma.m16n8k64.s4.s4").b.layout
+    >>> run(layout, "row"), run(layout, "col")
+    (8, 1)
+    """
+    digits = dict(layout.coordinates)[coordinate]
+    size = 1
+    for digit in digits:
+        if digit.axis != "E" or digit.stride != size:
+            break
+        size *= digit.size
+    return size
+
+
+def slots(fragment: Fragment, coordinate: str, most: int) -> tuple[Slot, ...]:
+    """The lines that are shown along a coordinate, and the gaps between them."""
+    layout = fragment.layout
+    size = layout.sizes[coordinate]
+    digits = dict(layout.coordinates)[coordinate]
+    shown = np.ones(size, dtype=bool)
+    if size > REPEATS:
+        _hide_repeats(shown, digits, "R")
+    if shown.sum() > most:
+        _hide_repeats(shown, digits, "W")
+    length = run(layout, coordinate)
+    if shown.sum() > most and length > 4:
+        inner = np.arange(size) % length
+        shown &= (inner < 2) | (inner == length - 1)
+    return tuple(_with_gaps(shown, length))
+
+
+def _hide_repeats(shown: Shown, digits: Digits, axis: str) -> None:
+    """Hide all but the first and the last repetition by the top digits of an axis."""
+    kept = list(digits)
+    while kept and kept[-1].axis == axis:
+        kept.pop()
+    period = prod(digit.size for digit in kept)
+    count = len(shown) // period
+    if kept and count > 2:
+        block = np.arange(len(shown)) // period
+        shown &= (block == 0) | (block == count - 1)
+
+
+def _with_gaps(shown: Shown, length: int) -> Iterator[Slot]:
+    start: int | None = None
+    for index, visible in enumerate(shown.tolist()):
+        if not visible:
+            start = index if start is None else start
+            continue
+        if start is not None:
+            inside = (start - 1) // length == index // length
+            yield Slot(start, index - start, inside)
+            start = None
+        yield Slot(index)

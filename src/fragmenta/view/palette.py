@@ -1,0 +1,100 @@
+"""Which colour has a lane?
+
+Eight hues for the eight groups of four lanes, four shades for the lanes of a
+group.  The hues stay apart for the common forms of colour blindness; every
+shade is light enough for black text, or dark enough for white text.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+# In the order of the groups: neighbours in a matrix differ in lightness too.
+_HUES = (
+    (0x6F, 0xA8, 0xDC),
+    (0xF2, 0xA0, 0x65),
+    (0x4D, 0xB8, 0x9B),
+    (0xF2, 0xD3, 0x5E),
+    (0xC5, 0x8F, 0xD6),
+    (0xB5, 0xC2, 0x35),
+    (0xF4, 0x9A, 0xAE),
+    (0xA9, 0xAF, 0xB9),
+)
+_WHITE, _NIGHT = (255, 255, 255), (13, 16, 23)
+
+#: How much of white, or of night, goes into the lanes 0 to 3 of a group.
+_LIGHT = (0.0, 0.22, 0.42, 0.62)
+_DARK = (0.42, 0.52, 0.62, 0.72)
+
+Colour = tuple[int, int, int]
+
+
+@cache
+def lane_colour(lane: int, dark: bool = False) -> Colour:
+    """Red, green and blue of a lane, to write on in black (dark: in white).
+
+    >>> lane_colour(0), lane_colour(3), lane_colour(3, dark=True)
+    ((111, 168, 220), (200, 222, 242), (40, 59, 78))
+    """
+    hue = _HUES[lane // 4 % 8]
+    other = _NIGHT if dark else _WHITE
+    share = (_DARK if dark else _LIGHT)[lane % 4]
+    red, green, blue = (
+        round(a + (b - a) * share) for a, b in zip(hue, other, strict=True)
+    )
+    return red, green, blue
+
+
+def contrast(one: Colour, other: Colour) -> float:
+    """How well one colour reads on another: from 1 to 21, as WCAG counts.
+
+    >>> round(contrast((0, 0, 0), (255, 255, 255)))
+    21
+    """
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(colour: Colour) -> float:
+    shares = [value / 255 for value in colour]
+    linear = [
+        s / 12.92 if s <= 0.04045 else ((s + 0.055) / 1.055) ** 2.4 for s in shares
+    ]
+    return sum(w * s for w, s in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+# What is not a lane: the page, text, remarks, the frames of registers, the lines
+# between elements, and the bands that name chunks and warps.
+_REST = {
+    "p": ("fill", "#ffffff", "#0d1017"),
+    "t": ("fill", "#1b1f24", "#f0f3f6"),
+    "s": ("fill", "#57606a", "#a6b0bb"),
+    "o": ("stroke", "#2f353d", "#d3dae1"),
+    "h": ("stroke", "#8c959f", "#5b6570"),
+    "b": ("fill", "#e6eaef", "#262c36"),
+}
+
+
+@cache
+def css(scope: str) -> str:
+    """The style sheet of a picture, in light and in dark.
+
+    ``scope`` keeps the rules inside the picture: style sheets of a picture in
+    a page hold for the whole page.
+
+    >>> css("svg.fm").splitlines()[0]
+    'svg.fm .p{fill:#ffffff}'
+    """
+    # Custom properties would be shorter, but not every renderer knows them.
+    day, night = _rules(scope, dark=False), _rules(scope, dark=True)
+    return f"{day}\n@media (prefers-color-scheme: dark){{\n{night}\n}}"
+
+
+def _rules(scope: str, dark: bool) -> str:
+    rest = [f"{scope} .{n}{{{what}:{c[dark]}}}" for n, (what, *c) in _REST.items()]
+    lanes = [f"{scope} .l{lane}{{fill:{_hex(lane, dark)}}}" for lane in range(32)]
+    return "\n".join([*rest, *lanes])
+
+
+def _hex(lane: int, dark: bool) -> str:
+    return "#{:02x}{:02x}{:02x}".format(*lane_colour(lane, dark))
