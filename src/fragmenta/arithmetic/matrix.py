@@ -6,8 +6,13 @@ the model's form; these, and Numba with them, are imported when first needed.
 
 from __future__ import annotations
 
+from math import prod
+
+import numpy as np
+
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
+from fragmenta.dtype import dtype
 
 
 def multiply(
@@ -44,5 +49,7 @@ def multiply(
     from fragmenta.arithmetic.forms import FORMS
 
     given = Operands.check(model, a, b, c, index, scale_a, scale_b)
-    d = FORMS[model.form](given)
-    return d.reshape(*given.leading, given.rows, given.columns)
+    shape = (*given.leading, given.rows, given.columns)
+    if not prod(shape):
+        return np.empty(shape, dtype(model.d).bits_dtype)
+    return FORMS[model.form](given).reshape(shape)

@@ -99,6 +99,7 @@ toolkit  targets      unit  k    operands   result   form   as   L   order      
 #: The assembler meant unless another is named.
 TOOLKIT = "13.0"
 
+_MIXED = {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1"}
 _INTEGERS = ("s8", "u8", "s4", "u4")
 _SCALED = ("mxf8f6f4", "mxf4", "mxf4nvf4")
 
@@ -223,6 +224,8 @@ results; sm_89, sm_90, sm_100, sm_103, sm_107, sm_110, sm_120 and sm_121 have
         if rounding not in ("rn", "rz", "rm", "rp"):
             raise Error(f"no rounding {rounding}; there are rn, rz, rm and rp")
         return asked.exact("chain", ("f64",), "f64", rounding=rounding)
+    if a != b and not {a, b} <= _MIXED:
+        raise Error(f"{a} multiplies {a}, not {b}")
     if kind in _SCALED:
         return asked.scaled(scale, scale_vec)
     return asked.expanded(_version(toolkit)) or asked.fused()

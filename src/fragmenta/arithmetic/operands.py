@@ -200,5 +200,6 @@ def _flatten(given: dict[str, Bits]) -> tuple[tuple[int, ...], dict[str, Bits]]:
         shape = array.shape[-2:]
         if array.shape[:-2] != leading and prod(array.shape[:-2]) != 1:
             array = np.broadcast_to(array, leading + shape)  # noqa: PLW2901
-        flat[name] = np.ascontiguousarray(array).reshape(-1, *shape)
+        count = prod(array.shape[:-2])
+        flat[name] = np.ascontiguousarray(array).reshape(count, *shape)
     return leading, flat
