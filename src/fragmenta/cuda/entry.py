@@ -146,15 +146,9 @@ def _pointer(parameter: str, stride: int = 0, index: str = "%thread") -> list[st
     return lines
 
 
-def _registers(direction: str, operand: Operand) -> Iterator[str]:
+def _registers(direction: str, operand: Operand) -> list[str]:
     """Load or store this thread's registers of one operand."""
-    size = 8 if operand.ptx.endswith("64") else 4
-    yield from _pointer(f"p_{operand.name}", size * operand.count)
-    for i in range(operand.count):
-        name = f"%{operand.name}{i}" if operand.vector else f"%{operand.name}"
-        place = f"[%base + {i * size}]"
-        pair = f"{name}, {place}" if direction == "ld" else f"{place}, {name}"
-        yield f"{direction}.global{operand.ptx} {pair};"
+    return ptx.move(direction, operand, place="%thread")
 
 
 def _copy(direction: str, symbol: str, words: str, threads: int) -> list[str]:

@@ -91,9 +91,9 @@ def entry(op: Instruction, name: str, **immediates: int | str) -> str:
         "mov.u32 %tile, %ctaid.x;",
         "mov.u32 %place, %tid.x;",
         "mad.lo.u32 %place, %tile, 32, %place;",
-        *(line for each in listed if each.name != "d" for line in _move("ld", each)),
+        *(line for each in listed if each.name != "d" for line in move("ld", each)),
         statement(op, a_registers=False, **immediates),
-        *_move("st", listed[0]),
+        *move("st", listed[0]),
         "ret;",
     ]
     lines = "\n".join(f"    {line}" for line in body)
@@ -105,15 +105,24 @@ def header(target: str, version: object) -> str:
     return f".version {version}\n.target {target}\n.address_size 64\n"
 
 
-def _move(direction: str, operand: Operand) -> list[str]:
-    """Load or store the registers of one operand of this lane."""
+def move(
+    direction: str, operand: Operand, array: str = "", place: str = "%place"
+) -> list[str]:
+    """Load (``ld``) or store (``st``) one operand's registers of this lane.
+
+    They are at ``place`` in the array that parameter ``p_`` + ``array`` points
+    to, by default named after the operand; %base and %offset are overwritten.
+
+    >>> move("ld", Operand("metadata", ".b32", vector=False))[-1]
+    'ld.global.b32 %metadata, [%base + 0];'
+    """
     size = 8 if operand.ptx.endswith("64") else 4
     names = [f"%{operand.name}{i}" for i in range(operand.count)]
     names = names if operand.vector else [f"%{operand.name}"]
     lines = [
-        f"ld.param.u64 %base, [p_{operand.name}];",
+        f"ld.param.u64 %base, [p_{array or operand.name}];",
         "cvta.to.global.u64 %base, %base;",
-        f"mul.wide.u32 %offset, %place, {size * operand.count};",
+        f"mul.wide.u32 %offset, {place}, {size * operand.count};",
         "add.u64 %base, %base, %offset;",
     ]
     for i, name in enumerate(names):

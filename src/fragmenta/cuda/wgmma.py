@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from fragmenta.cuda import ptx
 from fragmenta.errors import Error
-from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.instruction import Instruction
 from fragmenta.shared_memory import UNIT
 
 WARP = 32
@@ -121,15 +121,15 @@ def _wgmma(
         # What this thread wrote must be seen by the unit that wgmma reads with.
         "fence.proxy.async;",
         "bar.sync 0;",
-        *_registers("ld", listed["d"], "c"),
+        *ptx.move("ld", listed["d"], "c"),
     ]
     if a_registers:
-        lines += _registers("ld", listed["a"], "a")
+        lines += ptx.move("ld", listed["a"], "a")
     else:
         lines += _descriptor("a")
     lines += _descriptor("b")
     if op.sparse:
-        lines += _registers("ld", listed["metadata"], "metadata")
+        lines += ptx.move("ld", listed["metadata"], "metadata")
     return [
         *lines,
         *_per_tile("scale_d", 4),
@@ -139,7 +139,7 @@ def _wgmma(
         ptx.statement(op, a_registers=a_registers, **chosen),
         "wgmma.commit_group.sync.aligned;",
         "wgmma.wait_group.sync.aligned 0;",
-        *_registers("st", listed["d"], "d"),
+        *ptx.move("st", listed["d"], "d"),
     ]
 
 
@@ -149,11 +149,11 @@ def _move(op: Instruction, size: int) -> list[str]:
     if op.family != "movmatrix":
         lines += [*_copy_in(WARP, size), "bar.sync 0;", *_address(op)]
     if "a" in listed:
-        lines += _registers("ld", listed["a"], "a")
+        lines += ptx.move("ld", listed["a"], "a")
     lines.append(ptx.statement(op))
     if op.family == "stmatrix":
         return [*lines, "bar.sync 0;", *_copy_out(WARP, size)]
-    return [*lines, *_registers("st", listed["d"], "d")]
+    return [*lines, *ptx.move("st", listed["d"], "d")]
 
 
 def _preamble(block: int, size: int) -> list[str]:
@@ -212,24 +212,6 @@ def _copy(label: str, name: str, move: list[str], block: int, size: int) -> list
         f"bra {label};",
         f"{label}_done:",
     ]
-
-
-def _registers(direction: str, operand: Operand, array: str) -> list[str]:
-    """Load or store the registers of one operand of this lane."""
-    names = [f"%{operand.name}"]
-    if operand.vector:
-        names = [f"%{operand.name}{i}" for i in range(operand.count)]
-    lines = [
-        f"ld.param.u64 %base, [p_{array}];",
-        "cvta.to.global.u64 %base, %base;",
-        f"mul.wide.u32 %offset, %place, {4 * operand.count};",
-        "add.u64 %base, %base, %offset;",
-    ]
-    for number, name in enumerate(names):
-        address = f"[%base + {4 * number}]"
-        pair = f"{name}, {address}" if direction == "ld" else f"{address}, {name}"
-        lines.append(f"{direction}.global{operand.ptx} {pair};")
-    return lines
 
 
 def _descriptor(name: str) -> list[str]:
