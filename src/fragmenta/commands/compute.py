@@ -1,0 +1,366 @@
+"""What does an instruction compute?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from fragmenta.commands.app import AsJson, InstructionText, command, find
+from fragmenta.commands.files import (
+    Force,
+    Output,
+    as_elements,
+    check_output,
+    complete_file,
+    described,
+    load,
+    load_matrix,
+    matrix_argument,
+    save_array,
+)
+from fragmenta.commands.output import emit, emit_json
+from fragmenta.errors import Error, one_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from fragmenta.commands.comparison import Comparison
+    from fragmenta.dtype import DType
+    from fragmenta.isa.instruction import Instruction
+    from fragmenta.sparsity import Compressed
+
+    Array = NDArray[Any]
+
+
+def _complete_target(incomplete: str) -> list[str]:
+    from fragmenta.isa.target import TARGETS
+
+    return [each for each in TARGETS if each.startswith(incomplete)]
+
+
+FileA = Annotated[str, matrix_argument("A", "A .npy file, M x K.")]
+FileB = Annotated[str, matrix_argument("B", "A .npy file, K x N.")]
+FileC = Annotated[str | None, matrix_argument("C", "A .npy file, M x N; else zeros.")]
+OptionalA = Annotated[str | None, matrix_argument("A", "A .npy file, M x K.")]
+OptionalB = Annotated[str | None, matrix_argument("B", "A .npy file, K x N.")]
+Target = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TARGET",
+        help="Whose numbers, such as sm_80; by default sm_90a if that has it.",
+        autocompletion=_complete_target,
+    ),
+]
+Scale = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="The block scales, a .npy file.",
+        autocompletion=complete_file,
+    ),
+]
+
+# ── run ─────────────────────────────────────────────────────────────────────
+
+
+@command(
+    "run",
+    "fragmenta run mma.m16n8k16.f32.f16 a.npy b.npy -o d.npy",
+    "fragmenta run mma.m16n8k16.f32.f16 a.npy b.npy c.npy --compare float64",
+)
+def run(
+    instruction: InstructionText,
+    a: FileA,
+    b: FileB,
+    c: FileC = None,
+    output: Output = None,
+    target: Target = None,
+    compare: Annotated[
+        Literal["float64"] | None,
+        typer.Option(help="Say how far the result is from that of float64."),
+    ] = None,
+    scale_a: Scale = None,
+    scale_b: Scale = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Multiply matrices of any size, bit for bit as on the GPU.
+
+    D = A B + C, with K in the order a kernel takes it.  Numbers in a file must
+    be values that the instruction's type has.  bf16, fp8, int4 and other types
+    of ml_dtypes, which NumPy saves as raw items, are taken as the type that the
+    instruction wants.  A sparse instruction takes a pruned A, or a .npz file
+    that 'fragmenta sparsity' wrote.
+    """
+    op = find(instruction)
+    if output is None and compare is None:
+        raise Error("nothing to do: -o FILE keeps the result, --compare judges it")
+    if output is not None:
+        check_output(output, force)
+    task = _Task.load(op, (a, b, c), {"scale_a": scale_a, "scale_b": scale_b}, target)
+    result = task.result()
+    judged = None if compare is None else task.compared(result)
+    if output is not None:
+        from fragmenta.progress import bar
+
+        with bar("writing") as progress:
+            save_array(output, result, force, progress)
+    if as_json:
+        emit_json(task.about(result, output, judged))
+        return
+    lines = [str(op), *task.described(result, output)]
+    emit("\n".join(lines + ([str(judged)] if judged else [])))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One product: the instruction, and what its files hold."""
+
+    op: Instruction
+    target: str
+    a: Array | Compressed
+    b: Array
+    c: Array | None
+    scales: dict[str, Array]
+    files: dict[str, str]
+
+    @classmethod
+    def load(
+        cls,
+        op: Instruction,
+        files: tuple[str, str, str | None],
+        scales: dict[str, str | None],
+        target: str | None,
+    ) -> _Task:
+        """Read the files; a target without the instruction is refused first."""
+        from fragmenta.execute import chosen_target
+
+        _check_multiplies(op)
+        where = chosen_target(op, target)
+        a, b, c = files
+        of_c = op.types.get("c", op.types["d"])
+        named = dict(zip("ABC", files, strict=True)) | scales
+        return cls(
+            op,
+            where,
+            load_a(a, op),
+            _elements(b, op.types["b"]),
+            None if c is None else _elements(c, of_c),
+            _load_scales(op, scales),
+            {name: file for name, file in named.items() if file is not None},
+        )
+
+    @classmethod
+    def random(cls, op: Instruction, seed: int, target: str | None) -> _Task:
+        """Matrices of the instruction's own size, the same for the same seed."""
+        import numpy as np
+
+        from fragmenta.execute import chosen_target
+        from fragmenta.pruning import prune
+
+        _check_multiplies(op)
+        if seed < 0:
+            raise Error(f"a seed is 0 or more; given {seed}")
+        generator = np.random.default_rng(seed)
+        m, n, k = op.shape
+        a = _random(generator, op.types["a"], (m, k))
+        b = _random(generator, op.types["b"], (k, n))
+        c = _random(generator, op.types.get("c", op.types["d"]), (m, n))
+        named = ("scale_a", "scale_b") if op.scale_vec else ()
+        parts = {name: getattr(op, name) for name in named}
+        scales = {
+            name: _random(generator, part.dtype, part.shape)
+            for name, part in parts.items()
+        }
+        a = prune(a, op) if op.sparse else a
+        return cls(op, chosen_target(op, target), a, b, c, scales, {})
+
+    def result(self) -> Array:
+        from fragmenta.matmul import matmul
+
+        return matmul(
+            self.a,
+            self.b,
+            self.op,
+            self.c,
+            scale_a=self.scales.get("scale_a"),
+            scale_b=self.scales.get("scale_b"),
+            target=self.target,
+        )
+
+    def compared(self, result: Array) -> Comparison:
+        from fragmenta.commands.comparison import compare
+        from fragmenta.progress import bar
+
+        with bar("comparing") as progress:
+            return compare(
+                self.op, self.a, self.b, self.c, result, self.scales, progress
+            )
+
+    def _operands(self) -> dict[str, tuple[Any, Any]]:
+        """The matrices that were given, each with its element type."""
+        types = self.op.types
+        given = {
+            "A": (self.a, types["a"]),
+            "B": (self.b, types["b"]),
+            "C": (self.c, types.get("c", types["d"])),
+        }
+        for name, matrix in self.scales.items():
+            given[name] = (matrix, self.op.scale_a.dtype)
+        return {name: pair for name, pair in given.items() if pair[0] is not None}
+
+    def described(self, result: Array, output: str | None) -> list[str]:
+        rows = [("target", self.target)]
+        for name, (matrix, of) in self._operands().items():
+            rows.append((name, f"{described(matrix, of)} from {self.files[name]}"))
+        kept = f" to {output}" if output else ""
+        rows.append(("D", f"{described(result, self.op.types['d'])}{kept}"))
+        return [f"{label:<8}{text}" for label, text in rows]
+
+    def about(
+        self, result: Array, output: str | None, judged: Comparison | None
+    ) -> dict[str, Any]:
+        """For programs."""
+        operands = {
+            name: {"file": self.files[name], "shape": matrix.shape, "type": of.name}
+            for name, (matrix, of) in self._operands().items()
+        }
+        of_d = self.op.types["d"].name
+        operands["D"] = {"file": output, "shape": result.shape, "type": of_d}
+        about = {"instruction": str(self.op), "target": self.target, **operands}
+        return about if judged is None else {**about, "compare": judged.to_dict()}
+
+
+def _check_multiplies(op: Instruction) -> None:
+    if not {"a", "b", "d"} <= set(op.types):
+        raise Error(f"{op.family} multiplies nothing; mma, wgmma and wmma.mma do")
+
+
+def _load_scales(op: Instruction, files: dict[str, str | None]) -> dict[str, Array]:
+    given = {name: file for name, file in files.items() if file is not None}
+    if not op.scale_vec and given:
+        raise Error(f"{op} takes no scales")
+    if op.scale_vec and len(given) < 2:
+        raise Error(f"{op} is block-scaled: give --scale-a and --scale-b")
+    return {name: _elements(file, op.scale_a.dtype) for name, file in given.items()}
+
+
+# ── explain ─────────────────────────────────────────────────────────────────
+
+
+@command(
+    "explain",
+    "fragmenta explain wgmma.m64n8k32.f32.e4m3.e4m3 --random 1 --row 3 --col 5",
+    "fragmenta explain mma.m16n8k16.f32.f16 a.npy b.npy c.npy --row 0 --col 0",
+)
+def explain(
+    instruction: InstructionText,
+    row: Annotated[int, typer.Option(help="The row of D.", show_default=False)],
+    col: Annotated[int, typer.Option(help="The column of D.", show_default=False)],
+    a: OptionalA = None,
+    b: OptionalB = None,
+    c: FileC = None,
+    random: Annotated[
+        int | None,
+        typer.Option(metavar="SEED", help="Random matrices instead of files."),
+    ] = None,
+    target: Target = None,
+    scale_a: Scale = None,
+    scale_b: Scale = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show step by step how one element of D comes about.
+
+    Each product and its exponent, where the terms are aligned and what that
+    cuts off, the sum, its rounding, and the difference from the exact value.
+    """
+    from fragmenta.explain import explain as told
+
+    op = find(instruction)
+    scales = {"scale_a": scale_a, "scale_b": scale_b}
+    if random is not None:
+        if a is not None or any(scales.values()):
+            raise Error("--random is instead of files; give the one or the others")
+        task = _Task.random(op, random, target)
+    elif a is None or b is None:
+        raise Error("give the files of A and B, or --random SEED")
+    else:
+        task = _Task.load(op, (a, b, c), scales, target)
+    found = told(
+        op, task.a, task.b, task.c, row=row, col=col, target=task.target, **task.scales
+    )
+    if as_json:
+        emit_json(_finite(found.to_dict()))
+    else:
+        emit(str(found))
+
+
+def _finite(value: Any) -> Any:
+    """The same with infinities and NaN as text, for which JSON has no number."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
+
+
+def _random(generator: np.random.Generator, of: DType, shape: tuple[int, ...]) -> Array:
+    """Values of the kind that networks have, or any integer of a small type."""
+    if of.is_integer:
+        low, high = of.limits if of.bits < 32 else (-1000, 1000)
+        return generator.integers(low, high, shape, endpoint=True)
+    values = generator.standard_normal(shape)
+    if of.kind == "scale":
+        values = 2.0 ** values.round()
+    return values.astype(of.storage)
+
+
+# ── what they are given ─────────────────────────────────────────────────────
+
+
+def load_a(path: str, op: Instruction) -> Array | Compressed:
+    """A from a ``.npy`` file, or from an archive of ``fragmenta sparsity``."""
+    from fragmenta.sparsity import Compressed
+
+    of, found = op.types["a"], load(path)
+    if not isinstance(found, dict):
+        return _checked(as_elements(found, of, path), of, path)
+    if "pruned" in found:
+        return _typed(found, "pruned", op, path)
+    if not {"values", "indices", "width"} <= set(found):
+        have = one_of(found, "and") or "nothing"
+        raise Error(
+            f"{path} is an archive of {have}; one of fragmenta sparsity has pruned, or "
+            "values, indices and width"
+        )
+    if op.granularity is None:
+        raise Error(f"{path} holds a compressed A, and {op} is dense")
+    values = _typed(found, "values", op, path)
+    width = int(found["width"])
+    return Compressed(values, found["indices"], op.granularity, width)
+
+
+def _typed(found: dict[str, Array], name: str, op: Instruction, path: str) -> Array:
+    """An array of an archive; only one of the same type can be taken by its bits."""
+    from fragmenta.dtype import dtype
+
+    of, array = op.types["a"], found[name]
+    if array.dtype.kind == "V" and "type" in found and str(found["type"]) != of.name:
+        raise Error(f"{path} holds {dtype(str(found['type']))}; A of {op} is {of}")
+    return _checked(as_elements(array, of, path), of, path)
+
+
+def _elements(path: str, of: DType) -> Array:
+    return _checked(load_matrix(path, of), of, path)
+
+
+def _checked(array: Array, of: DType, path: str) -> Array:
+    """The matrix in its type, so that what does not fit is named by its file."""
+    try:
+        return of.decode(of.encode(array))
+    except Error as error:
+        raise type(error)(f"{path}: {error}") from None

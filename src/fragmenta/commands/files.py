@@ -1,0 +1,275 @@
+"""How do matrices come from files, and where do answers go?
+
+A ``.npy`` file of numbers holds values.  NumPy saves the types of ml_dtypes
+(bf16, fp8, int4 …) as items of so many bytes and forgets which type they were;
+such items are taken as raw bits of the type that the instruction wants.  What
+could be read both ways is refused.
+
+A file is written beside its place and moved there when it is complete, so that
+an error or Ctrl-C never costs one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol, cast
+
+import typer
+
+from fragmenta.errors import Error, one_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fragmenta.dtype import DType
+    from fragmenta.progress import Progress
+
+    Array = NDArray[Any]
+
+
+# ── arguments ───────────────────────────────────────────────────────────────
+
+
+def complete_file(incomplete: str) -> list[str]:
+    """Files and folders whose path begins so."""
+    folder, name = os.path.split(incomplete)
+    try:
+        found = sorted(os.scandir(folder or "."), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    return [
+        os.path.join(folder, entry.name) + ("/" if entry.is_dir() else "")
+        for entry in found
+        if entry.name.startswith(name)
+    ]
+
+
+def matrix_argument(metavar: str, text: str) -> Any:
+    """An argument that is the file of a matrix."""
+    return typer.Argument(
+        metavar=metavar, help=text, autocompletion=complete_file, show_default=False
+    )
+
+
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write it.",
+        autocompletion=complete_file,
+    ),
+]
+Force = Annotated[
+    bool, typer.Option("--force", help="Overwrite the file if there is one.")
+]
+
+
+# ── reading ─────────────────────────────────────────────────────────────────
+
+
+def load(path: str) -> Array | dict[str, Array]:
+    """The array of a ``.npy`` file, or those of a ``.npz`` file by name.
+
+    Read from disk as they are needed: a large matrix is not in memory twice.
+    """
+    from zipfile import BadZipFile
+
+    import numpy as np
+
+    try:
+        with open(path, "rb") as file:
+            if file.read(2) == b"PK":
+                file.seek(0)
+                with np.load(file, allow_pickle=False) as archive:
+                    return dict(archive)
+        return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror or error}") from None
+    except (ValueError, EOFError, OverflowError, BadZipFile) as error:
+        if (array := _one_byte_floats(path)) is not None:
+            return array
+        raise Error(f"{path} is no .npy or .npz file of NumPy: {error}") from None
+
+
+def _one_byte_floats(path: str) -> Array | None:
+    """The items of an e5m2 matrix: NumPy names them so that it cannot read them."""
+    from io import BytesIO
+
+    import numpy as np
+
+    content, named = Path(path).read_bytes(), b"'descr': '<f1'"
+    if named not in content[:256]:
+        return None
+    renamed = BytesIO(content.replace(named, b"'descr': '|V1'", 1))
+    try:
+        array: Array = np.load(renamed, allow_pickle=False)
+    except (ValueError, EOFError):
+        return None
+    return array
+
+
+def load_matrix(path: str, of: DType) -> Array:
+    """The one matrix of a file, in a type that ``of`` can take."""
+    found = load(path)
+    if isinstance(found, dict):
+        have = one_of(found, "and") or "nothing"
+        raise Error(f"{path} is an archive, of {have}; wanted is one matrix, a .npy")
+    return as_elements(found, of, path)
+
+
+def as_elements(array: Array, of: DType, path: str) -> Array:
+    """The array, with raw bits taken as elements, and doubts as errors."""
+    given, size = array.dtype, of.storage.itemsize
+    if given.kind == "V" and given.names is None:
+        if of.storage.type.__module__ == "numpy":
+            raise Error(
+                f"{path} holds items of {given.itemsize} bytes without a type, and "
+                f"{of} is saved as {of.storage.name}"
+            )
+        if given.itemsize != size:
+            raise Error(
+                f"{path} holds items of {given.itemsize} bytes, and an element of "
+                f"{of} has {size}"
+            )
+        return _raw(array, of, path)
+    if given.kind == "u" and given.itemsize == size and not of.is_integer:
+        raise Error(
+            f"{path} is {given.name}, which could be values or raw bits of {of}; "
+            f"save .astype(np.float64) for values, .view('V{size}') for bits"
+        )
+    return array
+
+
+def _raw(array: Array, of: DType, path: str) -> Array:
+    import numpy as np
+
+    if of.is_integer and array.size:
+        # A 4-bit integer has nothing or its sign in the upper half of its byte.
+        # Anything else was never one.
+        whole = array.view(np.int8)
+        if whole.min() < -8 or whole.max() > 15:
+            raise Error(f"{path} holds bytes that are no {of}: they use all 8 bits")
+    return array.view(of.storage)
+
+
+def described(array: Array, of: DType) -> str:
+    """Such as ``64 x 32 e4m3``."""
+    return f"{size_text(array.shape)} {of}"
+
+
+def size_text(shape: tuple[int, ...]) -> str:
+    """A shape as people write it."""
+    return " x ".join(map(str, shape))
+
+
+# ── writing ─────────────────────────────────────────────────────────────────
+
+
+class _Sink(Protocol):
+    def write(self, data: Any, /) -> int: ...
+
+
+def check_output(path: str, force: bool) -> None:
+    """Refuse a file that is not to be overwritten, before anything is computed."""
+    where = Path(path)
+    if where.is_dir() or (where.exists() and not where.is_file()):
+        raise Error(f"{path} is not a file that could be written")
+    if where.exists() and not force:
+        raise Error(f"{path} exists; --force overwrites it")
+    if not where.parent.is_dir():
+        raise Error(f"{path}: there is no folder {where.parent}")
+
+
+def save_text(path: str, text: str, force: bool) -> None:
+    """Write a text file."""
+    with _replacing(path, force) as file:
+        file.write(text.encode())
+
+
+def save_array(path: str, array: Array, force: bool, progress: Progress) -> None:
+    """Write a ``.npy`` file."""
+    from numpy.lib.format import write_array
+
+    with _replacing(path, force) as file:
+        sink = _Counting(file, array.nbytes, progress)
+        write_array(sink, _nameless(array), allow_pickle=False)
+
+
+def save_arrays(
+    path: str, arrays: Mapping[str, Array], force: bool, progress: Progress
+) -> None:
+    """Write a ``.npz`` file."""
+    from zipfile import ZipFile
+
+    from numpy.lib.format import write_array
+
+    total = sum(array.nbytes for array in arrays.values())
+    with _replacing(path, force) as file, ZipFile(file, "w") as archive:
+        done = 0
+        for name, array in arrays.items():
+
+            def part(share: float, done: int = done, size: int = array.nbytes) -> None:
+                progress((done + share * size) / max(1, total))
+
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                sink = _Counting(cast(_Sink, entry), array.nbytes, part)
+                write_array(sink, _nameless(array), allow_pickle=False)
+            done += array.nbytes
+
+
+def _nameless(array: Array) -> Array:
+    """The array; those of ml_dtypes as bare items, which NumPy reads everywhere."""
+    import numpy as np
+
+    if array.dtype.type.__module__ != "ml_dtypes":
+        return array
+    return np.ascontiguousarray(array).view(f"V{array.itemsize}")
+
+
+class _Counting:
+    """A file that tells how much of an array has gone into it."""
+
+    def __init__(self, file: _Sink, total: int, progress: Callable[[float], object]):
+        self._file, self._total, self._progress = file, max(1, total), progress
+        self._done = 0
+
+    def write(self, data: Any) -> int:
+        written = self._file.write(data)
+        self._done += len(data)
+        self._progress(min(1.0, self._done / self._total))
+        return written
+
+
+@contextmanager
+def _replacing(path: str, force: bool) -> Iterator[BinaryIO]:
+    """A file that takes its place when it is complete, or never."""
+    check_output(path, force)
+    where = Path(path).resolve()  # what a link points to, not the link
+    beside = where.with_name(f".{where.name}.{os.getpid()}")
+    try:
+        with open(beside, "xb") as file:
+            yield file
+        if force:
+            os.replace(beside, where)
+        else:
+            _move_without_overwriting(beside, where)
+    except OSError as error:
+        raise Error(f"{path}: {error.strerror or error}") from None
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _move_without_overwriting(beside: Path, where: Path) -> None:
+    """Whoever made the file in the meantime keeps it."""
+    try:
+        os.link(beside, where)
+    except FileExistsError:
+        raise Error(f"{where} exists; --force overwrites it") from None
+    except OSError:  # a file system without links
+        check_output(str(where), force=False)
+        os.replace(beside, where)

@@ -1,0 +1,69 @@
+"""What does an instruction look like in a kernel?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from fragmenta.commands.app import _complete_instruction, command
+from fragmenta.commands.files import Force, Output, check_output, save_text
+from fragmenta.errors import Error
+
+
+@command(
+    "emit",
+    "fragmenta emit mma.sp.m16n8k32.f32.f16",
+    "fragmenta emit wgmma.m64n64k32.f32.e4m3.e4m3 --a-registers",
+    "fragmenta emit mma.m16n8k64.s4.s4 --language ptx --target sm_80",
+    "fragmenta emit mma.m16n8k16.f32 mma.m16n8k32.s8.s8 --header -o mma.cuh",
+)
+def emit(
+    instruction: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="INSTRUCTION",
+            help="A mnemonic, or some of its qualifiers in order.",
+            autocompletion=_complete_instruction,
+            show_default=False,
+        ),
+    ],
+    language: Annotated[
+        Literal["cuda", "ptx"],
+        typer.Option(help="Functions to paste, or a whole module."),
+    ] = "cuda",
+    header: Annotated[
+        bool,
+        typer.Option("--header", help="One .cuh for every instruction that fits."),
+    ] = False,
+    a_registers: Annotated[
+        bool,
+        typer.Option("--a-registers", help="Take wgmma's A from registers."),
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="TARGET", help="Of the PTX; by default the first."),
+    ] = None,
+    output: Output = None,
+    force: Force = False,
+) -> None:
+    """Write CUDA C++ or PTX that does an instruction."""
+    from fragmenta.cuda import emit as library
+
+    if target is not None and language == "cuda":
+        raise Error("CUDA is for every target that has it; --target is for PTX")
+    if output is not None:
+        check_output(output, force)
+    text = library.emit(
+        instruction,
+        language=language,
+        as_header=header,
+        a_registers=a_registers,
+        target=target,
+    )
+    if output is None:
+        typer.echo(text.rstrip("\n"))
+        return
+    save_text(output, text, force)
+    lines = len(text.splitlines())
+    typer.echo(f"{lines} lines of {'PTX' if language == 'ptx' else 'CUDA'} to {output}")

@@ -1,0 +1,358 @@
+"""Is a matrix sparse enough, and what do metadata words say?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fragmenta.commands.app import NOTHING, AsJson, InstructionText, command, find
+from fragmenta.commands.files import (
+    Force,
+    Output,
+    check_output,
+    load_matrix,
+    matrix_argument,
+    save_arrays,
+    size_text,
+)
+from fragmenta.commands.output import emit, emit_json, width
+from fragmenta.errors import Error, one_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fragmenta.isa.instruction import Instruction
+    from fragmenta.metadata import Granularity, Nibble
+    from fragmenta.sparsity import SparsityReport
+
+    Array = NDArray[Any]
+
+SHOWN = 5
+"""Violating chunks that are named."""
+_BLOCK = 1 << 20
+"""Elements that are searched for them at once."""
+
+# ── sparsity ────────────────────────────────────────────────────────────────
+
+
+@command(
+    "sparsity",
+    "fragmenta sparsity sparse.npy mma.sp.m16n8k32.f32.f16",
+    "fragmenta sparsity w.npy mma.sp.m16n8k32.f32.f16 --prune --compress -o w.npz",
+)
+def sparsity(
+    file: Annotated[str, matrix_argument("FILE", "A .npy file.")],
+    instruction: InstructionText,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Keep the largest of each chunk.")
+    ] = False,
+    compress: Annotated[
+        bool, typer.Option("--compress", help="Store values and codes, no zeros.")
+    ] = False,
+    pad: Annotated[
+        bool, typer.Option("--pad", help="Add zeros that fill the last chunk.")
+    ] = False,
+    output: Output = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a matrix is sparse as an instruction wants it.
+
+    Status 1 says that it is not.  With --prune or --compress or both, in that
+    order, it is made so and written to a .npz file, which 'fragmenta run' takes
+    for A: 'pruned' is the matrix with zeros; 'values', 'indices' and 'width'
+    are the stored values, one 4-bit code a chunk, and the columns of A.
+    """
+    from fragmenta.progress import bar
+    from fragmenta.sparsity import sparse, sparsity_report
+
+    op, _ = sparse(find(instruction))
+    _check_request(prune or compress, output, force)
+    matrix = load_matrix(file, op.types["a"])
+    with bar("checking") as progress:
+        pattern = _pattern(matrix, op)
+        report = sparsity_report(pattern, op, pad=pad, progress=progress)
+    found = [] if report.satisfied else list(_violations(pattern, report))
+    arrays: dict[str, Array] = {}
+    if output is not None:
+        arrays = _arrays(matrix, op, prune, compress, pad)
+        with bar("writing") as progress:
+            save_arrays(output, arrays, force, progress)
+    if as_json:
+        emit_json({"file": file, **_about(report, found, output, arrays)})
+    else:
+        shown = _lines(file, op, report, found)
+        if output is not None:
+            listed = (f"{k} {size_text(v.shape)}" for k, v in arrays.items() if v.ndim)
+            shown.append(f"{'written':<11}{one_of(listed, 'and')} to {output}")
+        emit("\n".join([str(op), *shown]))
+    if output is None and not report.satisfied:
+        raise typer.Exit(NOTHING)
+
+
+def _check_request(making: bool, output: str | None, force: bool) -> None:
+    if making and output is None:
+        raise Error("--prune and --compress write a file: say which with -o FILE")
+    if output is not None and not making:
+        raise Error("nothing to write: --prune, --compress or both make it")
+    if output is not None:
+        check_output(output, force)
+
+
+def _pattern(matrix: Array, op: Instruction) -> Array:
+    """The matrix, or one with the same zeros: unrounded weights have some, too."""
+    of = op.types["a"]
+    if matrix.dtype == of.storage or matrix.dtype.kind not in "biuf":
+        return matrix
+    pattern: Array = (matrix != 0).astype(of.storage)
+    return pattern
+
+
+def _violations(
+    matrix: Array, report: SparsityReport
+) -> Iterator[tuple[tuple[int, ...], int]]:
+    """The first chunks that are too full, and how many values each has."""
+    import numpy as np
+
+    granularity, at = report.granularity, report.first
+    assert at is not None
+    rows = matrix.reshape(-1, matrix.shape[-1])
+    first = int(np.ravel_multi_index(at[:-1], matrix.shape[:-1]))
+    step = max(1, _BLOCK // rows.shape[1])
+    left = min(SHOWN, report.violating)
+    for start in range(first, len(rows), step):
+        counts = _counts(rows[start : start + step], granularity)
+        found = np.argwhere(counts > granularity.picks)[:left]
+        for row, chunk in found.tolist():
+            index = np.unravel_index(start + row, matrix.shape[:-1])
+            yield (*(int(i) for i in index), chunk), int(counts[row, chunk])
+        left -= len(found)
+        if not left:
+            return
+
+
+def _counts(rows: Array, granularity: Granularity) -> NDArray[Any]:
+    """How many places of each chunk have a value."""
+    import numpy as np
+
+    short = -rows.shape[1] % granularity.chunk
+    values = np.pad(rows != 0, ((0, 0), (0, short)))
+    shape = (len(rows), -1, granularity.places, granularity.group)
+    counts: NDArray[Any] = values.reshape(shape).any(axis=-1).sum(axis=-1)
+    return counts
+
+
+def _arrays(
+    matrix: Array, op: Instruction, prune: bool, compress: bool, pad: bool
+) -> dict[str, Array]:
+    """What goes into the archive."""
+    import numpy as np
+
+    from fragmenta import pruning
+    from fragmenta import sparsity as library
+    from fragmenta.progress import bar
+
+    of = op.types["a"].name
+    if prune:
+        with bar("pruning") as progress:
+            columns = matrix.shape[-1]
+            matrix = pruning.prune(matrix, op, pad=pad, progress=progress)
+            if compress:  # the padding is not A's
+                matrix = matrix[..., :columns]
+    if not compress:
+        named = {"type": np.array(of)} if matrix.dtype == op.types["a"].storage else {}
+        return {"pruned": matrix, **named}
+    with bar("compressing") as progress:
+        sp = library.compress(matrix, op, pad=pad, progress=progress)
+    return {
+        "values": sp.values,
+        "indices": sp.indices,
+        "width": np.array(sp.width),
+        "type": np.array(of),
+    }
+
+
+def _about(
+    report: SparsityReport,
+    found: list[tuple[tuple[int, ...], int]],
+    output: str | None,
+    arrays: dict[str, Array],
+) -> dict[str, Any]:
+    """For programs."""
+    chunk = report.granularity.chunk
+    return {
+        "instruction": report.instruction,
+        "shape": report.shape,
+        "sparsity": str(report.granularity),
+        "satisfied": report.satisfied,
+        "chunks": report.chunks,
+        "violating": report.violating,
+        "share": report.share,
+        "zeros": report.zeros,
+        "first": [
+            {
+                "index": index,
+                "columns": [index[-1] * chunk, index[-1] * chunk + chunk - 1],
+                "non_zeros": count,
+            }
+            for index, count in found
+        ],
+        "output": output,
+        "arrays": {name: array.shape for name, array in arrays.items()},
+    }
+
+
+def _lines(
+    file: str,
+    op: Instruction,
+    report: SparsityReport,
+    found: list[tuple[tuple[int, ...], int]],
+) -> list[str]:
+    from fragmenta.metadata import locate
+
+    size = 1
+    for each in report.shape:
+        size *= each
+    granularity = report.granularity
+    is_not = "satisfies" if report.satisfied else "does not satisfy"
+    rows = [
+        ("file", f"{file}, {size_text(report.shape)}, {is_not} {granularity}"),
+        ("zeros", f"{report.zeros} of {size} ({report.zeros / max(1, size):.2%})"),
+        (
+            "too full",
+            f"{report.violating} of {report.chunks} chunks ({report.share:.2%})",
+        ),
+    ]
+    what = "pairs" if granularity.group == 2 else "values"
+    for index, count in found:
+        low = index[-1] * granularity.chunk
+        columns = f"columns {low} to {low + granularity.chunk - 1}"
+        label = "first" if index == found[0][0] else ""
+        rows.append((label, f"{locate(index)} ({columns}): {count} {what}"))
+    if len(found) < report.violating:
+        rows.append(("", f"and {report.violating - len(found)} more"))
+    return [f"{label:<11}{text}" for label, text in rows]
+
+
+# ── metadata ────────────────────────────────────────────────────────────────
+
+
+@command(
+    "metadata",
+    "fragmenta metadata mma.sp::ordered_metadata.m16n8k64.s4.s4 0xe4e4d894",
+    "fragmenta metadata mma.sp.m16n8k32.s8.s8 e4e4e4e4 44 --lane 1 --selector 0",
+    "fragmenta metadata wgmma.sp.m64n8k32.f32.f16 44ee44ee --warp 1 --json",
+)
+def metadata(
+    instruction: InstructionText,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="WORD", help="In hex, for this lane and on.", show_default=False
+        ),
+    ],
+    lane: Annotated[int, typer.Option(help="The lane of the first word.")] = 0,
+    warp: Annotated[int, typer.Option(help="Its warp in a warpgroup.")] = 0,
+    selector: Annotated[
+        int | None, typer.Option(help="Only what this sparsity selector reads.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which columns metadata words keep, and what is wrong.
+
+    Status 1 says that a code is illegal, or that nothing reads the words.
+    """
+    from fragmenta.sparsity import decode_words, sparse
+
+    op, granularity = sparse(find(instruction))
+    _check_place(op, lane, warp, selector)
+    given = [_word(text) for text in words]
+    codes = [
+        code
+        for code in decode_words(op, given, lane=lane, warp=warp)
+        if selector is None or code.selector == selector
+    ]
+    if not codes:
+        typer.echo(f"No word is in a lane that selector {selector} reads.", err=True)
+        raise typer.Exit(NOTHING)
+    if as_json:
+        emit_json(
+            {
+                "instruction": str(op),
+                "sparsity": str(granularity),
+                "ordered": op.metadata.ordered,
+                "legal": not any(code.problem for code in codes),
+                "codes": [{**vars(code), "code": f"{code.code:04b}"} for code in codes],
+            }
+        )
+    else:
+        lines = [str(op), *_code_lines(codes, granularity), *_problems(codes)]
+        emit("\n".join(lines))
+    if any(code.problem for code in codes):
+        raise typer.Exit(NOTHING)
+
+
+def _word(text: str) -> int:
+    try:
+        return int(text, 16)
+    except ValueError:
+        raise Error(f"{text} is no hexadecimal number, such as 0xe4e4e4e4") from None
+
+
+def _check_place(op: Instruction, lane: int, warp: int, selector: int | None) -> None:
+    warps = op.metadata.lanes // 32
+    if not 0 <= lane < 32:
+        raise Error(f"lane {lane} is out of range; lanes are 0 to 31")
+    if not 0 <= warp < warps:
+        have = f"warps are 0 to {warps - 1}" if warps > 1 else "there is one warp, 0"
+        raise Error(f"warp {warp} is out of range; {have}")
+    if selector is not None and selector not in op.selectors:
+        allowed = one_of(op.selectors)
+        raise Error(f"selector {selector} is out of range; it is {allowed}")
+
+
+def _code_lines(codes: list[Nibble], granularity: Granularity) -> list[str]:
+    """A table for each lane, a line for each code."""
+    room = max(4, granularity.chunk)
+    head = f"{'nibble':>8}  code  {'row':>3}  chunk  {'kept':<{room}}  columns"
+    lines = []
+    for number, code in enumerate(codes):
+        before = codes[number - 1] if number else None
+        place = (code.warp, code.lane, code.selector)
+        if before is None or place != (before.warp, before.lane, before.selector):
+            warp = "" if code.warp is None else f"warp {code.warp}, "
+            lines.append(f"{warp}lane {code.lane}, read with selector {code.selector}")
+            lines.append(head)
+        kept = "".join(
+            "x" if at in code.positions else "." for at in range(granularity.chunk)
+        )
+        what = " ".join(map(str, code.columns))
+        if code.problem:
+            kept, what = "?" * granularity.chunk, "illegal"
+        lines.append(
+            f"{code.nibble:>8}  {code.code:04b}  {code.row:>3}  {code.chunk:>5}  "
+            f"{kept:<{room}}  {what}"
+        )
+    return lines
+
+
+def _problems(codes: list[Nibble]) -> list[str]:
+    """What is wrong, each kind once, with all places that have it."""
+    import textwrap
+
+    from fragmenta.banks import ranges
+
+    places: dict[tuple[str, int | None, int], list[int]] = {}
+    for code in codes:
+        if code.problem:
+            said = f"code {code.code:04b} {code.problem}"
+            places.setdefault((said, code.warp, code.lane), []).append(code.nibble)
+    lines = []
+    for (said, warp, lane), nibbles in places.items():
+        of = "" if warp is None else f"warp {warp}, "
+        many = "s" * (len(nibbles) > 1)
+        text = f"{of}lane {lane}, nibble{many} {ranges(nibbles)}: {said}"
+        lines += textwrap.wrap(text, width(), subsequent_indent="  ")
+    return lines

@@ -1,0 +1,130 @@
+"""Does ``shared`` show the tile that the library describes?"""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import fragmenta as fm
+from fragmenta.banks import conflict_picture, conflict_table
+from fragmenta.moves import ldmatrix
+from fragmenta.shared_memory import Descriptor
+from fragmenta.shared_tiles import read_tile, shared_tile
+
+from .asking import answer, refusal
+
+WGMMA = "wgmma.m64n24k16.f32.f16"
+MMA = "mma.m16n8k16.f32.f16"
+
+
+def test_a_wgmma_tile() -> None:
+    lines = answer("shared", WGMMA, "A").splitlines()
+    assert lines[1:5] == [
+        "A: 64 x 64 f16, K-major",
+        "descriptor 0x4000004002000000",
+        "  start 0, leading offset 8192, stride offset 1024, 128-byte swizzle",
+        "rN.u below is 16-byte unit u of one row of A",
+    ]
+    text = "\n".join(lines)
+    assert conflict_picture(64, 128, 128) in text
+    assert "  ldmatrix        8-way      4-way      2-way       free" in lines
+    assert "  boxDim         {64, 64}, elementStrides {1, 1}" in lines
+
+
+@pytest.mark.parametrize("swizzle", [0, 32, 64, 128])
+@pytest.mark.parametrize(("operand", "major"), [("A", "k"), ("B", "k"), ("B", "mn")])
+def test_the_descriptor_finds_the_tile(swizzle: int, operand: str, major: str) -> None:
+    op = fm.find(WGMMA)
+    words = ("shared", WGMMA, operand, "--swizzle", swizzle, "--major", major)
+    found = json.loads(answer(*words, "--json"))
+    shape = (found["rows"], found["k"])
+    matrix = np.random.default_rng(0).standard_normal(shape).astype("f2")
+    matrix = matrix if operand == "A" else matrix.T
+    image, _ = shared_tile(matrix, op, operand, swizzle=swizzle, major=major)
+    word = int(found["descriptor"]["word"], 16)
+    bits = read_tile(image, Descriptor.decode(word), op, operand, major=major)
+    k = op.shape.k
+    first = matrix[:, :k] if operand == "A" else matrix[:k]
+    assert (bits.view("f2") == first).all()
+    answer(*words)
+
+
+def test_spans_that_follow_are_mentioned() -> None:
+    text = answer("shared", WGMMA, "B", "--swizzle", 32, "--k", 64)
+    assert "This is the first of 4 spans that lie alike." in text
+    assert "copy {48, 0} to shared address 2304" in text
+    narrow = answer("shared", WGMMA, "B", "--major", "mn")
+    assert "spans" not in narrow
+
+
+def test_an_mma_tile_is_what_ldmatrix_loads() -> None:
+    """The addresses, given to the instruction, make the fragment."""
+    op = fm.find(MMA)
+    words = ("shared", MMA, "A", "--k", 64, "--pitch", 144)
+    assert conflict_picture(16, 128, 0, "ldmatrix", 144) in answer(*words)
+    found = json.loads(answer(*words, "--json"))["ldmatrix"]
+    A = np.random.default_rng(0).standard_normal((16, 16)).astype("f2")
+    image = np.zeros((16, 144), np.uint8)
+    image[:, :32] = A.view(np.uint8)
+    load = fm.find(found["instruction"])
+    registers = ldmatrix(load, image.ravel(), found["addresses"])
+    assert (registers == op.a.pack(A)).all()
+
+
+@pytest.mark.parametrize("access", ["ldmatrix", "rows", "column"])
+def test_costs_are_the_library(access: str) -> None:
+    words = ("shared", MMA, "A", "--k", 32, "--access", access, "--json")
+    found = json.loads(answer(*words))
+    assert found["by_swizzle"] == conflict_table(16, 64)
+    (here,) = [
+        record
+        for record in found["by_swizzle"]
+        if record["access"] == access and not record["swizzle"]
+    ]
+    assert (found["degree"], found["turns"]) == (here["degree"], here["turns"])
+    assert max(phase["degree"] for phase in found["phases"]) == found["degree"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (MMA, "b"),
+        (MMA, "B", "--major", "mn", "--k", 16),
+        ("mma.m16n8k8.f32.tf32", "B"),
+        ("mma.m16n8k64.s4.s4", "A", "--access", "rows"),
+        ("mma.sp.m16n8k32.f32.f16", "A"),
+        ("mma.m16n8k32.kind::f8f6f4.f32.e2m1.e2m1", "A"),
+        ("wgmma.sp.m64n8k32.f32.f16", "A", "--swizzle", 32),
+        ("wgmma.m64n8k256.s32.b1.b1.and.popc", "B"),
+        ("wgmma.m64n264k16.f32.f16".replace("264", "256"), "B", "--major", "mn"),
+        ("wmma.mma.row.col.m16n16k16.f16.f16", "A"),
+    ],
+)
+def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> None:
+    assert "banks" in answer("shared", *words)
+    json.loads(answer("shared", *words, "--json"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((MMA, "D"), "A and B of an instruction that multiplies; given D"),
+        ((MMA, "metadata"), "given METADATA"),
+        (("ldmatrix.m8n8.x1.b16", "A"), "an instruction that multiplies"),
+        ((MMA, "A", "--k", 0), "a multiple of 16; given 0"),
+        ((MMA, "A", "--k", -16), "a multiple of 16; given -16"),
+        ((WGMMA, "A", "--k", 24), "a multiple of 16; given 24"),
+        ((WGMMA, "A", "--pitch", 144), "has no pitch"),
+        ((MMA, "A", "--pitch", 16), "at least so far apart"),
+        ((WGMMA, "A", "--swizzle", 16), "0, 32, 64 or 128 bytes; given 16"),
+        ((WGMMA, "A", "--major", "m"), "m is not k or mn"),
+        ((WGMMA, "A", "--access", "store"), "store is not ldmatrix, rows or column"),
+        (("wgmma.m64n8k32.s32.s8.s8", "A", "--major", "mn"), "cannot be MN-major"),
+        (("mma.m16n8k32.s32.s8.s8", "B", "--major", "mn"), "a multiple of 16 bytes"),
+        (("mma.m8n8k4.row.col.f32.f16.f16.f32", "A"), "several matrices"),
+    ],
+)
+def test_refusals(words: tuple[object, ...], message: str) -> None:
+    assert message in refusal("shared", *words)
