@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -304,6 +305,20 @@ def test_answers_fit_80_columns(family: str) -> None:
                 assert max(len(line) for line in lines if line != str(op)) <= WIDTH
 
 
+@pytest.fixture
+def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files that examples read, in a folder for those that they write."""
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(1)
+    shapes = {"a": (40, 48), "b": (48, 24), "w": (32, 64), "sparse": (32, 64)}
+    files = {n: random.standard_normal(s).astype("f2") for n, s in shapes.items()}
+    files["c"] = np.ones((40, 24), np.float32)
+    files["sparse"][:, ::2] = 0
+    for name, matrix in files.items():
+        np.save(f"{name}.npy", matrix)
+
+
+@pytest.mark.usefixtures("matrices")
 @pytest.mark.parametrize("command", EXAMPLES)
 def test_help_has_examples_that_run(command: str) -> None:
     text = answer(command, "--help")
