@@ -5,7 +5,20 @@ the modules below; the order here is the order of ``fragmenta --help``.  The
 library is imported inside the functions, so that ``--help`` stays fast.
 """
 
+# isort: off
 from fragmenta.commands import catalogue, describe, lookup
+from fragmenta.commands import compute, sparse
+from fragmenta.commands import shared, source
 from fragmenta.commands.app import app
+# isort: on
 
-__all__ = ["app", "catalogue", "describe", "lookup"]
+__all__ = [
+    "app",
+    "catalogue",
+    "compute",
+    "describe",
+    "lookup",
+    "shared",
+    "source",
+    "sparse",
+]
