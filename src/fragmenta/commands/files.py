@@ -185,10 +185,15 @@ def check_output(path: str, force: bool) -> None:
         raise Error(f"{path}: there is no folder {where.parent}")
 
 
+def save_bytes(path: str, content: bytes, force: bool) -> None:
+    """Write a file of any kind."""
+    with _replacing(path, force) as file:
+        file.write(content)
+
+
 def save_text(path: str, text: str, force: bool) -> None:
     """Write a text file."""
-    with _replacing(path, force) as file:
-        file.write(text.encode())
+    save_bytes(path, text.encode(), force)
 
 
 def save_array(path: str, array: Array, force: bool, progress: Progress) -> None:
