@@ -168,8 +168,7 @@ class GPU:
 
         buffers: list[Any] = []
         try:
-            for array in arrays:
-                buffers.append(self._upload(array))
+            buffers.extend(self._upload(array) for array in arrays)
             kernel = module.get_kernel(name)
             config = LaunchConfig(grid=grid, block=block)
             yield lambda: launch(self._stream, config, kernel, *buffers), buffers[0]

@@ -126,12 +126,12 @@ def load(gpu: GPU, text: str) -> Any:
 
 
 def cubin(text: str, target: str) -> bytes:
-    """What ptxas makes of a source, from the cache if it did so before.
+    r"""What ptxas makes of a source, from the cache if it did so before.
 
     >>> import fragmenta as fm
     >>> text = source([Kernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
     >>> cubin(text, "sm_90a")[:4]
-    b'\\x7fELF'
+    b'\x7fELF'
     """
     kept = Cache.present()
     key = "\0".join([f"ptxas {assembler.release()}", target, text])
@@ -180,9 +180,7 @@ def on_device(
 
 def _check_target(op: Instruction, gpu: GPU, target: str | None) -> None:
     if not op.supported_on(gpu.target):
-        raise UnsupportedTarget(
-            f"{op} needs {op.requires}; {gpu.name} is {gpu.target}"
-        )
+        raise UnsupportedTarget(f"{op} needs {op.requires}; {gpu.name} is {gpu.target}")
     if target is not None and number(check_target(target)) != number(gpu.target):
         raise UnsupportedTarget(
             f"{gpu.name} is {gpu.target}, not {target}; execute() answers for any"
@@ -381,10 +379,10 @@ def _piece(
     """What one operand reads of each image, and its descriptors moved there."""
     rows, k = extent(op, operand)
     of = op.types[operand.lower()]
-    grid = np.ogrid[:rows, :k]
+    mn, along = np.ogrid[:rows, :k]
     ranges = {}
     for word in np.unique(words).tolist():
-        address = Descriptor.decode(word).address(*grid, of, major)
+        address = Descriptor.decode(word).address(mn, along, of, major)
         # whole patterns, so that every swizzle stays as it is
         first = int(address.min()) // PATTERN * PATTERN
         ranges[word] = (first, int(address.max()) - first + max(1, of.bits // 8))

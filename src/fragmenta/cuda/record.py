@@ -22,15 +22,17 @@ from numpy.typing import NDArray
 from fragmenta.cuda import assembler, launch
 from fragmenta.cuda.device import GPU
 from fragmenta.cuda.inputs import Trial, trials
-from fragmenta.cuda.launch import POISON as POISON
 from fragmenta.cuda.launch import Kernel
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
 from fragmenta.execute import execute
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import catalogue, instruction
 
 if TYPE_CHECKING:
     from fragmenta.cuda import wgmma_inputs
+
+#: Bits that no kernel of ours writes by chance: shows what was left unwritten.
+POISON = launch.POISON
 
 KINDS = ("mma", "mma.sp", "wgmma", "moves", "wmma")
 """What is recorded, a file for each: ``wgmma`` is dense and sparse, ``moves``
@@ -111,11 +113,10 @@ def record(
 ) -> Recording:
     """Run every ``mma`` or ``mma.sp`` that the GPU supports and keep the results."""
     ops = [op for op in catalogue(family) if op.supported_on(gpu.target)]
-    if not ops:
-        raise Error(f"{gpu.name} ({gpu.target}) has no {family}")
     work = [(op, each) for op in ops for each in trials(op, tiles, seed)]
     kernels = [kernel_of(op, each.selector) for op, each in work]
-    module = gpu.load(assembler.assemble(launch.source(kernels, gpu.target), gpu.target))
+    text = launch.source(kernels, gpu.target)
+    module = gpu.load(assembler.assemble(text, gpu.target))
     cases: list[Case] = []
     results: list[NDArray[np.uint32]] = []
     start = 0
@@ -150,15 +151,13 @@ def record_kind(
     seed: int = 1,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Recording:
-    """Record one of :data:`KINDS`; ``tiles`` of an mma unless given otherwise."""
+    """Record one of :data:`KINDS`; ``wgmma`` has its own plan of tiles."""
     # These modules are built on this one.
     from fragmenta.cuda import wgmma_record, wmma
 
-    if kind not in KINDS:
-        raise Error(
-            f"no recording of {kind}{nearest(kind, KINDS)}; "
-            f"there are {one_of(KINDS, 'and')}"
-        )
+    check_kind(kind)
+    if not count_on(kind, gpu.target):
+        raise UnsupportedTarget(f"{gpu.name} ({gpu.target}) has no {kind}")
     given = {} if tiles is None else {"tiles": tiles}
     if kind == "moves":
         return wgmma_record.record_moves(gpu, seed=seed, progress=progress, **given)
@@ -169,26 +168,45 @@ def record_kind(
     return record(gpu, kind, seed=seed, progress=progress, **given)
 
 
+def check_kind(kind: str) -> str:
+    """The kind, or an error that names the nearest.
+
+    >>> check_kind("moves")
+    'moves'
+    """
+    if kind not in KINDS:
+        raise Error(
+            f"no recording of {kind}{nearest(kind, KINDS)}; "
+            f"there are {one_of(KINDS, 'and')}"
+        )
+    return kind
+
+
 def kinds_on(target: str) -> list[str]:
     """Those of :data:`KINDS` that a target has anything of.
 
-    >>> kinds_on("sm_90a"), kinds_on("sm_70")
-    (['mma', 'mma.sp', 'wgmma', 'moves', 'wmma'], ['mma', 'wmma'])
+    >>> kinds_on("sm_90a"), kinds_on("sm_80")
+    (['mma', 'mma.sp', 'wgmma', 'moves', 'wmma'], ['mma', 'mma.sp', 'moves', 'wmma'])
     """
-    families = {
-        "moves": ("ldmatrix", "stmatrix", "movmatrix"),
-        "wmma": ("wmma.mma",),
-        "wgmma": ("wgmma", "wgmma.sp"),
-    }
-    return [
-        kind
-        for kind in KINDS
-        if any(
-            op.supported_on(target)
-            for family in families.get(kind, (kind,))
-            for op in catalogue(family)
-        )
-    ]
+    return [kind for kind in KINDS if count_on(kind, target)]
+
+
+def count_on(kind: str, target: str) -> int:
+    """How many cases a recording of a target has.
+
+    >>> count_on("moves", "sm_90a")
+    37
+    """
+    from fragmenta.cuda import wgmma_inputs, wmma
+
+    if kind == "wmma":
+        return len(wmma.works(target, 1, 1))
+    if kind == "moves":
+        return sum(1 for _ in wgmma_inputs.move_plan(target))
+    if kind == "wgmma":
+        return sum(op.supported_on(target) for op, _, _ in wgmma_inputs.plan())
+    ops = (op for op in catalogue(kind) if op.supported_on(target))
+    return sum(len(op.selectors or (None,)) for op in ops)
 
 
 # ── replaying ───────────────────────────────────────────────────────────────
