@@ -399,6 +399,19 @@ class Fragment:
 
         return table(self, by, format)
 
+    def to_svg(self) -> str:
+        """A picture, lanes in colours; see :mod:`fragmenta.view.svg`.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_svg()[:4]
+        '<svg'
+        """
+        from fragmenta.view.svg import fragment_svg
+
+        return fragment_svg(self)
+
+    _repr_svg_ = to_svg
+
     def rows(self) -> Iterator[dict[str, int]]:
         """Every place as a flat record, in lane and register order.
 

@@ -244,6 +244,14 @@ class Instruction:
 
         return on_device(self, *operands, **options)
 
+    def to_svg(self) -> str:
+        """A picture of all operands; see :mod:`fragmenta.view.svg`."""
+        from fragmenta.view.svg import instruction_svg
+
+        return instruction_svg(self)
+
+    _repr_svg_ = to_svg
+
     def _fragment(self, name: str) -> Fragment:
         if name not in self.fragments:
             have = ", ".join(self.fragments) or "none"

@@ -24,7 +24,7 @@ _WHITE, _NIGHT = (255, 255, 255), (13, 16, 23)
 
 #: How much of white, or of night, goes into the lanes 0 to 3 of a group.
 _LIGHT = (0.0, 0.22, 0.42, 0.62)
-_DARK = (0.42, 0.52, 0.62, 0.72)
+_DARK = (0.53, 0.61, 0.69, 0.77)
 
 Colour = tuple[int, int, int]
 
@@ -34,7 +34,7 @@ def lane_colour(lane: int, dark: bool = False) -> Colour:
     """Red, green and blue of a lane, to write on in black (dark: in white).
 
     >>> lane_colour(0), lane_colour(3), lane_colour(3, dark=True)
-    ((111, 168, 220), (200, 222, 242), (40, 59, 78))
+    ((111, 168, 220), (200, 222, 242), (36, 51, 68))
     """
     hue = _HUES[lane // 4 % 8]
     other = _NIGHT if dark else _WHITE

@@ -312,7 +312,7 @@ def _chunks(grid: Grid, cols: _Track, left: float, y: float) -> Iterator[str]:
     from fragmenta.metadata import granularity
 
     part = grid.fragment
-    kind = "mxf4" if part.container.bits == 4 else None
+    kind = "mxf4" if part.container.bits == 4 else "f8f6f4"
     rule = granularity(part.dtype, kind)
     for numbers, x, size in cols.runs(rule.kept):
         chunk = cols.slots[numbers[0]].index // rule.kept
@@ -363,7 +363,8 @@ def _cells(grid: Grid, rows: _Track, cols: _Track) -> Iterator[str]:
                 for c in col_numbers:
                     cells += _element(grid, rows, cols, (r, c), elements, bits)
     yield "".join(fills)
-    yield f'<g class="h" fill-opacity="0">{"".join(cells)}</g>'
+    lined = "h" if grid.across * grid.down > 1 else "p"
+    yield f'<g class="{lined}" fill-opacity="0">{"".join(cells)}</g>'
     yield f'<g class="m t">{"".join(elements)}</g>'
     yield f'<g class="u t">{"".join(bits)}</g>'
     yield f'<g class="o" pointer-events="none">{"".join(frames)}</g>'
@@ -386,6 +387,8 @@ def _element(
     # Beside or below the name of the lane, which its elements share.
     if grid.down > 1:
         x, width, base = x + 23, width - 23, y + 10.5
+    elif grid.across == 1:
+        base = y + 23
     elif part.layout.data[-1] == "chunk":
         y, height, base = y + 11, height - 11, y + 18.5
     else:

@@ -1,0 +1,70 @@
+"""What does an instruction look like?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fragmenta.commands.app import (
+    InstructionText,
+    OperandName,
+    command,
+    find,
+    operand,
+)
+from fragmenta.commands.files import Force, Output, _replacing, check_output
+from fragmenta.commands.output import _colour, emit, width
+from fragmenta.errors import Error, one_of
+
+if TYPE_CHECKING:
+    from fragmenta.fragment import Fragment
+
+
+@command(
+    "draw",
+    "fragmenta draw mma.m16n8k64.s4.s4 A",
+    "fragmenta draw mma.sp.m16n8k64.s4.s4 -o sparse.svg",
+    "fragmenta draw wgmma.m64n256k16.f32.f16 D -o d.png",
+)
+def draw(
+    instruction: InstructionText,
+    operand_: OperandName = "",
+    output: Output = None,
+    force: Force = False,
+) -> None:
+    """Draw an instruction, or one operand: here, or as SVG, PNG or PDF."""
+    op = find(instruction)
+    part = operand(op, operand_) if operand_ else None
+    if output is not None:
+        from fragmenta.view import svg
+
+        format = _format(output, svg.FORMATS)
+        check_output(output, force)
+        picture = svg.convert(part.to_svg() if part else op.to_svg(), format)
+        with _replacing(output, force) as file:
+            file.write(picture)
+        return
+    parts = [part] if part else list(op.fragments.values())
+    emit(str(op))
+    for each in parts:
+        _print(each)
+
+
+def _format(output: str, formats: tuple[str, ...]) -> str:
+    ending = Path(output).suffix.lstrip(".").lower()
+    if ending not in formats:
+        endings = one_of(f".{each}" for each in formats)
+        raise Error(f"{output}: the name of a picture ends in {endings}")
+    return ending
+
+
+def _print(part: Fragment) -> None:
+    from fragmenta.view import terminal
+
+    if not _colour():
+        emit("\n" + terminal.plain(part, width()))
+        return
+    from rich.console import Console
+
+    emit("")
+    Console(highlight=False, soft_wrap=True).print(terminal.painted(part, width()))

@@ -1,0 +1,165 @@
+"""Does every operand of the catalogue have a picture, and does it tell the truth?"""
+
+from __future__ import annotations
+
+import re
+import time
+from functools import cache
+from xml.etree import ElementTree
+
+import pytest
+
+import fragmenta as fm
+from fragmenta.view import palette
+from fragmenta.view.grid import grids
+from fragmenta.view.svg import FORMATS, convert, fragment_svg, instruction_svg
+
+TITLE = re.compile(
+    r"(\w+)\[([\d, ]+)\]: (?:warp (\d), )?lane (\d+), register (\d+), bits? ([\d:]+), "
+)
+
+
+@cache
+def fragments() -> list[fm.Fragment]:
+    """Every kind of fragment of the catalogue, once."""
+    found = {}
+    for op in fm.catalogue():
+        for part in op.fragments.values():
+            found.setdefault((part.name, part.dtype, part.layout, part.stored), part)
+    return list(found.values())
+
+
+@cache
+def instructions() -> list[fm.Instruction]:
+    """One instruction for each set of fragments; of wgmma a few widths."""
+    found = {}
+    for op in fm.catalogue():
+        if op.family.startswith("wgmma") and op.shape.n not in (8, 24, 256):
+            continue
+        key = tuple(
+            (p.name, p.dtype, p.layout, p.stored) for p in op.fragments.values()
+        )
+        found.setdefault(key, op)
+    return list(found.values())
+
+
+def titles(picture: str) -> list[re.Match[str]]:
+    root = ElementTree.fromstring(picture)
+    texts = [node.text or "" for node in root.iter("{http://www.w3.org/2000/svg}title")]
+    return [match for text in texts if (match := TITLE.match(text))]
+
+
+def test_every_fragment() -> None:
+    for part in fragments():
+        check(part)
+
+
+def check(part: fm.Fragment) -> None:
+    """Well-formed, every lane there, and no element twice or in a wrong place."""
+    found = titles(fragment_svg(part))
+    shown = list(grids(part))
+    lanes = {int(match[4]) for match in found}
+    selected = any(part.layout.sizes[name] > 1 for name in part.layout.free)
+    assert lanes == set(range(32)), (part, lanes)
+    elements = [tuple(map(int, match[2].split(","))) for match in found]
+    times = len(shown) if part.selectors else 1
+    if not any(slot.hidden for slot in (*shown[0].rows, *shown[0].cols)):
+        each = (
+            part.shape
+            if len(found[0][2].split(",")) == len(part.shape)
+            else part.shape[1:]
+        )
+        size = 1
+        for extent in each:
+            size *= extent
+        assert len(elements) == size * times, part
+    assert len(set(elements)) * times == len(elements), part
+    if not selected and len(elements[0]) == len(part.shape):
+        for match, element in zip(found[::7], elements[::7], strict=True):
+            place = part.where(*element)
+            low, high = place.bits
+            bits = f"{high}:{low}" if high > low else str(low)
+            assert match[4] == str(place.lane)
+            assert match[5] == str(place.register)
+            assert match[6] == bits
+            assert match[3] == (None if place.warp is None else str(place.warp))
+
+
+def test_every_instruction() -> None:
+    for op in instructions():
+        picture = instruction_svg(op)
+        names = {match[1] for match in titles(picture)}
+        if {"C", "D"} <= set(op.fragments):
+            names |= {"C", "D"} if names & {"C", "D"} else set()
+        assert names == set(op.fragments), op
+        if op.family.startswith("wgmma"):
+            assert "in shared memory" in picture
+
+
+def test_pictures_are_quick() -> None:
+    op = fm.wgmma("m64n256k16", a="f16", d="f32")
+    op.to_svg()
+    start = time.perf_counter()
+    op.d.to_svg()
+    # 50 ms on a quiet machine; a busy one may take its time
+    assert time.perf_counter() - start < 0.5
+
+
+def test_selectors_copies_chunks_and_warps_are_named() -> None:
+    sparse = fm.mma("m16n8k64", a="s4", sp="sp")
+    assert ">selector 1<" in sparse.metadata.to_svg()
+    assert ">11:8<" in sparse.metadata.to_svg()
+    assert "chunk 7: 4 of columns 56 to 63 are stored" in sparse.a.to_svg()
+    assert "selector 1" not in sparse.to_svg()
+    assert ">warp 3<" in fm.wgmma("m64n8k16", a="f16", d="f32").d.to_svg()
+    copied = fm.instruction("wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32").a
+    assert ">a0,8<" in copied.to_svg()
+    assert "observed on sm_90" in copied.to_svg()
+
+
+def test_large_operands_say_what_they_leave_out() -> None:
+    d = fm.wgmma("m64n256k16", a="f16", d="f32").d.to_svg()
+    assert "columns 8 to 247 repeat the pattern" in d
+    assert "D[63, 255]: warp 3, lane 31, register 127" in d
+    assert len(d) < 500_000
+    b1 = fm.mma("m16n8k256", a="b1", bitop="and").a.to_svg()
+    assert "leaves out columns of the same register" in b1
+
+
+def test_notebooks_show_them() -> None:
+    op = fm.mma("m16n8k16", a="f16", d="f32")
+    assert op._repr_svg_() == op.to_svg()
+    assert op.a._repr_svg_() == op.a.to_svg()
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_lane_colours_can_be_read(dark: bool) -> None:
+    ink = (0xF0, 0xF3, 0xF6) if dark else (0x1B, 0x1F, 0x24)
+    colours = [palette.lane_colour(lane, dark) for lane in range(32)]
+    assert len(set(colours)) == 32
+    assert min(palette.contrast(ink, colour) for colour in colours) > 4.5
+
+
+def test_style_stays_inside_and_knows_the_dark() -> None:
+    picture = fm.mma("m16n8k16", a="f16", d="f32").c.to_svg()
+    style = picture[picture.index("<style>") + 7 : picture.index("</style>")]
+    rules = [line for line in style.splitlines() if "{" in line and line[0] != "@"]
+    assert all(line.startswith("svg.fm ") for line in rules)
+    assert "prefers-color-scheme: dark" in style
+
+
+def test_other_formats(monkeypatch: pytest.MonkeyPatch) -> None:
+    picture = fm.mma("m8n8k4", a="f64").c.to_svg()
+    assert FORMATS == ("svg", "png", "pdf")
+    with pytest.raises(fm.Error, match="svg, png or pdf"):
+        convert(picture, "gif")
+    monkeypatch.setitem(__import__("sys").modules, "cairosvg", None)
+    with pytest.raises(fm.Error, match=r"pip install cairosvg.*SVG needs nothing"):
+        convert(picture, "png")
+
+
+def test_png_and_pdf() -> None:
+    pytest.importorskip("cairosvg", exc_type=ImportError)
+    picture = fm.mma("m8n8k4", a="f64").c.to_svg()
+    assert convert(picture, "png")[:8] == b"\x89PNG\r\n\x1a\n"
+    assert convert(picture, "pdf")[:5] == b"%PDF-"
