@@ -1,0 +1,352 @@
+"""How fast are the kernels, beside what PyTorch offers on the same GPU?
+
+One run, random data, CUDA-graph replays over several sets of operands, median of
+many.  Dense: torch.matmul (cuBLAS), torch._scaled_mm, torch._int_mm; sparse:
+cuSPARSELt with its tuned algorithm.  Rates count the full logical k.
+
+    python benchmarks/gpu/bench_gemm.py [--out FOLDER] [--tiles] [--only e4m3]
+
+Writes gemm.json and gemm.md into the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
+from fragmenta.kernels.packing import packed_shape
+from fragmenta.kernels.source import cubin
+from fragmenta.torch import OUTPUTS, TYPES, run
+
+# m, n, k of D = A B: the weight is A, so that n is the batch.
+SIZES = (
+    (8192, 8192, 8192),
+    (4096, 4096, 4096),
+    (8192, 2048, 8192),
+    (4096, 16384, 4096),
+    (8192, 1, 8192),
+    (8192, 16, 8192),
+    (8192, 64, 8192),
+    (8192, 256, 8192),
+)
+_DTYPES = {name: kind for kind, name in TYPES.items()}
+_RESULTS = {name: kind for kind, name in OUTPUTS.items()}
+_L2 = 100 << 20  # operands rotate through more bytes than the L2 holds
+
+
+@dataclass
+class Row:
+    """One measurement."""
+
+    what: str
+    type: str
+    size: tuple[int, int, int]
+    microseconds: float = float("nan")
+    spread: float = float("nan")
+    note: str = ""
+
+    @property
+    def rate(self) -> float:
+        m, n, k = self.size
+        return 2 * m * n * k / self.microseconds / 1e6
+
+
+# ── operands ────────────────────────────────────────────────────────────────
+
+
+def dense(of: str, rows: int, k: int) -> Tensor:
+    """Random numbers of the type; b1 as packed bytes."""
+    if of == "b1":
+        return torch.randint(0, 256, (rows, k // 8), dtype=torch.uint8, device="cuda")
+    if of in ("s8", "u8"):
+        low, high = (-128, 128) if of == "s8" else (0, 256)
+        return torch.randint(low, high, (rows, k), dtype=_DTYPES[of], device="cuda")
+    return torch.randn(rows, k, device="cuda").to(_DTYPES[of])
+
+
+def packed(of: str, m: int, k: int) -> Tensor:
+    """A packed sparse A of random values and random legal codes.
+
+    Any word of legal codes is legal, so the words are drawn, not packed.
+    """
+    shape = packed_shape(of, m, k)
+    tall, stages, blocks, size = shape
+    data = torch.empty(shape, dtype=torch.uint8, device="cuda")
+    values = dense(of, tall * stages * blocks * 64, 64 * 8 // _bits(of))
+    data[..., :4096] = values.view(torch.uint8).reshape(tall, stages, blocks, 4096)
+    codes = Kernel(of, tile=Tile(64, 8)).instruction.granularity.codes()
+    table = torch.tensor(codes, dtype=torch.uint8, device="cuda")
+    pick = torch.randint(0, len(codes), (tall, stages, blocks, size - 4096, 2),
+                         device="cuda")  # fmt: skip
+    both = table[pick]
+    data[..., 4096:] = both[..., 0] | both[..., 1] << 4
+    return data
+
+
+def _bits(of: str) -> int:
+    return 8 * torch.empty((), dtype=_DTYPES[of]).element_size()
+
+
+# ── timing ──────────────────────────────────────────────────────────────────
+
+
+def measure(calls: list[Callable[[], object]], seconds: float = 0.4) -> tuple:
+    """Median and spread of one call in microseconds; graphs hide launch gaps."""
+    for call in calls:
+        call()
+    torch.cuda.synchronize()
+    stream = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        for call in calls:
+            call()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            for call in calls:
+                call()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+    times: list[float] = []
+    begun = time.time()
+    while len(times) < 15 or (time.time() - begun < seconds and len(times) < 200):
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before.record()
+        graph.replay()
+        after.record()
+        torch.cuda.synchronize()
+        times.append(before.elapsed_time(after) * 1e3 / len(calls))
+    low, high = np.percentile(times, [25, 75])
+    return statistics.median(times), float(high - low)
+
+
+def sets(bytes_each: int) -> int:
+    """How many sets of operands do not fit in the L2 together; at least two."""
+    return max(2, min(16, -(-_L2 // max(1, bytes_each))))
+
+
+def timed(row: Row, make: Callable[[], Callable[[], object]], bytes_each: int) -> Row:
+    """Measure a call made anew for each set of operands."""
+    try:
+        calls = [make() for _ in range(sets(bytes_each))]
+        row.microseconds, row.spread = measure(calls)
+    except Exception as why:  # a library may not have the operation at all
+        row.note = f"{type(why).__name__}: {str(why).splitlines()[0][:100]}"
+    torch.cuda.empty_cache()
+    rate = f"{row.rate:8.0f}" if row.microseconds == row.microseconds else "       -"
+    size = "x".join(map(str, row.size))
+    print(f"{row.what:42} {row.type:5} {size:17} {row.microseconds:9.1f} us {rate}  "
+          f"{row.note}", flush=True)  # fmt: skip
+    return row
+
+
+# ── ours ────────────────────────────────────────────────────────────────────
+
+
+def bytes_of(kernel: Kernel, m: int, n: int, k: int) -> int:
+    bits = 1 if kernel.a == "b1" else _bits(kernel.a)
+    return (m * k // (2 if kernel.sparse else 1) + n * k) * bits // 8
+
+
+def ours(kernel: Kernel, size: tuple[int, int, int], label: str) -> Row:
+    m, n, k = size
+
+    def make() -> Callable[[], object]:
+        a = packed(kernel.a, m, k) if kernel.sparse else dense(kernel.a, m, k)
+        b = dense(kernel.b, n, k)
+        shape = (n, -(-m // 8) * 8) if kernel.transposed else (m, -(-n // 8) * 8)
+        out = torch.empty(shape, dtype=_RESULTS[kernel.out], device="cuda")
+        d = out[:, : m if kernel.transposed else n]
+        parts: dict[str, Tensor | None] = {}
+        if kernel.scaled:
+            parts["scale"] = torch.rand(1, device="cuda")
+        if kernel.xor:
+            parts["count_m"] = torch.zeros(m, dtype=torch.int32, device="cuda")
+            parts["count_n"] = torch.zeros(n, dtype=torch.int32, device="cuda")
+        return lambda: run(kernel, a, b, m, parts, out=d)
+
+    row = Row(f"{label} [{kernel.tile}]", kernel.a, size)
+    return timed(row, make, bytes_of(kernel, m, n, k))
+
+
+def our_kernels() -> Iterator[tuple[Kernel, str]]:
+    for sparse in (True, False):
+        word = "2:4" if sparse else "dense"
+        base = {"tile": Tile(64, 64), "sparse": sparse, "transposed": True}
+        yield Kernel("e4m3", out="bf16", **base), f"fragmenta {word}"
+        yield (
+            Kernel("e4m3", out="bf16", promote=True, **base),
+            f"fragmenta {word} promoted",
+        )
+        yield Kernel("s8", **base), f"fragmenta {word}"
+        yield Kernel("bf16", out="bf16", **base), f"fragmenta {word}"
+        yield Kernel("tf32", **base), f"fragmenta {word}"
+    yield Kernel("b1", tile=Tile(64, 64), sparse=False), "fragmenta and"
+    yield Kernel("b1", tile=Tile(64, 64), sparse=False, xor=True), "fragmenta xor"
+
+
+# ── PyTorch's ───────────────────────────────────────────────────────────────
+
+
+def theirs(size: tuple[int, int, int], only: str) -> Iterator[Row]:
+    m, n, k = size
+    whole = (m * k + n * k, 2 * (m * k + n * k))
+
+    def linear(kind: str) -> Callable[[], Callable[[], object]]:
+        def make() -> Callable[[], object]:
+            w, x = dense(kind, m, k), dense(kind, n, k)
+            return lambda: torch.matmul(x, w.t())
+
+        return make
+
+    def scaled() -> Callable[[], object]:
+        w, x = dense("e4m3", m, k), dense("e4m3", max(16, n), k)
+        one = torch.ones((), device="cuda")
+        return lambda: torch._scaled_mm(
+            x, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+        )
+
+    def integers() -> Callable[[], object]:
+        w, x = dense("s8", m, k), dense("s8", max(32, n), k)
+        return lambda: torch._int_mm(x, w.t())
+
+    def lt(kind: str, out: torch.dtype | None) -> Callable[[], Callable[[], object]]:
+        found: dict[str, object] = {}
+
+        def make() -> Callable[[], object]:
+            w = dense(kind, m, k)
+            keep = torch.tensor([1, 0, 0, 1], device="cuda").bool().repeat(m, k // 4)
+            w = torch.where(keep, w.float(), 0.0).to(w.dtype)
+            x = dense(kind, max(16, n), k)
+            compressed = torch._cslt_compress(w)
+            dtype = {"out_dtype": out} if out is not None else {}
+            if not found:
+                found["id"] = torch._cslt_sparse_mm_search(compressed, x.t(), **dtype)
+            return lambda: torch._cslt_sparse_mm(
+                compressed, x.t(), alg_id=found["id"], **dtype
+            )
+
+        return make
+
+    listed = [
+        ("torch.matmul", "bf16", linear("bf16"), whole[1]),
+        ("torch._scaled_mm", "e4m3", scaled, whole[0]),
+        ("torch._int_mm", "s8", integers, whole[0]),
+        ("cuSPARSELt tuned", "bf16", lt("bf16", None), whole[1]),
+        ("cuSPARSELt tuned", "e4m3", lt("e4m3", torch.bfloat16), whole[0]),
+        ("cuSPARSELt tuned", "s8", lt("s8", torch.int32), whole[0]),
+    ]
+    for what, kind, make, size_bytes in listed:
+        if only in kind:
+            yield timed(Row(what, kind, size), make, size_bytes)
+    if only in "tf32":
+        torch.backends.cuda.matmul.allow_tf32 = True
+        yield timed(
+            Row("torch.matmul tf32", "tf32", size), linear("tf32"), 2 * whole[1]
+        )
+
+
+# ── reports ─────────────────────────────────────────────────────────────────
+
+
+def versions() -> dict[str, str]:
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": str(torch.version.cuda),
+        "cusparselt": str(torch.backends.cusparselt.version()),
+    }
+
+
+def table(rows: list[Row], about: dict[str, str]) -> str:
+    """Markdown: one table for each size, the fastest first within a type."""
+    lines = [", ".join(f"{name} {value}" for name, value in about.items()), ""]
+    for size in dict.fromkeys(row.size for row in rows):
+        lines += [
+            "### " + " x ".join(map(str, size)) + " (m n k)", "",
+            "| type | what | us | spread | TFLOP/s | of torch dense |",
+            "|---|---|---:|---:|---:|---:|",
+        ]  # fmt: skip
+        here = [r for r in rows if r.size == size and r.microseconds == r.microseconds]
+        base = {r.type: r for r in here if r.what.startswith("torch.")}
+        for r in sorted(here, key=lambda r: (r.type, r.microseconds)):
+            than = base.get(r.type)
+            ratio = f"{than.microseconds / r.microseconds:.2f}x" if than else ""
+            lines.append(
+                f"| {r.type} | {r.what} | {r.microseconds:.1f} | {r.spread:.1f} | "
+                f"{r.rate:.0f} | {ratio} |"
+            )
+        lines.append("")
+    return "\n".join(lines)
+
+
+def copy_bandwidth() -> float:
+    """Bytes read and written by a large copy, in TB/s."""
+    source = torch.randint(0, 256, (1 << 30,), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    found, _ = measure([lambda: target.copy_(source)])
+    return 2 * source.numel() / found / 1e6
+
+
+def compile_all(chosen: list[Kernel]) -> None:
+    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
+        list(pool.map(cubin, chosen))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--tiles", action="store_true", help="measure every tile")
+    parser.add_argument("--only", default="", help="types whose name has this")
+    parser.add_argument("--sizes", default="", help="numbers of the sizes, 0 to 7")
+    parser.add_argument("--seconds", type=float, default=500.0, help="stop after")
+    options = parser.parse_args()
+    begun = time.time()
+    sizes = [s for i, s in enumerate(SIZES) if str(i) in (options.sizes or "01234567")]
+    work: list[tuple[Kernel, tuple[int, int, int], str]] = []
+    for size in sizes:
+        for kernel, label in our_kernels():
+            if options.only not in kernel.a:
+                continue
+            best = choose(kernel, *size)
+            work.append((best, size, label))
+            if options.tiles:
+                near = (replace(best, tile=tile) for tile in tiles_for(kernel))
+                near = sorted(near, key=lambda k, s=size: expected_time(k, *s))[:6]
+                work += [(k, size, label) for k in near if k != best]
+    compile_all(list(dict.fromkeys(kernel for kernel, _, _ in work)))
+    print(f"compiled in {time.time() - begun:.0f} s", flush=True)
+    about = versions()
+    about["copy"] = f"{copy_bandwidth():.2f} TB/s"
+    print(about, flush=True)
+    rows: list[Row] = []
+    for size in sizes:
+        rows += theirs(size, options.only)
+        for kernel, its, label in work:
+            if its == size and time.time() - begun < options.seconds:
+                rows.append(ours(kernel, size, label))
+        options.out.mkdir(parents=True, exist_ok=True)
+        report = {"about": about, "rows": [vars(r) | {"rate": r.rate} for r in rows]}
+        (options.out / "gemm.json").write_text(json.dumps(report, indent=1) + "\n")
+        (options.out / "gemm.md").write_text(table(rows, about) + "\n")
+    print(f"{len(rows)} measurements in {time.time() - begun:.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,333 @@
+"""Are the kernels right, to the last bit?
+
+Every configuration runs on the GPU on random and on adversarial inputs, on whole
+and on ragged shapes, and is compared with the exact emulation: all bits.  B and D
+lie between guards, D is poisoned before, rows are followed by poison, and each
+result is computed many times over.  Exit status 1 if anything differs.
+
+    python benchmarks/gpu/check_gemm.py [--quick] [--repeat 100] [--only e4m3]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from multiprocessing import get_context
+from zlib import crc32
+
+import numpy as np
+import torch
+
+import fragmenta as fm
+from fragmenta.cuda.compiler import CompileError
+from fragmenta.dtype import dtype
+from fragmenta.kernels.config import Kernel, Tile, tiles_for
+from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
+from fragmenta.kernels.launch import Matrix, launch
+from fragmenta.kernels.packing import pack
+from fragmenta.kernels.source import cubin
+
+PAIRS = (
+    ("e4m3", "e4m3"), ("s8", "s8"), ("bf16", "bf16"), ("tf32", "tf32"),
+    ("e5m2", "e5m2"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("u8", "u8"), ("s8", "u8"),
+    ("u8", "s8"), ("f16", "f16"),
+)  # fmt: skip
+GUARD = 4096
+POISON = 0xA5
+
+
+# ── which kernels ───────────────────────────────────────────────────────────
+
+
+def kernels(quick: bool) -> Iterator[Kernel]:
+    """Every type with every tile, and every epilogue with a few tiles."""
+    few = (Tile(256, 192, 2), Tile(128, 128), Tile(64, 16))
+    for sparse in (True, False):
+        for a, b in PAIRS:
+            plain = Kernel(a, b, tile=Tile(64, 64), sparse=sparse)
+            main = (a, b) in PAIRS[:4]
+            listed = list(tiles_for(plain))
+            chosen = [tile for tile in listed if tile in few] if quick else listed
+            for tile in chosen if main or not quick else chosen[:1]:
+                yield replace(plain, tile=tile)
+            tiles = [tile for tile in listed if tile in few] if main else chosen[-1:]
+            if main or not quick:
+                yield from epilogues(plain, tiles[:1] if quick else tiles)
+    for xor in (False, True):
+        plain = Kernel("b1", tile=Tile(64, 64), sparse=False, xor=xor)
+        listed = list(tiles_for(plain))
+        yield from (replace(plain, tile=t) for t in (listed[::4] if quick else listed))
+
+
+def epilogues(plain: Kernel, tiles: list[Tile]) -> Iterator[Kernel]:
+    """Output types, transposed stores, scales, promotion."""
+    integer = plain.accumulator == "s32"
+    for tile in tiles:
+        base = replace(plain, tile=tile)
+        for transposed in (False, True):
+            for out in ("f32", "bf16", "f16"):
+                yield replace(base, out=out, scaled=True, transposed=transposed)
+                if not integer and (transposed or out != "f32"):
+                    yield replace(base, out=out, transposed=transposed)
+            if integer and transposed:
+                yield replace(base, transposed=True)
+    if plain.a in ("e4m3", "e5m2"):
+        for tile in tiles_for(replace(plain, promote=True)):
+            if tile in (Tile(128, 128), Tile(128, 128, 2), Tile(64, 16)):
+                base = replace(plain, tile=tile, promote=True)
+                yield base
+                yield replace(base, out="bf16", scaled=True, transposed=True)
+
+
+def compiled(kernel: Kernel) -> str:
+    """Compile into the cache, in a process of its own."""
+    try:
+        cubin(kernel)
+    except CompileError as why:
+        return str(why)
+    return ""
+
+
+# ── inputs ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product: its shape, and how its inputs are drawn."""
+
+    m: int
+    n: int
+    k: int
+    kind: str
+
+
+def cases(kernel: Kernel, quick: bool) -> list[Case]:
+    """Whole and ragged shapes; k in multiples of 16 bytes."""
+    step = 128 // dtype(kernel.a).bits
+    stage = kernel.stage_k
+    shapes = [
+        (512, 384, 4 * stage),
+        (321, 203, 3 * stage + step),
+        (65, 1, stage - step),
+        (1, 65, step),
+        (257, 193, 7 * stage),
+        (2100, 72, 2 * stage),
+    ]
+    found = [Case(*shape, "random") for shape in shapes]
+    found += [Case(*shapes[1], "adversarial"), Case(*shapes[4], "adversarial")]
+    return found[1:2] + found[4:7] if quick else found
+
+
+def drawn(
+    of: str, rows: int, k: int, kind: str, rng: np.random.Generator
+) -> np.ndarray:
+    """A matrix of the element type."""
+    dt = dtype(of)
+    if of == "b1":
+        return rng.integers(0, 2, (rows, k), np.uint8)
+    if dt.is_integer:
+        low, high = (int(end) for end in dt.limits)
+        drawn = rng.integers(low, high + 1, (rows, k))
+        if kind == "adversarial":
+            drawn = np.where(rng.random((rows, k)) < 0.5, low, high)
+        return drawn.astype(dt.storage)
+    values = rng.normal(size=(rows, k)).astype(np.float32).astype(dt.storage)
+    if kind == "random":
+        return values
+    bits = values.view(dt.bits_dtype)
+    wild = rng.integers(0, 1 << dt.bits, (rows, k), np.uint64).astype(dt.bits_dtype)
+    fraction = dt.bits - 1 - dt.exponent_bits
+    exponents = ((1 << dt.exponent_bits) - 1) << fraction
+    if dt.exponent_bits == 8:  # any exponent would overflow almost always
+        spread = rng.integers(-40, 40, (rows, k)) + dt.bias << fraction
+        some = rng.random((rows, k)) < 0.995
+        wild = np.where(some, wild & ~dt.bits_dtype.type(exponents) | spread, wild)
+        wild = wild.astype(dt.bits_dtype)
+    special = (wild & exponents) == exponents
+    # Specials spoil whole rows: let most rows be free of them.
+    tame = special & (rng.random((rows, 1)) < 0.9)
+    wild = np.where(tame, wild & dt.bits_dtype.type(1 << (dt.bits - 1)), wild)
+    # Huge and tiny side by side, and neighbours that cancel.
+    mixed = np.where(rng.random((rows, k)) < 0.5, wild, bits)
+    half = k // 2
+    sign = dt.bits_dtype.type(1 << (dt.bits - 1))
+    mixed[rows // 2 :, half : 2 * half] = mixed[rows // 2 :, :half] ^ sign
+    return mixed.astype(dt.bits_dtype).view(dt.storage)
+
+
+@lru_cache(maxsize=64)
+def inputs(a: str, b: str, sparse: bool, case: Case) -> tuple:
+    """A (compressed if sparse) and B, the same for every tile."""
+    rng = np.random.default_rng(crc32(repr((a, b, sparse, case)).encode()))
+    left = drawn(a, case.m, case.k, case.kind, rng)
+    right = drawn(b, case.n, case.k, case.kind, rng)
+    if sparse:
+        op = Kernel(a, b, tile=Tile(64, 8)).instruction
+        left = fm.compress(fm.prune(left, op, pad=True), op, pad=True)
+    return left, right
+
+
+@lru_cache(maxsize=64)
+def sums(a: str, b: str, sparse: bool, promote: bool, case: Case) -> np.ndarray:
+    """What the registers hold in the end; computed once for all tiles."""
+    kernel = Kernel(a, b, tile=Tile(64, 8), sparse=sparse, promote=promote)
+    return accumulate(kernel, *inputs(a, b, sparse, case))
+
+
+# ── on the GPU ──────────────────────────────────────────────────────────────
+
+
+class Guarded:
+    """Rows of bytes between guards, each row followed by poison."""
+
+    def __init__(self, rows: int, width: int, data: np.ndarray | None = None) -> None:
+        self.rows, self.width = rows, width
+        self.pitch = -(-width // 16) * 16 + 48
+        size = 2 * GUARD + rows * self.pitch
+        self.buffer = torch.full((size,), POISON, dtype=torch.uint8, device="cuda")
+        self.area = self.buffer[GUARD : GUARD + rows * self.pitch]
+        self.inside = self.area.view(rows, self.pitch)[:, :width]
+        if data is not None:
+            raw = np.ascontiguousarray(data).view(np.uint8).reshape(rows, width)
+            self.inside.copy_(torch.from_numpy(raw))
+
+    def matrix(self) -> Matrix:
+        return Matrix(self.area.data_ptr(), self.rows, self.width, self.pitch)
+
+    def poison(self) -> None:
+        self.buffer.fill_(POISON)
+
+    def untouched(self) -> bool:
+        """Whether everything but the matrix is still poison."""
+        copy = self.buffer.clone()
+        inside = copy[GUARD : GUARD + self.rows * self.pitch]
+        inside.view(self.rows, self.pitch)[:, : self.width] = POISON
+        return bool((copy == POISON).all())
+
+
+def raw_rows(x: np.ndarray, of: str) -> np.ndarray:
+    """The bytes of a matrix, row by row."""
+    if of == "b1":
+        return np.packbits(x, axis=-1, bitorder="little")
+    return np.ascontiguousarray(x).view(np.uint8).reshape(len(x), -1)
+
+
+def drawn_epilogue(kernel: Kernel, case: Case) -> Epilogue:
+    if not kernel.scaled:
+        return Epilogue()
+    rng = np.random.default_rng(case.m)
+    return Epilogue(
+        scale=np.float32(rng.normal()),
+        scale_m=rng.normal(size=case.m).astype(np.float32),
+        scale_n=rng.normal(size=case.n).astype(np.float32),
+        bias=rng.normal(size=case.m).astype(np.float32),
+    )
+
+
+def check(kernel: Kernel, case: Case, repeat: int) -> str:
+    """What is wrong; empty if nothing is."""
+    left, right = inputs(kernel.a, kernel.b, kernel.sparse, case)
+    total = sums(kernel.a, kernel.b, kernel.sparse, kernel.promote, case)
+    epilogue = drawn_epilogue(kernel, case)
+    given = {}
+    for name in ("scale", "scale_m", "scale_n", "bias"):
+        if (part := getattr(epilogue, name)) is not None:
+            given[name] = torch.from_numpy(np.atleast_1d(part)).cuda()
+    counts = None
+    if kernel.xor:
+        counts = left.sum(1, dtype=np.int32), right.sum(1, dtype=np.int32)
+        given |= {"count_m": torch.from_numpy(counts[0]).cuda(),
+                  "count_n": torch.from_numpy(counts[1]).cuda()}  # fmt: skip
+    wanted = finish(kernel, total, epilogue, counts)
+    raw = raw_rows(right, kernel.b)
+    b = Guarded(*raw.shape, raw)
+    d = Guarded(wanted.shape[0], wanted.shape[1] * STORAGE[kernel.out].itemsize)
+    if kernel.sparse:
+        packed = pack(left, kernel.instruction)
+        held = Guarded(1, packed.data.size, packed.data)
+        a: int | Matrix = held.area.data_ptr()
+    else:
+        raw = raw_rows(left, kernel.a)
+        held = Guarded(*raw.shape, raw)
+        a = held.matrix()
+
+    def go() -> None:
+        launch(
+            kernel, a, b.matrix(), d.matrix(), case.m, case.n, case.k,
+            stream=torch.cuda.current_stream().cuda_stream,
+            epilogue={name: part.data_ptr() for name, part in given.items()},
+        )  # fmt: skip
+
+    go()
+    torch.cuda.synchronize()
+    found = d.inside.cpu().numpy()
+    wrong = found != wanted.view(np.uint8).reshape(found.shape)
+    if wrong.any():
+        item = STORAGE[kernel.out].itemsize
+        each = wrong.reshape(len(wrong), -1, item).any(-1)
+        row, col = np.argwhere(each)[0].tolist()
+        got = found.view(STORAGE[kernel.out])[row, col]
+        unwritten = bool((found[each.repeat(item, 1)] == POISON).all())
+        return (
+            f"{each.sum()} of {each.size} differ, first at ({row}, {col}): "
+            f"{got} != {wanted[row, col]}" + (", never written" if unwritten else "")
+        )
+    if not (d.untouched() and b.untouched()):
+        return "wrote outside D"
+    first = d.inside.clone()
+    for _ in range(repeat - 1):
+        d.inside.fill_(POISON)
+        go()
+        if not torch.equal(d.inside, first):
+            return "another result at another time"
+    return ""
+
+
+def main() -> int:
+    """Check everything; 1 if anything differs."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer kernels and shapes")
+    parser.add_argument("--repeat", type=int, default=100)
+    parser.add_argument("--only", default="", help="kernels whose name has this")
+    parser.add_argument("--seconds", type=float, default=480.0, help="stop after")
+    options = parser.parse_args()
+    begun = time.time()
+    torch.zeros(1, device="cuda")
+    chosen = [
+        k for k in dict.fromkeys(kernels(options.quick)) if options.only in str(k)
+    ]
+    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
+        refused = dict(zip(chosen, pool.map(compiled, chosen), strict=True))
+    print(f"{len(chosen)} kernels compiled in {time.time() - begun:.0f} s", flush=True)
+    failures = skipped = done = 0
+    for kernel in chosen:
+        if time.time() - begun > options.seconds:
+            skipped += 1
+            continue
+        listed = cases(kernel, options.quick)
+        said = [refused[kernel]] if refused[kernel] else []
+        for number, case in enumerate(listed):
+            if said:
+                break
+            # Many repetitions on the largest shapes, a few on the others.
+            repeat = options.repeat if number in (0, len(listed) - 1) else 3
+            problem = check(kernel, case, repeat)
+            said += [f"{case}: {problem}"] if problem else []
+            done += 1
+        failures += bool(said)
+        if said:
+            print(f"WRONG  {kernel}  {said[0][:400]}", flush=True)
+    print(
+        f"{len(chosen) - skipped - failures} kernels right, {failures} wrong, {skipped} "
+        f"not reached; {done} products in {time.time() - begun:.0f} s"
+    )
+    return int(failures > 0 or skipped > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,311 @@
+"""Which kernel for this product?
+
+A :class:`Kernel` is everything that is fixed when the source is compiled: the
+types, the tile, and what happens to the result on its way to memory.
+:func:`choose` takes the tile with the least expected time for a shape.
+
+Counted in bytes all types are alike.  A stage of the kernel's ring is 128 bytes
+of every row of B and what these meet in A: 64 stored bytes and their metadata
+if A is sparse, else 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from fragmenta.dtype import dtype
+from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.parse import wgmma
+
+STAGE_BYTES = 128
+"""Bytes of each row of B in a stage."""
+READ_BYTES = 32
+"""Stored bytes of each row of A that one instruction reads."""
+PACKED_M = 256
+"""Rows of a packed A whose stages are neighbours in memory."""
+ALIGNMENT = 16
+"""Rows of B and of D begin on multiples of so many bytes: the copy engine's rule."""
+
+_SHARED = 232_448  # bytes of shared memory that a block may have
+_BARRIERS = 1024 + 1024  # the ring begins on a multiple of 1024; barriers
+_STAGING = 24_576  # bytes of results that a consumer gathers at a time
+_MOST_STAGES = 12
+_PROCESSORS = 132
+
+OUTPUTS = {"f32": 0, "bf16": 1, "f16": 2, "s32": 3}
+_BYTES = {"f32": 4, "bf16": 2, "f16": 2, "s32": 4}
+_KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
+
+
+@dataclass(frozen=True, order=True)
+class Tile:
+    """How much of D a block of threads computes at a time.
+
+    ``cluster`` blocks below each other share what they read of B.
+
+    >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
+    (2, 1)
+    """
+
+    m: int
+    n: int
+    cluster: int = 1
+
+    @property
+    def consumers(self) -> int:
+        """Warpgroups that multiply."""
+        return 1 if self.m == 64 else 2
+
+    @property
+    def blocks(self) -> int:
+        """m64 blocks of D that each of them holds."""
+        return self.m // 64 // self.consumers
+
+    def __str__(self) -> str:
+        return f"{self.m}x{self.n}" + (f"/{self.cluster}" if self.cluster > 1 else "")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One compiled kernel.
+
+    >>> kernel = Kernel("e4m3", out="bf16", tile=Tile(256, 192, cluster=2))
+    >>> str(kernel.instruction)
+    'wgmma.mma_async.sp.sync.aligned.m64n192k64.f32.e4m3.e4m3'
+    >>> kernel.stages, kernel.shared_bytes
+    (4, 230400)
+    """
+
+    a: str
+    b: str = ""
+    out: str = ""
+    tile: Tile = Tile(128, 128)
+    sparse: bool = True
+    promote: bool = False
+    """Add what each 128 of k give in f32, outside the tensor core (fp8 only)."""
+    scaled: bool = False
+    """Whether the result is scaled, or a bias added."""
+    transposed: bool = False
+    """Whether D is stored with m, not n, along memory."""
+    xor: bool = False
+    """Count the bits that differ, not those set in both (b1 only)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "b", self.b or self.a)
+        kept = _KEPT.get(self.a, ("f32",))[0]
+        object.__setattr__(self, "out", self.out or kept)
+        self._check(kept)
+
+    def _check(self, kept: str) -> None:
+        integer = kept == "s32"
+        outputs = ("s32",) if self.a == "b1" else ("f32", "bf16", "f16")
+        if integer and not self.scaled:
+            outputs = ("s32",)
+        if self.out not in outputs:
+            why = " unless it is scaled" if integer and self.a != "b1" else ""
+            raise Error(
+                f"the product of {self.a} leaves as {one_of(outputs)}{why}; "
+                f"given {self.out}"
+            )
+        if self.promote and self.a not in ("e4m3", "e5m2"):
+            raise Error(f"only fp8 sums are short of bits; {self.a} needs no promotion")
+        if self.promote and self.tile.blocks > 1:
+            raise Error(f"promotion has registers for m 64 or 128, not {self.tile.m}")
+        if self.xor and self.a != "b1":
+            raise Error(f"xor is for b1; given {self.a}")
+        n = self.tile.n
+        if self.tile.m not in (64, 128, 256) or n % 8 or (n > 64 and n % 64):
+            raise ShapeError(f"no kernel for tiles of {self.tile}")
+
+    # ── what it multiplies ──────────────────────────────────────────────────
+
+    @cached_property
+    def instruction(self) -> Instruction:
+        """The wgmma that the kernel repeats."""
+        per = 2 if self.sparse else 1
+        k = READ_BYTES * 8 * per // dtype(self.a).bits
+        kept = _KEPT.get(self.a, ("f32",))[0]
+        shape, sp = f"m64n{self.tile.n}k{k}", {"sp": "sp"} if self.sparse else {}
+        return wgmma(shape, a=self.a, b=self.b, d=kept, **sp)
+
+    @property
+    def accumulator(self) -> str:
+        """The type that sums have: f32 or s32."""
+        return self.instruction.types["d"].name
+
+    @property
+    def steps(self) -> int:
+        """Instructions along k in a stage."""
+        return 2 if self.sparse else 4
+
+    @property
+    def stage_k(self) -> int:
+        """Elements of k in a stage.
+
+        >>> Kernel("bf16").stage_k, Kernel("b1", sparse=False).stage_k
+        (64, 1024)
+        """
+        return STAGE_BYTES * 8 // dtype(self.a).bits
+
+    # ── what it takes ───────────────────────────────────────────────────────
+
+    @property
+    def words(self) -> int:
+        """Words of metadata per lane, m64 block and stage."""
+        return self.steps // self.instruction.metadata.tiles if self.sparse else 0
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of 64 rows of A in a stage, with their metadata."""
+        row = self.steps * READ_BYTES
+        return 64 * row + 128 * 4 * self.words
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of a stage in shared memory."""
+        a = self.tile.m // 64 * self.block_bytes
+        return -(-a // 1024) * 1024 + self.tile.n * STAGE_BYTES
+
+    @property
+    def box(self) -> tuple[int, int]:
+        """Bytes and rows of D that one copy stores."""
+        if self.transposed:
+            return 128, min(64, self.tile.n)
+        return min(128, self.tile.n * _BYTES[self.out]), 64
+
+    @property
+    def staging_bytes(self) -> int:
+        """Bytes where a consumer gathers its results."""
+        wide, high = self.box
+        item = _BYTES[self.out]
+        columns = high if self.transposed else wide // item
+        piece = wide * high * (64 * item // 128 if self.transposed else 1)
+        return piece * min(self.tile.n // columns, max(1, _STAGING // piece))
+
+    @property
+    def stages(self) -> int:
+        """Stages in the ring: as many as fit."""
+        room = _SHARED - _BARRIERS - self.tile.consumers * self.staging_bytes
+        return min(_MOST_STAGES, room // self.stage_bytes)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Dynamic shared memory of a block."""
+        staging = self.tile.consumers * self.staging_bytes
+        return 1024 + self.stages * self.stage_bytes + staging
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block: the consumers and the producer's warpgroup."""
+        return 128 * (self.tile.consumers + 1)
+
+    @property
+    def macros(self) -> dict[str, object]:
+        """What the source is compiled with."""
+        tile = self.tile
+        return {
+            "TILE_M": tile.m,
+            "TILE_N": tile.n,
+            "STAGES": self.stages,
+            "CLUSTER": tile.cluster,
+            "CONSUMERS": tile.consumers,
+            "BLOCKS": tile.blocks,
+            "SPARSE": int(self.sparse),
+            "WORDS": self.words,
+            "PAIRED": int(self.sparse and self.instruction.metadata.tiles == 2),
+            "ACCUMULATOR": {"f32": "float", "s32": "int"}[self.accumulator],
+            "OUTPUT": OUTPUTS[self.out],
+            "PROMOTE": int(self.promote),
+            "SCALED": int(self.scaled),
+            "TRANSPOSED": int(self.transposed),
+            "XOR": int(self.xor),
+        }
+
+    def tiles(self, m: int, n: int) -> int:
+        """Tiles of D, a cluster's counted as one."""
+        rows = self.tile.m * self.tile.cluster
+        return -(-m // rows) * -(-n // self.tile.n)
+
+    def grid(self, m: int, n: int, processors: int = _PROCESSORS) -> int:
+        """Blocks to launch: each stays and takes one tile after the other."""
+        clusters = processors // self.tile.cluster
+        return min(self.tiles(m, n), clusters) * self.tile.cluster
+
+    def __str__(self) -> str:
+        words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
+        words.append("sparse" if self.sparse else "dense")
+        for name in ("promote", "scaled", "transposed", "xor"):
+            words += [name] if getattr(self, name) else []
+        return " ".join([*words, str(self.tile)])
+
+
+# ── which tile ──────────────────────────────────────────────────────────────
+
+#: Tiles that compile without the assembler's complaint, tallest first.
+SPARSE_TILES = (
+    Tile(256, 192, 2),
+    Tile(256, 192),
+    Tile(256, 128, 2),
+    Tile(256, 128),
+    Tile(128, 128, 2),
+    Tile(128, 128),
+    Tile(128, 64),
+    Tile(64, 64, 2),
+    Tile(64, 64),
+    Tile(64, 32, 2),
+    Tile(64, 32),
+    Tile(64, 16),
+    Tile(64, 8),
+)
+DENSE_TILES = tuple(tile for tile in SPARSE_TILES if tile.m * tile.n < 256 * 192)
+
+
+def tiles_for(kernel: Kernel) -> Iterator[Tile]:
+    """The tiles that a kernel of these types may have.
+
+    >>> [str(t) for t in tiles_for(Kernel("e4m3", promote=True))][:2]
+    ['128x128/2', '128x128']
+    """
+    for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
+        if not (kernel.promote and tile.blocks > 1):
+            yield tile
+
+
+def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
+    """Microseconds on an H200, roughly: waves of tiles, each copy or arithmetic.
+
+    The constants are fitted to the measurements in ``docs/kernels.md``.
+    """
+    tile = kernel.tile
+    clusters = _PROCESSORS // tile.cluster
+    waves = -(-kernel.tiles(m, n) // clusters)
+    stages = -(-k // kernel.stage_k)
+    # One instruction of m64nN: its arithmetic, or its reads of shared memory.
+    instructions = kernel.steps * tile.m // 64
+    arithmetic = instructions * max((tile.n + 16) * 0.000367, 0.02)
+    shared = tile.n * STAGE_BYTES / tile.cluster + tile.m // 64 * kernel.block_bytes
+    copies = max(shared / 85_000, 0.12)
+    promotion = 0.15 if kernel.promote else 0.0
+    per_tile = max(arithmetic + promotion, copies) * stages
+    stored = tile.m * tile.n * _BYTES[kernel.out] / 40_000
+    return waves * (per_tile + stored) + 4.0
+
+
+def choose(kernel: Kernel, m: int, n: int, k: int) -> Kernel:
+    """The same kernel with the tile of the least expected time.
+
+    >>> str(choose(Kernel("e4m3", out="bf16"), 8192, 8192, 8192).tile)
+    '256x192/2'
+    >>> str(choose(Kernel("e4m3", out="bf16"), 8192, 16, 8192).tile)
+    '64x16'
+    """
+    small = Kernel(**{**_fields(kernel), "tile": Tile(64, 64)})
+    candidates = [replace(small, tile=tile) for tile in tiles_for(small)]
+    return min(candidates, key=lambda each: expected_time(each, m, n, k))
+
+
+def _fields(kernel: Kernel) -> dict[str, object]:
+    return {name: getattr(kernel, name) for name in kernel.__dataclass_fields__}

@@ -1,0 +1,173 @@
+"""What are its bits, without a GPU?
+
+A kernel adds up along k in ascending order, whatever its tile; so its result is
+that of :func:`fragmenta.matmul` with the kernel's instruction.  Promotion adds
+what each stage gives in f32, and the epilogue rounds to f32 after every step
+and once more to the output type.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.dtype import as_array
+from fragmenta.errors import ShapeError
+from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.packing import Packed, unpack
+from fragmenta.matmul import matmul
+from fragmenta.sparsity import Compressed
+
+Array = NDArray[Any]
+Float = NDArray[np.float32]
+
+STORAGE = {
+    "f32": np.dtype(np.float32),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+    "s32": np.dtype(np.int32),
+}
+#: The NaN that the hardware writes, whatever NaN it read.
+_NAN = {"f32": 0x7FFFFFFF, "bf16": 0x7FFF, "f16": 0x7FFF}
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What happens to sums on their way out: f32 numbers, all optional.
+
+    ``sum * (scale * scale_m) * scale_n + bias``, with one ``scale``, one
+    ``scale_m`` and one ``bias`` for each row of D, one ``scale_n`` for each
+    column; each product and the sum are rounded to f32.
+
+    >>> bool(Epilogue()), bool(Epilogue(scale=2.0))
+    (False, True)
+    """
+
+    scale: ArrayLike | None = None
+    scale_m: ArrayLike | None = None
+    scale_n: ArrayLike | None = None
+    bias: ArrayLike | None = None
+
+    def __bool__(self) -> bool:
+        parts = (self.scale, self.scale_m, self.scale_n, self.bias)
+        return any(part is not None for part in parts)
+
+
+def emulate(
+    kernel: Kernel,
+    A: ArrayLike | Compressed | Packed,
+    B: ArrayLike,
+    epilogue: Epilogue | None = None,
+) -> Array:
+    """D = A B as the kernel computes it; A is m x k, B is n x k.
+
+    >>> import fragmenta as fm
+    >>> kernel = Kernel("s8")
+    >>> A = fm.prune(np.arange(-8, 8).reshape(2, 8), kernel.instruction)
+    >>> emulate(kernel, A, np.ones((3, 8), np.int8))
+    array([[-22, -22, -22],
+           [ 18,  18,  18]], dtype=int32)
+    """
+    return finish(kernel, accumulate(kernel, A, B), epilogue, bits(A, B))
+
+
+def accumulate(
+    kernel: Kernel, A: ArrayLike | Compressed | Packed, B: ArrayLike
+) -> Array:
+    """The sums as they stand in the registers after the last stage.
+
+    >>> accumulate(Kernel("s8", sparse=False), np.ones((2, 32)), np.ones((1, 32)))
+    array([[32],
+           [32]], dtype=int32)
+    """
+    a = unpack(A) if isinstance(A, Packed) else A
+    b = np.swapaxes(as_array(B), -1, -2)
+    if not kernel.promote:
+        return matmul(a, b, kernel.instruction)
+    total: Array | None = None
+    with np.errstate(all="ignore"):
+        for first in range(0, b.shape[-2], kernel.stage_k):
+            last = min(first + kernel.stage_k, b.shape[-2])
+            part = matmul(_columns(a, first, last), b[first:last], kernel.instruction)
+            total = part if total is None else _one_nan(total + part, "f32")
+    if total is None:
+        raise ShapeError("there is nothing to add up: k is 0")
+    return total
+
+
+def _columns(a: ArrayLike | Compressed, first: int, last: int) -> Any:
+    """Columns of A, compressed or not."""
+    if not isinstance(a, Compressed):
+        return as_array(a)[..., first:last]
+    chunk, kept = a.granularity.chunk, a.granularity.kept
+    low, high = first // chunk, -(-last // chunk)
+    return Compressed(
+        a.values[..., low * kept : high * kept],
+        a.indices[..., low:high],
+        a.granularity,
+        last - first,
+    )
+
+
+def bits(A: Any, B: ArrayLike) -> tuple[Array, Array] | None:
+    """How many bits each row of A and B has, if they are b1."""
+    if isinstance(A, Compressed | Packed):
+        return None
+    a, b = as_array(A), as_array(B)
+    if a.dtype != np.uint8 or b.dtype != np.uint8:
+        return None
+    return a.sum(axis=-1, dtype=np.int32), b.sum(axis=-1, dtype=np.int32)
+
+
+def finish(
+    kernel: Kernel,
+    sums: Array,
+    epilogue: Epilogue | None = None,
+    counts: tuple[Array, Array] | None = None,
+) -> Array:
+    """D from the sums: scaled, rounded, transposed.
+
+    ``counts`` are the bits of each row of A and of B, for xor.
+
+    >>> kernel = Kernel("e4m3", out="bf16", scaled=True)
+    >>> finish(kernel, np.float32([[1, 3]]), Epilogue(scale=0.5, bias=[1.0]))
+    array([[1.5, 2.5]], dtype=bfloat16)
+    """
+    if kernel.xor:
+        if counts is None:
+            raise ShapeError("xor needs the bits of each row, 0 or 1, as uint8")
+        sums = counts[0][:, None] + counts[1] - 2 * sums
+    with np.errstate(all="ignore"):
+        if kernel.scaled:
+            sums = _scaled(sums.astype(np.float32), epilogue or Epilogue())
+        out = sums.astype(STORAGE[kernel.out])
+    out = _one_nan(out, kernel.out)
+    return np.ascontiguousarray(out.swapaxes(-1, -2)) if kernel.transposed else out
+
+
+def _scaled(sums: Float, epilogue: Epilogue) -> Float:
+    factor = np.float32(1) if epilogue.scale is None else _single(epilogue.scale)
+    if epilogue.scale_m is not None:
+        factor = factor * _single(epilogue.scale_m)[:, None]
+    sums = sums * factor
+    if epilogue.scale_n is not None:
+        sums = sums * _single(epilogue.scale_n)
+    if epilogue.bias is not None:
+        sums = sums + _single(epilogue.bias)[:, None]
+    return sums
+
+
+def _single(values: ArrayLike) -> Any:
+    return as_array(values).astype(np.float32)
+
+
+def _one_nan(values: Array, name: str) -> Array:
+    """Every NaN as the hardware writes it."""
+    if name in _NAN:
+        raw = values.view(np.dtype(f"u{values.itemsize}"))
+        raw[np.isnan(values)] = _NAN[name]
+    return values

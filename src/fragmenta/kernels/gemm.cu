@@ -1,0 +1,530 @@
+// D = A B for Hopper: A is m x k, sparse (2:4, or 1:2 for tf32) or dense, and B is
+// n x k row by row, so that k runs along memory in both.
+//
+// A block of threads computes tiles of TILE_M x TILE_N of D, one after the other.
+// One thread (the producer) keeps a ring of STAGES filled by bulk copies; the other
+// warpgroups (the consumers) multiply, BLOCKS m64 blocks each, and store.
+//
+// Counted in bytes all types are alike: a stage is 128 bytes of each row of B; an
+// instruction reads 32 stored bytes of each row of A and, of each row of B, the 32
+// (dense) or 64 (sparse) bytes that they meet.
+//
+// Set by the launcher: TILE_M TILE_N STAGES CLUSTER CONSUMERS BLOCKS, SPARSE WORDS
+// PAIRED (metadata words per lane and stage; whether two instructions share one),
+// ACCUMULATOR OUTPUT, PROMOTE SCALED TRANSPOSED XOR, and the function `multiply`
+// around one wgmma.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+constexpr int ROW_A = SPARSE ? 64 : 128;  // bytes of k in a stage, as stored
+constexpr int ROW_B = 128;
+constexpr int STEPS = ROW_A / 32;  // instructions along k in a stage
+// 64 rows of A in a stage; behind the sparse values stands their metadata.
+constexpr int BLOCK_VALUES = 64 * ROW_A;
+constexpr int BLOCK_A = BLOCK_VALUES + (SPARSE ? 128 * WORDS * 4 : 0);
+constexpr int BYTES_A = TILE_M / 64 * BLOCK_A;
+constexpr int BYTES_B = TILE_N * ROW_B;
+constexpr int OFFSET_B = (BYTES_A + 1023) / 1024 * 1024;
+constexpr int STAGE = OFFSET_B + BYTES_B;
+constexpr int ACCUMULATORS = TILE_N / 2;  // per lane and m64 block
+constexpr int CODES = SPARSE ? BLOCKS * WORDS : 1;
+constexpr int GROUP = 8;       // tile rows whose A stays in the L2 together
+constexpr int PACKED_M = 256;  // rows of A whose stages are neighbours in memory
+constexpr int WARPS = 4 * CONSUMERS;
+
+static_assert(TILE_M == 64 * CONSUMERS * BLOCKS, "consumers share a tile by rows");
+static_assert(TILE_N <= 64 || TILE_N % 64 == 0, "D leaves in boxes of 64");
+static_assert(TILE_N % (8 * CLUSTER) == 0, "a block brings whole swizzle patterns");
+
+struct alignas(64) TensorMap { char opaque[128]; };
+
+// ── barriers and copies ─────────────────────────────────────────────────────
+
+__device__ __forceinline__ u32 shared_address(const void* p) {
+    return static_cast<u32>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void barrier_init(u32 bar, u32 count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(bar), "r"(count));
+}
+
+__device__ __forceinline__ void barrier_expect(u32 bar, u32 bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                 ::"r"(bar), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
+    asm volatile(
+        "{\n"
+        ".reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@done bra finished;\n"
+        "bra again;\n"
+        "finished:\n"
+        "}\n" ::"r"(bar), "r"(parity) : "memory");
+}
+
+// Arrive at the barrier that lies at the same address in a block of the cluster.
+__device__ __forceinline__ void barrier_arrive(u32 bar, u32 block) {
+    if constexpr (CLUSTER == 1) {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+    } else {
+        asm volatile(
+            "{\n"
+            ".reg .b32 there;\n"
+            "mapa.shared::cluster.u32 there, %0, %1;\n"
+            "mbarrier.arrive.shared::cluster.b64 _, [there];\n"
+            "}\n" ::"r"(bar), "r"(block) : "memory");
+    }
+}
+
+__device__ __forceinline__ void copy_tile(
+    u32 to, const TensorMap* map, u32 bar, int x, int y, u64 policy) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5;"
+        ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "l"(policy) : "memory");
+}
+
+// The same into every block of the cluster: data and signal go to equal addresses.
+__device__ __forceinline__ void copy_tile_to_all(
+    u32 to, const TensorMap* map, u32 bar, int x, int y, u64 policy) {
+    constexpr unsigned short all = (1 << CLUSTER) - 1;
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5, %6;"
+        ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "h"(all), "l"(policy)
+        : "memory");
+}
+
+__device__ __forceinline__ void copy_bytes(
+    u32 to, const void* from, u32 bytes, u32 bar, u64 policy) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+        ".L2::cache_hint [%0], [%1], %2, [%3], %4;"
+        ::"r"(to), "l"(from), "r"(bytes), "r"(bar), "l"(policy) : "memory");
+}
+
+__device__ __forceinline__ void store_tile(
+    const TensorMap* map, u32 from, int x, int y) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];"
+        ::"l"(map), "r"(from), "r"(x), "r"(y) : "memory");
+}
+
+__device__ __forceinline__ void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ u32 cluster_rank() {
+    u32 rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// The 128 threads of one consumer.
+__device__ __forceinline__ void group_sync(int consumer) {
+    asm volatile("bar.sync %0, 128;" ::"r"(consumer + 1) : "memory");
+}
+
+// ── wgmma ───────────────────────────────────────────────────────────────────
+
+// K-major, rows of ROW bytes, swizzled over as many; eight rows are the stride.
+template <int ROW>
+__device__ __forceinline__ u64 descriptor(u32 address) {
+    constexpr u64 mode = ROW == 128 ? 1 : 2;
+    return (u64)((address & 0x3FFFF) >> 4) | (u64)(8 * ROW >> 4) << 32 | mode << 62;
+}
+
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+template <int PENDING>
+__device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+template <int STEP>
+__device__ __forceinline__ void step(
+    ACCUMULATOR (&acc)[ACCUMULATORS], u64 a, u64 b, u32 codes, bool add) {
+#if PAIRED
+    multiply<STEP % 2>(acc, a, b, codes, add);
+#elif SPARSE
+    multiply(acc, a, b, codes, add);
+#else
+    multiply(acc, a, b, add);
+#endif
+}
+
+// ── which tile next ─────────────────────────────────────────────────────────
+
+// Clusters walk down GROUP tile rows, then one column on: neighbours in time
+// share rows of A and columns of B in the L2.
+__device__ __forceinline__ void tile_at(
+    int index, int tiles_m, int tiles_n, int* m, int* n) {
+    int per_group = GROUP * tiles_n;
+    int group = index / per_group;
+    int first = group * GROUP;
+    int height = min(GROUP, tiles_m - first);
+    int inside = index - group * per_group;
+    *m = first + inside % height;
+    *n = inside / height;
+}
+
+// ── the result ──────────────────────────────────────────────────────────────
+
+// acc * (scale * scale_m) * scale_n + bias, rounded to f32 each time; a null pointer
+// leaves its part out.  For XOR: how many bits each row of A and of B has.
+struct Epilogue {
+    const float* scale;
+    const float* scale_m;
+    const float* scale_n;
+    const float* bias;  // one for each row of D
+    const int* count_m;
+    const int* count_n;
+};
+
+#if OUTPUT == 1 || OUTPUT == 2  // bf16, f16
+#define OUTPUT_BYTES 2
+typedef float result_t;
+__device__ __forceinline__ u32 join(float x, float y) {
+    u32 z;
+    if (OUTPUT == 1) asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+    else asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(z) : "f"(y), "f"(x));
+    return z;
+}
+#elif OUTPUT == 0  // f32
+#define OUTPUT_BYTES 4
+typedef float result_t;
+#else  // s32
+#define OUTPUT_BYTES 4
+typedef int result_t;
+#endif
+
+constexpr int ITEM = OUTPUT_BYTES;
+constexpr int WIDE = TRANSPOSED ? 128 : TILE_N * ITEM < 128 ? TILE_N * ITEM : 128;
+constexpr int HIGH = TRANSPOSED ? (TILE_N < 64 ? TILE_N : 64) : 64;
+constexpr int BOX = WIDE * HIGH;  // bytes that one tensor-map copy stores
+// A slice is the columns of an m64 block of D that fill boxes without a rest.
+constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
+constexpr int SLICE = TRANSPOSED ? BOX * (64 * ITEM / 128) : BOX;
+constexpr int SLICES = TILE_N / COLUMNS;
+constexpr int ROOM = 24576 / SLICE < 1 ? 1 : 24576 / SLICE;
+constexpr int TOGETHER = SLICES < ROOM ? SLICES : ROOM;  // staged at a time
+constexpr int STAGING = TOGETHER * SLICE;                // bytes per consumer
+
+// 16-byte units trade places as the tensor map, and no bank, expects.
+template <int SPAN>
+__device__ __forceinline__ u32 swizzled(u32 at) {
+    return at ^ ((at >> 7) & (SPAN / 16 - 1)) << 4;
+}
+
+// What the two rows of D that a lane holds in an m64 block are multiplied with.
+struct Rows {
+    float factor[2];
+    float bias[2];
+    int count[2];
+};
+
+__device__ __forceinline__ Rows rows_of(const Epilogue& e, int row, int m) {
+    Rows rows;
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        int at = row + 8 * h;
+        bool inside = at < m;
+        float factor = e.scale ? *e.scale : 1.0f;
+        if (e.scale_m && inside) factor = __fmul_rn(factor, e.scale_m[at]);
+        rows.factor[h] = factor;
+        rows.bias[h] = e.bias && inside ? e.bias[at] : -0.0f;  // x + -0.0 is x
+        rows.count[h] = XOR && inside ? e.count_m[at] : 0;
+    }
+    return rows;
+}
+
+__device__ __forceinline__ result_t finish(
+    ACCUMULATOR value, const Rows& rows, int h, float scale_n, int count_n) {
+#if XOR
+    return rows.count[h] + count_n - 2 * value;
+#elif SCALED
+    float x = __fmul_rn(__fmul_rn((float)value, rows.factor[h]), scale_n);
+    return __fadd_rn(x, rows.bias[h]);
+#else
+    return value;
+#endif
+}
+
+// Eight columns of an m64 block, from `col` of their slice on, into the staging.
+__device__ __forceinline__ void stage_columns(
+    u32 slice, int col, const result_t (&v)[4]) {
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
+    int r = warp * 16 + lane / 4, c = lane % 4 * 2;
+#if TRANSPOSED && OUTPUT_BYTES == 2
+    // Lane L names row L % 8 of the 8x8 matrix L / 8: one for each half of m.  Eight
+    // columns further on the swizzle is the same.
+    u32 at = lane % 8 * 128 + (warp * 16 + lane / 8 % 2 * 8) * ITEM;
+    at = slice + col * 128 + swizzled<128>(at);
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                 ::"r"(at), "r"(join(v[0], v[1])), "r"(join(v[2], v[3])) : "memory");
+#elif TRANSPOSED
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        int m = r + i / 2 * 8;
+        u32 at = swizzled<128>((c + i % 2) * 128 + m % 32 * ITEM);
+        asm volatile("st.shared.u32 [%0], %1;"
+                     ::"r"(slice + m / 32 * BOX + col * 128 + at),
+                       "r"(*(const u32*)&v[i]) : "memory");
+    }
+#else
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        u32 at = slice + swizzled<WIDE>((r + 8 * h) * WIDE + (col + c) * ITEM);
+#if OUTPUT_BYTES == 2
+        asm volatile("st.shared.u32 [%0], %1;"
+                     ::"r"(at), "r"(join(v[2 * h], v[2 * h + 1])) : "memory");
+#else
+        asm volatile("st.shared.v2.u32 [%0], {%1, %2};"
+                     ::"r"(at), "r"(*(const u32*)&v[2 * h]),
+                       "r"(*(const u32*)&v[2 * h + 1]) : "memory");
+#endif
+    }
+#endif
+}
+
+// The boxes of one slice, from the staging to D; what lies outside D is dropped.
+__device__ __forceinline__ void store_slice(
+    const TensorMap* map, u32 slice, int row, int col) {
+#if TRANSPOSED
+    for (int b = 0; b < SLICE / BOX; b++)
+        store_tile(map, slice + b * BOX, row * ITEM + b * 128, col);
+#else
+    store_tile(map, slice, col * ITEM, row);
+#endif
+}
+
+// One m64 block of D.
+__device__ __forceinline__ void store_block(
+    const ACCUMULATOR (&acc)[ACCUMULATORS], const Epilogue& e, const TensorMap* map,
+    u32 staging, int consumer, int row, int col, int m, int n) {
+    int lane = threadIdx.x % 32;
+    Rows rows{};
+    if constexpr (SCALED || XOR)
+        rows = rows_of(e, row + threadIdx.x / 32 % 4 * 16 + lane / 4, m);
+#pragma unroll
+    for (int first = 0; first < SLICES; first += TOGETHER) {
+        if (threadIdx.x % 128 == 0)
+            asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        group_sync(consumer);
+#pragma unroll
+        for (int g = first * COLUMNS / 8;
+             g < (first + TOGETHER) * COLUMNS / 8 && g < TILE_N / 8; g++) {
+            float scale_n[2] = {1.0f, 1.0f};
+            int count_n[2] = {0, 0};
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                int at = col + g * 8 + lane % 4 * 2 + j;
+                if (SCALED && e.scale_n && at < n) scale_n[j] = e.scale_n[at];
+                if (XOR && at < n) count_n[j] = e.count_n[at];
+            }
+            result_t v[4];
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                v[i] = finish(acc[4 * g + i], rows, i / 2, scale_n[i % 2],
+                              count_n[i % 2]);
+            int inside = g * 8 - first * COLUMNS;
+            stage_columns(staging + inside / COLUMNS * SLICE, inside % COLUMNS, v);
+        }
+        // The copy engine must see what the threads wrote.
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        group_sync(consumer);
+        if (threadIdx.x % 128 == 0) {
+            for (int s = 0; s < TOGETHER && first + s < SLICES; s++)
+                store_slice(map, staging + s * SLICE, row, col + (first + s) * COLUMNS);
+            asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        }
+    }
+}
+
+// ── metadata ────────────────────────────────────────────────────────────────
+
+// The words of one lane for the m64 blocks of one consumer.
+__device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
+#if SPARSE
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++) {
+        u32 from = a + i * BLOCK_A + BLOCK_VALUES + threadIdx.x % 128 * 4 * WORDS;
+        if constexpr (WORDS == 2) {
+            asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                         : "=r"(codes[2 * i]), "=r"(codes[2 * i + 1]) : "r"(from));
+        } else {
+            asm volatile("ld.shared.u32 %0, [%1];" : "=r"(codes[i]) : "r"(from));
+        }
+    }
+#endif
+}
+
+// ── the kernel ──────────────────────────────────────────────────────────────
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
+__launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
+    const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
+    const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
+    const __grid_constant__ Epilogue e, int m, int n, int stages_k) {
+    extern __shared__ __align__(1024) char memory[];
+    __shared__ alignas(8) u64 bars[2 * STAGES];
+    u32 ring = (shared_address(memory) + 1023) & ~1023u;
+    u32 full = shared_address(bars), empty = full + 8 * STAGES;
+    int warp = threadIdx.x / 32;
+    u32 rank = CLUSTER > 1 ? cluster_rank() : 0;
+
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) {
+            barrier_init(full + 8 * s, 1);
+            barrier_init(empty + 8 * s, WARPS * CLUSTER);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    if (CLUSTER > 1) cluster_sync(); else __syncthreads();
+
+    // A cluster takes CLUSTER tiles below each other: they share B.
+    int tiles_m = (m + TILE_M * CLUSTER - 1) / (TILE_M * CLUSTER);
+    int tiles_n = (n + TILE_N - 1) / TILE_N;
+    int tiles = tiles_m * tiles_n;
+    int first = blockIdx.x / CLUSTER, pace = gridDim.x / CLUSTER;
+
+    if (warp >= WARPS) {
+        if constexpr (CONSUMERS == 2)
+            asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (threadIdx.x == 128 * CONSUMERS) {
+            u64 keep, once;
+            asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;"
+                         : "=l"(keep));
+            asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;"
+                         : "=l"(once));
+            u64 policy_a = tiles_n > 1 ? keep : once;  // who else will read it?
+            int s = 0, phase = 1;
+            for (int tile = first; tile < tiles; tile += pace) {
+                int tm, tn;
+                tile_at(tile, tiles_m, tiles_n, &tm, &tn);
+                int row = (tm * CLUSTER + rank) * TILE_M, col = tn * TILE_N;
+                // A tile wholly below A has no data and no result: any rows do.
+                if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
+                const char* from =
+                    packed + (long long)(row / PACKED_M) * stages_k
+                                 * (PACKED_M / 64 * BLOCK_A)
+                    + row % PACKED_M / 64 * BLOCK_A;
+                for (int k = 0; k < stages_k; k++) {
+                    barrier_wait(empty + 8 * s, phase);
+                    u32 bar = full + 8 * s, at = ring + s * STAGE;
+                    barrier_expect(bar, BYTES_A + BYTES_B);
+                    if constexpr (SPARSE) {
+                        copy_bytes(at, from, BYTES_A, bar, policy_a);
+                        from += PACKED_M / 64 * BLOCK_A;
+                    } else {
+                        copy_tile(at, &map_a, bar, k * ROW_A, row, policy_a);
+                    }
+                    if constexpr (CLUSTER > 1) {  // each brings its share to all
+                        constexpr int share = TILE_N / CLUSTER;
+                        copy_tile_to_all(at + OFFSET_B + rank * share * ROW_B, &map_b,
+                                         bar, k * ROW_B, col + rank * share, keep);
+                    } else {
+                        copy_tile(at + OFFSET_B, &map_b, bar, k * ROW_B, col, keep);
+                    }
+                    if (++s == STAGES) { s = 0; phase ^= 1; }
+                }
+            }
+        }
+        __syncwarp();
+    } else {
+        if constexpr (CONSUMERS == 2)
+            asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        int consumer = warp / 4;
+        u32 staging = ring + STAGES * STAGE + consumer * STAGING;
+        ACCUMULATOR acc[BLOCKS][ACCUMULATORS];
+#if PROMOTE
+        float total[BLOCKS][ACCUMULATORS];
+#endif
+        int s = 0, phase = 0;
+        for (int tile = first; tile < tiles; tile += pace) {
+            int tm, tn;
+            tile_at(tile, tiles_m, tiles_n, &tm, &tn);
+            int row = (tm * CLUSTER + rank) * TILE_M + consumer * BLOCKS * 64;
+            auto multiply_stage = [&](u32 (&codes)[CODES], bool fresh) {
+                barrier_wait(full + 8 * s, phase);
+                u32 a = ring + s * STAGE + consumer * BLOCKS * BLOCK_A;
+                u32 b = ring + s * STAGE + OFFSET_B;
+                load_codes(codes, a);
+                wgmma_fence();
+#pragma unroll
+                for (int j = 0; j < STEPS; j++) {
+#pragma unroll
+                    for (int i = 0; i < BLOCKS; i++) {
+                        u64 da = descriptor<ROW_A>(a + i * BLOCK_A + j * 32);
+                        u64 db = descriptor<ROW_B>(b + j * (ROW_B / STEPS));
+                        u32 code = codes[SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
+                        if (j % 2) step<1>(acc[i], da, db, code, true);
+                        else step<0>(acc[i], da, db, code, !fresh || j > 0);
+                    }
+                }
+                wgmma_commit();
+            };
+            // Every warp says for itself that it needs a stage no more.
+            auto release = [&](int which) {
+                if (threadIdx.x % 32 < CLUSTER)
+                    barrier_arrive(empty + 8 * which, threadIdx.x % 32);
+            };
+            int last = 0;
+            auto turn = [&](u32 (&codes)[CODES], int k) {
+                multiply_stage(codes, PROMOTE || k == 0);
+#if PROMOTE
+                wgmma_wait<0>();
+                release(s);
+#pragma unroll
+                for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+                    for (int x = 0; x < ACCUMULATORS; x++)
+                        total[i][x] = __fadd_rn(total[i][x], acc[i][x]);
+#else
+                if (k) { wgmma_wait<1>(); release(last); }
+                last = s;
+#endif
+                if (++s == STAGES) { s = 0; phase ^= 1; }
+            };
+#if PROMOTE
+#pragma unroll
+            for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+                for (int x = 0; x < ACCUMULATORS; x++) total[i][x] = 0.0f;
+#endif
+            // A running wgmma still reads its metadata registers: the next stage
+            // needs registers of its own.
+            u32 even[CODES] = {}, odd[CODES] = {};
+            for (int k = 0; k < stages_k; k += 2) {
+                turn(even, k);
+                if (k + 1 < stages_k) turn(odd, k + 1);
+            }
+#if !PROMOTE
+            wgmma_wait<0>();
+            release(last);
+#endif
+#pragma unroll
+            for (int i = 0; i < BLOCKS; i++) {
+#if PROMOTE
+                store_block(total[i], e, &map_d, staging, consumer, row + i * 64,
+                            tn * TILE_N, m, n);
+#else
+                store_block(acc[i], e, &map_d, staging, consumer, row + i * 64,
+                            tn * TILE_N, m, n);
+#endif
+            }
+        }
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    __syncwarp();
+    if (CLUSTER > 1) cluster_sync();  // nobody leaves while others signal it
+}

@@ -1,0 +1,236 @@
+"""How is it run?
+
+Through NVIDIA's driver (cuda-bindings), on the caller's stream, without waiting
+for anything: a launch reads pointers, never data.  Tensor maps, which tell the
+copy engine where B and D lie, are made once for each buffer and remembered.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
+
+from fragmenta.dtype import dtype
+from fragmenta.errors import Error, NoDevice, ShapeError
+from fragmenta.kernels.config import ALIGNMENT, STAGE_BYTES, Kernel
+from fragmenta.kernels.source import cubin
+
+_HINT = "pip install 'fragmenta[cuda]' on a machine with a Hopper GPU and its driver"
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Rows of bytes on the device: where, how many, how wide, how far apart."""
+
+    pointer: int
+    rows: int
+    width: int
+    pitch: int
+
+    def check(self, name: str) -> None:
+        """Refuse what the copy engine cannot address."""
+        if self.pointer % ALIGNMENT or self.pitch % ALIGNMENT:
+            raise ShapeError(
+                f"rows of {name} begin on multiples of {ALIGNMENT} bytes; given "
+                f"address {self.pointer:#x}, rows {self.pitch} bytes apart"
+            )
+        if not self.rows or not self.width:
+            raise ShapeError(f"{name} is empty: {self.rows} rows of {self.width} bytes")
+
+
+class _Epilogue(ctypes.Structure):
+    """Pointers as ``gemm.cu`` takes them; 0 leaves a part out."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_void_p)
+        for name in ("scale", "scale_m", "scale_n", "bias", "count_m", "count_n")
+    )
+
+
+class _Map(ctypes.Structure):
+    _fields_ = (("opaque", ctypes.c_char * 128),)
+
+
+def launch(
+    kernel: Kernel,
+    a: Matrix | int,
+    b: Matrix,
+    d: Matrix,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    stream: int = 0,
+    epilogue: dict[str, int] | None = None,
+) -> None:
+    """Start D = A B; ``a`` is the address of a packed A, or a dense matrix.
+
+    ``epilogue`` gives addresses of f32 numbers by name: scale, scale_m,
+    scale_n, bias (and the s32 count_m, count_n of xor).
+    """
+    b.check("B")
+    d.check("D")
+    wide, high = kernel.box
+    share = kernel.tile.n // kernel.tile.cluster
+    map_b = _tensor_map(b, STAGE_BYTES, share, STAGE_BYTES)
+    map_d = _tensor_map(d, wide, high, wide if wide > 16 else 0)
+    packed, map_a = 0, map_b
+    if isinstance(a, Matrix):
+        a.check("A")
+        map_a = _tensor_map(a, STAGE_BYTES, kernel.tile.m, STAGE_BYTES)
+    else:
+        packed = a
+    sizes = (m, n, -(-k // kernel.stage_k))
+    arguments = [
+        map_a,
+        map_b,
+        map_d,
+        ctypes.c_void_p(packed),
+        _Epilogue(**{name: at for name, at in (epilogue or {}).items() if at}),
+        *map(ctypes.c_int, sizes),
+    ]
+    grid = kernel.grid(m, n, processors())
+    start(
+        function(kernel), grid, kernel.threads, kernel.shared_bytes, stream, arguments
+    )
+
+
+def start(
+    handle: Any,
+    grid: int,
+    threads: int,
+    shared: int,
+    stream: int,
+    arguments: Sequence[Any],
+) -> None:
+    """Launch a function with ctypes arguments."""
+    pointers = (ctypes.c_void_p * len(arguments))(
+        *(ctypes.addressof(each) for each in arguments)
+    )
+    _check(
+        _driver().cuLaunchKernel(
+            handle, grid, 1, 1, threads, 1, 1, shared, stream,
+            ctypes.addressof(pointers), 0,
+        )
+    )  # fmt: skip
+
+
+def function(kernel: Kernel) -> Any:
+    """The kernel on the current device, compiled and loaded at first use."""
+    return _function(kernel, _context())
+
+
+@lru_cache(maxsize=1024)
+def _function(kernel: Kernel, context: int) -> Any:
+    driver = _driver()
+    found = load(cubin(kernel), "gemm", context)
+    attribute = driver.CUfunction_attribute
+    _check(
+        driver.cuFuncSetAttribute(
+            found,
+            attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+            kernel.shared_bytes,
+        )
+    )
+    return found
+
+
+_MODULES: dict[tuple[int, bytes], Any] = {}
+
+
+def load(code: bytes, name: str, context: int | None = None) -> Any:
+    """A function of a cubin in the current context."""
+    driver = _driver()
+    key = (context if context is not None else _context(), code)
+    if key not in _MODULES:
+        _MODULES[key] = _check(driver.cuModuleLoadData(code))
+    return _check(driver.cuModuleGetFunction(_MODULES[key], name.encode()))
+
+
+def processors() -> int:
+    """Streaming multiprocessors of the current device."""
+    return _processors(_context())
+
+
+@lru_cache(maxsize=64)
+def _processors(context: int) -> int:
+    driver = _driver()
+    device = _check(driver.cuCtxGetDevice())
+    major, minor = (
+        _check(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}"), device))
+        for part in ("MAJOR", "MINOR")
+    )  # fmt: skip
+    if (major, minor) != (9, 0):
+        raise NoDevice(f"these kernels are for sm_90a; this GPU is sm_{major}{minor}")
+    what = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+    return int(_check(driver.cuDeviceGetAttribute(what, device)))
+
+
+# ── tensor maps ─────────────────────────────────────────────────────────────
+
+
+@lru_cache(maxsize=4096)
+def _tensor_map(matrix: Matrix, wide: int, high: int, swizzle: int) -> _Map:
+    """How the copy engine sees a matrix of bytes: boxes of wide x high."""
+    driver = _driver()
+    mode = f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}"
+    promotion = driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+    made = _check(
+        driver.cuTensorMapEncodeTiled(
+            driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT8,
+            2,
+            matrix.pointer,
+            [driver.cuuint64_t(each) for each in (matrix.width, matrix.rows)],
+            [driver.cuuint64_t(matrix.pitch)],
+            [driver.cuuint32_t(each) for each in (wide, high)],
+            [driver.cuuint32_t(1)] * 2,
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            getattr(driver.CUtensorMapSwizzle, mode),
+            promotion,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    )
+    raw = ctypes.string_at(made.getPtr(), 128)
+    return _Map.from_buffer_copy(raw)
+
+
+def row_bytes(of: str, k: int) -> int:
+    """Bytes of a row of k elements.
+
+    >>> row_bytes("bf16", 24), row_bytes("b1", 100)
+    (48, 13)
+    """
+    return -(-k * dtype(of).bits // 8)
+
+
+# ── the driver ──────────────────────────────────────────────────────────────
+
+
+@cache
+def _driver() -> Any:
+    try:
+        from cuda.bindings import driver
+    except ImportError as why:
+        raise NoDevice(f"the package cuda-bindings is missing; {_HINT}") from why
+    return driver
+
+
+def _context() -> int:
+    """The caller's context; without one there is nothing to run on."""
+    current = int(_check(_driver().cuCtxGetCurrent()))
+    if not current:
+        raise NoDevice("no CUDA context is current in this thread; " + _HINT)
+    return current
+
+
+def _check(result: Sequence[Any]) -> Any:
+    """What the driver returned beside its status, if that is success."""
+    code, *values = result
+    if int(code):
+        failed, text = _driver().cuGetErrorString(code)
+        said = text.decode() if not int(failed) and text else code
+        raise Error(f"the CUDA driver says: {said}")
+    return values[0] if values else None

@@ -1,0 +1,169 @@
+"""How does a sparse A lie in memory, so that one copy brings a tile?
+
+A tile's part of A in a stage is one run of bytes, ready for shared memory: of
+each 64 rows the stored values, 64 bytes a row and already swizzled, then the
+metadata words of the 128 lanes that multiply them.  So the values and the
+metadata of 64, 128 or 256 rows arrive by one bulk copy, whatever the tile::
+
+    packed[256 rows][stage][64 rows][values, metadata]
+
+Where a value or a code goes is asked of the descriptor and of the metadata
+fragment; nothing here knows a swizzle or a lane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import ShapeError
+from fragmenta.isa.instruction import Instruction
+from fragmenta.kernels.config import PACKED_M, Kernel, Tile
+from fragmenta.shared_memory import UNIT, Descriptor
+from fragmenta.sparsity import Compressed, sparse
+
+Bytes = NDArray[np.uint8]
+
+_ROW = 64  # stored bytes of a row in a stage
+_BLOCK = 64  # rows of an m64 block
+_LANES = 128
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Packed:
+    """The bytes of a sparse A, and what they mean.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> from fragmenta.kernels import pack
+    >>> op = fm.wgmma("m64n8k64", a="e4m3", d="f32", sp="sp")
+    >>> pack(fm.compress(np.zeros((100, 200)), op), op)
+    <Packed 100x200 e4m3, 40960 bytes>
+    """
+
+    data: Bytes
+    """(256s of rows, stages, m64 blocks, bytes of a block)."""
+    a: str
+    """The element type."""
+    shape: tuple[int, int]
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return f"<Packed {rows}x{columns} {self.a}, {self.data.size} bytes>"
+
+
+def packed_shape(a: str, m: int, k: int) -> tuple[int, int, int, int]:
+    """The shape of the bytes of an m x k matrix.
+
+    >>> packed_shape("bf16", 300, 128)
+    (2, 2, 4, 4608)
+    """
+    kernel = _any_kernel(a)
+    stages = -(-k // kernel.stage_k)
+    return -(-m // PACKED_M), stages, PACKED_M // _BLOCK, kernel.block_bytes
+
+
+def pack(sp: Compressed, op: Instruction | str) -> Packed:
+    """A compressed matrix in the order the kernels read.
+
+    Rows are filled with zeros to a multiple of 256, columns to whole stages.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
+    >>> A = fm.prune(np.random.default_rng(0).normal(size=(64, 96)), op)
+    >>> sp = fm.compress(A.astype("bfloat16"), op)
+    >>> bool((unpack(pack(sp, op)).values == sp.values).all())
+    True
+    """
+    op, granularity = sparse(op)
+    of = op.types["a"]
+    if sp.values.ndim != 2 or not sp.values.size:
+        raise ShapeError(f"one matrix is packed at a time; given {sp.values.shape}")
+    m, k = sp.shape
+    tall, stages, blocks, size = packed_shape(of.name, m, k)
+    rows, wide = tall * PACKED_M, stages * _ROW
+    bits = of.encode(sp.values)
+    values = np.zeros((rows, wide // bits.itemsize), bits.dtype)
+    values[:m, : bits.shape[1]] = bits
+    codes = np.full((rows, values.shape[1] // granularity.kept), granularity.empty)
+    codes[:m, : sp.indices.shape[1]] = sp.indices
+    data = np.empty((tall, stages, blocks, size), np.uint8)
+    units = values.view(np.uint8).reshape(tall, blocks, _BLOCK, stages, -1, UNIT)
+    units = units.transpose(0, 3, 1, 2, 4, 5).reshape(tall, stages, blocks, -1, UNIT)
+    data[..., : _BLOCK * _ROW].reshape(units.shape)[..., places(of.name), :] = units
+    words = _words(codes.astype(np.uint8), op).reshape(tall, blocks, stages, -1)
+    data[..., _BLOCK * _ROW :] = words.swapaxes(1, 2).view(np.uint8)
+    return Packed(data, of.name, (m, k))
+
+
+def unpack(packed: Packed) -> Compressed:
+    """The compressed matrix again: undoes :func:`pack`.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp")
+    >>> sp = fm.compress(np.eye(5, 32, dtype=np.float32), op)
+    >>> bool((unpack(pack(sp, op)).indices == sp.indices).all())
+    True
+    """
+    kernel = _any_kernel(packed.a)
+    op, granularity = sparse(kernel.instruction)
+    of = op.types["a"]
+    m, k = packed.shape
+    tall, stages, blocks, _ = packed.data.shape
+    units = packed.data[..., : _BLOCK * _ROW].reshape(tall, stages, blocks, -1, UNIT)
+    units = units[..., places(packed.a), :]
+    units = units.reshape(tall, stages, blocks, _BLOCK, -1, UNIT)
+    raw = units.transpose(0, 2, 3, 1, 4, 5).reshape(tall * PACKED_M, -1)
+    values = np.ascontiguousarray(raw).view(of.bits_dtype)
+    codes = _codes(packed.data[..., _BLOCK * _ROW :], op, kernel.words)
+    chunks = -(-k // granularity.chunk)
+    return Compressed(
+        of.decode(values[:m, : chunks * granularity.kept]),
+        codes[:m, :chunks],
+        granularity,
+        k,
+    )
+
+
+@lru_cache(maxsize=8)
+def places(a: str) -> NDArray[np.int64]:
+    """Which 16-byte unit of a block each unit of its rows becomes.
+
+    >>> places("e4m3")[:12]
+    array([ 0,  1,  2,  3,  4,  5,  6,  7,  9,  8, 11, 10])
+    """
+    of = _any_kernel(a).instruction.types["a"]
+    columns = _ROW * 8 // of.bits
+    tile = Descriptor.for_tile(_BLOCK, columns, of, swizzle=_ROW)
+    step = UNIT * 8 // of.bits
+    address = tile.address(*np.ogrid[:_BLOCK, :columns:step], of)
+    found: NDArray[np.int64] = (address // UNIT).ravel()
+    found.setflags(write=False)
+    return found
+
+
+def _words(codes: NDArray[np.uint8], op: Instruction) -> NDArray[np.uint32]:
+    """Metadata words: (m64 blocks, stages, lanes, words)."""
+    words = op.metadata.pack_tiles(codes, shared=True)[..., 0]
+    per = _any_kernel(op.types["a"].name).words
+    staged = words.reshape(len(words), -1, per, _LANES)
+    return np.ascontiguousarray(staged.swapaxes(-1, -2))
+
+
+def _codes(data: Bytes, op: Instruction, per: int) -> NDArray[np.uint8]:
+    """Codes of all rows from the metadata of packed blocks: undoes _words."""
+    tall, stages, blocks, _ = data.shape
+    words = np.ascontiguousarray(data.swapaxes(1, 2)).view(np.uint32)
+    words = words.reshape(tall * blocks, stages, _LANES, per).swapaxes(-1, -2)
+    words = np.ascontiguousarray(words).reshape(tall * blocks, -1, _LANES, 1)
+    codes: NDArray[Any] = op.metadata.unpack_tiles(words, shared=True)
+    return codes
+
+
+@lru_cache(maxsize=16)
+def _any_kernel(a: str) -> Kernel:
+    """A kernel of this type: the order in memory is the same for all."""
+    return Kernel(a, tile=Tile(64, 8))

@@ -1,0 +1,49 @@
+"""What does the compiler see?
+
+The settings of a kernel as macros, the function ``multiply`` around its one
+instruction, then ``gemm.cu``.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from fragmenta.cuda.compiler import to_cubin
+from fragmenta.cuda.inline import Call
+from fragmenta.kernels.config import Kernel
+
+TARGET = "sm_90a"
+
+
+@cache
+def text(name: str) -> str:
+    """One of the CUDA sources beside this module.
+
+    >>> "__global__" in text("gemm.cu")
+    True
+    """
+    folder = files("fragmenta").joinpath("kernels")
+    return folder.joinpath(name).read_text(encoding="utf-8")
+
+
+def source(kernel: Kernel) -> str:
+    """The whole CUDA C++ source of a kernel.
+
+    >>> print(source(Kernel("e4m3"))[:35])
+    #define TILE_M 128
+    #define TILE_N 1
+    """
+    macros = "".join(f"#define {k} {v}\n" for k, v in kernel.macros.items())
+    wrapper = Call(kernel.instruction, "multiply").text()
+    return f"{macros}\n{wrapper}\n{text('gemm.cu')}"
+
+
+def cubin(kernel: Kernel) -> bytes:
+    """The machine code; compiled at first use, then kept on disk.
+
+    >>> from fragmenta.kernels.config import Tile
+    >>> cubin(Kernel("e4m3", tile=Tile(64, 8)))[1:4]
+    b'ELF'
+    """
+    return to_cubin(source(kernel), TARGET)
