@@ -6,9 +6,10 @@ library is imported inside the functions, so that ``--help`` stays fast.
 """
 
 # isort: off
-from fragmenta.commands import catalogue, describe, lookup
+from fragmenta.commands import catalogue, describe, lookup, draw
 from fragmenta.commands import compute, sparse
 from fragmenta.commands import shared, source
+from fragmenta.commands import gpu
 from fragmenta.commands.app import app
 # isort: on
 
@@ -17,6 +18,8 @@ __all__ = [
     "catalogue",
     "compute",
     "describe",
+    "draw",
+    "gpu",
     "lookup",
     "shared",
     "source",
