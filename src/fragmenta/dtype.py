@@ -27,6 +27,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -634,6 +635,7 @@ def container(of: str | DType, kind: str | None = None) -> Container:
     return Container(dt.bits, 0, dt.bits)
 
 
+@cache
 def _unsigned(bits: int) -> np.dtype[Any]:
     """The smallest unsigned NumPy type of at least so many bits."""
     return np.dtype(f"u{max(1, 1 << (bits - 1).bit_length() >> 3)}")

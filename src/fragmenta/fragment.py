@@ -206,11 +206,15 @@ class Fragment:
         words = self._registers(registers)
         self._selection(selected)
         batch = words.shape[:-2]
-        slots = unpack_words(words[..., None], self.container.bits)
+        if self.container.bits >= 8:  # whole bytes need no unpacking
+            slots = words.view(f"u{self.container.bits // 8}")
+        else:
+            slots = unpack_words(words, self.container.bits)
         flat = slots.reshape(*batch, -1)
-        index = self.layout.scatter(**selected)
-        bits = np.take(flat, index.ravel(), axis=-1, mode="wrap")
-        return self.container.extract(bits.reshape(*batch, *self.shape))
+        bits = flat.take(self._scatter(selected), axis=-1, mode="wrap")
+        bits = bits.reshape(*batch, *self.shape)
+        whole = self.container.width == self.container.bits
+        return bits if whole else self.container.extract(bits)
 
     def pack_tiles(self, matrix: ArrayLike, *, pad: bool = False) -> Words:
         """All tiles of a full-size matrix: (…, M/m, K/k, lanes, registers).
@@ -282,6 +286,17 @@ class Fragment:
             data, array = data[::-1], np.ascontiguousarray(array.swapaxes(-1, -2))
         words = encode_words(array, self.dtype, self.container)
         return data, words
+
+    def _scatter(self, selected: dict[str, int]) -> Index:
+        """Where each element is read from; remembered, since tiles come often."""
+        key = tuple(sorted(selected.items()))
+        if key not in self._scatters:
+            self._scatters[key] = self.layout.scatter(**selected).ravel()
+        return self._scatters[key]
+
+    @cached_property
+    def _scatters(self) -> dict[tuple[tuple[str, int], ...], Index]:
+        return {}
 
     def _word_gather(self, order: tuple[str, ...], tiles: int = 1) -> Index:
         return _word_gather(self.layout, order, tiles)

@@ -206,11 +206,16 @@ class Layout:
 
     def place_index(self) -> Index:
         """Flat place of each element, indexed by all coordinates in order."""
+        return self._places
+
+    @cached_property
+    def _places(self) -> Index:
         grid = self.grid()
         shape = tuple(self.sizes[name] for name, _ in self.coordinates)
         flat = np.ravel_multi_index([grid[n] for n, _ in self.coordinates], shape)
         places = np.empty(prod(shape), dtype=np.intp)
         places[flat.ravel()] = np.arange(places.size)
+        places.setflags(write=False)
         return places.reshape(shape)
 
     def scatter(self, **pinned: int) -> Index:
