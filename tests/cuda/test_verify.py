@@ -200,6 +200,16 @@ def test_the_portions_are_small():
                 assert sum(array.nbytes for array in made.values()) < 40e6, op
 
 
+def test_processes_prepare_the_same():
+    op = fm.wgmma("m64n8k16", a="f16", d="f32")
+    one, two = (
+        verify.verify(StandIn("trans_a_1"), instructions=[op], tiles=24, jobs=jobs)
+        for jobs in (1, 2)
+    )
+    assert one.outcomes == two.outcomes
+    assert one.differing
+
+
 # ── a wrong bit ─────────────────────────────────────────────────────────────
 
 
@@ -233,7 +243,7 @@ def test_a_wrong_bit_is_found_and_its_program_repeats_it(text, monkeypatch):
     assert outcome.differing_bits == len(gpu.asked) == outcome.differing_elements
     first = outcome.first
     assert int(first.gpu, 16) ^ int(first.cpu, 16) in (1, 1 << 16)
-    assert max(map(len, first.program.splitlines())) <= 88
+    assert max(map(len, first.program.splitlines())) <= 96
     # A GPU that is right gives the CPU's answer, one that is wrong its own.
     right = run(first.program, StandIn(), monkeypatch)
     assert right == {"CPU": first.cpu, "GPU": first.cpu}
@@ -293,12 +303,12 @@ def test_the_report_as_text_json_and_markdown():
 def test_verify_on_the_command_line(gpu, tmp_path):
     page = tmp_path / "page.md"
     words = ("--family", "mma", "--tiles", 8, "--seed", 3)
-    result = ask("verify", *words, "--markdown", page)
+    result = ask("verify", "--jobs", 1, *words, "--markdown", page)
     assert result.exit_code == 0, result.output
     assert "106 instructions" in result.stdout
     assert "no bit differs" in page.read_text()
     gpu.spoil = "m16n8k16_row_col_f32_bf16"
-    result = ask("verify", *words, "--json")
+    result = ask("verify", "--jobs", 1, *words, "--json")
     assert result.exit_code == 1
     data = json.loads(result.stdout)
     (wrong,) = [each for each in data["outcomes"] if each["differing_bits"]]
@@ -306,10 +316,10 @@ def test_verify_on_the_command_line(gpu, tmp_path):
 
 
 def test_verify_one_instruction_on_the_command_line(gpu):
-    result = ask("verify", "mma.m16n8k16.f32.f16", "--tiles", 8)
+    result = ask("verify", "--jobs", 1, "mma.m16n8k16.f32.f16", "--tiles", 8)
     assert result.exit_code == 0, result.output
     assert "1 instruction, 1,024 elements" in result.stdout
-    refused = ask("verify", "mma.m16n8k64.kind::mxf4.e2m1")
+    refused = ask("verify", "--jobs", 1, "mma.m16n8k64.kind::mxf4.e2m1")
     assert refused.exit_code == 2
     assert "needs PTX 8.7, 120a/f; this is sm_90a" in refused.stderr.replace("\n", " ")
 
@@ -321,7 +331,7 @@ def test_verify_refuses(gpu):
         (("--tiles", 0), "1 tile or more"),
         (("ldmatrix.m8n8.x4.b16",), "does not multiply"),
     ):
-        result = ask("verify", *words)
+        result = ask("verify", "--jobs", 1, *words)
         assert result.exit_code == 2, words
         assert message in result.stderr.replace("\n", " ")
 

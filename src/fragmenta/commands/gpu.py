@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -58,6 +59,10 @@ def verify(
         typer.Option(help="Tiles of each instruction; by default enough."),
     ] = None,
     seed: Seed = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(help="Processes that prepare; by default one for each core."),
+    ] = None,
     as_json: AsJson = False,
     markdown: Annotated[
         str | None,
@@ -75,6 +80,7 @@ def verify(
             instructions=ops,
             tiles=tiles,
             seed=seed,
+            jobs=jobs or os.cpu_count() or 1,
             progress=progress,
         )
     if markdown is not None:

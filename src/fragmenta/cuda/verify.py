@@ -7,17 +7,21 @@ are compared.  The first difference comes with its inputs, as a program to run.
 
 from __future__ import annotations
 
-import os
 import textwrap
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
+from concurrent.futures import (
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import date
-from functools import partial
 from itertools import islice
+from multiprocessing import get_context
 from typing import Any, Protocol
 
 import numpy as np
@@ -395,12 +399,15 @@ def verify(
     instructions: Iterable[Instruction] = (),
     tiles: int | None = None,
     seed: int = SEED,
+    jobs: int = 1,
     progress: Progress = lambda _: None,
 ) -> Report:
     """Compare the GPU with ``execute``; all that it has unless told otherwise.
 
     ``tiles`` is how many tiles each instruction is tried on, by default enough
-    for a million elements of D of a floating-point instruction.
+    for a million elements of D of a floating-point instruction.  More ``jobs``
+    than one are processes of their own, which a script must allow for: what
+    it does belongs under ``if __name__ == "__main__"``.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -417,13 +424,13 @@ def verify(
     ops = chosen(chip.target, families, instructions)
     started = time.monotonic()
     plan = [portions(op, tiles, seed, turn) for turn, op in enumerate(ops)]
-    jobs = (
-        partial(_prepare, each, chip.target, listed if not number else ())
+    work = (
+        (each, chip.target, () if number else tuple(listed))
         for listed in plan
         for number, each in enumerate(listed)
     )
     outcomes = []
-    with _ahead(jobs) as ready:
+    with _ahead(work, jobs) as ready:
         for op, listed in zip(ops, plan, strict=True):
             outcomes.append(_outcome(chip, op, islice(ready, len(listed))))
             progress(len(outcomes) / len(ops))
@@ -446,8 +453,11 @@ class Prepared:
     cubin: bytes | None
 
 
+Work = tuple[Portion, str, tuple[Portion, ...]]
+
+
 def _prepare(portion: Portion, target: str, assembled: Iterable[Portion]) -> Prepared:
-    """The part that needs no GPU: one of many threads does it."""
+    """The part that needs no GPU, which takes most of the time."""
     kernels = {each.kernel.name: each.kernel for each in assembled}
     cubin = None
     if kernels:
@@ -491,16 +501,20 @@ def _first(each: Prepared, found: Mismatch, target: str) -> First:
 
 
 @contextmanager
-def _ahead(jobs: Iterable[Callable[[], Prepared]]) -> Iterator[Iterator[Prepared]]:
-    """The results of jobs in their order, some of them made beforehand."""
-    workers = min(16, os.cpu_count() or 1)
-    pool = ThreadPoolExecutor(workers)
+def _ahead(work: Iterable[Work], jobs: int) -> Iterator[Iterator[Prepared]]:
+    """What is prepared, in the order of the work; some of it beforehand."""
+    pool: Executor
+    if jobs > 1:
+        # A process that has talked to a GPU must not be forked.
+        pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+    else:
+        pool = ThreadPoolExecutor(1)
 
     def results() -> Iterator[Prepared]:
         waiting: deque[Future[Prepared]] = deque()
-        for job in jobs:
-            waiting.append(pool.submit(job))
-            if len(waiting) > workers:
+        for each in work:
+            waiting.append(pool.submit(_prepare, *each))
+            if len(waiting) > jobs + 1:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
