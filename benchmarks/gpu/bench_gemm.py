@@ -30,7 +30,7 @@ from torch import Tensor
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
 from fragmenta.kernels.packing import packed_shape
 from fragmenta.kernels.source import cubin
-from fragmenta.torch import OUTPUTS, TYPES, run
+from fragmenta.torch import OUTPUTS, TYPES, compress, run
 
 # m, n, k of D = A B: the weight is A, so that n is the batch.
 SIZES = (
@@ -279,8 +279,8 @@ def table(rows: list[Row], about: dict[str, str]) -> str:
     for size in dict.fromkeys(row.size for row in rows):
         lines += [
             "### " + " x ".join(map(str, size)) + " (m n k)", "",
-            "| type | what | us | spread | TFLOP/s | of torch dense |",
-            "|---|---|---:|---:|---:|---:|",
+            "| type | what | us | spread | TFLOP/s | than torch dense | |",
+            "|---|---|---:|---:|---:|---:|---|",
         ]  # fmt: skip
         here = [r for r in rows if r.size == size and r.microseconds == r.microseconds]
         base = {r.type: r for r in here if r.what.startswith("torch.")}
@@ -289,7 +289,7 @@ def table(rows: list[Row], about: dict[str, str]) -> str:
             ratio = f"{than.microseconds / r.microseconds:.2f}x" if than else ""
             lines.append(
                 f"| {r.type} | {r.what} | {r.microseconds:.1f} | {r.spread:.1f} | "
-                f"{r.rate:.0f} | {ratio} |"
+                f"{r.rate:.0f} | {ratio} | {r.note} |"
             )
         lines.append("")
     return "\n".join(lines)
@@ -301,6 +301,22 @@ def copy_bandwidth() -> float:
     target = torch.empty_like(source)
     found, _ = measure([lambda: target.copy_(source)])
     return 2 * source.numel() / found / 1e6
+
+
+def compression() -> Iterator[Row]:
+    """Pruning and compressing an 8192 x 8192 matrix, and the bytes per second."""
+    for of in ("e4m3", "s8", "bf16", "tf32"):
+        m = k = 8192
+
+        def make(of: str = of) -> Callable[[], object]:
+            weight = dense(of, m, k)
+            return lambda: compress(weight)
+
+        row = timed(Row("prune and compress", of, (m, 1, k)), make, m * k)
+        moved = m * k * _bits(of) // 8 + int(np.prod(packed_shape(of, m, k)))
+        row.note = f"{moved / row.microseconds / 1e6:.2f} TB/s"
+        print(f"    {row.note}", flush=True)
+        yield row
 
 
 def compile_all(chosen: list[Kernel]) -> None:
@@ -334,7 +350,7 @@ def main() -> int:
     about = versions()
     about["copy"] = f"{copy_bandwidth():.2f} TB/s"
     print(about, flush=True)
-    rows: list[Row] = []
+    rows: list[Row] = list(compression()) if not options.only else []
     for size in sizes:
         rows += theirs(size, options.only)
         for kernel, its, label in work:

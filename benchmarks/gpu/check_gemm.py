@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 import fragmenta as fm
+import fragmenta.torch as ft
 from fragmenta.cuda.compiler import CompileError
 from fragmenta.dtype import dtype
 from fragmenta.kernels.config import Kernel, Tile, tiles_for
@@ -37,6 +38,7 @@ PAIRS = (
     ("e5m2", "e5m2"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("u8", "u8"), ("s8", "u8"),
     ("u8", "s8"), ("f16", "f16"),
 )  # fmt: skip
+DTYPES = {name: kind for kind, name in ft.TYPES.items()}
 GUARD = 4096
 POISON = 0xA5
 
@@ -288,6 +290,103 @@ def check(kernel: Kernel, case: Case, repeat: int) -> str:
     return ""
 
 
+# ── PyTorch ─────────────────────────────────────────────────────────────────
+
+
+def compression(a: str) -> str:
+    """Compressed on the GPU and on the CPU: the same bytes?"""
+    for rows, k in ((64, 128), (300, 272), (1, 64), (1024, 4096)):
+        for kind in ("random", "adversarial"):
+            rng = np.random.default_rng(rows)
+            made = drawn(a, rows, k, kind, rng)
+            made[:, ::3] = 0  # chunks with room to spare
+            flat = torch.from_numpy(made.view(np.uint8).reshape(rows, -1))
+            weight = flat.view(DTYPES[a]).reshape(rows, k)
+            here, there = ft.compress(weight), ft.compress(weight.cuda())
+            if not torch.equal(here.data, there.data.cpu()):
+                wrong = int((here.data != there.data.cpu()).sum())
+                return f"{rows}x{k} {kind}: {wrong} bytes differ"
+            back, dense = there.to_dense().cpu(), here.to_dense()
+            if not torch.equal(back.view(torch.uint8), dense.view(torch.uint8)):
+                return f"{rows}x{k}: to_dense differs"
+    return ""
+
+
+def operators(a: str) -> str:
+    """The operators on the GPU and on the CPU: the same bits?"""
+    rng = np.random.default_rng(7)
+    weight, x = (
+        torch.from_numpy(drawn(a, rows, 272, "random", rng).view(np.uint8)).view(
+            DTYPES[a]
+        ).reshape(rows, 272)
+        for rows in (200, 33)
+    )  # fmt: skip
+    sparse, bias = ft.compress(weight), torch.randn(200)
+    scales = {"scale_weight": torch.rand(200), "scale_x": torch.rand(33)}
+    on_gpu = {name: each.cuda() for name, each in scales.items()}
+    here = ft.sparse_linear(x, sparse, bias, **scales)
+    there = ft.sparse_linear(x.cuda(), sparse.to("cuda"), bias.cuda(), **on_gpu)
+    if not torch.equal(here, there.cpu()):
+        return "sparse_linear differs"
+    if not torch.equal(
+        ft.dense_mm(weight, x), ft.dense_mm(weight.cuda(), x.cuda()).cpu()
+    ):
+        return "dense_mm differs"
+    held, given = sparse.to("cuda"), x.cuda()
+    wanted = ft.sparse_mm(held, given)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = ft.sparse_mm(held, given)
+    out.zero_()
+    graph.replay()
+    if not torch.equal(out, wanted):
+        return "differs in a CUDA graph"
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        out = ft.sparse_mm(held, given)
+    stream.synchronize()
+    return "" if torch.equal(out, wanted) else "differs on another stream"
+
+
+def bits(_: str) -> str:
+    """binary_mm on the GPU and on the CPU, ragged rows of bytes too."""
+    for rows, others, width in ((70, 33, 48), (300, 260, 1024), (5, 9, 7)):
+        a, b = (
+            torch.randint(0, 256, (r, width)).to(torch.uint8) for r in (rows, others)
+        )
+        for op in ("and", "xor"):
+            here, there = (
+                ft.binary_mm(a, b, op=op),
+                ft.binary_mm(a.cuda(), b.cuda(), op=op),
+            )
+            if not torch.equal(here, there.cpu()):
+                return f"{op} of {rows}x{others}x{width} bytes differs"
+    return ""
+
+
+def library(only: str) -> int:
+    """Everything above, for each type; how many were wrong."""
+    wrong = 0
+    for name, task in (("compress", compression), ("operators", operators)):
+        for a in DTYPES:
+            if only in a:
+                try:
+                    said = task(a)
+                except Exception as why:  # report it and go on
+                    said = f"{type(why).__name__}: {why}"
+                wrong += bool(said)
+                print(
+                    f"{'WRONG' if said else 'right'}  {name} {a}  {said[:300]}",
+                    flush=True,
+                )
+    if only in "b1":
+        said = bits("b1")
+        wrong += bool(said)
+        print(f"{'WRONG' if said else 'right'}  binary_mm  {said}", flush=True)
+    return wrong
+
+
 def main() -> int:
     """Check everything; 1 if anything differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -322,9 +421,11 @@ def main() -> int:
         failures += bool(said)
         if said:
             print(f"WRONG  {kernel}  {said[0][:400]}", flush=True)
+    failures += library(options.only)
+    right = len(chosen) - skipped - failures
     print(
-        f"{len(chosen) - skipped - failures} kernels right, {failures} wrong, {skipped} "
-        f"not reached; {done} products in {time.time() - begun:.0f} s"
+        f"{right} kernels right, {failures} wrong, {skipped} not reached; {done} "
+        f"products in {time.time() - begun:.0f} s"
     )
     return int(failures > 0 or skipped > 0)
 

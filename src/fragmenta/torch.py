@@ -28,6 +28,7 @@ from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, choose
 from fragmenta.kernels.emulate import Epilogue, emulate
 from fragmenta.kernels.packing import Packed, pack, packed_shape, unpack
+from fragmenta.kernels.prepare import accepts, compress_on_device, count_bits
 from fragmenta.pruning import prune
 from fragmenta.sparsity import compress as compress_matrix
 from fragmenta.sparsity import decompress
@@ -127,20 +128,9 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
             f"{tuple(weight.shape)}"
         )
     a, shape = TYPES[weight.dtype], (weight.shape[0], weight.shape[1])
-    if weight.is_cuda and prune and _fast_compression(a, weight):
-        from fragmenta.kernels.prepare import compress_on_device
-
+    if weight.is_cuda and prune and accepts(a, weight):
         return SparseMatrix(compress_on_device(weight, a), a, shape)
     return SparseMatrix(_compress_on_host(weight, a, prune).to(weight.device), a, shape)
-
-
-def _fast_compression(a: str, weight: Tensor) -> bool:
-    """Whether the compression kernel takes this weight."""
-    try:
-        from fragmenta.kernels.prepare import accepts
-    except ImportError:
-        return False
-    return accepts(a, weight)
 
 
 def _compress_on_host(weight: Tensor, a: str, pruned: bool) -> Tensor:
@@ -201,7 +191,12 @@ def _binary_mm(a: Any, b: Any, xor: Any, tile: Any) -> Tensor:
     if not b.is_cuda:
         left, right = (np.unpackbits(_bytes(x), axis=-1) for x in (a, b))
         return torch.from_numpy(emulate(kernel, left, right))
-    parts = {"count_m": _bit_counts(a), "count_n": _bit_counts(b)} if xor else {}
+    parts: dict[str, Tensor | None] = {}
+    if xor:
+        parts = {
+            "count_m": count_bits(_rows_aligned(a)),
+            "count_n": count_bits(_rows_aligned(b)),
+        }
     return run(_tiled(kernel, a.shape[0], b, tile), a, b, a.shape[0], parts)
 
 
@@ -420,14 +415,6 @@ def _single(part: Tensor | None, name: str, m: int, n: int) -> Tensor | None:
             f"{tuple(part.shape)}"
         )
     return part.contiguous()
-
-
-def _bit_counts(x: Tensor) -> Tensor:
-    """How many bits are set in each row."""
-    return _BITS.to(x.device)[x.int()].sum(dim=1, dtype=torch.int32)
-
-
-_BITS = torch.tensor([bin(byte).count("1") for byte in range(256)], dtype=torch.uint8)
 
 
 # ── which kernel ────────────────────────────────────────────────────────────

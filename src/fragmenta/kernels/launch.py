@@ -92,7 +92,7 @@ def launch(
         _Epilogue(**{name: at for name, at in (epilogue or {}).items() if at}),
         *map(ctypes.c_int, sizes),
     ]
-    grid = kernel.grid(m, n, processors())
+    grid = (kernel.grid(m, n, processors()), 1)
     start(
         function(kernel), grid, kernel.threads, kernel.shared_bytes, stream, arguments
     )
@@ -100,7 +100,7 @@ def launch(
 
 def start(
     handle: Any,
-    grid: int,
+    grid: tuple[int, int],
     threads: int,
     shared: int,
     stream: int,
@@ -112,7 +112,7 @@ def start(
     )
     _check(
         _driver().cuLaunchKernel(
-            handle, grid, 1, 1, threads, 1, 1, shared, stream,
+            handle, *grid, 1, threads, 1, 1, shared, stream,
             ctypes.addressof(pointers), 0,
         )
     )  # fmt: skip
@@ -159,14 +159,17 @@ def processors() -> int:
 def _processors(context: int) -> int:
     driver = _driver()
     device = _check(driver.cuCtxGetDevice())
+
+    def attribute(name: str) -> int:
+        number = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+        return int(_check(driver.cuDeviceGetAttribute(number, device)))
+
     major, minor = (
-        _check(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_{part}"), device))
-        for part in ("MAJOR", "MINOR")
-    )  # fmt: skip
+        attribute(f"COMPUTE_CAPABILITY_{part}") for part in ("MAJOR", "MINOR")
+    )
     if (major, minor) != (9, 0):
         raise NoDevice(f"these kernels are for sm_90a; this GPU is sm_{major}{minor}")
-    what = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
-    return int(_check(driver.cuDeviceGetAttribute(what, device)))
+    return attribute("MULTIPROCESSOR_COUNT")
 
 
 # ── tensor maps ─────────────────────────────────────────────────────────────

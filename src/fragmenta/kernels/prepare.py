@@ -1,0 +1,151 @@
+"""How is a weight pruned, compressed and packed at the speed of memory?
+
+One kernel reads the dense matrix once and writes packed blocks.  Where each unit
+of values and each run of codes goes is read off :func:`~fragmenta.kernels.packing.
+pack` itself, and compiled in as two tables.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.cuda.compiler import to_cubin
+from fragmenta.dtype import DType, dtype
+from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
+from fragmenta.kernels.packing import pack, packed_shape, places
+from fragmenta.kernels.source import TARGET, text
+from fragmenta.sparsity import Compressed
+
+_UNITS = 256  # 16-byte units of stored values in a block
+_VALUES = 4096
+
+
+@lru_cache(maxsize=16)
+def code_places(a: str) -> NDArray[np.int64]:
+    """The byte of a block's metadata where the codes of each unit begin.
+
+    Blocks are packed in which only some units have another code; the bytes that
+    change tell where they are, one bit of the unit's number at a time.
+
+    >>> code_places("e4m3")[:5], code_places("bf16")[:5]
+    (array([ 0, 16,  4, 20, 32]), array([ 0,  4,  8, 12, 16]))
+    """
+    op = Kernel(a, tile=Tile(64, 8)).instruction
+    granularity = op.granularity
+    assert granularity is not None
+    stored = 16 * 8 // op.types["a"].bits  # stored values of a unit
+    chunks = stored // granularity.kept
+    numbers = np.arange(_UNITS).reshape(64, 4)
+    plain, other = granularity.codes()[0], granularity.codes()[-1]
+    owner = None
+    for bit in range(8):
+        marked = np.where(numbers >> bit & 1, other, plain).repeat(chunks, axis=1)
+        values = np.zeros((64, 4 * stored), op.types["a"].storage)
+        sp = Compressed(values, marked.astype(np.uint8), granularity)
+        bytes_ = pack(sp, op).data[0, 0, 0, _VALUES:]
+        part = (bytes_ == other * 17).astype(np.int64) << bit
+        owner = part if owner is None else owner | part
+    assert owner is not None
+    _, first = np.unique(owner, return_index=True)
+    return first
+
+
+@lru_cache(maxsize=16)
+def source(a: str) -> str:
+    """The CUDA C++ source of the compression kernel for one type.
+
+    >>> "#define ONE_OF_TWO 1" in source("tf32")
+    True
+    """
+    kernel = Kernel(a, tile=Tile(64, 8))
+    of = kernel.instruction.types["a"]
+    macros = {
+        "ELEMENT": {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}[of.bits],
+        "SIGNED": int(of.name == "s8"),
+        "MAGNITUDE": hex((1 << of.bits) - 1 >> (0 if of.is_integer else 1)),
+        "INFINITY_KEY": hex(_infinity_key(of)),
+        "ONE_OF_TWO": int(a == "tf32"),
+        "BLOCK_BYTES": kernel.block_bytes,
+        "VALUE_PLACES": ", ".join(map(str, places(a).tolist())),
+        "CODE_PLACES": ", ".join(map(str, code_places(a).tolist())),
+    }
+    lines = (f"#define {name} {value}\n" for name, value in macros.items())
+    return "".join(lines) + text("prepare.cu")
+
+
+def _infinity_key(of: DType) -> int:
+    """Magnitudes from here on are equal: one above infinity, NaN of any kind."""
+    everything = (1 << of.bits) - 1
+    if of.is_integer or not of.has_infinity:
+        return everything
+    fraction = of.bits - 1 - of.exponent_bits
+    return (((1 << of.exponent_bits) - 1) << fraction) + 1
+
+
+def accepts(a: str, weight: Any) -> bool:
+    """Whether the kernel reads this tensor: rows on multiples of 16 bytes."""
+    along: bool = weight.stride(1) == 1 and weight.numel() > 0
+    pitch = weight.stride(0) * weight.element_size()
+    return along and not weight.data_ptr() % ALIGNMENT and not pitch % ALIGNMENT
+
+
+def compress_on_device(weight: Any, a: str) -> Any:
+    """The packed bytes of a CUDA tensor, pruned on the way."""
+    import torch
+
+    rows, columns = weight.shape
+    shape = packed_shape(a, rows, columns)
+    packed = torch.empty(shape, dtype=torch.uint8, device=weight.device)
+    arguments = _matrix(weight, rows, columns, packed)
+    _start("compress", a, (shape[1], 4 * shape[0]), weight.device, arguments)
+    return packed
+
+
+def count_bits(bits: Any) -> Any:
+    """How many bits are set in each row of a CUDA tensor of uint8."""
+    import torch
+
+    rows, columns = bits.shape
+    counts = torch.empty(rows, dtype=torch.int32, device=bits.device)
+    arguments = _matrix(bits, rows, columns, counts)
+    _start("count_bits", "u8", (-(-rows // 8), 1), bits.device, arguments)
+    return counts
+
+
+def _matrix(x: Any, rows: int, columns: int, result: Any) -> list[Any]:
+    size = x.element_size()
+    return [
+        ctypes.c_void_p(x.data_ptr()),
+        ctypes.c_longlong(x.stride(0) * size),
+        ctypes.c_int(rows),
+        ctypes.c_longlong(columns * size),
+        ctypes.c_void_p(result.data_ptr()),
+    ]
+
+
+def _start(
+    name: str, a: str, grid: tuple[int, int], device: Any, arguments: list[Any]
+) -> None:
+    import torch
+
+    from fragmenta.kernels.launch import load, start
+
+    with torch.cuda.device(device):
+        stream = torch.cuda.current_stream().cuda_stream
+        handle = load(cubin(dtype(a).name), name)
+        start(handle, grid, 256, 0, stream, arguments)
+
+
+@lru_cache(maxsize=16)
+def cubin(a: str) -> bytes:
+    """The machine code for one type.
+
+    >>> cubin("bf16")[1:4]
+    b'ELF'
+    """
+    return to_cubin(source(a), TARGET)
