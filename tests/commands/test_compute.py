@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from importlib import import_module
 from pathlib import Path
 
 import ml_dtypes
@@ -269,6 +270,19 @@ def test_refusals_leave_no_file() -> None:
     assert "nothing to do: -o FILE" in said
     said = refusal("run", F16, "a.npy", "b.npy", "--compare", "float32")
     assert "float32 is not float64" in said
+
+
+def test_a_result_that_fits_no_memory_is_one_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    # By its attribute the package would give the function, not the module.
+    monkeypatch.setattr(import_module("fragmenta.matmul"), "matmul", full)
+    save(a=np.ones((16, 16), "f2"), b=np.ones((16, 8), "f2"))
+    said = refusal("run", F16, "a.npy", "b.npy", "-o", "d.npy")
+    assert "not enough memory for a D of 16 x 8" in said
 
 
 def test_an_existing_result_is_refused_before_anything_is_read() -> None:

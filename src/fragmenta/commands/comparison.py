@@ -108,7 +108,7 @@ class Comparison:
 
     def __str__(self) -> str:
         share = self.differing / max(1, self.elements)
-        rounded = f"{self.differing} of {self.elements} elements ({share:.2%})"
+        rounded = f"{self.differing} of {self.elements} ({share:.2%})"
         lines = [
             "compared with float64",
             f"  absolute error  {self.absolute}",

@@ -20,6 +20,7 @@ from fragmenta.commands.files import (
     load_matrix,
     matrix_argument,
     save_array,
+    size_text,
 )
 from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import Error, one_of
@@ -103,12 +104,12 @@ def run(
         check_output(output, force)
     task = _Task.load(op, (a, b, c), {"scale_a": scale_a, "scale_b": scale_b}, target)
     result = task.result()
-    judged = None if compare is None else task.compared(result)
-    if output is not None:
+    if output is not None:  # first of all, so that nothing can lose it
         from fragmenta.progress import bar
 
         with bar("writing") as progress:
             save_array(output, result, force, progress)
+    judged = None if compare is None else task.compared(result)
     if as_json:
         emit_json(task.about(result, output, judged))
         return
@@ -182,15 +183,19 @@ class _Task:
     def result(self) -> Array:
         from fragmenta.matmul import matmul
 
-        return matmul(
-            self.a,
-            self.b,
-            self.op,
-            self.c,
-            scale_a=self.scales.get("scale_a"),
-            scale_b=self.scales.get("scale_b"),
-            target=self.target,
-        )
+        try:
+            return matmul(
+                self.a,
+                self.b,
+                self.op,
+                self.c,
+                scale_a=self.scales.get("scale_a"),
+                scale_b=self.scales.get("scale_b"),
+                target=self.target,
+            )
+        except MemoryError:
+            size = size_text((*self.a.shape[:-1], self.b.shape[-1]))
+            raise Error(f"there is not enough memory for a D of {size}") from None
 
     def compared(self, result: Array) -> Comparison:
         from fragmenta.commands.comparison import compare
