@@ -46,6 +46,7 @@ def list_(
     family: Annotated[
         str | None,
         typer.Option(
+            "--family",
             metavar="FAMILY",
             help="Such as mma, mma.sp, wgmma or ldmatrix.",
             autocompletion=_complete_family,
@@ -59,11 +60,14 @@ def list_(
     ] = None,
     shape: Annotated[
         str | None,
-        typer.Option(metavar="SHAPE", help="Such as m16n8k64; * stands for any."),
+        typer.Option(
+            "--shape", metavar="SHAPE", help="Such as m16n8k64; * stands for any."
+        ),
     ] = None,
     target: Annotated[
         str | None,
         typer.Option(
+            "--target",
             metavar="TARGET",
             help="Only what this target has, such as sm_90a.",
             autocompletion=_complete_target,

@@ -51,19 +51,25 @@ OptionalB = Annotated[str | None, matrix_argument("B", "A .npy file, K x N.")]
 Target = Annotated[
     str | None,
     typer.Option(
+        "--target",
         metavar="TARGET",
         help="Whose numbers, such as sm_80; by default sm_90a if that has it.",
         autocompletion=_complete_target,
     ),
 ]
-Scale = Annotated[
-    str | None,
-    typer.Option(
+
+
+def _scale(name: str) -> Any:
+    return typer.Option(
+        name,
         metavar="FILE",
         help="The block scales, a .npy file.",
         autocompletion=complete_file,
-    ),
-]
+    )
+
+
+ScaleA = Annotated[str | None, _scale("--scale-a")]
+ScaleB = Annotated[str | None, _scale("--scale-b")]
 
 # ── run ─────────────────────────────────────────────────────────────────────
 
@@ -84,8 +90,8 @@ def run(
         Literal["float64"] | None,
         typer.Option(help="Say how far the result is from that of float64."),
     ] = None,
-    scale_a: Scale = None,
-    scale_b: Scale = None,
+    scale_a: ScaleA = None,
+    scale_b: ScaleB = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
@@ -271,11 +277,13 @@ def explain(
     c: FileC = None,
     random: Annotated[
         int | None,
-        typer.Option(metavar="SEED", help="Random matrices instead of files."),
+        typer.Option(
+            "--random", metavar="SEED", help="Random matrices instead of files."
+        ),
     ] = None,
     target: Target = None,
-    scale_a: Scale = None,
-    scale_b: Scale = None,
+    scale_a: ScaleA = None,
+    scale_b: ScaleB = None,
     as_json: AsJson = False,
 ) -> None:
     """Show step by step how one element of D comes about.

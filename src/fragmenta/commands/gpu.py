@@ -50,6 +50,7 @@ def verify(
     family: Annotated[
         list[str] | None,
         typer.Option(
+            "--family",
             metavar="FAMILY",
             help="mma, mma.sp, wgmma, wgmma.sp or wmma.mma; repeat for several.",
         ),
@@ -66,7 +67,9 @@ def verify(
     as_json: AsJson = False,
     markdown: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write a page for docs/verification."),
+        typer.Option(
+            "--markdown", metavar="FILE", help="Write a page for docs/verification."
+        ),
     ] = None,
 ) -> None:
     """Compare every bit of the GPU's results with those computed here."""
@@ -108,6 +111,7 @@ def record(
     family: Annotated[
         list[str] | None,
         typer.Option(
+            "--family",
             metavar="FAMILY",
             help="mma, mma.sp, wgmma, moves or wmma; repeat for several.",
         ),

@@ -35,6 +35,7 @@ def shared(
     swizzle: Annotated[
         int | None,
         typer.Option(
+            "--swizzle",
             metavar="BYTES",
             help="0, 32, 64 or 128; by default 128 for wgmma, else 0.",
         ),
@@ -52,7 +53,9 @@ def shared(
     ] = None,
     pitch: Annotated[
         int | None,
-        typer.Option(metavar="BYTES", help="From one row to the next; not for wgmma."),
+        typer.Option(
+            "--pitch", metavar="BYTES", help="From one row to the next; not for wgmma."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

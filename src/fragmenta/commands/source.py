@@ -42,7 +42,9 @@ def emit(
     ] = False,
     target: Annotated[
         str | None,
-        typer.Option(metavar="TARGET", help="Of the PTX; by default the first."),
+        typer.Option(
+            "--target", metavar="TARGET", help="Of the PTX; by default the first."
+        ),
     ] = None,
     output: Output = None,
     force: Force = False,
