@@ -1,0 +1,316 @@
+"""Build the pages that the catalogue, the docstrings and the recordings write.
+
+Run by ``make docs`` before mkdocs: copies docs/ to build/docs/, replaces each
+``<!-- generated: name -->`` by what is known about it today, and draws a picture
+for every set of operands.  Nothing generated is committed, so nothing is stale.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import fragmenta as fm
+from fragmenta.arithmetic import models
+from fragmenta.cuda import record
+from fragmenta.errors import Error
+from fragmenta.execute import numeric_model
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE, BUILT = ROOT / "docs", ROOT / "build" / "docs"
+GOLDEN = ROOT / "tests" / "golden" / "h200"
+
+FAMILIES = {
+    "mma": ("mma",),
+    "mma_sp": ("mma.sp",),
+    "wmma": ("wmma.mma", "wmma.load", "wmma.store"),
+    "wgmma": ("wgmma", "wgmma.sp"),
+    "moves": ("ldmatrix", "stmatrix", "movmatrix"),
+}
+FIGURES: dict[str, fm.Instruction | fm.Fragment] = {
+    "index": fm.mma("m16n8k16", a="f16", d="f32"),
+    "layout-a": fm.mma("m16n8k64", a="s4").a,
+}
+MARK = re.compile(r"<!-- generated: (\S+) -->")
+
+
+def main() -> None:
+    """Write build/docs."""
+    shutil.rmtree(BUILT, ignore_errors=True)
+    ignored = shutil.ignore_patterns("*.py", "__pycache__")
+    shutil.copytree(SOURCE, BUILT, ignore=ignored)
+    (BUILT / "pictures").mkdir()
+    for name, what in FIGURES.items():
+        (BUILT / "pictures" / f"{name}.svg").write_text(what.to_svg(), "utf-8")
+    for page in BUILT.rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        made = MARK.sub(lambda match: write(match[1]), text)
+        if made != text:
+            page.write_text(made, encoding="utf-8")
+
+
+def write(name: str) -> str:
+    """The text that stands for a mark."""
+    about, _, of = name.partition(":")
+    writers: dict[str, Callable[[str], str]] = {
+        "family": family,
+        "models": lambda _: model_table(),
+        "expansions": lambda _: expansion_table(),
+        "recordings": lambda _: recording_table(),
+        "instructions": lambda _: instruction_table(),
+        "commands": lambda _: command_reference(),
+        "api": lambda _: api_reference(),
+    }
+    return writers[about](of)
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    cells = [head, ("---",) * len(head), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+# ── families ────────────────────────────────────────────────────────────────
+
+
+def family(name: str) -> str:
+    """Rows of a family's table, then a picture for each set of layouts."""
+    groups: dict[tuple[str, ...], list[fm.Instruction]] = {}
+    for op in (op for each in FAMILIES[name] for op in fm.catalogue(each)):
+        groups.setdefault(_alike(op), []).append(op)
+    rows: list[tuple[str, ...]] = []
+    pictures: dict[str, fm.Instruction] = {}
+    for ops in groups.values():
+        picture = _picture(ops[0])
+        pictures.setdefault(picture, ops[0])
+        rows.append((*_row(ops), f"[picture](#{picture})"))
+    head = ("instruction", "shapes", "A, B", "C, D", "requires", "numbers", "")
+    drawn = [_figure(slug, op) for slug, op in pictures.items()]
+    return "\n\n".join([table(head, rows), "## Pictures", *drawn])
+
+
+def _alike(op: fm.Instruction) -> tuple[str, ...]:
+    """What instructions of one row share."""
+    shape = re.sub(r"n\d+", "nN", str(op.shape)) if "wgmma" in op.family else op.shape
+    values = {k: v for k, v in op.values.items() if k in ("kind", "scale_vec", "num")}
+    moved = op.values.get("operand", "") + op.values.get("trans", "")
+    widths = [f"{part.container.bits}" for part in op.fragments.values()]
+    results = [op.values.get("d", ""), op.values.get("c", "")]
+    text = (op.family, str(shape), moved, *values.values(), *widths, *results)
+    return (*text, str(op.requires.targets), status(op))
+
+
+def _row(ops: list[fm.Instruction]) -> tuple[str, ...]:
+    op = ops[0]
+    shapes = dict.fromkeys(op.values["shape"] for op in ops)
+    listed = ", ".join(shapes) if len(shapes) < 4 else _widths(ops)
+    inputs = dict.fromkeys(
+        op.values.get(key, "") for op in ops for key in ("a", "b", "type")
+    )
+    results = dict.fromkeys(op.values.get(key, "") for op in ops for key in "cd")
+    words = [op.values.get(k, "") for k in ("operand", "num", "trans", "kind")]
+    words += [op.values.get("scale_vec", "")]
+    about = " ".join([op.family, *(f".{word}" for word in words if word)])
+    return (
+        about,
+        listed,
+        ", ".join(filter(None, inputs)),
+        ", ".join(filter(None, results)),
+        str(op.requires),
+        status(op),
+    )
+
+
+def _widths(ops: list[fm.Instruction]) -> str:
+    widths = sorted({op.shape.n for op in ops})
+    shape = ops[0].shape
+    return f"m{shape.m}nNk{shape.k}, N = {widths[0]} to {widths[-1]} ({len(widths)})"
+
+
+@cache
+def _picture(op: fm.Instruction) -> str:
+    """Draw the operands once for each set of layouts; the name of the file."""
+    key: list[tuple[object, ...]] = [
+        (p.name, p.layout, p.stored, p.dtype.bits) for p in op.fragments.values()
+    ]
+    if op.family.startswith("wgmma"):  # of C and D only the width of elements counts
+        key = [part for part in key if part[0] not in ("C", "D")]
+        key.append(("D", op.fragments["D"].elements))
+    return _drawn(op, tuple(key))
+
+
+_PICTURES: dict[tuple[object, ...], str] = {}
+
+
+def _drawn(op: fm.Instruction, key: tuple[object, ...]) -> str:
+    if (op.family, key) not in _PICTURES:
+        slug = re.sub(r"[^a-z0-9]+", "-", str(op).lower()).strip("-")
+        (BUILT / "pictures" / f"{slug}.svg").write_text(op.to_svg(), encoding="utf-8")
+        _PICTURES[op.family, key] = slug
+    return _PICTURES[op.family, key]
+
+
+def _figure(slug: str, op: fm.Instruction) -> str:
+    lines = [f"{p.name:<8}  {p.layout}" for p in op.fragments.values()]
+    text = "\n".join(["```text", *lines, "```"])
+    image = f"![{op}](../pictures/{slug}.svg){{ loading=lazy }}"
+    return f"### `{op}` {{ #{slug} }}\n\n{text}\n\n{image}"
+
+
+# ── numbers ─────────────────────────────────────────────────────────────────
+
+
+@cache
+def recorded() -> frozenset[tuple[str, ...]]:
+    """Families with types and k that an H200 has answered for."""
+    found = set()
+    for kind in record.KINDS:
+        for case in record.load(GOLDEN / f"{kind}.npz").cases:
+            try:
+                found.add(_numbers(fm.instruction(case.instruction)))
+            except Error:  # a C++ fragment without an instruction of its own
+                continue
+    return frozenset(found)
+
+
+def _numbers(op: fm.Instruction) -> tuple[str, ...]:
+    """What the numbers depend on: not on the width of a ``wgmma``."""
+    types = [op.values.get(key, "") for key in ("a", "b", "c", "d", "type", "num")]
+    return (op.family, *types, str(op.shape.k), op.kind or "")
+
+
+def status(op: fm.Instruction) -> str:
+    """How an instruction's numbers are known."""
+    if op.supported_on("sm_90a") and _numbers(op) in recorded():
+        return "exact on H200"
+    if op.family.split(".")[-1] in ("load", "store") or not op.shape.k:
+        return "by the manual"
+    source = numeric_model(op, op.requires.targets[0]).source
+    return "published parameters" if source == "published" else source
+
+
+def _cells(text: str) -> list[tuple[str, ...]]:
+    lines = [line for line in text.strip().splitlines() if line.strip()]
+    return [tuple(re.split(r"\s{2,}", line.strip())) for line in lines]
+
+
+def model_table() -> str:
+    """The fused steps, as the package has them."""
+    head, *rows = _cells(models._FUSED)
+    _, *grouped = _cells(models._GROUPED)
+    return table(head, [*rows, *grouped])
+
+
+def expansion_table() -> str:
+    """What the assembler writes instead."""
+    head, *rows = _cells(models._EXPANDED)
+    return table(head, rows)
+
+
+def recording_table() -> str:
+    """What was recorded, family by family."""
+    rows = []
+    for kind in record.KINDS:
+        found = record.load(GOLDEN / f"{kind}.npz")
+        names = {case.instruction for case in found.cases}
+        made = found.made
+        rows.append(
+            (
+                kind,
+                f"{len(names)}",
+                f"{len(found.cases)}",
+                f"{found.words.size:,}",
+                f"{made['gpu']}, driver {made['cuda_driver']}, ptxas {made['ptxas']}",
+            )
+        )
+    head = ("recording", "instructions", "cases", "32-bit words", "made on")
+    return table(head, rows)
+
+
+def instruction_table() -> str:
+    """Every instruction of the catalogue, family by family."""
+    parts = []
+    for page, names in FAMILIES.items():
+        for name in names:
+            ops = fm.catalogue(name)
+            rows = [(f"`{op}`", str(op.requires), status(op)) for op in ops]
+            link = f"{len(rows)} instructions, drawn in [{page}](families/{page}.md)."
+            head = ("instruction", "requires", "numbers")
+            parts.append(f"## {name}\n\n{link}\n\n{table(head, rows)}")
+    return "\n\n".join(parts)
+
+
+# ── references ──────────────────────────────────────────────────────────────
+
+
+def command_reference() -> str:
+    """Every command's help."""
+    from typer.testing import CliRunner
+
+    from fragmenta.commands import app
+    from fragmenta.commands.app import EXAMPLES
+
+    parts = []
+    for name in EXAMPLES:
+        text = CliRunner().invoke(app, [name, "--help"]).output
+        usage = text.replace("Usage: root", "Usage: fragmenta")
+        parts.append(f"## fragmenta {name}\n\n```text\n{usage.strip()}\n```")
+    return "\n\n".join(parts)
+
+
+def api_reference() -> str:
+    """Every public name: its signature and its docstring."""
+    parts = []
+    for name in fm.__all__:
+        thing = getattr(fm, name)
+        if inspect.isclass(thing) or inspect.isroutine(thing):
+            parts += [_entry(f"## {name}", f"fm.{name}", thing)]
+        if inspect.isclass(thing) and not issubclass(thing, Exception):
+            parts += _methods(name, thing)
+    return "\n\n".join(parts)
+
+
+def _methods(owner: str, thing: type) -> Iterator[str]:
+    for name, member in vars(thing).items():
+        if name.startswith("_"):
+            continue
+        inner = getattr(member, "__func__", getattr(member, "fget", member))
+        inner = getattr(inner, "func", inner)
+        if inspect.isfunction(inner) and inner.__doc__:
+            yield _entry(f"### {owner}.{name}", f"{owner}.{name}", inner)
+
+
+def _entry(title: str, name: str, thing: object) -> str:
+    try:
+        signature = str(inspect.signature(thing))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        signature = ""
+    if issubclass(thing, Exception) if inspect.isclass(thing) else False:
+        signature = ""
+    head = f"{title}\n\n```python\n{name}{signature}\n```"
+    return f"{head}\n\n{_docstring(inspect.getdoc(thing) or '')}"
+
+
+def _docstring(text: str) -> str:
+    """A docstring as Markdown: roles become code, examples are fenced."""
+    text = re.sub(r":\w+:`~?\.?([^`]+)`", r"`\1`", text)
+    text = text.replace("``", "`")
+    lines: list[str] = []
+    inside = False
+    for line in text.splitlines():
+        if not inside and line.lstrip().startswith(">>>"):
+            lines += ["", "```pycon"]
+            inside = True
+        elif inside and not line.strip():
+            lines.append("```")
+            inside = False
+        lines.append(line.strip() if inside and line.lstrip()[:3] == ">>>" else line)
+    return "\n".join([*lines, "```"] if inside else lines)
+
+
+if __name__ == "__main__":
+    main()

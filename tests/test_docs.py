@@ -1,0 +1,110 @@
+"""Does everything that the documentation shows happen as shown?"""
+
+from __future__ import annotations
+
+import doctest
+import importlib.util
+import re
+import shlex
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from typer.testing import CliRunner
+
+import fragmenta as fm
+from fragmenta.commands import app
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(DOCS))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_python_examples(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # recordings are named from here
+    text = page.read_text(encoding="utf-8")
+    examples = doctest.DocTestParser().get_doctest(text, {}, page.name, None, 0)
+    assert text.count(">>> ") == 0 or examples.examples
+    report: list[str] = []
+    doctest.DocTestRunner().run(examples, out=report.append)
+    assert not report, "".join(report)
+
+
+def console() -> list[tuple[str, str]]:
+    """Each command that a page shows, and its answer."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        blocks = re.findall(r"(?s)```console\n(.*?)```", text)
+        for run in (r for block in blocks for r in re.split(r"(?m)^\$ ", block) if r):
+            command, _, shown = run.partition("\n")
+            found.append((command, shown))
+    return found
+
+
+@pytest.mark.parametrize(("command", "shown"), console())
+def test_console_examples(command: str, shown: str) -> None:
+    program, *words = shlex.split(command)
+    assert program == "fragmenta"
+    assert CliRunner().invoke(app, words).output == shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"(?s)```.*?```", "", page.read_text(encoding="utf-8"))
+    for link in re.findall(r"\]\(([^)#]+)", text):
+        if not link.startswith(("http", "../pictures", "pictures")):
+            assert (page.parent / link).exists(), link
+
+
+def generator() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = generator()
+    monkeypatch.setattr(made, "BUILT", tmp_path / "docs")
+    made.main()
+    pages = {
+        name: (tmp_path / "docs" / name).read_text(encoding="utf-8")
+        for name in map(name, PAGES)
+    }
+    assert not [page for page, text in pages.items() if "<!-- generated" in text]
+    listed = re.findall(r"(?m)^\| `(\S+)` \|", pages["instructions.md"])
+    assert sorted(listed) == sorted(map(str, fm.catalogue()))
+    for family in made.FAMILIES:
+        text = pages[f"families/{family}.md"]
+        linked, drawn = (
+            set(re.findall(r"\(#([\w-]+)\)", text)),
+            set(re.findall(r"\{ #([\w-]+) \}", text)),
+        )
+        assert linked == drawn
+        for slug in drawn:
+            assert (tmp_path / "docs" / "pictures" / f"{slug}.svg").exists()
+    assert all(
+        f"## {each}\n" in pages["reference/api.md"] for each in ("find", "Layout")
+    )
+    assert "fragmenta draw [OPTIONS]" in pages["reference/commands.md"]
+
+
+def test_status_is_said_with_care() -> None:
+    status = generator().status
+    assert status(fm.wgmma("m64n104k32", a="e4m3", d="f32")) == "exact on H200"
+    assert status(fm.find("mma.m16n8k16.f32.f16")) == "exact on H200"
+    scaled = next(op for op in fm.catalogue("mma") if op.kind == "mxf4")
+    assert status(scaled) == "published parameters"
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    assert set(map(name, PAGES)) == set(re.findall(r"(\S+\.md)$", nav, re.M))
