@@ -226,6 +226,8 @@ def _text(value: Number) -> str:
 def _plain(value: Any) -> Any:
     if isinstance(value, Fraction):
         return str(value)
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)  # JSON has no word for it
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, tuple | list):

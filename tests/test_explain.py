@@ -1,0 +1,83 @@
+"""One element explained: the same bits, and every number on the way."""
+
+import json
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import fragmenta as fm
+from fragmenta.isa.parse import instruction
+
+OPS = [
+    "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16",
+    "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32",
+    "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+    "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64.rz",
+    "mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32",
+    "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc",
+    "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32",
+    "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3",
+    "wgmma.mma_async.sp.sync.aligned.m64n8k16.f32.tf32.tf32",
+]
+
+
+def matrices(op, k, seed=0):
+    rng = np.random.default_rng(seed)
+    m, n, _ = op.shape
+
+    def random(of, shape):
+        if of.kind == "float":
+            return rng.standard_normal(shape).astype(of.storage)
+        low, high = of.limits
+        return rng.integers(low, high + 1, shape).astype(of.storage)
+
+    A = random(op.types["a"], (m, k))
+    if op.sparse:
+        A = fm.prune(A, op)
+    C = random(op.types.get("c", op.types["d"]), (m, n))
+    return A, random(op.types["b"], (k, n)), C
+
+
+@pytest.mark.parametrize("text", OPS)
+def test_the_explained_bits_are_the_computed_ones(text):
+    op = instruction(text)
+    A, B, C = matrices(op, 2 * op.shape.k)
+    D = op.types["d"].encode(fm.matmul(A, B, op, C))
+    for row, col in ((0, 0), (op.shape.m - 1, 7), (5, 3)):
+        told = op.explain(A, B, C, row=row, col=col)
+        assert told.told.bits == int(D[row, col]), (row, col)
+
+
+def test_what_was_lost_adds_up():
+    op = instruction("wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3")
+    A, B, C = matrices(op, 32)
+    told = op.explain(A, B, C * 1000, row=1, col=2).told
+    (step,) = told.steps
+    lost = sum((term.lost for term in step.terms), Fraction())
+    assert lost != 0  # thirteen bits cannot hold it all
+    assert sum((t.aligned for t in step.terms), Fraction()) == step.total
+    assert told.difference == step.value - step.total - lost
+
+
+def test_the_text_fits_and_the_record_is_json():
+    op = instruction("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32")
+    A, B, C = matrices(op, 32)
+    A[3, 4] = ml_dtypes.float8_e4m3fn(np.nan)
+    told = op.explain(A, B, C, row=3, col=5)
+    lines = str(told).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "nan" in str(told)
+    text = json.dumps(told.to_dict(), allow_nan=False)
+    assert json.loads(text)["target"] == "sm_90a"
+
+
+def test_indices_and_batches_are_checked():
+    op = instruction(OPS[0])
+    A, B, C = matrices(op, 16)
+    with pytest.raises(fm.ShapeError, match="row 16 is out of range; it is 0 to 15"):
+        op.explain(A, B, C, row=16, col=0)
+    with pytest.raises(fm.ShapeError, match="no batch axes"):
+        op.explain(A[None], B, C, row=0, col=0)
