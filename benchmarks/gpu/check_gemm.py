@@ -27,7 +27,7 @@ import fragmenta as fm
 import fragmenta.torch as ft
 from fragmenta.cuda.compiler import CompileError
 from fragmenta.dtype import dtype
-from fragmenta.kernels.config import Kernel, Tile, tiles_for
+from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
 from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
 from fragmenta.kernels.launch import Matrix, launch
 from fragmenta.kernels.packing import pack
@@ -205,10 +205,15 @@ class Guarded:
         self.buffer.fill_(POISON)
 
     def untouched(self) -> bool:
-        """Whether everything but the matrix is still poison."""
+        """Whether everything but the matrix is still poison.
+
+        The copy engine stores whole units of 16 bytes: the last one of a row
+        belongs to the matrix even where the row ends within it.
+        """
         copy = self.buffer.clone()
         inside = copy[GUARD : GUARD + self.rows * self.pitch]
-        inside.view(self.rows, self.pitch)[:, : self.width] = POISON
+        wide = -(-self.width // ALIGNMENT) * ALIGNMENT
+        inside.view(self.rows, self.pitch)[:, :wide] = POISON
         return bool((copy == POISON).all())
 
 

@@ -15,6 +15,7 @@ operators, so that ``torch.compile`` and CUDA graphs take them.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,10 +26,11 @@ from torch import Tensor
 
 from fragmenta.dtype import dtype as element
 from fragmenta.errors import Error, ShapeError, one_of
-from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, choose
+from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
 from fragmenta.kernels.packing import Packed, pack, packed_shape, unpack
 from fragmenta.kernels.prepare import accepts, compress_on_device, count_bits
+from fragmenta.kernels.tuning import known, tune
 from fragmenta.pruning import prune
 from fragmenta.sparsity import compress as compress_matrix
 from fragmenta.sparsity import decompress
@@ -354,8 +356,15 @@ def run(
     parts: dict[str, Tensor | None],
     out: Tensor | None = None,
 ) -> Tensor:
-    """One launch on the current stream; D is allocated unless ``out`` is given."""
+    """One launch on the current stream; D is allocated unless ``out`` is given.
+
+    The copy engine stores whole units of 16 bytes, so the rows of an ``out``
+    must be a whole number of them.
+    """
     from fragmenta.kernels.launch import Matrix, launch
+
+    if out is not None and out.shape[-1] * out.element_size() % ALIGNMENT:
+        raise ShapeError(f"rows of D are multiples of {ALIGNMENT} bytes")
 
     b, n = _rows_aligned(b), b.shape[0]
     rows, columns = (n, m) if kernel.transposed else (m, n)
@@ -440,18 +449,51 @@ def _kernel(
 
 
 def _tiled(kernel: Kernel, m: int, b: Tensor, tile: list[int]) -> Kernel:
-    """The kernel with the given tile, or the best for the shape."""
-    return _tiled_once(kernel, m, *b.shape, tuple(tile))
+    """The kernel with the given tile, or the best that is known for the shape."""
+    if tile:
+        return replace(kernel, tile=Tile(*tile))
+    n, width = b.shape
+    return _known(kernel, (m, n, width * (8 if kernel.a == "b1" else 1)), b.device)
 
 
 @lru_cache(maxsize=4096)
-def _tiled_once(
-    kernel: Kernel, m: int, n: int, width: int, tile: tuple[int, ...]
-) -> Kernel:
-    if not tile:
-        return choose(kernel, m, n, width * (8 if kernel.a == "b1" else 1))
-    fields = {name: getattr(kernel, name) for name in kernel.__dataclass_fields__}
-    return Kernel(**{**fields, "tile": Tile(*tile)})
+def _known(kernel: Kernel, shape: tuple[int, int, int], device: torch.device) -> Kernel:
+    return known(kernel, shape, torch.cuda.get_device_name(device))
+
+
+def autotune(
+    a: SparseMatrix,
+    b: Tensor,
+    *,
+    out_dtype: torch.dtype | None = None,
+    transposed: bool = True,
+    scaled: bool = False,
+    promote: bool = False,
+) -> Tile:
+    """Measure the promising tiles of a product on this GPU, and keep the best.
+
+    Later calls with the same types and sizes use it, in other processes too.
+    """
+    parts = {"scale": torch.ones(1, device=b.device) if scaled else None}
+    out = out_dtype or _default(a.a, scaled)
+    kernel = _kernel(a.a, b, out, parts, True, transposed, promote)
+    m, k = a.shape
+
+    def measure(each: Kernel) -> float:
+        times = []
+        for _ in range(12):
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            run(each, a.data, b, m, parts)
+            after.record()
+            after.synchronize()
+            times.append(before.elapsed_time(after))
+        return sorted(times[2:])[5]
+
+    name = torch.cuda.get_device_name(b.device)
+    best = tune(kernel, (m, b.shape[0], k), name, measure)
+    _known.cache_clear()
+    return best.tile
 
 
 def _sizes(tile: Tile | None) -> list[int]:

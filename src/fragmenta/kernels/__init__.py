@@ -3,6 +3,8 @@
     config    which kernel for this product?
     packing   how does a sparse A lie in memory, so that one copy brings a tile?
     source    what does the compiler see?
+    prepare   how is a weight compressed on the GPU?
+    tuning    which tile is the fastest here, measured?
     launch    how is it run?
     emulate   what are its bits, without a GPU?
 

@@ -27,11 +27,16 @@ READ_BYTES = 32
 PACKED_M = 256
 """Rows of a packed A whose stages are neighbours in memory."""
 ALIGNMENT = 16
-"""Rows of B and of D begin on multiples of so many bytes: the copy engine's rule."""
+"""Rows of B and of D begin on multiples of so many bytes: the copy engine's rule.
+
+It also stores whole units of so many: a row of D that ends within one is followed
+by bytes that are overwritten, and its buffer must have room for them.
+"""
 
 _SHARED = 232_448  # bytes of shared memory that a block may have
 _BARRIERS = 1024 + 1024  # the ring begins on a multiple of 1024; barriers
-_STAGING = 24_576  # bytes of results that a consumer gathers at a time
+_STAGING = (24_576, 16_384, 8192)  # results that a consumer may gather at a time
+_ENOUGH = 4  # stages that hide the way to memory
 _MOST_STAGES = 12
 _PROCESSORS = 132
 
@@ -112,8 +117,8 @@ class Kernel:
             )
         if self.promote and self.a not in ("e4m3", "e5m2"):
             raise Error(f"only fp8 sums are short of bits; {self.a} needs no promotion")
-        if self.promote and self.tile.blocks > 1:
-            raise Error(f"promotion has registers for m 64 or 128, not {self.tile.m}")
+        if self.promote and (self.tile.blocks > 1 or self.tile.n > 192):
+            raise Error(f"promotion has no registers for tiles of {self.tile}")
         if self.xor and self.a != "b1":
             raise Error(f"xor is for b1; given {self.a}")
         n = self.tile.n
@@ -176,20 +181,39 @@ class Kernel:
             return 128, min(64, self.tile.n)
         return min(128, self.tile.n * _BYTES[self.out]), 64
 
+    def _piece_bytes(self) -> int:
+        """The least that is stored at a time: columns of D that fill boxes."""
+        wide, high = self.box
+        return wide * high * (64 * _BYTES[self.out] // 128 if self.transposed else 1)
+
+    def _staged(self, room: int) -> int:
+        """Bytes of results that are gathered at a time, in about so much room."""
+        wide, high = self.box
+        columns = high if self.transposed else wide // _BYTES[self.out]
+        piece = self._piece_bytes()
+        return piece * min(self.tile.n // columns, max(1, room // piece))
+
+    def _stages(self, room: int) -> int:
+        free = _SHARED - _BARRIERS - self.tile.consumers * self._staged(room)
+        return min(_MOST_STAGES, free // self.stage_bytes)
+
+    @cached_property
+    def staging_room(self) -> int:
+        """Room for results: as much as leaves enough stages."""
+        for room in _STAGING:
+            if self._stages(room) >= _ENOUGH:
+                return room
+        return max(_STAGING, key=self._stages)
+
     @property
     def staging_bytes(self) -> int:
         """Bytes where a consumer gathers its results."""
-        wide, high = self.box
-        item = _BYTES[self.out]
-        columns = high if self.transposed else wide // item
-        piece = wide * high * (64 * item // 128 if self.transposed else 1)
-        return piece * min(self.tile.n // columns, max(1, _STAGING // piece))
+        return self._staged(self.staging_room)
 
     @property
     def stages(self) -> int:
         """Stages in the ring: as many as fit."""
-        room = _SHARED - _BARRIERS - self.tile.consumers * self.staging_bytes
-        return min(_MOST_STAGES, room // self.stage_bytes)
+        return self._stages(self.staging_room)
 
     @property
     def shared_bytes(self) -> int:
@@ -210,6 +234,7 @@ class Kernel:
             "TILE_M": tile.m,
             "TILE_N": tile.n,
             "STAGES": self.stages,
+            "STAGING_ROOM": self.staging_room,
             "CLUSTER": tile.cluster,
             "CONSUMERS": tile.consumers,
             "BLOCKS": tile.blocks,
@@ -250,6 +275,8 @@ SPARSE_TILES = (
     Tile(256, 192),
     Tile(256, 128, 2),
     Tile(256, 128),
+    Tile(128, 192, 2),
+    Tile(128, 192),
     Tile(128, 128, 2),
     Tile(128, 128),
     Tile(128, 64),
@@ -260,17 +287,21 @@ SPARSE_TILES = (
     Tile(64, 16),
     Tile(64, 8),
 )
-DENSE_TILES = tuple(tile for tile in SPARSE_TILES if tile.m * tile.n < 256 * 192)
+DENSE_TILES = (
+    Tile(128, 256, 2),
+    Tile(128, 256),
+    *(tile for tile in SPARSE_TILES if tile.m * tile.n < 256 * 192),
+)
 
 
 def tiles_for(kernel: Kernel) -> Iterator[Tile]:
     """The tiles that a kernel of these types may have.
 
     >>> [str(t) for t in tiles_for(Kernel("e4m3", promote=True))][:2]
-    ['128x128/2', '128x128']
+    ['128x192/2', '128x192']
     """
     for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
-        if not (kernel.promote and tile.blocks > 1):
+        if not (kernel.promote and (tile.blocks > 1 or tile.n > 192)):
             yield tile
 
 
@@ -286,10 +317,12 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     # One instruction of m64nN: its arithmetic, or its reads of shared memory.
     instructions = kernel.steps * tile.m // 64
     arithmetic = instructions * max((tile.n + 16) * 0.000367, 0.02)
-    shared = tile.n * STAGE_BYTES / tile.cluster + tile.m // 64 * kernel.block_bytes
-    copies = max(shared / 85_000, 0.12)
+    # Bytes from the L2, of which a cluster shares B's, and into shared memory.
+    rows = tile.m // 64 * kernel.block_bytes
+    columns = tile.n * STAGE_BYTES
+    copies = (rows + columns / tile.cluster) * 8.6e-6 + (rows + columns) * 5.0e-6
     promotion = 0.15 if kernel.promote else 0.0
-    per_tile = max(arithmetic + promotion, copies) * stages
+    per_tile = max(arithmetic + promotion, copies, 0.1) * stages
     stored = tile.m * tile.n * _BYTES[kernel.out] / 40_000
     return waves * (per_tile + stored) + 4.0
 
@@ -302,10 +335,5 @@ def choose(kernel: Kernel, m: int, n: int, k: int) -> Kernel:
     >>> str(choose(Kernel("e4m3", out="bf16"), 8192, 16, 8192).tile)
     '64x16'
     """
-    small = Kernel(**{**_fields(kernel), "tile": Tile(64, 64)})
-    candidates = [replace(small, tile=tile) for tile in tiles_for(small)]
+    candidates = (replace(kernel, tile=tile) for tile in tiles_for(kernel))
     return min(candidates, key=lambda each: expected_time(each, m, n, k))
-
-
-def _fields(kernel: Kernel) -> dict[str, object]:
-    return {name: getattr(kernel, name) for name in kernel.__dataclass_fields__}

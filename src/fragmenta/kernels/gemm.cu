@@ -9,8 +9,9 @@
 // instruction reads 32 stored bytes of each row of A and, of each row of B, the 32
 // (dense) or 64 (sparse) bytes that they meet.
 //
-// Set by the launcher: TILE_M TILE_N STAGES CLUSTER CONSUMERS BLOCKS, SPARSE WORDS
-// PAIRED (metadata words per lane and stage; whether two instructions share one),
+// Set by the launcher: TILE_M TILE_N STAGES STAGING_ROOM CLUSTER CONSUMERS BLOCKS,
+// SPARSE WORDS PAIRED (metadata words per lane and stage; whether two instructions
+// share one),
 // ACCUMULATOR OUTPUT, PROMOTE SCALED TRANSPOSED XOR, and the function `multiply`
 // around one wgmma.
 
@@ -215,7 +216,7 @@ constexpr int BOX = WIDE * HIGH;  // bytes that one tensor-map copy stores
 constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
 constexpr int SLICE = TRANSPOSED ? BOX * (64 * ITEM / 128) : BOX;
 constexpr int SLICES = TILE_N / COLUMNS;
-constexpr int ROOM = 24576 / SLICE < 1 ? 1 : 24576 / SLICE;
+constexpr int ROOM = STAGING_ROOM / SLICE < 1 ? 1 : STAGING_ROOM / SLICE;
 constexpr int TOGETHER = SLICES < ROOM ? SLICES : ROOM;  // staged at a time
 constexpr int STAGING = TOGETHER * SLICE;                // bytes per consumer
 

@@ -139,7 +139,8 @@ def places(a: str) -> NDArray[np.int64]:
     columns = _ROW * 8 // of.bits
     tile = Descriptor.for_tile(_BLOCK, columns, of, swizzle=_ROW)
     step = UNIT * 8 // of.bits
-    address = tile.address(*np.ogrid[:_BLOCK, :columns:step], of)
+    rows, first = np.ogrid[:_BLOCK, :columns:step]
+    address = tile.address(rows, first, of)
     found: NDArray[np.int64] = (address // UNIT).ravel()
     found.setflags(write=False)
     return found
