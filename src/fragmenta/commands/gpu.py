@@ -16,6 +16,7 @@ import typer
 
 from fragmenta.commands.app import AsJson, command, find
 from fragmenta.commands.output import emit, emit_json
+from fragmenta.errors import Error
 
 if TYPE_CHECKING:
     from fragmenta.cuda.record import Recording
@@ -215,3 +216,33 @@ def _replay_table(results: list[dict[str, Any]]) -> list[str]:
         for wrong in each["differences"]:
             lines += [f"  {wrong['instruction']}", f"    {wrong['first']}"]
     return lines
+
+
+# ── throughput ──────────────────────────────────────────────────────────────
+
+
+@command(
+    "throughput",
+    "fragmenta throughput",
+    "fragmenta throughput mma.m16n8k16.f32.f16 wgmma.m64n256k16.f32.f16 --json",
+)
+def throughput(
+    instructions: Instructions = None,
+    runs: Annotated[int, typer.Option(help="Runs to take the median of.")] = 31,
+    as_json: AsJson = False,
+) -> None:
+    """Measure how fast the GPU issues instructions."""
+    from fragmenta.cuda import device
+    from fragmenta.cuda import throughput as rates
+    from fragmenta.progress import bar
+
+    ops = [find(text) for text in instructions or ()]
+    if runs < 1:
+        raise Error(f"a median takes 1 run or more; given {runs}")
+    gpu = device.present()
+    with bar("measuring") as progress:
+        found = rates.throughput(ops or None, gpu, runs=runs, progress=progress)
+    if as_json:
+        emit_json(rates.to_json(found, gpu.versions()))
+    else:
+        emit(f"{device.describe(gpu.versions())}\n\n{rates.to_text(found)}")
