@@ -1,0 +1,83 @@
+"""Every configuration fits, and the choice is sensible."""
+
+from dataclasses import replace
+
+import pytest
+
+import fragmenta as fm
+from fragmenta.kernels import Kernel, Tile, choose
+from fragmenta.kernels.config import expected_time, tiles_for
+from fragmenta.kernels.tuning import key, known, tune
+
+ALL = [
+    replace(Kernel(a, tile=Tile(64, 64), sparse=sparse), **variant)
+    for a in ("e4m3", "s8", "bf16", "tf32")
+    for sparse in (True, False)
+    for variant in ({}, {"transposed": True}, {"scaled": True, "out": "bf16"})
+]
+
+
+@pytest.mark.parametrize("kernel", ALL, ids=str)
+def test_every_tile_fits_in_shared_memory(kernel):
+    for tile in tiles_for(kernel):
+        each = replace(kernel, tile=tile)
+        assert each.shared_bytes + 16 * each.stages <= 232_448
+        assert each.stages >= 4
+        assert each.tile.m == 64 * each.tile.consumers * each.tile.blocks
+        assert each.instruction.supported_on("sm_90a")
+
+
+def test_bytes_of_the_first_design():
+    kernel = Kernel("e4m3", out="bf16", tile=Tile(256, 192, 2))
+    assert kernel.block_bytes == 64 * 64 + 128 * 8
+    assert kernel.stage_bytes == 20 * 1024 + 24 * 1024
+    assert (kernel.stages, kernel.threads) == (4, 384)
+
+
+@pytest.mark.parametrize("n, widest", [(1, 8), (16, 16), (64, 64), (8192, 192)])
+def test_choice_by_batch(n, widest):
+    kernel = choose(Kernel("e4m3", out="bf16"), 8192, n, 8192)
+    assert kernel.tile.n == widest
+
+
+def test_grid_is_whole_clusters():
+    kernel = Kernel("e4m3", tile=Tile(256, 192, 2))
+    assert kernel.grid(8192, 8192) == 132
+    assert kernel.grid(1, 1) == 2
+    assert kernel.grid(8192, 8192, processors=131) == 130
+
+
+def test_more_work_takes_longer():
+    kernel = Kernel("bf16", tile=Tile(128, 128))
+    times = [expected_time(kernel, 4096, n, 4096) for n in (128, 4096, 16384)]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ({"a": "s8", "out": "bf16"}, "unless it is scaled"),
+        ({"a": "bf16", "promote": True}, "only fp8"),
+        ({"a": "e4m3", "promote": True, "tile": Tile(256, 128)}, "no registers"),
+        ({"a": "s8", "xor": True}, "xor is for b1"),
+        ({"a": "e4m3", "tile": Tile(256, 200)}, "no kernel for tiles"),
+        ({"a": "e4m3", "out": "s32"}, "leaves as"),
+    ],
+)
+def test_what_cannot_be_is_refused(arguments, said):
+    with pytest.raises(fm.Error, match=said):
+        Kernel(**arguments)
+
+
+def test_a_measured_choice_is_kept(tmp_path, monkeypatch):
+    from fragmenta.kernels import tuning
+
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    tuning._kept.cache_clear()
+    shape, kernel = (512, 512, 512), Kernel("bf16")
+    best = tune(kernel, shape, "GPU", lambda each: each.tile.n)
+    assert known(kernel, shape, "GPU") == best
+    assert key(kernel, shape, "GPU") != key(Kernel("f16"), shape, "GPU")
+    tuning._kept.cache_clear()
+    assert known(kernel, shape, "GPU") == best  # from the file
+    tuning._kept.cache_clear()
