@@ -69,7 +69,9 @@ def test_draw_everything() -> None:
 
 def test_draw_writes_pictures(tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("pictures") / "a.svg"
-    assert run("draw", "mma.m16n8k16.f32.f16", "a", "-o", str(file)) == (0, "")
+    code, text = run("draw", "mma.m16n8k16.f32.f16", "a", "-o", str(file))
+    assert code == 0
+    assert text.endswith(f"A drawn in {file}\n")
     first = file.read_text(encoding="utf-8")
     assert first == fm.find("mma.m16n8k16.f32.f16").a.to_svg()
     code, text = run("draw", "mma.m16n8k16.f32.f16", "-o", str(file))

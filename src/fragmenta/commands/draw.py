@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "draw",
     "fragmenta draw mma.m16n8k64.s4.s4 A",
     "fragmenta draw mma.sp.m16n8k64.s4.s4 -o sparse.svg",
-    "fragmenta draw wgmma.m64n256k16.f32.f16 D -o d.png",
+    "fragmenta draw wgmma.m64n256k16.f32.f16 D -o d.svg",
 )
 def draw(
     instruction: InstructionText,
@@ -43,6 +43,7 @@ def draw(
         picture = svg.convert(part.to_svg() if part else op.to_svg(), format)
         with _replacing(output, force) as file:
             file.write(picture)
+        emit(f"{op}\n{part.name if part else 'all operands'} drawn in {output}")
         return
     parts = [part] if part else list(op.fragments.values())
     emit(str(op))
