@@ -107,4 +107,4 @@ def test_status_is_said_with_care() -> None:
 
 def test_every_page_is_in_the_table_of_contents() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    assert set(map(name, PAGES)) == set(re.findall(r"(\S+\.md)$", nav, re.M))
+    assert set(map(name, PAGES)) <= set(re.findall(r"(\S+\.md)$", nav, re.M))
