@@ -8,7 +8,7 @@ JOBS   ?= auto
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types unit bench dist clean help
+.PHONY: demo test lint types unit bench dist docs clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,10 @@ bench: $(VENV)/.test  ## the benchmarks, one after the other
 dist: $(VENV)/.test  ## wheel and source archive into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
 
+docs: $(VENV)/.docs  ## the site into build/site
+	$(BIN)/python docs/generate.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
 clean:          ## remove the environment and everything built
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
@@ -47,4 +51,8 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet --editable '.[test]'
+	touch $@ $(VENV)/.base
+
+$(VENV)/.docs: pyproject.toml | $(BIN)/python
+	$(PIP) install --quiet --editable '.[docs]'
 	touch $@ $(VENV)/.base

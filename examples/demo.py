@@ -1,4 +1,4 @@
-"""From a mnemonic to registers: the sparse int4 instruction, step by step.
+"""From a mnemonic to a result: the sparse int4 instruction, step by step.
 
 Run it with ``make demo``.  Every claim it prints is also asserted.
 """
@@ -19,8 +19,8 @@ def main() -> None:
     look_up(op)
     formulas(op)
     rng = np.random.default_rng(2024)
-    matrix = sparse_matrix(op, rng)
-    pack(op, matrix, rng)
+    matrix, sp = compress(op, rng)
+    execute(op, matrix, sp, rng)
     print("\nAll of the above was checked.")
 
 
@@ -69,36 +69,40 @@ def formulas(op: fm.Instruction) -> None:
     print("A for Triton, by lane bit:", op.a.to_linear_layout()["lane"])
 
 
-def sparse_matrix(op: fm.Instruction, rng: np.random.Generator) -> np.ndarray:
-    """A random A: of every eight in a row, two pairs of neighbours are kept."""
+def compress(
+    op: fm.Instruction, rng: np.random.Generator
+) -> tuple[np.ndarray, fm.Compressed]:
+    """Prune a random A, and store what is left beside its metadata."""
+    title("A pruned to 4:8 in pairs, and compressed")
     m, _, k = op.shape
-    kept = np.argsort(rng.random((m, k // 8, 4)), axis=-1) < 2
-    mask = np.repeat(kept, 2, axis=-1).reshape(m, k)
-    values = rng.integers(1, 8, (m, k)) * rng.choice([-1, 1], (m, k))
-    return np.where(mask, values, 0).astype(np.int8)
-
-
-def pack(op: fm.Instruction, matrix: np.ndarray, rng: np.random.Generator) -> None:
-    """Store the non-zeros, pack them into registers, and read them back."""
-    title("A random A, 4:8 in pairs, and its registers")
-    stored = matrix[matrix != 0].reshape(op.a.shape)
+    matrix = fm.prune(rng.integers(-8, 8, (m, k), np.int8), op)
+    sp = fm.compress(matrix, op)
     print("row 3 of A:  ", *matrix[3, :16], "…")
-    print("row 3 stored:", *stored[3, :8], "…")
-    registers = op.a.pack(stored)
-    print(f"\npacked: {registers.dtype}, shape (lanes, registers) {registers.shape}\n")
-    print("lane  register 0  register 1")
-    for lane in range(12, 16):
-        print(f"{lane:>4}  " + "  ".join(f"0x{word:08x}" for word in registers[lane]))
-    assert (op.a.unpack(registers).astype(np.int8) == stored).all()
-    low, high = op.a.where(3, 0).bits
-    nibble = int(registers[12, 0]) >> low & (1 << high - low + 1) - 1
-    assert nibble == int(stored[3, 0]) & 0xF
+    print("row 3 stored:", *sp.values[3, :8], "…")
+    print("its codes:   ", *(f"{code:04b}" for code in sp.indices[3]))
+    assert (fm.decompress(sp, op) == matrix).all()
+    return matrix, sp
 
-    b = rng.integers(-8, 8, op.b.shape, np.int8)
-    c = rng.integers(-1000, 1000, op.c.shape, np.int32)
-    assert (op.b.unpack(op.b.pack(b)).astype(np.int8) == b).all()
-    assert (op.c.unpack(op.c.pack(c)) == c).all()
-    print("\nA, B and C unpack to what was packed.")
+
+def execute(
+    op: fm.Instruction, A: np.ndarray, sp: fm.Compressed, rng: np.random.Generator
+) -> None:
+    """Pack the registers, run the instruction, read the result."""
+    title("Registers in, registers out")
+    B = rng.integers(-8, 8, op.b.shape, np.int8)
+    C = rng.integers(-1000, 1000, op.c.shape, np.int32)
+    a, b, c = op.a.pack(sp.values), op.b.pack(B), op.c.pack(C)
+    expected = A.astype(np.int32) @ B.astype(np.int32) + C
+    for selector in op.selectors:
+        words = op.metadata.pack(sp.indices, selector=selector)
+        d = op.execute(a, b, c, metadata=words, selector=selector, target="sm_90a")
+        assert (op.d.unpack(d) == expected).all()
+        print(f"\nselector {selector}; registers of four lanes:")
+        print("lane  a0        a1        metadata  d0        d1")
+        for lane in range(12, 16):
+            row = [*a[lane], *words[lane], *d[lane, :2]]
+            print(f"{lane:>4}  " + "  ".join(f"{word:08x}" for word in row))
+    print("\nD equals A B + C, whichever lanes carry the metadata.")
 
 
 if __name__ == "__main__":
