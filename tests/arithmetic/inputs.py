@@ -57,7 +57,7 @@ def index(rng, model, shape):
     chosen = rng.random((*shape, model.k // chunk, chunk)).argsort(axis=-1)
     chosen = np.sort(chosen[..., : chunk // 2], axis=-1)
     chosen += np.arange(0, model.k, chunk)[:, None]
-    return chosen.reshape(*shape[:-1], -1).astype(np.uint8)
+    return chosen.reshape(*shape[:-1], shape[-1] * model.stored).astype(np.uint8)
 
 
 def _beside(rng, c, model):

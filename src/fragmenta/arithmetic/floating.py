@@ -41,6 +41,9 @@ ZERO = -8192
 #: Rows, columns and stored products of one block: its parts fit in the L2 cache.
 BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_PRODUCTS = 128, 128, 128
 
+#: Accumulators that are taken through all steps together: these fit in L1.
+GROUP_SUMS = 1024
+
 # Numba computes with 64 bits unless told otherwise, and half the lanes are lost.
 i32 = np.int32
 
@@ -72,6 +75,8 @@ class Rounding(NamedTuple):
 class Plan(NamedTuple):
     """The sizes and numbers that :func:`multiply_blocks` works by."""
 
+    batches: int
+    stack: int  #: how many small matrices make one block
     rows: int
     columns: int
     instructions: int  #: how many are chained along k
@@ -95,9 +100,13 @@ class Plan(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Where the work is: some rows and columns, some instructions along k."""
+    """Where the work is: some rows and columns, some instructions along k.
+
+    Small matrices of a batch are stacked: their rows follow one another.
+    """
 
     batch: Integer
+    tiles: Integer  #: how many are stacked
     row: Integer
     rows: Integer
     column: Integer
@@ -115,10 +124,11 @@ class Parts(NamedTuple):
     fb: Array  #: the values of B, row by row
     eb: Array
     stride: Integer  #: of the rows of B
+    tile: Integer  #: of the B of stacked matrices
 
 
 class Sums(NamedTuple):
-    """The accumulators of eight columns, row by row."""
+    """The accumulators of some rows of a block, row by row."""
 
     c: Array
     e: Array  #: the largest exponent so far
@@ -266,19 +276,6 @@ def scale_run(values: Array, exponents: Array, scale: Integer) -> bool:
 
 
 @part
-def reorder(values: Array, exponents: Array, order: Array, spare: Array) -> None:
-    """Bring one instruction's elements into the order they are taken in."""
-    for q in range(len(order)):
-        spare[q] = values[order[q]]
-    for q in range(len(order)):
-        values[q] = spare[q]
-    for q in range(len(order)):
-        spare[q] = exponents[order[q]]
-    for q in range(len(order)):
-        exponents[q] = i32(spare[q])
-
-
-@part
 def load(bits: Array, half: Integer, c: Array) -> None:
     """Accumulators from their bits."""
     if half:
@@ -339,16 +336,26 @@ def add_to(c: Array, total: Array, half: Integer) -> None:
 
 
 @part
-def take_rows(a: Array, p: Plan, here: Block, to: Parts) -> bool:
+def take_rows(
+    a: Array, order: Array, raw: Array, p: Plan, here: Block, to: Parts
+) -> bool:
     """Take apart a block of A; says whether it holds infinities or NaN."""
     width, length = p.stored * p.instructions, p.stored * here.count
     batch = here.batch if p.a_batches > 1 else 0
-    start = (batch * p.rows + here.row) * width
+    start = (batch * p.rows + here.row) * width + here.first * p.stored
+    if p.reordered:
+        for m in range(here.rows):
+            for i in range(0, length, p.stored):
+                source, at = start + m * width + i, m * length + i
+                some, out = a[source : source + p.stored], raw[at : at + p.stored]
+                for q in range(p.stored):
+                    out[q] = some[order[q]]
+        return decode(raw[: here.rows * length], to.fa, to.ea, p.a)
     if length == width:  # the rows follow one another: take them as one
         return decode(a[start : start + here.rows * width], to.fa, to.ea, p.a)
     found = False
     for m in range(here.rows):
-        source, at = start + m * width + here.first * p.stored, m * length
+        source, at = start + m * width, m * length
         found |= decode(a[source : source + length], to.fa[at:], to.ea[at:], p.a)
     return found
 
@@ -360,7 +367,8 @@ def take_columns(b: Array, p: Plan, here: Block, to: Parts) -> bool:
     batch = here.batch if p.b_batches > 1 else 0
     start = (batch * p.instructions + here.first) * p.k * width + here.column
     if stride == width:  # the rows follow one another: take them as one
-        return decode(b[start : start + length * width], to.fb, to.eb, p.b)
+        size = length * width * (here.tiles if p.b_batches > 1 else 1)
+        return decode(b[start : start + size], to.fb, to.eb, p.b)
     found = False
     for k in range(length):
         source, at = start + k * width, k * stride
@@ -406,7 +414,7 @@ def dense_offsets(order: Array, count: Integer, p: Plan, to: Parts) -> None:
     """Where the row of B of each product begins, the same in all rows of A."""
     for i in range(count):
         for q in range(p.stored):
-            to.offsets[i * p.stored + q] = (i * p.k + order[q]) * to.stride
+            to.offsets[i * p.stored + q] = (i * p.k + np.int64(order[q])) * to.stride
 
 
 @part
@@ -425,60 +433,80 @@ def sparse_offsets(index: Array, order: Array, p: Plan, here: Block, to: Parts) 
 
 
 @part
-def load_sums(d: Array, p: Plan, start: Integer, width: Integer, c: Array) -> None:
-    """Eight columns of accumulators, or the last few."""
-    if p.columns == LANES:  # the rows follow one another
+def load_sums(
+    d: Array, p: Plan, here: Block, first_row: Integer, width: Integer, c: Array
+) -> None:
+    """The accumulators of some rows of a block; zeros fill their width."""
+    row = here.batch * p.rows + here.row + first_row
+    start = row * p.columns + here.column
+    if p.columns == width:  # the rows follow one another: take them as one
         load(d[start : start + len(c)], p.half, c)
-    else:
-        for m in range(len(c) // LANES):
-            row = start + m * p.columns
-            load(d[row : row + width], p.half, c[m * LANES :])
+        return
+    for m in range(len(c) // width):
+        at, from_ = m * width, start + m * p.columns
+        load(d[from_ : from_ + here.columns], p.half, c[at:])
+        c[at + here.columns : at + width] = 0.0
 
 
 @part
-def store_sums(c: Array, p: Plan, start: Integer, width: Integer, d: Array) -> None:
+def store_sums(
+    c: Array, p: Plan, here: Block, first_row: Integer, width: Integer, d: Array
+) -> None:
     """Put them back."""
-    if p.columns == LANES:
+    row = here.batch * p.rows + here.row + first_row
+    start = row * p.columns + here.column
+    if p.columns == width:
         store(c, p.half, d[start : start + len(c)])
-    else:
-        for m in range(len(c) // LANES):
-            row = start + m * p.columns
-            store(c[m * LANES :], p.half, d[row : row + width])
+        return
+    for m in range(len(c) // width):
+        at, to = m * width, start + m * p.columns
+        store(c[at:], p.half, d[to : to + here.columns])
 
 
 @part
 def add_rows(
     parts: Parts,
     p: Plan,
-    here: Block,
+    length: Integer,
+    first_row: Integer,
     step: Integer,
-    n: Integer,
+    width: Integer,
     careful: bool,
     sums: Sums,
 ) -> None:
-    """One step of eight columns: the largest exponents, the aligned products."""
+    """One step of some rows: the largest exponents, the aligned products."""
     fa, ea, fb, eb, offsets = parts.fa, parts.ea, parts.fb, parts.eb, parts.offsets
     e, total, special = sums.e, sums.total, sums.special
-    products, length = p.products, here.count * p.stored
-    fraction = p.rounding.fraction
+    products, fraction = p.products, p.rounding.fraction
     offsets_row = length if p.sparse else 0
-    for m in range(here.rows):
-        at, row, to = m * length + step, m * offsets_row + step, m * LANES
-        raise_exponents(ea, at, eb, n, offsets, row, products, e, to)
-        for q in range(0, products, SAFE):
-            size = min(SAFE, products - q)
-            add_aligned(
-                fa, at + q, fb, n, offsets, row + q, size, e, fraction, total,
-                special, careful, to,
-            )  # fmt: skip
+    tile = parts.tile
+    for m in range(len(e) // width):
+        at = (first_row + m) * length + step
+        row = (first_row + m) * offsets_row + step
+        tile_at = (first_row + m) // p.rows * tile
+        for n in range(0, width, LANES):
+            to, b_at = m * width + n, tile_at + n
+            raise_exponents(ea, at, eb, b_at, offsets, row, products, e, to)
+            for q in range(0, products, SAFE):
+                size = min(SAFE, products - q)
+                add_aligned(
+                    fa, at + q, fb, b_at, offsets, row + q, size, e, fraction, total,
+                    special, careful, to,
+                )  # fmt: skip
 
 
 @part
 def run_steps(
-    parts: Parts, p: Plan, here: Block, n: Integer, careful: bool, sums: Sums
+    parts: Parts,
+    p: Plan,
+    here: Block,
+    first_row: Integer,
+    width: Integer,
+    careful: bool,
+    sums: Sums,
 ) -> None:
-    """Walk eight columns of a block through its instructions."""
-    c, held = sums.c, sums.held
+    """Walk some rows of a block through its instructions."""
+    c, held, length = sums.c, sums.held, here.count * p.stored
     for i in range(here.count):
         if p.from_zero:
             for j in range(len(c)):
@@ -488,7 +516,7 @@ def run_steps(
         for j in range(len(c)):
             sums.e[j] = entering(c[j], p.rounding.floor, least)
         for step in range(i * p.stored, (i + 1) * p.stored, p.products):
-            add_rows(parts, p, here, step, n, careful, sums)
+            add_rows(parts, p, length, first_row, step, width, careful, sums)
             settle(sums, p.rounding)
         if p.from_zero:
             add_to(held, c, p.half)
@@ -497,33 +525,24 @@ def run_steps(
 
 
 @part
-def run_block(
+def take_apart(
     operands: tuple[Array, ...],
     order: Array,
+    raw: Array,
     p: Plan,
     here: Block,
     parts: Parts,
-    sums: Sums,
-    spare: Array,
-    d: Array,
-) -> None:
-    """Take a block apart, walk through it, put the results back."""
+) -> bool:
+    """Take a block apart; says whether it holds infinities or NaN."""
     a, b, index, scale_a, scale_b = operands
-    careful = take_rows(a, p, here, parts) | take_columns(b, p, here, parts)
+    found = take_rows(a, order, raw, p, here, parts)
+    found |= take_columns(b, p, here, parts)
     if p.scales:
-        careful |= scale_rows(scale_a, p, here, parts)
-        careful |= scale_columns(scale_b, p, here, parts)
-    if p.reordered:
-        for at in range(0, here.rows * here.count * p.stored, p.stored):
-            reorder(parts.fa[at:], parts.ea[at:], order, spare)
+        found |= scale_rows(scale_a, p, here, parts)
+        found |= scale_columns(scale_b, p, here, parts)
     if p.sparse:
         sparse_offsets(index, order, p, here, parts)
-    start = (here.batch * p.rows + here.row) * p.columns + here.column
-    for n in range(0, here.columns, LANES):
-        width = min(LANES, here.columns - n)
-        load_sums(d, p, start + n, width, sums.c)
-        run_steps(parts, p, here, n, careful, sums)
-        store_sums(sums.c, p, start + n, width, d)
+    return found
 
 
 @compiled
@@ -545,33 +564,42 @@ def multiply_blocks(
     All arrays are flat.  ``values`` is empty: its type is that of the values.
     """
     chunk = min(max(1, BLOCK_PRODUCTS // p.stored), p.instructions)
-    rows = min(BLOCK_ROWS, p.rows)
-    columns = min(BLOCK_COLUMNS, (p.columns + LANES - 1) // LANES * LANES)
+    most_rows = min(BLOCK_ROWS, p.rows) * p.stack
+    width = min(BLOCK_COLUMNS, (p.columns + LANES - 1) // LANES * LANES)
     # A stride of a power of two would map the rows of B to few cache lines.
-    stride = LANES if p.columns == LANES else columns + LANES
-    in_a, in_b = rows * chunk * p.stored, chunk * p.k * stride
+    stride = width if width == LANES else width + LANES
+    tile = chunk * p.k * stride if p.b_batches > 1 else 0
+    in_a, in_b = most_rows * chunk * p.stored, chunk * p.k * stride * p.stack
     parts = Parts(
         np.empty(in_a, values.dtype), np.empty(in_a, i32),
         np.empty(in_a if p.sparse else chunk * p.stored, i32),
-        np.empty(in_b, values.dtype), np.empty(in_b, i32), stride,
+        np.empty(in_b, values.dtype), np.empty(in_b, i32), stride, tile,
     )  # fmt: skip
-    spare = np.empty(p.stored, values.dtype)
-    lanes = rows * LANES
-    c, e, held = np.zeros(lanes), np.empty(lanes, i32), np.zeros(lanes)
-    total, special = np.zeros(lanes), np.zeros(lanes)
+    raw = np.empty(in_a if p.reordered else 0, a.dtype)
+    group = min(max(1, GROUP_SUMS // width), most_rows)
+    c, e, held = (np.zeros(group * width), np.empty(group * width, i32),
+                  np.zeros(group * width))  # fmt: skip
+    total, special = np.zeros(len(c)), np.zeros(len(c))
     if not p.sparse:
         dense_offsets(order, chunk, p, parts)
     down = (p.rows + BLOCK_ROWS - 1) // BLOCK_ROWS
     across = (p.columns + BLOCK_COLUMNS - 1) // BLOCK_COLUMNS
     for block in range(first_block, last_block):
-        batch, place = block // (down * across), block % (down * across)
+        batch, place = block // (down * across) * p.stack, block % (down * across)
+        tiles = min(p.stack, p.batches - batch)
         row, column = place // across * BLOCK_ROWS, place % across * BLOCK_COLUMNS
-        rows = min(BLOCK_ROWS, p.rows - row)
+        rows = min(BLOCK_ROWS, p.rows - row) * tiles
         columns = min(BLOCK_COLUMNS, p.columns - column)
-        lanes = rows * LANES
-        sums = Sums(c[:lanes], e[:lanes], total[:lanes], special[:lanes], held[:lanes])
         for first in range(0, p.instructions, chunk):
             count = min(chunk, p.instructions - first)
-            here = Block(batch, row, rows, column, columns, first, count)
+            here = Block(batch, tiles, row, rows, column, columns, first, count)
             operands = (a, b, index, scale_a, scale_b)
-            run_block(operands, order, p, here, parts, sums, spare, d)
+            careful = take_apart(operands, order, raw, p, here, parts)
+            for m in range(0, rows, group):
+                size = min(group, rows - m) * width
+                sums = Sums(
+                    c[:size], e[:size], total[:size], special[:size], held[:size]
+                )
+                load_sums(d, p, here, m, width, sums.c)
+                run_steps(parts, p, here, m, width, careful, sums)
+                store_sums(sums.c, p, here, m, width, d)

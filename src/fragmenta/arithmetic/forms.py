@@ -13,6 +13,7 @@ from fragmenta.arithmetic import chain, floating, grouped
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.threads import spread
+from fragmenta.arithmetic.vector import LANES
 from fragmenta.arithmetic.whole import NOTHING, bits, flat, integer, padded
 from fragmenta.dtype import dtype
 
@@ -25,8 +26,9 @@ def fused(given: Operands) -> Bits:
     fixed = _fixed(given.model)
     d = _accumulators(given)
     optional = (given.index, given.scale_a, given.scale_b)
+    stack = _stack(given)
     sizes: tuple[Any, ...] = (
-        *(given.rows, given.columns, given.instructions),
+        *(given.batches, stack, given.rows, given.columns, given.instructions),
         *(len(given.a), len(given.b)),
         *(1 if array is None else len(array) for array in optional),
     )
@@ -38,7 +40,7 @@ def fused(given: Operands) -> Bits:
     down = -(-given.rows // floating.BLOCK_ROWS)
     across = -(-given.columns // floating.BLOCK_COLUMNS)
     run = partial(floating.multiply_blocks, *arguments)
-    spread(run, given.batches * down * across, given.products)
+    spread(run, -(-given.batches // stack) * down * across, given.products)
     if given.model.accumulator == "f16":
         return d.astype(np.uint16)
     return _rounded(d) if given.model.d == "f16" else d
@@ -129,11 +131,28 @@ FORMS: dict[str, Callable[[Operands], Bits]] = {
 }
 
 
+def _stack(given: Operands) -> int:
+    """How many matrices of the batch to take as one, their rows below another.
+
+    Single tiles are too small for the loops over elements; but the tiles of a
+    batch lie behind one another in memory.
+    """
+    own = [array for array in (given.a, given.index) if array is not None]
+    if (
+        given.columns != LANES
+        or given.model.stored * given.instructions > floating.BLOCK_PRODUCTS
+        or given.model.scale
+        or any(len(array) == 1 for array in own)
+    ):
+        return 1
+    return max(1, floating.BLOCK_ROWS // given.rows)
+
+
 class _Fixed(NamedTuple):
     """What a model alone decides about a call of the loops of fused steps."""
 
     numbers: tuple[Any, ...]  #: the fields of Plan from ``k`` on
-    order: NDArray[np.int64]
+    order: NDArray[np.uintp]  #: unsigned: no loop needs to look for negatives
     values: Bits  #: empty; its type holds every product exactly
 
 
@@ -156,7 +175,7 @@ def _fixed(model: Model) -> _Fixed:
         b,
     )
     values = np.empty(0, np.float32 if narrow else np.float64)
-    return _Fixed(numbers, np.array(model.order), values)
+    return _Fixed(numbers, np.array(model.order, np.uintp), values)
 
 
 def _rounding(model: Model) -> floating.Rounding:

@@ -40,9 +40,14 @@ _F32, _F64 = ir.FloatType(), ir.DoubleType()
 def compiled(function: _Function) -> _Function:
     """Compile on first call, keep the result on disk, release the GIL.
 
-    Numba keeps it beside the source file, or in the user's cache directory.
+    Numba keeps it beside the source file, or in the user's cache directory;
+    where it may write to neither, every process compiles anew.
     """
-    return cast(_Function, njit(cache=True, nogil=True, error_model="numpy")(function))
+    try:
+        decorate = njit(cache=True, nogil=True, error_model="numpy")
+        return cast(_Function, decorate(function))
+    except RuntimeError:
+        return part(function)
 
 
 def part(function: _Function) -> _Function:
