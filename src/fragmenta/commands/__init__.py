@@ -6,7 +6,7 @@ library is imported inside the functions, so that ``--help`` stays fast.
 """
 
 # isort: off
-from fragmenta.commands import catalogue, describe, lookup, draw
+from fragmenta.commands import catalogue, describe, lookup, draw, explore
 from fragmenta.commands import compute, sparse
 from fragmenta.commands import shared, source
 from fragmenta.commands import gpu
@@ -19,6 +19,7 @@ __all__ = [
     "compute",
     "describe",
     "draw",
+    "explore",
     "gpu",
     "lookup",
     "shared",

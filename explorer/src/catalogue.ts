@@ -1,0 +1,105 @@
+// What is in the page?  The records that Python packed into it.
+
+export interface Part {
+  name: string;
+  letter: string;
+  type: string;
+  line: string;
+  axes: Record<string, number>;
+  slot: [number, number];
+  stored: number;
+  observed: string;
+  formula: string;
+  cute: string;
+  linear: string;
+}
+
+export interface Requirement {
+  ptx: string;
+  text: string;
+  targets: Record<string, string>;
+}
+
+export interface Pattern {
+  text: string;
+  kept: number;
+  chunk: number;
+  ordered: boolean;
+  positions: number[][];
+  problems: string[];
+}
+
+export interface Instruction {
+  name: string;
+  family: string;
+  shape: [number, number, number];
+  values: Record<string, string>;
+  requires: number;
+  parts: Record<string, number>;
+  operands: string[];
+  notes: number[];
+  pattern?: number;
+}
+
+export interface Catalogue {
+  families: string[];
+  allTargets: Record<string, string>;
+  types: Record<string, { bits: number; kind: string }>;
+  offsets: Record<string, string>[];
+  fields: Record<string, string>[];
+  parts: Part[];
+  notes: string[];
+  targets: Requirement[];
+  patterns: Pattern[];
+  instructions: Instruction[];
+}
+
+export interface Sources {
+  lines: string[];
+  paragraphs: number[][];
+  texts: [number[], number[]][];
+}
+
+/** Base64 of deflated JSON, as Python writes it, back to a record. */
+export async function unpack<T>(text: string): Promise<T> {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const inflate = new DecompressionStream("deflate-raw");
+  const stream = new Blob([bytes]).stream().pipeThrough(inflate);
+  return (await new Response(stream).json()) as T;
+}
+
+/** The text that paragraphs and lines, kept once each, spell. */
+export function unfold(sources: Sources, paragraphs: number[]): string {
+  const paragraph = (index: number) =>
+    sources.paragraphs[index].map((line) => sources.lines[line]).join("\n");
+  return paragraphs.map(paragraph).join("\n\n") + "\n";
+}
+
+const TYPE_FIELDS = ["d", "a", "b", "c", "stype", "type"];
+
+/** The element types that an instruction names. */
+export function typesOf(op: Instruction): string[] {
+  const named = TYPE_FIELDS.map((field) => op.values[field]).filter(Boolean);
+  return [...new Set(named)];
+}
+
+export interface Filter {
+  words: string;
+  family: string;
+  type: string;
+  shape: string;
+  target: string;
+}
+
+/** The instructions that fit every filter; each word must occur in the name. */
+export function search(catalogue: Catalogue, filter: Filter): Instruction[] {
+  const words = filter.words.toLowerCase().split(/[\s.]+/).filter(Boolean);
+  return catalogue.instructions.filter(
+    (op) =>
+      (!filter.family || op.family === filter.family) &&
+      (!filter.type || typesOf(op).includes(filter.type)) &&
+      (!filter.shape || op.values.shape === filter.shape) &&
+      (!filter.target || filter.target in catalogue.targets[op.requires].targets) &&
+      words.every((word) => op.name.includes(word)),
+  );
+}

@@ -1,0 +1,166 @@
+// What is going on: the state, what follows from it, and who wants to know.
+
+import type { Catalogue, Instruction, Part } from "./catalogue.js";
+import { highlight, holder, type Highlight, type Spot } from "./highlight.js";
+import { laneText, scene, type Matrix, type Scene } from "./matrix.js";
+import { THEMES, type Theme } from "./palette.js";
+import { fromHash, toHash, type State } from "./state.js";
+import { evaluate, firstCodes, type Codes, type Values } from "./values.js";
+
+const FIRST = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+
+/** What changed: everything, the picture, or only what is pointed at. */
+export type Change = "instruction" | "picture" | "pointer";
+
+export class Explorer {
+  state: State;
+  scene!: Scene;
+  codes!: Codes;
+  values: Values | null = null;
+  hover: Spot | null = null;
+  private listeners: ((change: Change) => void)[] = [];
+  private byName: Map<string, Instruction>;
+
+  constructor(
+    readonly catalogue: Catalogue,
+    hash: string,
+  ) {
+    this.byName = new Map(catalogue.instructions.map((op) => [op.name, op]));
+    this.state = fromHash(hash, FIRST);
+    this.derive();
+  }
+
+  listen(listener: (change: Change) => void): void {
+    this.listeners.push(listener);
+  }
+
+  /** Go where a link points. */
+  open(hash: string): void {
+    if (hash === toHash(this.state)) return;
+    this.state = fromHash(hash, FIRST);
+    this.hover = null;
+    this.derive();
+    this.tell("instruction");
+  }
+
+  pick(name: string): void {
+    const { tab, fill, colour, accumulator, zoom } = this.state;
+    this.state = { ...fromHash("", name), tab, fill, colour, accumulator, zoom };
+    this.hover = null;
+    this.derive();
+    this.tell("instruction");
+  }
+
+  update(changes: Partial<State>): void {
+    this.state = { ...this.state, ...changes };
+    this.derive();
+    this.tell("picture");
+  }
+
+  /** Pin an element, or let it go. */
+  pin(spot: Spot | null): void {
+    this.state = { ...this.state, pinned: spot, lane: null };
+    if (spot) this.state.operand = spot.matrix;
+    this.tell("pointer");
+  }
+
+  pickLane(lane: number | null): void {
+    this.state = { ...this.state, lane, pinned: null };
+    this.hover = null;
+    this.tell("pointer");
+  }
+
+  point(spot: Spot | null): void {
+    if (spot?.matrix === this.hover?.matrix && spot?.index === this.hover?.index) return;
+    this.hover = spot;
+    this.tell("pointer");
+  }
+
+  setCode(index: number, code: number): void {
+    const codes = { ...this.state.codes, [index]: code };
+    if (firstCodes(this.scene)[index] === code) delete codes[index];
+    this.update({ codes });
+  }
+
+  private derive(): void {
+    const op = this.byName.get(this.state.op) ?? this.byName.get(FIRST)!;
+    this.state.op = op.name;
+    this.scene = scene(this.catalogue, op, this.state.selector);
+    const { pinned } = this.state;
+    if (pinned && !(pinned.index < (this.matrix(pinned.matrix)?.size ?? 0))) {
+      this.state.pinned = null;
+    }
+    if ((this.state.lane ?? 0) >= 32 * this.scene.warps) this.state.lane = null;
+    this.state.selector %= this.scene.selectors;
+    this.codes = firstCodes(this.scene);
+    for (const [index, code] of Object.entries(this.state.codes)) {
+      if (Number(index) < this.codes.length) this.codes[Number(index)] = code;
+    }
+    const { fill } = this.state;
+    const { catalogue, codes } = this;
+    this.values = fill === "off" ? null : evaluate(catalogue, this.scene, codes, fill);
+  }
+
+  private tell(change: Change): void {
+    for (const listener of this.listeners) listener(change);
+  }
+
+  // ── what follows from the state ───────────────────────────────────────────
+
+  get op(): Instruction {
+    return this.scene.op;
+  }
+
+  matrix(name: string): Matrix | undefined {
+    return this.scene.matrices.get(name);
+  }
+
+  /** The element that is looked at. */
+  get spot(): Spot | null {
+    return this.hover ?? this.state.pinned;
+  }
+
+  /** The lane that is looked at. */
+  get lane(): number | null {
+    return this.spot ? holder(this.scene, this.spot) : this.state.lane;
+  }
+
+  get marks(): Highlight {
+    const { hover, scene: drawn, codes } = this;
+    return highlight(drawn, codes, hover, this.state.pinned, this.state.lane);
+  }
+
+  /** The operand whose layout is written out. */
+  get operand(): Part | null {
+    const named = this.spot?.matrix ?? this.state.operand;
+    const found = this.matrix(named)?.part;
+    return found ?? [...this.scene.matrices.values()].find((each) => each.part)!.part;
+  }
+
+  get theme(): Theme {
+    const chosen = document.documentElement.dataset.theme;
+    const dark = matchMedia("(prefers-color-scheme: dark)").matches;
+    return THEMES[(chosen ?? (dark ? "dark" : "light")) as "light" | "dark"];
+  }
+
+  /** An element in words: where it is, what it is. */
+  describe(spot: Spot): string {
+    const matrix = this.matrix(spot.matrix)!;
+    const value = this.valueText(spot);
+    const said = `${matrix.label(spot.index)}${value ? `, value ${value}` : ""}`;
+    if (!matrix.part) return `${said}: in shared memory`;
+    const [low, high] = matrix.bitRange(matrix.slot[spot.index]);
+    const bits = high > low ? `bits ${high} to ${low}` : `bit ${low}`;
+    const lane = laneText(matrix.lane[spot.index], this.scene.warps);
+    return `${said}: ${lane}, register ${matrix.register[spot.index]}, ${bits}`;
+  }
+
+  /** The number, or the code, in a cell; empty where there is none. */
+  valueText(spot: Spot): string {
+    if (spot.matrix === "metadata") {
+      return this.codes[spot.index].toString(2).padStart(4, "0");
+    }
+    const value = this.values?.get(spot.matrix)?.[spot.index];
+    return value === undefined ? "" : Number.isNaN(value) ? "undefined" : `${value}`;
+  }
+}

@@ -1,0 +1,48 @@
+// What should one know about the instruction?
+
+import { byId, h } from "./dom.js";
+import type { Explorer } from "./explorer.js";
+import { mnemonic } from "./picker.js";
+
+export function showFacts(explorer: Explorer): void {
+  const { op, catalogue } = explorer;
+  const needs = catalogue.targets[op.requires];
+  document.title = `${op.name} · fragmenta`;
+  byId("name").replaceChildren(...mnemonic(op.name));
+  byId("facts").replaceChildren(
+    fact("PTX", `${needs.ptx} or later`),
+    fact("Targets", needs.text),
+    ...expansions(needs.targets),
+    ...(explorer.scene.pattern ? [sparsity(explorer)] : []),
+    fact("Operands", op.operands.join("; ")),
+  );
+  const notes = op.notes.map((number) => h("li", {}, catalogue.notes[number]));
+  const observed = new Set(Object.values(op.parts).map((n) => catalogue.parts[n].observed));
+  for (const where of observed) {
+    if (where) notes.push(h("li", {}, `Layout observed on ${where}.`));
+  }
+  byId("notes").replaceChildren(...notes);
+}
+
+function fact(name: string, value: string): HTMLElement {
+  return h("div", { class: "fact" }, h("dt", {}, name), " ", h("dd", {}, value));
+}
+
+function sparsity(explorer: Explorer): HTMLElement {
+  const { pattern, selectors } = explorer.scene;
+  const order = pattern!.ordered ? "ordered" : "any order";
+  const chosen = selectors > 1 ? `, selectors 0 to ${selectors - 1}` : "";
+  return fact("Sparsity", `${pattern!.text}, ${order}${chosen}`);
+}
+
+/** Targets on which the assembler writes something else in its place. */
+function expansions(targets: Record<string, string>): HTMLElement[] {
+  const by = new Map<string, string[]>();
+  for (const [target, to] of Object.entries(targets)) {
+    if (to) by.set(to, [...(by.get(to) ?? []), target]);
+  }
+  return [...by].map(([to, names]) => {
+    const many = names.length > 1 ? `${names[0]} … ${names.at(-1)}` : names[0];
+    return fact("Expanded", `to ${to} on ${many}`);
+  });
+}

@@ -1,0 +1,317 @@
+// The picture: B above D, A beside it, metadata and scales beside A.
+
+import { announce, byId, download, h, toast } from "./dom.js";
+import {
+  GUTTER,
+  columns,
+  drawMarks,
+  drawMatrix,
+  extent,
+  hit,
+  typeSize,
+  type Cell,
+  type Look,
+} from "./drawing.js";
+import type { Explorer } from "./explorer.js";
+import type { Matrix } from "./matrix.js";
+import { banksOfB } from "./memory.js";
+import { CanvasPainter, SvgPainter } from "./painter.js";
+import { bankColour, colours, laneColour, registerColour } from "./palette.js";
+import { shown } from "./values.js";
+
+const LARGEST: Cell = { width: 46, height: 20 };
+const TALL = 800; // pixels within which the whole picture should stand
+
+type Area = "above" | "beside" | "result";
+const AREAS: Record<string, Area> = {
+  scale_B: "above",
+  B: "above",
+  metadata: "beside",
+  scale_A: "beside",
+  A: "beside",
+  C: "result",
+  D: "result",
+};
+
+interface Stage {
+  matrix: Matrix;
+  figure: HTMLElement;
+  stage: HTMLElement;
+  over: HTMLCanvasElement;
+}
+
+export class Figure {
+  private stages = new Map<string, Stage>();
+  private cells = { left: LARGEST, right: LARGEST };
+  private host = byId("figure");
+
+  constructor(private explorer: Explorer) {
+    explorer.listen((change) => (change === "pointer" ? this.mark() : this.draw()));
+    byId("export").addEventListener("click", () => this.save());
+    new ResizeObserver(() => this.fit()).observe(byId("figure-scroll"));
+  }
+
+  /** Which matrices there are, and in which cell of the grid. */
+  private shownMatrices(): Matrix[] {
+    const { scene, state } = this.explorer;
+    const accumulator = scene.matrices.has(state.accumulator) ? state.accumulator : "D";
+    const names = ["metadata", "scale_A", "A", "scale_B", "B", accumulator];
+    const found = names.flatMap((name) => scene.matrices.get(name) ?? []);
+    // A load has only the one fragment that it moves.
+    return found.length ? found : [...scene.matrices.values()];
+  }
+
+  private fit(): void {
+    const before = JSON.stringify(this.cells);
+    if (before !== JSON.stringify(this.chooseCells())) this.draw();
+  }
+
+  /** One height for all; A and what is beside it may be narrower than B and D. */
+  private chooseCells(): { left: Cell; right: Cell } {
+    const shown = this.shownMatrices();
+    const of = (area: Area) => shown.filter((matrix) => AREAS[matrix.name] === area);
+    const [beside, above, result] = [of("beside"), of("above"), of("result")];
+    const rows = (matrices: Matrix[]) => matrices.map((matrix) => matrix.rows);
+    const down =
+      rows(above).reduce((total, each) => total + each, 0) +
+      Math.max(...rows([...beside, ...result]));
+    const widest = Math.max(0, ...[...above, ...result].map(columns));
+    const across = beside.reduce((total, matrix) => total + columns(matrix), 0);
+    const gutters = (beside.length + (widest ? 1 : 0)) * (GUTTER.left + 16);
+    const room = byId("figure-scroll").clientWidth - gutters;
+    const height = clamp(Math.floor(TALL / down), 3, LARGEST.height);
+    const even = clamp(Math.floor(room / (across + widest)), 3, LARGEST.width);
+    // The few columns of a small n can be wide enough to read.
+    const roomy = widest <= 16 && room > 450 ? Math.max(even, 26) : even;
+    const left = clamp(Math.floor((room - roomy * widest) / across), 2, LARGEST.width);
+    const sized = (width: number): Cell => ({
+      width: Math.round(Math.min(width, height * 3) * this.explorer.state.zoom),
+      height: Math.round(Math.min(height, Math.max(left, roomy) * 1.5) * this.explorer.state.zoom),
+    });
+    return { left: sized(left), right: sized(roomy) };
+  }
+
+  private cell(matrix: Matrix): Cell {
+    return AREAS[matrix.name] === "beside" ? this.cells.left : this.cells.right;
+  }
+
+  draw(): void {
+    this.cells = this.chooseCells();
+    const shown = this.shownMatrices();
+    const kept = [...this.stages.keys()].join() === shown.map((m) => m.name).join();
+    if (!kept) {
+      this.stages.clear();
+      for (const area of this.host.children) area.replaceChildren();
+    }
+    for (const matrix of shown) this.drawStage(matrix);
+    this.writeLines();
+    this.mark();
+  }
+
+  private drawStage(matrix: Matrix): void {
+    const { name } = matrix;
+    const known = this.stages.get(name) ?? this.makeStage(matrix);
+    known.matrix = matrix;
+    this.stages.set(name, known);
+    const { figure, stage } = known;
+    figure.querySelector("figcaption")!.replaceChildren(...this.caption(matrix));
+    const size = `${matrix.rows} by ${matrix.cols}`;
+    const many = matrix.count > 1 ? `${matrix.count} matrices of ${size}` : size;
+    stage.setAttribute("aria-label", `${name}, ${matrix.type}, ${many}`);
+    const [width, height] = extent(matrix, this.cell(matrix));
+    const painter = new CanvasPainter(stage.querySelector("canvas")!, width, height);
+    drawMatrix(painter, matrix, this.cell(matrix), this.look(matrix), this.explorer.theme);
+  }
+
+  /** The corner that the L leaves free has the lines that everything follows from. */
+  private writeLines(): void {
+    const parts = [...this.explorer.scene.matrices.values()].flatMap((m) => m.part ?? []);
+    const lines = parts.flatMap((part) => [
+      h("dt", {}, part.name.replace("_", " ")),
+      h("dd", {}, ...colouredLine(part.line)),
+    ]);
+    const meaning = "Bits of the lane (L), register (R), element in it (E), warp (W); lowest first.";
+    const corner = this.host.querySelector(".corner")!;
+    // Beside a narrow A there is no room for text: then it stands above.
+    const beside = this.host.querySelector<HTMLElement>(".beside")!.offsetWidth;
+    this.host.classList.toggle("narrow", beside < 200);
+    corner.replaceChildren(h("dl", {}, ...lines), h("p", { class: "hint" }, meaning));
+  }
+
+  private caption(matrix: Matrix): Node[] {
+    const size = `${matrix.count > 1 ? `${matrix.count} × ` : ""}${matrix.rows}×${matrix.cols}`;
+    const stored = (matrix.part?.stored ?? 1) > 1 ? ", as stored" : "";
+    const where = matrix.part ? "" : ", in shared memory, by bank";
+    const about = `${matrix.type} ${size}${stored}${where}`;
+    const title = matrix.name.replace("_", " ");
+    return [h("strong", {}, title), document.createTextNode(` ${about}`)];
+  }
+
+  private makeStage(matrix: Matrix): Stage {
+    const over = h("canvas", { class: "over", "aria-hidden": "true" });
+    const stage = h(
+      "div",
+      {
+        class: "stage",
+        tabindex: 0,
+        role: "application",
+        "aria-roledescription": "matrix",
+        "aria-describedby": "keys",
+        "data-matrix": matrix.name,
+      },
+      h("canvas", { "aria-hidden": "true" }),
+      over,
+    );
+    const caption = h("figcaption");
+    const figure = h("figure", { class: `part ${matrix.name}` }, caption, stage);
+    const made = { matrix, figure, stage, over };
+    this.listenTo(made);
+    this.host.querySelector(`.${AREAS[matrix.name]}`)!.append(figure);
+    return made;
+  }
+
+  // ── looks ─────────────────────────────────────────────────────────────────
+
+  private look(matrix: Matrix): Look {
+    const { explorer } = this;
+    const { theme, codes } = explorer;
+    const pattern = explorer.scene.pattern;
+    const byLane = explorer.state.colour === "lane";
+    const [numbers, painted] = !matrix.part
+      ? [banksOfB(explorer), colours(32, bankColour, theme)]
+      : byLane
+        ? [matrix.lane, colours(128, laneColour, theme)]
+        : [matrix.register, colours(matrix.part.axes.R, registerColour, theme)];
+    const colour = (index: number) => painted[numbers[index]];
+    const look: Look = { colour, label: this.labels(matrix) };
+    if (matrix.name === "A" && pattern) look.every = pattern.kept;
+    if (matrix.name === "metadata") {
+      look.wrong = (index) => pattern!.problems[codes[index]] !== "";
+    }
+    if (matrix.name === "D" && pattern && explorer.values) {
+      look.wrong = (index) => Number.isNaN(explorer.values!.get("D")![index]);
+    }
+    return look;
+  }
+
+  /** Values if there are any, else the longest way to name the place that fits. */
+  private labels(matrix: Matrix): (index: number) => string {
+    const { codes, values } = this.explorer;
+    if (matrix.name === "metadata") {
+      const wide = typeSize(this.cell(matrix), 4) > 0;
+      return (index) => codes[index].toString(wide ? 2 : 16).padStart(wide ? 4 : 1, "0");
+    }
+    const numbers = values?.get(matrix.name);
+    if (numbers) return (index) => shown(numbers[index]);
+    if (!matrix.part) return () => "";
+    const { letter } = matrix.part;
+    const ways = [
+      (index: number) => `T${matrix.lane[index]}:${letter}${matrix.ordinal(index)}`,
+      (index: number) => `T${matrix.lane[index]}`,
+      (index: number) => `${matrix.lane[index]}`,
+    ];
+    const last = matrix.size - 1;
+    return ways.find((way) => typeSize(this.cell(matrix), way(last).length)) ?? (() => "");
+  }
+
+  private mark(): void {
+    const { marks, theme } = this.explorer;
+    for (const [name, { matrix, over }] of this.stages) {
+      const [width, height] = extent(matrix, this.cell(matrix));
+      const painter = new CanvasPainter(over, width, height);
+      const own = marks.get(name);
+      if (own) drawMarks(painter, matrix, this.cell(matrix), own, theme);
+    }
+  }
+
+  // ── pointer and keys ──────────────────────────────────────────────────────
+
+  private listenTo(made: Stage): void {
+    const { stage } = made;
+    const at = (event: MouseEvent) => {
+      const box = stage.getBoundingClientRect();
+      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
+      const index = hit(made.matrix, this.cell(made.matrix), x, y);
+      return index < 0 ? null : { matrix: made.matrix.name, index };
+    };
+    stage.addEventListener("pointermove", (event) => this.explorer.point(at(event)));
+    stage.addEventListener("pointerleave", () => this.explorer.point(null));
+    stage.addEventListener("click", (event) => {
+      const spot = at(event);
+      this.explorer.pin(spot);
+      if (spot) announce(this.explorer.describe(spot));
+    });
+    stage.addEventListener("keydown", (event) => this.key(made.matrix, event));
+    stage.addEventListener("blur", () => this.explorer.point(null));
+  }
+
+  private key(matrix: Matrix, event: KeyboardEvent): void {
+    const { explorer } = this;
+    const now = explorer.spot?.matrix === matrix.name ? explorer.spot : null;
+    const spot = { matrix: matrix.name, index: now?.index ?? 0 };
+    if (event.key.startsWith("Arrow")) {
+      const next = now ? moved(matrix, spot.index, event.key) : 0;
+      explorer.point({ ...spot, index: next });
+    } else if (event.key === "Enter" || event.key === " ") {
+      explorer.pin(spot);
+    } else if (matrix.name === "metadata" && /^[0-9a-f]$/i.test(event.key)) {
+      if (event.ctrlKey || event.metaKey || event.altKey) return;
+      explorer.setCode(spot.index, parseInt(event.key, 16));
+    } else return;
+    event.preventDefault();
+    if (explorer.spot) announce(explorer.describe(explorer.spot));
+  }
+
+  // ── export ────────────────────────────────────────────────────────────────
+
+  private save(): void {
+    const name = `${this.explorer.op.name.replace(/[^\w.-]+/g, "_")}.svg`;
+    download(name, this.svg(), "image/svg+xml");
+    toast(`${name} saved`);
+  }
+
+  svg(): string {
+    const { explorer } = this;
+    const { theme, marks } = explorer;
+    const painter = new SvgPainter();
+    const origin = this.host.getBoundingClientRect();
+    const head = 34;
+    painter.text(12, 18, explorer.op.name, 13, theme.ink, "start");
+    for (const [name, { matrix, stage, figure }] of this.stages) {
+      const box = stage.getBoundingClientRect();
+      const [x, y] = [box.left - origin.left + 8, box.top - origin.top + head];
+      const caption = figure.querySelector("figcaption")!.textContent!;
+      painter.at(x, y).text(34, -8, caption, 12, theme.ink, "start");
+      drawMatrix(painter, matrix, this.cell(matrix), this.look(matrix), theme);
+      const own = marks.get(name);
+      if (own) drawMarks(painter, matrix, this.cell(matrix), own, theme);
+    }
+    const { scrollWidth, scrollHeight } = this.host;
+    const size = [scrollWidth + 24, scrollHeight + head + 16] as const;
+    return painter.document(...size, explorer.op.name, theme.page);
+  }
+}
+
+/** A layout's line, each digit in the colour of its axis. */
+function colouredLine(line: string): Node[] {
+  return line.split(/(\s+)/).map((word) => {
+    const axis = /^([WLRE])\d/.exec(word)?.[1];
+    return axis ? h("span", { class: `axis-${axis}` }, word) : document.createTextNode(word);
+  });
+}
+
+/** Where an arrow key leads, through the gaps between several matrices. */
+function moved(matrix: Matrix, index: number, key: string): number {
+  let [m, row, col] = matrix.spot(index);
+  if (key === "ArrowUp") row = Math.max(0, row - 1);
+  if (key === "ArrowDown") row = Math.min(matrix.rows - 1, row + 1);
+  if (key === "ArrowLeft") col -= 1;
+  if (key === "ArrowRight") col += 1;
+  if (col < 0 && m > 0) [m, col] = [m - 1, matrix.cols - 1];
+  if (col >= matrix.cols && m < matrix.count - 1) [m, col] = [m + 1, 0];
+  return matrix.index(m, row, clamp(col, 0, matrix.cols - 1));
+}
+
+function clamp(value: number, least: number, most: number): number {
+  return Math.min(most, Math.max(least, value));
+}

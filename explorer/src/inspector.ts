@@ -1,0 +1,167 @@
+// What is at the element, and what does the lane hold?
+
+import { digitsPicture } from "./digits.js";
+import { announce, byId, h } from "./dom.js";
+import type { Explorer } from "./explorer.js";
+import type { Spot } from "./highlight.js";
+import { laneOf, laneText, type Matrix } from "./matrix.js";
+import { pairing, rowOfB, shown } from "./values.js";
+
+export function showElement(explorer: Explorer): void {
+  const { spot } = explorer;
+  const host = byId("element");
+  if (!spot) {
+    const hint = "Point at an element, or move to a matrix and use the arrow keys.";
+    host.replaceChildren(h("h2", {}, "Element"), h("p", { class: "hint" }, hint));
+    return;
+  }
+  const matrix = explorer.matrix(spot.matrix)!;
+  const parts: Node[] = [h("h2", {}, matrix.label(spot.index)), facts(explorer, matrix, spot)];
+  if (matrix.layout) {
+    const picture = h("div", { class: "digits-host" });
+    picture.innerHTML = digitsPicture(matrix.layout, matrix.places(spot.index)[0]);
+    parts.push(picture, h("pre", { class: "line" }, coordinateLines(matrix)));
+    // In a narrow column the conditions stand close to their cases.
+    const narrow = matrix.part!.formula.replace(/ {3,}(?=for|otherwise)/g, "  ");
+    const formula = h("pre", { class: "formula", tabindex: 0 }, narrow);
+    formula.setAttribute("role", "region");
+    formula.setAttribute("aria-label", "Formula of the PTX manual");
+    parts.push(formula);
+  }
+  if (explorer.values && "CD".includes(spot.matrix) && explorer.matrix("A")) {
+    parts.push(h("p", { class: "sum" }, sum(explorer, spot)));
+  }
+  host.replaceChildren(...parts);
+}
+
+/** The one line, a coordinate each, so that it fits the column. */
+function coordinateLines(matrix: Matrix): string {
+  return matrix.part!.line.replace(/\s+(?=\w+ =)/g, "\n").replace(/\s*\|\s*/, "\n| ");
+}
+
+function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
+  const list = h("dl", { class: "place" });
+  const add = (name: string, value: string, warn = false) =>
+    list.append(h("div", warn ? { class: "wrong" } : {}, h("dt", {}, name), " ", h("dd", {}, value)));
+  if (matrix.part) {
+    const { warps } = explorer.scene;
+    const [low, high] = matrix.bitRange(matrix.slot[spot.index]);
+    if (warps > 1) add("warp", `${matrix.lane[spot.index] >> 5}`);
+    add("lane", `${matrix.lane[spot.index] & 31}`);
+    add("register", `${matrix.register[spot.index]}`);
+    add("bits", high > low ? `${high}:${low}` : `${low}`);
+    add("element", `${matrix.part.letter}${matrix.ordinal(spot.index)}`);
+    const copies = matrix.places(spot.index).slice(1);
+    for (const place of copies) {
+      add("copy", `${laneText(laneOf(place), warps)}, register ${place.R}`);
+    }
+  } else add("place", "in shared memory, read through a descriptor");
+  const value = explorer.valueText(spot);
+  if (value && spot.matrix !== "metadata") add("value", value);
+  if (spot.matrix === "metadata") addCode(explorer, spot, add);
+  return list;
+}
+
+function addCode(
+  explorer: Explorer,
+  spot: Spot,
+  add: (name: string, value: string, warn?: boolean) => void,
+): void {
+  const pattern = explorer.scene.pattern!;
+  const code = explorer.codes[spot.index];
+  const [, , chunk] = explorer.matrix("metadata")!.spot(spot.index);
+  add("code", `${code.toString(2).padStart(4, "0")} (${code.toString(16)})`);
+  const kept = pattern.positions[code].map((place) => chunk * pattern.chunk + place);
+  if (kept.length) add("keeps", `columns ${kept.join(", ")}`);
+  if (pattern.problems[code]) add("illegal", pattern.problems[code], true);
+}
+
+/** D as the sum that it is, cut where it would fill the page. */
+function sum(explorer: Explorer, spot: Spot): string {
+  const { scene, codes, op } = explorer;
+  const values = explorer.values!;
+  const [m, row, col] = explorer.matrix(spot.matrix)!.spot(spot.index);
+  const [a, b] = [explorer.matrix("A")!, explorer.matrix("B")!];
+  const sign = op.values.bitop ? ` ${op.values.bitop.split(".")[0]} ` : "·";
+  const meet = pairing(op.values.bitop);
+  const terms: string[] = [];
+  for (let stored = 0; stored < a.cols; stored++) {
+    const k = rowOfB(scene, codes, row, stored);
+    const x = values.get("A")![a.index(m, row, stored)];
+    const y = k < 0 ? NaN : values.get("B")![b.index(m, k, col)];
+    if (meet(x, y) !== 0) terms.push(`${shown(x)}${sign}${shown(y)}`);
+  }
+  const most = 24;
+  const cut = terms.length > most ? ` + … ${terms.length - most} more` : "";
+  const c = shown(values.get("C")![spot.index]);
+  const result = shown(values.get("D")![spot.index]);
+  const listed = [c, ...terms.slice(0, most).map((term) => `(${term})`)].join(" + ");
+  return `D = C + Σ A·B = ${listed}${cut} = ${result}`;
+}
+
+// ── the lane ────────────────────────────────────────────────────────────────
+
+export function listenToLane(explorer: Explorer): void {
+  const number = byId<HTMLInputElement>("lane-number");
+  const warp = byId<HTMLSelectElement>("lane-warp");
+  const go = (lane: number) => {
+    const count = 32 * explorer.scene.warps;
+    const wrapped = ((lane % count) + count) % count;
+    explorer.pickLane(wrapped);
+    announce(`${laneText(wrapped, explorer.scene.warps)} picked`);
+  };
+  const typed = () => {
+    if (number.value !== "") go(Number(number.value) % 32 + 32 * Number(warp.value || 0));
+    else explorer.pickLane(null);
+  };
+  number.addEventListener("change", typed);
+  warp.addEventListener("change", typed);
+  byId("lane-before").addEventListener("click", () => go((explorer.lane ?? 0) - 1));
+  byId("lane-after").addEventListener("click", () => go((explorer.lane ?? -1) + 1));
+  byId("lane-clear").addEventListener("click", () => explorer.pickLane(null));
+}
+
+export function showLane(explorer: Explorer): void {
+  const { lane, scene } = explorer;
+  const { warps } = scene;
+  const number = byId<HTMLInputElement>("lane-number");
+  const warp = byId<HTMLSelectElement>("lane-warp");
+  warp.parentElement!.hidden = warps === 1;
+  if (document.activeElement !== number) number.value = lane === null ? "" : `${lane & 31}`;
+  if (lane !== null) warp.value = `${lane >> 5}`;
+  const host = byId("lane-holds");
+  if (lane === null) {
+    const hint = "Pick a lane to see all that it holds.";
+    host.replaceChildren(h("p", { class: "hint" }, hint));
+    return;
+  }
+  const held = [...scene.matrices.values()].filter((matrix) => matrix.part);
+  host.replaceChildren(...held.flatMap((matrix) => lines(explorer, matrix, lane)));
+}
+
+/** The registers of a lane, each with its elements, lowest bits first. */
+function lines(explorer: Explorer, matrix: Matrix, lane: number): Node[] {
+  const registers = new Map<number, number[]>();
+  for (let index = 0; index < matrix.size; index++) {
+    if (matrix.lane[index] !== lane) continue;
+    const at = matrix.register[index];
+    registers.set(at, [...(registers.get(at) ?? []), index]);
+  }
+  const title = h("h3", {}, matrix.name.replace("_", " "));
+  if (!registers.size) return [title, h("p", { class: "hint" }, "nothing that counts")];
+  const rows = [...registers].sort(([one], [other]) => one - other);
+  const table = h("dl", { class: "registers" });
+  for (const [register, indices] of rows) {
+    indices.sort((one, other) => matrix.slot[one] - matrix.slot[other]);
+    const text = indices.map((index) => item(explorer, matrix, index)).join(" ");
+    table.append(h("div", {}, h("dt", {}, `R${register}`), h("dd", {}, text)));
+  }
+  return [title, table];
+}
+
+function item(explorer: Explorer, matrix: Matrix, index: number): string {
+  const [m, row, col] = matrix.spot(index);
+  const value = explorer.valueText({ matrix: matrix.name, index });
+  const where = matrix.count > 1 ? `${m}:${row},${col}` : `${row},${col}`;
+  return `(${where})${value ? `=${value.replace("-", "−")}` : ""}`;
+}

@@ -1,0 +1,162 @@
+// The same layout in other words, and what can be done with it.
+
+import { unfold, unpack, type Sources } from "./catalogue.js";
+import { byId, copy, h } from "./dom.js";
+import type { Change, Explorer } from "./explorer.js";
+import { memoryPanel } from "./memory.js";
+import { metadataPanel } from "./metadata.js";
+
+interface Tab {
+  id: string;
+  label: string;
+  /** What it shows follows the pointer. */
+  follows: boolean;
+  fits?: (explorer: Explorer) => boolean;
+  show: (explorer: Explorer) => Node[] | Promise<Node[]>;
+}
+
+const TABS: Tab[] = [
+  { id: "formula", label: "Formula", follows: true, show: (e) => notation(e, "formula") },
+  { id: "cute", label: "CuTe", follows: true, show: (e) => notation(e, "cute") },
+  { id: "linear", label: "Linear layout", follows: true, show: (e) => notation(e, "linear") },
+  { id: "cuda", label: "CUDA", follows: false, show: (e) => source(e, 0) },
+  { id: "ptx", label: "PTX", follows: false, show: (e) => source(e, 1) },
+  {
+    id: "metadata",
+    label: "Metadata",
+    follows: false,
+    fits: (explorer) => explorer.scene.pattern !== null,
+    show: metadataPanel,
+  },
+  {
+    id: "memory",
+    label: "Shared memory",
+    follows: true,
+    fits: (explorer) => explorer.op.family.startsWith("wgmma"),
+    show: memoryPanel,
+  },
+];
+
+const NOTES: Record<string, string> = {
+  formula: "In the words of the PTX manual; i counts the elements of a lane.",
+  cute: "Thread and value to element, shape:stride, the first coordinate fastest.",
+  linear: "Where each bit of the place moves the element, as Triton prints it.",
+};
+
+export class Tabs {
+  private shownKey = "";
+
+  constructor(private explorer: Explorer) {
+    byId("tabs").addEventListener("click", (event) => this.click(event));
+    byId("tabs").addEventListener("keydown", (event) => this.key(event));
+    explorer.listen((change) => this.show(change));
+  }
+
+  private get fitting(): Tab[] {
+    return TABS.filter((tab) => tab.fits?.(this.explorer) ?? true);
+  }
+
+  private get current(): Tab {
+    const { tab } = this.explorer.state;
+    return this.fitting.find((each) => each.id === tab) ?? TABS[0];
+  }
+
+  show(change: Change): void {
+    const { current } = this;
+    if (change !== "pointer") this.list(current);
+    const { operand, state, spot } = this.explorer;
+    // A picture is drawn anew for each spot, a text only for another operand.
+    const place = current.id === "memory" ? `${spot?.matrix} ${spot?.index}` : operand?.name;
+    const word = current.id === "metadata" ? `${state.lane} ${state.pinned?.index}` : "";
+    const key = `${current.id} ${current.follows ? place : ""} ${word}`;
+    if (change === "pointer" && key === this.shownKey) return;
+    this.shownKey = key;
+    void this.fill(current, key);
+  }
+
+  private async fill(tab: Tab, key: string): Promise<void> {
+    const shown = tab.show(this.explorer);
+    const nodes = shown instanceof Promise ? await shown : shown;
+    if (key !== this.shownKey) return; // somebody went on in the meantime
+    byId("panel").replaceChildren(...nodes);
+  }
+
+  private list(current: Tab): void {
+    byId("panel").setAttribute("aria-labelledby", `tab-${current.id}`);
+    const focused = document.activeElement?.getAttribute("role") === "tab";
+    byId("tabs").replaceChildren(
+      ...this.fitting.map((tab) =>
+        h(
+          "button",
+          {
+            type: "button",
+            role: "tab",
+            id: `tab-${tab.id}`,
+            "data-tab": tab.id,
+            "aria-controls": "panel",
+            "aria-selected": String(tab === current),
+            tabindex: tab === current ? 0 : -1,
+          },
+          tab.label,
+        ),
+      ),
+    );
+    if (focused) byId(`tab-${current.id}`).focus();
+  }
+
+  private click(event: Event): void {
+    const tab = (event.target as HTMLElement).closest<HTMLElement>("[data-tab]");
+    if (tab) this.explorer.update({ tab: tab.dataset.tab! });
+  }
+
+  private key(event: KeyboardEvent): void {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!step) return;
+    const { fitting } = this;
+    const at = fitting.indexOf(this.current) + step + fitting.length;
+    this.explorer.update({ tab: fitting[at % fitting.length].id });
+    event.preventDefault();
+  }
+}
+
+function notation(explorer: Explorer, kind: "formula" | "cute" | "linear"): Node[] {
+  const part = explorer.operand!;
+  const select = h("select", {
+    id: "operand",
+    onchange: () => explorer.update({ operand: select.value, pinned: null }),
+  });
+  for (const matrix of explorer.scene.matrices.values()) {
+    if (matrix.part) select.append(h("option", { value: matrix.name }, matrix.name));
+  }
+  select.value = part.name;
+  return [
+    h("div", { class: "controls" }, h("label", {}, "Operand ", select), copyButton(part[kind], "Text")),
+    h("pre", { class: "line" }, part.line),
+    h("p", { class: "hint" }, NOTES[kind]),
+    text(part[kind], kind),
+  ];
+}
+
+let sources: Promise<Sources> | null = null;
+
+async function source(explorer: Explorer, language: 0 | 1): Promise<Node[]> {
+  sources ??= unpack<Sources>(byId("sources").textContent!);
+  const unpacked = await sources;
+  const number = explorer.catalogue.instructions.indexOf(explorer.op);
+  const written = unfold(unpacked, unpacked.texts[number][language]);
+  const what = language ? "PTX" : "CUDA";
+  return [
+    h("div", { class: "controls" }, copyButton(written, what), h("span", { class: "hint" }, `${written.split("\n").length - 1} lines`)),
+    text(written, what),
+  ];
+}
+
+function copyButton(written: string, what: string): Node {
+  const onclick = () => void copy(written, what);
+  return h("button", { type: "button", class: "copy", onclick }, "Copy");
+}
+
+/** Text that scrolls in its own box, which keys must be able to reach. */
+function text(written: string, what: string): Node {
+  return h("pre", { class: "text", tabindex: 0, role: "region", "aria-label": what }, written);
+}

@@ -1,0 +1,324 @@
+// The page in a real browser: node tests/run.mjs
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { launch, open, pointAt } from "./browser.mjs";
+
+const require = createRequire(import.meta.url);
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+const SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32";
+const TF32 = "mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32";
+const WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16";
+const WGMMA_SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n256k64.f32.e4m3.e4m3";
+const QUAD = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32";
+
+const text = (page, selector) => page.locator(selector).innerText();
+const facts = (page) => text(page, "#element dl").then((said) => said.replace(/\s+/g, " "));
+/** The address as the page has it; Playwright's own copy lags behind. */
+const where = (page) => page.evaluate(() => location.href);
+const pick = (page, name) => page.goto(`${page.url().split("#")[0]}#op=${name}`);
+
+/** How many pixels of a matrix's overlay are painted. */
+const painted = (page, matrix) =>
+  page.evaluate((name) => {
+    const over = document.querySelector(`.stage[data-matrix="${name}"] .over`);
+    // Read from a copy: reading slows the canvas itself down, and Chromium warns.
+    const { width, height } = over;
+    const copy = new OffscreenCanvas(width, height).getContext("2d", { willReadFrequently: true });
+    copy.drawImage(over, 0, 0);
+    const { data } = copy.getImageData(0, 0, width, height);
+    let count = 0;
+    for (let at = 3; at < data.length; at += 4) if (data[at]) count += 1;
+    return count;
+  }, matrix);
+
+const TESTS = {
+  async "search: words and filters narrow the list, Enter picks"(browser) {
+    const page = await open(browser);
+    assert.match(await text(page, "#count"), /^2\d\d\d instructions/);
+    await page.fill("#search", "sp m16n8k64 s4.s4");
+    const rows = page.locator("#results [role=option]");
+    const names = await rows.allInnerTexts();
+    assert.ok(names.length > 1 && names.every((n) => n.includes("m16n8k64")));
+    await page.press("#search", "ArrowDown");
+    await page.press("#search", "Enter");
+    const picked = (await text(page, "#name")).replace(/\s/g, "");
+    assert.match(picked, /^mma\.sp.*m16n8k64.*s4\.s4/);
+    assert.ok((await where(page)).includes("m16n8k64"));
+    await page.fill("#search", "no such thing");
+    assert.match(await text(page, "#count"), /Nothing fits/);
+    await page.click("#reset-filter");
+    await page.selectOption("#filter-family", "wgmma");
+    await page.selectOption("#filter-shape", "m64n256k16");
+    await page.selectOption("#filter-type", "bf16");
+    assert.equal(await rows.count(), 1);
+    await rows.first().click();
+    assert.match(await text(page, "#name"), /wgmma.*m64n256k16/s);
+    await page.selectOption("#filter-target", "sm_75");
+    assert.match(await text(page, "#count"), /Nothing fits/);
+    return page;
+  },
+
+  async "hover: an element shows its place, its lane lights up everywhere"(browser) {
+    const page = await open(browser, `#op=${DENSE}`);
+    assert.equal(await painted(page, "B"), 0);
+    await pointAt(page, "A", 3, 5);
+    assert.equal(await text(page, "#element h2"), "A[3][5]");
+    assert.match(await facts(page), /lane 14 register 0 bits 31:16 element a1/);
+    for (const name of ["A", "B", "D"]) assert.ok((await painted(page, name)) > 100);
+    const label = await page.getAttribute(".digits", "aria-label");
+    assert.match(label, /lane 14, register 0, element 1 become those of row 3, col 5/);
+    assert.equal(await page.locator(".digits .wire").count(), 8);
+    assert.match(await text(page, "#element .formula"), /groupID/);
+    await page.mouse.move(5, 5);
+    assert.equal(await painted(page, "B"), 0);
+    return page;
+  },
+
+  async "keyboard: arrows move, Enter pins, Escape clears"(browser) {
+    const page = await open(browser, `#op=${DENSE}`);
+    await page.focus('.stage[data-matrix="D"]');
+    for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"]) await page.keyboard.press(key);
+    assert.equal(await text(page, "#element h2"), "D[1][1]");
+    assert.match(await page.textContent("#live"), /D\[1\]\[1\].*lane 4, register 1/);
+    await page.keyboard.press("Enter");
+    assert.match(await where(page), /at=D\.9/);
+    await page.keyboard.press("Escape");
+    assert.equal(await text(page, "#element h2"), "Element");
+    assert.doesNotMatch(await where(page), /at=/);
+    await page.keyboard.press("/");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "search");
+    return page;
+  },
+
+  async "lane: picking one shows all that it holds"(browser) {
+    const page = await open(browser, `#op=${DENSE}`);
+    await page.fill("#lane-number", "13");
+    await page.press("#lane-number", "Enter");
+    assert.match(await where(page), /lane=13/);
+    const held = await text(page, "#lane-holds");
+    assert.match(held.replace(/\s+/g, " "), /D R0 \(3,2\) R1 \(3,3\) R2 \(11,2\) R3 \(11,3\)/);
+    await page.click("#lane-after");
+    assert.match(await where(page), /lane=14/);
+    await page.click("#lane-clear");
+    assert.doesNotMatch(await where(page), /lane=/);
+    await pick(page, WGMMA);
+    await page.selectOption("#lane-warp", "2");
+    await page.fill("#lane-number", "1");
+    await page.press("#lane-number", "Enter");
+    assert.match(await text(page, "#lane-holds"), /\(32,2\)/);
+    return page;
+  },
+
+  async "path: an element of D lights what makes it"(browser) {
+    const page = await open(browser, `#op=${SPARSE}&values=ones`);
+    await pointAt(page, "D", 3, 5, { click: true });
+    assert.match(await where(page), /at=D\.29/);
+    assert.match(await facts(page), /value 32/);
+    assert.match(await text(page, "#element .sum"), /= 32$/);
+    for (const name of ["A", "B", "metadata"]) assert.ok((await painted(page, name)) > 50);
+    return page;
+  },
+
+  async "metadata: nibbles can be edited, illegal ones are flagged"(browser) {
+    const page = await open(browser, `#op=${SPARSE}&tab=metadata&values=small`);
+    assert.match(await text(page, "#problems"), /Every code is legal/);
+    await page.fill("#nibble-2", "5");
+    assert.match(await text(page, "#problems"), /row 0, chunk 2: code 0101 names pair 1 twice/);
+    assert.equal(await page.getAttribute("#nibble-2", "aria-invalid"), "true");
+    assert.equal((await text(page, "#word"))[7], "5");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "nibble-2");
+    assert.match(await where(page), /codes=2%3A5|codes=2:5/);
+    await pointAt(page, "D", 0, 0, { click: true });
+    assert.match(await facts(page), /value undefined/);
+    await page.fill("#nibble-2", "e");
+    assert.match(await text(page, "#problems"), /Every code is legal/);
+    await page.click("#codes-reset");
+    await pointAt(page, "metadata", 1, 0, { click: true });
+    await page.keyboard.press("0");
+    assert.match(await facts(page), /illegal names pair 0 twice/);
+    assert.match(await text(page, ".word"), /lane 4\b/);
+    await page.selectOption("#selector", "1");
+    assert.match(await text(page, ".word"), /lane 6\b/);
+    await pick(page, TF32);
+    await page.click("#tab-metadata");
+    await page.fill("#nibble-0", "9");
+    assert.match(await text(page, "#problems"), /not one of the two codes of 1:2/);
+    return page;
+  },
+
+  async "sharing: a link brings back the same view"(browser) {
+    const page = await open(browser, `#op=${SPARSE}&values=small`);
+    await page.click("#tab-metadata");
+    await page.fill("#nibble-1", "4");
+    await pointAt(page, "D", 2, 4, { click: true });
+    await page.selectOption("#colour", "register");
+    const [url, shown] = [await where(page), await text(page, "#element")];
+    const other = await open(browser, new URL(url).hash);
+    assert.equal(await text(other, "#element"), shown);
+    assert.equal(await other.inputValue("#colour"), "register");
+    assert.equal(await text(other, "#word"), await text(page, "#word"));
+    assert.equal(await where(other), url);
+    const odd = await open(browser, "#op=nonsense&at=Z.999999&lane=900&zoom=77&tab=zzz&memory=q");
+    assert.match(await text(odd, "#name"), /m16n8k16/);
+    assert.deepEqual([...other.said, ...odd.said], []);
+    return page;
+  },
+
+  async "export: the picture as SVG"(browser) {
+    const page = await open(browser, `#op=${SPARSE}&lane=13`);
+    const waiting = page.waitForEvent("download");
+    await page.click("#export");
+    const download = await waiting;
+    assert.match(download.suggestedFilename(), /^mma\.sp.*m16n8k64.*\.svg$/);
+    const svg = readFileSync(await download.path(), "utf8");
+    const parsed = await page.evaluate((source) => {
+      const found = new DOMParser().parseFromString(source, "image/svg+xml");
+      const broken = found.querySelector("parsererror");
+      return { broken: !!broken, rects: found.querySelectorAll("rect").length };
+    }, svg);
+    assert.equal(parsed.broken, false);
+    assert.ok(parsed.rects > 16 * 32 + 64 * 8 + 16 * 8 + 16 * 8);
+    assert.ok(svg.includes(SPARSE));
+    return page;
+  },
+
+  async "texts: every notation, CUDA and PTX, with a copy button"(browser) {
+    const page = await open(browser, `#op=${DENSE}`, { permissions: ["clipboard-read", "clipboard-write"] });
+    const panel = () => text(page, "#panel pre.text");
+    assert.match(await panel(), /groupID {11}= %laneid >> 2/);
+    await page.click("#tab-cute");
+    await page.selectOption("#operand", "A");
+    assert.equal((await panel()).trim(), "((4,8),(2,2,2)):((32,1),(16,8,128))");
+    await page.click("#tab-linear");
+    assert.match(await panel(), /lane=16 -> \(4, 0\)/);
+    await page.click("#tab-ptx");
+    await page.waitForSelector('pre[aria-label="PTX"]');
+    assert.match(await panel(), /\.visible \.entry mma_m16n8k16_f32_f16_f16_f32/);
+    await page.click("#tab-cuda");
+    await page.waitForSelector('pre[aria-label="CUDA"]');
+    assert.match(await panel(), /__device__ __forceinline__ void mma_m16n8k16_f32_f16_f16_f32/);
+    await page.click("#panel .copy");
+    await page.waitForSelector("#toast.shown");
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.match(copied, /__forceinline__/);
+    return page;
+  },
+
+  async "shared memory: descriptor, banks and swizzles"(browser) {
+    const page = await open(browser, `#op=${WGMMA}&tab=memory`);
+    assert.equal(await text(page, "#descriptor"), "0x4000004008000000");
+    await page.selectOption("#memory-swizzle", "32");
+    assert.equal(await page.inputValue("#memory-stride"), "256");
+    const bank = page.locator(".memory canvas").first();
+    await bank.hover({ position: { x: 2, y: 2 } });
+    assert.match(await text(page, "#memory-said"), /mn 0, k 0: byte 0, bank 0/);
+    await page.selectOption("#memory-major", "mn");
+    await page.fill("#memory-leading", "4096");
+    await page.press("#memory-leading", "Enter");
+    assert.match(await where(page), /memory=B\.mn\.32\.4096\./);
+    await page.fill("#memory-leading", "17");
+    await page.press("#memory-leading", "Enter");
+    assert.equal(await page.getAttribute("#memory-leading", "aria-invalid"), "true");
+    return page;
+  },
+
+  async "speed: every view is there within 100 ms"(browser) {
+    const page = await open(browser, `#op=${DENSE}&values=small`);
+    const slowest = await page.evaluate(async (names) => {
+      const found = {};
+      const settle = () => new Promise((done) => requestAnimationFrame(() => done()));
+      for (const name of names) {
+        const times = [];
+        for (let round = 0; round < 6; round++) {
+          location.hash = "";
+          await settle();
+          await settle();
+          const before = performance.now();
+          location.hash = `#op=${name}&values=small&lane=5`;
+          await new Promise((done) => window.addEventListener("hashchange", done, { once: true }));
+          times.push(performance.now() - before);
+        }
+        found[name] = Math.min(...times);
+      }
+      return found;
+    }, [DENSE, SPARSE, WGMMA, WGMMA_SPARSE, QUAD]);
+    for (const [name, took] of Object.entries(slowest)) {
+      assert.ok(took < 100, `${name} took ${took.toFixed(0)} ms`);
+    }
+    return page;
+  },
+
+  async "phone and dark: nothing is wider than the screen"(browser) {
+    for (const colorScheme of ["light", "dark"]) {
+      for (const name of [DENSE, SPARSE, WGMMA]) {
+        const viewport = { width: 390, height: 844 };
+        const page = await open(browser, `#op=${name}&lane=3`, { viewport, colorScheme });
+        const width = await page.evaluate(() => document.documentElement.scrollWidth);
+        assert.ok(width <= 390, `${name}: ${width} px wide`);
+        assert.deepEqual(page.said, []);
+        await page.context().close();
+      }
+    }
+  },
+
+  async "axe: no violations, in any theme, on any tab"(browser) {
+    const views = [
+      [`#op=${DENSE}&at=D.9&values=small`, "light"],
+      [`#op=${SPARSE}&tab=metadata&codes=0:5&at=metadata.0`, "dark"],
+      [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
+      [`#op=${QUAD}&tab=cuda`, "dark"],
+    ];
+    for (const [hash, colorScheme] of views) {
+      const page = await open(browser, hash, { colorScheme });
+      await page.waitForTimeout(100);
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => globalThis.axe.run());
+      const said = violations.map(({ id, nodes }) => `${id}: ${nodes.map((n) => n.html).join("\n")}`);
+      assert.deepEqual(said, [], hash);
+      await page.context().close();
+    }
+  },
+
+  async "every family opens without an error"(browser) {
+    const page = await open(browser);
+    const names = await page.evaluate(async () => {
+      const families = [...document.querySelectorAll("#filter-family option")];
+      return families.map((option) => option.value).filter(Boolean);
+    });
+    for (const family of names) {
+      await page.selectOption("#filter-family", family);
+      const rows = page.locator("#results [role=option]");
+      for (const at of [0, (await rows.count()) - 1]) {
+        await rows.nth(at).click();
+        for (const tab of await page.locator("#tabs button").all()) await tab.click();
+        assert.ok((await page.locator(".stage").count()) > 0, family);
+      }
+    }
+    return page;
+  },
+};
+
+const only = process.argv[2] ?? "";
+const browser = await launch();
+let failed = 0;
+for (const [name, test] of Object.entries(TESTS)) {
+  if (!name.includes(only)) continue;
+  const started = Date.now();
+  try {
+    const page = await test(browser);
+    // Whatever else was tested: nothing was complained about, nothing fetched.
+    if (page) assert.deepEqual(page.said, [], "the console says");
+    console.log(`ok   ${name} (${Date.now() - started} ms)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAIL ${name}\n${error.stack}`);
+  }
+  for (const context of browser.contexts()) await context.close();
+}
+await browser.close();
+console.log(failed ? `${failed} failed` : "all passed");
+process.exit(failed ? 1 : 0);

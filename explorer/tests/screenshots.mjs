@@ -1,0 +1,46 @@
+// Pictures of the page for people to look at: node tests/screenshots.mjs FOLDER
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { launch, open, pointAt } from "./browser.mjs";
+
+const folder = process.argv[2] ?? "screenshots";
+mkdirSync(folder, { recursive: true });
+
+const SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32";
+const WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16";
+const LDMATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16";
+const QUAD = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32";
+const SCALED =
+  "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3";
+const BITS = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc";
+
+/** name, hash, what to point at, settings of the browser */
+const SHOTS = [
+  ["first", "", ["A", 3, 5]],
+  ["dark", "#values=small", ["D", 3, 5, true], { colorScheme: "dark" }],
+  ["sparse", `#op=${SPARSE}&values=small&tab=metadata`, ["D", 3, 5, true]],
+  ["sparse-illegal", `#op=${SPARSE}&values=small&tab=metadata&codes=0:0,9:5`, ["metadata", 0, 0, true]],
+  ["wgmma", `#op=${WGMMA}&tab=memory`, ["D", 20, 100]],
+  ["wgmma-memory", `#op=${WGMMA}&tab=memory&memory=B.mn.128`, ["B", 3, 100, true], { colorScheme: "dark" }],
+  ["ldmatrix", `#op=${LDMATRIX}&lane=13`],
+  ["quad", `#op=${QUAD}&lane=13&tab=cuda`],
+  ["scaled", `#op=${SCALED}&at=D.42`],
+  ["bits", `#op=${BITS}&lane=5`],
+  ["phone", "#lane=13", null, { viewport: { width: 390, height: 2000 } }],
+  ["phone-dark", `#op=${SPARSE}&tab=metadata&at=D.20`, null, { viewport: { width: 390, height: 2000 }, colorScheme: "dark" }],
+  ["registers", "#colour=register&tab=ptx&zoom=1.5", null, { viewport: { width: 1150, height: 1500 } }],
+];
+
+// High enough for the whole page: a full-page picture would move the pointer off.
+const TALL = { width: 1500, height: 1400 };
+const browser = await launch();
+for (const [name, hash, spot, settings] of SHOTS) {
+  const page = await open(browser, hash, { viewport: TALL, ...settings });
+  if (spot) await pointAt(page, spot[0], spot[1], spot[2], { click: spot[3] });
+  await page.waitForTimeout(150);
+  await page.screenshot({ path: join(folder, `${name}.png`) });
+  if (page.said.length) console.log(name, page.said);
+  await page.context().close();
+}
+await browser.close();

@@ -1,0 +1,50 @@
+"""Can I look at it and play with it?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fragmenta.commands.app import _complete_instruction, command, find
+from fragmenta.commands.files import Force, Output, check_output, save_text
+from fragmenta.errors import Error
+
+
+@command(
+    "explore",
+    "fragmenta explore",
+    "fragmenta explore mma.sp.m16n8k64.s4.s4",
+    "fragmenta explore -o explorer.html",
+)
+def explore(
+    instruction: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[INSTRUCTION]",
+            help="What to begin with: a mnemonic, or some of its qualifiers.",
+            autocompletion=_complete_instruction,
+            show_default=False,
+        ),
+    ] = None,
+    output: Output = None,
+    force: Force = False,
+) -> None:
+    """Open the explorer, a web page that works offline, or write it to a file."""
+    from fragmenta.view import explorer
+
+    op = None if instruction is None else find(instruction)
+    if output is None:
+        if not explorer.show(op):
+            raise Error(
+                "no browser could be opened; fragmenta explore -o explorer.html "
+                "writes the page to a file"
+            )
+        typer.echo(explorer.address(op))
+        return
+    if op is not None:
+        raise Error("a file has every instruction; give none with -o")
+    check_output(output, force)
+    text = explorer.page()
+    save_text(output, text, force)
+    typer.echo(f"{len(text.encode()) // 1024} KiB to {output}")

@@ -1,0 +1,40 @@
+"""Can I look at it and play with it?
+
+The explorer is one web page that needs nothing else: no server, no network.  It
+is built from ``explorer/`` and shipped in this folder; see
+:mod:`fragmenta.view.explorer_data` for what it knows.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+from fragmenta.isa.instruction import Instruction
+from fragmenta.view.explorer_data import PAGE
+
+
+def page() -> str:
+    """The page, complete, as text.
+
+    >>> page().splitlines()[0]
+    '<!doctype html>'
+    """
+    return PAGE.read_text(encoding="utf-8")
+
+
+def address(op: Instruction | None = None) -> str:
+    """Where a browser finds the page, opened at an instruction.
+
+    >>> import fragmenta as fm
+    >>> address(fm.mma("m16n8k64", a="s4")).rpartition("/")[2]
+    'explorer.html#op=mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32'
+    """
+    where = PAGE.resolve().as_uri()
+    return where if op is None else f"{where}#op={quote(str(op), safe=':.')}"
+
+
+def show(op: Instruction | None = None) -> bool:
+    """Open the page in the browser; False where there is none."""
+    import webbrowser
+
+    return webbrowser.open(address(op))

@@ -1,0 +1,173 @@
+"""The explorer page: up to date, small, well formed, and reached by a command."""
+
+import hashlib
+import json
+import re
+import webbrowser
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import fragmenta as fm
+from fragmenta.commands import app
+from fragmenta.isa.parse import catalogue
+from fragmenta.view import explorer, explorer_data
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "explorer" / "src"
+REBUILD = "run: node explorer/build.mjs"
+
+
+@pytest.fixture(scope="module")
+def page():
+    return explorer.page()
+
+
+@pytest.fixture(scope="module")
+def records(page):
+    return explorer_data.records_of(page)
+
+
+def differences(kept, made, where="catalogue"):
+    """Where two records first differ, in a line that one can read."""
+    if isinstance(kept, dict) and isinstance(made, dict) and kept.keys() == made.keys():
+        for key in kept:
+            yield from differences(kept[key], made[key], f"{where}.{key}")
+    elif isinstance(kept, list) and isinstance(made, list) and len(kept) == len(made):
+        for index, (one, other) in enumerate(zip(kept, made, strict=True)):
+            yield from differences(one, other, f"{where}[{index}]")
+    elif kept != made:
+        yield f"{where}: {str(kept)[:60]} is now {str(made)[:60]}"
+
+
+def test_catalogue_is_up_to_date(records):
+    made = json.loads(json.dumps(explorer_data.catalogue_record()))
+    stale = next(differences(records["catalogue"], made), None)
+    assert stale is None, f"{stale}; run: python -m fragmenta.view.explorer_data"
+
+
+def test_sources_are_up_to_date(records):
+    made = explorer_data.sources_record()
+    assert records["sources"] == json.loads(json.dumps(made)), (
+        "what is emitted has changed; run: python -m fragmenta.view.explorer_data"
+    )
+
+
+def test_sources_unfold_to_what_is_emitted(records):
+    kept = records["sources"]
+
+    def unfold(paragraphs):
+        lines = (
+            "\n".join(kept["lines"][n] for n in kept["paragraphs"][p])
+            for p in paragraphs
+        )
+        return "\n\n".join(lines) + "\n"
+
+    ops = list(catalogue())
+    for number in range(0, len(ops), 251):
+        cuda, ptx = kept["texts"][number]
+        assert unfold(cuda) == ops[number].to_cuda().rstrip("\n") + "\n"
+        assert unfold(ptx) == ops[number].to_ptx().rstrip("\n") + "\n"
+
+
+@pytest.mark.skipif(not SOURCES.is_dir(), reason="no sources in an installed package")
+def test_script_is_built_from_these_sources(page):
+    digest = hashlib.sha256()
+    for path in sorted(SOURCES.iterdir(), key=lambda each: each.name):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    assert f'name="sources-digest" content="{digest.hexdigest()}"' in page, REBUILD
+
+
+def test_page_is_small(page):
+    assert len(page.encode()) < 1_500_000
+
+
+def test_page_asks_for_nothing(page):
+    """It must work from the file system, offline."""
+    text = re.sub(r"http://www\.w3\.org/\S+", "", page)
+    assert not re.search(r"https?://", text)
+    assert not re.search(r"<(script|img|iframe)[^>]*\ssrc=", text)
+    assert "@import" not in text
+
+
+class Nesting(HTMLParser):
+    """Complains about tags that do not close each other."""
+
+    VOID = frozenset({"meta", "link", "input", "br", "wbr", "hr", "img"})
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.ids = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.ids += [value for name, value in attrs if name == "id"]
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_page_is_well_formed(page):
+    nesting = Nesting()
+    nesting.feed(page)
+    nesting.close()
+    assert nesting.open == []
+    assert len(nesting.ids) == len(set(nesting.ids))
+
+
+def test_refreshing_a_page_keeps_all_but_the_records(page):
+    other = explorer_data.refreshed(page, [("catalogue", {"families": []})])
+    assert explorer_data.records_of(other)["catalogue"] == {"families": []}
+    kept = explorer_data.records_of(page)
+    assert explorer_data.records_of(other)["sources"] == kept["sources"]
+    with pytest.raises(fm.Error, match="no place for catalogue"):
+        explorer_data.refreshed("<html>", [("catalogue", {})])
+    with pytest.raises(fm.Error, match="no place for catalogue, sources"):
+        explorer_data.records_of("<html>")
+
+
+def test_every_operand_is_in_the_catalogue(records):
+    kept = records["catalogue"]
+    by_name = {each["name"]: each for each in kept["instructions"]}
+    for op in catalogue():
+        parts = by_name[str(op)]["parts"]
+        assert set(parts) == set(op.fragments)
+        for name, part in op.fragments.items():
+            assert kept["parts"][parts[name]]["line"] == str(part.layout)
+            assert kept["parts"][parts[name]]["axes"] == dict(part.layout.axes)
+
+
+# ── the command ─────────────────────────────────────────────────────────────
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["explore", *arguments])
+
+
+def test_command_writes_the_page(tmp_path, page):
+    where = tmp_path / "explorer.html"
+    assert run("-o", str(where)).exit_code == 0
+    assert where.read_text(encoding="utf-8") == page
+    again = run("-o", str(where))
+    assert again.exit_code == 2
+    assert "--force" in again.output
+    assert run("-o", str(where), "--force").exit_code == 0
+    both = run("movmatrix", "-o", str(tmp_path / "other.html"))
+    assert both.exit_code == 2
+    assert "every instruction" in " ".join(both.output.split())
+
+
+def test_command_opens_the_browser(monkeypatch):
+    opened = []
+    monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)
+    op = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
+    assert run(op).exit_code == 0
+    assert opened[0].startswith("file:")
+    assert opened[0].endswith(f"#op={op}")
+    monkeypatch.setattr(webbrowser, "open", lambda url: False)
+    failed = run()
+    assert failed.exit_code == 2
+    assert "-o explorer.html" in " ".join(failed.output.split())

@@ -1,0 +1,178 @@
+"""The explorer against Python, and in a real browser.
+
+What the page works out by itself (who holds what, addresses, values) must be
+what Python works out.  Then the page is used in headless Chromium.  Both need
+Node.js and the packages of ``explorer/package.json``; the second needs Chromium.
+Where they are missing the tests are skipped, with a warning that says what was
+not tested; with ``FRAGMENTA_BROWSER=required`` they fail instead.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fragmenta as fm
+from fragmenta.isa.parse import catalogue
+from fragmenta.shared_memory import Descriptor
+from fragmenta.view import explorer, explorer_data
+
+EXPLORER = Path(__file__).parents[2] / "explorer"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def missing(*, browser):
+    """What is not there, of what the tests need."""
+    found = []
+    if not shutil.which("node"):
+        found.append("Node.js (node is not on the PATH)")
+    needed = ("esbuild", "playwright-core", "axe-core") if browser else ("esbuild",)
+    have = EXPLORER / "node_modules"
+    absent = [name for name in needed if not (have / name).is_dir()]
+    found += [f"{name} (run npm install in explorer/)" for name in absent]
+    named = os.environ.get("CHROMIUM")
+    if browser and not (named or any(map(shutil.which, CHROMIUM))):
+        found.append("Chromium (install the system's chromium, or set CHROMIUM)")
+    return found
+
+
+def need(what, *, browser):
+    """Go on, or say loudly what will not be tested."""
+    if absent := missing(browser=browser):
+        text = f"NOT TESTED: {what}. Missing: {'; '.join(absent)}"
+        if os.environ.get("FRAGMENTA_BROWSER") == "required":
+            pytest.fail(text)
+        pytest.skip(text)
+
+
+def digest(*arrays):
+    found = hashlib.sha256()
+    for array in arrays:
+        found.update(np.ascontiguousarray(array, "<i4").tobytes())
+    return found.hexdigest()
+
+
+def multiplications():
+    """One instruction for each way to multiply; a few widths of wgmma."""
+    found = {}
+    for op in catalogue():
+        if not (op.family.startswith(("mma", "wgmma")) or op.family == "wmma.mma"):
+            continue
+        if op.family.startswith("wgmma") and op.shape.n not in (8, 24):
+            continue
+        words = ("shape", "a", "b", "c", "d", "bitop", "kind", "scale_vec")
+        key = (op.family, *(op.values.get(word) for word in words))
+        found.setdefault(key, op)
+    return list(found.values())
+
+
+@pytest.fixture(scope="module")
+def worked_out():
+    """What the page works out, in Node.js."""
+    need("whether the explorer computes what Python computes", browser=False)
+    names = "\n".join(map(str, multiplications()))
+    done = subprocess.run(
+        ["node", "tests/evaluate.mjs"],
+        cwd=EXPLORER, input=names, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.xdist_group("explorer")
+def test_layouts_of_every_operand(worked_out):
+    kept = explorer_data.records_of(explorer.page())["catalogue"]
+    by_name = {each["name"]: each for each in kept["instructions"]}
+    digests = {}
+    for op in catalogue():
+        for name, part in op.fragments.items():
+            number = by_name[str(op)]["parts"][name]
+            if part.layout not in digests:
+                digests[part.layout] = digest(part.layout.gather())
+            assert worked_out["gathers"][number] == digests[part.layout], f"{op} {name}"
+
+
+@pytest.mark.xdist_group("explorer")
+def test_places_of_every_operand(worked_out):
+    digests = {}
+    for op in catalogue():
+        for name, part in op.fragments.items():
+            if part.layout not in digests:
+                digests[part.layout] = places(part.layout)
+            assert worked_out["places"][str(op)][name] == digests[part.layout], (
+                f"{op} {name}"
+            )
+
+
+def places(layout):
+    """Lane, register and element of each element, for selectors 0."""
+    at = np.unravel_index(layout.scatter(), layout.place_shape)
+    by_axis = dict(zip((name for name, _ in layout.axes), at, strict=True))
+    lane = by_axis["L"] + 32 * by_axis.get("W", 0)
+    return digest(lane, by_axis["R"], by_axis.get("E", np.zeros_like(lane)))
+
+
+@pytest.mark.xdist_group("explorer")
+def test_addresses_in_shared_memory(worked_out):
+    types = {1: "b1", 8: "s8", 16: "f16", 32: "tf32"}
+    assert len(worked_out["memory"]) == 20
+    for case in worked_out["memory"]:
+        of, shape = types[case["bits"]], (case["rows"], case["k"])
+        made = Descriptor.for_tile(
+            *shape, of, major=case["major"], swizzle=case["swizzle"]
+        )
+        assert (made.leading, made.stride) == (case["leading"], case["stride"])
+        assert int(case["word"], 16) == made.encode()
+        mn, k = np.ogrid[: shape[0], : shape[1]]
+        assert digest(made.address(mn, k, of, case["major"])) == case["addresses"], case
+
+
+@pytest.mark.xdist_group("explorer")
+@pytest.mark.parametrize("family", ["mma", "mma.sp", "wmma.mma", "wgmma", "wgmma.sp"])
+def test_values_are_exact(worked_out, family):
+    for op in multiplications():
+        if op.family == family:
+            check_values(op, worked_out["values"][str(op)])
+
+
+def check_values(op, found):
+    m, n, k = op.shape
+    stored = k // 2 if op.sparse else k
+    a = np.reshape(found["A"], (-1, m, stored))
+    b, c, d = (
+        np.reshape(found[x], s)
+        for x, s in (("B", (-1, k, n)), ("C", (-1, m, n)), ("D", (-1, m, n)))
+    )
+    scales = {}
+    if op.scale_vec:
+        scales = {
+            "scale_a": np.ones((m, op.scale_vec)),
+            "scale_b": np.ones((op.scale_vec, n)),
+        }
+    for tile in range(len(d)):
+        given = a[tile]
+        if op.sparse:
+            codes = np.reshape(found["codes"], op.metadata.shape).astype(np.uint8)
+            values = op.types["a"].decode(op.types["a"].encode(given))
+            given = fm.Compressed(values, codes, op.granularity)
+        made = op(given, b[tile], c[tile], **scales)
+        np.testing.assert_array_equal(made.astype(float), d[tile], err_msg=str(op))
+
+
+@pytest.mark.xdist_group("browser")
+def test_in_a_browser():
+    need("the explorer in a real browser", browser=True)
+    done = subprocess.run(
+        ["node", "tests/run.mjs"],
+        cwd=EXPLORER,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
