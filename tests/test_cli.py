@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,9 @@ from typer.testing import CliRunner, Result
 import fragmenta
 from fragmenta.commands import app
 from fragmenta.commands.app import EXAMPLES
+from fragmenta.commands.gpu import NEED_A_GPU
+from fragmenta.cuda.device import present
+from fragmenta.errors import NoDevice
 from fragmenta.isa.parse import FAMILIES, catalogue, find
 
 S4 = "mma.m16n8k64.s4.s4"
@@ -316,6 +320,8 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files["sparse"][:, ::2] = 0
     for name, matrix in files.items():
         np.save(f"{name}.npy", matrix)
+    Path("tests").symlink_to(Path(__file__).parent)  # for the recordings there
+    monkeypatch.setattr(webbrowser, "open", lambda *_args, **_options: True)
 
 
 @pytest.mark.usefixtures("matrices")
@@ -328,7 +334,20 @@ def test_help_has_examples_that_run(command: str) -> None:
         assert example in text
         program, *words = shlex.split(example.partition(" > ")[0])
         assert program == "fragmenta"
-        assert answer(*words)
+        if command in NEED_A_GPU and not gpu_is_there():
+            result = ask(*words)
+            assert result.exit_code == 2
+            assert "GPU" in result.output or "No such file" in result.output
+        else:
+            assert answer(*words)
+
+
+def gpu_is_there() -> bool:
+    try:
+        present()
+    except NoDevice:
+        return False
+    return True
 
 
 def test_every_command_is_in_the_help() -> None:

@@ -53,6 +53,10 @@ class Commands(TyperGroup):
             typer.echo(_message(error), err=True)
             raise typer.Exit(BAD_INPUT) from None
         except OSError as error:
+            if error.filename is not None:  # a file, not the output
+                why = f"{error.filename}: {error.strerror or error}"
+                typer.echo(f"Error: {why}", err=True)
+                raise typer.Exit(BAD_INPUT) from None
             # The interpreter flushes once more on exit: give it somewhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, BrokenPipeError):
