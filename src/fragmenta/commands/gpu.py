@@ -29,7 +29,7 @@ DIFFERENT = 1
 Instructions = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[INSTRUCTION]...",
+        metavar="INSTRUCTION",
         help="Mnemonics, or some of their qualifiers in order.",
         show_default=False,
     ),
@@ -78,6 +78,8 @@ def verify(
     from fragmenta.progress import bar
 
     ops = [find(text) for text in instructions or ()]
+    if markdown is not None:
+        Path(markdown).open("a").close()  # a wrong name shows now, not in minutes
     with bar("verifying") as progress:
         report = run(
             families=family or (),
@@ -119,7 +121,7 @@ def record(
     ] = None,
     seed: Seed = 1,
 ) -> None:
-    """Keep what the GPU answers in files that ``replay`` checks anywhere."""
+    """Keep what the GPU answers in files that replay checks anywhere."""
     from fragmenta.cuda import device
     from fragmenta.cuda import record as recordings
     from fragmenta.progress import bar
@@ -151,12 +153,16 @@ def _counting(progress: Callable[[float], object], cases: int) -> Callable[[str]
 # ── replay ──────────────────────────────────────────────────────────────────
 
 
-@command("replay", "fragmenta replay mine", "fragmenta replay mine/mma.npz --json")
+@command(
+    "replay",
+    "fragmenta replay tests/golden/h200/moves.npz",
+    "fragmenta replay tests/golden/h200/mma.npz --json",
+)
 def replay(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="DIR|FILE...", help="What was recorded.", show_default=False
+            metavar="DIR|FILE", help="What was recorded.", show_default=False
         ),
     ],
     as_json: AsJson = False,
