@@ -140,3 +140,10 @@ def test_same_bits_as_the_emulation():
     want = emulate(kernel, sparse.to_dense().numpy(), x.numpy())
     found = ft.sparse_linear(x, sparse)
     assert (found.numpy().view(np.uint16) == want.view(np.uint16)).all()
+
+
+def test_other_arrays_are_answered_in_kind():
+    a, b = ft.compress(drawn(torch.float16, 8, 32)), drawn(torch.float16, 5, 32)
+    found = ft.sparse_mm(a, b.numpy(), bias=np.ones(8, np.float32))
+    assert isinstance(found, np.ndarray)
+    assert (found == ft.sparse_mm(a, b, bias=torch.ones(8)).numpy()).all()

@@ -15,14 +15,16 @@ operators, so that ``torch.compile`` and CUDA graphs take them.
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from fragmenta.dtype import dtype as element
 from fragmenta.errors import Error, ShapeError, one_of
@@ -145,19 +147,23 @@ def _compress_on_host(weight: Tensor, a: str, pruned: bool) -> Tensor:
 
 # ── operators ───────────────────────────────────────────────────────────────
 
-_EPILOGUE = "Tensor? scale, Tensor? scale_m, Tensor? scale_n, Tensor? bias"
+Part: TypeAlias = Tensor | None
 
 
-@torch.library.custom_op(
-    "fragmenta::sparse_mm",
-    mutates_args=(),
-    schema=f"(Tensor packed, Tensor b, str a, int m, ScalarType out, {_EPILOGUE}, "
-    "bool transposed, bool promote, int[] tile) -> Tensor",
-)
 def _sparse_mm(
-    packed: Any, b: Any, a: Any, m: Any, out: Any, scale: Any, scale_m: Any,
-    scale_n: Any, bias: Any, transposed: Any, promote: Any, tile: Any,
-) -> Tensor:  # fmt: skip
+    packed: Tensor,
+    b: Tensor,
+    a: str,
+    m: int,
+    out: torch.dtype,
+    scale: Part,
+    scale_m: Part,
+    scale_n: Part,
+    bias: Part,
+    transposed: bool,
+    promote: bool,
+    tile: list[int],
+) -> Tensor:
     parts = {"scale": scale, "scale_m": scale_m, "scale_n": scale_n, "bias": bias}
     kernel = _kernel(a, b, out, parts, True, transposed, promote)
     if not b.is_cuda:
@@ -166,16 +172,18 @@ def _sparse_mm(
     return run(_tiled(kernel, m, b, tile), packed, b, m, parts)
 
 
-@torch.library.custom_op(
-    "fragmenta::dense_mm",
-    mutates_args=(),
-    schema=f"(Tensor a, Tensor b, ScalarType out, {_EPILOGUE}, bool transposed, "
-    "bool promote, int[] tile) -> Tensor",
-)
 def _dense_mm(
-    a: Any, b: Any, out: Any, scale: Any, scale_m: Any, scale_n: Any, bias: Any,
-    transposed: Any, promote: Any, tile: Any,
-) -> Tensor:  # fmt: skip
+    a: Tensor,
+    b: Tensor,
+    out: torch.dtype,
+    scale: Part,
+    scale_m: Part,
+    scale_n: Part,
+    bias: Part,
+    transposed: bool,
+    promote: bool,
+    tile: list[int],
+) -> Tensor:
     parts = {"scale": scale, "scale_m": scale_m, "scale_n": scale_n, "bias": bias}
     kernel = _kernel(TYPES[a.dtype], b, out, parts, False, transposed, promote)
     if not b.is_cuda:
@@ -183,17 +191,12 @@ def _dense_mm(
     return run(_tiled(kernel, a.shape[0], b, tile), a, b, a.shape[0], parts)
 
 
-@torch.library.custom_op(
-    "fragmenta::binary_mm",
-    mutates_args=(),
-    schema="(Tensor a, Tensor b, bool xor, int[] tile) -> Tensor",
-)
-def _binary_mm(a: Any, b: Any, xor: Any, tile: Any) -> Tensor:
+def _binary_mm(a: Tensor, b: Tensor, xor: bool, tile: list[int]) -> Tensor:
     kernel = Kernel("b1", sparse=False, xor=xor)
     if not b.is_cuda:
         left, right = (np.unpackbits(_bytes(x), axis=-1) for x in (a, b))
         return torch.from_numpy(emulate(kernel, left, right))
-    parts: dict[str, Tensor | None] = {}
+    parts: dict[str, Part] = {}
     if xor:
         parts = {
             "count_m": count_bits(_rows_aligned(a)),
@@ -202,27 +205,43 @@ def _binary_mm(a: Any, b: Any, xor: Any, tile: Any) -> Tensor:
     return run(_tiled(kernel, a.shape[0], b, tile), a, b, a.shape[0], parts)
 
 
-@_sparse_mm.register_fake
-def _(
-    packed: Any, b: Any, a: Any, m: Any, out: Any, scale: Any, scale_m: Any,
-    scale_n: Any, bias: Any, transposed: Any, promote: Any, tile: Any,
-) -> Tensor:  # fmt: skip
-    n = b.shape[0]
-    return b.new_empty((n, m) if transposed else (m, n), dtype=out)
+def _register() -> None:
+    """The three operators, with what they return when nothing is computed."""
+    epilogue = "Tensor? scale, Tensor? scale_m, Tensor? scale_n, Tensor? bias"
+    rest = f"{epilogue}, bool transposed, bool promote, int[] tile) -> Tensor"
+
+    def shaped(b: Tensor, m: int, out: torch.dtype, transposed: bool) -> Tensor:
+        n = b.shape[0]
+        return b.new_empty((n, m) if transposed else (m, n), dtype=out)
+
+    listed: tuple[tuple[str, Any, Any, str], ...] = (
+        (
+            "sparse_mm",
+            _sparse_mm,
+            lambda packed, b, a, m, out, *rest: shaped(b, m, out, rest[4]),
+            f"(Tensor packed, Tensor b, str a, int m, ScalarType out, {rest}",
+        ),
+        (
+            "dense_mm",
+            _dense_mm,
+            lambda a, b, out, *rest: shaped(b, a.shape[0], out, rest[4]),
+            f"(Tensor a, Tensor b, ScalarType out, {rest}",
+        ),
+        (
+            "binary_mm",
+            _binary_mm,
+            lambda a, b, xor, tile: shaped(b, a.shape[0], torch.int32, False),
+            "(Tensor a, Tensor b, bool xor, int[] tile) -> Tensor",
+        ),
+    )
+    for name, implementation, fake, schema in listed:
+        made: Any = torch.library.custom_op(
+            f"fragmenta::{name}", implementation, mutates_args=(), schema=schema
+        )
+        made.register_fake(fake)
 
 
-@_dense_mm.register_fake
-def _(
-    a: Any, b: Any, out: Any, scale: Any, scale_m: Any, scale_n: Any, bias: Any,
-    transposed: Any, promote: Any, tile: Any,
-) -> Tensor:  # fmt: skip
-    m, n = a.shape[0], b.shape[0]
-    return b.new_empty((n, m) if transposed else (m, n), dtype=out)
-
-
-@_binary_mm.register_fake
-def _(a: Any, b: Any, xor: Any, tile: Any) -> Tensor:
-    return b.new_empty((a.shape[0], b.shape[0]), dtype=torch.int32)
+_register()
 
 
 def sparse_mm(
@@ -244,12 +263,20 @@ def sparse_mm(
     ``scale_n`` (one for each column) are float32; D is ``sum * (scale *
     scale_m) * scale_n + bias``.  ``transposed`` returns n x m.  ``promote``
     adds fp8 products in f32 every 128 of k.  Integers give int32 unless they
-    are scaled.  Rows of B begin on multiples of 16 bytes.
+    are scaled.  A B whose rows do not begin on multiples of 16 bytes is copied.
+
+    CuPy and NumPy arrays are taken through DLPack and answered in kind.
 
     >>> a = compress(torch.tensor([[0, 1, 2, 0]], dtype=torch.int8))
     >>> sparse_mm(a, torch.tensor([[5, 6, 7, 8], [1, 1, 1, 1]], dtype=torch.int8))
     tensor([[20,  3]], dtype=torch.int32)
     """
+    if not isinstance(b, Tensor):
+        given = {"scale": scale, "scale_m": scale_m, "scale_n": scale_n, "bias": bias}
+        parts: Any = {x: None if y is None else _taken(y) for x, y in given.items()}
+        options: Any = {"transposed": transposed, "promote": promote, "tile": tile}
+        d = sparse_mm(a, _taken(b), out_dtype=out_dtype, **options, **parts)
+        return _in_kind(d, b)
     scaled = any(part is not None for part in (scale, scale_m, scale_n, bias))
     if b.ndim != 2 or b.shape[1] != a.shape[1]:
         raise ShapeError(
@@ -345,6 +372,17 @@ def binary_mm(
     return out
 
 
+def _taken(x: Any) -> Tensor:
+    """An array of another library, without a copy."""
+    return x if isinstance(x, Tensor) else from_dlpack(x)
+
+
+def _in_kind(out: Tensor, like: Any) -> Any:
+    """The result as the library of an argument holds arrays."""
+    library = sys.modules[type(like).__module__.partition(".")[0]]
+    return library.from_dlpack(out)
+
+
 # ── on the GPU ──────────────────────────────────────────────────────────────
 
 
@@ -353,7 +391,7 @@ def run(
     a: Tensor,
     b: Tensor,
     m: int,
-    parts: dict[str, Tensor | None],
+    parts: dict[str, Part],
     out: Tensor | None = None,
 ) -> Tensor:
     """One launch on the current stream; D is allocated unless ``out`` is given.
@@ -433,7 +471,7 @@ def _kernel(
     a: str,
     b: Tensor,
     out: torch.dtype,
-    parts: dict[str, Tensor | None],
+    parts: dict[str, Part],
     sparse: bool,
     transposed: bool,
     promote: bool,
@@ -479,10 +517,12 @@ def autotune(
     kernel = _kernel(a.a, b, out, parts, True, transposed, promote)
     m, k = a.shape
 
+    event: Any = torch.cuda.Event
+
     def measure(each: Kernel) -> float:
-        times = []
+        times: list[float] = []
         for _ in range(12):
-            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before, after = (event(enable_timing=True) for _ in range(2))
             before.record()
             run(each, a.data, b, m, parts)
             after.record()
@@ -507,15 +547,13 @@ def _default(a: str, scaled: bool) -> torch.dtype:
 # ── without a GPU ───────────────────────────────────────────────────────────
 
 
-def _emulated(
-    kernel: Kernel, a: Any, b: Tensor, parts: dict[str, Tensor | None]
-) -> Tensor:
+def _emulated(kernel: Kernel, a: Any, b: Tensor, parts: dict[str, Part]) -> Tensor:
     given = {
         name: None if part is None else part.detach().cpu().numpy()
         for name, part in parts.items()
     }
-    if given.get("scale") is not None:
-        given["scale"] = given["scale"].reshape(())
+    if (scale := given.get("scale")) is not None:
+        given["scale"] = scale.reshape(())
     out = emulate(kernel, a, _matrix(b, kernel.b), Epilogue(**given))
     return _tensor(out, _RESULTS[kernel.out])
 
@@ -527,7 +565,7 @@ def _bytes(x: Tensor) -> NDArray[np.uint8]:
 
 def _matrix(x: Tensor, name: str) -> NDArray[Any]:
     """A tensor as a NumPy array of the element type."""
-    raw = x.detach().cpu().contiguous().view(torch.uint8).numpy()
+    raw: NDArray[Any] = x.detach().cpu().contiguous().view(torch.uint8).numpy()
     return raw.view(element(name).storage).reshape(x.shape)
 
 
@@ -540,7 +578,7 @@ def _tensor(array: NDArray[Any], kind: torch.dtype) -> Tensor:
 # ── torch.nn ────────────────────────────────────────────────────────────────
 
 
-class SparseLinear(torch.nn.Module):
+class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """``torch.nn.Linear`` with a sparse weight, for inference.
 
     The state dict holds ``weight_packed`` and, if there is one, ``bias``.
@@ -585,7 +623,7 @@ class SparseLinear(torch.nn.Module):
         )  # fmt: skip
         made.weight_packed.copy_(compress(weight, prune=prune).data)
         if has_bias:
-            made.bias.copy_(module.bias.detach())  # type: ignore[union-attr]
+            made.bias.copy_(module.bias.detach())  # type: ignore[union-attr, unused-ignore]
         return made
 
     @property

@@ -316,14 +316,15 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     stages = -(-k // kernel.stage_k)
     # One instruction of m64nN: its arithmetic, or its reads of shared memory.
     instructions = kernel.steps * tile.m // 64
-    arithmetic = instructions * max((tile.n + 16) * 0.000367, 0.02)
+    each = 0.000367 if kernel.sparse else 0.000335
+    arithmetic = instructions * max((tile.n + 16) * each, 0.02)
     # Bytes from the L2, of which a cluster shares B's, and into shared memory.
     rows = tile.m // 64 * kernel.block_bytes
     columns = tile.n * STAGE_BYTES
     copies = (rows + columns / tile.cluster) * 8.6e-6 + (rows + columns) * 5.0e-6
     promotion = 0.15 if kernel.promote else 0.0
     per_tile = max(arithmetic + promotion, copies, 0.1) * stages
-    stored = tile.m * tile.n * _BYTES[kernel.out] / 40_000
+    stored = tile.m * tile.n * _BYTES[kernel.out] / 25_000
     return waves * (per_tile + stored) + 4.0
 
 

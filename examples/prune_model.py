@@ -1,0 +1,166 @@
+"""What does pruning to 2:4 cost in accuracy, and what does it save in time?
+
+A small classifier is trained on patterns made here, pruned to 2:4, trained a
+little more with its zeros held, and then run with :class:`SparseLinear`.  On a
+Hopper GPU the layers are timed at a size where it matters; without one the
+accuracy is computed by emulation.
+
+    python examples/prune_model.py [--plot examples/prune_model.png]
+"""
+
+from __future__ import annotations
+
+import argparse
+import copy
+import statistics
+
+import torch
+from torch import nn
+
+import fragmenta.torch as ft
+
+CLASSES, WIDTH, HIDDEN = 10, 256, 512
+NOISE = 2.6
+
+
+def patterns(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Noisy mixtures of waves; the class decides which waves."""
+    waves = torch.randn(CLASSES, 6, WIDTH, generator=torch.Generator().manual_seed(0))
+    draw = torch.Generator().manual_seed(seed)
+    labels = torch.randint(0, CLASSES, (count,), generator=draw)
+    amounts = torch.randn(count, 6, generator=draw)
+    x = torch.einsum("ci,ciw->cw", amounts, waves[labels])
+    return x + NOISE * torch.randn(count, WIDTH, generator=draw), labels
+
+
+def classifier() -> nn.Sequential:
+    """Three layers; the last stays dense, it is small."""
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Linear(WIDTH, HIDDEN), nn.ReLU(),
+        nn.Linear(HIDDEN, HIDDEN), nn.ReLU(),
+        nn.Linear(HIDDEN, CLASSES),
+    )  # fmt: skip
+
+
+def masks(model: nn.Module) -> dict[str, torch.Tensor]:
+    """Which weights of the large layers stay: two of each four."""
+    found = {}
+    for name, weight in model.named_parameters():
+        if weight.ndim == 2 and weight.shape[0] > CLASSES:
+            kept = ft.compress(weight.detach().bfloat16()).to_dense()
+            found[name] = kept != 0
+    return found
+
+
+def train(
+    model: nn.Module,
+    steps: int,
+    rate: float,
+    held: dict[str, torch.Tensor] | None = None,
+) -> None:
+    """Plain training; weights outside of ``held`` are zero all along."""
+    optimiser = torch.optim.Adam(model.parameters(), lr=rate)
+    x, labels = patterns(8192, seed=1)
+    for step in range(steps):
+        part = torch.arange(step * 256, step * 256 + 256) % len(x)
+        loss = nn.functional.cross_entropy(model(x[part]), labels[part])
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        with torch.no_grad():
+            for name, keep in (held or {}).items():
+                model.get_parameter(name).mul_(keep)
+
+
+def accuracy(model: nn.Module, kind: torch.dtype = torch.float32) -> float:
+    """The share of fresh patterns that the model recognises."""
+    x, labels = patterns(2048, seed=2)
+    device = next(model.buffers(), next(model.parameters(), x)).device
+    with torch.no_grad():
+        guess = model(x.to(kind).to(device)).float().argmax(-1).cpu()
+    return (guess == labels).float().mean().item()
+
+
+def timed(call: object) -> float:
+    """Median microseconds on the GPU."""
+    times = []
+    for _ in range(30):
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before.record()
+        call()  # type: ignore[operator]
+        after.record()
+        torch.cuda.synchronize()
+        times.append(before.elapsed_time(after) * 1e3)
+    return statistics.median(times)
+
+
+def layer_times(size: int = 8192) -> dict[int, tuple[float, float]]:
+    """Dense and sparse microseconds of one bf16 layer, by batch."""
+    layer = nn.Linear(size, size, bias=False, device="cuda", dtype=torch.bfloat16)
+    sparse = ft.SparseLinear.from_linear(layer)
+    found = {}
+    with torch.no_grad():
+        for batch in (16, 256, 2048, 8192):
+            x = torch.randn(batch, size, device="cuda", dtype=torch.bfloat16)
+            found[batch] = timed(lambda x=x: layer(x)), timed(lambda x=x: sparse(x))
+    return found
+
+
+def plot(path: str, scores: dict[str, float], times: dict[int, tuple]) -> None:
+    """Accuracy as bars, and speed over batch where there is a GPU."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(
+        1, 2 if times else 1, squeeze=False, figsize=(9, 3.5)
+    )
+    left = axes[0, 0]
+    left.barh(list(scores), [100 * s for s in scores.values()], color="#4477aa")
+    left.set_xlabel("accuracy, %")
+    left.invert_yaxis()
+    if times:
+        right = axes[0, 1]
+        ratio = [dense / sparse for dense, sparse in times.values()]
+        right.bar([str(batch) for batch in times], ratio, color="#ee6677")
+        right.axhline(1.0, color="black", linewidth=0.8)
+        right.set_xlabel("batch, 8192 x 8192 bf16 layer")
+        right.set_ylabel("times as fast as dense")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Train, prune, train on, swap, report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--plot", default="", help="write a picture here")
+    parser.add_argument("--steps", type=int, default=400)
+    options = parser.parse_args()
+    model = classifier()
+    train(model, options.steps, 1e-3)
+    scores = {"dense, f32": accuracy(model)}
+    held = masks(model)
+    with torch.no_grad():
+        for name, keep in held.items():
+            model.get_parameter(name).mul_(keep)
+    scores["pruned to 2:4"] = accuracy(model)
+    train(model, options.steps // 2, 5e-4, held)
+    scores["trained on"] = accuracy(model)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    sparse = copy.deepcopy(model).bfloat16().to(device)
+    ft.linears(sparse, least=CLASSES * HIDDEN + 1)
+    scores[f"SparseLinear, bf16, {device}"] = accuracy(sparse, torch.bfloat16)
+    for name, score in scores.items():
+        print(f"{name:28} {100 * score:6.2f} %")
+    times = layer_times() if device == "cuda" else {}
+    for batch, (dense, fast) in times.items():
+        print(f"batch {batch:5}  dense {dense:8.1f} us  sparse {fast:8.1f} us  "
+              f"{dense / fast:.2f}x")  # fmt: skip
+    if options.plot:
+        plot(options.plot, scores, times)
+
+
+if __name__ == "__main__":
+    main()
