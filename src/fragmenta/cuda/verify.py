@@ -175,7 +175,6 @@ class InSharedMemory:
         c = op.c.unpack_bits(arrays["c"]) * arrays["scale_d"].astype(arrays["c"].dtype)
         lines = [
             "import fragmenta as fm",
-            "from fragmenta.cuda.launch import on_device",
             "from fragmenta.cuda.verify import Variant, wgmma_tile",
             "",
             f'op = fm.instruction("{op}")',
@@ -212,7 +211,6 @@ def wgmma_tile(
 _PACKED = [
     "import numpy as np",
     "import fragmenta as fm",
-    "from fragmenta.cuda.launch import on_device",
     "",
     "",
     "def words(text, bits):",
@@ -261,7 +259,7 @@ def _program(
     asked = [
         f'cpu = op.execute(*operands, **options, target="{target}")',
         f'print("CPU", hex(op.d.unpack_bits(cpu)[{row}, {col}]))  # {found.cpu:#x}',
-        "gpu = on_device(op, *operands, **options)",
+        "gpu = op.on_device(*operands, **options)",
         f'print("GPU", hex(op.d.unpack_bits(gpu)[{row}, {col}]))  # {found.gpu:#x}',
     ]
     return "\n".join([*said, *lines, *asked]) + "\n"
