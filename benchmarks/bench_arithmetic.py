@@ -87,7 +87,7 @@ def mmasim_rate() -> float:
     nv_ptx = pytest.importorskip("mmasim.nv_ptx")
     torch = pytest.importorskip("torch")
     unit = nv_ptx.MMA("Hopper", "m16n8k16.f32.f16.f16.f32")
-    elements = 64 * 16 * 8
+    elements = TILES * 16 * 8
     a, b = torch.randn(2, elements, 16).half()
     c = torch.randn(elements)
     return elements * 16 / least(lambda: unit.dpa(a, b, c), 3)

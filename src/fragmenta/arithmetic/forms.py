@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic import chain, floating, grouped
+from fragmenta.arithmetic.elements import Format, Rounding
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.threads import spread
@@ -178,9 +179,9 @@ def _fixed(model: Model) -> _Fixed:
     return _Fixed(numbers, np.array(model.order, np.uintp), values)
 
 
-def _rounding(model: Model) -> floating.Rounding:
+def _rounding(model: Model) -> Rounding:
     nearest, least = int(model.rounding == "rn"), _least(model.accumulator)
-    return floating.Rounding(model.fraction, model.floor, model.keep, nearest, least)
+    return Rounding(model.fraction, model.floor, model.keep, nearest, least)
 
 
 def _least(name: str) -> int:
@@ -188,7 +189,7 @@ def _least(name: str) -> int:
     return 1 - dtype(name).bias
 
 
-def _format(name: str, operand: str | None) -> floating.Format:
+def _format(name: str, operand: str | None) -> Format:
     """A type as the loops know it, after conversion to ``operand``."""
     kind = dtype(name)
     top = ((1 << kind.exponent_bits) - 1) << kind.fraction_bits
@@ -198,9 +199,7 @@ def _format(name: str, operand: str | None) -> floating.Format:
     elif kind.has_nan:
         special = top | ((1 << kind.fraction_bits) - 1)
     least = _least(operand or name)
-    return floating.Format(
-        kind.exponent_bits, kind.fraction_bits, special, infinity, least
-    )
+    return Format(kind.exponent_bits, kind.fraction_bits, special, infinity, least)
 
 
 def _accumulators(given: Operands) -> Bits:

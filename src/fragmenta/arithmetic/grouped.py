@@ -3,7 +3,7 @@
 One step takes some groups of products and the accumulator.  The products of a
 group are integers (quarters) and are added as such; the scales' significands
 are integers (eighths) too.  From there on it is a fused step like any other,
-only with room for more bits: see :mod:`fragmenta.arithmetic.floating`.
+only with room for more bits: see :mod:`fragmenta.arithmetic.elements`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fragmenta.arithmetic.floating import (
+from fragmenta.arithmetic.elements import (
     Rounding,
     Sums,
     entering,

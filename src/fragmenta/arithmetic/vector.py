@@ -6,8 +6,8 @@ at a time: written as vectors, because LLVM does not find eight lanes in a
 loop over products.  LLVM turns the vectors into what the host has (AVX-512,
 AVX2, NEON, plain scalars); nothing here depends on which.
 
-Numba's disk cache watches only the file of a compiled function, so whoever
-edits this file must delete ``__pycache__`` before the loops see it.
+Numba's disk cache watches only the file of a compiled function: whoever edits a
+part of it in another file must delete ``__pycache__`` to see the change.
 """
 
 from __future__ import annotations
