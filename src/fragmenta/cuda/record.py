@@ -327,14 +327,14 @@ class Mismatch:
     bits: int
     elements: int
     tile: int
-    place: tuple[int, int]
+    place: tuple[int, ...]
+    """Row and column, after the matrix where there are several."""
     gpu: int
     cpu: int
 
     def __str__(self) -> str:
-        row, col = self.place
         answers = f"GPU {self.gpu:#x}, CPU {self.cpu:#x}"
-        return f"tile {self.tile} D[{row}, {col}]: {answers}"
+        return f"tile {self.tile} D[{', '.join(map(str, self.place))}]: {answers}"
 
 
 def compare(op: Instruction, gpu: NDArray[Any], cpu: NDArray[Any]) -> Mismatch | None:
@@ -352,12 +352,13 @@ def compare(op: Instruction, gpu: NDArray[Any], cpu: NDArray[Any]) -> Mismatch |
     if not wrong.any():
         return None
     elements = op.d.unpack_bits(wrong)
-    tile, row, col = np.argwhere(elements)[0].tolist()
-    answers = (int(op.d.unpack_bits(each[tile])[row, col]) for each in (gpu, cpu))
+    tile, *inside = np.argwhere(elements)[0].tolist()
+    place = tuple(inside)
+    answers = (int(op.d.unpack_bits(each[tile])[place]) for each in (gpu, cpu))
     return Mismatch(
         int(np.bitwise_count(wrong).sum()),
         int(np.count_nonzero(elements)),
         tile,
-        (row, col),
+        place,
         *answers,
     )
