@@ -247,20 +247,21 @@ def _program(
     target: str,
 ) -> str:
     """The program: what feeds the element, the operands, both computations."""
-    row, col = found.place
+    *matrix, row, col = found.place  # some instructions do several at once
+    at = ", ".join(map(str, found.place))
     said = [
         f"# {op}",
-        f"# D[{row}, {col}] is made of these raw bits:",
-        *_comment("A", fed.a[row]),
+        f"# D[{at}] is made of these raw bits:",
+        *_comment("A", fed.a[(*matrix, row)]),
         *([] if fed.index is None else _comment("in columns", fed.index[row], "d")),
-        *_comment("B", fed.b[:, col]),
-        *_comment("C", c[row, col].reshape(1)),
+        *_comment("B", fed.b[(*matrix, slice(None), col)]),
+        *_comment("C", c[found.place].reshape(1)),
     ]
     asked = [
         f'cpu = op.execute(*operands, **options, target="{target}")',
-        f'print("CPU", hex(op.d.unpack_bits(cpu)[{row}, {col}]))  # {found.cpu:#x}',
+        f'print("CPU", hex(op.d.unpack_bits(cpu)[{at}]))  # {found.cpu:#x}',
         "gpu = op.on_device(*operands, **options)",
-        f'print("GPU", hex(op.d.unpack_bits(gpu)[{row}, {col}]))  # {found.gpu:#x}',
+        f'print("GPU", hex(op.d.unpack_bits(gpu)[{at}]))  # {found.gpu:#x}',
     ]
     return "\n".join([*said, *lines, *asked]) + "\n"
 
@@ -493,9 +494,9 @@ def _outcome(chip: GPU, op: Instruction, ready: Iterable[Prepared]) -> Outcome:
 
 
 def _first(each: Prepared, found: Mismatch, target: str) -> First:
-    row, col = found.place
+    at = ", ".join(map(str, found.place))
     program = each.portion.program(each.operands, found, target)
-    return First(f"D[{row}, {col}]", f"{found.gpu:#x}", f"{found.cpu:#x}", program)
+    return First(f"D[{at}]", f"{found.gpu:#x}", f"{found.cpu:#x}", program)
 
 
 @contextmanager
