@@ -188,6 +188,10 @@ def our_kernels() -> Iterator[tuple[Kernel, str]]:
         word = "2:4" if sparse else "dense"
         base = {"tile": Tile(64, 64), "sparse": sparse, "transposed": True}
         yield Kernel("e4m3", out="bf16", **base), f"fragmenta {word}"
+        yield (
+            Kernel("e4m3", out="bf16", scaled=True, **base),
+            f"fragmenta {word} scaled",
+        )
         plain = Kernel("e4m3", out="bf16", **{**base, "transposed": False})
         yield plain, f"fragmenta {word} untransposed"
         yield (
