@@ -249,12 +249,13 @@ def _program(
     """The program: what feeds the element, the operands, both computations."""
     *matrix, row, col = found.place  # some instructions do several at once
     at = ", ".join(map(str, found.place))
+    a, b = fed.a[tuple(matrix)][row], fed.b[tuple(matrix)][:, col]
     said = [
         f"# {op}",
         f"# D[{at}] is made of these raw bits:",
-        *_comment("A", fed.a[(*matrix, row)]),
+        *_comment("A", a),
         *([] if fed.index is None else _comment("in columns", fed.index[row], "d")),
-        *_comment("B", fed.b[(*matrix, slice(None), col)]),
+        *_comment("B", b),
         *_comment("C", c[found.place].reshape(1)),
     ]
     asked = [
