@@ -50,8 +50,16 @@ export function hit(matrix: Matrix, cell: Cell, x: number, y: number): number {
 
 /** The largest type that fits a cell; 0 if none can be read. */
 export function typeSize(cell: Cell, letters: number): number {
-  const size = Math.min(12, cell.height * 0.78, (cell.width - 3) / (0.61 * letters));
+  const size = Math.min(12, cell.height * 0.78, (cell.width - 2) / (0.61 * letters));
   return size < 7 ? 0 : size;
+}
+
+/** A part of the picture, in its own pixels: text outside it need not be drawn. */
+export interface Window {
+  left: number;
+  top: number;
+  right: number;
+  bottom: number;
 }
 
 export function drawMatrix(
@@ -60,19 +68,35 @@ export function drawMatrix(
   cell: Cell,
   look: Look,
   theme: Theme,
+  window: Window | null = null,
 ): void {
-  if (cell.width > 6 && cell.height > 6) drawCells(to, matrix, cell, look, theme);
-  else drawRuns(to, matrix, cell, look);
+  drawMosaic(to, matrix, cell, look);
+  if (cell.width > 6 && cell.height > 6) {
+    drawGaps(to, matrix, cell, theme);
+    drawLabels(to, matrix, cell, look, theme, window);
+  }
   drawChunks(to, matrix, cell, look, theme);
   drawAxes(to, matrix, cell, theme);
 }
 
-function drawCells(
+/** Lines between the cells, each as long as the matrix. */
+function drawGaps(to: Painter, matrix: Matrix, cell: Cell, theme: Theme): void {
+  const [wide, high] = [columns(matrix) * cell.width, matrix.rows * cell.height];
+  for (let row = 1; row <= matrix.rows; row++) {
+    to.rect(GUTTER.left, GUTTER.top + row * cell.height - 1, wide, 1, theme.page);
+  }
+  for (let col = 1; col <= columns(matrix); col++) {
+    to.rect(GUTTER.left + col * cell.width - 1, GUTTER.top, 1, high, theme.page);
+  }
+}
+
+function drawLabels(
   to: Painter,
   matrix: Matrix,
   cell: Cell,
   look: Look,
   theme: Theme,
+  window: Window | null,
 ): void {
   const [w, h] = [cell.width - 1, cell.height - 1];
   let longest = 1;
@@ -82,7 +106,7 @@ function drawCells(
   const size = typeSize(cell, longest);
   for (let index = 0; index < matrix.size; index++) {
     const [x, y] = corner(matrix, cell, index);
-    to.rect(x, y, w, h, look.colour(index));
+    if (window && !inside(window, x, y, cell)) continue;
     const wrong = look.wrong?.(index);
     if (wrong) to.frame(x + 1, y + 1, w - 2, h - 2, theme.warning, 2);
     if (size) {
@@ -92,17 +116,19 @@ function drawCells(
   }
 }
 
-/** Cells too small for text or gaps: neighbours of one colour are one stroke. */
-function drawRuns(to: Painter, matrix: Matrix, cell: Cell, look: Look): void {
-  for (let start = 0; start < matrix.size; start += matrix.cols) {
-    let from = start;
-    for (let index = start + 1; index <= start + matrix.cols; index++) {
-      const colour = look.colour(from);
-      if (index < start + matrix.cols && look.colour(index) === colour) continue;
-      const [x, y] = corner(matrix, cell, from);
-      to.rect(x, y, (index - from) * cell.width, cell.height, colour);
-      from = index;
-    }
+function inside(window: Window, x: number, y: number, cell: Cell): boolean {
+  const across = x + cell.width > window.left && x < window.right;
+  return across && y + cell.height > window.top && y < window.bottom;
+}
+
+/** The colours alone. */
+function drawMosaic(to: Painter, matrix: Matrix, cell: Cell, look: Look): void {
+  const { rows, cols } = matrix;
+  for (let m = 0; m < matrix.count; m++) {
+    const [x, y] = corner(matrix, cell, matrix.index(m, 0, 0));
+    const first = m * rows * cols;
+    const colour = (row: number, col: number) => look.colour(first + row * cols + col);
+    to.mosaic({ x, y, ...cell, rows, cols, colour });
   }
 }
 

@@ -11,6 +11,7 @@ import {
   typeSize,
   type Cell,
   type Look,
+  type Window,
 } from "./drawing.js";
 import type { Explorer } from "./explorer.js";
 import type { Matrix } from "./matrix.js";
@@ -21,6 +22,8 @@ import { shown } from "./values.js";
 
 const LARGEST: Cell = { width: 46, height: 20 };
 const TALL = 800; // pixels within which the whole picture should stand
+
+const LARGE = 1.5e6; // pixels from which only what is seen is drawn
 
 type Area = "above" | "beside" | "result";
 const AREAS: Record<string, Area> = {
@@ -38,16 +41,21 @@ interface Stage {
   figure: HTMLElement;
   stage: HTMLElement;
   over: HTMLCanvasElement;
+  /** The part of the picture that is drawn: all of it, unless it is large. */
+  window: Window;
 }
 
 export class Figure {
   private stages = new Map<string, Stage>();
+  private waiting = 0;
   private cells = { left: LARGEST, right: LARGEST };
   private host = byId("figure");
 
   constructor(private explorer: Explorer) {
     explorer.listen((change) => (change === "pointer" ? this.mark() : this.draw()));
     byId("export").addEventListener("click", () => this.save());
+    byId("figure-scroll").addEventListener("scroll", () => this.scrolled());
+    window.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.fit()).observe(byId("figure-scroll"));
   }
 
@@ -103,12 +111,14 @@ export class Figure {
       this.stages.clear();
       for (const area of this.host.children) area.replaceChildren();
     }
-    for (const matrix of shown) this.drawStage(matrix);
+    for (const matrix of shown) this.prepare(matrix);
     this.writeLines();
+    for (const stage of this.stages.values()) this.drawStage(stage);
     this.mark();
   }
 
-  private drawStage(matrix: Matrix): void {
+  /** Caption and size, which decide where everything lies. */
+  private prepare(matrix: Matrix): void {
     const { name } = matrix;
     const known = this.stages.get(name) ?? this.makeStage(matrix);
     known.matrix = matrix;
@@ -119,8 +129,30 @@ export class Figure {
     const many = matrix.count > 1 ? `${matrix.count} matrices of ${size}` : size;
     stage.setAttribute("aria-label", `${name}, ${matrix.type}, ${many}`);
     const [width, height] = extent(matrix, this.cell(matrix));
-    const painter = new CanvasPainter(stage.querySelector("canvas")!, width, height);
-    drawMatrix(painter, matrix, this.cell(matrix), this.look(matrix), this.explorer.theme);
+    stage.style.width = `${width}px`;
+    stage.style.height = `${height}px`;
+  }
+
+  private drawStage(known: Stage): void {
+    const { matrix, stage } = known;
+    const [right, bottom] = extent(matrix, this.cell(matrix));
+    const whole = { left: 0, top: 0, right, bottom };
+    known.window = right * bottom > LARGE ? visiblePart(stage, whole) : whole;
+    const painter = canvasFor(stage.querySelector("canvas")!, known.window);
+    const { theme } = this.explorer;
+    drawMatrix(painter, matrix, this.cell(matrix), this.look(matrix), theme, known.window);
+  }
+
+  /** Of a large picture only what can be seen is drawn. */
+  private scrolled(): void {
+    window.cancelAnimationFrame(this.waiting);
+    this.waiting = window.requestAnimationFrame(() => {
+      for (const stage of this.stages.values()) {
+        const [width, height] = extent(stage.matrix, this.cell(stage.matrix));
+        if (width * height > LARGE) this.drawStage(stage);
+      }
+      this.mark();
+    });
   }
 
   /** The corner that the L leaves free has the lines that everything follows from. */
@@ -133,8 +165,9 @@ export class Figure {
     const meaning = "Bits of the lane (L), register (R), element in it (E), warp (W); lowest first.";
     const corner = this.host.querySelector(".corner")!;
     // Beside a narrow A there is no room for text: then it stands above.
-    const beside = this.host.querySelector<HTMLElement>(".beside")!.offsetWidth;
-    this.host.classList.toggle("narrow", beside < 200);
+    const beside = this.shownMatrices().filter((each) => AREAS[each.name] === "beside");
+    const width = beside.reduce((sum, each) => sum + extent(each, this.cell(each))[0], 0);
+    this.host.classList.toggle("narrow", width < 200);
     corner.replaceChildren(h("dl", {}, ...lines), h("p", { class: "hint" }, meaning));
   }
 
@@ -164,7 +197,8 @@ export class Figure {
     );
     const caption = h("figcaption");
     const figure = h("figure", { class: `part ${matrix.name}` }, caption, stage);
-    const made = { matrix, figure, stage, over };
+    const window = { left: 0, top: 0, right: 0, bottom: 0 };
+    const made = { matrix, figure, stage, over, window };
     this.listenTo(made);
     this.host.querySelector(`.${AREAS[matrix.name]}`)!.append(figure);
     return made;
@@ -216,9 +250,8 @@ export class Figure {
 
   private mark(): void {
     const { marks, theme } = this.explorer;
-    for (const [name, { matrix, over }] of this.stages) {
-      const [width, height] = extent(matrix, this.cell(matrix));
-      const painter = new CanvasPainter(over, width, height);
+    for (const [name, { matrix, over, window }] of this.stages) {
+      const painter = canvasFor(over, window);
       const own = marks.get(name);
       if (own) drawMarks(painter, matrix, this.cell(matrix), own, theme);
     }
@@ -286,10 +319,39 @@ export class Figure {
       const own = marks.get(name);
       if (own) drawMarks(painter, matrix, this.cell(matrix), own, theme);
     }
+    const corner = this.host.querySelector(".corner")!.getBoundingClientRect();
+    painter.at(corner.left - origin.left + 12, corner.top - origin.top + head);
+    [...explorer.scene.matrices.values()].forEach(({ name, part }, at) => {
+      if (part) painter.text(0, 8 + 16 * at, `${name}  ${part.line}`, 11, theme.faint, "start");
+    });
     const { scrollWidth, scrollHeight } = this.host;
     const size = [scrollWidth + 24, scrollHeight + head + 16] as const;
     return painter.document(...size, explorer.op.name, theme.page);
   }
+}
+
+/** What can be seen of a picture, and a little around it, in its own pixels. */
+function visiblePart(element: HTMLElement, whole: Window): Window {
+  const box = element.getBoundingClientRect();
+  const around = byId("figure-scroll").getBoundingClientRect();
+  const more = 100;
+  const left = clamp(around.left - box.left - more, 0, whole.right - 1);
+  const top = clamp(-box.top - more, 0, whole.bottom - 1);
+  return {
+    left,
+    top,
+    right: clamp(around.right - box.left + more, left + 1, whole.right),
+    bottom: clamp(window.innerHeight - box.top + more, top + 1, whole.bottom),
+  };
+}
+
+/** A canvas over one part of a picture. */
+function canvasFor(canvas: HTMLCanvasElement, part: Window): CanvasPainter {
+  const [left, top] = [Math.floor(part.left), Math.floor(part.top)];
+  canvas.style.left = `${left}px`;
+  canvas.style.top = `${top}px`;
+  const [width, height] = [Math.ceil(part.right) - left, Math.ceil(part.bottom) - top];
+  return new CanvasPainter(canvas, width, height, left, top);
 }
 
 /** A layout's line, each digit in the colour of its axis. */

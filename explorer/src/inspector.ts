@@ -5,6 +5,7 @@ import { announce, byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import type { Spot } from "./highlight.js";
 import { laneOf, laneText, type Matrix } from "./matrix.js";
+import { bankOf, bytesOfB } from "./memory.js";
 import { pairing, rowOfB, shown } from "./values.js";
 
 export function showElement(explorer: Explorer): void {
@@ -55,7 +56,16 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
     for (const place of copies) {
       add("copy", `${laneText(laneOf(place), warps)}, register ${place.R}`);
     }
-  } else add("place", "in shared memory, read through a descriptor");
+  } else {
+    const [, k, n] = matrix.spot(spot.index);
+    const byte = bytesOfB(explorer)(k, n);
+    add("in shared memory", `byte ${byte}, bank ${bankOf(byte)}`);
+  }
+  if (spot.matrix === "A" && explorer.scene.pattern) {
+    const [, row, stored] = matrix.spot(spot.index);
+    const k = rowOfB(explorer.scene, explorer.codes, row, stored);
+    add("stands at", k < 0 ? "no column: its code is illegal" : `column ${k} of A`, k < 0);
+  }
   const value = explorer.valueText(spot);
   if (value && spot.matrix !== "metadata") add("value", value);
   if (spot.matrix === "metadata") addCode(explorer, spot, add);

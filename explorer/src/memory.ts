@@ -145,12 +145,8 @@ function byBank(view: View, said: HTMLElement): Node {
   });
   const painter = new CanvasPainter(canvas, cols * w, tile.rows * height);
   const painted = colours(32, bankColour, explorer.theme);
-  for (let mn = 0; mn < tile.rows; mn++) {
-    for (let col = 0; col < cols; col++) {
-      const bank = (view.address(mn, col * joined) >> 2) % 32;
-      painter.rect(col * w, mn * height, w, height, painted[bank]);
-    }
-  }
+  const colour = (mn: number, col: number) => painted[bankOf(view.address(mn, col * joined))];
+  painter.mosaic({ x: 0, y: 0, width: w, height, cols, rows: tile.rows, colour });
   const spot = looked(view);
   if (spot) {
     const [mn, k] = spot;
@@ -160,7 +156,7 @@ function byBank(view: View, said: HTMLElement): Node {
     const mn = Math.min(tile.rows - 1, Math.max(0, Math.floor(event.offsetY / height)));
     const k = joined * Math.min(cols - 1, Math.max(0, Math.floor(event.offsetX / w)));
     const byte = view.address(mn, k);
-    said.textContent = `mn ${mn}, k ${k}: byte ${byte}, bank ${(byte >> 2) % 32}`;
+    said.textContent = `mn ${mn}, k ${k}: byte ${byte}, bank ${bankOf(byte)}`;
   });
   canvas.addEventListener("pointerleave", () => (said.textContent = summary(view)));
   return scrolling("By bank: rows mn, columns k", canvas);
@@ -182,7 +178,7 @@ function image(view: View): Node {
   const last = Math.max(...units.keys());
   const total = Math.floor(last / LINE) + 1;
   const lines = Math.min(MOST, total);
-  const [w, height, left, top] = [62, 15, 46, 16];
+  const [w, height, left, top] = [55, 15, 46, 16];
   const canvas = h("canvas", {
     role: "img",
     "aria-label": "Shared memory, 128 bytes a line: which elements each 16 bytes hold",
@@ -240,14 +236,28 @@ function scrolling(caption: string, canvas: HTMLCanvasElement): Node {
   return h("figure", {}, h("figcaption", {}, caption), box);
 }
 
-/** The bank of each element of a B without lanes, in the order of the matrix. */
-export function banksOfB(explorer: Explorer): Uint8Array {
+/** Element (k, n) of a B without lanes to its byte, from the start of the tile. */
+export function bytesOfB(explorer: Explorer): Address {
   const [tile] = tileOf(explorer, "B");
   const descriptor = descriptorOf(explorer, tile, "B");
   const address = addresses(explorer.catalogue, descriptor, tile);
+  return (k, n) => address(n, k);
+}
+
+/** The bank of a byte: 32 banks of four bytes. */
+export function bankOf(byte: number): number {
+  return (byte >> 2) % 32;
+}
+
+/** The bank of each element of a B without lanes, in the order of the matrix. */
+export function banksOfB(explorer: Explorer): Uint8Array {
+  const byte = bytesOfB(explorer);
   const matrix = explorer.matrix("B")!;
-  return Uint8Array.from({ length: matrix.size }, (_, index) => {
-    const [, k, n] = matrix.spot(index);
-    return (address(n, k) >> 2) % 32;
-  });
+  const found = new Uint8Array(matrix.size);
+  for (let k = 0; k < matrix.rows; k++) {
+    for (let n = 0; n < matrix.cols; n++) {
+      found[k * matrix.cols + n] = bankOf(byte(k, n));
+    }
+  }
+  return found;
 }

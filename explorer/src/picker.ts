@@ -4,7 +4,7 @@ import { search, typesOf, type Filter, type Instruction } from "./catalogue.js";
 import { byId, h, options } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 
-const MOST = 100; // rows in the list; more than one wants to scroll through
+const MOST = 60; // rows in the list; more than one wants to scroll through
 const FIELDS = ["family", "type", "shape", "target"] as const;
 
 export class Picker {
@@ -106,13 +106,16 @@ export class Picker {
     active?.classList.add("active");
     if (active) this.input.setAttribute("aria-activedescendant", active.id);
     else this.input.removeAttribute("aria-activedescendant");
-    // Scroll the list alone, never the page.
-    if (active) {
-      const { offsetTop, offsetHeight } = active;
-      const { scrollTop, clientHeight } = this.list;
-      const below = offsetTop + offsetHeight > scrollTop + clientHeight;
-      if (offsetTop < scrollTop || below) this.list.scrollTop = offsetTop - 60;
-    }
+    // Asking where it lies is cheap only once the page has been laid out.
+    if (active) requestAnimationFrame(() => this.reveal(active));
+  }
+
+  /** Scroll the list alone, never the page. */
+  private reveal(row: HTMLElement): void {
+    const { offsetTop, offsetHeight } = row;
+    const { scrollTop, clientHeight } = this.list;
+    const below = offsetTop + offsetHeight > scrollTop + clientHeight;
+    if (offsetTop < scrollTop || below) this.list.scrollTop = offsetTop - 60;
   }
 
   private key(event: KeyboardEvent): void {

@@ -57,7 +57,8 @@ export function addresses(
   const [toSpan, toLines] = names.map((name) => descriptor[name as "leading" | "stride"]);
   const wide = span(descriptor.swizzle);
   return (mn, k) => {
-    const [along, across] = tile.major === "k" ? [k, mn] : [mn, k];
+    const along = tile.major === "k" ? k : mn;
+    const across = tile.major === "k" ? mn : k;
     const byte = Math.floor((along * tile.bits) / 8);
     const linear =
       (byte % wide) +

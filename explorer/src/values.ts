@@ -52,42 +52,47 @@ export function evaluate(
 
 function filled(catalogue: Catalogue, matrix: Matrix, fill: Fill): Float64Array {
   const { kind } = catalogue.types[matrix.type];
+  const { rows, cols } = matrix;
   const found = new Float64Array(matrix.size);
-  for (let index = 0; index < found.length; index++) {
-    found[index] = number(matrix, index, kind, fill);
+  for (let line = 0; line < matrix.count * rows; line++) {
+    const [m, row] = [Math.floor(line / rows), line % rows];
+    for (let col = 0; col < cols; col++) {
+      found[line * cols + col] = number(matrix.name, m, row, col, kind, fill);
+    }
   }
   return found;
 }
 
-function number(matrix: Matrix, index: number, kind: string, fill: Fill): number {
-  const [m, row, col] = matrix.spot(index);
-  if (fill === "ones") return matrix.name === "C" ? 0 : 1;
-  if (fill === "identity" && matrix.name === "A") return row === col ? 1 : 0;
-  if (fill === "identity" && matrix.name === "C") return 0;
+function number(
+  name: string,
+  m: number,
+  row: number,
+  col: number,
+  kind: string,
+  fill: Fill,
+): number {
+  if (fill === "ones") return name === "C" ? 0 : 1;
+  if (fill === "identity" && name === "A") return row === col ? 1 : 0;
+  if (fill === "identity" && name === "C") return 0;
   const mixed = (row * 7 + col * 5 + (row >> 2) * 3 + (col >> 3) + m) % 11;
   if (kind === "bit") return mixed % 2;
   return kind === "unsigned" ? mixed % 4 : (mixed % 5) - 2;
 }
 
+/** Row by row of B, so that the innermost loop walks through memory in order. */
 function multiply(scene: Scene, codes: Codes, values: Values): Float64Array {
   const [a, b, d] = ["A", "B", "D"].map((name) => scene.matrices.get(name)!);
   const [va, vb, vc] = ["A", "B", "C"].map((name) => values.get(name)!);
   const meet = pairing(scene.op.values.bitop);
-  const found = new Float64Array(d.size);
-  const met = new Int32Array(a.cols);
+  const found = Float64Array.from(vc);
   for (let start = 0; start < d.size; start += d.cols) {
     const [matrix, row] = d.spot(start);
+    const ofA = a.index(matrix, row, 0);
     for (let stored = 0; stored < a.cols; stored++) {
-      met[stored] = rowOfB(scene, codes, row, stored);
-    }
-    const [ofA, ofB] = [a.index(matrix, row, 0), b.index(matrix, 0, 0)];
-    for (let col = 0; col < d.cols; col++) {
-      let sum = vc[start + col];
-      for (let stored = 0; stored < a.cols; stored++) {
-        const k = met[stored];
-        sum += k < 0 ? NaN : meet(va[ofA + stored], vb[ofB + k * b.cols + col]);
-      }
-      found[start + col] = sum;
+      const k = rowOfB(scene, codes, row, stored);
+      const x = k < 0 ? NaN : va[ofA + stored];
+      const ofB = b.index(matrix, Math.max(0, k), 0);
+      for (let col = 0; col < d.cols; col++) found[start + col] += meet(x, vb[ofB + col]);
     }
   }
   return found;
@@ -95,7 +100,7 @@ function multiply(scene: Scene, codes: Codes, values: Values): Float64Array {
 
 /** What becomes of two elements: their product, or one of bits. */
 export function pairing(bitop: string | undefined): (x: number, y: number) => number {
-  if (bitop?.startsWith("xor")) return (x, y) => x ^ y;
+  if (bitop?.startsWith("xor")) return (x, y) => x ^ y; // bits are always dense
   if (bitop?.startsWith("and")) return (x, y) => x & y;
   return (x, y) => x * y;
 }

@@ -134,6 +134,10 @@ const TESTS = {
     assert.match(await where(page), /codes=2%3A5|codes=2:5/);
     await pointAt(page, "D", 0, 0, { click: true });
     assert.match(await facts(page), /value undefined/);
+    await pointAt(page, "A", 0, 8);
+    assert.match(await facts(page), /stands at no column/);
+    await pointAt(page, "A", 0, 4);
+    assert.match(await facts(page), /stands at column 10 of A/);
     await page.fill("#nibble-2", "e");
     assert.match(await text(page, "#problems"), /Every code is legal/);
     await page.click("#codes-reset");
@@ -178,11 +182,15 @@ const TESTS = {
     const parsed = await page.evaluate((source) => {
       const found = new DOMParser().parseFromString(source, "image/svg+xml");
       const broken = found.querySelector("parsererror");
-      return { broken: !!broken, rects: found.querySelectorAll("rect").length };
+      const count = (name) => found.querySelectorAll(name).length;
+      return { broken: !!broken, rects: count("rect"), texts: count("text") };
     }, svg);
     assert.equal(parsed.broken, false);
-    assert.ok(parsed.rects > 16 * 32 + 64 * 8 + 16 * 8 + 16 * 8);
+    // Runs of a colour are one rectangle; B, D and the codes have text in each cell.
+    assert.ok(parsed.rects > 500, `${parsed.rects} rectangles`);
+    assert.ok(parsed.texts > 64 * 8 + 16 * 8 + 16 * 8, `${parsed.texts} texts`);
     assert.ok(svg.includes(SPARSE));
+    assert.ok(svg.includes("row = L2 L3 L4 L0  chunk = E0 E1 E2 | selector = L1"));
     return page;
   },
 
@@ -211,10 +219,13 @@ const TESTS = {
   async "shared memory: descriptor, banks and swizzles"(browser) {
     const page = await open(browser, `#op=${WGMMA}&tab=memory`);
     assert.equal(await text(page, "#descriptor"), "0x4000004008000000");
+    await pointAt(page, "B", 8, 1);
+    assert.match(await facts(page), /in shared memory byte 128, bank 0/);
     await page.selectOption("#memory-swizzle", "32");
     assert.equal(await page.inputValue("#memory-stride"), "256");
     const bank = page.locator(".memory canvas").first();
-    await bank.hover({ position: { x: 2, y: 2 } });
+    await bank.hover({ position: { x: 30, y: 30 } });
+    await bank.hover({ position: { x: 1, y: 1 } });
     assert.match(await text(page, "#memory-said"), /mn 0, k 0: byte 0, bank 0/);
     await page.selectOption("#memory-major", "mn");
     await page.fill("#memory-leading", "4096");
@@ -228,26 +239,32 @@ const TESTS = {
 
   async "speed: every view is there within 100 ms"(browser) {
     const page = await open(browser, `#op=${DENSE}&values=small`);
-    const slowest = await page.evaluate(async (names) => {
-      const found = {};
-      const settle = () => new Promise((done) => requestAnimationFrame(() => done()));
-      for (const name of names) {
-        const times = [];
-        for (let round = 0; round < 6; round++) {
-          location.hash = "";
-          await settle();
-          await settle();
-          const before = performance.now();
-          location.hash = `#op=${name}&values=small&lane=5`;
-          await new Promise((done) => window.addEventListener("hashchange", done, { once: true }));
-          times.push(performance.now() - before);
-        }
-        found[name] = Math.min(...times);
+    const session = await page.context().newCDPSession(page);
+    await session.send("Performance.enable");
+    // The time of the page's own thread: other programs do not count in it.
+    const spent = async () => {
+      const { metrics } = await session.send("Performance.getMetrics");
+      return 1000 * metrics.find(({ name }) => name === "ThreadTime").value;
+    };
+    const go = (hash) =>
+      page.evaluate(async (to) => {
+        const changed = new Promise((done) => addEventListener("hashchange", done, { once: true }));
+        location.hash = to;
+        await changed;
+        await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+      }, hash);
+    const close = [WGMMA, WGMMA_SPARSE].map((name) => `${name}&zoom=5`);
+    for (const name of [DENSE, SPARSE, WGMMA, WGMMA_SPARSE, QUAD, ...close]) {
+      const times = [];
+      for (let round = 0; round < 3; round++) {
+        await go("#op=movmatrix.sync.aligned.m8n8.trans.b16");
+        const before = await spent();
+        await go(`#op=${name}&values=small&lane=5`);
+        times.push((await spent()) - before);
       }
-      return found;
-    }, [DENSE, SPARSE, WGMMA, WGMMA_SPARSE, QUAD]);
-    for (const [name, took] of Object.entries(slowest)) {
-      assert.ok(took < 100, `${name} took ${took.toFixed(0)} ms`);
+      const best = Math.min(...times);
+      if (process.env.SAY_TIMES) console.log(`     ${name}: ${best.toFixed(0)} ms`);
+      assert.ok(best > 0 && best < 100, `${name} took ${best.toFixed(0)} ms`);
     }
     return page;
   },

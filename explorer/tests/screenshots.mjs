@@ -23,6 +23,7 @@ const SHOTS = [
   ["sparse-illegal", `#op=${SPARSE}&values=small&tab=metadata&codes=0:0,9:5`, ["metadata", 0, 0, true]],
   ["wgmma", `#op=${WGMMA}&tab=memory`, ["D", 20, 100]],
   ["wgmma-memory", `#op=${WGMMA}&tab=memory&memory=B.mn.128`, ["B", 3, 100, true], { colorScheme: "dark" }],
+  ["wgmma-close", `#op=${WGMMA}&zoom=5&values=small`, ["D", 40, 200, true], { viewport: { width: 1500, height: 950 } }],
   ["ldmatrix", `#op=${LDMATRIX}&lane=13`],
   ["quad", `#op=${QUAD}&lane=13&tab=cuda`],
   ["scaled", `#op=${SCALED}&at=D.42`],
@@ -33,7 +34,7 @@ const SHOTS = [
 ];
 
 // High enough for the whole page: a full-page picture would move the pointer off.
-const TALL = { width: 1500, height: 1400 };
+const TALL = { width: 1500, height: 1900 };
 const browser = await launch();
 for (const [name, hash, spot, settings] of SHOTS) {
   const page = await open(browser, hash, { viewport: TALL, ...settings });
