@@ -126,6 +126,30 @@ def test_a_hundred_times_mmasim(benchmark: Any) -> None:
     assert ours >= 100 * theirs
 
 
+@pytest.mark.parametrize(
+    ("text", "kind", "k"),
+    [("m64n256k16.f32.f16.f16", "f16", 16), ("m64n256k32.f32.e4m3.e4m3", "e4m3", 32)],
+)
+def test_fifty_times_mmasims_wgmma(
+    benchmark: Any, text: str, kind: str, k: int
+) -> None:
+    nv_ptx = pytest.importorskip("mmasim.nv_ptx")
+    torch = pytest.importorskip("torch")
+    how = model("sm_90", kind, kind, *F32, k, unit="wgmma")
+    a, b, c, _ = operands(how, 1, 64, 256)
+    of = {"f16": torch.float16, "e4m3": torch.float8_e4m3fn}[kind]
+    unit = nv_ptx.WGMMA("Hopper", text)
+    x = torch.randn(64, k).to(of)
+    y = torch.randn(k, 256).to(of)
+    z = torch.randn(64, 256)
+    theirs = least(lambda: unit(x, y, z), 3)
+    benchmark.pedantic(lambda: multiply(a, b, c, how), rounds=200, warmup_rounds=5)
+    times = theirs / benchmark.stats.stats.min
+    benchmark.extra_info["times mmasim"] = times
+    print(f"\nwgmma {text}: {times:.0f} times mmasim")
+    assert times >= 50
+
+
 def test_one_tile(benchmark: Any) -> None:
     how, _ = CASES["f16"]
     a, b, c, _ = operands(how, 1, 16, 8)
