@@ -440,7 +440,7 @@ def convert(svg: str, format: str) -> bytes:
     if format not in FORMATS:
         raise Error(f"pictures are written as {one_of(FORMATS)}; given {format!r}")
     try:
-        import cairosvg  # type: ignore[import-untyped, unused-ignore]
+        import cairosvg
     except (ImportError, OSError) as error:
         raise Error(
             f"{format.upper()} needs the library CairoSVG ({error}); "
