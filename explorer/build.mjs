@@ -25,13 +25,20 @@ function digest() {
 function bundle() {
   const options = { bundle: true, minify: true, write: false, target: "es2022" };
   const entry = join(here, "src/main.ts");
-  const { outputFiles } = buildSync({ ...options, entryPoints: [entry], charset: "utf8" });
+  const { outputFiles } = buildSync({
+    ...options,
+    entryPoints: [entry],
+    charset: "utf8",
+  });
   return outputFiles[0].text.trim().replaceAll("</script", "<\\/script");
 }
 
 function style() {
   const options = { minify: true, loader: { ".css": "css" }, write: false };
-  const { outputFiles } = buildSync({ ...options, entryPoints: [join(here, "src/style.css")] });
+  const { outputFiles } = buildSync({
+    ...options,
+    entryPoints: [join(here, "src/style.css")],
+  });
   return outputFiles[0].text.trim();
 }
 
@@ -41,10 +48,19 @@ function python() {
   return existsSync(own) ? own : "python3";
 }
 
-execFileSync(join(here, "node_modules/.bin/tsc"), ["--noEmit"], { cwd: here, stdio: "inherit" });
+execFileSync(join(here, "node_modules/.bin/tsc"), ["--noEmit"], {
+  cwd: here,
+  stdio: "inherit",
+});
 const slots = { DIGEST: digest(), STYLE: style(), SCRIPT: bundle() };
-const filled = read("page.html").replace(/%(DIGEST|STYLE|SCRIPT)%/g, (_, name) => slots[name]);
+const filled = read("page.html").replace(
+  /%(DIGEST|STYLE|SCRIPT)%/g,
+  (_, name) => slots[name],
+);
 writeFileSync(page, filled);
 const environment = { ...process.env, PYTHONPATH: join(root, "src") };
-execFileSync(python(), ["-m", "fragmenta.view.explorer_data"], { env: environment, stdio: "inherit" });
+execFileSync(python(), ["-m", "fragmenta.view.explorer_data"], {
+  env: environment,
+  stdio: "inherit",
+});
 console.log(`${page}: ${Math.round(readFileSync(page).length / 1024)} KiB`);

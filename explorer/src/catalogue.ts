@@ -93,7 +93,10 @@ export interface Filter {
 
 /** The instructions that fit every filter; each word must occur in the name. */
 export function search(catalogue: Catalogue, filter: Filter): Instruction[] {
-  const words = filter.words.toLowerCase().split(/[\s.]+/).filter(Boolean);
+  const words = filter.words
+    .toLowerCase()
+    .split(/[\s.]+/)
+    .filter(Boolean);
   return catalogue.instructions.filter(
     (op) =>
       (!filter.family || op.family === filter.family) &&

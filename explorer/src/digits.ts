@@ -61,7 +61,11 @@ export function digitsPicture(layout: Layout, place: Place): string {
     }),
   );
   const below = row(
-    layout.coordinates.map(({ name, digits }) => ({ name, value: element[name], digits })),
+    layout.coordinates.map(({ name, digits }) => ({
+      name,
+      value: element[name],
+      digits,
+    })),
   );
   const end = (groups: Group[]) => Math.max(...groups.map((g) => g.x + g.width));
   const width = Math.max(end(above), end(below)) + 2;

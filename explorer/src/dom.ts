@@ -23,7 +23,11 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   return document.getElementById(id) as T;
 }
 
-export function options(select: HTMLSelectElement, values: string[], any: string): void {
+export function options(
+  select: HTMLSelectElement,
+  values: string[],
+  any: string,
+): void {
   select.replaceChildren(
     h("option", { value: "" }, any),
     ...values.map((value) => h("option", { value }, value)),

@@ -100,7 +100,9 @@ function drawLabels(
 ): void {
   const [w, h] = [cell.width - 1, cell.height - 1];
   let longest = 1;
-  for (let index = 0; index < matrix.size; index++) {
+  // In a large matrix a sample, from the last one back, shows how long labels get.
+  const step = Math.ceil(matrix.size / 4096);
+  for (let index = matrix.size - 1; index >= 0; index -= step) {
     longest = Math.max(longest, look.label(index).length);
   }
   const size = typeSize(cell, longest);

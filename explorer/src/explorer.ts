@@ -71,7 +71,8 @@ export class Explorer {
   }
 
   point(spot: Spot | null): void {
-    if (spot?.matrix === this.hover?.matrix && spot?.index === this.hover?.index) return;
+    if (spot?.matrix === this.hover?.matrix && spot?.index === this.hover?.index)
+      return;
     this.hover = spot;
     this.tell("pointer");
   }

@@ -17,7 +17,9 @@ export function showFacts(explorer: Explorer): void {
     fact("Operands", op.operands.join("; ")),
   );
   const notes = op.notes.map((number) => h("li", {}, catalogue.notes[number]));
-  const observed = new Set(Object.values(op.parts).map((n) => catalogue.parts[n].observed));
+  const observed = new Set(
+    Object.values(op.parts).map((n) => catalogue.parts[n].observed),
+  );
   for (const where of observed) {
     if (where) notes.push(h("li", {}, `Layout observed on ${where}.`));
   }

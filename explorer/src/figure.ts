@@ -94,7 +94,9 @@ export class Figure {
     const left = clamp(Math.floor((room - roomy * widest) / across), 2, LARGEST.width);
     const sized = (width: number): Cell => ({
       width: Math.round(Math.min(width, height * 3) * this.explorer.state.zoom),
-      height: Math.round(Math.min(height, Math.max(left, roomy) * 1.5) * this.explorer.state.zoom),
+      height: Math.round(
+        Math.min(height, Math.max(left, roomy) * 1.5) * this.explorer.state.zoom,
+      ),
     });
     return { left: sized(left), right: sized(roomy) };
   }
@@ -140,7 +142,14 @@ export class Figure {
     known.window = right * bottom > LARGE ? visiblePart(stage, whole) : whole;
     const painter = canvasFor(stage.querySelector("canvas")!, known.window);
     const { theme } = this.explorer;
-    drawMatrix(painter, matrix, this.cell(matrix), this.look(matrix), theme, known.window);
+    drawMatrix(
+      painter,
+      matrix,
+      this.cell(matrix),
+      this.look(matrix),
+      theme,
+      known.window,
+    );
   }
 
   /** Of a large picture only what can be seen is drawn. */
@@ -157,16 +166,22 @@ export class Figure {
 
   /** The corner that the L leaves free has the lines that everything follows from. */
   private writeLines(): void {
-    const parts = [...this.explorer.scene.matrices.values()].flatMap((m) => m.part ?? []);
+    const parts = [...this.explorer.scene.matrices.values()].flatMap(
+      (m) => m.part ?? [],
+    );
     const lines = parts.flatMap((part) => [
       h("dt", {}, part.name.replace("_", " ")),
       h("dd", {}, ...colouredLine(part.line)),
     ]);
-    const meaning = "Bits of the lane (L), register (R), element in it (E), warp (W); lowest first.";
+    const meaning =
+      "Bits of the lane (L), register (R), element in it (E), warp (W); lowest first.";
     const corner = this.host.querySelector(".corner")!;
     // Beside a narrow A there is no room for text: then it stands above.
     const beside = this.shownMatrices().filter((each) => AREAS[each.name] === "beside");
-    const width = beside.reduce((sum, each) => sum + extent(each, this.cell(each))[0], 0);
+    const width = beside.reduce(
+      (sum, each) => sum + extent(each, this.cell(each))[0],
+      0,
+    );
     this.host.classList.toggle("narrow", width < 200);
     corner.replaceChildren(h("dl", {}, ...lines), h("p", { class: "hint" }, meaning));
   }
@@ -233,7 +248,8 @@ export class Figure {
     const { codes, values } = this.explorer;
     if (matrix.name === "metadata") {
       const wide = typeSize(this.cell(matrix), 4) > 0;
-      return (index) => codes[index].toString(wide ? 2 : 16).padStart(wide ? 4 : 1, "0");
+      return (index) =>
+        codes[index].toString(wide ? 2 : 16).padStart(wide ? 4 : 1, "0");
     }
     const numbers = values?.get(matrix.name);
     if (numbers) return (index) => shown(numbers[index]);
@@ -245,7 +261,9 @@ export class Figure {
       (index: number) => `${matrix.lane[index]}`,
     ];
     const last = matrix.size - 1;
-    return ways.find((way) => typeSize(this.cell(matrix), way(last).length)) ?? (() => "");
+    return (
+      ways.find((way) => typeSize(this.cell(matrix), way(last).length)) ?? (() => "")
+    );
   }
 
   private mark(): void {
@@ -322,7 +340,8 @@ export class Figure {
     const corner = this.host.querySelector(".corner")!.getBoundingClientRect();
     painter.at(corner.left - origin.left + 12, corner.top - origin.top + head);
     [...explorer.scene.matrices.values()].forEach(({ name, part }, at) => {
-      if (part) painter.text(0, 8 + 16 * at, `${name}  ${part.line}`, 11, theme.faint, "start");
+      if (part)
+        painter.text(0, 8 + 16 * at, `${name}  ${part.line}`, 11, theme.faint, "start");
     });
     const { scrollWidth, scrollHeight } = this.host;
     const size = [scrollWidth + 24, scrollHeight + head + 16] as const;
@@ -334,7 +353,7 @@ export class Figure {
 function visiblePart(element: HTMLElement, whole: Window): Window {
   const box = element.getBoundingClientRect();
   const around = byId("figure-scroll").getBoundingClientRect();
-  const more = 100;
+  const more = 40;
   const left = clamp(around.left - box.left - more, 0, whole.right - 1);
   const top = clamp(-box.top - more, 0, whole.bottom - 1);
   return {
@@ -358,7 +377,9 @@ function canvasFor(canvas: HTMLCanvasElement, part: Window): CanvasPainter {
 function colouredLine(line: string): Node[] {
   return line.split(/(\s+)/).map((word) => {
     const axis = /^([WLRE])\d/.exec(word)?.[1];
-    return axis ? h("span", { class: `axis-${axis}` }, word) : document.createTextNode(word);
+    return axis
+      ? h("span", { class: `axis-${axis}` }, word)
+      : document.createTextNode(word);
   });
 }
 

@@ -59,7 +59,8 @@ function ofLane(scene: Scene, lane: number | null): Highlight {
 
 function heldBy(matrix: Matrix, lane: number): Uint8Array {
   const lit = new Uint8Array(matrix.size);
-  for (let index = 0; index < lit.length; index++) lit[index] = +(matrix.lane[index] === lane);
+  for (let index = 0; index < lit.length; index++)
+    lit[index] = +(matrix.lane[index] === lane);
   return lit;
 }
 

@@ -17,7 +17,10 @@ export function showElement(explorer: Explorer): void {
     return;
   }
   const matrix = explorer.matrix(spot.matrix)!;
-  const parts: Node[] = [h("h2", {}, matrix.label(spot.index)), facts(explorer, matrix, spot)];
+  const parts: Node[] = [
+    h("h2", {}, matrix.label(spot.index)),
+    facts(explorer, matrix, spot),
+  ];
   if (matrix.layout) {
     const picture = h("div", { class: "digits-host" });
     picture.innerHTML = digitsPicture(matrix.layout, matrix.places(spot.index)[0]);
@@ -43,7 +46,15 @@ function coordinateLines(matrix: Matrix): string {
 function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
   const list = h("dl", { class: "place" });
   const add = (name: string, value: string, warn = false) =>
-    list.append(h("div", warn ? { class: "wrong" } : {}, h("dt", {}, name), " ", h("dd", {}, value)));
+    list.append(
+      h(
+        "div",
+        warn ? { class: "wrong" } : {},
+        h("dt", {}, name),
+        " ",
+        h("dd", {}, value),
+      ),
+    );
   if (matrix.part) {
     const { warps } = explorer.scene;
     const [low, high] = matrix.bitRange(matrix.slot[spot.index]);
@@ -64,7 +75,11 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
   if (spot.matrix === "A" && explorer.scene.pattern) {
     const [, row, stored] = matrix.spot(spot.index);
     const k = rowOfB(explorer.scene, explorer.codes, row, stored);
-    add("stands at", k < 0 ? "no column: its code is illegal" : `column ${k} of A`, k < 0);
+    add(
+      "stands at",
+      k < 0 ? "no column: its code is illegal" : `column ${k} of A`,
+      k < 0,
+    );
   }
   const value = explorer.valueText(spot);
   if (value && spot.matrix !== "metadata") add("value", value);
@@ -121,7 +136,8 @@ export function listenToLane(explorer: Explorer): void {
     announce(`${laneText(wrapped, explorer.scene.warps)} picked`);
   };
   const typed = () => {
-    if (number.value !== "") go(Number(number.value) % 32 + 32 * Number(warp.value || 0));
+    if (number.value !== "")
+      go((Number(number.value) % 32) + 32 * Number(warp.value || 0));
     else explorer.pickLane(null);
   };
   number.addEventListener("change", typed);
@@ -137,7 +153,8 @@ export function showLane(explorer: Explorer): void {
   const number = byId<HTMLInputElement>("lane-number");
   const warp = byId<HTMLSelectElement>("lane-warp");
   warp.parentElement!.hidden = warps === 1;
-  if (document.activeElement !== number) number.value = lane === null ? "" : `${lane & 31}`;
+  if (document.activeElement !== number)
+    number.value = lane === null ? "" : `${lane & 31}`;
   if (lane !== null) warp.value = `${lane >> 5}`;
   const host = byId("lane-holds");
   if (lane === null) {

@@ -30,7 +30,10 @@ export class Layout {
     readonly axes: Record<string, number>,
   ) {
     const [data, free = ""] = line.split("|");
-    for (const [part, list] of [[data, this.data], [free, this.free]] as const) {
+    for (const [part, list] of [
+      [data, this.data],
+      [free, this.free],
+    ] as const) {
       for (const [, name, tokens] of part.matchAll(ASSIGNMENT)) {
         const coordinate = read(name, tokens);
         list.push(coordinate);
@@ -90,7 +93,8 @@ export class Layout {
         left = Math.floor(left / this.axes[name]);
       }
       let flat = 0;
-      for (const { digits, size } of this.data) flat = flat * size + join(digits, place);
+      for (const { digits, size } of this.data)
+        flat = flat * size + join(digits, place);
       found[index] = flat;
     }
     return found;

@@ -53,7 +53,9 @@ export class Matrix {
     const names = layout.data.map((each) => each.name);
     const [first, second] = names.slice(-2);
     const matrices =
-      names.length > 2 ? values(names[0], this.count, this.pinned) : [layout.place(this.pinned)];
+      names.length > 2
+        ? values(names[0], this.count, this.pinned)
+        : [layout.place(this.pinned)];
     return [matrices, values(first, this.rows, {}), values(second, this.cols, {})];
   }
 

@@ -42,7 +42,12 @@ export function memoryPanel(explorer: Explorer): Node[] {
   const said = h("p", { id: "memory-said", role: "status" }, summary(view));
   return [
     controls(explorer, descriptor, tile),
-    h("p", { class: "word" }, "Descriptor, from start 0: ", h("code", { id: "descriptor" }, encoded(explorer.catalogue, descriptor))),
+    h(
+      "p",
+      { class: "word" },
+      "Descriptor, from start 0: ",
+      h("code", { id: "descriptor" }, encoded(explorer.catalogue, descriptor)),
+    ),
     said,
     h("div", { class: "memory" }, byBank(view, said), image(view)),
   ];
@@ -74,7 +79,8 @@ function summary({ explorer, tile, steps, descriptor }: View): string {
   const side = operand === "A" ? "row m" : "column n";
   const way = tile.major === "k" ? "K-major" : "MN-major";
   const mode = descriptor.swizzle ? `${descriptor.swizzle}-byte swizzle` : "no swizzle";
-  const many = steps > 1 ? ` One instruction reads ${tile.k / steps} of k, the first ones.` : "";
+  const many =
+    steps > 1 ? ` One instruction reads ${tile.k / steps} of k, the first ones.` : "";
   return `${operand}: ${tile.rows} × ${tile.k} (${side} × stored k), ${way}, ${mode}.${many}`;
 }
 
@@ -84,7 +90,13 @@ function controls(explorer: Explorer, descriptor: Descriptor, tile: Tile): Node 
   const { memory } = explorer.state;
   const change = (changes: Partial<State["memory"]>) =>
     explorer.update({ memory: { ...memory, offsets: [], ...changes } });
-  const chooser = (id: string, label: string, values: string[], now: string, set: (v: string) => void) => {
+  const chooser = (
+    id: string,
+    label: string,
+    values: string[],
+    now: string,
+    set: (v: string) => void,
+  ) => {
     const select = h("select", { id, onchange: () => set(select.value) });
     select.append(...values.map((value) => h("option", {}, value)));
     select.value = now;
@@ -105,10 +117,16 @@ function controls(explorer: Explorer, descriptor: Descriptor, tile: Tile): Node 
   return h(
     "div",
     { class: "controls" },
-    chooser("memory-operand", "Operand", ["A", "B"], memory.operand, (operand) => change({ operand })),
+    chooser("memory-operand", "Operand", ["A", "B"], memory.operand, (operand) =>
+      change({ operand }),
+    ),
     chooser("memory-major", "Major", majors, tile.major, (major) => change({ major })),
-    chooser("memory-swizzle", "Swizzle", SWIZZLES.map(String), `${memory.swizzle}`, (swizzle) =>
-      change({ swizzle: Number(swizzle) }),
+    chooser(
+      "memory-swizzle",
+      "Swizzle",
+      SWIZZLES.map(String),
+      `${memory.swizzle}`,
+      (swizzle) => change({ swizzle: Number(swizzle) }),
     ),
     number("leading"),
     number("stride"),
@@ -145,12 +163,20 @@ function byBank(view: View, said: HTMLElement): Node {
   });
   const painter = new CanvasPainter(canvas, cols * w, tile.rows * height);
   const painted = colours(32, bankColour, explorer.theme);
-  const colour = (mn: number, col: number) => painted[bankOf(view.address(mn, col * joined))];
+  const colour = (mn: number, col: number) =>
+    painted[bankOf(view.address(mn, col * joined))];
   painter.mosaic({ x: 0, y: 0, width: w, height, cols, rows: tile.rows, colour });
   const spot = looked(view);
   if (spot) {
     const [mn, k] = spot;
-    painter.frame(Math.floor(k / joined) * w, mn * height, w, height, explorer.theme.ink, 2);
+    painter.frame(
+      Math.floor(k / joined) * w,
+      mn * height,
+      w,
+      height,
+      explorer.theme.ink,
+      2,
+    );
   }
   canvas.addEventListener("pointermove", (event) => {
     const mn = Math.min(tile.rows - 1, Math.max(0, Math.floor(event.offsetY / height)));
@@ -195,10 +221,18 @@ function image(view: View): Node {
     for (let unit = 0; unit < 8; unit++) {
       const held = units.get(line * LINE + unit * 16);
       const across = held && (tile.major === "k" ? held[0] : held[1]);
-      const fill = across === undefined ? plainColour(theme) : laneColour((across % 8) * 4, theme);
+      const fill =
+        across === undefined ? plainColour(theme) : laneColour((across % 8) * 4, theme);
       painter.rect(left + unit * w, y, w - 1, height - 1, fill);
       const text = held ? `${held[0]},${held[1]}` : "";
-      painter.text(left + (unit + 0.5) * w, y + height / 2, text, 10, theme.ink, "middle");
+      painter.text(
+        left + (unit + 0.5) * w,
+        y + height / 2,
+        text,
+        10,
+        theme.ink,
+        "middle",
+      );
     }
   }
   markUnit(view, painter, [w, height, left, top]);
@@ -232,7 +266,11 @@ function markUnit(view: View, painter: CanvasPainter, sizes: number[]): void {
 
 /** A picture that scrolls in its own box, which keys must be able to reach. */
 function scrolling(caption: string, canvas: HTMLCanvasElement): Node {
-  const box = h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption }, canvas);
+  const box = h(
+    "div",
+    { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
+    canvas,
+  );
   return h("figure", {}, h("figcaption", {}, caption), box);
 }
 

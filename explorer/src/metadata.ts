@@ -14,17 +14,38 @@ function chosenLane(explorer: Explorer, matrix: Matrix): number {
 export function metadataPanel(explorer: Explorer): Node[] {
   const matrix = explorer.matrix("metadata")!;
   const lane = chosenLane(explorer, matrix);
-  const indices = [...matrix.lane.keys()].filter((index) => matrix.lane[index] === lane);
+  const indices = [...matrix.lane.keys()].filter(
+    (index) => matrix.lane[index] === lane,
+  );
   indices.sort((one, other) => matrix.slot[other] - matrix.slot[one]);
   const reset = h(
     "button",
-    { type: "button", id: "codes-reset", onclick: () => explorer.update({ codes: {} }) },
+    {
+      type: "button",
+      id: "codes-reset",
+      onclick: () => explorer.update({ codes: {} }),
+    },
     "Reset codes",
   );
   return [
-    h("div", { class: "controls" }, ...selectorControl(explorer), laneControl(explorer, matrix, lane), reset),
-    h("p", { class: "word" }, `Register of lane ${lane}: `, h("code", { id: "word" }, word(explorer, indices))),
-    h("div", { class: "nibbles" }, ...indices.map((index) => nibble(explorer, matrix, index))),
+    h(
+      "div",
+      { class: "controls" },
+      ...selectorControl(explorer),
+      laneControl(explorer, matrix, lane),
+      reset,
+    ),
+    h(
+      "p",
+      { class: "word" },
+      `Register of lane ${lane}: `,
+      h("code", { id: "word" }, word(explorer, indices)),
+    ),
+    h(
+      "div",
+      { class: "nibbles" },
+      ...indices.map((index) => nibble(explorer, matrix, index)),
+    ),
     problems(explorer, matrix),
   ];
 }
@@ -45,7 +66,8 @@ function selectorControl(explorer: Explorer): Node[] {
     id: "selector",
     onchange: () => explorer.update({ selector: Number(select.value) }),
   });
-  for (let value = 0; value < selectors; value++) select.append(h("option", {}, `${value}`));
+  for (let value = 0; value < selectors; value++)
+    select.append(h("option", {}, `${value}`));
   select.value = `${explorer.state.selector}`;
   return [h("label", {}, "Selector ", select)];
 }

@@ -16,8 +16,22 @@ export interface Mosaic {
 export interface Painter {
   mosaic(cells: Mosaic): void;
   rect(x: number, y: number, w: number, h: number, fill: string, alpha?: number): void;
-  frame(x: number, y: number, w: number, h: number, stroke: string, width: number): void;
-  text(x: number, y: number, text: string, size: number, fill: string, at: Anchor): void;
+  frame(
+    x: number,
+    y: number,
+    w: number,
+    h: number,
+    stroke: string,
+    width: number,
+  ): void;
+  text(
+    x: number,
+    y: number,
+    text: string,
+    size: number,
+    fill: string,
+    at: Anchor,
+  ): void;
 }
 
 const FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
@@ -27,7 +41,13 @@ export class CanvasPainter implements Painter {
   private font = 0;
 
   /** ``left`` and ``top`` are where in the whole picture the canvas begins. */
-  constructor(canvas: HTMLCanvasElement, width: number, height: number, left = 0, top = 0) {
+  constructor(
+    canvas: HTMLCanvasElement,
+    width: number,
+    height: number,
+    left = 0,
+    top = 0,
+  ) {
     const sharp = Math.min(2, window.devicePixelRatio || 1);
     const [across, down] = [Math.ceil(width * sharp), Math.ceil(height * sharp)];
     this.context = canvas.getContext("2d")!;
@@ -65,13 +85,27 @@ export class CanvasPainter implements Painter {
     this.context.globalAlpha = 1;
   }
 
-  frame(x: number, y: number, w: number, h: number, stroke: string, width: number): void {
+  frame(
+    x: number,
+    y: number,
+    w: number,
+    h: number,
+    stroke: string,
+    width: number,
+  ): void {
     this.context.strokeStyle = stroke;
     this.context.lineWidth = width;
     this.context.strokeRect(x, y, w, h);
   }
 
-  text(x: number, y: number, text: string, size: number, fill: string, at: Anchor): void {
+  text(
+    x: number,
+    y: number,
+    text: string,
+    size: number,
+    fill: string,
+    at: Anchor,
+  ): void {
     if (size !== this.font) this.context.font = `${size}px ${FONT}`;
     this.font = size;
     this.context.fillStyle = fill;
@@ -101,7 +135,13 @@ export class SvgPainter implements Painter {
       for (let col = 1; col <= cols; col++) {
         const fill = colour(row, from);
         if (col < cols && colour(row, col) === fill) continue;
-        this.rect(x + from * width, y + row * height, (col - from) * width, height, fill);
+        this.rect(
+          x + from * width,
+          y + row * height,
+          (col - from) * width,
+          height,
+          fill,
+        );
         from = col;
       }
     }
@@ -112,12 +152,26 @@ export class SvgPainter implements Painter {
     this.parts.push(`<rect ${this.box(x, y, w, h)} fill="${fill}"${faint}/>`);
   }
 
-  frame(x: number, y: number, w: number, h: number, stroke: string, width: number): void {
+  frame(
+    x: number,
+    y: number,
+    w: number,
+    h: number,
+    stroke: string,
+    width: number,
+  ): void {
     const line = `fill="none" stroke="${stroke}" stroke-width="${width}"`;
     this.parts.push(`<rect ${this.box(x, y, w, h)} ${line}/>`);
   }
 
-  text(x: number, y: number, text: string, size: number, fill: string, at: Anchor): void {
+  text(
+    x: number,
+    y: number,
+    text: string,
+    size: number,
+    fill: string,
+    at: Anchor,
+  ): void {
     const place = `x="${round(x + this.dx)}" y="${round(y + this.dy + size * 0.35)}"`;
     const style = `font-size="${round(size)}" fill="${fill}" text-anchor="${at}"`;
     this.parts.push(`<text ${place} ${style}>${escaped(text)}</text>`);
@@ -148,7 +202,9 @@ const points = new Map<string, number>();
 function point(colour: string): number {
   let found = points.get(colour);
   if (found === undefined) {
-    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+    const [red, green, blue] = [1, 3, 5].map((at) =>
+      parseInt(colour.slice(at, at + 2), 16),
+    );
     found = ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
     points.set(colour, found);
   }

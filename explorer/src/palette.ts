@@ -48,7 +48,9 @@ export function laneColour(lane: number, theme: Theme): string {
 }
 
 export function registerColour(register: number, theme: Theme): string {
-  const lightness = theme.dark ? 0.36 + 0.1 * (register % 2) : 0.88 - 0.1 * (register % 2);
+  const lightness = theme.dark
+    ? 0.36 + 0.1 * (register % 2)
+    : 0.88 - 0.1 * (register % 2);
   return colour(lightness, 0.085, (register * 137.5) % 360);
 }
 
@@ -93,7 +95,9 @@ function hex(rgb: Triple): string {
   const channel = (value: number) => {
     const held = Math.min(1, Math.max(0, value));
     const gamma = held <= 0.0031308 ? 12.92 * held : 1.055 * held ** (1 / 2.4) - 0.055;
-    return Math.round(255 * gamma).toString(16).padStart(2, "0");
+    return Math.round(255 * gamma)
+      .toString(16)
+      .padStart(2, "0");
   };
   return `#${rgb.map(channel).join("")}`;
 }

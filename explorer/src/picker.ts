@@ -92,7 +92,9 @@ export class Picker {
     const total = this.found.length;
     const more = total > rows.length ? `; ${rows.length} are listed` : "";
     const count = `${total} instruction${total === 1 ? "" : "s"}${more}`;
-    byId("count").textContent = total ? count : "Nothing fits: remove a word or a filter";
+    byId("count").textContent = total
+      ? count
+      : "Nothing fits: remove a word or a filter";
     this.mark();
   }
 

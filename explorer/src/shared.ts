@@ -37,7 +37,11 @@ function offsetNames(catalogue: Catalogue, major: Major, swizzle: number): strin
 }
 
 /** A descriptor whose tile fills memory without gaps. */
-export function packedTile(catalogue: Catalogue, tile: Tile, swizzle: number): Descriptor {
+export function packedTile(
+  catalogue: Catalogue,
+  tile: Tile,
+  swizzle: number,
+): Descriptor {
   const atom = LINES * span(swizzle);
   const across = tile.major === "k" ? tile.rows : tile.k;
   const [toSpan, toLines] = offsetNames(catalogue, tile.major, swizzle);
@@ -54,7 +58,9 @@ export function addresses(
   tile: Tile,
 ): Address {
   const names = offsetNames(catalogue, tile.major, descriptor.swizzle);
-  const [toSpan, toLines] = names.map((name) => descriptor[name as "leading" | "stride"]);
+  const [toSpan, toLines] = names.map(
+    (name) => descriptor[name as "leading" | "stride"],
+  );
   const wide = span(descriptor.swizzle);
   return (mn, k) => {
     const along = tile.major === "k" ? k : mn;

@@ -16,9 +16,19 @@ interface Tab {
 }
 
 const TABS: Tab[] = [
-  { id: "formula", label: "Formula", follows: true, show: (e) => notation(e, "formula") },
+  {
+    id: "formula",
+    label: "Formula",
+    follows: true,
+    show: (e) => notation(e, "formula"),
+  },
   { id: "cute", label: "CuTe", follows: true, show: (e) => notation(e, "cute") },
-  { id: "linear", label: "Linear layout", follows: true, show: (e) => notation(e, "linear") },
+  {
+    id: "linear",
+    label: "Linear layout",
+    follows: true,
+    show: (e) => notation(e, "linear"),
+  },
   { id: "cuda", label: "CUDA", follows: false, show: (e) => source(e, 0) },
   { id: "ptx", label: "PTX", follows: false, show: (e) => source(e, 1) },
   {
@@ -66,8 +76,10 @@ export class Tabs {
     if (change !== "pointer") this.list(current);
     const { operand, state, spot } = this.explorer;
     // A picture is drawn anew for each spot, a text only for another operand.
-    const place = current.id === "memory" ? `${spot?.matrix} ${spot?.index}` : operand?.name;
-    const word = current.id === "metadata" ? `${state.lane} ${state.pinned?.index}` : "";
+    const place =
+      current.id === "memory" ? `${spot?.matrix} ${spot?.index}` : operand?.name;
+    const word =
+      current.id === "metadata" ? `${state.lane} ${state.pinned?.index}` : "";
     const key = `${current.id} ${current.follows ? place : ""} ${word}`;
     if (change === "pointer" && key === this.shownKey) return;
     this.shownKey = key;
@@ -130,7 +142,12 @@ function notation(explorer: Explorer, kind: "formula" | "cute" | "linear"): Node
   }
   select.value = part.name;
   return [
-    h("div", { class: "controls" }, h("label", {}, "Operand ", select), copyButton(part[kind], "Text")),
+    h(
+      "div",
+      { class: "controls" },
+      h("label", {}, "Operand ", select),
+      copyButton(part[kind], "Text"),
+    ),
     h("pre", { class: "line" }, part.line),
     h("p", { class: "hint" }, NOTES[kind]),
     text(part[kind], kind),
@@ -146,7 +163,12 @@ async function source(explorer: Explorer, language: 0 | 1): Promise<Node[]> {
   const written = unfold(unpacked, unpacked.texts[number][language]);
   const what = language ? "PTX" : "CUDA";
   return [
-    h("div", { class: "controls" }, copyButton(written, what), h("span", { class: "hint" }, `${written.split("\n").length - 1} lines`)),
+    h(
+      "div",
+      { class: "controls" },
+      copyButton(written, what),
+      h("span", { class: "hint" }, `${written.split("\n").length - 1} lines`),
+    ),
     text(written, what),
   ];
 }
@@ -158,5 +180,9 @@ function copyButton(written: string, what: string): Node {
 
 /** Text that scrolls in its own box, which keys must be able to reach. */
 function text(written: string, what: string): Node {
-  return h("pre", { class: "text", tabindex: 0, role: "region", "aria-label": what }, written);
+  return h(
+    "pre",
+    { class: "text", tabindex: 0, role: "region", "aria-label": what },
+    written,
+  );
 }

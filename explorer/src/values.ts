@@ -23,7 +23,12 @@ export function firstCodes(scene: Scene): Codes {
 }
 
 /** The row of B that meets a stored column of A; -1 for an illegal code. */
-export function rowOfB(scene: Scene, codes: Codes, row: number, stored: number): number {
+export function rowOfB(
+  scene: Scene,
+  codes: Codes,
+  row: number,
+  stored: number,
+): number {
   const { pattern } = scene;
   if (!pattern) return stored;
   const metadata = scene.matrices.get("metadata")!;
@@ -92,7 +97,8 @@ function multiply(scene: Scene, codes: Codes, values: Values): Float64Array {
       const k = rowOfB(scene, codes, row, stored);
       const x = k < 0 ? NaN : va[ofA + stored];
       const ofB = b.index(matrix, Math.max(0, k), 0);
-      for (let col = 0; col < d.cols; col++) found[start + col] += meet(x, vb[ofB + col]);
+      for (let col = 0; col < d.cols; col++)
+        found[start + col] += meet(x, vb[ofB + col]);
     }
   }
   return found;

@@ -47,10 +47,13 @@ export async function open(browser, hash = "", settings = {}) {
   const context = await browser.newContext({ viewport, ...settings });
   const page = await context.newPage();
   page.said = [];
-  page.on("console", (message) => page.said.push(`${message.type()}: ${message.text()}`));
+  page.on("console", (message) =>
+    page.said.push(`${message.type()}: ${message.text()}`),
+  );
   page.on("pageerror", (error) => page.said.push(`error: ${error.message}`));
   page.on("request", (request) => {
-    if (!/^(file|data|blob):/.test(request.url())) page.said.push(`asked for ${request.url()}`);
+    if (!/^(file|data|blob):/.test(request.url()))
+      page.said.push(`asked for ${request.url()}`);
   });
   await page.goto(PAGE + hash);
   await page.waitForSelector("html[data-ready]");

@@ -10,7 +10,8 @@ import { inflateRawSync } from "node:zlib";
 import { buildSync } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const page = process.env.EXPLORER_PAGE ?? join(here, "../../src/fragmenta/view/explorer.html");
+const page =
+  process.env.EXPLORER_PAGE ?? join(here, "../../src/fragmenta/view/explorer.html");
 
 function catalogueOf(html) {
   const [, text] = /id="catalogue">([^<]*)</.exec(html);
@@ -36,15 +37,20 @@ const digest = (...arrays) => {
   return hash.digest("hex");
 };
 
-const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded } = await modules();
+const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded } =
+  await modules();
 const catalogue = catalogueOf(readFileSync(page, "utf8"));
-const gathers = catalogue.parts.map(({ line, axes }) => digest(new Layout(line, axes).gather()));
+const gathers = catalogue.parts.map(({ line, axes }) =>
+  digest(new Layout(line, axes).gather()),
+);
 
 /** Per instruction and operand: lane, register and element of each element. */
 function placesOf(op) {
   const { matrices } = scene(catalogue, op, 0);
   const held = [...matrices].filter(([, matrix]) => matrix.part);
-  return Object.fromEntries(held.map(([name, m]) => [name, digest(m.lane, m.register, m.slot)]));
+  return Object.fromEntries(
+    held.map(([name, m]) => [name, digest(m.lane, m.register, m.slot)]),
+  );
 }
 
 function valuesOf(op) {
@@ -57,7 +63,12 @@ function valuesOf(op) {
 
 function memoryOf() {
   const found = [];
-  for (const [bits, majors] of [[8, ["k"]], [16, ["k", "mn"]], [32, ["k"]], [1, ["k"]]]) {
+  for (const [bits, majors] of [
+    [8, ["k"]],
+    [16, ["k", "mn"]],
+    [32, ["k"]],
+    [1, ["k"]],
+  ]) {
     for (const major of majors) {
       for (const swizzle of [0, 32, 64, 128]) {
         const tile = { rows: 64, k: 512 / bits, bits, major };

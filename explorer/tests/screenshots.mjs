@@ -20,17 +20,41 @@ const SHOTS = [
   ["first", "", ["A", 3, 5]],
   ["dark", "#values=small", ["D", 3, 5, true], { colorScheme: "dark" }],
   ["sparse", `#op=${SPARSE}&values=small&tab=metadata`, ["D", 3, 5, true]],
-  ["sparse-illegal", `#op=${SPARSE}&values=small&tab=metadata&codes=0:0,9:5`, ["metadata", 0, 0, true]],
+  [
+    "sparse-illegal",
+    `#op=${SPARSE}&values=small&tab=metadata&codes=0:0,9:5`,
+    ["metadata", 0, 0, true],
+  ],
   ["wgmma", `#op=${WGMMA}&tab=memory`, ["D", 20, 100]],
-  ["wgmma-memory", `#op=${WGMMA}&tab=memory&memory=B.mn.128`, ["B", 3, 100, true], { colorScheme: "dark" }],
-  ["wgmma-close", `#op=${WGMMA}&zoom=5&values=small`, ["D", 40, 200, true], { viewport: { width: 1500, height: 950 } }],
+  [
+    "wgmma-memory",
+    `#op=${WGMMA}&tab=memory&memory=B.mn.128`,
+    ["B", 3, 100, true],
+    { colorScheme: "dark" },
+  ],
+  [
+    "wgmma-close",
+    `#op=${WGMMA}&zoom=5&values=small`,
+    ["D", 40, 200, true],
+    { viewport: { width: 1500, height: 950 } },
+  ],
   ["ldmatrix", `#op=${LDMATRIX}&lane=13`],
   ["quad", `#op=${QUAD}&lane=13&tab=cuda`],
   ["scaled", `#op=${SCALED}&at=D.42`],
   ["bits", `#op=${BITS}&lane=5`],
   ["phone", "#lane=13", null, { viewport: { width: 390, height: 2000 } }],
-  ["phone-dark", `#op=${SPARSE}&tab=metadata&at=D.20`, null, { viewport: { width: 390, height: 2000 }, colorScheme: "dark" }],
-  ["registers", "#colour=register&tab=ptx&zoom=1.5", null, { viewport: { width: 1150, height: 1500 } }],
+  [
+    "phone-dark",
+    `#op=${SPARSE}&tab=metadata&at=D.20`,
+    null,
+    { viewport: { width: 390, height: 2000 }, colorScheme: "dark" },
+  ],
+  [
+    "registers",
+    "#colour=register&tab=ptx&zoom=1.5",
+    null,
+    { viewport: { width: 1150, height: 1500 } },
+  ],
 ];
 
 // High enough for the whole page: a full-page picture would move the pointer off.
