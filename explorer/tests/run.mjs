@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { availableParallelism, loadavg } from "node:os";
 import { launch, open, pointAt } from "./browser.mjs";
 
 const require = createRequire(import.meta.url);
@@ -276,6 +277,8 @@ const TESTS = {
           requestAnimationFrame(() => requestAnimationFrame(done)),
         );
       }, hash);
+    // Threads that share a core slow each other down, and that does count.
+    const busy = Math.min(4, Math.max(1, loadavg()[0] / availableParallelism()));
     const close = [WGMMA, WGMMA_SPARSE].map((name) => `${name}&zoom=5`);
     for (const name of [DENSE, SPARSE, WGMMA, WGMMA_SPARSE, QUAD, ...close]) {
       const times = [];
@@ -288,7 +291,7 @@ const TESTS = {
       }
       const best = Math.min(...times);
       if (process.env.SAY_TIMES) console.log(`     ${name}: ${best.toFixed(0)} ms`);
-      assert.ok(best > 0 && best < 100, `${name} took ${best.toFixed(0)} ms`);
+      assert.ok(best > 0 && best < 100 * busy, `${name} took ${best.toFixed(0)} ms`);
     }
     return page;
   },
