@@ -8,10 +8,10 @@ JOBS   ?= auto
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types unit bench dist docs clean help
+.PHONY: demo test lint types unit bench dist docs browser explorer clean help
 
 help:           ## say what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-6s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
 
 demo: $(VENV)/.base  ## install, then run the example on the CPU
 	$(BIN)/python examples/demo.py
@@ -25,7 +25,7 @@ lint: $(VENV)/.test  ## ruff, rules and format
 types: $(VENV)/.test  ## mypy --strict
 	$(BIN)/mypy
 
-unit: $(VENV)/.test  ## the tests alone
+unit: $(VENV)/.test browser  ## the tests alone
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 bench: $(VENV)/.test  ## the benchmarks, one after the other
@@ -38,8 +38,27 @@ docs: $(VENV)/.docs  ## the site into build/site
 	$(BIN)/python docs/generate.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+# Chromium and what drives it, for the tests of the explorer.
+CHROMIUM_NAMES := chromium chromium-browser google-chrome chrome
+
+browser: explorer/node_modules/.stamp  ## what the explorer's tests need
+	@for name in $(CHROMIUM_NAMES); do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+	    --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 && exit 0; \
+	fi; \
+	echo "NOT TESTED: the explorer in a browser; no Chromium, and none to install"
+
+explorer: $(VENV)/.test browser  ## build the explorer page anew
+	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
+
+explorer/node_modules/.stamp: explorer/package.json
+	@if command -v npm >/dev/null && npm install --prefix explorer --no-package-lock \
+	    --ignore-scripts --no-audit --no-fund --silent; then touch $@; \
+	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
+
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
 $(BIN)/python:
