@@ -28,8 +28,8 @@ types: $(VENV)/.test  ## mypy --strict
 unit: $(VENV)/.test browser  ## the tests alone
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
-bench: $(VENV)/.test  ## the benchmarks, one after the other
-	$(BIN)/pytest benchmarks --benchmark-columns=min,median,rounds
+bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
+	$(BIN)/pytest benchmarks --ignore benchmarks/gpu -s --benchmark-columns=min,median,rounds
 
 dist: $(VENV)/.test  ## wheel and source archive into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
