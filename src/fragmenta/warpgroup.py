@@ -63,7 +63,7 @@ def execute(
     """
     where = chosen_target(op, target)
     _check_signs(op, scale_a, scale_b, trans_a, trans_b)
-    if _in_registers(a):
+    if in_registers(a):
         if trans_a:
             raise Error("A from registers cannot be transposed; trans_a is 0")
         bits_a = op.a.unpack_bits(a)  # type: ignore[arg-type]
@@ -80,8 +80,12 @@ def execute(
     return op.d.pack(op.d.dtype.decode(result))
 
 
-def _in_registers(a: ArrayLike | Descriptor) -> bool:
-    """Registers are 32-bit and end in (128, 4); descriptor words are 64-bit."""
+def in_registers(a: ArrayLike | Descriptor) -> bool:
+    """Registers are 32-bit and end in (128, 4); descriptor words are 64-bit.
+
+    >>> in_registers(np.zeros((128, 4), np.uint32)), in_registers(1 << 62)
+    (True, False)
+    """
     if isinstance(a, Descriptor | int | np.integer):
         return False
     given = as_array(a)
@@ -108,10 +112,20 @@ def _signed(bits: Bits, of: DType, sign: int) -> Bits:
     return negated
 
 
-def _accumulator(op: Instruction, d: ArrayLike, scale_d: ArrayLike) -> Bits:
-    """The old D, or zero where it does not count."""
-    bits = op.d.unpack_bits(d)
+def checked_scale_d(scale_d: ArrayLike) -> NDArray[Any]:
+    """Whether the old D counts, one for each tile or one for all.
+
+    >>> checked_scale_d([0, 1])
+    array([0, 1])
+    """
     keep = as_array(scale_d)
     if not np.isin(keep, (0, 1)).all():
         raise ShapeError(f"scale_d is 0 or 1; given {scale_d!r}")
+    return keep
+
+
+def _accumulator(op: Instruction, d: ArrayLike, scale_d: ArrayLike) -> Bits:
+    """The old D, or zero where it does not count."""
+    bits = op.d.unpack_bits(d)
+    keep = checked_scale_d(scale_d)
     return np.where(keep.astype(bool)[..., None, None], bits, bits.dtype.type(0))

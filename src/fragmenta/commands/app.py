@@ -133,6 +133,13 @@ def _complete_instruction(incomplete: str) -> list[str]:
     return [str(op) for op in catalogue() if str(op).startswith(incomplete)]
 
 
+def complete_target(incomplete: str) -> list[str]:
+    """The targets that begin so, for the shell."""
+    from fragmenta.isa.target import TARGETS
+
+    return [each for each in TARGETS if each.startswith(incomplete)]
+
+
 def _complete_operand(incomplete: str) -> list[str]:
     names = ("A", "B", "C", "D", "metadata", "scale_A", "scale_B")
     return [each for each in names if each.lower().startswith(incomplete.lower())]

@@ -13,6 +13,7 @@ from fragmenta.commands.app import (
     NOTHING,
     AsJson,
     command,
+    complete_target,
 )
 from fragmenta.commands.output import emit
 from fragmenta.errors import Error, nearest, one_of
@@ -28,12 +29,6 @@ def _complete_family(incomplete: str) -> list[str]:
     from fragmenta.isa.parse import FAMILIES
 
     return [each for each in FAMILIES if each.startswith(incomplete)]
-
-
-def _complete_target(incomplete: str) -> list[str]:
-    from fragmenta.isa.target import TARGETS
-
-    return [each for each in TARGETS if each.startswith(incomplete)]
 
 
 @command(
@@ -70,7 +65,7 @@ def list_(
             "--target",
             metavar="TARGET",
             help="Only what this target has, such as sm_90a.",
-            autocompletion=_complete_target,
+            autocompletion=complete_target,
         ),
     ] = None,
     long: Annotated[

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from fragmenta.commands.app import AsJson, InstructionText, command, find
+from fragmenta.commands.app import (
+    AsJson,
+    InstructionText,
+    command,
+    complete_target,
+    find,
+)
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -37,12 +43,6 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 
-def _complete_target(incomplete: str) -> list[str]:
-    from fragmenta.isa.target import TARGETS
-
-    return [each for each in TARGETS if each.startswith(incomplete)]
-
-
 FileA = Annotated[str, matrix_argument("A", "A .npy file, M x K.")]
 FileB = Annotated[str, matrix_argument("B", "A .npy file, K x N.")]
 FileC = Annotated[str | None, matrix_argument("C", "A .npy file, M x N; else zeros.")]
@@ -54,7 +54,7 @@ Target = Annotated[
         "--target",
         metavar="TARGET",
         help="Whose numbers, such as sm_80; by default sm_90a if that has it.",
-        autocompletion=_complete_target,
+        autocompletion=complete_target,
     ),
 ]
 

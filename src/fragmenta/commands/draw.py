@@ -12,8 +12,8 @@ from fragmenta.commands.app import (
     find,
     operand,
 )
-from fragmenta.commands.files import Force, Output, _replacing, check_output
-from fragmenta.commands.output import _colour, emit, width
+from fragmenta.commands.files import Force, Output, check_output, save_bytes
+from fragmenta.commands.output import colour, emit, width
 from fragmenta.errors import Error, one_of
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def draw(
         format = _format(output, svg.FORMATS)
         check_output(output, force)
         picture = svg.convert(part.to_svg() if part else op.to_svg(), format)
-        with _replacing(output, force) as file:
-            file.write(picture)
+        save_bytes(output, picture, force)
         emit(f"{op}\n{part.name if part else 'all operands'} drawn in {output}")
         return
     parts = [part] if part else list(op.fragments.values())
@@ -62,7 +61,7 @@ def _format(output: str, formats: tuple[str, ...]) -> str:
 def _print(part: Fragment) -> None:
     from fragmenta.view import terminal
 
-    if not _colour():
+    if not colour():
         emit("\n" + terminal.plain(part, width()))
         return
     from rich.console import Console

@@ -38,7 +38,7 @@ def width() -> int:
 
 def emit(text: str) -> None:
     """Write an answer."""
-    if not _colour():
+    if not colour():
         typer.echo(text)
         return
     from rich.console import Console
@@ -66,7 +66,7 @@ def _json(value: Any, indent: int) -> str:
     return f"{opening}\n{body}\n{margin}{closing}"
 
 
-def _colour() -> bool:
+def colour() -> bool:
     """Whether colours are wanted; https://no-color.org has a say."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False

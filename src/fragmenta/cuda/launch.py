@@ -26,6 +26,7 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import check_target, number
 from fragmenta.shared_memory import UNIT, Descriptor, Major, extent
 from fragmenta.shared_tiles import PATTERN, Image, as_image, read_tile
+from fragmenta.warpgroup import checked_scale_d, in_registers
 
 POISON = 0xDEADBEEF
 """Bits that no kernel of ours writes by chance: shows what was left unwritten."""
@@ -280,16 +281,14 @@ def _shared(
     **immediates: int,
 ) -> tuple[Kernel, dict[str, NDArray[Any]]]:
     """The kernel and the arrays of ``wgmma``."""
-    registers = _in_registers(a)
+    registers = in_registers(a)
     listed = ptx.operands(op, a_registers=registers)
     allowed = {each.name: each.values for each in listed if each.values}
     chosen = {"selector": selector, **_defaults(immediates)}
     if registers and chosen["trans_a"]:
         raise Error("A from registers cannot be transposed; trans_a is 0")
     fixed = _immediates(op, chosen, allowed)
-    keep = as_array(scale_d)
-    if not np.isin(keep, (0, 1)).all():
-        raise ShapeError(f"scale_d is 0 or 1; given {scale_d!r}")
+    keep = checked_scale_d(scale_d)
     given = {"c": d, "metadata": metadata}
     wanted = ("c", "metadata") if op.sparse else ("c",)
     arrays = {
@@ -314,14 +313,6 @@ def _defaults(given: dict[str, int]) -> dict[str, int]:
     if unknown:
         raise Error(f"wgmma takes no {unknown[0]}; it takes {one_of(plain, 'and')}")
     return {**plain, **given}
-
-
-def _in_registers(a: ArrayLike | Descriptor) -> bool:
-    """Registers are 32-bit words and end in (128, n); descriptors have 64 bits."""
-    if isinstance(a, Descriptor | int | np.integer):
-        return False
-    given = as_array(a)
-    return given.ndim >= 2 and given.dtype.itemsize == 4
 
 
 def _words(descriptor: ArrayLike | Descriptor) -> NDArray[np.uint64]:

@@ -105,8 +105,7 @@ def parts(op: Instruction) -> Parts:
     m, n, k = op.shape
     if (m, k) == (8, 4) and op.values["a"] == "f16":
         return _quad(op)
-    fragments = multiplicands(op, k) | accumulators(op, m, n) | scales(op)
-    return {name: fragments[name] for name in fragments}
+    return multiplicands(op, k) | accumulators(op, m, n) | scales(op)
 
 
 def multiplicands(op: Instruction, stored_k: int) -> dict[str, Fragment]:

@@ -403,12 +403,12 @@ def _misspelled(mnemonic: str, reading: _Reading) -> str:
     here = ".".join(tokens[: reading.consumed])
     if reading.consumed == len(tokens):
         what = _WORDS.get(reading.expected, f".{reading.expected}")
-        near = _nearest_line(reading)
+        near = _nearest_text(reading.form, reading.values)
         return f"{mnemonic} ends too soon: the {what} is missing{near}"
     token = tokens[reading.consumed]
     name = reading.expected
     if not name:
-        return f".{token} does not belong after {here}{_nearest_line(reading)}"
+        return f".{token} does not belong after {here}{_nearest_text(reading.form, reading.values)}"
     options = (
         [w for w in reading.form.vocabulary(name) if w] if name in _WORDS else [name]
     )
@@ -517,10 +517,6 @@ def _shapes_with(form: Form, name: str, value: str) -> str:
             where = "" if each is form else f"in {each.name} "
             texts.append(where + _short(shapes).replace(" or ", " and "))
     return ", and ".join(texts)
-
-
-def _nearest_line(reading: _Reading) -> str:
-    return _nearest_text(reading.form, reading.values)
 
 
 def _nearest_text(form: Form, values: Mapping[str, str]) -> str:
