@@ -8,5 +8,5 @@ from importlib.util import find_spec
 os.environ.setdefault("FRAGMENTA_CACHE", tempfile.mkdtemp(prefix="fragmenta-"))
 
 # PyTorch is no dependency of the tests; what needs it is not imported without.
-needs_torch = ["src/fragmenta/torch.py", "tests/golden/make_exchange.py"]
+needs_torch = ["src/fragmenta/torch", "tests/golden/make_exchange.py"]
 collect_ignore = [] if find_spec("torch") else needs_torch

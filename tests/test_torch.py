@@ -113,12 +113,49 @@ def test_the_operators_are_well_formed():
     a, b = ft.compress(drawn(torch.bfloat16, 8, 32)), drawn(torch.bfloat16, 5, 32)
     arguments = (a.data, b, "bf16", 8, torch.bfloat16, None, None, None, None, True,
                  False, [])  # fmt: skip
-    utilities = ("test_schema", "test_faketensor")
+    utilities = ("test_schema", "test_faketensor", "test_autograd_registration")
     torch.library.opcheck(torch.ops.fragmenta.sparse_mm.default, arguments,
+                          test_utils=utilities)  # fmt: skip
+    arguments = (
+        b,
+        a.data,
+        "bf16",
+        8,
+        torch.bfloat16,
+        None,
+        None,
+        None,
+        None,
+        False,
+        [],
+    )
+    torch.library.opcheck(torch.ops.fragmenta.sparse_linear.default, arguments,
                           test_utils=utilities)  # fmt: skip
     bits = drawn(torch.uint8, 4, 8)
     torch.library.opcheck(torch.ops.fragmenta.binary_mm.default, (bits, bits, True, []),
                           test_utils=utilities)  # fmt: skip
+
+
+def test_no_gradient_is_told_so():
+    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).bfloat16())
+    x = drawn(torch.bfloat16, 3, 64).requires_grad_()
+    y = layer(x)  # an evaluation need not say no_grad
+    assert torch.equal(y, layer(x.detach()))
+    with pytest.raises(fm.Error, match="for inference"):
+        y.sum().backward()
+
+
+def test_wrong_bytes_and_shapes_are_refused():
+    a, b = ft.compress(drawn(torch.bfloat16, 8, 32)), drawn(torch.bfloat16, 5, 64)
+    rest = (torch.bfloat16, None, None, None, None, True, False, [])
+    with pytest.raises(fm.ShapeError, match="bytes of shape"):
+        torch.ops.fragmenta.sparse_mm(a.data[..., 1:], b, "bf16", 8, *rest)
+    with pytest.raises(fm.ShapeError, match="does not end in 32"):
+        ft.sparse_linear(b, a)
+    with pytest.raises(fm.ShapeError, match="not n x k"):
+        ft.sparse_mm(a, b)
+    with pytest.raises(fm.ShapeError, match="bias has 8 numbers"):
+        ft.sparse_mm(a, b[:, :32], bias=torch.ones(5))
 
 
 def test_shapes_through_fake_tensors():
@@ -129,6 +166,18 @@ def test_shapes_through_fake_tensors():
         y = layer(torch.empty(7, 64, dtype=torch.bfloat16))
     assert y.shape == (7, 24)
     assert y.dtype == torch.bfloat16
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_without_a_break():
+    model = ft.linears(torch.nn.Sequential(torch.nn.Linear(64, 24), torch.nn.GELU()))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    x = drawn(torch.float32, 3, 64)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), model(x))
+    bits = drawn(torch.uint8, 4, 8)
+    product = torch.compile(ft.binary_mm, fullgraph=True, backend="aot_eager")
+    assert torch.equal(product(bits, bits), ft.binary_mm(bits, bits))
 
 
 def test_same_bits_as_the_emulation():
@@ -147,3 +196,5 @@ def test_other_arrays_are_answered_in_kind():
     found = ft.sparse_mm(a, b.numpy(), bias=np.ones(8, np.float32))
     assert isinstance(found, np.ndarray)
     assert (found == ft.sparse_mm(a, b, bias=torch.ones(8)).numpy()).all()
+    bits = drawn(torch.uint8, 4, 8)
+    assert isinstance(ft.binary_mm(bits.numpy(), bits.numpy()), np.ndarray)

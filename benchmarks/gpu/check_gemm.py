@@ -29,7 +29,7 @@ from fragmenta.cuda.compiler import CompileError
 from fragmenta.dtype import dtype
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
 from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
-from fragmenta.kernels.launch import Matrix, launch
+from fragmenta.kernels.launch import Matrix, launch, plan
 from fragmenta.kernels.packing import pack
 from fragmenta.kernels.source import cubin
 
@@ -263,9 +263,11 @@ def check(kernel: Kernel, case: Case, repeat: int) -> str:
         held = Guarded(*raw.shape, raw)
         a = held.matrix()
 
+    planned = plan(kernel, case.m, case.n, case.k)
+
     def go() -> None:
         launch(
-            kernel, a, b.matrix(), d.matrix(), case.m, case.n, case.k,
+            planned, a, b.matrix(), d.matrix(),
             stream=torch.cuda.current_stream().cuda_stream,
             epilogue={name: part.data_ptr() for name, part in given.items()},
         )  # fmt: skip

@@ -12,7 +12,7 @@ if A is sparse, else 128.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from fragmenta.dtype import dtype
@@ -49,28 +49,34 @@ _KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
 class Tile:
     """How much of D a block of threads computes at a time.
 
-    ``cluster`` blocks below each other share what they read of B.
+    ``cluster`` blocks below each other share what they read of B.  The two
+    warpgroups that multiply share a tile, or take tiles in ``turns``: one
+    stores while the other multiplies.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
+    >>> str(Tile(256, 192, cluster=2)), str(Tile(128, 192, turns=True))
+    ('256x192/2', '2*128x192')
     """
 
     m: int
     n: int
     cluster: int = 1
+    turns: bool = False
 
     @property
     def consumers(self) -> int:
         """Warpgroups that multiply."""
-        return 1 if self.m == 64 else 2
+        return 1 if self.m == 64 and not self.turns else 2
 
     @property
     def blocks(self) -> int:
         """m64 blocks of D that each of them holds."""
-        return self.m // 64 // self.consumers
+        return self.m // 64 // (1 if self.turns else self.consumers)
 
     def __str__(self) -> str:
-        return f"{self.m}x{self.n}" + (f"/{self.cluster}" if self.cluster > 1 else "")
+        cluster = f"/{self.cluster}" if self.cluster > 1 else ""
+        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}"
 
 
 @dataclass(frozen=True)
@@ -103,6 +109,13 @@ class Kernel:
         kept = _KEPT.get(self.a, ("f32",))[0]
         object.__setattr__(self, "out", self.out or kept)
         self._check(kept)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # kernels are looked up in every call
+        return hash(tuple(getattr(self, field.name) for field in fields(self)))
 
     def _check(self, kept: str) -> None:
         integer = kept == "s32"
@@ -194,8 +207,13 @@ class Kernel:
         return piece * min(self.tile.n // columns, max(1, room // piece))
 
     def _stages(self, room: int) -> int:
-        free = _SHARED - _BARRIERS - self.tile.consumers * self._staged(room)
+        free = _SHARED - _BARRIERS - self._storing * self._staged(room)
         return min(_MOST_STAGES, free // self.stage_bytes)
+
+    @property
+    def _storing(self) -> int:
+        """Consumers that may store at a time."""
+        return 1 if self.tile.turns else self.tile.consumers
 
     @cached_property
     def staging_room(self) -> int:
@@ -207,7 +225,7 @@ class Kernel:
 
     @property
     def staging_bytes(self) -> int:
-        """Bytes where a consumer gathers its results."""
+        """Bytes where a tile's consumers gather their results."""
         return self._staged(self.staging_room)
 
     @property
@@ -218,7 +236,7 @@ class Kernel:
     @property
     def shared_bytes(self) -> int:
         """Dynamic shared memory of a block."""
-        staging = self.tile.consumers * self.staging_bytes
+        staging = self._storing * self.staging_bytes
         return 1024 + self.stages * self.stage_bytes + staging
 
     @property
@@ -237,6 +255,7 @@ class Kernel:
             "STAGING_ROOM": self.staging_room,
             "CLUSTER": tile.cluster,
             "CONSUMERS": tile.consumers,
+            "TURNS": int(tile.turns),
             "BLOCKS": tile.blocks,
             "SPARSE": int(self.sparse),
             "WORDS": self.words,
@@ -290,6 +309,10 @@ SPARSE_TILES = (
 DENSE_TILES = (
     Tile(128, 256, 2),
     Tile(128, 256),
+    Tile(128, 192, 2, turns=True),
+    Tile(128, 192, turns=True),
+    Tile(128, 128, 2, turns=True),
+    Tile(64, 256, 2, turns=True),
     *(tile for tile in SPARSE_TILES if tile.m * tile.n < 256 * 192),
 )
 

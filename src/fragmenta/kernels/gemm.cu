@@ -3,13 +3,15 @@
 //
 // A block of threads computes tiles of TILE_M x TILE_N of D, one after the other.
 // One thread (the producer) keeps a ring of STAGES filled by bulk copies; the other
-// warpgroups (the consumers) multiply, BLOCKS m64 blocks each, and store.
+// warpgroups (the consumers) multiply, BLOCKS m64 blocks each, and store.  They share
+// a tile by rows, or (TURNS) take whole tiles in turn: one stores while the other
+// multiplies.
 //
 // Counted in bytes all types are alike: a stage is 128 bytes of each row of B; an
 // instruction reads 32 stored bytes of each row of A and, of each row of B, the 32
 // (dense) or 64 (sparse) bytes that they meet.
 //
-// Set by the launcher: TILE_M TILE_N STAGES STAGING_ROOM CLUSTER CONSUMERS BLOCKS,
+// Set by the launcher: TILE_M TILE_N STAGES STAGING_ROOM CLUSTER CONSUMERS TURNS BLOCKS,
 // SPARSE WORDS PAIRED (metadata words per lane and stage; whether two instructions
 // share one),
 // ACCUMULATOR OUTPUT, PROMOTE SCALED TRANSPOSED XOR, and the function `multiply`
@@ -33,8 +35,10 @@ constexpr int CODES = SPARSE ? BLOCKS * WORDS : 1;
 constexpr int GROUP = 8;       // tile rows whose A stays in the L2 together
 constexpr int PACKED_M = 256;  // rows of A whose stages are neighbours in memory
 constexpr int WARPS = 4 * CONSUMERS;
+constexpr int TEAM = TURNS ? 1 : CONSUMERS;  // consumers that share a tile
 
-static_assert(TILE_M == 64 * CONSUMERS * BLOCKS, "consumers share a tile by rows");
+static_assert(TILE_M == 64 * TEAM * BLOCKS, "consumers share a tile by rows");
+static_assert(!TURNS || CONSUMERS == 2, "two take turns");
 static_assert(TILE_N <= 64 || TILE_N % 64 == 0, "D leaves in boxes of 64");
 static_assert(TILE_N % (8 * CLUSTER) == 0, "a block brings whole swizzle patterns");
 
@@ -67,10 +71,14 @@ __device__ __forceinline__ void barrier_wait(u32 bar, u32 parity) {
         "}\n" ::"r"(bar), "r"(parity) : "memory");
 }
 
+__device__ __forceinline__ void barrier_arrive_here(u32 bar) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+}
+
 // Arrive at the barrier that lies at the same address in a block of the cluster.
 __device__ __forceinline__ void barrier_arrive(u32 bar, u32 block) {
     if constexpr (CLUSTER == 1) {
-        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
+        barrier_arrive_here(bar);
     } else {
         asm volatile(
             "{\n"
@@ -217,7 +225,7 @@ constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
 constexpr int SLICE = TRANSPOSED ? BOX * (64 * ITEM / 128) : BOX;
 constexpr int SLICES = TILE_N / COLUMNS;
 constexpr int ROOM = STAGING_ROOM / SLICE < 1 ? 1 : STAGING_ROOM / SLICE;
-constexpr int TOGETHER = SLICES < ROOM ? SLICES : ROOM;  // staged at a time
+constexpr int TOGETHER = SLICES < ROOM ? SLICES : ROOM;  // places for slices
 constexpr int STAGING = TOGETHER * SLICE;                // bytes per consumer
 
 // 16-byte units trade places as the tensor map, and no bank, expects.
@@ -233,19 +241,42 @@ struct Rows {
     int count[2];
 };
 
-__device__ __forceinline__ Rows rows_of(const Epilogue& e, int row, int m) {
-    Rows rows;
+__device__ __forceinline__ Rows rows_of(const Epilogue& e, int block, int m) {
+    Rows rows{};
+    int row = block + threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         int at = row + 8 * h;
         bool inside = at < m;
-        float factor = e.scale ? *e.scale : 1.0f;
-        if (e.scale_m && inside) factor = __fmul_rn(factor, e.scale_m[at]);
-        rows.factor[h] = factor;
-        rows.bias[h] = e.bias && inside ? e.bias[at] : -0.0f;  // x + -0.0 is x
-        rows.count[h] = XOR && inside ? e.count_m[at] : 0;
+        if constexpr (SCALED) {
+            float factor = e.scale ? *e.scale : 1.0f;
+            if (e.scale_m && inside) factor = __fmul_rn(factor, e.scale_m[at]);
+            rows.factor[h] = factor;
+            rows.bias[h] = e.bias && inside ? e.bias[at] : -0.0f;  // x + -0.0 is x
+        }
+        if constexpr (XOR) rows.count[h] = inside ? e.count_m[at] : 0;
     }
     return rows;
+}
+
+// What the columns of a tile are multiplied with, or their counts: lane L holds those
+// of columns L, L + 32, ...
+constexpr int PARTS = (TILE_N + 31) / 32;
+struct Columns {
+    float scale[SCALED ? PARTS : 1];
+    int count[XOR ? PARTS : 1];
+};
+
+__device__ __forceinline__ Columns columns_of(const Epilogue& e, int col, int n) {
+    Columns columns;
+#pragma unroll
+    for (int p = 0; p < PARTS; p++) {
+        int at = col + p * 32 + threadIdx.x % 32;
+        if constexpr (SCALED)
+            columns.scale[p] = e.scale_n && at < n ? e.scale_n[at] : 1.0f;
+        if constexpr (XOR) columns.count[p] = at < n ? e.count_n[at] : 0;
+    }
+    return columns;
 }
 
 __device__ __forceinline__ result_t finish(
@@ -260,11 +291,39 @@ __device__ __forceinline__ result_t finish(
 #endif
 }
 
+// Pairs of 32-bit results are stored by half warps, four rows of two 16-byte units,
+// and the swizzle would send neighbouring rows to the same banks: odd rows go two
+// groups of eight columns further, within their slice.
+constexpr int APART = !TRANSPOSED && OUTPUT_BYTES == 4 && TILE_N % 32 == 0 ? 2 : 0;
+
+// Four results of a lane in a group of eight columns.
+__device__ __forceinline__ void take_group(
+    result_t (&v)[4], const ACCUMULATOR (&acc)[ACCUMULATORS], int g, const Rows& rows,
+    const Columns& columns) {
+    int lane = threadIdx.x % 32;
+    bool odd = APART && lane / 4 % 2;
+    int first = (odd ? g ^ APART : g) % 4 * 8 + lane % 4 * 2;
+    float scale_n[2] = {1.0f, 1.0f};
+    int count_n[2] = {0, 0};
+#pragma unroll
+    for (int j = 0; j < 2; j++) {
+        if constexpr (SCALED)
+            scale_n[j] = __shfl_sync(~0u, columns.scale[g / 4], first + j);
+        if constexpr (XOR)
+            count_n[j] = __shfl_sync(~0u, columns.count[g / 4], first + j);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        ACCUMULATOR value = odd ? acc[4 * (g ^ APART) + i] : acc[4 * g + i];
+        v[i] = finish(value, rows, i / 2, scale_n[i % 2], count_n[i % 2]);
+    }
+}
+
 // Eight columns of an m64 block, from `col` of their slice on, into the staging.
 __device__ __forceinline__ void stage_columns(
     u32 slice, int col, const result_t (&v)[4]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
-    int r = warp * 16 + lane / 4, c = lane % 4 * 2;
+    [[maybe_unused]] int r = warp * 16 + lane / 4, c = lane % 4 * 2;
 #if TRANSPOSED && OUTPUT_BYTES == 2
     // Lane L names row L % 8 of the 8x8 matrix L / 8: one for each half of m.  Eight
     // columns further on the swizzle is the same.
@@ -308,46 +367,37 @@ __device__ __forceinline__ void store_slice(
 #endif
 }
 
-// One m64 block of D.
+// One m64 block of D.  Its slices go round TOGETHER places of the staging, `slot`
+// being the next one: while one is stored, another is written.
 __device__ __forceinline__ void store_block(
-    const ACCUMULATOR (&acc)[ACCUMULATORS], const Epilogue& e, const TensorMap* map,
-    u32 staging, int consumer, int row, int col, int m, int n) {
-    int lane = threadIdx.x % 32;
-    Rows rows{};
-    if constexpr (SCALED || XOR)
-        rows = rows_of(e, row + threadIdx.x / 32 % 4 * 16 + lane / 4, m);
+    const ACCUMULATOR (&acc)[ACCUMULATORS], const Rows& rows, const Columns& columns,
+    const TensorMap* map, u32 staging, int& slot, int consumer, int row, int col) {
 #pragma unroll
-    for (int first = 0; first < SLICES; first += TOGETHER) {
-        if (threadIdx.x % 128 == 0)
-            asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-        group_sync(consumer);
+    for (int s = 0; s < SLICES; s++) {
+        u32 slice = staging + slot * SLICE;
 #pragma unroll
-        for (int g = first * COLUMNS / 8;
-             g < (first + TOGETHER) * COLUMNS / 8 && g < TILE_N / 8; g++) {
-            float scale_n[2] = {1.0f, 1.0f};
-            int count_n[2] = {0, 0};
-#pragma unroll
-            for (int j = 0; j < 2; j++) {
-                int at = col + g * 8 + lane % 4 * 2 + j;
-                if (SCALED && e.scale_n && at < n) scale_n[j] = e.scale_n[at];
-                if (XOR && at < n) count_n[j] = e.count_n[at];
-            }
+        for (int i = 0; i < COLUMNS / 8; i++) {
+            int g = s * (COLUMNS / 8) + i;
             result_t v[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                v[i] = finish(acc[4 * g + i], rows, i / 2, scale_n[i % 2],
-                              count_n[i % 2]);
-            int inside = g * 8 - first * COLUMNS;
-            stage_columns(staging + inside / COLUMNS * SLICE, inside % COLUMNS, v);
+            take_group(v, acc, g, rows, columns);
+            int ours = APART && threadIdx.x / 4 % 2 ? i ^ APART : i;
+            stage_columns(slice, ours * 8, v);
         }
-        // The copy engine must see what the threads wrote.
+        // The copy engine must see what the threads wrote, and the next place must
+        // have been read before they write on.
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        if (TOGETHER > 1 && threadIdx.x % 128 == 0)
+            asm volatile("cp.async.bulk.wait_group.read %0;"
+                         ::"n"(TOGETHER > 1 ? TOGETHER - 2 : 0) : "memory");
         group_sync(consumer);
         if (threadIdx.x % 128 == 0) {
-            for (int s = 0; s < TOGETHER && first + s < SLICES; s++)
-                store_slice(map, staging + s * SLICE, row, col + (first + s) * COLUMNS);
+            store_slice(map, slice, row, col + s * COLUMNS);
             asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+            if (TOGETHER == 1)
+                asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
         }
+        if (TOGETHER == 1) group_sync(consumer);
+        slot = slot + 1 == TOGETHER ? 0 : slot + 1;
     }
 }
 
@@ -377,16 +427,22 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
     const __grid_constant__ Epilogue e, int m, int n, int stages_k) {
     extern __shared__ __align__(1024) char memory[];
-    __shared__ alignas(8) u64 bars[2 * STAGES];
+    __shared__ alignas(8) u64 bars[2 * STAGES + 4];
     u32 ring = (shared_address(memory) + 1023) & ~1023u;
     u32 full = shared_address(bars), empty = full + 8 * STAGES;
+    u32 turns = empty + 8 * STAGES;  // whose turn it is to multiply,
+    u32 stores = turns + 16;         // and to store
     int warp = threadIdx.x / 32;
     u32 rank = CLUSTER > 1 ? cluster_rank() : 0;
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(full + 8 * s, 1);
-            barrier_init(empty + 8 * s, WARPS * CLUSTER);
+            barrier_init(empty + 8 * s, 4 * TEAM * CLUSTER);
+        }
+        for (int c = 0; c < 2; c++) {
+            barrier_init(turns + 8 * c, 4);
+            barrier_init(stores + 8 * c, 1);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
@@ -445,19 +501,30 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         int consumer = warp / 4;
-        u32 staging = ring + STAGES * STAGE + consumer * STAGING;
+        u32 staging = ring + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
         ACCUMULATOR acc[BLOCKS][ACCUMULATORS];
 #if PROMOTE
         float total[BLOCKS][ACCUMULATORS];
 #endif
-        int s = 0, phase = 0;
-        for (int tile = first; tile < tiles; tile += pace) {
+        int s = 0, phase = 0, slot = 0;
+        auto pass = [&](int count) {  // stages further along the ring
+            phase ^= (s + count) / STAGES & 1;
+            s = (s + count) % STAGES;
+        };
+        int member = TURNS ? 0 : consumer, place = TURNS ? consumer : 0;
+        int parity = place ^ 1;  // the first one's first turn has come
+        if (place) pass(stages_k);
+        for (int tile = first + place * pace; tile < tiles;
+             tile += CONSUMERS / TEAM * pace) {
             int tm, tn;
             tile_at(tile, tiles_m, tiles_n, &tm, &tn);
-            int row = (tm * CLUSTER + rank) * TILE_M + consumer * BLOCKS * 64;
+            int row = (tm * CLUSTER + rank) * TILE_M + member * BLOCKS * 64;
+            // Without turns a stage of the other's tile could be taken for one of
+            // this: a barrier tells neighbouring rounds of the ring apart, no more.
+            if constexpr (TURNS) barrier_wait(turns + 8 * place, parity);
             auto multiply_stage = [&](u32 (&codes)[CODES], bool fresh) {
                 barrier_wait(full + 8 * s, phase);
-                u32 a = ring + s * STAGE + consumer * BLOCKS * BLOCK_A;
+                u32 a = ring + s * STAGE + member * BLOCKS * BLOCK_A;
                 u32 b = ring + s * STAGE + OFFSET_B;
                 load_codes(codes, a);
                 wgmma_fence();
@@ -509,19 +576,37 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
                 turn(even, k);
                 if (k + 1 < stages_k) turn(odd, k + 1);
             }
+            if constexpr (TURNS) {  // what is left of this tile is under way
+                if (threadIdx.x % 32 == 0)
+                    barrier_arrive_here(turns + 8 * (place ^ 1));
+                pass(stages_k);
+            }
+            // The last products take a while yet: time to fetch what they meet.
+            Columns columns = columns_of(e, tn * TILE_N, n);
+            Rows rows[BLOCKS];
+#pragma unroll
+            for (int i = 0; i < BLOCKS; i++) rows[i] = rows_of(e, row + i * 64, m);
 #if !PROMOTE
             wgmma_wait<0>();
             release(last);
 #endif
+            if constexpr (TURNS) {  // they share the staging, too
+                barrier_wait(stores + 8 * place, parity);
+                parity ^= 1;
+            }
 #pragma unroll
             for (int i = 0; i < BLOCKS; i++) {
 #if PROMOTE
-                store_block(total[i], e, &map_d, staging, consumer, row + i * 64,
-                            tn * TILE_N, m, n);
+                auto& sums = total[i];
 #else
-                store_block(acc[i], e, &map_d, staging, consumer, row + i * 64,
-                            tn * TILE_N, m, n);
+                auto& sums = acc[i];
 #endif
+                store_block(sums, rows[i], columns, &map_d, staging, slot, consumer,
+                            row + i * 64, tn * TILE_N);
+            }
+            if (TURNS && threadIdx.x % 128 == 0) {
+                asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+                barrier_arrive_here(stores + 8 * (place ^ 1));
             }
         }
     }

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from fragmenta.dtype import dtype
 from fragmenta.errors import Error, NoDevice, ShapeError
@@ -21,8 +20,7 @@ from fragmenta.kernels.source import cubin
 _HINT = "pip install 'fragmenta[cuda]' on a machine with a Hopper GPU and its driver"
 
 
-@dataclass(frozen=True)
-class Matrix:
+class Matrix(NamedTuple):
     """Rows of bytes on the device: where, how many, how wide, how far apart."""
 
     pointer: int
@@ -50,18 +48,53 @@ class _Epilogue(ctypes.Structure):
     )
 
 
+_NOTHING = _Epilogue()
+
+
 class _Map(ctypes.Structure):
+    """A tensor map, which knows where it is."""
+
     _fields_ = (("opaque", ctypes.c_char * 128),)
+    address: int
+
+
+class Plan(NamedTuple):
+    """What a launch needs beside its pointers."""
+
+    kernel: Kernel
+    function: Any
+    grid: tuple[int, int]
+    share: int
+    """Rows of B that a block brings."""
+    box: tuple[int, int, int]
+    """Bytes, rows and swizzle of what is stored of D at a time."""
+    shared: int
+    addresses: tuple[int, ...]
+    """Where m, n and the number of stages are, on the host."""
+    sizes: list[ctypes.c_int]
+
+
+def plan(kernel: Kernel, m: int, n: int, k: int) -> Plan:
+    """The kernel for an m x n x k product, ready on the current device."""
+    wide, high = kernel.box
+    sizes = [ctypes.c_int(size) for size in (m, n, -(-k // kernel.stage_k))]
+    return Plan(
+        kernel,
+        _function(kernel, _context()),
+        (kernel.grid(m, n, processors()), 1),
+        kernel.tile.n // kernel.tile.cluster,
+        (wide, high, wide if wide > 16 else 0),
+        kernel.shared_bytes,
+        tuple(ctypes.addressof(size) for size in sizes),
+        sizes,
+    )
 
 
 def launch(
-    kernel: Kernel,
+    planned: Plan,
     a: Matrix | int,
     b: Matrix,
     d: Matrix,
-    m: int,
-    n: int,
-    k: int,
     *,
     stream: int = 0,
     epilogue: dict[str, int] | None = None,
@@ -71,31 +104,26 @@ def launch(
     ``epilogue`` gives addresses of f32 numbers by name: scale, scale_m,
     scale_n, bias (and the s32 count_m, count_n of xor).
     """
-    b.check("B")
-    d.check("D")
-    wide, high = kernel.box
-    share = kernel.tile.n // kernel.tile.cluster
-    map_b = _tensor_map(b, STAGE_BYTES, share, STAGE_BYTES)
-    map_d = _tensor_map(d, wide, high, wide if wide > 16 else 0)
-    packed, map_a = 0, map_b
+    map_b = _tensor_map("B", b, STAGE_BYTES, planned.share, STAGE_BYTES)
+    map_d = _tensor_map("D", d, *planned.box)
+    packed, map_a = ctypes.c_void_p(), map_b
     if isinstance(a, Matrix):
-        a.check("A")
-        map_a = _tensor_map(a, STAGE_BYTES, kernel.tile.m, STAGE_BYTES)
+        map_a = _tensor_map("A", a, STAGE_BYTES, planned.kernel.tile.m, STAGE_BYTES)
     else:
-        packed = a
-    sizes = (m, n, -(-k // kernel.stage_k))
-    arguments = [
-        map_a,
-        map_b,
-        map_d,
-        ctypes.c_void_p(packed),
-        _Epilogue(**{name: at for name, at in (epilogue or {}).items() if at}),
-        *map(ctypes.c_int, sizes),
-    ]
-    grid = (kernel.grid(m, n, processors()), 1)
-    start(
-        function(kernel), grid, kernel.threads, kernel.shared_bytes, stream, arguments
+        packed.value = a
+    given = _Epilogue(**epilogue) if epilogue else _NOTHING
+    addresses = (
+        map_a.address,
+        map_b.address,
+        map_d.address,
+        ctypes.addressof(packed),
+        ctypes.addressof(given),
+        *planned.addresses,
     )
+    start(
+        planned.function, planned.grid, planned.kernel.threads, planned.shared, stream,
+        addresses,
+    )  # fmt: skip
 
 
 def start(
@@ -104,12 +132,10 @@ def start(
     threads: int,
     shared: int,
     stream: int,
-    arguments: Sequence[Any],
+    addresses: Sequence[int],
 ) -> None:
-    """Launch a function with ctypes arguments."""
-    pointers = (ctypes.c_void_p * len(arguments))(
-        *(ctypes.addressof(each) for each in arguments)
-    )
+    """Launch a function; its arguments lie at these addresses of the host."""
+    pointers = (ctypes.c_void_p * len(addresses))(*addresses)
     _check(
         _driver().cuLaunchKernel(
             handle, *grid, 1, threads, 1, 1, shared, stream,
@@ -118,13 +144,9 @@ def start(
     )  # fmt: skip
 
 
-def function(kernel: Kernel) -> Any:
-    """The kernel on the current device, compiled and loaded at first use."""
-    return _function(kernel, _context())
-
-
 @lru_cache(maxsize=1024)
 def _function(kernel: Kernel, context: int) -> Any:
+    """The kernel on the current device, compiled and loaded at first use."""
     driver = _driver()
     found = load(cubin(kernel), "gemm", context)
     attribute = driver.CUfunction_attribute
@@ -176,8 +198,9 @@ def _processors(context: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _tensor_map(matrix: Matrix, wide: int, high: int, swizzle: int) -> _Map:
+def _tensor_map(name: str, matrix: Matrix, wide: int, high: int, swizzle: int) -> _Map:
     """How the copy engine sees a matrix of bytes: boxes of wide x high."""
+    matrix.check(name)
     driver = _driver()
     mode = f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}"
     promotion = driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B
@@ -196,8 +219,9 @@ def _tensor_map(matrix: Matrix, wide: int, high: int, swizzle: int) -> _Map:
             driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     )
-    raw = ctypes.string_at(made.getPtr(), 128)
-    return _Map.from_buffer_copy(raw)
+    found = _Map.from_buffer_copy(ctypes.string_at(made.getPtr(), 128))
+    found.address = ctypes.addressof(found)
+    return found
 
 
 def row_bytes(of: str, k: int) -> int:

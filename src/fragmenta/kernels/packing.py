@@ -55,6 +55,7 @@ class Packed:
         return f"<Packed {rows}x{columns} {self.a}, {self.data.size} bytes>"
 
 
+@lru_cache(maxsize=4096)
 def packed_shape(a: str, m: int, k: int) -> tuple[int, int, int, int]:
     """The shape of the bytes of an m x k matrix.
 

@@ -138,7 +138,7 @@ def _start(
     with torch.cuda.device(device):
         stream = torch.cuda.current_stream().cuda_stream
         handle = load(cubin(dtype(a).name), name)
-        start(handle, grid, 256, 0, stream, arguments)
+        start(handle, grid, 256, 0, stream, [ctypes.addressof(x) for x in arguments])
 
 
 @lru_cache(maxsize=16)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import cache
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def _write() -> None:
     path = _path()
     if path is None:
         return
-    sizes = {name: (tile.m, tile.n, tile.cluster) for name, tile in _kept().items()}
+    sizes = {name: astuple(tile) for name, tile in _kept().items()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(sizes, indent=1) + "\n")

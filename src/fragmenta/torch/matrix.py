@@ -1,0 +1,169 @@
+"""What is a sparse matrix here?
+
+One tensor of bytes, the values and the metadata in the order the kernels read
+(:mod:`fragmenta.kernels.packing`), with the type and the shape they stand for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fragmenta.dtype import dtype as element
+from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.packing import Packed, pack, packed_shape, unpack
+from fragmenta.kernels.prepare import accepts, compress_on_device
+from fragmenta.pruning import prune as pruned
+from fragmenta.sparsity import compress as compress_matrix
+from fragmenta.sparsity import decompress
+
+TYPES: dict[torch.dtype, str] = {
+    torch.float8_e4m3fn: "e4m3",
+    torch.float8_e5m2: "e5m2",
+    torch.int8: "s8",
+    torch.uint8: "u8",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.float32: "tf32",
+}
+"""The element type that the tensor core reads a tensor as."""
+OUTPUTS: dict[torch.dtype, str] = {
+    torch.float32: "f32",
+    torch.bfloat16: "bf16",
+    torch.float16: "f16",
+    torch.int32: "s32",
+}
+"""The types that a result may have."""
+_DTYPES = {name: kind for kind, name in TYPES.items()}
+
+
+class SparseMatrix:
+    """A 2:4 (tf32: 1:2) matrix in the order the kernels read.
+
+    >>> weight = torch.tensor([[0.0, 1.0, 2.0, 0.0]] * 8, dtype=torch.bfloat16)
+    >>> compress(weight)
+    <SparseMatrix 8x4 bf16 on cpu, 18432 bytes>
+    """
+
+    def __init__(self, data: Tensor, a: str, shape: tuple[int, int]) -> None:
+        if not torch.compiler.is_compiling():  # which has seen the shape before
+            check_packed(data, a, shape)
+        self.data = data
+        self.a = a
+        self.shape = shape
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the elements."""
+        return _DTYPES[self.a]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the bytes are."""
+        return self.data.device
+
+    def to(self, device: torch.device | str) -> SparseMatrix:
+        """The same matrix on another device."""
+        return SparseMatrix(self.data.to(device), self.a, self.shape)
+
+    def to_dense(self) -> Tensor:
+        """The matrix with its zeros again.
+
+        >>> weight = torch.tensor([[0, 1, 2, 0], [3, 0, 0, 4]], dtype=torch.int8)
+        >>> compress(weight).to_dense()
+        tensor([[0, 1, 2, 0],
+                [3, 0, 0, 4]], dtype=torch.int8)
+        """
+        packed = Packed(bytes_of(self.data), self.a, self.shape)
+        op = Kernel(self.a).instruction
+        return tensor_of(decompress(unpack(packed), op), self.dtype).to(self.device)
+
+    def __repr__(self) -> str:
+        rows, columns = self.shape
+        return (
+            f"<SparseMatrix {rows}x{columns} {self.a} on {self.device}, "
+            f"{self.data.numel()} bytes>"
+        )
+
+
+def check_packed(data: Tensor, a: str, shape: tuple[int, int]) -> None:
+    """Refuse bytes that are not those of such a matrix: a kernel trusts them.
+
+    >>> check_packed(torch.zeros(8, dtype=torch.uint8), "bf16", (64, 64))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: 64x64 of bf16 are bytes of shape (1, 1, 4, 4608); \
+given torch.uint8 of shape (8,)
+    """
+    wanted = packed_shape(a, *shape)
+    if data.shape != wanted or data.dtype != torch.uint8:
+        raise ShapeError(
+            f"{shape[0]}x{shape[1]} of {a} are bytes of shape {wanted}; given "
+            f"{data.dtype} of shape {tuple(data.shape)}"
+        )
+
+
+def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
+    """A weight with the largest magnitudes of each chunk, packed for the kernels.
+
+    Without ``prune``, a weight that is not sparse already is refused.
+
+    >>> compress(torch.ones(4, 8, dtype=torch.bfloat16)).to_dense()[0]
+    tensor([1., 1., 0., 0., 1., 1., 0., 0.], dtype=torch.bfloat16)
+    """
+    if weight.dtype not in TYPES or weight.ndim != 2:
+        kinds = one_of(str(kind).removeprefix("torch.") for kind in TYPES)
+        raise Error(
+            f"a weight is a matrix of {kinds}; given {weight.dtype} of shape "
+            f"{tuple(weight.shape)}"
+        )
+    a, shape = TYPES[weight.dtype], (weight.shape[0], weight.shape[1])
+    if weight.is_cuda and prune and accepts(a, weight):
+        return SparseMatrix(compress_on_device(weight, a), a, shape)
+    return SparseMatrix(_compress_on_host(weight, a, prune).to(weight.device), a, shape)
+
+
+def _compress_on_host(weight: Tensor, a: str, prune: bool) -> Tensor:
+    op = Kernel(a).instruction
+    matrix = matrix_of(weight, a)
+    if prune:
+        matrix = pruned(matrix, op, pad=True)[:, : weight.shape[1]]
+    return torch.from_numpy(pack(compress_matrix(matrix, op, pad=True), op).data)
+
+
+# ── tensors and arrays ──────────────────────────────────────────────────────
+
+
+def bytes_of(x: Tensor) -> NDArray[np.uint8]:
+    """A tensor of bytes as an array.
+
+    >>> bytes_of(torch.tensor([1, 2], dtype=torch.uint8))
+    array([1, 2], dtype=uint8)
+    """
+    found: NDArray[np.uint8] = x.detach().cpu().contiguous().numpy()
+    return found
+
+
+def matrix_of(x: Tensor, name: str) -> NDArray[Any]:
+    """A tensor as an array of the element type.
+
+    >>> matrix_of(torch.ones(1, 2, dtype=torch.bfloat16), "bf16")
+    array([[1, 1]], dtype=bfloat16)
+    """
+    raw: NDArray[Any] = x.detach().cpu().contiguous().view(torch.uint8).numpy()
+    return raw.view(element(name).storage).reshape(x.shape)
+
+
+def tensor_of(array: NDArray[Any], kind: torch.dtype) -> Tensor:
+    """An array as a tensor of a type that NumPy may not know.
+
+    >>> tensor_of(np.array([[1.0]], np.float32), torch.float32)
+    tensor([[1.]])
+    """
+    raw = np.ascontiguousarray(array)
+    flat = torch.from_numpy(raw.reshape(-1).view(np.uint8)).view(kind)
+    return flat.reshape(raw.shape)

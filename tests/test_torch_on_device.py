@@ -1,0 +1,106 @@
+"""The PyTorch operators on a Hopper GPU: the bits of the emulation, everywhere."""
+
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import fragmenta.torch as ft  # noqa: E402
+
+pytestmark = [
+    pytest.mark.gpu,
+    # What torch itself warns of when it compiles and records graphs.
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:The CUDA Graph is empty"),
+    pytest.mark.skipif(
+        not torch.cuda.is_available() or torch.cuda.get_device_capability() != (9, 0),
+        reason="no Hopper GPU here",
+    ),
+]
+
+
+@pytest.fixture
+def layer():
+    torch.manual_seed(0)
+    return torch.nn.Linear(256, 384).bfloat16()
+
+
+@pytest.fixture
+def x():
+    return torch.randn(5, 17, 256).bfloat16()
+
+
+def test_the_bits_of_the_emulation(layer, x):
+    here = ft.SparseLinear.from_linear(layer)
+    there = ft.SparseLinear.from_linear(layer.cuda())
+    assert torch.equal(here.weight_packed, there.weight_packed.cpu())
+    assert torch.equal(here(x), there(x.cuda()).cpu())
+
+
+@pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+def test_compiled_by_torch(layer, x, mode):
+    """One graph without breaks; reduce-overhead replays it as a CUDA graph."""
+    model = torch.nn.Sequential(layer, torch.nn.GELU(), torch.nn.Linear(384, 64))
+    model = ft.linears(model.bfloat16().cuda())
+    compiled = torch.compile(model, fullgraph=True, mode=mode)
+    with torch.no_grad():
+        for each in (x, x.flip(0), x.flip(1), -x, x[:2].contiguous(), x[2:4]):
+            given = each.cuda()
+            torch.testing.assert_close(compiled(given).clone(), model(given))
+
+
+def test_bits_compiled_by_torch():
+    a, b = (torch.randint(0, 256, (n, 64), device="cuda").byte() for n in (48, 33))
+    compiled = torch.compile(lambda a, b: ft.binary_mm(a, b) + 1, fullgraph=True)
+    assert torch.equal(compiled(a, b), ft.binary_mm(a, b) + 1)
+
+
+def test_cupy_is_answered_in_kind(layer, x):
+    cupy = pytest.importorskip("cupy")
+    sparse = ft.compress(layer.weight.detach().half().cuda())
+    b = x[0].half().cuda()
+    found = ft.sparse_mm(sparse, cupy.from_dlpack(b))
+    assert isinstance(found, cupy.ndarray)
+    assert torch.equal(torch.from_dlpack(found), ft.sparse_mm(sparse, b))
+
+
+def test_autotune_keeps_what_is_fastest(tmp_path, monkeypatch):
+    from fragmenta.kernels import tuning
+
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    tuning._kept.cache_clear()
+    weight = torch.randn(1024, 512, device="cuda").to(torch.float8_e4m3fn)
+    x = torch.randn(40, 512, device="cuda").to(torch.float8_e4m3fn)
+    packed = ft.compress(weight)
+    before = ft.sparse_linear(x, packed)
+    tile = ft.autotune(packed, x)
+    assert str(tile) in {str(each) for each in tuning._kept().values()}
+    assert torch.equal(ft.sparse_linear(x, packed), before)
+    assert ft.autotune(weight, x) in tuning._kept().values()
+    tuning._kept.cache_clear()
+
+
+def test_a_call_does_not_wait(layer):
+    """The host is done long before the GPU, which was kept busy."""
+    sparse = ft.SparseLinear.from_linear(layer.cuda())
+    x = torch.randn(64, 256, device="cuda").bfloat16()
+    sparse(x)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)  # about a second
+    begun = time.perf_counter()
+    sparse(x)
+    assert time.perf_counter() - begun < 0.5
+    assert not torch.cuda.current_stream().query()
+    torch.cuda.synchronize()
+
+
+def test_memory_of_another_stream(layer, x):
+    sparse, given = ft.SparseLinear.from_linear(layer.cuda()), x.cuda()
+    wanted = sparse(given)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        found = [sparse(given) for _ in range(20)]
+    stream.synchronize()
+    assert all(torch.equal(each, wanted) for each in found)
