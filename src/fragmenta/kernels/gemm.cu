@@ -541,8 +541,10 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
                 }
                 wgmma_commit();
             };
-            // Every warp says for itself that it needs a stage no more.
+            // Every warp says for itself that it needs a stage no more, for all of its
+            // lanes: each has read metadata.
             auto release = [&](int which) {
+                __syncwarp();
                 if (threadIdx.x % 32 < CLUSTER)
                     barrier_arrive(empty + 8 * which, threadIdx.x % 32);
             };
