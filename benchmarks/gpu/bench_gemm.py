@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from torch import Tensor
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
 from fragmenta.kernels.packing import packed_shape
 from fragmenta.kernels.source import cubin
-from fragmenta.torch import OUTPUTS, TYPES, compress, run
+from fragmenta.torch import OUTPUTS, TYPES, SparseLinear, binary_mm, compress, run
 
 # m, n, k of D = A B: the weight is A, so that n is the batch.
 SIZES = (
@@ -183,6 +184,17 @@ def ours(kernel: Kernel, size: tuple[int, int, int], label: str) -> Row:
     return timed(row, make, bytes_of(kernel, m, n, k))
 
 
+def bits(size: tuple[int, int, int]) -> Row:
+    """binary_mm with xor as it is called: the bits of all rows are counted, too."""
+    m, n, k = size
+
+    def make() -> Callable[[], object]:
+        a, b = dense("b1", m, k), dense("b1", n, k)
+        return lambda: binary_mm(a, b, op="xor")
+
+    return timed(Row("fragmenta binary_mm xor", "b1", size), make, (m + n) * k // 8)
+
+
 def our_kernels() -> Iterator[tuple[Kernel, str]]:
     for sparse in (True, False):
         word = "2:4" if sparse else "dense"
@@ -304,11 +316,37 @@ def table(rows: list[Row], about: dict[str, str]) -> str:
 
 
 def copy_bandwidth() -> float:
-    """Bytes read and written by a large copy, in TB/s."""
-    source = torch.randint(0, 256, (1 << 30,), dtype=torch.uint8, device="cuda")
-    target = torch.empty_like(source)
-    found, _ = measure([lambda: target.copy_(source)], 0.1)
-    return 2 * source.numel() / found / 1e6
+    """Bytes read and written by a large copy, in TB/s: the best of several."""
+    best = 0.0
+    for size in (1 << 26, 1 << 28):
+        source = torch.randint(0, 1 << 30, (size,), dtype=torch.int32, device="cuda")
+        target = torch.empty_like(source)
+        copy, add = partial(target.copy_, source), partial(torch.add, source, 1)
+        for call in (copy, partial(add, out=target)):
+            found, _ = measure([call, call], 0.05)
+            best = max(best, 8 * size / found / 1e6)
+    return best
+
+
+def calls() -> dict[str, float]:
+    """Microseconds that the host needs for a call of a layer, batch 1."""
+    layer = torch.nn.Linear(8192, 8192, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(1, 8192, device="cuda", dtype=torch.bfloat16)
+    found = {}
+    for name, module in (
+        ("torch.nn.Linear", layer),
+        ("SparseLinear", SparseLinear.from_linear(layer)),
+    ):
+        times = []
+        with torch.no_grad():
+            for _ in range(60):
+                torch.cuda.synchronize()
+                begun = time.perf_counter()
+                for _ in range(10):
+                    module(x)
+                times.append((time.perf_counter() - begun) * 1e5)
+        found[name] = round(statistics.median(times), 1)
+    return found
 
 
 def compression() -> Iterator[Row]:
@@ -357,10 +395,14 @@ def main() -> int:
     print(f"compiled in {time.time() - begun:.0f} s", flush=True)
     about = versions()
     about["copy"] = f"{copy_bandwidth():.2f} TB/s"
+    for name, time_of_call in calls().items():
+        about[f"host time of a {name}"] = f"{time_of_call} us"
     print(about, flush=True)
     rows: list[Row] = list(compression()) if not options.only else []
     for size in sizes:
         rows += theirs(size, options.only)
+        if options.only in "b1":
+            rows.append(bits(size))
         for kernel, its, label in work:
             if its == size and time.time() - begun < options.seconds:
                 rows.append(ours(kernel, size, label))

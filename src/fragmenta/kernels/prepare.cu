@@ -1,12 +1,13 @@
 // Prune, compress and pack a dense matrix in one pass; count the bits of rows.
 //
-// Set by the launcher: ELEMENT (an unsigned type as wide as an element), SIGNED,
+// Set by the launcher: ELEMENT (an unsigned type of BITS, an element's), SIGNED,
 // MAGNITUDE (its bits), INFINITY_KEY (magnitudes above are NaN, all alike),
 // ONE_OF_TWO, BLOCK_BYTES, and the tables VALUE_PLACES and CODE_PLACES: where in a
 // packed block the 16-byte unit and the codes of row r, unit u go, at 4 r + u.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
+typedef unsigned long long u64;
 
 constexpr int ITEM = sizeof(ELEMENT);
 constexpr int COUNT = 32 / ITEM;  // elements of a row that become one unit
@@ -17,22 +18,93 @@ constexpr int VALUES = 4096;  // bytes of a block before its metadata
 __constant__ u16 value_places[256] = {VALUE_PLACES};
 __constant__ u16 code_places[256] = {CODE_PLACES};
 
-__device__ __forceinline__ u32 key(ELEMENT bits) {
-#if SIGNED
-    int value = static_cast<signed char>(bits);
-    return value < 0 ? -value : value;
+// What a thread reads, and the unit that it stores.
+struct alignas(16) Given { ELEMENT at[COUNT]; };
+struct alignas(16) Unit { ELEMENT at[COUNT / 2]; };
+
+// ── one chunk ───────────────────────────────────────────────────────────────
+
+// The two greatest of four stay, of equals the lower; then two are stored, zeros of
+// place 2 and then 3 where there are not as many.  So the code follows from four
+// bits: which of the kept are not zero.
+__device__ __forceinline__ constexpr u32 code_of(u32 some) {
+    bool has0 = some & 1, has1 = some & 2, has3 = some & 8;
+    u32 first = has0 ? 0 : has1 ? 1 : 2;
+    return first | (has0 && has1 ? 4 : has3 || !(has0 || has1) ? 12 : 8);
+}
+
+#if BITS == 8
+// Four elements are the bytes of a word, and are compared all at once.
+constexpr u32 ONES = 0x01010101, HIGH = 0x80808080, LOW = ~HIGH;
+constexpr bool SEVEN_BITS = !SIGNED && MAGNITUDE == 0x7F;
+
+__device__ __forceinline__ u32 keys(u32 word) {
+    if constexpr (SIGNED) {
+        u32 minus = word >> 7 & ONES;
+        return (word ^ minus * 255) + minus;
+    }
+    u32 found = word & ONES * MAGNITUDE;
+    if constexpr (INFINITY_KEY < MAGNITUDE) {  // 7D, 7E and 7F are NaN, and alike
+        static_assert(INFINITY_KEY == 0x7D || INFINITY_KEY >= MAGNITUDE);
+        u32 more = (found + 2 * ONES) >> 7 & ONES;
+        found = (found & ~(more * 3)) | more;
+    }
+    return found;
+}
+
+// The high bit of each byte: x >= y.
+__device__ __forceinline__ u32 not_less(u32 x, u32 y) {
+    if constexpr (SEVEN_BITS) return (x | HIGH) - y;
+    u32 low = (x | HIGH) - (y & LOW);
+    return (x & ~y) | (~(x ^ y) & low);
+}
+
+__device__ constexpr u64 codes_of_all() {
+    u64 all = 0;
+    for (u32 some = 0; some < 16; some++) all |= (u64)code_of(some) << 4 * some;
+    return all;
+}
+
+__device__ __forceinline__ u32 shrink(const Given& in, int chunk, Unit& out) {
+    u32 word = reinterpret_cast<const u32*>(&in)[chunk], k = keys(word);
+    // Byte i of `next`: i goes before its right neighbour, 3 before 0; of `over`: i
+    // goes before the one after that.
+    u32 next = not_less(__byte_perm(k, 0, 0x0210), __byte_perm(k, 0, 0x3321));
+    next = (next >> 7 & ONES) ^ 0x01000000;
+    u32 over = not_less(k, k >> 16) >> 7 & 0x0101;
+    over = __byte_perm(over, 0, 0x1010) ^ 0x01010000;
+    u32 wins = next + over + ONES - __byte_perm(next, 0, 0x2103);
+    u32 kept = word & (wins >> 1 & ONES) * 255;  // two wins or three
+    u32 some = (kept & LOW) + LOW;
+    if constexpr (!SEVEN_BITS) some |= kept;
+    u32 index = (some >> 7 & ONES) * 0x01020408 >> 24;
+    constexpr u64 all = codes_of_all();
+    u32 code = all >> 4 * index & 15;
+    u32 stored = __byte_perm(kept, 0, 0x4400 + code + (code & 12) * 3);
+    reinterpret_cast<u16*>(&out)[chunk] = stored;
+    return code;
+}
 #else
+__device__ __forceinline__ u32 key(ELEMENT bits) {
     return min(static_cast<u32>(bits & MAGNITUDE), static_cast<u32>(INFINITY_KEY));
-#endif
 }
 
 __device__ __forceinline__ bool is_value(ELEMENT bits) {
     return (bits & MAGNITUDE) != 0;
 }
 
-// The two greatest of four stay, of equals the lower; then two are stored, zeros of
-// place 2 and then 3 where there are not as many.
-__device__ __forceinline__ u32 two_of_four(const ELEMENT* in, ELEMENT* stored) {
+#if ONE_OF_TWO
+__device__ __forceinline__ u32 shrink(const Given& given, int chunk, Unit& out) {
+    const ELEMENT* in = given.at + 2 * chunk;
+    bool second = key(in[1]) > key(in[0]);
+    bool has0 = !second && is_value(in[0]);
+    out.at[chunk] = has0 ? in[0] : second ? in[1] : 0;
+    return has0 ? 0b0100 : 0b1110;
+}
+#else
+__device__ __forceinline__ u32 shrink(const Given& given, int chunk, Unit& out) {
+    const ELEMENT* in = given.at + 4 * chunk;
+    ELEMENT* stored = out.at + 2 * chunk;
     u32 k0 = key(in[0]), k1 = key(in[1]), k2 = key(in[2]), k3 = key(in[3]);
     int b01 = k1 > k0, b02 = k2 > k0, b03 = k3 > k0;
     int b12 = k2 > k1, b13 = k3 > k1, b23 = k3 > k2;
@@ -44,19 +116,12 @@ __device__ __forceinline__ u32 two_of_four(const ELEMENT* in, ELEMENT* stored) {
     bool both = has0 && has1, last = has3 || !(has0 || has1);
     stored[0] = has0 ? p0 : has1 ? p1 : p2;
     stored[1] = both ? p1 : last ? p3 : p2;
-    u32 first = has0 ? 0 : has1 ? 1 : 2;
-    return first | (both ? 0b0100 : last ? 0b1100 : 0b1000);
+    return code_of(has0 | has1 << 1 | has3 << 3);
 }
+#endif
+#endif
 
-__device__ __forceinline__ u32 one_of_two(const ELEMENT* in, ELEMENT* stored) {
-    bool second = key(in[1]) > key(in[0]);
-    bool has0 = !second && is_value(in[0]);
-    stored[0] = has0 ? in[0] : second ? in[1] : 0;
-    return has0 ? 0b0100 : 0b1110;
-}
-
-struct alignas(16) Unit { ELEMENT at[COUNT / 2]; };
-struct alignas(16) Two { Unit half[2]; };
+// ── a matrix ────────────────────────────────────────────────────────────────
 
 // One block of threads makes one packed block: 64 rows of one stage.
 extern "C" __global__ void __launch_bounds__(256) compress(
@@ -68,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(256) compress(
     long long stage = blockIdx.x;
     int at_row = blockIdx.y * 64 + row;
     long long at = stage * 128 + unit * 32;
-    Two in{};
+    Given in{};
     if (at_row < rows && at + 32 <= width) {
         const uint4* from = reinterpret_cast<const uint4*>(matrix + at_row * pitch + at);
         reinterpret_cast<uint4*>(&in)[0] = __ldcs(from);
@@ -78,20 +143,12 @@ extern "C" __global__ void __launch_bounds__(256) compress(
             reinterpret_cast<const ELEMENT*>(matrix + at_row * pitch + at);
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            if (at + (i + 1) * ITEM <= width)
-                in.half[2 * i / COUNT].at[i % (COUNT / 2)] = from[i];
+            if (at + (i + 1) * ITEM <= width) in.at[i] = from[i];
     }
     Unit out;
     u32 codes = 0;
 #pragma unroll
-    for (int i = 0; i < COUNT / CHUNK; i++) {
-        const ELEMENT* chunk = &in.half[0].at[0] + i * CHUNK;
-#if ONE_OF_TWO
-        codes |= one_of_two(chunk, &out.at[i]) << 4 * i;
-#else
-        codes |= two_of_four(chunk, &out.at[2 * i]) << 4 * i;
-#endif
-    }
+    for (int i = 0; i < COUNT / CHUNK; i++) codes |= shrink(in, i, out) << 4 * i;
     long long number =
         (static_cast<long long>(blockIdx.y / 4) * gridDim.x + stage) * 4 + blockIdx.y % 4;
     char* block = packed + number * BLOCK_BYTES;

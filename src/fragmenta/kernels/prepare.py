@@ -66,6 +66,7 @@ def source(a: str) -> str:
     of = kernel.instruction.types["a"]
     macros = {
         "ELEMENT": {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}[of.bits],
+        "BITS": of.bits,
         "SIGNED": int(of.name == "s8"),
         "MAGNITUDE": hex((1 << of.bits) - 1 >> (0 if of.is_integer else 1)),
         "INFINITY_KEY": hex(_infinity_key(of)),
