@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 import tracemalloc
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
+from timing import least
 
 from fragmenta.arithmetic import Model, model, multiply
 from fragmenta.dtype import dtype
@@ -56,17 +56,6 @@ def operands(how: Model, batch: int, rows: int, columns: int, chained: int = 1) 
         index = np.arange(0, how.k, 2, dtype=np.uint8)
         more["index"] = np.broadcast_to(index, (batch, rows, how.stored)).copy()
     return a, b, c, more
-
-
-def least(call: Callable[[], object], rounds: int = 15) -> float:
-    """The least time of several calls, after one to warm up."""
-    call()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def rate(name: str, rounds: int = 15) -> float:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
+from timing import least
 
 import fragmenta as fm
 
 SIZE = 2048
 ROUNDS = 5
-
-
-def least(call: Callable[[], object]) -> float:
-    """The least time of several calls, after one to warm up."""
-    call()
-    times = []
-    for _ in range(ROUNDS):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def test_s8_matmul_within_two_float32_products(benchmark):

@@ -333,20 +333,7 @@ class Fragment:
         array = np.asarray(matrix)
         if len(self.shape) != 2 or self.selectors:
             raise ShapeError(f"{self.name} has no tiles: pack it one at a time")
-        if array.ndim < 2:
-            raise ShapeError(f"a matrix has 2 axes or more; given shape {array.shape}")
-        short = [-s % t for s, t in zip(array.shape[-2:], self.shape, strict=True)]
-        if not any(short):
-            return array
-        if not pad:
-            rows, cols = array.shape[-2:]
-            raise ShapeError(
-                f"{rows}x{cols} is not a whole number of {self.name} tiles of "
-                f"{self.shape[0]}x{self.shape[1]}; pad=True fills "
-                f"{rows + short[0]}x{cols + short[1]} with zeros"
-            )
-        width = [(0, 0)] * (array.ndim - 2) + [(0, short[0]), (0, short[1])]
-        return np.pad(array, width)
+        return whole_tiles(array, self.shape, self.name, pad)
 
     def _registers(self, registers: ArrayLike, leading: int = 0) -> Words:
         words = np.asarray(registers)
@@ -450,6 +437,30 @@ class Fragment:
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
         return f"<Fragment {self.name}: {self.dtype} {size}, {self.layout}>"
+
+
+def whole_tiles(
+    array: NDArray[Any], tile: tuple[int, ...], name: str, pad: bool, fill: int = 0
+) -> NDArray[Any]:
+    """A matrix that is a whole number of tiles, filled up if that is asked for.
+
+    >>> whole_tiles(np.ones((3, 4)), (2, 4), "A", pad=True).shape
+    (4, 4)
+    """
+    if array.ndim < 2:
+        raise ShapeError(f"a matrix has 2 axes or more; given shape {array.shape}")
+    short = [-size % step for size, step in zip(array.shape[-2:], tile, strict=True)]
+    if not any(short):
+        return array
+    if not pad:
+        rows, columns = array.shape[-2:]
+        raise ShapeError(
+            f"{rows}x{columns} is not a whole number of {name} tiles of "
+            f"{tile[0]}x{tile[1]}; pad=True fills {rows + short[0]}x"
+            f"{columns + short[1]} with {'empty chunks' if fill else 'zeros'}"
+        )
+    width = [(0, 0)] * (array.ndim - 2) + [(0, short[0]), (0, short[1])]
+    return np.pad(array, width, constant_values=fill)
 
 
 def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:

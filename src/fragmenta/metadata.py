@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import DType, as_array, container, dtype
 from fragmenta.errors import BadMetadata, ShapeError, one_of
-from fragmenta.fragment import Fragment, Words
+from fragmenta.fragment import Fragment, Words, whole_tiles
 from fragmenta.layout import Layout
 
 Codes = NDArray[np.uint8]
@@ -393,7 +393,8 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
         ((4, 8, 32, 1), (4, 4, 32, 1))
         """
         held = self.shared if shared else self
-        codes = held._whole_tiles(as_codes(matrix), pad)
+        empty = self.granularity.empty
+        codes = whole_tiles(as_codes(matrix), held.shape, held.name, pad, empty)
         rows, chunks = held.shape
         tiled = codes.reshape(
             *codes.shape[:-2], codes.shape[-2] // rows, rows, -1, chunks
@@ -518,20 +519,3 @@ positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
         )
         code, count = int(codes[found]), int(wrong.sum())
         raise self.granularity._refusal(where, code, self.ordered, count)
-
-    def _whole_tiles(self, codes: Codes, pad: bool) -> Codes:
-        """The codes of a whole number of tiles, padded if that is asked for."""
-        if codes.ndim < 2:
-            raise ShapeError(f"codes have 2 axes or more; given shape {codes.shape}")
-        short = [-s % t for s, t in zip(codes.shape[-2:], self.shape, strict=True)]
-        if not any(short):
-            return codes
-        if not pad:
-            rows, chunks = codes.shape[-2:]
-            raise ShapeError(
-                f"{rows} rows of {chunks} chunks are not a whole number of "
-                f"{self.shape[0]}x{self.shape[1]} {self.name} tiles; pad=True fills "
-                f"{rows + short[0]}x{chunks + short[1]} with empty chunks"
-            )
-        width = [(0, 0)] * (codes.ndim - 2) + [(0, short[0]), (0, short[1])]
-        return np.pad(codes, width, constant_values=self.granularity.empty)

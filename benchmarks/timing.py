@@ -1,0 +1,17 @@
+"""How long does a call take at best?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def least(call: Callable[[], object], rounds: int = 5) -> float:
+    """The least time of several calls in seconds, after one to warm up."""
+    call()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return min(times)
