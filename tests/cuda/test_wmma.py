@@ -11,7 +11,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda import assembler
-from fragmenta.cuda import wmma as kernels
+from fragmenta.cuda import wmma_record as kernels
 from fragmenta.cuda.record import POISON
 from fragmenta.dtype import unpack_words
 from fragmenta.isa.parse import catalogue

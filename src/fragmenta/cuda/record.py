@@ -153,7 +153,7 @@ def record_kind(
 ) -> Recording:
     """Record one of :data:`KINDS`; ``wgmma`` has its own plan of tiles."""
     # These modules are built on this one.
-    from fragmenta.cuda import wgmma_record, wmma
+    from fragmenta.cuda import wgmma_record, wmma_record
 
     check_kind(kind)
     if not count_on(kind, gpu.target):
@@ -162,7 +162,7 @@ def record_kind(
     if kind == "moves":
         return wgmma_record.record_moves(gpu, seed=seed, progress=progress, **given)
     if kind == "wmma":
-        return wmma.record_wmma(gpu, seed=seed, progress=progress, **given)
+        return wmma_record.record_wmma(gpu, seed=seed, progress=progress, **given)
     if kind == "wgmma":
         return wgmma_record.record_wgmma(gpu, seed=seed, progress=progress)
     return record(gpu, kind, seed=seed, progress=progress, **given)
@@ -197,10 +197,10 @@ def count_on(kind: str, target: str) -> int:
     >>> count_on("moves", "sm_90a")
     37
     """
-    from fragmenta.cuda import wgmma_inputs, wmma
+    from fragmenta.cuda import wgmma_inputs, wmma_record
 
     if kind == "wmma":
-        return len(wmma.works(target, 1, 1))
+        return len(wmma_record.works(target, 1, 1))
     if kind == "moves":
         return sum(1 for _ in wgmma_inputs.move_plan(target))
     if kind == "wgmma":
@@ -214,11 +214,11 @@ def count_on(kind: str, target: str) -> int:
 
 def load(path: Path) -> Recording:
     """A recording of any kind, from its file."""
-    from fragmenta.cuda import wgmma_record, wmma
+    from fragmenta.cuda import wgmma_record, wmma_record
 
     kinds: dict[type, type[Recording]] = {
         dict: wgmma_record.SharedRecording,
-        int: wmma.WmmaRecording,
+        int: wmma_record.WmmaRecording,
     }
     try:
         with np.load(path) as data:
@@ -250,10 +250,10 @@ def files(paths: Iterable[Path]) -> list[Path]:
 
 def replay_any(recording: Recording) -> Iterator[Compared]:
     """Compute each case of any recording on the CPU and compare every bit."""
-    from fragmenta.cuda import wgmma_record, wmma
+    from fragmenta.cuda import wgmma_record, wmma_record
 
-    if isinstance(recording, wmma.WmmaRecording):
-        return wmma.replay_wmma(recording)
+    if isinstance(recording, wmma_record.WmmaRecording):
+        return wmma_record.replay_wmma(recording)
     if not isinstance(recording, wgmma_record.SharedRecording):
         return replay(recording)
     first = instruction(recording.cases[0].instruction)

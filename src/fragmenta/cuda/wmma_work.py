@@ -16,29 +16,22 @@ read or write of a wrong place shows.
 
 from __future__ import annotations
 
-import hashlib
-import json
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import date
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import wmma
-from fragmenta.cuda import assembler, ptx
+from fragmenta.cuda import ptx
 from fragmenta.cuda.inputs import Source, trial
-from fragmenta.cuda.record import POISON, Case, Difference, Recording
+from fragmenta.cuda.record import POISON
 from fragmenta.dtype import DType, pack_words
-from fragmenta.errors import Error
 from fragmenta.fragment import Fragment
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue, instruction
-from fragmenta.isa.target import TARGETS, Version, check_target
+from fragmenta.isa.parse import instruction
 from fragmenta.wmma_words import Major, Use, layout_t
 
 Array = NDArray[Any]
@@ -55,14 +48,6 @@ _BASE = """
 mov.u32 %tile, %ctaid.x;
 mov.u32 %lane, %tid.x;
 """
-
-
-@dataclass(frozen=True)
-class WmmaCase(Case):
-    """One kernel on one set of inputs: which leading dimensions it was given."""
-
-    variant: int = 0
-    """Which of :data:`LONGER` comes first."""
 
 
 class Work(Protocol):
@@ -225,8 +210,8 @@ def _moving(operand: str, layout: str, shape: object, of: object) -> Instruction
 
 
 @dataclass(frozen=True)
-class Load:
-    """``wmma.load`` of random bits, and the registers it fills."""
+class OfInstruction:
+    """What is done with one instruction."""
 
     op: Instruction
     variant: int
@@ -235,8 +220,12 @@ class Load:
 
     @property
     def instruction(self) -> str:
-        """The load."""
+        """Its whole name."""
         return str(self.op)
+
+
+class Load(OfInstruction):
+    """``wmma.load`` of random bits, and the registers it fills."""
 
     @property
     def kernel(self) -> str:
@@ -297,19 +286,8 @@ class Load:
         return _register(self.operand, self.image.part, word)
 
 
-@dataclass(frozen=True)
-class Multiply:
+class Multiply(OfInstruction):
     """Three loads, ``wmma.mma`` and ``wmma.store``: registers and image of D."""
-
-    op: Instruction
-    variant: int
-    tiles: int
-    seed: int
-
-    @property
-    def instruction(self) -> str:
-        """The multiplication."""
-        return str(self.op)
 
     @property
     def layout(self) -> str:
@@ -501,155 +479,3 @@ def _fill(frag: wmma.fragment, image: Image, memory: Array, target: str) -> None
     raw = memory.view(image.of.storage if image.of.bits == 8 else np.uint8)
     offsets = image.offsets(len(memory))
     wmma.load_matrix_sync(frag, raw, image.ldm, layout, offset=offsets, target=target)
-
-
-# ── recording ───────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class WmmaRecording(Recording):
-    """What a GPU answered to every shape, type, layout and leading dimension."""
-
-    def result(self, case: Case) -> Words32:
-        """The words of one case: (tiles, words)."""
-        count = int(np.prod(case.shape))
-        return self.words[case.start : case.start + count].reshape(case.shape)
-
-    @classmethod
-    def load(cls, path: Path) -> WmmaRecording:
-        """Read what :meth:`Recording.save` wrote."""
-        with np.load(path) as data:
-            about = json.loads(data["about"].tobytes())
-            words = data["words"]
-        cases: list[Case] = [
-            WmmaCase(**{**each, "shape": tuple(each["shape"])})
-            for each in about["cases"]
-        ]
-        return cls(about["made"], cases, words)
-
-
-def works(target: str, tiles: int, seed: int) -> list[Work]:
-    """Everything that a target can be asked, in a fixed order.
-
-    >>> found = works("sm_90a", tiles=8, seed=1)
-    >>> len(found), found[0].instruction
-    (631, 'wmma.load.a.sync.aligned.row.m16n16k16.global.f16')
-    """
-    variants = range(len(LONGER))
-    loads = [
-        op
-        for op in catalogue("wmma.load")
-        if op.values["space"] == "global" and op.supported_on(target)
-    ]
-    products = [
-        op
-        for op in catalogue("wmma.mma")
-        # the C++ API rounds f64 to nearest only
-        if not op.values.get("rounding") and op.supported_on(target)
-    ]
-    found: list[Work] = [Load(op, v, 1, seed) for op in loads for v in variants]
-    found += [Multiply(op, v, tiles, seed) for op in products for v in variants]
-    return [*found, Round(0, 1, seed)]
-
-
-def work_of(case: Case) -> Work:
-    """The work that a case records.
-
-    >>> case = WmmaCase("cvt.rna.tf32.f32", None, 1, 0, "", 0, ())
-    >>> work_of(case).shape
-    (672, 32)
-    """
-    variant = case.variant if isinstance(case, WmmaCase) else 0
-    if case.instruction == ROUND:
-        return Round(variant, case.tiles, case.seed)
-    op = instruction(case.instruction)
-    kind = Load if op.family == "wmma.load" else Multiply
-    return kind(op, variant, case.tiles, case.seed)
-
-
-def module(listed: Sequence[Work], target: str) -> str:
-    """One PTX module with every kernel that the works need."""
-    entries = {each.kernel: each.entry() for each in listed}
-    names = {each.instruction for each in listed} - {ROUND}
-    needed = [instruction(name).requires.ptx for name in names]
-    # the target's own version, and at least that of cvt to tf32
-    version = max(TARGETS[check_target(target)], Version(7, 0), *needed)
-    return ptx.header(target, version) + "".join(entries.values())
-
-
-def record_wmma(
-    gpu: Any,
-    *,
-    tiles: int = 8,
-    seed: int = 2024,
-    progress: Callable[[str], None] = lambda _: None,
-) -> WmmaRecording:
-    """Run every work that the GPU supports and keep what it answers.
-
-    ``gpu`` is a :class:`fragmenta.cuda.device.GPU`.
-    """
-    listed = works(gpu.target, tiles, seed)
-    code = gpu.load(assembler.assemble(module(listed, gpu.target), gpu.target))
-    cases: list[Case] = []
-    answers: list[Words32] = []
-    start = 0
-    for work in listed:
-        progress(f"{work.instruction} ({work.variant})")
-        output = np.full(work.shape, POISON, np.uint32)
-        answer = gpu.run(code, work.kernel, work.shape[0], 32, work.inputs, output)
-        count = 1 if isinstance(work, Load | Round) else tiles
-        cases.append(
-            WmmaCase(
-                work.instruction,
-                selector=None,
-                tiles=count,
-                seed=seed,
-                digest=digest(work),
-                start=start,
-                shape=work.shape,
-                variant=work.variant,
-            )
-        )
-        answers.append(answer.reshape(-1))
-        start += answer.size
-    made = {**gpu.versions(), "date": date.today().isoformat()}
-    return WmmaRecording(made, cases, np.concatenate(answers))
-
-
-def digest(work: Work) -> str:
-    """A short fingerprint of everything that a kernel reads."""
-    total = hashlib.sha256()
-    for each in work.inputs:
-        total.update(np.ascontiguousarray(each).tobytes())
-    return total.hexdigest()[:16]
-
-
-def replay_wmma(recording: Recording) -> Iterator[tuple[Case, Difference | None]]:
-    """Compute each case with :mod:`fragmenta.wmma` and compare every bit."""
-    for case in recording.cases:
-        work = work_of(case)
-        if digest(work) != case.digest:
-            raise Error(
-                f"the inputs of {case.instruction} are not those that were recorded "
-                f"({digest(work)}, not {case.digest})"
-            )
-        with warnings.catch_warnings():
-            # the target is named, but a recording has no one to warn
-            warnings.simplefilter("ignore", wmma.DeprecatedVariant)
-            expected = work.expect(recording.made["target"])
-        yield case, _difference(case, work, recording.result(case), expected)
-
-
-def _difference(
-    case: Case, work: Work, gpu: Words32, cpu: Words32
-) -> Difference | None:
-    wrong = gpu ^ cpu
-    if not wrong.any():
-        return None
-    tile, word = (int(each) for each in np.argwhere(wrong)[0])
-    first = (
-        f"tile {tile}, {work.name(word)}: "
-        f"GPU {int(gpu[tile, word]):#x}, CPU {int(cpu[tile, word]):#x}"
-    )
-    bits = int(np.bitwise_count(wrong).sum())
-    return Difference(case, bits, int(np.count_nonzero(wrong)), first)
