@@ -28,9 +28,12 @@ from fragmenta.sparsity import Compressed, sparse
 
 Bytes = NDArray[np.uint8]
 
+BLOCK = 64
+"""Rows of an m64 block."""
 _ROW = 64  # stored bytes of a row in a stage
-_BLOCK = 64  # rows of an m64 block
 _LANES = 128
+VALUE_BYTES = BLOCK * _ROW
+"""Bytes of a packed block before its metadata."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +67,7 @@ def packed_shape(a: str, m: int, k: int) -> tuple[int, int, int, int]:
     """
     kernel = _any_kernel(a)
     stages = -(-k // kernel.stage_k)
-    return -(-m // PACKED_M), stages, PACKED_M // _BLOCK, kernel.block_bytes
+    return -(-m // PACKED_M), stages, PACKED_M // BLOCK, kernel.block_bytes
 
 
 def pack(sp: Compressed, op: Instruction | str) -> Packed:
@@ -92,11 +95,11 @@ def pack(sp: Compressed, op: Instruction | str) -> Packed:
     codes = np.full((rows, values.shape[1] // granularity.kept), granularity.empty)
     codes[:m, : sp.indices.shape[1]] = sp.indices
     data = np.empty((tall, stages, blocks, size), np.uint8)
-    units = values.view(np.uint8).reshape(tall, blocks, _BLOCK, stages, -1, UNIT)
+    units = values.view(np.uint8).reshape(tall, blocks, BLOCK, stages, -1, UNIT)
     units = units.transpose(0, 3, 1, 2, 4, 5).reshape(tall, stages, blocks, -1, UNIT)
-    data[..., : _BLOCK * _ROW].reshape(units.shape)[..., places(of.name), :] = units
+    data[..., :VALUE_BYTES].reshape(units.shape)[..., places(of.name), :] = units
     words = _words(codes.astype(np.uint8), op).reshape(tall, blocks, stages, -1)
-    data[..., _BLOCK * _ROW :] = words.swapaxes(1, 2).view(np.uint8)
+    data[..., VALUE_BYTES:] = words.swapaxes(1, 2).view(np.uint8)
     return Packed(data, of.name, (m, k))
 
 
@@ -114,12 +117,12 @@ def unpack(packed: Packed) -> Compressed:
     of = op.types["a"]
     m, k = packed.shape
     tall, stages, blocks, _ = packed.data.shape
-    units = packed.data[..., : _BLOCK * _ROW].reshape(tall, stages, blocks, -1, UNIT)
+    units = packed.data[..., :VALUE_BYTES].reshape(tall, stages, blocks, -1, UNIT)
     units = units[..., places(packed.a), :]
-    units = units.reshape(tall, stages, blocks, _BLOCK, -1, UNIT)
+    units = units.reshape(tall, stages, blocks, BLOCK, -1, UNIT)
     raw = units.transpose(0, 2, 3, 1, 4, 5).reshape(tall * PACKED_M, -1)
     values = np.ascontiguousarray(raw).view(of.bits_dtype)
-    codes = _codes(packed.data[..., _BLOCK * _ROW :], op, kernel.words)
+    codes = _codes(packed.data[..., VALUE_BYTES:], op, kernel.words)
     chunks = -(-k // granularity.chunk)
     return Compressed(
         of.decode(values[:m, : chunks * granularity.kept]),
@@ -138,9 +141,9 @@ def places(a: str) -> NDArray[np.int64]:
     """
     of = _any_kernel(a).instruction.types["a"]
     columns = _ROW * 8 // of.bits
-    tile = Descriptor.for_tile(_BLOCK, columns, of, swizzle=_ROW)
+    tile = Descriptor.for_tile(BLOCK, columns, of, swizzle=_ROW)
     step = UNIT * 8 // of.bits
-    rows, first = np.ogrid[:_BLOCK, :columns:step]
+    rows, first = np.ogrid[:BLOCK, :columns:step]
     address = tile.address(rows, first, of)
     found: NDArray[np.int64] = (address // UNIT).ravel()
     found.setflags(write=False)

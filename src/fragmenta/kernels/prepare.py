@@ -17,12 +17,11 @@ from numpy.typing import NDArray
 from fragmenta.cuda.compiler import to_cubin
 from fragmenta.dtype import DType, dtype
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
-from fragmenta.kernels.packing import pack, packed_shape, places
+from fragmenta.kernels.packing import VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.sparsity import Compressed
 
 _UNITS = 256  # 16-byte units of stored values in a block
-_VALUES = 4096
 
 
 @lru_cache(maxsize=16)
@@ -47,7 +46,7 @@ def code_places(a: str) -> NDArray[np.int64]:
         marked = np.where(numbers >> bit & 1, other, plain).repeat(chunks, axis=1)
         values = np.zeros((64, 4 * stored), op.types["a"].storage)
         sp = Compressed(values, marked.astype(np.uint8), granularity)
-        bytes_ = pack(sp, op).data[0, 0, 0, _VALUES:]
+        bytes_ = pack(sp, op).data[0, 0, 0, VALUE_BYTES:]
         part = (bytes_ == other * 17).astype(np.int64) << bit
         owner = part if owner is None else owner | part
     assert owner is not None

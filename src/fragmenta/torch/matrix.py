@@ -16,11 +16,11 @@ from torch import Tensor
 from fragmenta.dtype import dtype as element
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.kernels.config import Kernel
-from fragmenta.kernels.packing import Packed, pack, packed_shape, unpack
-from fragmenta.kernels.prepare import accepts, compress_on_device
+from fragmenta.kernels.packing import BLOCK, VALUE_BYTES, pack, packed_shape, places
+from fragmenta.kernels.prepare import accepts, code_places, compress_on_device
 from fragmenta.pruning import prune as pruned
+from fragmenta.shared_memory import UNIT
 from fragmenta.sparsity import compress as compress_matrix
-from fragmenta.sparsity import decompress
 
 TYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fn: "e4m3",
@@ -79,9 +79,28 @@ class SparseMatrix:
         tensor([[0, 1, 2, 0],
                 [3, 0, 0, 4]], dtype=torch.int8)
         """
-        packed = Packed(bytes_of(self.data), self.a, self.shape)
-        op = Kernel(self.a).instruction
-        return tensor_of(decompress(unpack(packed), op), self.dtype).to(self.device)
+        kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[self.dtype.itemsize]
+        values = self._by_rows(0, UNIT * places(self.a), UNIT).view(kind)
+        size = (self.data.shape[-1] - VALUE_BYTES) // len(places(self.a))
+        pairs = self._by_rows(VALUE_BYTES, code_places(self.a), size).long()
+        codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(1)
+        if self.a == "tf32":  # a code names both halves of one element of two
+            chunk, within = 2, (codes & 3)[..., None] // 2
+        else:
+            chunk, within = 4, torch.stack((codes & 3, codes >> 2), dim=-1)
+        first = chunk * torch.arange(codes.shape[1], device=self.device)
+        dense = values.new_zeros((len(values), chunk * codes.shape[1]))
+        dense.scatter_(1, (first[:, None] + within).flatten(1), values)
+        m, k = self.shape
+        return dense[:m, :k].contiguous().view(self.dtype)
+
+    def _by_rows(self, start: int, where: NDArray[np.int64], size: int) -> Tensor:
+        """The ``size`` bytes of each unit of all rows; ``where`` a block has them."""
+        index = torch.from_numpy(start + where[:, None] + np.arange(size))
+        found = self.data[..., index.flatten().to(self.device)]
+        tall, stages, blocks, _ = found.shape
+        rows = found.reshape(tall, stages, blocks, BLOCK, -1).permute(0, 2, 3, 1, 4)
+        return rows.reshape(tall * blocks * BLOCK, -1)
 
     def __repr__(self) -> str:
         rows, columns = self.shape
