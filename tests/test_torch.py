@@ -1,5 +1,7 @@
 """The PyTorch operators: without a GPU they are the emulation."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -43,8 +45,12 @@ def test_compress_keeps_the_largest(kind):
 def test_what_is_not_sparse_is_refused():
     with pytest.raises(fm.NotSparse):
         ft.compress(torch.ones(4, 8, dtype=torch.bfloat16), prune=False)
-    with pytest.raises(fm.Error, match="matrix of"):
+    with pytest.raises(fm.Error, match=r"a weight is of float8_e4m3fn.*given.*float64"):
         ft.compress(torch.ones(4, 8, dtype=torch.float64))
+    with pytest.raises(fm.Error, match="a weight has numbers"):
+        ft.compress(torch.ones(4, 8, device="meta"))
+    with pytest.raises(fm.Error, match="a weight has numbers"):
+        ft.compress(torch.ones(0, 8))
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
@@ -89,7 +95,73 @@ def test_state_dict_round_trip(tmp_path):
     other.load_state_dict(torch.load(tmp_path / "state"))
     x = drawn(torch.float16, 3, 64)
     assert torch.equal(layer(x), other(x))
-    assert set(layer.state_dict()) == {"weight_packed", "bias"}
+    assert set(layer.state_dict()) == {"weight_packed", "bias", "_extra_state"}
+
+
+@pytest.mark.parametrize(
+    "other", [{"dtype": torch.bfloat16}, {"in_features": 63}, {"out_features": 23}]
+)
+def test_a_state_of_another_layer_is_refused(other):
+    """The bytes alone would fit."""
+    state = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).half()).state_dict()
+    sizes = {"in_features": 64, "out_features": 24, "dtype": torch.float16, **other}
+    layer = ft.SparseLinear(**sizes, bias=False)
+    before = layer.weight_packed.clone()
+    state.pop("bias")
+    with pytest.raises(RuntimeError, match="the state is that of"):
+        layer.load_state_dict(state)
+    assert torch.equal(layer.weight_packed, before)
+
+
+def test_a_new_layer_is_zero():
+    layer = ft.SparseLinear(64, 24)
+    assert not layer.weight.to_dense().any()
+    assert not layer(drawn(torch.bfloat16, 2, 64)).any()
+
+
+def test_channels_last_moves_no_bytes():
+    layer = ft.SparseLinear.from_linear(torch.nn.Linear(256, 512).bfloat16())
+    x = drawn(torch.bfloat16, 2, 256)
+    before = layer(x)
+    assert torch.equal(layer.to(memory_format=torch.channels_last)(x), before)
+
+
+def test_copies_and_files(tmp_path):
+    sparse = ft.compress(drawn(torch.float16, 8, 32))
+    torch.save(sparse, tmp_path / "matrix")
+    assert torch.equal(torch.load(tmp_path / "matrix").data, sparse.data)
+    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).half())
+    x = drawn(torch.float16, 3, 64)
+    assert torch.equal(copy.deepcopy(layer)(x), layer(x))
+    assert torch.equal(layer(input=x), layer(x))
+
+
+def test_illegal_codes_are_refused():
+    data = ft.compress(drawn(torch.bfloat16, 8, 32)).data.clone()
+    data[..., -1] = 0
+    with pytest.raises(fm.BadMetadata, match="illegal codes"):
+        ft.SparseMatrix(data, "bf16", (8, 32)).to_dense()
+
+
+def test_autocast_as_in_torch():
+    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).bfloat16())
+    x = drawn(torch.float32, 3, 64)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(layer(x), layer(x.bfloat16()))
+    with pytest.raises(
+        fm.Error, match=r"the weight is torch.bfloat16 and x torch.float"
+    ):
+        layer(x)
+
+
+def test_fp8_layers_choose_their_result():
+    kind = torch.float8_e4m3fn
+    linear = torch.nn.Linear(64, 24, bias=False)
+    linear.weight = torch.nn.Parameter(linear.weight.to(kind), requires_grad=False)
+    layer = ft.SparseLinear.from_linear(linear, out_dtype=torch.bfloat16, promote=True)
+    x = drawn(kind, 3, 64)
+    want = ft.sparse_linear(x, layer.weight, out_dtype=torch.bfloat16, promote=True)
+    assert torch.equal(layer(x), want)
 
 
 def test_linears_replaces_all():
@@ -99,6 +171,30 @@ def test_linears_replaces_all():
     ft.linears(model, least=100)
     assert type(model[0]) is torch.nn.Linear
     assert type(model[1][0]) is ft.SparseLinear
+
+
+def test_linears_of_odd_models():
+    layer = torch.nn.Linear(8, 8).bfloat16()
+    assert type(ft.linears(layer)) is ft.SparseLinear
+    twice = ft.linears(torch.nn.Sequential(layer, torch.nn.ReLU(), layer))
+    assert twice[0] is twice[2]
+    assert type(twice[0]) is ft.SparseLinear
+    half = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8).double())
+    with pytest.raises(fm.Error, match="layer 1: a weight is of"):
+        ft.linears(half)
+    assert type(half[0]) is torch.nn.Linear
+
+
+def test_inside_a_transformer():
+    """Its short cut for inference asks for weights that are tensors."""
+    encoder = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    encoder = ft.linears(encoder.bfloat16().eval())
+    with torch.no_grad():
+        assert encoder(drawn(torch.bfloat16, 6, 16).reshape(2, 3, 16)).shape == (
+            2,
+            3,
+            16,
+        )
 
 
 @pytest.mark.parametrize("op", ["and", "xor"])
@@ -152,10 +248,62 @@ def test_wrong_bytes_and_shapes_are_refused():
         torch.ops.fragmenta.sparse_mm(a.data[..., 1:], b, "bf16", 8, *rest)
     with pytest.raises(fm.ShapeError, match="does not end in 32"):
         ft.sparse_linear(b, a)
-    with pytest.raises(fm.ShapeError, match="not n x k"):
+    with pytest.raises(fm.ShapeError, match="not n x 32"):
         ft.sparse_mm(a, b)
-    with pytest.raises(fm.ShapeError, match="bias has 8 numbers"):
-        ft.sparse_mm(a, b[:, :32], bias=torch.ones(5))
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        ({"bias": torch.ones(5)}, r"bias is 8 float32 on cpu; given .* \(5,\)"),
+        ({"bias": torch.ones(2, 4)}, "bias is 8 float32"),
+        ({"scale": 0.5}, "scale is 1 float32 on cpu, a tensor; given a float"),
+        ({"scale_n": torch.ones(5, dtype=torch.half)}, "scale_n is 5 float32"),
+        ({"bias": torch.ones(8, device="meta")}, "on cpu; given .* on meta"),
+        ({"tile": (128, 128)}, r"such as Tile\(128, 128\); given \(128, 128\)"),
+        ({"tile": Tile(100, 7)}, "no kernel for tiles of 100x7"),
+        ({"tile": Tile(64, 48)}, "no kernel for tiles of 64x48"),
+        ({"tile": Tile(256, 256)}, "no registers"),
+        ({"tile": Tile(64, 64, 3)}, "no kernel for tiles"),
+        ({"out_dtype": torch.float64}, "into float32, bfloat16.*given.*float64"),
+        ({"b": [1, 2]}, "DLPack carries; given a list"),
+        ({"b": torch.ones(5, 32)}, "A is torch.bfloat16 and B torch.float32"),
+        (
+            {"b": torch.ones(5, 32, device="meta").bfloat16()},
+            "A is on cpu and B on meta",
+        ),
+        ({"b": torch.ones(5, 32).double()}, "B is of float8_e4m3fn.*given.*float64"),
+        ({"a": torch.ones(8, 32)}, "A is a SparseMatrix.*given a Tensor"),
+    ],
+)
+def test_what_is_wrong_is_told(arguments, said):
+    a, b = ft.compress(drawn(torch.bfloat16, 8, 32)), drawn(torch.bfloat16, 5, 32)
+    given = {"a": a, "b": b, **arguments}
+    with pytest.raises(fm.Error, match=said):
+        ft.sparse_mm(given.pop("a"), given.pop("b"), **given)
+
+
+def test_names_of_a_layer_in_its_errors():
+    weight, x = ft.compress(drawn(torch.float16, 8, 32)), drawn(torch.float16, 5, 32)
+    with pytest.raises(fm.ShapeError, match="scale_x is 5 float32"):
+        ft.sparse_linear(x, weight, scale_x=torch.ones(8))
+    with pytest.raises(fm.Error, match="on a Hopper GPU"):
+        ft.autotune(ft.sparse_linear, x, weight)
+
+
+def test_nothing_in_nothing_out():
+    weight, x = ft.compress(drawn(torch.float16, 8, 32)), drawn(torch.float16, 0, 32)
+    assert ft.sparse_linear(x, weight).shape == (0, 8)
+    assert ft.sparse_mm(weight, x).shape == (8, 0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_compiled_layer_has_no_gradient_either():
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 24))
+    model[1] = ft.SparseLinear.from_linear(model[1])
+    compiled = torch.compile(model, backend="aot_eager")
+    with pytest.raises(Exception, match="for inference"):
+        compiled(drawn(torch.float32, 3, 64)).sum().backward()
 
 
 def test_shapes_through_fake_tensors():

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import fragmenta as fm  # noqa: E402
 import fragmenta.torch as ft  # noqa: E402
 
 pytestmark = [
@@ -72,13 +73,51 @@ def test_autotune_keeps_what_is_fastest(tmp_path, monkeypatch):
     tuning._kept.cache_clear()
     weight = torch.randn(1024, 512, device="cuda").to(torch.float8_e4m3fn)
     x = torch.randn(40, 512, device="cuda").to(torch.float8_e4m3fn)
-    packed = ft.compress(weight)
-    before = ft.sparse_linear(x, packed)
-    tile = ft.autotune(packed, x)
-    assert str(tile) in {str(each) for each in tuning._kept().values()}
-    assert torch.equal(ft.sparse_linear(x, packed), before)
-    assert ft.autotune(weight, x) in tuning._kept().values()
+    packed, bias = ft.compress(weight), torch.randn(1024, device="cuda")
+    before = ft.sparse_linear(x, packed, bias)
+    tiles = ft.autotune(ft.sparse_linear, x, packed, bias)
+    ((kernel, shape),) = tiles
+    assert kernel == "e4m3 f32 sparse scaled transposed"
+    assert shape == (1024, 40, 512)
+    assert set(tiles.values()) == set(tuning._kept().values())
+    assert torch.equal(ft.sparse_linear(x, packed, bias), before)
+    assert len(ft.autotune(ft.dense_mm, weight, x)) == 1
+    bits = weight.view(torch.uint8)
+    assert len(ft.autotune(ft.binary_mm, bits, bits[:40])) == 1
     tuning._kept.cache_clear()
+
+
+def test_autotune_of_a_model(layer, x, tmp_path, monkeypatch):
+    from fragmenta.kernels import tuning
+
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    tuning._kept.cache_clear()
+    model = torch.nn.Sequential(layer, torch.nn.GELU(), torch.nn.Linear(384, 64))
+    model, given = ft.linears(model.bfloat16().cuda()), x.cuda()
+    before = model(given)
+    assert len(ft.autotune(model, given)) == 2
+    assert torch.equal(model(given), before)
+    tuning._kept.cache_clear()
+
+
+def test_strange_memory(layer):
+    """Rows that lie apart, on top of one another, or not on multiples of 16 bytes."""
+    sparse = ft.SparseLinear.from_linear(layer.cuda())
+    wide = torch.randn(33, 300, device="cuda").bfloat16()
+    for x in (wide[:, 3:259], wide[:1, :256].expand(7, 256), wide[:0, :256]):
+        assert torch.equal(sparse(x), sparse(x.contiguous().clone()))
+    assert torch.equal(sparse(wide.t()[:256].t()), sparse(wide[:, :256].contiguous()))
+    odd = torch.nn.Linear(250, 96, bias=False).bfloat16()
+    here, there = (ft.compress(odd.to(d).weight.detach()) for d in ("cpu", "cuda"))
+    assert torch.equal(here.data, there.data.cpu())
+
+
+def test_operands_elsewhere_are_refused(layer, x):
+    sparse = ft.SparseLinear.from_linear(layer)
+    with pytest.raises(fm.Error, match="the weight is on cpu and x on cuda"):
+        sparse(x.cuda())
+    with pytest.raises(fm.Error, match="bias is 384 float32 on cuda"):
+        ft.sparse_linear(x.cuda(), sparse.weight.to("cuda"), torch.ones(384))
 
 
 def test_a_call_does_not_wait(layer):

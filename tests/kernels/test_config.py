@@ -1,5 +1,6 @@
 """Every configuration fits, and the choice is sensible."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -62,6 +63,12 @@ def test_more_work_takes_longer():
         ({"a": "e4m3", "promote": True, "tile": Tile(256, 128)}, "no registers"),
         ({"a": "s8", "xor": True}, "xor is for b1"),
         ({"a": "e4m3", "tile": Tile(256, 200)}, "no kernel for tiles"),
+        ({"a": "e4m3", "tile": Tile(64, 48)}, "n 8, 16, 32"),
+        ({"a": "e4m3", "tile": Tile(64, 0)}, "no kernel for tiles"),
+        ({"a": "e4m3", "tile": Tile(64, 8, 2)}, "no kernel for tiles"),
+        ({"a": "e4m3", "tile": Tile(64, 64, 4)}, "clusters of 1 or 2"),
+        ({"a": "e4m3", "tile": Tile(256, 256)}, "no registers"),
+        ({"a": "e4m3", "tile": Tile(256, 64, turns=True)}, "no kernel for tiles"),
         ({"a": "e4m3", "out": "s32"}, "leaves as"),
     ],
 )
@@ -81,4 +88,18 @@ def test_a_measured_choice_is_kept(tmp_path, monkeypatch):
     assert key(kernel, shape, "GPU") != key(Kernel("f16"), shape, "GPU")
     tuning._kept.cache_clear()
     assert known(kernel, shape, "GPU") == best  # from the file
+    tuning._kept.cache_clear()
+    tuning._kept()  # before another process adds what it found
+    path = tmp_path / "tiles.json"
+    read = json.loads(path.read_text())
+    path.write_text(json.dumps(read | {"other": [64, 8, 1, False]}))
+    tune(Kernel("s8"), shape, "GPU", lambda each: each.tile.n)
+    assert set(json.loads(path.read_text())) == {
+        *read,
+        "other",
+        key(Kernel("s8"), shape, "GPU"),
+    }
+    assert [each.name for each in tmp_path.iterdir() if "tiles" in each.name] == [
+        "tiles.json"
+    ]
     tuning._kept.cache_clear()

@@ -39,6 +39,9 @@ _STAGING = (24_576, 16_384, 8192)  # results that a consumer may gather at a tim
 _ENOUGH = 4  # stages that hide the way to memory
 _MOST_STAGES = 12
 _PROCESSORS = 132
+_HEIGHTS = (64, 128, 256)
+_WIDTHS = (8, 16, 32, 64, 128, 192, 256)
+_ACCUMULATORS = 192  # registers of a consumer's thread for sums
 
 OUTPUTS = {"f32": 0, "bf16": 1, "f16": 2, "s32": 3}
 _BYTES = {"f32": 4, "bf16": 2, "f16": 2, "s32": 4}
@@ -134,9 +137,18 @@ class Kernel:
             raise Error(f"promotion has no registers for tiles of {self.tile}")
         if self.xor and self.a != "b1":
             raise Error(f"xor is for b1; given {self.a}")
-        n = self.tile.n
-        if self.tile.m not in (64, 128, 256) or n % 8 or (n > 64 and n % 64):
-            raise ShapeError(f"no kernel for tiles of {self.tile}")
+        self._check_tile()
+
+    def _check_tile(self) -> None:
+        tile = self.tile
+        known = tile.m in _HEIGHTS and tile.n in _WIDTHS and tile.cluster in (1, 2)
+        if not known or tile.blocks not in (1, 2) or tile.n % (8 * tile.cluster):
+            raise ShapeError(
+                f"no kernel for tiles of {tile}: m is {one_of(map(str, _HEIGHTS))}, "
+                f"n {one_of(map(str, _WIDTHS))}, in clusters of 1 or 2"
+            )
+        if tile.blocks * tile.n // 2 > _ACCUMULATORS:
+            raise ShapeError(f"there are no registers for tiles of {tile}")
 
     # ── what it multiplies ──────────────────────────────────────────────────
 

@@ -72,7 +72,8 @@ def emulate(
     array([[-22, -22, -22],
            [ 18,  18,  18]], dtype=int32)
     """
-    return finish(kernel, accumulate(kernel, A, B), epilogue, bits(A, B))
+    counts = bits(A, B) if kernel.xor else None
+    return finish(kernel, accumulate(kernel, A, B), epilogue, counts)
 
 
 def accumulate(

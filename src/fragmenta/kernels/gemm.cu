@@ -39,7 +39,6 @@ constexpr int TEAM = TURNS ? 1 : CONSUMERS;  // consumers that share a tile
 
 static_assert(TILE_M == 64 * TEAM * BLOCKS, "consumers share a tile by rows");
 static_assert(!TURNS || CONSUMERS == 2, "two take turns");
-static_assert(TILE_N <= 64 || TILE_N % 64 == 0, "D leaves in boxes of 64");
 static_assert(TILE_N % (8 * CLUSTER) == 0, "a block brings whole swizzle patterns");
 
 struct alignas(64) TensorMap { char opaque[128]; };
@@ -224,6 +223,7 @@ constexpr int BOX = WIDE * HIGH;  // bytes that one tensor-map copy stores
 constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
 constexpr int SLICE = TRANSPOSED ? BOX * (64 * ITEM / 128) : BOX;
 constexpr int SLICES = TILE_N / COLUMNS;
+static_assert(TILE_N % COLUMNS == 0, "slices leave no columns behind");
 constexpr int ROOM = STAGING_ROOM / SLICE < 1 ? 1 : STAGING_ROOM / SLICE;
 constexpr int TOGETHER = SLICES < ROOM ? SLICES : ROOM;  // places for slices
 constexpr int STAGING = TOGETHER * SLICE;                // bytes per consumer

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from fragmenta.dtype import dtype
 from fragmenta.errors import Error, NoDevice, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, STAGE_BYTES, Kernel
 from fragmenta.kernels.source import cubin
@@ -74,14 +73,18 @@ class Plan(NamedTuple):
     sizes: list[ctypes.c_int]
 
 
-def plan(kernel: Kernel, m: int, n: int, k: int) -> Plan:
-    """The kernel for an m x n x k product, ready on the current device."""
+def plan(kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None) -> Plan:
+    """The kernel for an m x n x k product, ready on the current device.
+
+    ``blocks`` of threads share the tiles: as many as there are multiprocessors,
+    unless told otherwise.
+    """
     wide, high = kernel.box
     sizes = [ctypes.c_int(size) for size in (m, n, -(-k // kernel.stage_k))]
     return Plan(
         kernel,
         _function(kernel, _context()),
-        (kernel.grid(m, n, processors()), 1),
+        (kernel.grid(m, n, blocks or processors()), 1),
         kernel.tile.n // kernel.tile.cluster,
         (wide, high, wide if wide > 16 else 0),
         kernel.shared_bytes,
@@ -222,15 +225,6 @@ def _tensor_map(name: str, matrix: Matrix, wide: int, high: int, swizzle: int) -
     found = _Map.from_buffer_copy(ctypes.string_at(made.getPtr(), 128))
     found.address = ctypes.addressof(found)
     return found
-
-
-def row_bytes(of: str, k: int) -> int:
-    """Bytes of a row of k elements.
-
-    >>> row_bytes("bf16", 24), row_bytes("b1", 100)
-    (48, 13)
-    """
-    return -(-k * dtype(of).bits // 8)
 
 
 # ── the driver ──────────────────────────────────────────────────────────────

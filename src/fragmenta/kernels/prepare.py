@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from fragmenta.cuda.compiler import to_cubin
 from fragmenta.dtype import DType, dtype
-from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
+from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.packing import VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.source import TARGET, text
 from fragmenta.sparsity import Compressed
 
+MOST_ROWS = 65_535 // 4 * 256
+"""Rows of a matrix that one launch compresses."""
 _UNITS = 256  # 16-byte units of stored values in a block
 
 
@@ -87,15 +89,11 @@ def _infinity_key(of: DType) -> int:
     return (((1 << of.exponent_bits) - 1) << fraction) + 1
 
 
-def accepts(a: str, weight: Any) -> bool:
-    """Whether the kernel reads this tensor: rows on multiples of 16 bytes."""
-    along: bool = weight.stride(1) == 1 and weight.numel() > 0
-    pitch = weight.stride(0) * weight.element_size()
-    return along and not weight.data_ptr() % ALIGNMENT and not pitch % ALIGNMENT
-
-
 def compress_on_device(weight: Any, a: str) -> Any:
-    """The packed bytes of a CUDA tensor, pruned on the way."""
+    """The packed bytes of a CUDA tensor, pruned on the way.
+
+    Its rows begin on multiples of 16 bytes.
+    """
     import torch
 
     rows, columns = weight.shape

@@ -8,6 +8,7 @@ compiled kernels, and are preferred from then on.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from functools import cache
@@ -61,6 +62,10 @@ def tune(
 
 @cache
 def _kept() -> dict[str, Tile]:
+    return _read()
+
+
+def _read() -> dict[str, Tile]:
     path = _path()
     try:
         read = json.loads(path.read_text()) if path else {}
@@ -70,13 +75,16 @@ def _kept() -> dict[str, Tile]:
 
 
 def _write() -> None:
+    """Add what is known here to what other processes have written meanwhile."""
     path = _path()
     if path is None:
         return
-    sizes = {name: astuple(tile) for name, tile in _kept().items()}
+    sizes = {name: astuple(tile) for name, tile in {**_read(), **_kept()}.items()}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(sizes, indent=1) + "\n")
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(sizes, indent=1) + "\n")
+        draft.replace(path)
     except OSError:  # a disk that cannot be written costs the next process a tuning
         return
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fragmenta.dtype import dtype as element
-from fragmenta.errors import Error, ShapeError, one_of
-from fragmenta.kernels.config import Kernel
+from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
+from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.packing import BLOCK, VALUE_BYTES, pack, packed_shape, places
-from fragmenta.kernels.prepare import accepts, code_places, compress_on_device
+from fragmenta.kernels.prepare import MOST_ROWS, code_places, compress_on_device
 from fragmenta.pruning import prune as pruned
 from fragmenta.shared_memory import UNIT
 from fragmenta.sparsity import compress as compress_matrix
@@ -57,6 +57,11 @@ class SparseMatrix:
         self.a = a
         self.shape = shape
 
+    @classmethod
+    def __torch_function__(cls, *arguments: Any, **options: Any) -> Any:
+        """No function of PyTorch takes it: fused layers leave their short cuts."""
+        return NotImplemented
+
     @property
     def dtype(self) -> torch.dtype:
         """The type of the elements."""
@@ -84,6 +89,7 @@ class SparseMatrix:
         size = (self.data.shape[-1] - VALUE_BYTES) // len(places(self.a))
         pairs = self._by_rows(VALUE_BYTES, code_places(self.a), size).long()
         codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(1)
+        self._check_codes(codes)
         if self.a == "tf32":  # a code names both halves of one element of two
             chunk, within = 2, (codes & 3)[..., None] // 2
         else:
@@ -93,6 +99,15 @@ class SparseMatrix:
         dense.scatter_(1, (first[:, None] + within).flatten(1), values)
         m, k = self.shape
         return dense[:m, :k].contiguous().view(self.dtype)
+
+    def _check_codes(self, codes: Tensor) -> None:
+        granularity = Kernel(self.a).instruction.granularity
+        assert granularity is not None
+        legal = torch.zeros(16, dtype=torch.bool, device=self.device)
+        legal[list(granularity.codes())] = True
+        if not legal[codes].all():
+            wrong = int((~legal[codes]).sum())
+            raise BadMetadata(f"{wrong} of {codes.numel()} chunks have illegal codes")
 
     def _by_rows(self, start: int, where: NDArray[np.int64], size: int) -> Tensor:
         """The ``size`` bytes of each unit of all rows; ``where`` a block has them."""
@@ -110,6 +125,18 @@ class SparseMatrix:
         )
 
 
+def type_name(kind: torch.dtype, what: str) -> str:
+    """The element type that the tensor core reads a tensor as.
+
+    >>> type_name(torch.float32, "B")
+    'tf32'
+    """
+    if kind not in TYPES:
+        kinds = one_of(str(kind).removeprefix("torch.") for kind in TYPES)
+        raise Error(f"{what} is of {kinds}; given {kind}")
+    return TYPES[kind]
+
+
 def check_packed(data: Tensor, a: str, shape: tuple[int, int]) -> None:
     """Refuse bytes that are not those of such a matrix: a kernel trusts them.
 
@@ -124,6 +151,38 @@ given torch.uint8 of shape (8,)
             f"{shape[0]}x{shape[1]} of {a} are bytes of shape {wanted}; given "
             f"{data.dtype} of shape {tuple(data.shape)}"
         )
+    if not data.is_contiguous() or data.storage_offset() % ALIGNMENT:
+        raise ShapeError(
+            f"the bytes of a sparse matrix follow one another, from a multiple of "
+            f"{ALIGNMENT} on; given strides {data.stride()}"
+        )
+
+
+def check_device(x: Tensor, device: torch.device, name: str) -> None:
+    """Refuse an operand that is elsewhere.
+
+    >>> check_device(torch.ones(1), torch.device("meta"), "A")
+    Traceback (most recent call last):
+    fragmenta.errors.Error: A is on cpu, the others on meta: move one
+    """
+    if x.device != device:
+        raise Error(f"{name} is on {x.device}, the others on {device}: move one")
+
+
+def empty_packed(
+    a: str, m: int, k: int, device: torch.device | str | None = None
+) -> Tensor:
+    """The bytes of a matrix of zeros.
+
+    >>> SparseMatrix(empty_packed("bf16", 2, 4), "bf16", (2, 4)).to_dense()
+    tensor([[0., 0., 0., 0.],
+            [0., 0., 0., 0.]], dtype=torch.bfloat16)
+    """
+    data = torch.zeros(packed_shape(a, m, k), dtype=torch.uint8, device=device)
+    granularity = Kernel(a).instruction.granularity
+    assert granularity is not None
+    data[..., VALUE_BYTES:] = granularity.empty * 0x11
+    return data
 
 
 def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
@@ -134,15 +193,18 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
     >>> compress(torch.ones(4, 8, dtype=torch.bfloat16)).to_dense()[0]
     tensor([1., 1., 0., 0., 1., 1., 0., 0.], dtype=torch.bfloat16)
     """
-    if weight.dtype not in TYPES or weight.ndim != 2:
-        kinds = one_of(str(kind).removeprefix("torch.") for kind in TYPES)
+    a = type_name(weight.dtype, "a weight")
+    if weight.ndim != 2:
+        raise ShapeError(f"a weight is a matrix; given shape {tuple(weight.shape)}")
+    if not weight.numel() or weight.is_meta or weight.layout != torch.strided:
         raise Error(
-            f"a weight is a matrix of {kinds}; given {weight.dtype} of shape "
-            f"{tuple(weight.shape)}"
+            f"a weight has numbers, one for each place; given {weight.layout} on "
+            f"{weight.device} of shape {tuple(weight.shape)}"
         )
-    a, shape = TYPES[weight.dtype], (weight.shape[0], weight.shape[1])
-    if weight.is_cuda and prune and accepts(a, weight):
-        return SparseMatrix(compress_on_device(weight, a), a, shape)
+    shape = (weight.shape[0], weight.shape[1])
+    if weight.is_cuda and prune and weight.shape[0] <= MOST_ROWS:
+        aligned = rows_aligned(weight.detach().resolve_neg())
+        return SparseMatrix(compress_on_device(aligned, a), a, shape)
     return SparseMatrix(_compress_on_host(weight, a, prune).to(weight.device), a, shape)
 
 
@@ -152,6 +214,24 @@ def _compress_on_host(weight: Tensor, a: str, prune: bool) -> Tensor:
     if prune:
         matrix = pruned(matrix, op, pad=True)[:, : weight.shape[1]]
     return torch.from_numpy(pack(compress_matrix(matrix, op, pad=True), op).data)
+
+
+def rows_aligned(x: Tensor) -> Tensor:
+    """The matrix itself, or a copy whose rows begin on multiples of 16 bytes.
+
+    >>> rows_aligned(torch.ones(2, 3, dtype=torch.int8)).stride()
+    (16, 1)
+    """
+    size, (rows, columns) = x.element_size(), x.shape
+    apart = x.stride(0)
+    along = columns == 1 or x.stride(1) == 1
+    alike = x.data_ptr() % ALIGNMENT == 0 and apart * size % ALIGNMENT == 0
+    if along and alike and apart >= columns:
+        return x
+    per = ALIGNMENT // size
+    padded = x.new_zeros((rows, -(-columns // per) * per))
+    padded[:, :columns] = x
+    return padded[:, :columns]
 
 
 # ── tensors and arrays ──────────────────────────────────────────────────────
@@ -173,7 +253,8 @@ def matrix_of(x: Tensor, name: str) -> NDArray[Any]:
     >>> matrix_of(torch.ones(1, 2, dtype=torch.bfloat16), "bf16")
     array([[1, 1]], dtype=bfloat16)
     """
-    raw: NDArray[Any] = x.detach().cpu().contiguous().view(torch.uint8).numpy()
+    plain = x.detach().cpu().resolve_neg().contiguous()
+    raw: NDArray[Any] = plain.view(torch.uint8).numpy()
     return raw.view(element(name).storage).reshape(x.shape)
 
 
@@ -186,3 +267,6 @@ def tensor_of(array: NDArray[Any], kind: torch.dtype) -> Tensor:
     raw = np.ascontiguousarray(array)
     flat = torch.from_numpy(raw.reshape(-1).view(np.uint8)).view(kind)
     return flat.reshape(raw.shape)
+
+
+torch.serialization.add_safe_globals([SparseMatrix])

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fragmenta.kernels.packing import packed_shape
-from fragmenta.torch.matrix import TYPES, SparseMatrix, compress
-from fragmenta.torch.products import packed_linear
+from fragmenta.errors import Error, ShapeError
+from fragmenta.torch.matrix import SparseMatrix, compress, empty_packed, type_name
+from fragmenta.torch.products import sparse_linear
 
 
 class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """``torch.nn.Linear`` with a sparse weight, for inference.
 
-    The state dict holds ``weight_packed`` and, if there is one, ``bias``.
+    The state dict holds ``weight_packed``, ``bias`` if there is one, and what
+    the packed bytes stand for.  ``out_dtype`` is the type of the result (else
+    that of x, or float32 where x is fp8); ``promote`` as in ``sparse_linear``.
 
     >>> layer = SparseLinear.from_linear(torch.nn.Linear(8, 4).bfloat16())
     >>> layer(torch.ones(2, 8, dtype=torch.bfloat16)).shape
@@ -33,73 +36,127 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         *,
         dtype: torch.dtype = torch.bfloat16,
         device: torch.device | str | None = None,
+        out_dtype: torch.dtype | None = None,
+        promote: bool = False,
     ) -> None:
         super().__init__()
+        if in_features < 1 or out_features < 1:
+            raise ShapeError(
+                f"a layer has inputs and outputs; given {in_features} and "
+                f"{out_features}"
+            )
         self.in_features = in_features
         self.out_features = out_features
-        self.weight_type = TYPES[dtype]
-        shape = packed_shape(self.weight_type, out_features, in_features)
-        empty = torch.zeros(shape, dtype=torch.uint8, device=device)
-        self.register_buffer("weight_packed", empty)
+        self.weight_type = type_name(dtype, "a weight")
+        self.out_dtype = out_dtype
+        self.promote = promote
+        empty = empty_packed(self.weight_type, out_features, in_features, device)
+        self._packed_shape = tuple(empty.shape)
+        # Two axes: with four, a change to channels_last would move the bytes.
+        self.register_buffer("weight_packed", empty.flatten(1))
         values = torch.zeros(out_features, device=device) if bias else None
         self.register_buffer("bias", values)
 
     @classmethod
     def from_linear(
-        cls, module: torch.nn.Linear, *, prune: bool = True
+        cls, module: torch.nn.Linear, *, prune: bool = True, **options: Any
     ) -> SparseLinear:
-        """The layer with its weight pruned (unless it is sparse) and compressed."""
+        """The layer with its weight pruned (unless it is sparse) and compressed.
+
+        ``options`` are ``out_dtype`` and ``promote``.
+        """
         weight = module.weight.detach()
         has_bias = module.bias is not None
         made = cls(
             module.in_features, module.out_features, has_bias, dtype=weight.dtype,
-            device=weight.device,
+            device=weight.device, **options,
         )  # fmt: skip
-        made.weight_packed.copy_(compress(weight, prune=prune).data)
+        made.weight_packed.copy_(compress(weight, prune=prune).data.flatten(1))
         if has_bias:
             made.bias.copy_(module.bias.detach())  # type: ignore[union-attr, unused-ignore]
+        made.train(module.training)
         return made
 
     @property
     def weight(self) -> SparseMatrix:
         """The weight, out x in."""
         shape = (self.out_features, self.in_features)
-        return SparseMatrix(self.weight_packed, self.weight_type, shape)
+        return SparseMatrix(
+            self.weight_packed.view(self._packed_shape), self.weight_type, shape
+        )
 
-    def forward(self, x: Tensor) -> Tensor:
-        """y = x W^T + bias, in the type of x."""
-        bias = self.bias
-        if bias is not None and bias.dtype != torch.float32:  # after module.half()
-            bias = bias.float()
-        shape = (self.out_features, self.in_features)
-        parts = (None, None, None, bias)
-        return packed_linear(x, self.weight_packed, self.weight_type, shape, parts)
+    def forward(self, input: Tensor) -> Tensor:
+        """y = x W^T + bias; under autocast x is taken in the type of the weight."""
+        weight = self.weight
+        if input.dtype != weight.dtype and torch.is_autocast_enabled(input.device.type):
+            input = input.to(weight.dtype)
+        return sparse_linear(
+            input, weight, self.bias, out_dtype=self.out_dtype, promote=self.promote
+        )
 
-    @property
-    def _pattern(self) -> str:
-        return "1:2" if self.weight_type == "tf32" else "2:4"
+    # ── the state dict ──────────────────────────────────────────────────────
+
+    def get_extra_state(self) -> dict[str, Any]:
+        """What the packed bytes stand for."""
+        return {
+            "type": self.weight_type,
+            "in_features": self.in_features,
+            "out_features": self.out_features,
+        }
+
+    def set_extra_state(self, state: dict[str, Any]) -> None:
+        """Nothing: it was compared before anything was loaded."""
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *rest: Any
+    ) -> None:
+        found = state_dict.get(f"{prefix}_extra_state")
+        if found is not None and found != self.get_extra_state():
+            *_, errors = rest
+            errors.append(f"{prefix or 'the layer'} is {self.get_extra_state()}; the "
+                          f"state is that of {found}")  # fmt: skip
+            return
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
         """What ``print(module)`` shows."""
+        pattern = "1:2" if self.weight_type == "tf32" else "2:4"
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}, weight={self.weight_type} {self._pattern}"
+            f"bias={self.bias is not None}, weight={self.weight_type} {pattern}"
         )
 
 
-def linears(model: torch.nn.Module, *, least: int = 1) -> torch.nn.Module:
-    """Replace every ``torch.nn.Linear`` of a model, in place, by a SparseLinear.
+def linears(
+    model: torch.nn.Module, *, least: int = 1, **options: Any
+) -> torch.nn.Module:
+    """Replace every ``torch.nn.Linear`` of a model by a SparseLinear.
 
-    ``least`` spares layers with fewer weights.
+    In place, but for a model that is a Linear itself: use what is returned.
+    ``least`` spares layers with fewer weights; subclasses of Linear stay as they
+    are.  ``options`` are those of :meth:`SparseLinear.from_linear`.
 
     >>> print(linears(torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())))
     Sequential(
       (0): SparseLinear(in_features=8, out_features=4, bias=True, weight=bf16 2:4)
     )
     """
-    for name, child in model.named_children():
-        if type(child) is torch.nn.Linear and math.prod(child.weight.shape) >= least:
-            setattr(model, name, SparseLinear.from_linear(child))
-        else:
-            linears(child, least=least)
-    return model
+    listed = [
+        (name, module)
+        for name, module in model.named_modules()
+        if type(module) is torch.nn.Linear and math.prod(module.weight.shape) >= least
+    ]
+    for name, layer in listed:  # before anything is changed
+        try:
+            type_name(layer.weight.dtype, "a weight")
+        except Error as why:
+            raise Error(f"layer {name or 'itself'}: {why}") from why
+    made: dict[torch.nn.Module, SparseLinear] = {
+        layer: SparseLinear.from_linear(layer, **options) for _, layer in listed
+    }
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):
+            if child in made:
+                setattr(parent, name, made[child])
+    replaced: torch.nn.Module = made.get(model, model)
+    return replaced

@@ -7,7 +7,6 @@ out once for each shape and remembered: the host has microseconds only.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -15,12 +14,19 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
 from fragmenta.kernels.launch import Matrix, Plan, launch, plan
 from fragmenta.kernels.tuning import Shape, known
-from fragmenta.torch.matrix import OUTPUTS, TYPES, matrix_of, tensor_of
+from fragmenta.torch.matrix import (
+    OUTPUTS,
+    TYPES,
+    check_device,
+    matrix_of,
+    rows_aligned,
+    tensor_of,
+)
 
 Parts: TypeAlias = dict[str, Tensor]
 
@@ -46,15 +52,27 @@ def kernel_for(
     'bf16 f32 sparse 64x64'
     """
     if b not in TYPES or out not in OUTPUTS:
-        raise Error(f"there is no kernel that multiplies {a} with {b} into {out}")
+        kinds, results = (
+            one_of(str(kind).removeprefix("torch.") for kind in kinds)
+            for kinds in (TYPES, OUTPUTS)
+        )
+        raise Error(f"kernels multiply {kinds} into {results}; given {b} and {out}")
     return Kernel(
         a, TYPES[b], OUTPUTS[out], Tile(64, 64), sparse=sparse, promote=promote,
         scaled=scaled, transposed=transposed,
     )  # fmt: skip
 
 
-def tiled(kernel: Kernel, shape: Shape, tile: Sequence[int], gpu: int) -> Kernel:
-    """The kernel with the given tile, or with the best known for the shape."""
+@lru_cache(maxsize=4096)
+def tiled(
+    kernel: Kernel, shape: Shape, tile: tuple[int, ...], gpu: int | None = None
+) -> Kernel:
+    """The kernel with the given tile, or with the best known for the shape.
+
+    >>> kernel = Kernel("bf16", out="bf16")
+    >>> str(tiled(kernel, (64, 64, 64), (128, 64, 1, 0)).tile)
+    '128x64'
+    """
     if tile:
         m, n, cluster, turns = tile
         return replace(kernel, tile=Tile(m, n, cluster, bool(turns)))
@@ -86,37 +104,60 @@ def _planned(kernel: Kernel, m: int, n: int, k: int, gpu: int) -> Plan:
         return plan(kernel, m, n, k)
 
 
+def forget() -> None:
+    """Choose anew from now on: other tiles are known."""
+    tiled.cache_clear()
+    chosen.cache_clear()
+
+
+class Trial:
+    """What products a call consists of, and with which tiles to try them."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[Kernel, Shape], None] = {}
+        self.forced: dict[tuple[Kernel, Shape], Tile] = {}
+
+    @staticmethod
+    def key(kernel: Kernel) -> Kernel:
+        """The same for all tiles."""
+        return replace(kernel, tile=Tile(64, 64))
+
+    def asked(self, kernel: Kernel, shape: Shape) -> Kernel:
+        """The kernel to run instead."""
+        key = self.key(kernel), shape
+        self.seen[key] = None
+        return replace(kernel, tile=self.forced.get(key, kernel.tile))
+
+
+TRIALS: list[Trial] = []
+"""The last one listens to every launch."""
+
+
 # ── on the GPU ──────────────────────────────────────────────────────────────
 
 
 def run(
-    kernel: Kernel,
-    a: Tensor,
-    b: Tensor,
-    m: int,
-    parts: Parts | None = None,
-    out: Tensor | None = None,
+    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts | None = None
 ) -> Tensor:
-    """One launch on the current stream; D is allocated unless ``out`` is given.
-
-    ``parts`` are the operands of the epilogue.  The copy engine stores whole
-    units of 16 bytes, so the rows of an ``out`` must be a whole number of them.
-    """
-    device = b.device
-    b, (n, k) = rows_aligned(b), b.shape
+    """One launch on the current stream; ``parts`` are operands of the epilogue."""
+    device, (n, k) = b.device, b.shape
+    check_device(a, device, "A")
+    shape = (m, n, k * 8 if kernel.a == "b1" else k)
+    if TRIALS:
+        kernel = TRIALS[-1].asked(kernel, shape)
     rows, columns = (n, m) if kernel.transposed else (m, n)
-    if out is not None and columns * out.element_size() % ALIGNMENT:
-        raise ShapeError(f"rows of D are multiples of {ALIGNMENT} bytes")
-    d = _result(rows, columns, kernel, device) if out is None else out
-    left = a if kernel.sparse else rows_aligned(a)
-    held = {name: _checked(x, name, m, n) for name, x in (parts or {}).items()}
-    planned = _planned(kernel, m, n, k * 8 if kernel.a == "b1" else k, device.index)
+    d = _result(rows, columns, kernel, device)
+    if not d.numel():
+        return d
+    held = {name: _checked(x, name, m, b) for name, x in (parts or {}).items()}
+    left, right = a if kernel.sparse else rows_aligned(a), rows_aligned(b)
+    planned = _planned(kernel, *shape, device.index)
     if device.index != torch.cuda.current_device():
         with torch.cuda.device(device):
-            _launch(planned, left, b, d, held)
+            _launch(planned, left, right, d, held)
     else:
-        _launch(planned, left, b, d, held)
-    return d if out is not None or d.is_contiguous() else d.contiguous()
+        _launch(planned, left, right, d, held)
+    return d if d.is_contiguous() else d.contiguous()
 
 
 def _launch(
@@ -143,29 +184,15 @@ def _result(rows: int, columns: int, kernel: Kernel, device: torch.device) -> Te
     return torch.empty((rows, pitch), dtype=kind, device=device)[:, :columns]
 
 
-def rows_aligned(x: Tensor) -> Tensor:
-    """The matrix itself, or a copy whose rows begin on multiples of 16 bytes.
-
-    >>> rows_aligned(torch.ones(2, 3, dtype=torch.int8)).stride()
-    (16, 1)
-    """
-    size = x.element_size()
-    along = x.shape[1] == 1 or x.stride(1) == 1
-    if along and not x.data_ptr() % ALIGNMENT and not x.stride(0) * size % ALIGNMENT:
-        return x
-    per = ALIGNMENT // size
-    padded = x.new_zeros((x.shape[0], -(-x.shape[1] // per) * per))
-    padded[:, : x.shape[1]] = x
-    return padded[:, : x.shape[1]]
-
-
 def _described(x: Tensor) -> Matrix:
     size = x.element_size()
     return Matrix(x.data_ptr(), x.shape[0], x.shape[1] * size, x.stride(0) * size)
 
 
-def _checked(part: Tensor, name: str, m: int, n: int) -> Tensor:
+def _checked(part: Tensor, name: str, m: int, b: Tensor) -> Tensor:
     """An operand of the epilogue, as the kernel reads it."""
+    check_device(part, b.device, name)
+    n = b.shape[0]
     wanted = {"scale": 1, "scale_n": n, "count_n": n}.get(name, m)
     kind = torch.int32 if name.startswith("count") else torch.float32
     if part.numel() != wanted or part.dtype != kind:
@@ -181,9 +208,11 @@ def _checked(part: Tensor, name: str, m: int, n: int) -> Tensor:
 
 def emulated(kernel: Kernel, a: Any, b: Tensor, m: int, parts: Parts) -> Tensor:
     """The same bits from the CPU; ``a`` is an array, or packed."""
-    n = b.shape[0]
+    if not b.numel():
+        rows, columns = (len(b), m) if kernel.transposed else (m, len(b))
+        return _result(rows, columns, kernel, b.device)
     given: dict[str, Any] = {
-        name: _checked(part, name, m, n).detach().cpu().numpy().reshape(-1)
+        name: _checked(part, name, m, b).detach().cpu().numpy().reshape(-1)
         for name, part in parts.items()
     }
     if "scale" in given:

@@ -1,0 +1,73 @@
+"""Which tiles are the fastest here, for these calls?"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+from fragmenta.errors import NoDevice
+from fragmenta.kernels.config import Kernel, Tile
+from fragmenta.kernels.tuning import Shape, tune
+from fragmenta.torch.running import TRIALS, Trial, forget
+
+_CALLS, _REPLAYS = 5, 9
+
+
+def autotune(
+    call: Callable[..., Any], *arguments: Any, **options: Any
+) -> dict[tuple[str, Shape], Tile]:
+    """Measure the promising tiles of every product in a call; keep the fastest.
+
+    The call may be one product, or a whole model; it must be one that a CUDA
+    graph can record.  Its products are looked up from then on, in other
+    processes too.  Returned are the tiles by kernel and shape (m, n, k)::
+
+        autotune(sparse_linear, x, weight, bias)
+        autotune(model, x)
+    """
+    if not torch.cuda.is_available():
+        raise NoDevice("tiles are measured on a Hopper GPU, and there is none here")
+    once = partial(call, *arguments, **options)
+    trial, found = Trial(), {}
+    TRIALS.append(trial)
+    try:
+        with torch.no_grad():
+            once()
+            for kernel, shape in list(trial.seen):
+                measure = partial(_measure, once, trial, shape)
+                best = tune(kernel, shape, torch.cuda.get_device_name(), measure)
+                trial.forced[kernel, shape] = best.tile
+                found[str(kernel).rpartition(" ")[0], shape] = best.tile
+    finally:
+        TRIALS.remove(trial)
+        forget()
+    return found
+
+
+def _measure(
+    once: Callable[[], Any], trial: Trial, shape: Shape, kernel: Kernel
+) -> float:
+    """Milliseconds of the call with this kernel: the median of replays of a graph.
+
+    Single calls would show how long the host takes, not the GPU.
+    """
+    trial.forced[trial.key(kernel), shape] = kernel.tile
+    once()
+    graph: Any = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(_CALLS):
+            once()
+    event: Any = torch.cuda.Event
+    times: list[float] = []
+    for _ in range(_REPLAYS):
+        before, after = (event(enable_timing=True) for _ in range(2))
+        before.record()
+        graph.replay()
+        after.record()
+        after.synchronize()
+        times.append(before.elapsed_time(after) / _CALLS)
+    return statistics.median(times[1:])
