@@ -83,7 +83,7 @@ def accuracy(model: nn.Module, kind: torch.dtype = torch.float32) -> float:
     device = next(model.buffers(), next(model.parameters(), x)).device
     with torch.no_grad():
         guess = model(x.to(kind).to(device)).float().argmax(-1).cpu()
-    return (guess == labels).float().mean().item()
+    return round((guess == labels).float().mean().item(), 4)
 
 
 def timed(call: Callable[[], object]) -> float:
@@ -100,7 +100,7 @@ def timed(call: Callable[[], object]) -> float:
         after.record()
         torch.cuda.synchronize()
         times.append(before.elapsed_time(after) * 100)
-    return statistics.median(times)
+    return round(statistics.median(times), 1)
 
 
 def layer_times(size: int = 8192) -> dict[int, tuple[float, float]]:
@@ -182,6 +182,8 @@ def main() -> None:
     parser.add_argument("--again", action="store_true", help="read them there instead")
     parser.add_argument("--plot", type=Path, help="write a picture here")
     options = parser.parse_args()
+    if options.again and not options.results:
+        parser.error("--again needs --results, the file to read")
     if options.again:
         results = json.loads(options.results.read_text())
     else:

@@ -255,10 +255,16 @@ def test_wrong_bytes_and_shapes_are_refused():
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({"bias": torch.ones(5)}, r"bias is 8 float32 on cpu; given .* \(5,\)"),
-        ({"bias": torch.ones(2, 4)}, "bias is 8 float32"),
-        ({"scale": 0.5}, "scale is 1 float32 on cpu, a tensor; given a float"),
-        ({"scale_n": torch.ones(5, dtype=torch.half)}, "scale_n is 5 float32"),
+        (
+            {"bias": torch.ones(5)},
+            r"bias is a tensor of 8 float32 on cpu; given .* \(5,\)",
+        ),
+        ({"bias": torch.ones(2, 4)}, "bias is a tensor of 8 float32"),
+        ({"scale": 0.5}, "scale is a tensor of 1 float32 on cpu; given a float"),
+        (
+            {"scale_n": torch.ones(5, dtype=torch.half)},
+            "scale_n is a tensor of 5 float32",
+        ),
         ({"bias": torch.ones(8, device="meta")}, "on cpu; given .* on meta"),
         ({"tile": (128, 128)}, r"such as Tile\(128, 128\); given \(128, 128\)"),
         ({"tile": Tile(100, 7)}, "no kernel for tiles of 100x7"),
@@ -285,7 +291,7 @@ def test_what_is_wrong_is_told(arguments, said):
 
 def test_names_of_a_layer_in_its_errors():
     weight, x = ft.compress(drawn(torch.float16, 8, 32)), drawn(torch.float16, 5, 32)
-    with pytest.raises(fm.ShapeError, match="scale_x is 5 float32"):
+    with pytest.raises(fm.ShapeError, match="scale_x is a tensor of 5 float32"):
         ft.sparse_linear(x, weight, scale_x=torch.ones(8))
     with pytest.raises(fm.Error, match="on a Hopper GPU"):
         ft.autotune(ft.sparse_linear, x, weight)

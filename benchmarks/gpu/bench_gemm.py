@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import statistics
 import sys
 import time
@@ -66,6 +67,14 @@ class Row:
     def rate(self) -> float:
         m, n, k = self.size
         return 2 * m * n * k / self.microseconds / 1e6
+
+    def record(self) -> dict[str, object]:
+        """What is kept: what was not measured is null."""
+        kept = vars(self) | {"rate": self.rate}
+        return {
+            name: None if isinstance(x, float) and math.isnan(x) else x
+            for name, x in kept.items()
+        }
 
 
 # ── operands ────────────────────────────────────────────────────────────────
@@ -268,6 +277,7 @@ def theirs(size: tuple[int, int, int], only: str) -> Iterator[Row]:
         ("cuSPARSELt tuned", "bf16", lt("bf16", None), whole[1]),
         ("cuSPARSELt tuned", "e4m3", lt("e4m3", torch.bfloat16), whole[0]),
         ("cuSPARSELt tuned", "s8", lt("s8", torch.int32), whole[0]),
+        ("cuSPARSELt tuned", "tf32", lt("tf32", None), 2 * whole[1]),
     ]
     for what, kind, make, size_bytes in listed:
         if only in kind:
@@ -407,8 +417,9 @@ def main() -> int:
             if its == size and time.time() - begun < options.seconds:
                 rows.append(ours(kernel, size, label))
         options.out.mkdir(parents=True, exist_ok=True)
-        report = {"about": about, "rows": [vars(r) | {"rate": r.rate} for r in rows]}
-        (options.out / "gemm.json").write_text(json.dumps(report, indent=1) + "\n")
+        report = {"about": about, "rows": [row.record() for row in rows]}
+        text = json.dumps(report, indent=1, allow_nan=False) + "\n"
+        (options.out / "gemm.json").write_text(text)
         (options.out / "gemm.md").write_text(table(rows, about) + "\n")
     print(f"{len(rows)} measurements in {time.time() - begun:.0f} s")
     return 0

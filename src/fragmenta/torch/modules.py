@@ -52,6 +52,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.promote = promote
         empty = empty_packed(self.weight_type, out_features, in_features, device)
         self._packed_shape = tuple(empty.shape)
+        self._made: tuple[Tensor, SparseMatrix] | None = None
         # Two axes: with four, a change to channels_last would move the bytes.
         self.register_buffer("weight_packed", empty.flatten(1))
         values = torch.zeros(out_features, device=device) if bias else None
@@ -80,10 +81,22 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     @property
     def weight(self) -> SparseMatrix:
         """The weight, out x in."""
+        data = self.weight_packed
+        if torch.compiler.is_compiling():
+            return self._matrix(data)
+        if self._made is None or self._made[0] is not data:
+            self._made = data, self._matrix(data)
+        return self._made[1]
+
+    def _matrix(self, data: Tensor) -> SparseMatrix:
         shape = (self.out_features, self.in_features)
-        return SparseMatrix(
-            self.weight_packed.view(self._packed_shape), self.weight_type, shape
-        )
+        return SparseMatrix(data.view(self._packed_shape), self.weight_type, shape)
+
+    def _apply(self, *arguments: Any, **options: Any) -> SparseLinear:
+        self._made = None  # or the old bytes would stay until the next call
+        apply: Any = super()._apply  # which is not typed
+        apply(*arguments, **options)
+        return self
 
     def forward(self, input: Tensor) -> Tensor:
         """y = x W^T + bias; under autocast x is taken in the type of the weight."""

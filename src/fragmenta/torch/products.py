@@ -65,6 +65,8 @@ def _check_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
     for each, name in zip((first, second), names, strict=True):
         if not isinstance(each, Tensor | SparseMatrix):
             raise Error(f"{name} is a tensor; given a {type(each).__name__}")
+    if first.dtype == second.dtype in TYPES and first.device == second.device:
+        return
     a, b = type_name(first.dtype, names[0]), type_name(second.dtype, names[1])
     if a != b and not any({a, b} <= group for group in _ALIKE):
         raise Error(
@@ -89,16 +91,15 @@ def _check_parts(like: Tensor, **parts: tuple[Any, int]) -> None:
     for name, (part, count) in parts.items():
         if part is None:
             continue
-        wanted = f"{name} is {count} float32 on {like.device}"
-        if not isinstance(part, Tensor):
-            raise Error(f"{wanted}, a tensor; given a {type(part).__name__}")
-        flat = max(part.shape, default=1) == part.numel()  # one axis at most
-        where = part.dtype == torch.float32 and part.device == like.device
-        if part.numel() != count or not (flat and where):
-            raise ShapeError(
-                f"{wanted}; given {part.dtype} of shape {tuple(part.shape)} on "
-                f"{part.device}"
-            )
+        given = f"a {type(part).__name__}"
+        if isinstance(part, Tensor):
+            one_axis = max(part.shape, default=1) == part.numel() == count
+            if one_axis and part.dtype == torch.float32 and part.device == like.device:
+                continue
+            given = f"{part.dtype} of shape {tuple(part.shape)} on {part.device}"
+        raise ShapeError(
+            f"{name} is a tensor of {count} float32 on {like.device}; given {given}"
+        )
 
 
 # ── products ────────────────────────────────────────────────────────────────
