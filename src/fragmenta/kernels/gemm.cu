@@ -419,6 +419,195 @@ __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 #endif
 }
 
+// ── the ring of stages ──────────────────────────────────────────────────────
+
+// Where the block's shared memory has what.
+struct Room {
+    u32 stages;  // STAGES of A and B, then the staging of results
+    u32 full, empty;
+    u32 turns, stores;  // whose turn it is to multiply, and to store
+};
+
+// A place in the ring, and the parity of the round that it is in.
+struct Position {
+    int stage, phase;
+    __device__ __forceinline__ void next() {
+        if (++stage == STAGES) { stage = 0; phase ^= 1; }
+    }
+    __device__ __forceinline__ void pass(int count) {
+        phase ^= (stage + count) / STAGES & 1;
+        stage = (stage + count) % STAGES;
+    }
+};
+
+// The tiles of D, and which of them this block's cluster takes.  A cluster takes
+// CLUSTER tiles below each other at a time: they share B.
+struct Tiles {
+    int tall, wide, count, first, pace;
+    __device__ __forceinline__ Tiles(int m, int n) {
+        tall = (m + TILE_M * CLUSTER - 1) / (TILE_M * CLUSTER);
+        wide = (n + TILE_N - 1) / TILE_N;
+        count = tall * wide;
+        first = blockIdx.x / CLUSTER, pace = gridDim.x / CLUSTER;
+    }
+};
+
+// ── the producer ────────────────────────────────────────────────────────────
+
+__device__ __forceinline__ void produce(
+    const Room& room, const Tiles& tiles, const TensorMap* map_a,
+    const TensorMap* map_b, const char* packed, u32 rank, int m, int stages_k) {
+    u64 keep, once;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
+    u64 policy_a = tiles.wide > 1 ? keep : once;  // who else will read it?
+    Position at{0, 1};
+    for (int tile = tiles.first; tile < tiles.count; tile += tiles.pace) {
+        int tm, tn;
+        tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
+        int row = (tm * CLUSTER + rank) * TILE_M, col = tn * TILE_N;
+        // A tile wholly below A has no data and no result: any rows do.
+        if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
+        const char* from =
+            packed + (long long)(row / PACKED_M) * stages_k * (PACKED_M / 64 * BLOCK_A)
+            + row % PACKED_M / 64 * BLOCK_A;
+        for (int k = 0; k < stages_k; k++) {
+            barrier_wait(room.empty + 8 * at.stage, at.phase);
+            u32 bar = room.full + 8 * at.stage, to = room.stages + at.stage * STAGE;
+            barrier_expect(bar, BYTES_A + BYTES_B);
+            if constexpr (SPARSE) {
+                copy_bytes(to, from, BYTES_A, bar, policy_a);
+                from += PACKED_M / 64 * BLOCK_A;
+            } else {
+                copy_tile(to, map_a, bar, k * ROW_A, row, policy_a);
+            }
+            if constexpr (CLUSTER > 1) {  // each brings its share to all
+                constexpr int share = TILE_N / CLUSTER;
+                copy_tile_to_all(to + OFFSET_B + rank * share * ROW_B, map_b, bar,
+                                 k * ROW_B, col + rank * share, keep);
+            } else {
+                copy_tile(to + OFFSET_B, map_b, bar, k * ROW_B, col, keep);
+            }
+            at.next();
+        }
+    }
+}
+
+// ── a consumer ──────────────────────────────────────────────────────────────
+
+typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
+
+// The products of one stage are under way when this returns.
+__device__ __forceinline__ void multiply_stage(
+    Sums& acc, u32 (&codes)[CODES], u32 a, u32 b, bool fresh) {
+    load_codes(codes, a);
+    wgmma_fence();
+#pragma unroll
+    for (int j = 0; j < STEPS; j++) {
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++) {
+            u64 da = descriptor<ROW_A>(a + i * BLOCK_A + j * 32);
+            u64 db = descriptor<ROW_B>(b + j * (ROW_B / STEPS));
+            u32 code = codes[SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
+            if (j % 2) step<1>(acc[i], da, db, code, true);
+            else step<0>(acc[i], da, db, code, !fresh || j > 0);
+        }
+    }
+    wgmma_commit();
+}
+
+// Every warp says for itself that it needs a stage no more, for all of its lanes: each
+// has read metadata.
+__device__ __forceinline__ void release(const Room& room, int stage) {
+    __syncwarp();
+    if (threadIdx.x % 32 < CLUSTER)
+        barrier_arrive(room.empty + 8 * stage, threadIdx.x % 32);
+}
+
+__device__ __forceinline__ void consume(
+    const Room& room, const Tiles& tiles, const Epilogue& e, const TensorMap* map_d,
+    int consumer, u32 rank, int m, int n, int stages_k) {
+    u32 staging = room.stages + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
+    Sums acc;
+#if PROMOTE
+    Sums total;
+#endif
+    Position at{0, 0};
+    int slot = 0;
+    int member = TURNS ? 0 : consumer, place = TURNS ? consumer : 0;
+    int parity = place ^ 1;  // the first one's first turn has come
+    if (place) at.pass(stages_k);
+    for (int tile = tiles.first + place * tiles.pace; tile < tiles.count;
+         tile += CONSUMERS / TEAM * tiles.pace) {
+        int tm, tn;
+        tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
+        int row = (tm * CLUSTER + rank) * TILE_M + member * BLOCKS * 64;
+        // Without turns a stage of the other's tile could be taken for one of this: a
+        // barrier tells neighbouring rounds of the ring apart, no more.
+        if constexpr (TURNS) barrier_wait(room.turns + 8 * place, parity);
+        int last = 0;
+        auto one_stage = [&](u32 (&codes)[CODES], int k) {
+            barrier_wait(room.full + 8 * at.stage, at.phase);
+            u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
+            u32 b = room.stages + at.stage * STAGE + OFFSET_B;
+            multiply_stage(acc, codes, a, b, PROMOTE || k == 0);
+#if PROMOTE
+            wgmma_wait<0>();
+            release(room, at.stage);
+#pragma unroll
+            for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+                for (int x = 0; x < ACCUMULATORS; x++)
+                    total[i][x] = __fadd_rn(total[i][x], acc[i][x]);
+#else
+            if (k) { wgmma_wait<1>(); release(room, last); }
+            last = at.stage;
+#endif
+            at.next();
+        };
+#if PROMOTE
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+            for (int x = 0; x < ACCUMULATORS; x++) total[i][x] = 0.0f;
+#endif
+        // A running wgmma still reads its metadata registers: the next stage needs
+        // registers of its own.
+        u32 even[CODES] = {}, odd[CODES] = {};
+        for (int k = 0; k < stages_k; k += 2) {
+            one_stage(even, k);
+            if (k + 1 < stages_k) one_stage(odd, k + 1);
+        }
+        if constexpr (TURNS) {  // what is left of this tile is under way
+            if (threadIdx.x % 32 == 0)
+                barrier_arrive_here(room.turns + 8 * (place ^ 1));
+            at.pass(stages_k);
+        }
+        // The last products take a while yet: time to fetch what they meet.
+        Columns columns = columns_of(e, tn * TILE_N, n);
+        Rows rows[BLOCKS];
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++) rows[i] = rows_of(e, row + i * 64, m);
+#if !PROMOTE
+        wgmma_wait<0>();
+        release(room, last);
+        auto& total = acc;
+#endif
+        if constexpr (TURNS) {  // they share the staging, too
+            barrier_wait(room.stores + 8 * place, parity);
+            parity ^= 1;
+        }
+#pragma unroll
+        for (int i = 0; i < BLOCKS; i++)
+            store_block(total[i], rows[i], columns, map_d, staging, slot, consumer,
+                        row + i * 64, tn * TILE_N);
+        if (TURNS && threadIdx.x % 128 == 0) {
+            asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+            barrier_arrive_here(room.stores + 8 * (place ^ 1));
+        }
+    }
+}
+
 // ── the kernel ──────────────────────────────────────────────────────────────
 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
@@ -428,189 +617,37 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     const __grid_constant__ Epilogue e, int m, int n, int stages_k) {
     extern __shared__ __align__(1024) char memory[];
     __shared__ alignas(8) u64 bars[2 * STAGES + 4];
-    u32 ring = (shared_address(memory) + 1023) & ~1023u;
-    u32 full = shared_address(bars), empty = full + 8 * STAGES;
-    u32 turns = empty + 8 * STAGES;  // whose turn it is to multiply,
-    u32 stores = turns + 16;         // and to store
+    Room room;
+    room.stages = (shared_address(memory) + 1023) & ~1023u;
+    room.full = shared_address(bars), room.empty = room.full + 8 * STAGES;
+    room.turns = room.empty + 8 * STAGES, room.stores = room.turns + 16;
     int warp = threadIdx.x / 32;
     u32 rank = CLUSTER > 1 ? cluster_rank() : 0;
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
-            barrier_init(full + 8 * s, 1);
-            barrier_init(empty + 8 * s, 4 * TEAM * CLUSTER);
+            barrier_init(room.full + 8 * s, 1);
+            barrier_init(room.empty + 8 * s, 4 * TEAM * CLUSTER);
         }
         for (int c = 0; c < 2; c++) {
-            barrier_init(turns + 8 * c, 4);
-            barrier_init(stores + 8 * c, 1);
+            barrier_init(room.turns + 8 * c, 4);
+            barrier_init(room.stores + 8 * c, 1);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     if (CLUSTER > 1) cluster_sync(); else __syncthreads();
 
-    // A cluster takes CLUSTER tiles below each other: they share B.
-    int tiles_m = (m + TILE_M * CLUSTER - 1) / (TILE_M * CLUSTER);
-    int tiles_n = (n + TILE_N - 1) / TILE_N;
-    int tiles = tiles_m * tiles_n;
-    int first = blockIdx.x / CLUSTER, pace = gridDim.x / CLUSTER;
-
+    Tiles tiles(m, n);
     if (warp >= WARPS) {
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x == 128 * CONSUMERS) {
-            u64 keep, once;
-            asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;"
-                         : "=l"(keep));
-            asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;"
-                         : "=l"(once));
-            u64 policy_a = tiles_n > 1 ? keep : once;  // who else will read it?
-            int s = 0, phase = 1;
-            for (int tile = first; tile < tiles; tile += pace) {
-                int tm, tn;
-                tile_at(tile, tiles_m, tiles_n, &tm, &tn);
-                int row = (tm * CLUSTER + rank) * TILE_M, col = tn * TILE_N;
-                // A tile wholly below A has no data and no result: any rows do.
-                if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
-                const char* from =
-                    packed + (long long)(row / PACKED_M) * stages_k
-                                 * (PACKED_M / 64 * BLOCK_A)
-                    + row % PACKED_M / 64 * BLOCK_A;
-                for (int k = 0; k < stages_k; k++) {
-                    barrier_wait(empty + 8 * s, phase);
-                    u32 bar = full + 8 * s, at = ring + s * STAGE;
-                    barrier_expect(bar, BYTES_A + BYTES_B);
-                    if constexpr (SPARSE) {
-                        copy_bytes(at, from, BYTES_A, bar, policy_a);
-                        from += PACKED_M / 64 * BLOCK_A;
-                    } else {
-                        copy_tile(at, &map_a, bar, k * ROW_A, row, policy_a);
-                    }
-                    if constexpr (CLUSTER > 1) {  // each brings its share to all
-                        constexpr int share = TILE_N / CLUSTER;
-                        copy_tile_to_all(at + OFFSET_B + rank * share * ROW_B, &map_b,
-                                         bar, k * ROW_B, col + rank * share, keep);
-                    } else {
-                        copy_tile(at + OFFSET_B, &map_b, bar, k * ROW_B, col, keep);
-                    }
-                    if (++s == STAGES) { s = 0; phase ^= 1; }
-                }
-            }
-        }
+        if (threadIdx.x == 128 * CONSUMERS)
+            produce(room, tiles, &map_a, &map_b, packed, rank, m, stages_k);
         __syncwarp();
     } else {
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        int consumer = warp / 4;
-        u32 staging = ring + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
-        ACCUMULATOR acc[BLOCKS][ACCUMULATORS];
-#if PROMOTE
-        float total[BLOCKS][ACCUMULATORS];
-#endif
-        int s = 0, phase = 0, slot = 0;
-        auto pass = [&](int count) {  // stages further along the ring
-            phase ^= (s + count) / STAGES & 1;
-            s = (s + count) % STAGES;
-        };
-        int member = TURNS ? 0 : consumer, place = TURNS ? consumer : 0;
-        int parity = place ^ 1;  // the first one's first turn has come
-        if (place) pass(stages_k);
-        for (int tile = first + place * pace; tile < tiles;
-             tile += CONSUMERS / TEAM * pace) {
-            int tm, tn;
-            tile_at(tile, tiles_m, tiles_n, &tm, &tn);
-            int row = (tm * CLUSTER + rank) * TILE_M + member * BLOCKS * 64;
-            // Without turns a stage of the other's tile could be taken for one of
-            // this: a barrier tells neighbouring rounds of the ring apart, no more.
-            if constexpr (TURNS) barrier_wait(turns + 8 * place, parity);
-            auto multiply_stage = [&](u32 (&codes)[CODES], bool fresh) {
-                barrier_wait(full + 8 * s, phase);
-                u32 a = ring + s * STAGE + member * BLOCKS * BLOCK_A;
-                u32 b = ring + s * STAGE + OFFSET_B;
-                load_codes(codes, a);
-                wgmma_fence();
-#pragma unroll
-                for (int j = 0; j < STEPS; j++) {
-#pragma unroll
-                    for (int i = 0; i < BLOCKS; i++) {
-                        u64 da = descriptor<ROW_A>(a + i * BLOCK_A + j * 32);
-                        u64 db = descriptor<ROW_B>(b + j * (ROW_B / STEPS));
-                        u32 code = codes[SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
-                        if (j % 2) step<1>(acc[i], da, db, code, true);
-                        else step<0>(acc[i], da, db, code, !fresh || j > 0);
-                    }
-                }
-                wgmma_commit();
-            };
-            // Every warp says for itself that it needs a stage no more, for all of its
-            // lanes: each has read metadata.
-            auto release = [&](int which) {
-                __syncwarp();
-                if (threadIdx.x % 32 < CLUSTER)
-                    barrier_arrive(empty + 8 * which, threadIdx.x % 32);
-            };
-            int last = 0;
-            auto turn = [&](u32 (&codes)[CODES], int k) {
-                multiply_stage(codes, PROMOTE || k == 0);
-#if PROMOTE
-                wgmma_wait<0>();
-                release(s);
-#pragma unroll
-                for (int i = 0; i < BLOCKS; i++)
-#pragma unroll
-                    for (int x = 0; x < ACCUMULATORS; x++)
-                        total[i][x] = __fadd_rn(total[i][x], acc[i][x]);
-#else
-                if (k) { wgmma_wait<1>(); release(last); }
-                last = s;
-#endif
-                if (++s == STAGES) { s = 0; phase ^= 1; }
-            };
-#if PROMOTE
-#pragma unroll
-            for (int i = 0; i < BLOCKS; i++)
-#pragma unroll
-                for (int x = 0; x < ACCUMULATORS; x++) total[i][x] = 0.0f;
-#endif
-            // A running wgmma still reads its metadata registers: the next stage
-            // needs registers of its own.
-            u32 even[CODES] = {}, odd[CODES] = {};
-            for (int k = 0; k < stages_k; k += 2) {
-                turn(even, k);
-                if (k + 1 < stages_k) turn(odd, k + 1);
-            }
-            if constexpr (TURNS) {  // what is left of this tile is under way
-                if (threadIdx.x % 32 == 0)
-                    barrier_arrive_here(turns + 8 * (place ^ 1));
-                pass(stages_k);
-            }
-            // The last products take a while yet: time to fetch what they meet.
-            Columns columns = columns_of(e, tn * TILE_N, n);
-            Rows rows[BLOCKS];
-#pragma unroll
-            for (int i = 0; i < BLOCKS; i++) rows[i] = rows_of(e, row + i * 64, m);
-#if !PROMOTE
-            wgmma_wait<0>();
-            release(last);
-#endif
-            if constexpr (TURNS) {  // they share the staging, too
-                barrier_wait(stores + 8 * place, parity);
-                parity ^= 1;
-            }
-#pragma unroll
-            for (int i = 0; i < BLOCKS; i++) {
-#if PROMOTE
-                auto& sums = total[i];
-#else
-                auto& sums = acc[i];
-#endif
-                store_block(sums, rows[i], columns, &map_d, staging, slot, consumer,
-                            row + i * 64, tn * TILE_N);
-            }
-            if (TURNS && threadIdx.x % 128 == 0) {
-                asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-                barrier_arrive_here(stores + 8 * (place ^ 1));
-            }
-        }
+        consume(room, tiles, e, &map_d, warp / 4, rank, m, n, stages_k);
     }
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     __syncwarp();
