@@ -71,12 +71,13 @@ def _check_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
     if a != b and not any({a, b} <= group for group in _ALIKE):
         raise Error(
             f"{names[0]} is {first.dtype} and {names[1]} {second.dtype}: operands are "
-            f"of one type (or both fp8, or both 8-bit integers); convert one of them"
+            f"of one type (or both fp8, or both 8-bit integers); "
+            f"{names[1]}.to({first.dtype})?"
         )
     if first.device != second.device:
         raise Error(
-            f"{names[0]} is on {first.device} and {names[1]} on {second.device}: "
-            f"move one of them"
+            f"{names[0]} is on {first.device} and {names[1]} on {second.device}; "
+            f'{names[1]}.to("{first.device}")?'
         )
 
 
