@@ -346,7 +346,7 @@ BAD = {
         lambda: S8.pack_tiles(np.full(8, 4)), fm.ShapeError, "2 axes or more"),
     "cut": (
         lambda: S8.unpack_tiles(np.full((1, 1, 32, 1), 0x44444444, np.uint32), (17, 8)),
-        fm.ShapeError, "cannot be cut to 17 of 8"),
+        fm.ShapeError, "cannot be cut to 17x8"),
     "words": (
         lambda: S8.decode([1 << 32]), fm.BadMetadata, "a metadata word has 32 bits"),
     "lanes": (

@@ -260,17 +260,7 @@ class Fragment:
         tiles = self.unpack(words).swapaxes(-3, -2)
         rows, cols = words.shape[-4] * self.shape[0], words.shape[-3] * self.shape[1]
         matrix = tiles.reshape(*words.shape[:-4], rows, cols)
-        if shape is None:
-            return matrix
-        if not (
-            0 <= rows - shape[0] < self.shape[0]
-            and 0 <= cols - shape[1] < self.shape[1]
-        ):
-            raise ShapeError(
-                f"these tiles hold a {rows}x{cols} matrix; it cannot be cut to "
-                f"{shape[0]}x{shape[1]}"
-            )
-        return matrix[..., : shape[0], : shape[1]]
+        return cut_tiles(matrix, self.shape, shape)
 
     def _words(self, array: NDArray[Any]) -> tuple[tuple[str, ...], Words | None]:
         """The matrix with each register's elements joined, if they are neighbours.
@@ -461,6 +451,26 @@ def whole_tiles(
         )
     width = [(0, 0)] * (array.ndim - 2) + [(0, short[0]), (0, short[1])]
     return np.pad(array, width, constant_values=fill)
+
+
+def cut_tiles(
+    array: NDArray[Any], tile: tuple[int, ...], shape: tuple[int, int] | None
+) -> NDArray[Any]:
+    """The matrix that was filled up to whole tiles, if it is known how large it was.
+
+    >>> cut_tiles(np.ones((4, 4)), (2, 4), (3, 4)).shape
+    (3, 4)
+    """
+    if shape is None:
+        return array
+    rows, columns = array.shape[-2:]
+    left = rows - shape[0], columns - shape[1]
+    if not all(0 <= rest < step for rest, step in zip(left, tile, strict=True)):
+        raise ShapeError(
+            f"these tiles hold a {rows}x{columns} matrix; it cannot be cut to "
+            f"{shape[0]}x{shape[1]}"
+        )
+    return array[..., : shape[0], : shape[1]]
 
 
 def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:

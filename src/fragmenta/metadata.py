@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import DType, as_array, container, dtype
 from fragmenta.errors import BadMetadata, ShapeError, one_of
-from fragmenta.fragment import Fragment, Words, whole_tiles
+from fragmenta.fragment import Fragment, Words, cut_tiles, whole_tiles
 from fragmenta.layout import Layout
 
 Codes = NDArray[np.uint8]
@@ -422,17 +422,7 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
         tiles = held.unpack(words, selector).swapaxes(-3, -2)
         rows, chunks = np.multiply(words.shape[-4:-2], held.shape).tolist()
         codes = tiles.reshape(*words.shape[:-4], rows, chunks)
-        if shape is None:
-            return codes
-        if not (
-            0 <= rows - shape[0] < held.shape[0]
-            and 0 <= chunks - shape[1] < held.shape[1]
-        ):
-            raise ShapeError(
-                f"these tiles hold the codes of {rows} rows of {chunks} chunks; "
-                f"they cannot be cut to {shape[0]} of {shape[1]}"
-            )
-        return codes[..., : shape[0], : shape[1]]
+        return cut_tiles(codes, held.shape, shape)
 
     # ── reading by hand ─────────────────────────────────────────────────────
 

@@ -25,7 +25,7 @@ from fragmenta.cuda import (
     verify,
     wgmma,
     wgmma_record,
-    wmma,
+    wmma_record,
 )
 from fragmenta.cuda.launch import Kernel, on_device
 from fragmenta.cuda.wgmma_inputs import MoveTrial, Variant, move_plan, plan, variants
@@ -116,7 +116,7 @@ class StandIn:
     def _works(self, inputs):
         """The works of wmma that read just this, by kernel."""
         if not hasattr(self, "works"):
-            self.works = wmma.works(self.target, 8, 1)
+            self.works = wmma_record.works(self.target, 8, 1)
         return {
             work.kernel: work
             for work in self.works
@@ -343,9 +343,9 @@ def test_verify_refuses(gpu):
 @pytest.mark.parametrize("kind", record.KINDS)
 def test_recorded_and_replayed(kind, gpu, tmp_path, monkeypatch):
     """Some cases of each kind: all of them are in the golden files."""
-    works = wmma.works
+    works = wmma_record.works
     monkeypatch.setattr(wgmma_record, "plan", lambda: iter(PLAN))
-    monkeypatch.setattr(wmma, "works", lambda *given: works(*given)[::24])
+    monkeypatch.setattr(wmma_record, "works", lambda *given: works(*given)[::24])
     monkeypatch.setattr(record, "catalogue", lambda f: list(catalogue(f))[::9])
     result = ask("record", tmp_path, "--family", kind)
     assert result.exit_code == 0, result.output
