@@ -232,6 +232,7 @@ def test_the_operators_are_well_formed():
                           test_utils=utilities)  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, in jvp
 def test_no_gradient_is_told_so():
     layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).bfloat16())
     x = drawn(torch.bfloat16, 3, 64).requires_grad_()
@@ -239,6 +240,8 @@ def test_no_gradient_is_told_so():
     assert torch.equal(y, layer(x.detach()))
     with pytest.raises(fm.Error, match="for inference"):
         y.sum().backward()
+    with pytest.raises(fm.Error, match="for inference"):
+        torch.func.jvp(layer, (x.detach(),), (x.detach(),))
 
 
 def test_wrong_bytes_and_shapes_are_refused():

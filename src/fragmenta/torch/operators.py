@@ -33,6 +33,7 @@ Part: TypeAlias = Tensor | None
 EPILOGUE = ("scale", "scale_m", "scale_n", "bias")
 _BITS = [Kernel("b1", sparse=False, xor=xor) for xor in (False, True)]
 _ON_CUDA: dict[str, Callable[..., Tensor]] = {}
+_FORWARD: Any = torch.autograd.forward_ad
 
 
 def call(name: str, *arguments: Any) -> Tensor:
@@ -45,10 +46,19 @@ def call(name: str, *arguments: Any) -> Tensor:
     if torch.compiler.is_compiling():
         return operator(*arguments)
     tensors = [x for x in arguments if isinstance(x, Tensor)]
+    if _FORWARD._current_level >= 0 and any(
+        _FORWARD.unpack_dual(x).tangent is not None for x in tensors
+    ):
+        _no_gradient()
     graded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     if not graded and tensors[0].is_cuda and not _watched(tensors):
         return _ON_CUDA[name](*arguments)
     return operator(*arguments)
+
+
+def _no_gradient(*_: Any) -> Any:
+    """The way back, and the way forward beside the numbers."""
+    raise Error("these products are for inference: they have no gradient")
 
 
 def _watched(tensors: list[Tensor]) -> bool:
@@ -219,10 +229,6 @@ def _empty(
 
 
 # ── registration ────────────────────────────────────────────────────────────
-
-
-def _no_gradient(ctx: Any, *gradients: Tensor) -> Any:
-    raise Error("these products are for inference: they have no gradient")
 
 
 def _register() -> Any:
