@@ -17,6 +17,8 @@ KERNELS = [
     Kernel("e4m3", "e5m2", tile=Tile(128, 128), promote=True),
     Kernel("bf16", out="bf16", tile=Tile(128, 256, 2), sparse=False),
     Kernel("b1", tile=Tile(128, 128), sparse=False, xor=True),
+    Kernel("b1", tile=Tile(128, 192, 2, turns=True), sparse=False),
+    Kernel("bf16", tile=Tile(128, 128, 2, turns=True), sparse=False, transposed=True),
 ]
 
 
