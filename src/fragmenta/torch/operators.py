@@ -82,27 +82,10 @@ def _parts(*given: Part) -> Parts:
 
 
 def _sparse_mm_cuda(
-    packed: Tensor,
-    b: Tensor,
-    a: str,
-    m: int,
-    out: torch.dtype,
-    scale: Part,
-    scale_m: Part,
-    scale_n: Part,
-    bias: Part,
-    transposed: bool,
-    promote: bool,
-    tile: Sequence[int],
+    packed: Tensor, b: Tensor, a: str, m: int, out: torch.dtype, *rest: Any
 ) -> Tensor:
-    n, k = b.shape
-    check_packed(packed, a, (m, k))
-    parts = _parts(scale, scale_m, scale_n, bias)
-    kernel = chosen(
-        a, b.dtype, out, True, bool(parts), transposed, promote, tuple(tile),
-        (m, n, k), b.device.index,
-    )  # fmt: skip
-    return run(kernel, packed, b, m, parts)
+    check_packed(packed, a, (m, b.shape[1]))
+    return _on_cuda(a, packed, b, m, out, True, *rest)
 
 
 def _sparse_mm_cpu(
@@ -129,31 +112,32 @@ def _sparse_linear(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return linear
 
 
-def _dense_mm_cuda(
-    a: Tensor,
-    b: Tensor,
-    out: torch.dtype,
-    scale: Part,
-    scale_m: Part,
-    scale_n: Part,
-    bias: Part,
-    transposed: bool,
-    promote: bool,
-    tile: Sequence[int],
-) -> Tensor:
-    (m, k), n = a.shape, b.shape[0]
-    parts = _parts(scale, scale_m, scale_n, bias)
-    kernel = chosen(
-        TYPES[a.dtype], b.dtype, out, False, bool(parts), transposed, promote,
-        tuple(tile), (m, n, k), b.device.index,
-    )  # fmt: skip
-    return run(kernel, a, b, m, parts)
+def _dense_mm_cuda(a: Tensor, b: Tensor, out: torch.dtype, *rest: Any) -> Tensor:
+    return _on_cuda(TYPES[a.dtype], a, b, a.shape[0], out, False, *rest)
 
 
 def _dense_mm_cpu(a: Tensor, b: Tensor, out: torch.dtype, *rest: Any) -> Tensor:
     check_device(a, b.device, "A")
     name = TYPES[a.dtype]
     return _emulated(name, matrix_of(a, name), b, a.shape[0], out, False, *rest)
+
+
+def _on_cuda(
+    a: str,
+    matrix: Tensor,
+    b: Tensor,
+    m: int,
+    out: torch.dtype,
+    sparse: bool,
+    *rest: Any,
+) -> Tensor:
+    *given, transposed, promote, tile = rest
+    parts = _parts(*given)
+    kernel = chosen(
+        a, b.dtype, out, sparse, bool(parts), transposed, promote, tuple(tile),
+        (m, *b.shape), b.device.index,
+    )  # fmt: skip
+    return run(kernel, matrix, b, m, parts)
 
 
 def _emulated(

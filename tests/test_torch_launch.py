@@ -1,0 +1,150 @@
+"""The way to the GPU, with a driver that only listens."""
+
+import contextlib
+import ctypes
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import fragmenta.torch as ft  # noqa: E402
+from fragmenta.kernels import Tile, launch, tuning  # noqa: E402
+from fragmenta.torch import operators, running  # noqa: E402
+from fragmenta.torch import tuning as trials  # noqa: E402
+
+
+class Listener:
+    """A driver that notes launches: grid, threads, and m, n and stages."""
+
+    def __init__(self):
+        self.launches = []
+
+    def cuLaunchKernel(self, function, *given):
+        *sizes, shared, _, addresses, _ = given
+        pointers = (ctypes.c_void_p * 8).from_address(addresses)
+        numbers = [ctypes.c_int.from_address(each).value for each in pointers[5:]]
+        self.launches.append((function, sizes[0], sizes[3], shared, numbers))
+        return (0,)
+
+    def cuCtxGetCurrent(self):
+        return 0, 1234
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    listener = Listener()
+
+    def tensor_map(name, matrix, *box):
+        matrix.check(name)
+        found = launch._Map()
+        found.address = ctypes.addressof(found)
+        return found
+
+    monkeypatch.setattr(launch, "_driver", lambda: listener)
+    monkeypatch.setattr(launch, "_function", lambda kernel, context: kernel)
+    monkeypatch.setattr(launch, "_tensor_map", tensor_map)
+    monkeypatch.setattr(launch, "processors", lambda: 132)
+    monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda index=None: "a card")
+    monkeypatch.setattr(
+        torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False
+    )
+    running._planned.cache_clear()
+    running.forget()
+    yield listener
+    running._planned.cache_clear()
+    running.forget()
+
+
+@pytest.fixture
+def weight():
+    return ft.compress(torch.randn(256, 192).bfloat16())
+
+
+def linear(x, weight, bias=None, tile=()):
+    """The CUDA implementation itself."""
+    given = (None, None, None, bias, False, list(tile))
+    return operators._ON_CUDA["sparse_linear"](
+        x, weight.data, weight.a, weight.shape[0], torch.bfloat16, *given
+    )
+
+
+def test_one_launch_for_one_product(driver, weight):
+    y = linear(torch.randn(2, 3, 192).bfloat16(), weight, torch.zeros(256))
+    assert y.shape == (2, 3, 256)
+    ((kernel, blocks, threads, shared, numbers),) = driver.launches
+    assert str(kernel) == "bf16 bf16 sparse scaled transposed 64x8"
+    assert (blocks, threads, shared) == (4, 256, kernel.shared_bytes)
+    assert numbers == [256, 6, 3]
+
+
+def test_the_tile_that_is_asked_for(driver, weight):
+    linear(torch.ones(6, 192).bfloat16(), weight, tile=(128, 64, 2, 0))
+    assert driver.launches[0][0].tile == Tile(128, 64, 2)
+    assert driver.launches[0][1] == 2
+
+
+@pytest.mark.parametrize("name", ["dense_mm", "binary_mm"])
+def test_the_others(driver, name):
+    if name == "binary_mm":
+        a, b = (torch.ones(rows, 24, dtype=torch.uint8) for rows in (65, 3))
+        d = operators._ON_CUDA[name](a, b, False, [])
+    else:
+        a, b = (torch.ones(rows, 24, dtype=torch.int8) for rows in (65, 3))
+        rest = (torch.int32, None, None, None, None, False, False, [])
+        d = operators._ON_CUDA[name](a, b, *rest)
+    assert d.shape == (65, 3)
+    assert d.is_contiguous()
+    assert driver.launches[0][4] == [65, 3, 1]
+
+
+def test_nothing_is_launched_for_nothing(driver, weight):
+    assert linear(torch.ones(0, 192).bfloat16(), weight).shape == (0, 256)
+    assert not driver.launches
+
+
+def test_rows_on_top_of_one_another_are_copied(driver, weight, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        launch.Matrix, "check", lambda self, name: seen.append((name, self))
+    )
+    linear(torch.ones(1, 192).bfloat16().expand(5, 192), weight)
+    (b,) = [matrix for name, matrix in seen if name == "B"]
+    assert (b.rows, b.width, b.pitch) == (5, 384, 384)
+
+
+def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch):
+    monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    tuning._kept.cache_clear()
+    asked = []
+
+    def measure(once, trial, shape, kernel):
+        """The wider the better, as it were."""
+        trial.forced[trial.key(kernel), shape] = kernel.tile
+        driver.launches.clear()
+        once()
+        asked.append(kernel.tile)
+        assert kernel.tile in {each[0].tile for each in driver.launches}
+        return -kernel.tile.n
+
+    monkeypatch.setattr(trials, "_measure", measure)
+    x = torch.ones(200, 192).bfloat16()
+    bias = torch.zeros(256)
+
+    def model():
+        linear(linear(x, weight)[:, :192].contiguous(), weight, bias)
+
+    found = ft.autotune(model)
+    assert [kernel for kernel, _ in found] == [
+        "bf16 bf16 sparse transposed",
+        "bf16 bf16 sparse scaled transposed",
+    ]
+    widest = max(tile.n for tile in asked)
+    assert {tile.n for tile in found.values()} == {widest}
+    driver.launches.clear()
+    model()  # from now on, too
+    assert {each[0].tile.n for each in driver.launches} == {widest}
+    assert not running.TRIALS
+    tuning._kept.cache_clear()
