@@ -29,10 +29,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fragmenta.dtype import dtype
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
-from fragmenta.kernels.packing import packed_shape
+from fragmenta.kernels.packing import VALUE_BYTES, packed_shape
 from fragmenta.kernels.source import cubin
-from fragmenta.torch import OUTPUTS, TYPES, SparseLinear, binary_mm, compress, run
+from fragmenta.torch import SparseLinear, binary_mm, compress, run
+from fragmenta.torch.matrix import DTYPES
 
 # m, n, k of D = A B: the weight is A, so that n is the batch.
 SIZES = (
@@ -45,8 +47,6 @@ SIZES = (
     (8192, 64, 8192),
     (8192, 256, 8192),
 )
-_DTYPES = {name: kind for kind, name in TYPES.items()}
-_RESULTS = {name: kind for kind, name in OUTPUTS.items()}
 _L2 = 100 << 20  # operands rotate through more bytes than the L2 holds
 
 
@@ -86,8 +86,8 @@ def dense(of: str, rows: int, k: int) -> Tensor:
         return torch.randint(0, 256, (rows, k // 8), dtype=torch.uint8, device="cuda")
     if of in ("s8", "u8"):
         low, high = (-128, 128) if of == "s8" else (0, 256)
-        return torch.randint(low, high, (rows, k), dtype=_DTYPES[of], device="cuda")
-    return torch.randn(rows, k, device="cuda").to(_DTYPES[of])
+        return torch.randint(low, high, (rows, k), dtype=DTYPES[of], device="cuda")
+    return torch.randn(rows, k, device="cuda").to(DTYPES[of])
 
 
 def packed(of: str, m: int, k: int) -> Tensor:
@@ -98,19 +98,15 @@ def packed(of: str, m: int, k: int) -> Tensor:
     shape = packed_shape(of, m, k)
     tall, stages, blocks, size = shape
     data = torch.empty(shape, dtype=torch.uint8, device="cuda")
-    values = dense(of, tall * stages * blocks * 64, 64 * 8 // _bits(of))
-    data[..., :4096] = values.view(torch.uint8).reshape(tall, stages, blocks, 4096)
+    values = dense(of, tall * stages * blocks * 64, 64 * 8 // dtype(of).bits)
+    data[..., :VALUE_BYTES] = values.view(torch.uint8).reshape(*shape[:3], -1)
     codes = Kernel(of, tile=Tile(64, 8)).instruction.granularity.codes()
     table = torch.tensor(codes, dtype=torch.uint8, device="cuda")
-    pick = torch.randint(0, len(codes), (tall, stages, blocks, size - 4096, 2),
+    pick = torch.randint(0, len(codes), (tall, stages, blocks, size - VALUE_BYTES, 2),
                          device="cuda")  # fmt: skip
     both = table[pick]
-    data[..., 4096:] = both[..., 0] | both[..., 1] << 4
+    data[..., VALUE_BYTES:] = both[..., 0] | both[..., 1] << 4
     return data
-
-
-def _bits(of: str) -> int:
-    return 8 * torch.empty((), dtype=_DTYPES[of]).element_size()
 
 
 # ── timing ──────────────────────────────────────────────────────────────────
@@ -171,7 +167,7 @@ def timed(row: Row, make: Callable[[], Callable[[], object]], bytes_each: int) -
 
 
 def bytes_of(kernel: Kernel, m: int, n: int, k: int) -> int:
-    bits = 1 if kernel.a == "b1" else _bits(kernel.a)
+    bits = dtype(kernel.a).bits
     return (m * k // (2 if kernel.sparse else 1) + n * k) * bits // 8
 
 
@@ -369,7 +365,7 @@ def compression() -> Iterator[Row]:
             return lambda: compress(weight)
 
         row = timed(Row("prune and compress", of, (m, 1, k)), make, m * k)
-        moved = m * k * _bits(of) // 8 + int(np.prod(packed_shape(of, m, k)))
+        moved = m * k * dtype(of).bits // 8 + int(np.prod(packed_shape(of, m, k)))
         row.note = f"{moved / row.microseconds / 1e6:.2f} TB/s"
         print(f"    {row.note}", flush=True)
         yield row

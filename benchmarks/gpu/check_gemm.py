@@ -33,13 +33,13 @@ from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
 from fragmenta.kernels.launch import Matrix, launch, plan
 from fragmenta.kernels.packing import pack
 from fragmenta.kernels.source import cubin
+from fragmenta.torch.matrix import DTYPES
 
 PAIRS = (
     ("e4m3", "e4m3"), ("s8", "s8"), ("bf16", "bf16"), ("tf32", "tf32"),
     ("e5m2", "e5m2"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("u8", "u8"), ("s8", "u8"),
     ("u8", "s8"), ("f16", "f16"),
 )  # fmt: skip
-DTYPES = {name: kind for kind, name in ft.TYPES.items()}
 GUARD = 4096
 POISON = 0xA5
 

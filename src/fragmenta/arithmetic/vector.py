@@ -163,6 +163,23 @@ def _product(lanes: _Lanes, p: Any, values: Any, of: Any) -> tuple[Any, Any]:
     return lanes.scalar(0, builder.add(a_at, p)), lanes.load(2, b_row, of)
 
 
+def _over_products(of: Any, step: Callable[..., Any]) -> Any:
+    """The code that takes eight accumulators, argument 7 from argument 8 on, through
+    all products; ``step`` makes the next ones of two operands and the last ones.
+    """
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        lanes = _Lanes(context, builder, signature, values)
+        slot = lanes.variable(lanes.load(7, values[8], _I32))
+        with lanes.loop(values[6]) as loop:
+            x, y = _product(lanes, loop.index, values, of)
+            builder.store(step(lanes, x, y, builder.load(slot)), slot)
+        lanes.store(builder.load(slot), 7, values[8])
+        return context.get_dummy_value()
+
+    return code
+
+
 def _raise_exponents(
     typing_context: Any,
     a: Any,
@@ -177,19 +194,14 @@ def _raise_exponents(
 ) -> Any:
     """largest[at + lane] = max(itself, a + b over all products)."""
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = _Lanes(context, builder, signature, values)
-        at, count = values[8], values[6]
-        largest = lanes.variable(lanes.load(7, at, _I32))
-        with lanes.loop(count) as loop:
-            x, y = _product(lanes, loop.index, values, _I32)
-            sums, so_far = builder.add(lanes.all(x), y), builder.load(largest)
-            more = builder.icmp_signed(">", sums, so_far)
-            builder.store(builder.select(more, sums, so_far), largest)
-        lanes.store(builder.load(largest), 7, at)
-        return context.get_dummy_value()
+    def larger(lanes: _Lanes, x: Any, y: Any, so_far: Any) -> Any:
+        builder = lanes.builder
+        sums = builder.add(lanes.all(x), y)
+        more = builder.icmp_signed(">", sums, so_far)
+        return builder.select(more, sums, so_far)
 
-    return types.void(a, a_at, b, b_at, rows, rows_at, count, largest, at), code
+    arguments = (a, a_at, b, b_at, rows, rows_at, count, largest, at)
+    return types.void(*arguments), _over_products(_I32, larger)
 
 
 def _add_products(
@@ -206,21 +218,14 @@ def _add_products(
 ) -> Any:
     """total[at + lane] += a * b over all products: integers, modulo 2**32."""
 
-    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        lanes = _Lanes(context, builder, signature, values)
-        at, count, vector = values[8], values[6], ir.VectorType(_I32, LANES)
-        total = lanes.variable(lanes.load(7, at, _I32))
-        with lanes.loop(count) as loop:
-            of = ir.IntType(b.dtype.bitwidth)
-            x, y = _product(lanes, loop.index, values, of)
-            x = (builder.sext if a.dtype.signed else builder.zext)(x, _I32)
-            y = (builder.sext if b.dtype.signed else builder.zext)(y, vector)
-            product = builder.mul(lanes.all(x), y)
-            builder.store(builder.add(builder.load(total), product), total)
-        lanes.store(builder.load(total), 7, at)
-        return context.get_dummy_value()
+    def more(lanes: _Lanes, x: Any, y: Any, so_far: Any) -> Any:
+        builder, vector = lanes.builder, ir.VectorType(_I32, LANES)
+        x = (builder.sext if a.dtype.signed else builder.zext)(x, _I32)
+        y = (builder.sext if b.dtype.signed else builder.zext)(y, vector)
+        return builder.add(so_far, builder.mul(lanes.all(x), y))
 
-    return types.void(a, a_at, b, b_at, rows, rows_at, count, total, at), code
+    arguments = (a, a_at, b, b_at, rows, rows_at, count, total, at)
+    return types.void(*arguments), _over_products(ir.IntType(b.dtype.bitwidth), more)
 
 
 def _add_aligned(

@@ -37,6 +37,12 @@ Instructions = Annotated[
 Seed = Annotated[int, typer.Option(help="Where the inputs come from.")]
 
 
+def _family(names: str) -> Any:
+    """The option that names families; which, depends on the command."""
+    said = f"{names}; repeat for several."
+    return typer.Option("--family", metavar="FAMILY", help=said)
+
+
 # ── verify ──────────────────────────────────────────────────────────────────
 
 
@@ -49,12 +55,7 @@ Seed = Annotated[int, typer.Option(help="Where the inputs come from.")]
 def verify(
     instructions: Instructions = None,
     family: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--family",
-            metavar="FAMILY",
-            help="mma, mma.sp, wgmma, wgmma.sp or wmma.mma; repeat for several.",
-        ),
+        list[str] | None, _family("mma, mma.sp, wgmma, wgmma.sp or wmma.mma")
     ] = None,
     tiles: Annotated[
         int | None,
@@ -112,12 +113,7 @@ def record(
         str, typer.Argument(metavar="DIR", help="Where to.", show_default=False)
     ],
     family: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--family",
-            metavar="FAMILY",
-            help="mma, mma.sp, wgmma, moves or wmma; repeat for several.",
-        ),
+        list[str] | None, _family("mma, mma.sp, wgmma, moves or wmma")
     ] = None,
     seed: Seed = 1,
 ) -> None:

@@ -77,6 +77,11 @@ class Tile:
         """m64 blocks of D that each of them holds."""
         return self.m // 64 // (1 if self.turns else self.consumers)
 
+    @property
+    def promotes(self) -> bool:
+        """Whether there are registers for sums inside and outside the tensor core."""
+        return self.blocks <= 1 and self.n <= 192
+
     def __str__(self) -> str:
         cluster = f"/{self.cluster}" if self.cluster > 1 else ""
         return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}"
@@ -133,7 +138,7 @@ class Kernel:
             )
         if self.promote and self.a not in ("e4m3", "e5m2"):
             raise Error(f"only fp8 sums are short of bits; {self.a} needs no promotion")
-        if self.promote and (self.tile.blocks > 1 or self.tile.n > 192):
+        if self.promote and not self.tile.promotes:
             raise Error(f"promotion has no registers for tiles of {self.tile}")
         if self.xor and self.a != "b1":
             raise Error(f"xor is for b1; given {self.a}")
@@ -290,12 +295,21 @@ class Kernel:
         clusters = processors // self.tile.cluster
         return min(self.tiles(m, n), clusters) * self.tile.cluster
 
-    def __str__(self) -> str:
+    @property
+    def kind(self) -> str:
+        """All of it but the tile.
+
+        >>> Kernel("e4m3", "e5m2", out="bf16", scaled=True).kind
+        'e4m3.e5m2 bf16 sparse scaled'
+        """
         words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
         words.append("sparse" if self.sparse else "dense")
         for name in ("promote", "scaled", "transposed", "xor"):
             words += [name] if getattr(self, name) else []
-        return " ".join([*words, str(self.tile)])
+        return " ".join(words)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.tile}"
 
 
 # ── which tile ──────────────────────────────────────────────────────────────
@@ -336,7 +350,7 @@ def tiles_for(kernel: Kernel) -> Iterator[Tile]:
     ['128x192/2', '128x192']
     """
     for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
-        if not (kernel.promote and (tile.blocks > 1 or tile.n > 192)):
+        if tile.promotes or not kernel.promote:
             yield tile
 
 

@@ -19,7 +19,7 @@ from fragmenta.dtype import DType, dtype
 from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.packing import VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.source import TARGET, text
-from fragmenta.sparsity import Compressed
+from fragmenta.sparsity import Compressed, sparse
 
 MOST_ROWS = 65_535 // 4 * 256
 """Rows of a matrix that one launch compresses."""
@@ -36,9 +36,7 @@ def code_places(a: str) -> NDArray[np.int64]:
     >>> code_places("e4m3")[:5], code_places("bf16")[:5]
     (array([ 0, 16,  4, 20, 32]), array([ 0,  4,  8, 12, 16]))
     """
-    op = Kernel(a, tile=Tile(64, 8)).instruction
-    granularity = op.granularity
-    assert granularity is not None
+    op, granularity = sparse(Kernel(a, tile=Tile(64, 8)).instruction)
     stored = 16 * 8 // op.types["a"].bits  # stored values of a unit
     chunks = stored // granularity.kept
     numbers = np.arange(_UNITS).reshape(64, 4)

@@ -28,8 +28,7 @@ def key(kernel: Kernel, shape: Shape, gpu: str) -> str:
     >>> key(Kernel("s8"), (64, 64, 64), "H200")
     's8 s32 sparse, 64x64x64, H200'
     """
-    what = str(kernel).rpartition(" ")[0]
-    return f"{what}, {'x'.join(map(str, shape))}, {gpu}"
+    return f"{kernel.kind}, {'x'.join(map(str, shape))}, {gpu}"
 
 
 def known(kernel: Kernel, shape: Shape, gpu: str) -> Kernel:

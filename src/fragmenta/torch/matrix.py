@@ -6,6 +6,7 @@ One tensor of bytes, the values and the metadata in the order the kernels read
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.packing import BLOCK, VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.prepare import MOST_ROWS, code_places, compress_on_device
+from fragmenta.metadata import Granularity
 from fragmenta.pruning import prune as pruned
 from fragmenta.shared_memory import UNIT
 from fragmenta.sparsity import compress as compress_matrix
+from fragmenta.sparsity import sparse
 
 TYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fn: "e4m3",
@@ -39,7 +42,8 @@ OUTPUTS: dict[torch.dtype, str] = {
     torch.int32: "s32",
 }
 """The types that a result may have."""
-_DTYPES = {name: kind for kind, name in TYPES.items()}
+DTYPES = {name: kind for kind, name in TYPES.items()}
+"""The tensors that hold an element type."""
 
 
 class SparseMatrix:
@@ -65,12 +69,17 @@ class SparseMatrix:
     @property
     def dtype(self) -> torch.dtype:
         """The type of the elements."""
-        return _DTYPES[self.a]
+        return DTYPES[self.a]
 
     @property
     def device(self) -> torch.device:
         """Where the bytes are."""
         return self.data.device
+
+    @property
+    def granularity(self) -> Granularity:
+        """How many elements of how many are stored: 2:4, or 1:2."""
+        return sparse(Kernel(self.a).instruction)[1]
 
     def to(self, device: torch.device | str) -> SparseMatrix:
         """The same matrix on another device."""
@@ -89,25 +98,23 @@ class SparseMatrix:
         size = (self.data.shape[-1] - VALUE_BYTES) // len(places(self.a))
         pairs = self._by_rows(VALUE_BYTES, code_places(self.a), size).long()
         codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(1)
-        self._check_codes(codes)
-        if self.a == "tf32":  # a code names both halves of one element of two
-            chunk, within = 2, (codes & 3)[..., None] // 2
-        else:
-            chunk, within = 4, torch.stack((codes & 3, codes >> 2), dim=-1)
+        chunk = self.granularity.chunk
         first = chunk * torch.arange(codes.shape[1], device=self.device)
         dense = values.new_zeros((len(values), chunk * codes.shape[1]))
-        dense.scatter_(1, (first[:, None] + within).flatten(1), values)
+        dense.scatter_(1, (first[:, None] + self._columns(codes)).flatten(1), values)
         m, k = self.shape
         return dense[:m, :k].contiguous().view(self.dtype)
 
-    def _check_codes(self, codes: Tensor) -> None:
-        granularity = Kernel(self.a).instruction.granularity
-        assert granularity is not None
-        legal = torch.zeros(16, dtype=torch.bool, device=self.device)
-        legal[list(granularity.codes())] = True
-        if not legal[codes].all():
-            wrong = int((~legal[codes]).sum())
+    def _columns(self, codes: Tensor) -> Tensor:
+        """The column in its chunk of every stored value."""
+        granularity = self.granularity
+        table = torch.full((16, granularity.kept), -1, device=self.device)
+        for code in granularity.codes():
+            table[code] = torch.tensor(granularity.positions(code), device=self.device)
+        found = table[codes]
+        if wrong := int((found[..., 0] < 0).sum()):
             raise BadMetadata(f"{wrong} of {codes.numel()} chunks have illegal codes")
+        return found
 
     def _by_rows(self, start: int, where: NDArray[np.int64], size: int) -> Tensor:
         """The ``size`` bytes of each unit of all rows; ``where`` a block has them."""
@@ -132,9 +139,17 @@ def type_name(kind: torch.dtype, what: str) -> str:
     'tf32'
     """
     if kind not in TYPES:
-        kinds = one_of(str(kind).removeprefix("torch.") for kind in TYPES)
-        raise Error(f"{what} is of {kinds}; given {kind}")
+        raise Error(f"{what} is of {listed(TYPES)}; given {kind}")
     return TYPES[kind]
+
+
+def listed(kinds: Iterable[torch.dtype]) -> str:
+    """Types for a message.
+
+    >>> listed([torch.int8, torch.uint8])
+    'int8 or uint8'
+    """
+    return one_of(str(kind).removeprefix("torch.") for kind in kinds)
 
 
 def check_packed(data: Tensor, a: str, shape: tuple[int, int]) -> None:
@@ -179,9 +194,7 @@ def empty_packed(
             [0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
     data = torch.zeros(packed_shape(a, m, k), dtype=torch.uint8, device=device)
-    granularity = Kernel(a).instruction.granularity
-    assert granularity is not None
-    data[..., VALUE_BYTES:] = granularity.empty * 0x11
+    data[..., VALUE_BYTES:] = sparse(Kernel(a).instruction)[1].empty * 0x11
     return data
 
 

@@ -133,10 +133,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
     def extra_repr(self) -> str:
         """What ``print(module)`` shows."""
-        pattern = "1:2" if self.weight_type == "tf32" else "2:4"
+        weight = f"{self.weight_type} {self.weight.granularity}"
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, "
-            f"bias={self.bias is not None}, weight={self.weight_type} {pattern}"
+            f"bias={self.bias is not None}, weight={weight}"
         )
 
 

@@ -60,8 +60,13 @@ def _taken(x: Any) -> Any:
 # ── checks ──────────────────────────────────────────────────────────────────
 
 
+# While PyTorch compiles, the operators' fakes check instead.
+
+
 def _check_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
     """Refuse two operands that no kernel multiplies."""
+    if torch.compiler.is_compiling():
+        return
     for each, name in zip((first, second), names, strict=True):
         if not isinstance(each, Tensor | SparseMatrix):
             raise Error(f"{name} is a tensor; given a {type(each).__name__}")
@@ -74,6 +79,10 @@ def _check_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
             f"of one type (or both fp8, or both 8-bit integers); "
             f"{names[1]}.to({first.dtype})?"
         )
+    _check_places(first, second, names)
+
+
+def _check_places(first: Any, second: Any, names: tuple[str, str]) -> None:
     if first.device != second.device:
         raise Error(
             f"{names[0]} is on {first.device} and {names[1]} on {second.device}; "
@@ -82,13 +91,15 @@ def _check_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
 
 
 def _check_sparse(a: Any, name: str) -> None:
-    if not isinstance(a, SparseMatrix):
+    if not torch.compiler.is_compiling() and not isinstance(a, SparseMatrix):
         raise Error(f"{name} is a SparseMatrix, as compress makes it; given a "
                     f"{type(a).__name__}")  # fmt: skip
 
 
 def _check_parts(like: Tensor, **parts: tuple[Any, int]) -> None:
     """Refuse operands of the epilogue that are not as many float32 as there must be."""
+    if torch.compiler.is_compiling():
+        return
     for name, (part, count) in parts.items():
         if part is None:
             continue
@@ -135,16 +146,14 @@ def sparse_mm(
     >>> sparse_mm(a, torch.tensor([[5, 6, 7, 8], [1, 1, 1, 1]], dtype=torch.int8))
     tensor([[20,  3]], dtype=torch.int32)
     """
-    if not torch.compiler.is_compiling():
-        _check_sparse(a, "A")
-        _check_pair(a, b, ("A", "B"))
+    _check_sparse(a, "A")
+    _check_pair(a, b, ("A", "B"))
     m, k = a.shape
     if b.ndim != 2 or b.shape[1] != k:
         raise ShapeError(f"A is {m}x{k}; B {tuple(b.shape)} is not n x {k}")
     parts = (scale, scale_m, scale_n, bias)
-    if not torch.compiler.is_compiling():
-        _check_parts(b, scale=(scale, 1), scale_m=(scale_m, m), bias=(bias, m),
-                     scale_n=(scale_n, b.shape[0]))  # fmt: skip
+    _check_parts(b, scale=(scale, 1), scale_m=(scale_m, m), bias=(bias, m),
+                 scale_n=(scale_n, b.shape[0]))  # fmt: skip
     return call(
         "sparse_mm", a.data, b, a.a, m, out_dtype or _default(a.a, parts), *parts,
         transposed, promote, _sizes(tile),
@@ -172,17 +181,15 @@ def dense_mm(
     tensor([[8, 8],
             [8, 8]], dtype=torch.int32)
     """
-    if not torch.compiler.is_compiling():
-        _check_pair(a, b, ("A", "B"))
+    _check_pair(a, b, ("A", "B"))
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ShapeError(
             f"A is m x k and B n x k; given {tuple(a.shape)} and {tuple(b.shape)}"
         )
     parts = (scale, scale_m, scale_n, bias)
-    if not torch.compiler.is_compiling():
-        m, n = a.shape[0], b.shape[0]
-        _check_parts(b, scale=(scale, 1), scale_m=(scale_m, m), bias=(bias, m),
-                     scale_n=(scale_n, n))  # fmt: skip
+    m, n = a.shape[0], b.shape[0]
+    _check_parts(b, scale=(scale, 1), scale_m=(scale_m, m), bias=(bias, m),
+                 scale_n=(scale_n, n))  # fmt: skip
     return call(
         "dense_mm", a, b, out_dtype or _default(TYPES[a.dtype], parts),
         *parts, transposed, promote, _sizes(tile),
@@ -213,18 +220,16 @@ def sparse_linear(
     tensor([[3., 3., 3.],
             [3., 3., 3.]], dtype=torch.bfloat16)
     """
-    if not torch.compiler.is_compiling():
-        _check_sparse(weight, "the weight")
-        _check_pair(weight, x, ("the weight", "x"))
+    _check_sparse(weight, "the weight")
+    _check_pair(weight, x, ("the weight", "x"))
     m, k = weight.shape
     if not x.ndim or x.shape[-1] != k:
         raise ShapeError(f"W is {m}x{k}; x {tuple(x.shape)} does not end in {k}")
     if isinstance(bias, Tensor) and bias.is_floating_point():
         bias = bias.float()
     parts = (scale, scale_weight, scale_x, bias)
-    if not torch.compiler.is_compiling():
-        _check_parts(x, scale=(scale, 1), scale_weight=(scale_weight, m),
-                     scale_x=(scale_x, x.numel() // k), bias=(bias, m))  # fmt: skip
+    _check_parts(x, scale=(scale, 1), scale_weight=(scale_weight, m),
+                 scale_x=(scale_x, x.numel() // k), bias=(bias, m))  # fmt: skip
     kind = out_dtype or (x.dtype if x.dtype in OUTPUTS else _default(weight.a, parts))
     return call(
         "sparse_linear", x, weight.data, weight.a, m, kind, *parts, promote,
@@ -253,8 +258,7 @@ def binary_mm(
             f"bits are uint8 matrices m x k/8 and n x k/8; given {a.dtype} "
             f"{tuple(a.shape)} and {b.dtype} {tuple(b.shape)}"
         )
-    if a.device != b.device:
-        raise Error(f"A is on {a.device} and B on {b.device}: move one of them")
+    _check_places(a, b, ("A", "B"))
     return call("binary_mm", a, b, op == "xor", _sizes(tile))
 
 

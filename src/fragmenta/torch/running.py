@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
 from fragmenta.kernels.launch import Matrix, Plan, launch, plan
@@ -23,6 +23,7 @@ from fragmenta.torch.matrix import (
     OUTPUTS,
     TYPES,
     check_device,
+    listed,
     matrix_of,
     rows_aligned,
     tensor_of,
@@ -52,11 +53,10 @@ def kernel_for(
     'bf16 f32 sparse 64x64'
     """
     if b not in TYPES or out not in OUTPUTS:
-        kinds, results = (
-            one_of(str(kind).removeprefix("torch.") for kind in kinds)
-            for kinds in (TYPES, OUTPUTS)
+        raise Error(
+            f"kernels multiply {listed(TYPES)} into {listed(OUTPUTS)}; given {b} and "
+            f"{out}"
         )
-        raise Error(f"kernels multiply {kinds} into {results}; given {b} and {out}")
     return Kernel(
         a, TYPES[b], OUTPUTS[out], Tile(64, 64), sparse=sparse, promote=promote,
         scaled=scaled, transposed=transposed,
@@ -114,18 +114,13 @@ class Trial:
     """What products a call consists of, and with which tiles to try them."""
 
     def __init__(self) -> None:
-        self.seen: dict[tuple[Kernel, Shape], None] = {}
-        self.forced: dict[tuple[Kernel, Shape], Tile] = {}
-
-    @staticmethod
-    def key(kernel: Kernel) -> Kernel:
-        """The same for all tiles."""
-        return replace(kernel, tile=Tile(64, 64))
+        self.seen: dict[tuple[str, Shape], Kernel] = {}
+        self.forced: dict[tuple[str, Shape], Tile] = {}
 
     def asked(self, kernel: Kernel, shape: Shape) -> Kernel:
         """The kernel to run instead."""
-        key = self.key(kernel), shape
-        self.seen[key] = None
+        key = kernel.kind, shape
+        self.seen[key] = kernel
         return replace(kernel, tile=self.forced.get(key, kernel.tile))
 
 

@@ -32,20 +32,19 @@ def autotune(
     if not torch.cuda.is_available():
         raise NoDevice("tiles are measured on a Hopper GPU, and there is none here")
     once = partial(call, *arguments, **options)
-    trial, found = Trial(), {}
+    trial = Trial()
     TRIALS.append(trial)
     try:
         with torch.no_grad():
             once()
-            for kernel, shape in list(trial.seen):
+            for (kind, shape), kernel in list(trial.seen.items()):
                 measure = partial(_measure, once, trial, shape)
                 best = tune(kernel, shape, torch.cuda.get_device_name(), measure)
-                trial.forced[kernel, shape] = best.tile
-                found[str(kernel).rpartition(" ")[0], shape] = best.tile
+                trial.forced[kind, shape] = best.tile
     finally:
         TRIALS.remove(trial)
         forget()
-    return found
+    return trial.forced
 
 
 def _measure(
@@ -55,7 +54,7 @@ def _measure(
 
     Single calls would show how long the host takes, not the GPU.
     """
-    trial.forced[trial.key(kernel), shape] = kernel.tile
+    trial.forced[kernel.kind, shape] = kernel.tile
     once()
     graph: Any = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
