@@ -7,6 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+import fragmenta as fm  # noqa: E402
 import fragmenta.torch as ft  # noqa: E402
 from fragmenta.kernels import Tile, launch, tuning  # noqa: E402
 from fragmenta.torch import operators, running  # noqa: E402
@@ -45,7 +46,7 @@ def driver(monkeypatch):
     monkeypatch.setattr(launch, "_tensor_map", tensor_map)
     monkeypatch.setattr(launch, "processors", lambda: 132)
     monkeypatch.setattr(torch.cuda, "device", lambda index: contextlib.nullcontext())
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: None)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: None, raising=False)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda index=None: "a card")
     monkeypatch.setattr(
         torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False
@@ -148,3 +149,41 @@ def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch)
     assert {each[0].tile.n for each in driver.launches} == {widest}
     assert not running.TRIALS
     tuning._kept.cache_clear()
+
+
+def test_what_is_known_is_looked_up(driver, weight):
+    x, bias = torch.ones(6, 192).bfloat16(), torch.zeros(256)
+    for _ in range(3):
+        linear(x.clone(), weight, bias)
+    assert len(running._READY) == 1
+    assert len(driver.launches) == 3
+
+
+@pytest.mark.parametrize(
+    "other, known",
+    [
+        (lambda x: x[:5], 2),
+        (lambda x: x.repeat(1, 2)[:, :192], 2),
+        (lambda x: torch.ones(6 * 192 + 1).bfloat16()[1:].view(6, 192), 2),
+        (lambda x: x.view(2, 3, 192), 1),
+    ],
+    ids=["fewer", "wider rows", "elsewhere in 16 bytes", "three axes"],
+)
+def test_what_is_known_holds_for_its_like_only(driver, weight, other, known):
+    x = torch.ones(6, 192).bfloat16()
+    linear(x, weight)
+    linear(other(x), weight)
+    assert len(running._READY) == known
+    assert len(driver.launches) == 2
+
+
+def test_nothing_wrong_is_taken_for_something_known(driver, weight):
+    x = torch.ones(6, 192).bfloat16()
+    linear(x, weight, torch.zeros(256))
+    with pytest.raises(fm.Error, match=r"the weight is torch.bfloat16 and x"):
+        linear(x.half(), weight, torch.zeros(256))
+    with pytest.raises(fm.ShapeError, match=r"bias is a tensor of 256 float32"):
+        linear(x, weight, torch.zeros(255))
+    with pytest.raises(fm.ShapeError, match=r"are bytes of shape"):
+        linear(x[:, :64], weight, torch.zeros(256))
+    assert len(driver.launches) == 1

@@ -516,10 +516,14 @@ __device__ __forceinline__ void multiply_stage(
     wgmma_commit();
 }
 
-// Every warp says for itself that it needs a stage no more, for all of its lanes: each
-// has read metadata.
+// Every lane says for itself that it has read its metadata: one for all would do, but
+// racecheck follows no order from lane to lane.  It costs nothing while products run.
+__device__ __forceinline__ void release_codes(const Room& room, int stage) {
+    if constexpr (SPARSE) barrier_arrive_here(room.empty + 8 * stage);
+}
+
+// One lane for every block says that the products of its warp need a stage no more.
 __device__ __forceinline__ void release(const Room& room, int stage) {
-    __syncwarp();
     if (threadIdx.x % 32 < CLUSTER)
         barrier_arrive(room.empty + 8 * stage, threadIdx.x % 32);
 }
@@ -551,6 +555,7 @@ __device__ __forceinline__ void consume(
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
             u32 b = room.stages + at.stage * STAGE + OFFSET_B;
             multiply_stage(acc, codes, a, b, PROMOTE || k == 0);
+            release_codes(room, at.stage);
 #if PROMOTE
             wgmma_wait<0>();
             release(room, at.stage);
@@ -601,8 +606,10 @@ __device__ __forceinline__ void consume(
         for (int i = 0; i < BLOCKS; i++)
             store_block(total[i], rows[i], columns, map_d, staging, slot, consumer,
                         row + i * 64, tn * TILE_N);
-        if (TURNS && threadIdx.x % 128 == 0) {
-            asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+        if constexpr (TURNS) {  // all of them wrote there: all say so
+            if (threadIdx.x % 128 == 0)
+                asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+            group_sync(consumer);
             barrier_arrive_here(room.stores + 8 * (place ^ 1));
         }
     }
@@ -627,11 +634,11 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(room.full + 8 * s, 1);
-            barrier_init(room.empty + 8 * s, 4 * TEAM * CLUSTER);
+            barrier_init(room.empty + 8 * s, 4 * TEAM * (CLUSTER + (SPARSE ? 32 : 0)));
         }
         for (int c = 0; c < 2; c++) {
             barrier_init(room.turns + 8 * c, 4);
-            barrier_init(room.stores + 8 * c, 1);
+            barrier_init(room.stores + 8 * c, 128);
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }

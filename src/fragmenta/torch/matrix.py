@@ -235,16 +235,25 @@ def rows_aligned(x: Tensor) -> Tensor:
     >>> rows_aligned(torch.ones(2, 3, dtype=torch.int8)).stride()
     (16, 1)
     """
-    size, (rows, columns) = x.element_size(), x.shape
-    apart = x.stride(0)
-    along = columns == 1 or x.stride(1) == 1
-    alike = x.data_ptr() % ALIGNMENT == 0 and apart * size % ALIGNMENT == 0
-    if along and alike and apart >= columns:
+    if is_aligned(x):
         return x
-    per = ALIGNMENT // size
+    rows, columns = x.shape
+    per = ALIGNMENT // x.element_size()
     padded = x.new_zeros((rows, -(-columns // per) * per))
     padded[:, :columns] = x
     return padded[:, :columns]
+
+
+def is_aligned(x: Tensor) -> bool:
+    """Whether the rows of a matrix begin where the copy engine can read.
+
+    >>> is_aligned(torch.ones(2, 16, dtype=torch.int8))
+    True
+    """
+    apart, columns = x.stride(0), x.shape[1]
+    along = columns == 1 or x.stride(1) == 1
+    alike = apart * x.element_size() % ALIGNMENT == x.data_ptr() % ALIGNMENT == 0
+    return bool(along and alike and apart >= columns)
 
 
 # ── tensors and arrays ──────────────────────────────────────────────────────

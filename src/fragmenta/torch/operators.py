@@ -7,33 +7,48 @@ CPU (the emulation), one for tensors without data, and a way back that is closed
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error
+from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.packing import Packed
 from fragmenta.kernels.prepare import count_bits
 from fragmenta.torch.matrix import (
-    TYPES,
+    DTYPES,
     bytes_of,
-    check_device,
     check_packed,
     matrix_of,
     rows_aligned,
+    type_name,
 )
-from fragmenta.torch.running import Parts, chosen, emulated, kernel_for, run, tiled
+from fragmenta.torch.running import (
+    Parts,
+    Ready,
+    check_depth,
+    check_parts,
+    description,
+    emulated,
+    kernel_for,
+    prepared,
+    remembered,
+    run,
+    tiled,
+)
 
 Part: TypeAlias = Tensor | None
 
 EPILOGUE = ("scale", "scale_m", "scale_n", "bias")
+_ALIKE = ({"e4m3", "e5m2"}, {"s8", "u8"})  # types that may meet
 _BITS = [Kernel("b1", sparse=False, xor=xor) for xor in (False, True)]
 _ON_CUDA: dict[str, Callable[..., Tensor]] = {}
 _FORWARD: Any = torch.autograd.forward_ad
+_TORCH: Any = torch._C
 
 
 def call(name: str, *arguments: Any) -> Tensor:
@@ -42,17 +57,12 @@ def call(name: str, *arguments: Any) -> Tensor:
     Where nobody watches, its CUDA implementation is called directly: PyTorch's
     way there and back takes as long as a small product itself.
     """
+    if not torch.compiler.is_compiling():
+        if _FORWARD._current_level >= 0:
+            _check_tangents(arguments)
+        if _unwatched(arguments):
+            return _ON_CUDA[name](*arguments)
     operator: Callable[..., Tensor] = getattr(torch.ops.fragmenta, name)
-    if torch.compiler.is_compiling():
-        return operator(*arguments)
-    tensors = [x for x in arguments if isinstance(x, Tensor)]
-    if _FORWARD._current_level >= 0 and any(
-        _FORWARD.unpack_dual(x).tangent is not None for x in tensors
-    ):
-        _no_gradient()
-    graded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    if not graded and tensors[0].is_cuda and not _watched(tensors):
-        return _ON_CUDA[name](*arguments)
     return operator(*arguments)
 
 
@@ -61,41 +71,104 @@ def _no_gradient(*_: Any) -> Any:
     raise Error("these products are for inference: they have no gradient")
 
 
-def _watched(tensors: list[Tensor]) -> bool:
-    """Whether someone traces, maps or stands in for calls of operators."""
-    inside: Any = torch._C
-    return bool(
-        inside._len_torch_dispatch_stack()
-        or inside._len_torch_function_stack()
-        or inside._functorch.peek_interpreter_stack() is not None
-        or any(type(x) is not Tensor for x in tensors)
-    )
+def _check_tangents(arguments: tuple[Any, ...]) -> None:
+    for x in arguments:
+        if isinstance(x, Tensor) and _FORWARD.unpack_dual(x).tangent is not None:
+            _no_gradient()
+
+
+def _unwatched(arguments: tuple[Any, ...]) -> bool:
+    """Whether these are plain CUDA tensors, and nobody traces, maps or stands in."""
+    if (
+        _TORCH._len_torch_dispatch_stack()
+        or _TORCH._len_torch_function_stack()
+        or _TORCH._functorch.peek_interpreter_stack() is not None
+    ):
+        return False
+    graded = torch.is_grad_enabled()
+    for x in arguments:
+        if isinstance(x, Tensor) and (
+            type(x) is not Tensor
+            or not x.is_cuda
+            or x.is_neg()
+            or (graded and x.requires_grad)
+        ):
+            return False
+    return True
+
+
+# ── checks ──────────────────────────────────────────────────────────────────
+
+
+class Words(NamedTuple):
+    """What a message calls the operands."""
+
+    a: str
+    b: str
+    parts: dict[str, str]
+
+
+_MM = Words("A", "B", {})
+_LINEAR = Words("the weight", "x", {"scale_m": "scale_weight", "scale_n": "scale_x"})
+
+
+def _check(
+    words: Words, a: str, matrix: Tensor, b: Tensor, m: int, parts: Parts
+) -> None:
+    """Refuse operands that no kernel multiplies."""
+    other = type_name(b.dtype, words.b)
+    if a != other and not any({a, other} <= group for group in _ALIKE):
+        raise Error(
+            f"{words.a} is {DTYPES[a]} and {words.b} {b.dtype}: operands are of one "
+            f"type (or both fp8, or both 8-bit integers); "
+            f"{words.b}.to({DTYPES[a]})?"
+        )
+    _check_places(words, matrix, b)
+    check_depth(b)
+    check_parts(parts, m, b, words.parts)
+
+
+def _check_places(words: Words, a: Tensor, b: Tensor) -> None:
+    if a.device != b.device:
+        raise Error(
+            f"{words.a} is on {a.device} and {words.b} on {b.device}; "
+            f'{words.b}.to("{a.device}")?'
+        )
+
+
+def _check_bits(a: Tensor, b: Tensor) -> None:
+    kinds = (torch.uint8, torch.uint8)
+    if (a.dtype, b.dtype) != kinds or a.shape[1:] != b.shape[1:] or a.ndim != 2:
+        raise ShapeError(
+            f"bits are uint8 matrices m x k/8 and n x k/8; given {a.dtype} "
+            f"{tuple(a.shape)} and {b.dtype} {tuple(b.shape)}"
+        )
+    _check_places(_MM, a, b)
+    check_depth(b)
 
 
 # ── implementations ─────────────────────────────────────────────────────────
 
 
-def _parts(*given: Part) -> Parts:
+def _parts(given: Sequence[Part]) -> Parts:
     """The operands of the epilogue that there are, by name."""
     named = zip(EPILOGUE, given, strict=True)
     return {name: part for name, part in named if part is not None}
 
 
 def _sparse_mm_cuda(
-    packed: Tensor, b: Tensor, a: str, m: int, out: torch.dtype, *rest: Any
+    words: Words, packed: Tensor, b: Tensor, a: str, m: int, *rest: Any
 ) -> Tensor:
-    check_packed(packed, a, (m, b.shape[1]))
-    return _on_cuda(a, packed, b, m, out, True, *rest)
+    return _on_cuda(words, a, packed, b, m, True, *rest)
 
 
 def _sparse_mm_cpu(
-    packed: Tensor, b: Tensor, a: str, m: int, out: torch.dtype, *rest: Any
+    words: Words, packed: Tensor, b: Tensor, a: str, m: int, *rest: Any
 ) -> Tensor:
     shape = (m, b.shape[1])
     check_packed(packed, a, shape)
-    check_device(packed, b.device, "A")
     matrix = Packed(bytes_of(packed), a, shape)
-    return _emulated(a, matrix, b, m, out, True, *rest)
+    return _emulated(words, a, packed, matrix, b, m, True, *rest)
 
 
 def _sparse_linear(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -106,45 +179,56 @@ def _sparse_linear(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
     ) -> Tensor:
         *parts, promote, tile = rest
         flat = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
-        y = product(packed, flat, a, m, out, *parts, True, promote, tile)
+        y = product(_LINEAR, packed, flat, a, m, out, *parts, True, promote, tile)
         return y if x.ndim == 2 else y.reshape(*x.shape[:-1], m)
 
     return linear
 
 
-def _dense_mm_cuda(a: Tensor, b: Tensor, out: torch.dtype, *rest: Any) -> Tensor:
-    return _on_cuda(TYPES[a.dtype], a, b, a.shape[0], out, False, *rest)
+def _dense_mm_cuda(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
+    name = type_name(a.dtype, "A")
+    return _on_cuda(_MM, name, a, b, a.shape[0], False, *rest)
 
 
-def _dense_mm_cpu(a: Tensor, b: Tensor, out: torch.dtype, *rest: Any) -> Tensor:
-    check_device(a, b.device, "A")
-    name = TYPES[a.dtype]
-    return _emulated(name, matrix_of(a, name), b, a.shape[0], out, False, *rest)
+def _dense_mm_cpu(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
+    name = type_name(a.dtype, "A")
+    matrix = matrix_of(a, name)
+    return _emulated(_MM, name, a, matrix, b, a.shape[0], False, *rest)
 
 
 def _on_cuda(
-    a: str,
-    matrix: Tensor,
-    b: Tensor,
-    m: int,
-    out: torch.dtype,
-    sparse: bool,
-    *rest: Any,
+    words: Words, a: str, matrix: Tensor, b: Tensor, m: int, sparse: bool, *rest: Any
 ) -> Tensor:
-    *given, transposed, promote, tile = rest
-    parts = _parts(*given)
-    kernel = chosen(
-        a, b.dtype, out, sparse, bool(parts), transposed, promote, tuple(tile),
-        (m, *b.shape), b.device.index,
-    )  # fmt: skip
-    return run(kernel, matrix, b, m, parts)
+    out, *given, transposed, promote, tile = rest
+    parts = _parts(given)
+
+    def make() -> Ready:
+        if sparse:
+            check_packed(matrix, a, (m, b.shape[1]))
+        _check(words, a, matrix, b, m, parts)
+        kernel = kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts),
+                            transposed=transposed, promote=promote)  # fmt: skip
+        best = tiled(kernel, (m, *b.shape), tuple(tile), b.device.index)
+        return prepared(best, matrix, b, m, parts)
+
+    kinds = (a, m, sparse, out, transposed, promote, tuple(tile), *parts)
+    tensors = [description(x) for x in (matrix, b, *parts.values())]
+    return remembered((*kinds, *tensors), make).run(matrix, b, parts)
 
 
 def _emulated(
-    a: str, matrix: Any, b: Tensor, m: int, out: torch.dtype, sparse: bool, *rest: Any
+    words: Words,
+    a: str,
+    data: Tensor,
+    matrix: Any,
+    b: Tensor,
+    m: int,
+    sparse: bool,
+    *rest: Any,
 ) -> Tensor:
-    *given, transposed, promote, tile = rest
-    parts = _parts(*given)
+    out, *given, transposed, promote, tile = rest
+    parts = _parts(given)
+    _check(words, a, data, b, m, parts)
     kernel = kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts),
                         transposed=transposed, promote=promote)  # fmt: skip
     if tile:  # changes no bit, but must be one
@@ -153,8 +237,8 @@ def _emulated(
 
 
 def _binary_mm_cuda(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tensor:
+    _check_bits(a, b)
     m, n, k = a.shape[0], b.shape[0], 8 * b.shape[1]
-    check_device(a, b.device, "A")
     a, b = rows_aligned(a), rows_aligned(b)
     parts: Parts = {}
     if xor:
@@ -164,7 +248,7 @@ def _binary_mm_cuda(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Ten
 
 
 def _binary_mm_cpu(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tensor:
-    check_device(a, b.device, "A")
+    _check_bits(a, b)
     left, right = (np.unpackbits(bytes_of(x), axis=-1) for x in (a, b))
     kernel = _BITS[xor]
     if tile:
@@ -176,38 +260,28 @@ def _binary_mm_cpu(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tens
 
 
 def _sparse_mm_fake(
-    packed: Tensor, b: Tensor, a: str, m: int, out: torch.dtype, *rest: Any
+    words: Words, packed: Tensor, b: Tensor, a: str, m: int, *rest: Any
 ) -> Tensor:
-    check_device(packed, b.device, "A")
-    return _empty(a, b, m, out, True, *rest)
+    return _empty(words, a, packed, b, m, True, *rest)
 
 
-def _sparse_linear_fake(
-    x: Tensor, packed: Tensor, a: str, m: int, out: torch.dtype, *rest: Any
-) -> Tensor:
-    check_device(packed, x.device, "the weight")
-    *parts, promote, tile = rest
-    _empty(a, x, m, out, True, *parts, True, promote, tile)
-    return x.new_empty((*x.shape[:-1], m), dtype=out)
-
-
-def _dense_mm_fake(a: Tensor, b: Tensor, out: torch.dtype, *rest: Any) -> Tensor:
-    check_device(a, b.device, "A")
-    return _empty(TYPES[a.dtype], b, a.shape[0], out, False, *rest)
+def _dense_mm_fake(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
+    return _empty(_MM, type_name(a.dtype, "A"), a, b, a.shape[0], False, *rest)
 
 
 def _binary_mm_fake(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tensor:
-    check_device(a, b.device, "A")
+    _check_bits(a, b)
     return b.new_empty((a.shape[0], b.shape[0]), dtype=torch.int32)
 
 
 def _empty(
-    a: str, b: Tensor, m: int, out: torch.dtype, sparse: bool, *rest: Any
+    words: Words, a: str, matrix: Tensor, b: Tensor, m: int, sparse: bool, *rest: Any
 ) -> Tensor:
     """A result without numbers, of a product that there is."""
-    *given, transposed, promote, _ = rest
-    scaled = any(part is not None for part in given)
-    kernel_for(a, b.dtype, out, sparse=sparse, scaled=scaled, promote=promote)
+    out, *given, transposed, promote, _ = rest
+    parts = _parts(given)
+    _check(words, a, matrix, b, m, parts)
+    kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts), promote=promote)
     n = b.shape[0]
     return b.new_empty((n, m) if transposed else (m, n), dtype=out)
 
@@ -226,16 +300,16 @@ def _register() -> Any:
         (
             "sparse_mm",
             f"(Tensor packed, Tensor b, str a, int m, {rest}",
-            _sparse_mm_cuda,
-            _sparse_mm_cpu,
-            _sparse_mm_fake,
+            partial(_sparse_mm_cuda, _MM),
+            partial(_sparse_mm_cpu, _MM),
+            partial(_sparse_mm_fake, _MM),
         ),
         (
             "sparse_linear",
             f"(Tensor x, Tensor packed, str a, int m, ScalarType out, {renamed}{last}",
             _sparse_linear(_sparse_mm_cuda),
             _sparse_linear(_sparse_mm_cpu),
-            _sparse_linear_fake,
+            _sparse_linear(_sparse_mm_fake),
         ),
         (
             "dense_mm",

@@ -18,13 +18,12 @@ from torch.utils.dlpack import from_dlpack
 
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import Tile
-from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix, type_name
+from fragmenta.torch.matrix import OUTPUTS, SparseMatrix, type_name
 from fragmenta.torch.operators import Part, call
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 _INTEGERS = ("s8", "u8")
-_ALIKE = ({"e4m3", "e5m2"}, {"s8", "u8"})  # types that may meet
 
 
 # ── arrays of other libraries ───────────────────────────────────────────────
@@ -60,58 +59,18 @@ def _taken(x: Any) -> Any:
 # ── checks ──────────────────────────────────────────────────────────────────
 
 
-# While PyTorch compiles, the operators' fakes check instead.
-
-
-def _check_pair(first: Any, second: Any, names: tuple[str, str]) -> None:
-    """Refuse two operands that no kernel multiplies."""
-    if torch.compiler.is_compiling():
-        return
-    for each, name in zip((first, second), names, strict=True):
-        if not isinstance(each, Tensor | SparseMatrix):
-            raise Error(f"{name} is a tensor; given a {type(each).__name__}")
-    if first.dtype == second.dtype in TYPES and first.device == second.device:
-        return
-    a, b = type_name(first.dtype, names[0]), type_name(second.dtype, names[1])
-    if a != b and not any({a, b} <= group for group in _ALIKE):
-        raise Error(
-            f"{names[0]} is {first.dtype} and {names[1]} {second.dtype}: operands are "
-            f"of one type (or both fp8, or both 8-bit integers); "
-            f"{names[1]}.to({first.dtype})?"
-        )
-    _check_places(first, second, names)
-
-
-def _check_places(first: Any, second: Any, names: tuple[str, str]) -> None:
-    if first.device != second.device:
-        raise Error(
-            f"{names[0]} is on {first.device} and {names[1]} on {second.device}; "
-            f'{names[1]}.to("{first.device}")?'
-        )
-
-
 def _check_sparse(a: Any, name: str) -> None:
-    if not torch.compiler.is_compiling() and not isinstance(a, SparseMatrix):
+    if not isinstance(a, SparseMatrix):
         raise Error(f"{name} is a SparseMatrix, as compress makes it; given a "
                     f"{type(a).__name__}")  # fmt: skip
 
 
-def _check_parts(like: Tensor, **parts: tuple[Any, int]) -> None:
-    """Refuse operands of the epilogue that are not as many float32 as there must be."""
-    if torch.compiler.is_compiling():
-        return
-    for name, (part, count) in parts.items():
-        if part is None:
-            continue
-        given = f"a {type(part).__name__}"
-        if isinstance(part, Tensor):
-            one_axis = max(part.shape, default=1) == part.numel() == count
-            if one_axis and part.dtype == torch.float32 and part.device == like.device:
-                continue
-            given = f"{part.dtype} of shape {tuple(part.shape)} on {part.device}"
-        raise ShapeError(
-            f"{name} is a tensor of {count} float32 on {like.device}; given {given}"
-        )
+def _tensors(**given: Any) -> tuple[Any, ...]:
+    """What is given: tensors, or nothing."""
+    for name, each in given.items():
+        if each is not None and not isinstance(each, Tensor):
+            raise Error(f"{name} is a tensor; given a {type(each).__name__}")
+    return tuple(given.values())
 
 
 # ── products ────────────────────────────────────────────────────────────────
@@ -147,13 +106,10 @@ def sparse_mm(
     tensor([[20,  3]], dtype=torch.int32)
     """
     _check_sparse(a, "A")
-    _check_pair(a, b, ("A", "B"))
     m, k = a.shape
     if b.ndim != 2 or b.shape[1] != k:
         raise ShapeError(f"A is {m}x{k}; B {tuple(b.shape)} is not n x {k}")
-    parts = (scale, scale_m, scale_n, bias)
-    _check_parts(b, scale=(scale, 1), scale_m=(scale_m, m), bias=(bias, m),
-                 scale_n=(scale_n, b.shape[0]))  # fmt: skip
+    parts = _tensors(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
     return call(
         "sparse_mm", a.data, b, a.a, m, out_dtype or _default(a.a, parts), *parts,
         transposed, promote, _sizes(tile),
@@ -181,17 +137,14 @@ def dense_mm(
     tensor([[8, 8],
             [8, 8]], dtype=torch.int32)
     """
-    _check_pair(a, b, ("A", "B"))
+    _tensors(A=a)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ShapeError(
             f"A is m x k and B n x k; given {tuple(a.shape)} and {tuple(b.shape)}"
         )
-    parts = (scale, scale_m, scale_n, bias)
-    m, n = a.shape[0], b.shape[0]
-    _check_parts(b, scale=(scale, 1), scale_m=(scale_m, m), bias=(bias, m),
-                 scale_n=(scale_n, n))  # fmt: skip
+    parts = _tensors(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
     return call(
-        "dense_mm", a, b, out_dtype or _default(TYPES[a.dtype], parts),
+        "dense_mm", a, b, out_dtype or _default(type_name(a.dtype, "A"), parts),
         *parts, transposed, promote, _sizes(tile),
     )  # fmt: skip
 
@@ -221,15 +174,13 @@ def sparse_linear(
             [3., 3., 3.]], dtype=torch.bfloat16)
     """
     _check_sparse(weight, "the weight")
-    _check_pair(weight, x, ("the weight", "x"))
+    _tensors(x=x)
     m, k = weight.shape
     if not x.ndim or x.shape[-1] != k:
         raise ShapeError(f"W is {m}x{k}; x {tuple(x.shape)} does not end in {k}")
-    if isinstance(bias, Tensor) and bias.is_floating_point():
-        bias = bias.float()
-    parts = (scale, scale_weight, scale_x, bias)
-    _check_parts(x, scale=(scale, 1), scale_weight=(scale_weight, m),
-                 scale_x=(scale_x, x.numel() // k), bias=(bias, m))  # fmt: skip
+    parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
+    if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():
+        parts = (*parts[:-1], bias.float())
     kind = out_dtype or (x.dtype if x.dtype in OUTPUTS else _default(weight.a, parts))
     return call(
         "sparse_linear", x, weight.data, weight.a, m, kind, *parts, promote,
@@ -252,22 +203,16 @@ def binary_mm(
     """
     if op not in ("and", "xor"):
         raise Error(f"bits are multiplied by and, or compared by xor; given {op!r}")
-    kinds = (torch.uint8, torch.uint8)
-    if (a.dtype, b.dtype) != kinds or a.shape[1:] != b.shape[1:] or a.ndim != 2:
-        raise ShapeError(
-            f"bits are uint8 matrices m x k/8 and n x k/8; given {a.dtype} "
-            f"{tuple(a.shape)} and {b.dtype} {tuple(b.shape)}"
-        )
-    _check_places(a, b, ("A", "B"))
+    _tensors(A=a)
     return call("binary_mm", a, b, op == "xor", _sizes(tile))
 
 
-def _sizes(tile: Tile | None) -> list[int]:
+def _sizes(tile: Tile | None) -> tuple[int, ...]:
     if tile is None:
-        return []
+        return ()
     if not isinstance(tile, Tile):
         raise Error(f"a tile is a Tile, such as Tile(128, 128); given {tile!r}")
-    return [int(size) for size in astuple(tile)]
+    return tuple(int(size) for size in astuple(tile))
 
 
 def _default(a: str, parts: tuple[Part, ...]) -> torch.dtype:

@@ -1,15 +1,17 @@
 """How does a product of tensors run?
 
 On a Hopper GPU as one launch on the current stream, without waiting; on the CPU
-by emulation of the same kernel.  What a call needs beyond its pointers is worked
-out once for each shape and remembered: the host has microseconds only.
+by emulation of the same kernel.  What a call needs beyond its pointers is checked
+and worked out once for operands of one description, and remembered: the host has
+microseconds only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,6 +25,7 @@ from fragmenta.torch.matrix import (
     OUTPUTS,
     TYPES,
     check_device,
+    is_aligned,
     listed,
     matrix_of,
     rows_aligned,
@@ -32,6 +35,7 @@ from fragmenta.torch.matrix import (
 Parts: TypeAlias = dict[str, Tensor]
 
 _RESULTS = {name: kind for kind, name in OUTPUTS.items()}
+_MOST = 4096  # descriptions to remember
 
 
 # ── which kernel ────────────────────────────────────────────────────────────
@@ -63,7 +67,7 @@ def kernel_for(
     )  # fmt: skip
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MOST)
 def tiled(
     kernel: Kernel, shape: Shape, tile: tuple[int, ...], gpu: int | None = None
 ) -> Kernel:
@@ -79,26 +83,7 @@ def tiled(
     return known(kernel, shape, torch.cuda.get_device_name(gpu))
 
 
-@lru_cache(maxsize=4096)
-def chosen(
-    a: str,
-    b: torch.dtype,
-    out: torch.dtype,
-    sparse: bool,
-    scaled: bool,
-    transposed: bool,
-    promote: bool,
-    tile: tuple[int, ...],
-    shape: Shape,
-    gpu: int,
-) -> Kernel:
-    """The kernel for a product; what was chosen before is looked up."""
-    kernel = kernel_for(a, b, out, sparse=sparse, scaled=scaled,
-                        transposed=transposed, promote=promote)  # fmt: skip
-    return tiled(kernel, shape, tile, gpu)
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=_MOST)
 def _planned(kernel: Kernel, m: int, n: int, k: int, gpu: int) -> Plan:
     with torch.cuda.device(gpu):
         return plan(kernel, m, n, k)
@@ -107,7 +92,7 @@ def _planned(kernel: Kernel, m: int, n: int, k: int, gpu: int) -> Plan:
 def forget() -> None:
     """Choose anew from now on: other tiles are known."""
     tiled.cache_clear()
-    chosen.cache_clear()
+    _READY.clear()
 
 
 class Trial:
@@ -131,52 +116,104 @@ TRIALS: list[Trial] = []
 # ── on the GPU ──────────────────────────────────────────────────────────────
 
 
-def run(
-    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts | None = None
-) -> Tensor:
-    """One launch on the current stream; ``parts`` are operands of the epilogue."""
+class Ready(NamedTuple):
+    """A product of which all is known but where its operands lie."""
+
+    planned: Plan | None
+    """Nothing, where there is nothing to compute."""
+    rows: int
+    columns: int
+    pitch: int
+    """Columns of the room for D, whose rows begin where the copy engine can write."""
+    kind: torch.dtype
+    device: torch.device
+    copies: tuple[bool, bool]
+    """Whether A and B have to be moved to where the copy engine can read."""
+
+    def run(self, a: Tensor, b: Tensor, parts: Parts) -> Tensor:
+        """One launch on the current stream."""
+        room = (self.rows, self.pitch)
+        d = torch.empty(room, dtype=self.kind, device=self.device)
+        if self.planned is not None:
+            copy_a, copy_b = self.copies
+            left = rows_aligned(a) if copy_a else a
+            right = rows_aligned(b) if copy_b else b
+            if self.device.index == _TORCH._cuda_getDevice():
+                self._launch(self.planned, left, right, d, parts)
+            else:
+                with torch.cuda.device(self.device):
+                    self._launch(self.planned, left, right, d, parts)
+        return d if self.columns == self.pitch else d[:, : self.columns].contiguous()
+
+    def _launch(
+        self, planned: Plan, a: Tensor, b: Tensor, d: Tensor, parts: Parts
+    ) -> None:
+        held = {name: part.contiguous() for name, part in parts.items()}
+        size = self.kind.itemsize
+        launch(
+            planned,
+            a.data_ptr() if planned.kernel.sparse else _described(a),
+            _described(b),
+            Matrix(d.data_ptr(), self.rows, self.columns * size, self.pitch * size),
+            stream=_TORCH._cuda_getCurrentRawStream(self.device.index),
+            epilogue={name: part.data_ptr() for name, part in held.items()},
+        )
+
+
+_READY: dict[Hashable, Ready] = {}
+_TORCH: Any = torch._C
+
+
+def remembered(key: Hashable, make: Callable[[], Ready]) -> Ready:
+    """What was made for this key before, or is made now; trials leave no trace."""
+    if TRIALS:
+        return make()
+    ready = _READY.get(key)
+    if ready is None:
+        if len(_READY) >= _MOST:
+            _READY.clear()
+        ready = _READY[key] = make()
+    return ready
+
+
+def description(x: Tensor) -> Hashable:
+    """All of a tensor that a launch is prepared for.
+
+    >>> description(torch.zeros(2, 16))
+    (torch.float32, torch.Size([2, 16]), (16, 1), device(type='cpu'), 0)
+    """
+    return x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % ALIGNMENT
+
+
+def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Ready:
+    """How the product of such operands runs, which are checked here."""
     device, (n, k) = b.device, b.shape
     check_device(a, device, "A")
+    check_depth(b)
+    check_parts(parts, m, b)
     shape = (m, n, k * 8 if kernel.a == "b1" else k)
     if TRIALS:
         kernel = TRIALS[-1].asked(kernel, shape)
     rows, columns = (n, m) if kernel.transposed else (m, n)
-    d = _result(rows, columns, kernel, device)
-    if not d.numel():
-        return d
-    held = {name: _checked(x, name, m, b) for name, x in (parts or {}).items()}
-    left, right = a if kernel.sparse else rows_aligned(a), rows_aligned(b)
-    planned = _planned(kernel, *shape, device.index)
-    if device.index != torch.cuda.current_device():
-        with torch.cuda.device(device):
-            _launch(planned, left, right, d, held)
-    else:
-        _launch(planned, left, right, d, held)
-    return d if d.is_contiguous() else d.contiguous()
-
-
-def _launch(
-    planned: Plan, a: Tensor, b: Tensor, d: Tensor, held: dict[str, Tensor]
-) -> None:
-    streams: Any = torch._C
-    launch(
-        planned,
-        a.data_ptr() if planned.kernel.sparse else _described(a),
-        _described(b),
-        _described(d),
-        stream=streams._cuda_getCurrentRawStream(b.device.index),
-        epilogue={name: part.data_ptr() for name, part in held.items()},
+    kind = _RESULTS[kernel.out]
+    per = ALIGNMENT // kind.itemsize
+    return Ready(
+        _planned(kernel, *shape, device.index) if m and n else None,
+        rows,
+        columns,
+        -(-columns // per) * per,
+        kind,
+        device,
+        (not kernel.sparse and not is_aligned(a), not is_aligned(b)),
     )
 
 
-def _result(rows: int, columns: int, kernel: Kernel, device: torch.device) -> Tensor:
-    """Room for D whose rows begin where the copy engine can write."""
-    kind = _RESULTS[kernel.out]
-    per = ALIGNMENT // kind.itemsize
-    if not columns % per:
-        return torch.empty((rows, columns), dtype=kind, device=device)
-    pitch = -(-columns // per) * per
-    return torch.empty((rows, pitch), dtype=kind, device=device)[:, :columns]
+def run(
+    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts | None = None
+) -> Tensor:
+    """One launch on the current stream; ``parts`` are operands of the epilogue."""
+    given = parts or {}
+    return prepared(kernel, a, b, m, given).run(a, b, given)
 
 
 def _described(x: Tensor) -> Matrix:
@@ -184,18 +221,43 @@ def _described(x: Tensor) -> Matrix:
     return Matrix(x.data_ptr(), x.shape[0], x.shape[1] * size, x.stride(0) * size)
 
 
-def _checked(part: Tensor, name: str, m: int, b: Tensor) -> Tensor:
-    """An operand of the epilogue, as the kernel reads it."""
-    check_device(part, b.device, name)
-    n = b.shape[0]
-    wanted = {"scale": 1, "scale_n": n, "count_n": n}.get(name, m)
-    kind = torch.int32 if name.startswith("count") else torch.float32
-    if part.numel() != wanted or part.dtype != kind:
+# ── checks ──────────────────────────────────────────────────────────────────
+
+
+def check_depth(b: Tensor) -> None:
+    """Refuse sums of nothing.
+
+    >>> check_depth(torch.ones(3, 0))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: k is 0: there is nothing to multiply; given B (3, 0)
+    """
+    if not b.shape[1]:
         raise ShapeError(
-            f"{name} has {wanted} numbers of {kind}; given {part.dtype} of shape "
-            f"{tuple(part.shape)}"
+            f"k is 0: there is nothing to multiply; given B {tuple(b.shape)}"
         )
-    return part.contiguous()
+
+
+def check_parts(
+    parts: Parts, m: int, b: Tensor, words: dict[str, str] | None = None
+) -> None:
+    """Refuse operands of an epilogue that are not as many numbers as there must be.
+
+    >>> check_parts({"scale": torch.ones(2)}, 4, torch.ones(3, 8))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: scale is a tensor of 1 float32 on cpu; given \
+torch.float32 of shape (2,) on cpu
+    """
+    n = b.shape[0]
+    for name, part in parts.items():
+        count = {"scale": 1, "scale_n": n, "count_n": n}.get(name, m)
+        kind = torch.int32 if name.startswith("count") else torch.float32
+        one_axis = max(part.shape, default=1) == part.numel() == count
+        if not one_axis or part.dtype != kind or part.device != b.device:
+            word = (words or {}).get(name, name)
+            raise ShapeError(
+                f"{word} is a tensor of {count} {listed([kind])} on {b.device}; given "
+                f"{part.dtype} of shape {tuple(part.shape)} on {part.device}"
+            )
 
 
 # ── without a GPU ───────────────────────────────────────────────────────────
@@ -203,14 +265,13 @@ def _checked(part: Tensor, name: str, m: int, b: Tensor) -> Tensor:
 
 def emulated(kernel: Kernel, a: Any, b: Tensor, m: int, parts: Parts) -> Tensor:
     """The same bits from the CPU; ``a`` is an array, or packed."""
-    if not b.numel():
-        rows, columns = (len(b), m) if kernel.transposed else (m, len(b))
-        return _result(rows, columns, kernel, b.device)
+    n, kind = b.shape[0], _RESULTS[kernel.out]
+    if not m or not n:
+        return torch.empty((n, m) if kernel.transposed else (m, n), dtype=kind)
     given: dict[str, Any] = {
-        name: _checked(part, name, m, b).detach().cpu().numpy().reshape(-1)
-        for name, part in parts.items()
+        name: part.detach().cpu().numpy().reshape(-1) for name, part in parts.items()
     }
     if "scale" in given:
         given["scale"] = given["scale"].reshape(())
     out = emulate(kernel, a, matrix_of(b, kernel.b), Epilogue(**given))
-    return tensor_of(out, _RESULTS[kernel.out])
+    return tensor_of(out, kind)
