@@ -86,24 +86,32 @@ def accuracy(model: nn.Module, kind: torch.dtype = torch.float32) -> float:
     return round((guess == labels).float().mean().item(), 4)
 
 
-def timed(call: Callable[[], object]) -> float:
-    """Median microseconds on the GPU: calls one after the other, as in a model."""
-    graph, times = torch.cuda.CUDAGraph(), []
+def recorded(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """Ten calls one after the other, as in a model."""
+    graph = torch.cuda.CUDAGraph()
     call()
     with torch.cuda.graph(graph):
         for _ in range(10):
             call()
+    return graph
+
+
+def timed(*calls: Callable[[], object]) -> tuple[float, ...]:
+    """Median microseconds on the GPU of each, in turn: clocks change as it warms."""
+    graphs = [recorded(call) for call in calls]
+    times: list[list[float]] = [[] for _ in calls]
     for _ in range(20):
-        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        before.record()
-        graph.replay()
-        after.record()
-        torch.cuda.synchronize()
-        times.append(before.elapsed_time(after) * 100)
-    return round(statistics.median(times), 1)
+        for graph, found in zip(graphs, times, strict=True):
+            before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            before.record()
+            graph.replay()
+            after.record()
+            torch.cuda.synchronize()
+            found.append(before.elapsed_time(after) * 100)
+    return tuple(round(statistics.median(found), 1) for found in times)
 
 
-def layer_times(size: int = 8192) -> dict[int, tuple[float, float]]:
+def layer_times(size: int = 8192) -> dict[int, tuple[float, ...]]:
     """Dense and sparse microseconds of one bf16 layer, by batch."""
     layer = nn.Linear(size, size, bias=False, device="cuda", dtype=torch.bfloat16)
     sparse = ft.SparseLinear.from_linear(layer)
@@ -111,7 +119,7 @@ def layer_times(size: int = 8192) -> dict[int, tuple[float, float]]:
     with torch.no_grad():
         for batch in (16, 256, 2048, 8192):
             x = torch.randn(batch, size, device="cuda", dtype=torch.bfloat16)
-            found[batch] = timed(lambda x=x: layer(x)), timed(lambda x=x: sparse(x))
+            found[batch] = timed(lambda x=x: layer(x), lambda x=x: sparse(x))
     return found
 
 

@@ -34,28 +34,36 @@ __device__ __forceinline__ constexpr u32 code_of(u32 some) {
 }
 
 #if BITS == 8
-// Four elements are the bytes of a word, and are compared all at once.
+// Four elements are the bytes of a word, and are compared all at once: the high bit of
+// a byte says what holds of it.
 constexpr u32 ONES = 0x01010101, HIGH = 0x80808080, LOW = ~HIGH;
 constexpr bool SEVEN_BITS = !SIGNED && MAGNITUDE == 0x7F;
 
+// All bits of each byte are its high bit.
+__device__ __forceinline__ u32 spread(u32 word) {
+    u32 all;
+    asm("prmt.b32 %0, %1, 0, 0xBA98;" : "=r"(all) : "r"(word));
+    return all;
+}
+
 __device__ __forceinline__ u32 keys(u32 word) {
     if constexpr (SIGNED) {
-        u32 minus = word >> 7 & ONES;
-        return (word ^ minus * 255) + minus;
+        u32 minus = spread(word);
+        return (word ^ minus) + (minus & ONES);
     }
     u32 found = word & ONES * MAGNITUDE;
     if constexpr (INFINITY_KEY < MAGNITUDE) {  // 7D, 7E and 7F are NaN, and alike
         static_assert(INFINITY_KEY == 0x7D || INFINITY_KEY >= MAGNITUDE);
-        u32 more = (found + 2 * ONES) >> 7 & ONES;
-        found = (found & ~(more * 3)) | more;
+        u32 more = spread(found + 2 * ONES);
+        found = (found & ~more) | (more & ONES * INFINITY_KEY);
     }
     return found;
 }
 
-// The high bit of each byte: x >= y.
-__device__ __forceinline__ u32 not_less(u32 x, u32 y) {
-    if constexpr (SEVEN_BITS) return (x | HIGH) - y;
-    u32 low = (x | HIGH) - (y & LOW);
+// x > y where `strict` is one, x >= y where it is zero.
+__device__ __forceinline__ u32 before(u32 x, u32 y, u32 strict) {
+    if constexpr (SEVEN_BITS) return (x | HIGH) - y - strict;
+    u32 low = (x | HIGH) - (y & LOW) - strict;
     return (x & ~y) | (~(x ^ y) & low);
 }
 
@@ -67,20 +75,19 @@ __device__ constexpr u64 codes_of_all() {
 
 __device__ __forceinline__ u32 shrink(const Given& in, int chunk, Unit& out) {
     u32 word = reinterpret_cast<const u32*>(&in)[chunk], k = keys(word);
-    // Byte i of `next`: i goes before its right neighbour, 3 before 0; of `over`: i
-    // goes before the one after that.
-    u32 next = not_less(__byte_perm(k, 0, 0x0210), __byte_perm(k, 0, 0x3321));
-    next = (next >> 7 & ONES) ^ 0x01000000;
-    u32 over = not_less(k, k >> 16) >> 7 & 0x0101;
-    over = __byte_perm(over, 0, 0x1010) ^ 0x01010000;
-    u32 wins = next + over + ONES - __byte_perm(next, 0, 0x2103);
-    u32 kept = word & (wins >> 1 & ONES) * 255;  // two wins or three
+    // An element goes before its right neighbour (3 before 0), the one after that,
+    // and its left neighbour.  It stays if it goes before two of the three.
+    u32 right = before(k, __byte_perm(k, 0, 0x0321), 0x01000000);
+    u32 over = before(k, __byte_perm(k, 0, 0x1032), 0x01010000);
+    u32 left = ~__byte_perm(right, 0, 0x2103);
+    u32 kept = word & spread((right & over) | (left & (right | over)));
     u32 some = (kept & LOW) + LOW;
     if constexpr (!SEVEN_BITS) some |= kept;
-    u32 index = (some >> 7 & ONES) * 0x01020408 >> 24;
+    // The four high bits, brought together at the top: four times their number.
+    u32 shift = (some & HIGH) * 0x00204081 >> 26;
     constexpr u64 all = codes_of_all();
-    u32 code = all >> 4 * index & 15;
-    u32 stored = __byte_perm(kept, 0, 0x4400 + code + (code & 12) * 3);
+    u32 code = all >> shift & 15;
+    u32 stored = __byte_perm(kept, 0, code + (code & 12) * 3);
     reinterpret_cast<u16*>(&out)[chunk] = stored;
     return code;
 }
@@ -127,7 +134,7 @@ __device__ __forceinline__ u32 shrink(const Given& given, int chunk, Unit& out) 
 extern "C" __global__ void __launch_bounds__(256) compress(
     const char* __restrict__ matrix, long long pitch, int rows, long long width,
     char* __restrict__ packed) {
-    __shared__ alignas(16) char codes_of_block[BLOCK_BYTES - VALUES];
+    alignas(16) __shared__ char codes_of_block[BLOCK_BYTES - VALUES];
     int row = threadIdx.x / 4, unit = threadIdx.x % 4;
     // Packed order is [256 rows][stage][64 rows].
     long long stage = blockIdx.x;
