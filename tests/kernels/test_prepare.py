@@ -33,7 +33,7 @@ BEFORE = r"""
 #define __constant__ static const
 #define __global__
 #define __shared__ static
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 using std::min;
 struct uint4 { unsigned x, y, z, w; };
 struct Place { unsigned x, y; };

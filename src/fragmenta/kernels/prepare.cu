@@ -2,8 +2,8 @@
 //
 // Set by the launcher: ELEMENT (an unsigned type of BITS, an element's), SIGNED,
 // MAGNITUDE (its bits), INFINITY_KEY (magnitudes above are NaN, all alike),
-// ONE_OF_TWO, BLOCK_BYTES, and the tables VALUE_PLACES and CODE_PLACES: where in a
-// packed block the 16-byte unit and the codes of row r, unit u go, at 4 r + u.
+// ONE_OF_TWO, BLOCK_BYTES, and PLACES: in which 16-byte unit of a packed block the
+// values of row r, unit u go, and at which byte their codes, at 4 r + u.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
@@ -15,8 +15,9 @@ constexpr int CHUNK = ONE_OF_TWO ? 2 : 4;
 constexpr int CODE_BYTES = COUNT / CHUNK / 2;
 constexpr int VALUES = 4096;  // bytes of a block before its metadata
 
-__constant__ u16 value_places[256] = {VALUE_PLACES};
-__constant__ u16 code_places[256] = {CODE_PLACES};
+// Not in constant memory: that serves one lane after the other.
+struct alignas(4) Where { u16 values, codes; };
+__device__ const Where places[256] = {PLACES};
 
 // What a thread reads, and the unit that it stores.
 struct alignas(16) Given { ELEMENT at[COUNT]; };
@@ -131,7 +132,7 @@ __device__ __forceinline__ u32 shrink(const Given& given, int chunk, Unit& out) 
 // ── a matrix ────────────────────────────────────────────────────────────────
 
 // One block of threads makes one packed block: 64 rows of one stage.
-extern "C" __global__ void __launch_bounds__(256) compress(
+extern "C" __global__ void __launch_bounds__(256, 8) compress(
     const char* __restrict__ matrix, long long pitch, int rows, long long width,
     char* __restrict__ packed) {
     alignas(16) __shared__ char codes_of_block[BLOCK_BYTES - VALUES];
@@ -140,6 +141,7 @@ extern "C" __global__ void __launch_bounds__(256) compress(
     long long stage = blockIdx.x;
     int at_row = blockIdx.y * 64 + row;
     long long at = stage * 128 + unit * 32;
+    Where where = places[threadIdx.x];
     Given in{};
     if (at_row < rows && at + 32 <= width) {
         const uint4* from = reinterpret_cast<const uint4*>(matrix + at_row * pitch + at);
@@ -159,9 +161,9 @@ extern "C" __global__ void __launch_bounds__(256) compress(
     long long number =
         (static_cast<long long>(blockIdx.y / 4) * gridDim.x + stage) * 4 + blockIdx.y % 4;
     char* block = packed + number * BLOCK_BYTES;
-    reinterpret_cast<uint4*>(block)[value_places[threadIdx.x]] =
+    reinterpret_cast<uint4*>(block)[where.values] =
         *reinterpret_cast<uint4*>(&out);
-    char* code = codes_of_block + code_places[threadIdx.x];
+    char* code = codes_of_block + where.codes;
     if (CODE_BYTES == 4) *reinterpret_cast<u32*>(code) = codes;
     else *reinterpret_cast<u16*>(code) = codes;
     __syncthreads();

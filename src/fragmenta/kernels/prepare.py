@@ -2,7 +2,7 @@
 
 One kernel reads the dense matrix once and writes packed blocks.  Where each unit
 of values and each run of codes goes is read off :func:`~fragmenta.kernels.packing.
-pack` itself, and compiled in as two tables.
+pack` itself, and compiled in as a table.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ def source(a: str) -> str:
     """
     kernel = Kernel(a, tile=Tile(64, 8))
     of = kernel.instruction.types["a"]
+    where = zip(places(a).tolist(), code_places(a).tolist(), strict=True)
     macros = {
         "ELEMENT": {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}[of.bits],
         "BITS": of.bits,
@@ -71,8 +72,7 @@ def source(a: str) -> str:
         "INFINITY_KEY": hex(_infinity_key(of)),
         "ONE_OF_TWO": int(a == "tf32"),
         "BLOCK_BYTES": kernel.block_bytes,
-        "VALUE_PLACES": ", ".join(map(str, places(a).tolist())),
-        "CODE_PLACES": ", ".join(map(str, code_places(a).tolist())),
+        "PLACES": ", ".join(f"{{{unit}, {byte}}}" for unit, byte in where),
     }
     lines = (f"#define {name} {value}\n" for name, value in macros.items())
     return "".join(lines) + text("prepare.cu")
