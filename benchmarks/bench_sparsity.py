@@ -6,13 +6,13 @@ timed in the same run, and each of ours must be 20 times as fast.
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from timing import least
 
 import fragmenta as fm
 from fragmenta.exchange import from_torch, to_cutlass_sm90, to_torch
@@ -82,15 +82,6 @@ def test_to_cutlass(within_copies: Within) -> None:
 # ── against PyTorch ─────────────────────────────────────────────────────────
 
 
-def best(call: Callable[[], object], rounds: int) -> float:
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - start)
-    return min(times)
-
-
 @pytest.mark.parametrize("what", ["prune", "compress", "compress and reorder"])
 def test_against_pytorch(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -107,10 +98,9 @@ def test_against_pytorch(what: str, capsys: pytest.CaptureFixture[str]) -> None:
         "compress": lambda: compress(pruned, op),
         "compress and reorder": lambda: to_torch(compress(pruned, op), op),
     }
-    calls[what]()  # compiles
-    before = best(theirs, 2)
-    ours = best(calls[what], 9)
-    pytorch = min(before, best(theirs, 2))
+    before = least(theirs, 2)
+    ours = least(calls[what], 9)
+    pytorch = min(before, least(theirs, 2))
     with capsys.disabled():
         print(
             f"\n{what}: {1e3 * ours:.1f} ms, PyTorch {torch.__version__} "

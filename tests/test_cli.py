@@ -14,10 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from asking import WIDTH, answer, ask, refusal
 
 import fragmenta
-from fragmenta.commands import app
 from fragmenta.commands.app import EXAMPLES
 from fragmenta.commands.gpu import NEED_A_GPU
 from fragmenta.cuda.device import present
@@ -28,31 +27,9 @@ S4 = "mma.m16n8k64.s4.s4"
 S4_FULL = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
 SPARSE = "mma.sp::ordered_metadata.m16n8k64.s4.s4"
 WGMMA = "wgmma.m64n8k16.f32.f16"
-WIDTH = 80
 
 # The same package in a process of its own, whether it is installed or not.
 PYTHON = {**os.environ, "PYTHONPATH": str(Path(fragmenta.__file__).parents[1])}
-
-
-def ask(*words: object) -> Result:
-    """Ask in this process."""
-    return CliRunner().invoke(app, [str(word) for word in words])
-
-
-def answer(*words: object) -> str:
-    """The answer to a question that has one."""
-    result = ask(*words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def refusal(*words: object) -> str:
-    """The message for a question that has no answer."""
-    result = ask(*words)
-    assert result.exit_code == 2, result.output
-    assert not result.stdout
-    assert "Traceback" not in result.stderr
-    return result.stderr
 
 
 def shell(words: Sequence[str], **variables: str) -> subprocess.CompletedProcess[str]:

@@ -31,6 +31,8 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
 
 Major: TypeAlias = Literal["k", "mn"]
+MAJORS: tuple[Major, Major] = ("k", "mn")
+"""What runs along memory: plain, and transposed."""
 Addresses: TypeAlias = NDArray[np.int64]
 
 #: Which offset leads to the next span, and which to the next eight across.

@@ -18,13 +18,10 @@ from fragmenta.errors import Error, ShapeError
 from fragmenta.execute import chosen_target, numeric_model, stored_columns
 from fragmenta.fragment import Words
 from fragmenta.isa.instruction import Instruction
-from fragmenta.shared_memory import Descriptor, Major
+from fragmenta.shared_memory import MAJORS, Descriptor
 from fragmenta.shared_tiles import read_tile
 
 Bits = NDArray[Any]
-
-_MAJOR: tuple[Major, Major] = ("k", "mn")
-"""What runs along memory: plain, and transposed."""
 
 
 def execute(
@@ -68,8 +65,8 @@ def execute(
             raise Error("A from registers cannot be transposed; trans_a is 0")
         bits_a = op.a.unpack_bits(a)  # type: ignore[arg-type]
     else:
-        bits_a = read_tile(smem, a, op, "A", major=_MAJOR[trans_a])
-    bits_b = read_tile(smem, b, op, "B", major=_MAJOR[trans_b])
+        bits_a = read_tile(smem, a, op, "A", major=MAJORS[trans_a])
+    bits_b = read_tile(smem, b, op, "B", major=MAJORS[trans_b])
     result = arithmetic.multiply(
         _signed(bits_a, op.types["a"], scale_a),
         _signed(bits_b, op.types["b"], scale_b),

@@ -10,11 +10,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from asking import complaint, page
 
 import fragmenta as fm
 from fragmenta.commands.comparison import compare
-
-from .asking import answer, refusal
 
 F16 = "mma.m16n8k16.f32.f16"
 S8 = "mma.m16n8k32.s32.s8.s8"
@@ -61,7 +60,7 @@ def test_run_is_the_library(text: str, a: type, b: type) -> None:
     B = (3 * normal(70, 9, seed=1)).astype(b)
     C = np.round(normal(20, 9, seed=2)).astype(op.d.dtype.storage)
     save(a=A, b=B, c=C)
-    answer("run", text, "a.npy", "b.npy", "c.npy", "-o", "d.npy")
+    page("run", text, "a.npy", "b.npy", "c.npy", "-o", "d.npy")
     expected = fm.matmul(A, B, op, C)
     found = np.load("d.npy")
     assert found.dtype == expected.dtype
@@ -71,7 +70,7 @@ def test_run_is_the_library(text: str, a: type, b: type) -> None:
 def test_run_for_a_target() -> None:
     A, B = normal(16, 64).astype("f2"), normal(64, 8, seed=1).astype("f2")
     save(a=A, b=B)
-    text = answer("run", F16, "a.npy", "b.npy", "-o", "d.npy", "--target", "sm_80")
+    text = page("run", F16, "a.npy", "b.npy", "-o", "d.npy", "--target", "sm_80")
     assert "target  sm_80" in text.splitlines()
     expected = fm.matmul(A, B, fm.find(F16), target="sm_80")
     assert (np.load("d.npy") == expected).all()
@@ -81,8 +80,8 @@ def test_run_for_a_target() -> None:
 def test_run_takes_what_sparsity_writes(how: list[str]) -> None:
     A, B = normal(32, 96).astype("f2"), normal(96, 8, seed=1).astype("f2")
     save(a=A, b=B)
-    answer("sparsity", "a.npy", SPARSE, *how, "-o", "a.npz")
-    answer("run", SPARSE, "a.npz", "b.npy", "-o", "d.npy")
+    page("sparsity", "a.npy", SPARSE, *how, "-o", "a.npz")
+    page("run", SPARSE, "a.npz", "b.npy", "-o", "d.npy")
     op = fm.find(SPARSE)
     expected = fm.matmul(fm.prune(A, op), B, op)
     assert (np.load("d.npy") == expected).all()
@@ -92,12 +91,12 @@ def test_run_takes_compressed_bytes_of_their_own_type_only() -> None:
     text = "mma.sp.m16n8k64.f32.{0}.{0}"
     A = np.zeros((16, 64), ml_dtypes.float8_e4m3fn)
     save(a=A, b=np.zeros((64, 8), ml_dtypes.float8_e4m3fn))
-    answer("sparsity", "a.npy", text.format("e4m3"), "--compress", "-o", "a.npz")
-    answer("run", text.format("e4m3"), "a.npz", "b.npy", "-o", "d.npy")
-    said = refusal("run", text.format("e5m2"), "a.npz", "b.npy", "-o", "e.npy")
+    page("sparsity", "a.npy", text.format("e4m3"), "--compress", "-o", "a.npz")
+    page("run", text.format("e4m3"), "a.npz", "b.npy", "-o", "d.npy")
+    said = complaint("run", text.format("e5m2"), "a.npz", "b.npy", "-o", "e.npy")
     assert "a.npz holds e4m3" in said
     assert "multiplies" not in said
-    assert "is dense" in refusal("run", E4M3, "a.npz", "b.npy", "-o", "e.npy")
+    assert "is dense" in complaint("run", E4M3, "a.npz", "b.npy", "-o", "e.npy")
 
 
 def test_run_with_block_scales() -> None:
@@ -109,13 +108,13 @@ def test_run_with_block_scales() -> None:
     save(a=A, b=B, sa=scale_a, sb=scale_b)
     words = ("run", op, "a.npy", "b.npy", "--compare", "float64", "--json")
     scales = ("--scale-a", "sa.npy", "--scale-b", "sb.npy")
-    found = json.loads(answer(*words, *scales, "-o", "d.npy"))
+    found = json.loads(page(*words, *scales, "-o", "d.npy"))
     expected = fm.matmul(A, B, op, scale_a=scale_a, scale_b=scale_b)
     assert (np.load("d.npy") == expected).all()
     assert found["compare"]["relative_error"]["max"] < 1e-2
     assert found["scale_a"]["type"] == "ue8m0"
-    assert "give --scale-a and --scale-b" in refusal(*words)
-    assert "takes no scales" in refusal(
+    assert "give --scale-a and --scale-b" in complaint(*words)
+    assert "takes no scales" in complaint(
         "run", E4M3, "a.npy", "b.npy", *scales, "-o", "x"
     )
 
@@ -126,7 +125,7 @@ def test_run_with_block_scales() -> None:
 def compared(text: str, **matrices: object) -> dict[str, object]:
     save(**matrices)
     files = [f"{name}.npy" for name in matrices]
-    whole = answer("run", text, *files, "--compare", "float64", "--json")
+    whole = page("run", text, *files, "--compare", "float64", "--json")
     found = json.loads(whole)["compare"]
     assert isinstance(found, dict)
     return found
@@ -139,7 +138,7 @@ def test_exact_sums_have_no_error() -> None:
     found = compared(S8, a=A, b=B, c=np.full((40, 10), -7, np.int32))
     assert found["absolute_error"]["max"] == 0
     assert found["differ_from_rounded"] == 0
-    assert "absolute error  none" in answer(
+    assert "absolute error  none" in page(
         "run", S8, "a.npy", "b.npy", "--compare", "float64"
     )
 
@@ -200,7 +199,7 @@ def test_what_is_not_finite_is_counted_apart() -> None:
     assert found["differ_from_rounded"] == 0
     A[:] = np.nan
     assert compared(F16, a=A, b=B)["absolute_error"]["max"] is None
-    text = answer("run", F16, "a.npy", "b.npy", "--compare", "float64")
+    text = page("run", F16, "a.npy", "b.npy", "--compare", "float64")
     assert "128 left out of the errors" in text
 
 
@@ -233,14 +232,14 @@ def test_tf32_is_compared_as_it_is_read() -> None:
 
 def test_run_says_what_it_did() -> None:
     save(a=np.ones((20, 30), "f2"), b=np.ones((30, 9), "f2"))
-    assert answer("run", F16, "a.npy", "b.npy", "-o", "d.npy").splitlines()[1:] == [
+    assert page("run", F16, "a.npy", "b.npy", "-o", "d.npy").splitlines()[1:] == [
         "target  sm_90a",
         "A       20 x 30 f16 from a.npy",
         "B       30 x 9 f16 from b.npy",
         "D       20 x 9 f32 to d.npy",
     ]
     words = ("run", F16, "a.npy", "b.npy", "-o", "d.npy", "--force", "--json")
-    assert json.loads(answer(*words))["D"] == {
+    assert json.loads(page(*words))["D"] == {
         "file": "d.npy",
         "shape": [20, 9],
         "type": "f32",
@@ -264,11 +263,11 @@ def test_refusals_leave_no_file() -> None:
         (("movmatrix", "a.npy", "b.npy"), "multiplies nothing"),
         ((SPARSE, "a.npy", "b.npy"), "2:4"),
     ]:
-        assert message in refusal("run", *words, "-o", "d.npy")
+        assert message in complaint("run", *words, "-o", "d.npy")
     assert sorted(os.listdir()) == before
-    said = refusal("run", F16, "a.npy", "b.npy")
+    said = complaint("run", F16, "a.npy", "b.npy")
     assert "nothing to do: -o FILE" in said
-    said = refusal("run", F16, "a.npy", "b.npy", "--compare", "float32")
+    said = complaint("run", F16, "a.npy", "b.npy", "--compare", "float32")
     assert "float32 is not float64" in said
 
 
@@ -281,13 +280,13 @@ def test_a_result_that_fits_no_memory_is_one_message(
     # By its attribute the package would give the function, not the module.
     monkeypatch.setattr(import_module("fragmenta.matmul"), "matmul", full)
     save(a=np.ones((16, 16), "f2"), b=np.ones((16, 8), "f2"))
-    said = refusal("run", F16, "a.npy", "b.npy", "-o", "d.npy")
+    said = complaint("run", F16, "a.npy", "b.npy", "-o", "d.npy")
     assert "not enough memory for a D of 16 x 8" in said
 
 
 def test_an_existing_result_is_refused_before_anything_is_read() -> None:
     save(d=np.zeros(1))
-    assert "--force" in refusal("run", F16, "none.npy", "none.npy", "-o", "d.npy")
+    assert "--force" in complaint("run", F16, "none.npy", "none.npy", "-o", "d.npy")
 
 
 # ── explain ─────────────────────────────────────────────────────────────────
@@ -299,8 +298,8 @@ def test_explain_is_the_library() -> None:
     save(a=A, b=B, c=C)
     words = ("explain", F16, "a.npy", "b.npy", "c.npy", "--row", 17, "--col", 8)
     told = fm.find(F16).explain(A, B, C, row=17, col=8, target="sm_80")
-    assert answer(*words, "--target", "sm_80") == f"{told}\n"
-    parsed = json.loads(answer(*words, "--json"))
+    assert page(*words, "--target", "sm_80") == f"{told}\n"
+    parsed = json.loads(page(*words, "--json"))
     D = fm.matmul(A, B, fm.find(F16), C)
     assert parsed["bits"] == int(D.view(np.uint32)[17, 8])
 
@@ -320,17 +319,17 @@ def test_explain_is_the_library() -> None:
 def test_explain_of_random_matrices(text: str) -> None:
     """The same seed is the same matrices; another is not."""
     words = ("explain", text, "--row", 3, "--col", 5, "--random")
-    first = answer(*words, 1)
+    first = page(*words, 1)
     assert "difference" in first
-    assert answer(*words, 1) == first
-    assert answer(*words, 2) != first
+    assert page(*words, 1) == first
+    assert page(*words, 2) != first
 
 
 def test_explain_writes_json_that_everything_reads() -> None:
     A = np.ones((16, 16), "f2")
     A[0, 3] = np.inf
     save(a=A, b=np.ones((16, 8), "f2"))
-    text = answer("explain", F16, "a.npy", "b.npy", "--row", 0, "--col", 0, "--json")
+    text = page("explain", F16, "a.npy", "b.npy", "--row", 0, "--col", 0, "--json")
 
     def refuse(constant: str) -> None:
         raise AssertionError(constant)
@@ -354,10 +353,10 @@ def test_explain_writes_json_that_everything_reads() -> None:
 )
 def test_explain_refuses(words: tuple[object, ...], message: str) -> None:
     save(a=np.ones((16, 16), "f2"))
-    assert message in refusal("explain", F16, "--row", 0, "--col", 0, *words)
+    assert message in complaint("explain", F16, "--row", 0, "--col", 0, *words)
 
 
 def test_explain_needs_an_element_and_a_product() -> None:
-    assert "'--col'" in refusal("explain", F16, "--random", 1, "--row", 0)
+    assert "'--col'" in complaint("explain", F16, "--random", 1, "--row", 0)
     words = ("--random", 1, "--row", 0, "--col", 0)
-    assert "multiplies nothing" in refusal("explain", "movmatrix", *words)
+    assert "multiplies nothing" in complaint("explain", "movmatrix", *words)

@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from asking import complaint, page
 
 import fragmenta as fm
 from fragmenta.banks import conflict_picture, conflict_table
@@ -13,14 +14,12 @@ from fragmenta.moves import ldmatrix
 from fragmenta.shared_memory import Descriptor
 from fragmenta.shared_tiles import read_tile, shared_tile
 
-from .asking import answer, refusal
-
 WGMMA = "wgmma.m64n24k16.f32.f16"
 MMA = "mma.m16n8k16.f32.f16"
 
 
 def test_a_wgmma_tile() -> None:
-    lines = answer("shared", WGMMA, "A").splitlines()
+    lines = page("shared", WGMMA, "A").splitlines()
     assert lines[1:5] == [
         "A: 64 x 64 f16, K-major",
         "descriptor 0x4000004002000000",
@@ -38,7 +37,7 @@ def test_a_wgmma_tile() -> None:
 def test_the_descriptor_finds_the_tile(swizzle: int, operand: str, major: str) -> None:
     op = fm.find(WGMMA)
     words = ("shared", WGMMA, operand, "--swizzle", swizzle, "--major", major)
-    found = json.loads(answer(*words, "--json"))
+    found = json.loads(page(*words, "--json"))
     shape = (found["rows"], found["k"])
     matrix = np.random.default_rng(0).standard_normal(shape).astype("f2")
     matrix = matrix if operand == "A" else matrix.T
@@ -48,14 +47,14 @@ def test_the_descriptor_finds_the_tile(swizzle: int, operand: str, major: str) -
     k = op.shape.k
     first = matrix[:, :k] if operand == "A" else matrix[:k]
     assert (bits.view("f2") == first).all()
-    answer(*words)
+    page(*words)
 
 
 def test_spans_that_follow_are_mentioned() -> None:
-    text = answer("shared", WGMMA, "B", "--swizzle", 32, "--k", 64)
+    text = page("shared", WGMMA, "B", "--swizzle", 32, "--k", 64)
     assert "This is the first of 4 spans that lie alike." in text
     assert "copy {48, 0} to shared address 2304" in text
-    narrow = answer("shared", WGMMA, "B", "--major", "mn")
+    narrow = page("shared", WGMMA, "B", "--major", "mn")
     assert "spans" not in narrow
 
 
@@ -63,8 +62,8 @@ def test_an_mma_tile_is_what_ldmatrix_loads() -> None:
     """The addresses, given to the instruction, make the fragment."""
     op = fm.find(MMA)
     words = ("shared", MMA, "A", "--k", 64, "--pitch", 144)
-    assert conflict_picture(16, 128, 0, "ldmatrix", 144) in answer(*words)
-    found = json.loads(answer(*words, "--json"))["ldmatrix"]
+    assert conflict_picture(16, 128, 0, "ldmatrix", 144) in page(*words)
+    found = json.loads(page(*words, "--json"))["ldmatrix"]
     A = np.random.default_rng(0).standard_normal((16, 16)).astype("f2")
     image = np.zeros((16, 144), np.uint8)
     image[:, :32] = A.view(np.uint8)
@@ -76,7 +75,7 @@ def test_an_mma_tile_is_what_ldmatrix_loads() -> None:
 @pytest.mark.parametrize("access", ["ldmatrix", "rows", "column"])
 def test_costs_are_the_library(access: str) -> None:
     words = ("shared", MMA, "A", "--k", 32, "--access", access, "--json")
-    found = json.loads(answer(*words))
+    found = json.loads(page(*words))
     assert found["by_swizzle"] == conflict_table(16, 64)
     (here,) = [
         record
@@ -103,8 +102,8 @@ def test_costs_are_the_library(access: str) -> None:
     ],
 )
 def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> None:
-    assert "banks" in answer("shared", *words)
-    json.loads(answer("shared", *words, "--json"))
+    assert "banks" in page("shared", *words)
+    json.loads(page("shared", *words, "--json"))
 
 
 @pytest.mark.parametrize(
@@ -127,4 +126,4 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
     ],
 )
 def test_refusals(words: tuple[object, ...], message: str) -> None:
-    assert message in refusal("shared", *words)
+    assert message in complaint("shared", *words)

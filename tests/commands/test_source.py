@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from asking import ask, complaint
 
 import fragmenta as fm
 from fragmenta.cuda.emit import header, to_cuda, to_ptx
-
-from .asking import ask, refusal
 
 MMA = "mma.m16n8k16.f32.f16"
 WGMMA = "wgmma.m64n64k32.f32.e4m3.e4m3"
@@ -46,7 +45,7 @@ def test_emit_to_a_file() -> None:
     text = Path("mma.cuh").read_text()
     assert text == to_cuda(fm.find(MMA))
     assert said == f"{len(text.splitlines())} lines of CUDA to mma.cuh"
-    assert "--force overwrites it" in refusal("emit", WGMMA, "-o", "mma.cuh")
+    assert "--force overwrites it" in complaint("emit", WGMMA, "-o", "mma.cuh")
     assert Path("mma.cuh").read_text() == text
     source(WGMMA, "--language", "ptx", "-o", "mma.cuh", "--force")
     assert ".visible .entry" in Path("mma.cuh").read_text()
@@ -67,4 +66,4 @@ def test_emit_to_a_file() -> None:
     ],
 )
 def test_refusals(words: tuple[object, ...], message: str) -> None:
-    assert message in refusal("emit", *words)
+    assert message in complaint("emit", *words)

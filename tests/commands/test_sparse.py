@@ -9,11 +9,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from asking import ask, complaint, page
 
 import fragmenta as fm
 from fragmenta.sparsity import sparsity_report
-
-from .asking import answer, ask, refusal
 
 F16 = "mma.sp::ordered_metadata.m16n8k32.f32.f16"
 S4 = "mma.sp::ordered_metadata.m16n8k64.s4.s4"
@@ -38,7 +37,7 @@ def test_a_sparse_matrix() -> None:
     A = np.ones((6, 16), "f2")
     A[:, ::2] = 0
     np.save("a.npy", A)
-    assert answer("sparsity", "a.npy", F16).splitlines()[1:] == [
+    assert page("sparsity", "a.npy", F16).splitlines()[1:] == [
         "file       a.npy, 6 x 16, satisfies 2:4",
         "zeros      48 of 96 (50.00%)",
         "too full   0 of 24 chunks (0.00%)",
@@ -50,14 +49,14 @@ def test_a_dense_chunk_is_named_and_is_status_1() -> None:
     A[2, 8:11] = 1
     A[5, :4] = -1
     np.save("a.npy", A)
-    assert answer("sparsity", "a.npy", F16, status=1).splitlines()[1:] == [
+    assert page("sparsity", "a.npy", F16, status=1).splitlines()[1:] == [
         "file       a.npy, 6 x 16, does not satisfy 2:4",
         "zeros      89 of 96 (92.71%)",
         "too full   2 of 24 chunks (8.33%)",
         "first      row 2, chunk 2 (columns 8 to 11): 3 values",
         "           row 5, chunk 0 (columns 0 to 3): 4 values",
     ]
-    parsed = json.loads(answer("sparsity", "a.npy", F16, "--json", status=1))
+    parsed = json.loads(page("sparsity", "a.npy", F16, "--json", status=1))
     assert (parsed["violating"], parsed["chunks"], parsed["satisfied"]) == (
         2,
         24,
@@ -85,23 +84,23 @@ def test_violations_are_those_of_a_plain_loop(
         if count > g.picks:
             too_full.append({"index": list(index), "non_zeros": count})
     monkeypatch.setattr("fragmenta.commands.sparse._BLOCK", 100)
-    parsed = json.loads(answer("sparsity", "a.npy", text, "--json", status=1))
+    parsed = json.loads(page("sparsity", "a.npy", text, "--json", status=1))
     assert parsed["violating"] == len(too_full) > 5
     for found in parsed["first"]:
         del found["columns"]
     assert parsed["first"] == too_full[:5]
-    assert f"and {len(too_full) - 5} more" in answer(
-        "sparsity", "a.npy", text, status=1
-    )
+    assert f"and {len(too_full) - 5} more" in page("sparsity", "a.npy", text, status=1)
 
 
 def test_unrounded_weights_are_judged_by_their_zeros() -> None:
     A = np.random.default_rng(0).standard_normal((8, 16))
     A[:, 1::2] = 0
     np.save("a.npy", A)
-    assert "satisfies 2:4" in answer("sparsity", "a.npy", F16)
-    assert "only rounded" in refusal("sparsity", "a.npy", F16, "--compress", "-o", "x")
-    answer("sparsity", "a.npy", F16, "--prune", "-o", "x.npz")
+    assert "satisfies 2:4" in page("sparsity", "a.npy", F16)
+    assert "only rounded" in complaint(
+        "sparsity", "a.npy", F16, "--compress", "-o", "x"
+    )
+    page("sparsity", "a.npy", F16, "--prune", "-o", "x.npz")
     assert (archive("x.npz")["pruned"] == A).all()
 
 
@@ -109,7 +108,7 @@ def test_raw_items_are_the_type_of_the_instruction() -> None:
     A = np.random.default_rng(0).standard_normal((64, 64))
     small = A.astype(ml_dtypes.float8_e4m3fn)
     np.save("a.npy", small)
-    parsed = json.loads(answer("sparsity", "a.npy", WGMMA, "--json", status=1))
+    parsed = json.loads(page("sparsity", "a.npy", WGMMA, "--json", status=1))
     report = sparsity_report(small, fm.find(WGMMA))
     assert parsed["violating"] == report.violating
     assert parsed["zeros"] == report.zeros
@@ -123,8 +122,8 @@ def test_pruned_and_compressed_are_the_library(text: str, storage: type) -> None
     op = fm.find(text)
     A = (3 * np.random.default_rng(0).standard_normal((32, 64))).astype(storage)
     np.save("a.npy", A)
-    answer("sparsity", "a.npy", text, "--prune", "-o", "p.npz")
-    said = answer("sparsity", "a.npy", text, "--prune", "--compress", "-o", "c.npz")
+    page("sparsity", "a.npy", text, "--prune", "-o", "p.npz")
+    said = page("sparsity", "a.npy", text, "--prune", "--compress", "-o", "c.npz")
     pruned = fm.prune(A, op)
     sp = fm.compress(pruned, op)
     assert archive("p.npz")["pruned"].tobytes() == pruned.tobytes()
@@ -140,10 +139,10 @@ def test_pruned_and_compressed_are_the_library(text: str, storage: type) -> None
 
 def test_padding_is_asked_for() -> None:
     np.save("a.npy", np.ones((4, 6), "f2"))
-    assert "adds 2 zeros" in refusal("sparsity", "a.npy", F16)
-    answer("sparsity", "a.npy", F16, "--pad", status=1)
+    assert "adds 2 zeros" in complaint("sparsity", "a.npy", F16)
+    page("sparsity", "a.npy", F16, "--pad", status=1)
     words = ("sparsity", "a.npy", F16, "--pad", "--prune", "--compress")
-    answer(*words, "-o", "a.npz")
+    page(*words, "-o", "a.npz")
     assert int(archive("a.npz")["width"]) == 6
     assert archive("a.npz")["values"].shape == (4, 4)
 
@@ -156,8 +155,8 @@ def test_sparsity_refuses() -> None:
         (("--compress", "-o", "x.npz"), "prune makes them fit"),
         (("--prune", "-o", "a.npy"), "--force overwrites it"),
     ]:
-        assert message in refusal("sparsity", "a.npy", F16, *words)
-    assert "is dense" in refusal("sparsity", "a.npy", "mma.m16n8k16.f32.f16")
+        assert message in complaint("sparsity", "a.npy", F16, *words)
+    assert "is dense" in complaint("sparsity", "a.npy", "mma.m16n8k16.f32.f16")
     assert os.listdir() == ["a.npy"]
 
 
@@ -165,7 +164,7 @@ def test_sparsity_refuses() -> None:
 
 
 def test_metadata_of_pairs() -> None:
-    assert answer("metadata", S4, "0xe4e4d894").splitlines()[1:7] == [
+    assert page("metadata", S4, "0xe4e4d894").splitlines()[1:7] == [
         "lane 0, read with selector 0",
         "  nibble  code  row  chunk  kept      columns",
         "       0  0100    0      0  xxxx....  0 1 2 3",
@@ -176,7 +175,7 @@ def test_metadata_of_pairs() -> None:
 
 
 def test_metadata_says_what_is_illegal() -> None:
-    text = answer("metadata", S4, "0x44444437", "0", status=1)
+    text = page("metadata", S4, "0x44444437", "0", status=1)
     for line in (
         "       0  0111    0      0  ????????  illegal",
         "lane 0, nibble 0: code 0111 names pair 3 before 1; ordered metadata has the",
@@ -189,23 +188,23 @@ def test_metadata_says_what_is_illegal() -> None:
 
 def test_the_order_matters_only_where_it_is_promised() -> None:
     swapped = "0x11111111"
-    answer("metadata", S4, swapped, status=1)
-    assert "xxxx" in answer("metadata", S4.replace("::ordered_metadata", ""), swapped)
+    page("metadata", S4, swapped, status=1)
+    assert "xxxx" in page("metadata", S4.replace("::ordered_metadata", ""), swapped)
 
 
 def test_metadata_of_a_warpgroup() -> None:
     text = "wgmma.sp.m64n8k32.f32.f16"
-    lines = answer("metadata", text, "44ee44ee", "--warp", 1, "--lane", 2).splitlines()
+    lines = page("metadata", text, "44ee44ee", "--warp", 1, "--lane", 2).splitlines()
     assert lines[1] == "warp 1, lane 2, read with selector 1"
     assert lines[3] == "       0  1110   16      0  ..xx  2 3"
 
 
 def test_metadata_of_one_selector() -> None:
     words = ("metadata", "mma.sp.m16n8k16.f32.f16", "44444444", "eeeeeeee")
-    both = answer(*words)
+    both = page(*words)
     assert "lane 0, read with selector 0" in both
     assert "lane 1, read with selector 1" in both
-    one = answer(*words, "--selector", 1)
+    one = page(*words, "--selector", 1)
     assert "lane 0" not in one
     none = ask(*words, "--selector", 3)
     assert (none.exit_code, none.stdout) == (1, "")
@@ -221,7 +220,7 @@ def test_metadata_reads_what_the_library_packs(text: str) -> None:
     words = op.metadata.pack(sp.indices)[:, 0]
     per = op.metadata.granularity.kept
     found = json.loads(
-        answer("metadata", text, *map(hex, words), "--selector", 0, "--json")
+        page("metadata", text, *map(hex, words), "--selector", 0, "--json")
     )
     assert found["legal"]
     columns = np.full((op.shape.m, op.shape.k // 2), -1)
@@ -249,4 +248,4 @@ def test_metadata_reads_what_the_library_packs(text: str) -> None:
     ],
 )
 def test_metadata_refuses(words: tuple[object, ...], message: str) -> None:
-    assert message in refusal("metadata", *words)
+    assert message in complaint("metadata", *words)

@@ -6,18 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from asking import ask
 
 import fragmenta as fm
-from fragmenta.commands import app
 from fragmenta.cuda import record, wgmma_record
 from fragmenta.cuda.record import Case, Recording
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
-
-
-def ask(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 def test_every_kind_of_file_is_told_by_what_is_in_it():

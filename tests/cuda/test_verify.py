@@ -13,10 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from asking import ask
 
 import fragmenta as fm
-from fragmenta.commands import app
 from fragmenta.cuda import (
     assembler,
     device,
@@ -130,10 +129,6 @@ def gpu(monkeypatch):
     stand_in = StandIn()
     monkeypatch.setattr(device, "present", lambda: stand_in)
     return stand_in
-
-
-def ask(*words):
-    return CliRunner().invoke(app, [str(word) for word in words])
 
 
 # ── verify ──────────────────────────────────────────────────────────────────

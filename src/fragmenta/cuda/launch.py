@@ -24,7 +24,7 @@ from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import check_target, number
-from fragmenta.shared_memory import UNIT, Descriptor, Major, extent
+from fragmenta.shared_memory import MAJORS, UNIT, Descriptor, Major, extent
 from fragmenta.shared_tiles import PATTERN, Image, as_image, read_tile
 from fragmenta.warpgroup import checked_scale_d, in_registers
 
@@ -265,8 +265,6 @@ given shape (1, 1)
 
 # ── a warpgroup and its shared memory ───────────────────────────────────────
 
-_MAJOR: tuple[Major, Major] = ("k", "mn")
-
 
 def _shared(
     op: Instruction,
@@ -301,7 +299,7 @@ def _shared(
         arrays["a"] = words_of(op.a, a)  # type: ignore[arg-type]
     else:
         memory["a"] = _words(a)
-    majors = {name: _MAJOR[chosen[f"trans_{name}"]] for name in memory}
+    majors = {name: MAJORS[chosen[f"trans_{name}"]] for name in memory}
     image, moved = _window(op, as_image(smem), memory, majors)
     kernel = Kernel(op, fixed, registers, image.shape[-1])
     return kernel, {**arrays, **moved, "image": image}
