@@ -187,3 +187,18 @@ def test_nothing_wrong_is_taken_for_something_known(driver, weight):
     with pytest.raises(fm.ShapeError, match=r"are bytes of shape"):
         linear(x[:, :64], weight, torch.zeros(256))
     assert len(driver.launches) == 1
+
+
+def test_scattered_parts_are_gathered(driver, weight, monkeypatch):
+    bias = torch.arange(512.0)[::2]
+    seen = []
+    real = launch.launch
+
+    def listening(*given, epilogue, **options):
+        numbers = (ctypes.c_float * 256).from_address(epilogue["bias"])
+        seen.append(list(numbers))
+        real(*given, epilogue=epilogue, **options)
+
+    monkeypatch.setattr(running, "launch", listening)
+    linear(torch.ones(6, 192).bfloat16(), weight, bias)
+    assert seen == [bias.tolist()]

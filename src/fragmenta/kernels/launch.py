@@ -8,6 +8,7 @@ copy engine where B and D lie, are made once for each buffer and remembered.
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -138,13 +139,13 @@ def start(
     addresses: Sequence[int],
 ) -> None:
     """Launch a function; its arguments lie at these addresses of the host."""
-    pointers = (ctypes.c_void_p * len(addresses))(*addresses)
+    pointers = array("Q", addresses)
+    where, _ = pointers.buffer_info()
     _check(
         _driver().cuLaunchKernel(
-            handle, *grid, 1, threads, 1, 1, shared, stream,
-            ctypes.addressof(pointers), 0,
+            handle, *grid, 1, threads, 1, 1, shared, stream, where, 0
         )
-    )  # fmt: skip
+    )
 
 
 @lru_cache(maxsize=1024)

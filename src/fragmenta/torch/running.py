@@ -127,17 +127,19 @@ class Ready(NamedTuple):
     """Columns of the room for D, whose rows begin where the copy engine can write."""
     kind: torch.dtype
     device: torch.device
-    copies: tuple[bool, bool]
-    """Whether A and B have to be moved to where the copy engine can read."""
+    copies: tuple[bool, bool, bool]
+    """Whether A, B and parts have to be copied to where the kernel can read."""
 
     def run(self, a: Tensor, b: Tensor, parts: Parts) -> Tensor:
         """One launch on the current stream."""
         room = (self.rows, self.pitch)
         d = torch.empty(room, dtype=self.kind, device=self.device)
         if self.planned is not None:
-            copy_a, copy_b = self.copies
+            copy_a, copy_b, copy_parts = self.copies
             left = rows_aligned(a) if copy_a else a
             right = rows_aligned(b) if copy_b else b
+            if copy_parts:
+                parts = {name: part.contiguous() for name, part in parts.items()}
             if self.device.index == _TORCH._cuda_getDevice():
                 self._launch(self.planned, left, right, d, parts)
             else:
@@ -148,7 +150,6 @@ class Ready(NamedTuple):
     def _launch(
         self, planned: Plan, a: Tensor, b: Tensor, d: Tensor, parts: Parts
     ) -> None:
-        held = {name: part.contiguous() for name, part in parts.items()}
         size = self.kind.itemsize
         launch(
             planned,
@@ -156,7 +157,7 @@ class Ready(NamedTuple):
             _described(b),
             Matrix(d.data_ptr(), self.rows, self.columns * size, self.pitch * size),
             stream=_TORCH._cuda_getCurrentRawStream(self.device.index),
-            epilogue={name: part.data_ptr() for name, part in held.items()},
+            epilogue={name: part.data_ptr() for name, part in parts.items()},
         )
 
 
@@ -197,6 +198,7 @@ def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Read
     rows, columns = (n, m) if kernel.transposed else (m, n)
     kind = _RESULTS[kernel.out]
     per = ALIGNMENT // kind.itemsize
+    scattered = not all(part.is_contiguous() for part in parts.values())
     return Ready(
         _planned(kernel, *shape, device.index) if m and n else None,
         rows,
@@ -204,7 +206,7 @@ def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Read
         -(-columns // per) * per,
         kind,
         device,
-        (not kernel.sparse and not is_aligned(a), not is_aligned(b)),
+        (not kernel.sparse and not is_aligned(a), not is_aligned(b), scattered),
     )
 
 
