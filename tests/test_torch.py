@@ -365,3 +365,19 @@ def test_sums_of_nothing_are_refused(device):
     bits = torch.zeros(4, 0, dtype=torch.uint8, device=device)
     with pytest.raises(fm.ShapeError, match="k is 0"):
         ft.binary_mm(bits, bits)
+
+
+@pytest.mark.parametrize(
+    "carried",
+    [
+        lambda model, x: torch.fx.symbolic_trace(model),
+        lambda model, x: torch.export.export(model, (x,)).module(),
+    ],
+    ids=["torch.fx", "torch.export"],
+)
+def test_a_model_is_carried_elsewhere(carried):
+    layers = torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16)
+    model = ft.linears(torch.nn.Sequential(*layers).bfloat16()).eval()
+    x = drawn(torch.bfloat16, 5, 64)
+    with torch.no_grad():
+        assert torch.equal(carried(model, x)(x), model(x))

@@ -6,6 +6,7 @@ One tensor of bytes, the values and the metadata in the order the kernels read
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -171,6 +172,19 @@ given torch.uint8 of shape (8,)
             f"the bytes of a sparse matrix follow one another, from a multiple of "
             f"{ALIGNMENT} on; given strides {data.stride()}"
         )
+
+
+def as_packed(data: Tensor, a: str, shape: tuple[int, int]) -> Tensor:
+    """The bytes of such a matrix with all their axes; a layer keeps only two.
+
+    >>> as_packed(empty_packed("bf16", 2, 4).flatten(1), "bf16", (2, 4)).shape
+    torch.Size([1, 1, 4, 4608])
+    """
+    wanted = packed_shape(a, *shape)
+    if data.shape == (wanted[0], math.prod(wanted[1:])) and data.is_contiguous():
+        data = data.view(wanted)
+    check_packed(data, a, shape)
+    return data
 
 
 def check_device(x: Tensor, device: torch.device, name: str) -> None:

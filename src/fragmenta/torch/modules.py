@@ -9,8 +9,39 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error, ShapeError
-from fragmenta.torch.matrix import SparseMatrix, compress, empty_packed, type_name
-from fragmenta.torch.products import sparse_linear
+from fragmenta.torch.matrix import (
+    DTYPES,
+    SparseMatrix,
+    as_packed,
+    compress,
+    empty_packed,
+    type_name,
+)
+from fragmenta.torch.products import linear
+
+
+def layer(
+    x: Tensor,
+    packed: Tensor,
+    a: str,
+    shape: tuple[int, int],
+    bias: Tensor | None,
+    out_dtype: torch.dtype | None,
+    promote: bool,
+) -> Tensor:
+    """What a layer computes.
+
+    >>> made = SparseLinear(8, 4)
+    >>> x = torch.ones(1, 8, dtype=torch.bfloat16)
+    >>> layer(x, made.weight_packed, "bf16", (4, 8), made.bias, None, False)
+    tensor([[0., 0., 0., 0.]], dtype=torch.bfloat16)
+    """
+    if x.dtype != DTYPES[a] and torch.is_autocast_enabled(x.device.type):
+        x = x.to(DTYPES[a])
+    return linear(x, packed, a, shape, bias, out_dtype=out_dtype, promote=promote)
+
+
+torch.fx.wrap("layer")  # which symbolic tracing keeps as one call
 
 
 class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
@@ -51,8 +82,6 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.out_dtype = out_dtype
         self.promote = promote
         empty = empty_packed(self.weight_type, out_features, in_features, device)
-        self._packed_shape = tuple(empty.shape)
-        self._made: tuple[Tensor, SparseMatrix] | None = None
         # Two axes: with four, a change to channels_last would move the bytes.
         self.register_buffer("weight_packed", empty.flatten(1))
         values = torch.zeros(out_features, device=device) if bias else None
@@ -81,31 +110,15 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     @property
     def weight(self) -> SparseMatrix:
         """The weight, out x in."""
-        data = self.weight_packed
-        if torch.compiler.is_compiling():
-            return self._matrix(data)
-        if self._made is None or self._made[0] is not data:
-            self._made = data, self._matrix(data)
-        return self._made[1]
-
-    def _matrix(self, data: Tensor) -> SparseMatrix:
         shape = (self.out_features, self.in_features)
-        return SparseMatrix(data.view(self._packed_shape), self.weight_type, shape)
-
-    def _apply(self, *arguments: Any, **options: Any) -> SparseLinear:
-        self._made = None  # or the old bytes would stay until the next call
-        apply: Any = super()._apply  # which is not typed
-        apply(*arguments, **options)
-        return self
+        data = as_packed(self.weight_packed, self.weight_type, shape)
+        return SparseMatrix(data, self.weight_type, shape)
 
     def forward(self, input: Tensor) -> Tensor:
         """y = x W^T + bias; under autocast x is taken in the type of the weight."""
-        weight = self.weight
-        if input.dtype != weight.dtype and torch.is_autocast_enabled(input.device.type):
-            input = input.to(weight.dtype)
-        return sparse_linear(
-            input, weight, self.bias, out_dtype=self.out_dtype, promote=self.promote
-        )
+        shape = (self.out_features, self.in_features)
+        return layer(input, self.weight_packed, self.weight_type, shape, self.bias,
+                     self.out_dtype, self.promote)  # fmt: skip
 
     # ── the state dict ──────────────────────────────────────────────────────
 

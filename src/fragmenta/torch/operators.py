@@ -21,8 +21,8 @@ from fragmenta.kernels.packing import Packed
 from fragmenta.kernels.prepare import count_bits
 from fragmenta.torch.matrix import (
     DTYPES,
+    as_packed,
     bytes_of,
-    check_packed,
     matrix_of,
     rows_aligned,
     type_name,
@@ -166,8 +166,7 @@ def _sparse_mm_cpu(
     words: Words, packed: Tensor, b: Tensor, a: str, m: int, *rest: Any
 ) -> Tensor:
     shape = (m, b.shape[1])
-    check_packed(packed, a, shape)
-    matrix = Packed(bytes_of(packed), a, shape)
+    matrix = Packed(bytes_of(as_packed(packed, a, shape)), a, shape)
     return _emulated(words, a, packed, matrix, b, m, True, *rest)
 
 
@@ -204,7 +203,7 @@ def _on_cuda(
 
     def make() -> Ready:
         if sparse:
-            check_packed(matrix, a, (m, b.shape[1]))
+            as_packed(matrix, a, (m, b.shape[1]))
         _check(words, a, matrix, b, m, parts)
         kernel = kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts),
                             transposed=transposed, promote=promote)  # fmt: skip

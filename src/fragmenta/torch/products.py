@@ -174,17 +174,43 @@ def sparse_linear(
             [3., 3., 3.]], dtype=torch.bfloat16)
     """
     _check_sparse(weight, "the weight")
+    return linear(
+        x, weight.data, weight.a, weight.shape, bias, out_dtype=out_dtype, scale=scale,
+        scale_x=scale_x, scale_weight=scale_weight, promote=promote, tile=tile,
+    )  # fmt: skip
+
+
+def linear(
+    x: Tensor,
+    packed: Tensor,
+    a: str,
+    shape: tuple[int, int],
+    bias: Part = None,
+    *,
+    out_dtype: torch.dtype | None = None,
+    scale: Part = None,
+    scale_x: Part = None,
+    scale_weight: Part = None,
+    promote: bool = False,
+    tile: Tile | None = None,
+) -> Tensor:
+    """The same, with a weight that is its bytes, type and shape.
+
+    >>> from fragmenta.torch import compress
+    >>> weight = compress(torch.tensor([[0, 1, 2, 0]] * 3, dtype=torch.int8))
+    >>> linear(torch.ones(1, 4, dtype=torch.int8), weight.data, "s8", (3, 4))
+    tensor([[3, 3, 3]], dtype=torch.int32)
+    """
     _tensors(x=x)
-    m, k = weight.shape
+    m, k = shape
     if not x.ndim or x.shape[-1] != k:
         raise ShapeError(f"W is {m}x{k}; x {tuple(x.shape)} does not end in {k}")
     parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
     if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():
         parts = (*parts[:-1], bias.float())
-    kind = out_dtype or (x.dtype if x.dtype in OUTPUTS else _default(weight.a, parts))
+    kind = out_dtype or (x.dtype if x.dtype in OUTPUTS else _default(a, parts))
     return call(
-        "sparse_linear", x, weight.data, weight.a, m, kind, *parts, promote,
-        _sizes(tile),
+        "sparse_linear", x, packed, a, m, kind, *parts, promote, _sizes(tile)
     )  # fmt: skip
 
 
