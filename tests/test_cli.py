@@ -525,3 +525,18 @@ def test_completion() -> None:
 def test_completion_script() -> None:
     done = shell(["--show-completion", "bash"])
     assert "_FRAGMENTA_COMPLETE" in (done.stdout or shell(["--show-completion"]).stdout)
+
+
+def test_a_column_that_is_not_stored_is_explained() -> None:
+    said = " ".join(refusal("where", SPARSE, "A", 5, 63).split())
+    assert "column 63 is one of stored columns 28..31, if metadata[5, 7]" in said
+    found = json.loads(answer("where", SPARSE, "A", 5, 3, "--json"))
+    assert found["columns"] == [0, 7]
+
+
+def test_a_module_that_runs() -> None:
+    words = [sys.executable, "-m", "fragmenta", "--version"]
+    done = subprocess.run(
+        words, env=PYTHON, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("fragmenta ")

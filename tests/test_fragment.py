@@ -188,7 +188,7 @@ BAD = {
             fm.ShapeError, "cannot be cut to 9x99"),
     "selector": (lambda: INT4.a.pack(np.zeros((16, 64), np.int8), selector=0),
                  fm.ShapeError, "A has the selectors none, not selector"),
-    "no metadata": (lambda: INT4.metadata, fm.Error, "has no fragment metadata"),
+    "no metadata": (lambda: INT4.metadata, fm.Error, "has no operand metadata"),
 }  # fmt: skip
 
 
@@ -197,3 +197,8 @@ def test_bad_input_is_refused_with_what_is_allowed(name):
     call, error, words = BAD[name]
     with pytest.raises(error, match=words):
         call()
+
+
+def test_what_an_instruction_lacks_is_no_attribute():
+    assert not hasattr(INT4, "metadata")
+    assert getattr(fm.wgmma("m64n8k16", a="f16", d="f32"), "b", None) is None

@@ -41,6 +41,7 @@ ROOMS = [
     "view",
     "commands",
     "cli",
+    "__main__",
 ]
 
 

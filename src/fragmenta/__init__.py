@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import NotSparse as NotSparse
     from fragmenta.errors import ShapeError as ShapeError
     from fragmenta.errors import UnknownInstruction as UnknownInstruction
+    from fragmenta.errors import UnknownOperand as UnknownOperand
     from fragmenta.errors import UnknownType as UnknownType
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
@@ -91,8 +92,8 @@ _MODULES = {
     "moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "banks": "bank_conflicts",
     "matmul": "matmul",
-    "errors": "Error UnknownInstruction AmbiguousInstruction UnknownType "
-    "UnsupportedTarget ShapeError ValueRangeError LayoutError NotSparse "
+    "errors": "Error UnknownInstruction AmbiguousInstruction UnknownOperand "
+    "UnknownType UnsupportedTarget ShapeError ValueRangeError LayoutError NotSparse "
     "BadMetadata NoDevice",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}

@@ -29,6 +29,10 @@ class AmbiguousInstruction(UnknownInstruction):
     """An abbreviation fits several instructions; the message lists them."""
 
 
+class UnknownOperand(Error, AttributeError):
+    """The instruction has no such operand in registers."""
+
+
 class UnknownType(Error):
     """No such element type."""
 

@@ -156,6 +156,12 @@ class Fragment:
         if "E" in sizes:
             place["E"] = np.arange(self.elements)
         _check_lane(lane, warp)
+        if register is not None and not 0 <= register < self.registers:
+            have = f"registers 0 to {self.registers - 1}"
+            have = have if self.registers > 1 else "register 0 only"
+            raise ShapeError(
+                f"register {register} is out of range; {self.name} has {have}"
+            )
         found = self.layout.element(**place)
         shape = (np.size(register_axis), self.elements)
         columns = [np.broadcast_to(found[name], shape) for name in self.layout.data]

@@ -377,7 +377,8 @@ def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
 
 def _in_range(name: str, value: ArrayLike, size: int) -> Any:
     array = np.asarray(value)
-    if array.dtype.kind not in "iu":
+    large = isinstance(value, int) and array.dtype.kind == "O"  # no machine integer
+    if array.dtype.kind not in "iu" and not large:
         raise ShapeError(f"{name} must be a whole number; given {value!r}")
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < size:
         wrong = array[(array < 0) | (array >= size)].flat[0]

@@ -115,7 +115,7 @@ def test_run_with_block_scales() -> None:
     assert found["scale_a"]["type"] == "ue8m0"
     assert "give --scale-a and --scale-b" in complaint(*words)
     assert "takes no scales" in complaint(
-        "run", E4M3, "a.npy", "b.npy", *scales, "-o", "x"
+        "run", E4M3, "a.npy", "b.npy", *scales, "-o", "x.npy"
     )
 
 
@@ -219,12 +219,15 @@ def test_blocks_of_rows_are_one_comparison(monkeypatch: pytest.MonkeyPatch) -> N
     assert told[-1] == 1
 
 
-def test_tf32_is_compared_as_it_is_read() -> None:
-    """The low 13 bits of an input are no part of it, so no error either."""
+def test_tf32_is_compared_as_it_is_given() -> None:
+    """The low 13 bits of an input are ignored, which is told and is an error."""
     A, B = np.zeros((16, 8), "f4"), np.zeros((8, 8), "f4")
     A[0, 0], B[0, 0] = 1 + 2**-20, 1
     found = compared("mma.m16n8k8.f32.tf32", a=A, b=B)
-    assert found["absolute_error"]["max"] == 0
+    assert found["absolute_error"]["max"] == 2**-20
+    lines = page("run", "mma.m16n8k8.f32.tf32", "a.npy", "b.npy").splitlines()
+    assert lines[2].endswith("a.npy, the low bits of 1 ignored")
+    assert lines[3].endswith("from b.npy")
 
 
 # ── what is said, and what is refused ───────────────────────────────────────
@@ -265,8 +268,9 @@ def test_refusals_leave_no_file() -> None:
     ]:
         assert message in complaint("run", *words, "-o", "d.npy")
     assert sorted(os.listdir()) == before
-    said = complaint("run", F16, "a.npy", "b.npy")
-    assert "nothing to do: -o FILE" in said
+    said = complaint("run", F16, "a.npy", "b.npy", "-o", "d.txt")
+    assert "what is written is a .npy file; d.txt.npy?" in said
+    assert "- is no file" in complaint("run", F16, "a.npy", "b.npy", "-o", "-")
     said = complaint("run", F16, "a.npy", "b.npy", "--compare", "float32")
     assert "float32 is not float64" in said
 
@@ -360,3 +364,14 @@ def test_explain_needs_an_element_and_a_product() -> None:
     assert "'--col'" in complaint("explain", F16, "--random", 1, "--row", 0)
     words = ("--random", 1, "--row", 0, "--col", 0)
     assert "multiplies nothing" in complaint("explain", "movmatrix", *words)
+
+
+def test_a_result_that_goes_nowhere_is_shown() -> None:
+    save(a=np.eye(16, dtype="f2"), b=np.full((16, 8), 0.5, "f2"))
+    lines = page("run", F16, "a.npy", "b.npy").splitlines()
+    assert lines[-16:] == [
+        f"{'[[' if row == 0 else ' ['}{' '.join(['0.5'] * 8)}{']]' if row == 15 else ']'}"
+        for row in range(16)
+    ]
+    save(a=np.ones((320, 16), "f2"), b=np.ones((16, 80), "f2"))
+    assert "..." in page("run", F16, "a.npy", "b.npy")

@@ -73,19 +73,22 @@ def test_four_bits_with_their_sign_in_the_upper_half(tmp_path: Folder) -> None:
 def test_files_that_are_none(tmp_path: Folder) -> None:
     whole = tmp_path / "whole.npy"
     np.save(whole, np.ones((8, 8)))
+    none, short = r"is no \.npy or \.npz file", "is cut short or damaged"
     contents = {
-        "empty": b"",
-        "text": b"1 2 3\n",
-        "short": whole.read_bytes()[:-8],
-        "head": whole.read_bytes()[:20],
-        "cut": whole.read_bytes()[:150].replace(b"<f8", b"<f1"),
-        "zip": b"PK\x03\x04 and no more",
+        "empty": (b"", "is empty"),
+        "text": (b"1 2 3\n", none),
+        "short": (whole.read_bytes()[:-8], short),
+        "head": (whole.read_bytes()[:20], short),
+        "cut": (whole.read_bytes()[:150].replace(b"<f8", b"<f1"), short),
+        "zip": (b"PK\x03\x04 and no more", short),
     }
-    for name, content in contents.items():
+    for name, (content, said) in contents.items():
         path = tmp_path / f"{name}.npy"
         path.write_bytes(content)
-        with pytest.raises(Error, match=r"is no \.npy or \.npz file"):
+        with pytest.raises(Error, match=said):
             files.load(str(path))
+    with pytest.raises(Error, match="- is no file"):
+        files.load("-")
     with pytest.raises(Error, match="No such file or directory"):
         files.load(str(tmp_path / "absent.npy"))
     with pytest.raises(Error, match="directory"):

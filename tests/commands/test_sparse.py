@@ -98,7 +98,7 @@ def test_unrounded_weights_are_judged_by_their_zeros() -> None:
     np.save("a.npy", A)
     assert "satisfies 2:4" in page("sparsity", "a.npy", F16)
     assert "only rounded" in complaint(
-        "sparsity", "a.npy", F16, "--compress", "-o", "x"
+        "sparsity", "a.npy", F16, "--compress", "-o", "x.npz"
     )
     page("sparsity", "a.npy", F16, "--prune", "-o", "x.npz")
     assert (archive("x.npz")["pruned"] == A).all()
@@ -152,8 +152,10 @@ def test_sparsity_refuses() -> None:
     for words, message in [
         (("--prune",), "say which with -o FILE"),
         (("-o", "x.npz"), "nothing to write"),
-        (("--compress", "-o", "x.npz"), "prune makes them fit"),
-        (("--prune", "-o", "a.npy"), "--force overwrites it"),
+        (("--compress", "-o", "x.npz"), "--prune makes them fit"),
+        (("--prune", "-o", "a.npy"), "what is written is a .npz file"),
+        (("--prune", "--selector", "0", "-o", "x.npz"), "of what --compress stores"),
+        (("--compress", "--selector", "4", "-o", "x.npz"), "selector 4 is out of"),
     ]:
         assert message in complaint("sparsity", "a.npy", F16, *words)
     assert "is dense" in complaint("sparsity", "a.npy", "mma.m16n8k16.f32.f16")
@@ -249,3 +251,22 @@ def test_metadata_reads_what_the_library_packs(text: str) -> None:
 )
 def test_metadata_refuses(words: tuple[object, ...], message: str) -> None:
     assert message in complaint("metadata", *words)
+
+
+def test_metadata_words_of_a_matrix() -> None:
+    """The archive has what the instruction reads, tile by tile."""
+    rng = np.random.default_rng(5)
+    np.save("a.npy", rng.integers(-8, 8, (20, 70), np.int8))
+    for name, selector in ((S4, 1), (TF32, 0), (WGMMA, 0)):
+        op = fm.find(name)
+        words = ("sparsity", "a.npy", name, "--prune", "--compress", "--pad", "--force")
+        page(*words, "--selector", selector, "-o", "a.npz")
+        found = archive("a.npz")
+        tiles = found["metadata"]
+        assert tiles.shape[2] == op.metadata.lanes
+        for row, column in np.ndindex(tiles.shape[:2]):
+            codes = op.metadata.unpack(tiles[row, column, :, None], selector=selector)
+            rows, chunks = codes.shape
+            whole = found["indices"][rows * row :, chunks * column :][:rows, :chunks]
+            part = codes[: len(whole), : whole.shape[1]]
+            np.testing.assert_array_equal(part, whole)

@@ -21,7 +21,7 @@ from typer.core import TyperGroup
 
 from fragmenta.commands.output import width
 from fragmenta.commands.reading import Command, read_plainly
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import Error
 
 if TYPE_CHECKING:
     from fragmenta.fragment import Fragment
@@ -65,10 +65,17 @@ class Commands(TyperGroup):
             raise typer.Exit(BAD_INPUT) from None
 
 
+_OPTIONS = {"pad=True": "--pad", "prune makes": "--prune makes"}
+"""What the library's messages advise, and what that is called here."""
+
+
 def _message(error: Error) -> str:
     """The message, wrapped; lists in it, which are indented, stay as they are."""
     lines = []
-    for line in f"Error: {error}".splitlines():
+    text = f"Error: {error}"
+    for advice, option in _OPTIONS.items():
+        text = text.replace(advice, option)
+    for line in text.splitlines():
         fits = line.startswith(" ") or len(line) <= width()
         wrap = textwrap.TextWrapper(
             width(), break_long_words=False, break_on_hyphens=False
@@ -175,15 +182,4 @@ def find(text: str) -> Instruction:
 
 def operand(op: Instruction, text: str) -> Fragment:
     """The fragment of the operand that an argument names, in any case."""
-    named = {name.lower(): part for name, part in op.fragments.items()}
-    if text.lower() in named:
-        return named[text.lower()]
-    if text.lower() == "b" and op.family.startswith("wgmma"):
-        raise Error(
-            f"B of {op.family} is in shared memory, read through a descriptor; "
-            f"in registers are {one_of(op.fragments, 'and')}"
-        )
-    raise Error(
-        f"{op} has no operand {text}{nearest(text, op.fragments)}; "
-        f"in registers are {one_of(op.fragments, 'and')}"
-    )
+    return op.fragment(text)

@@ -95,7 +95,8 @@ def _chosen(
 
     words = {v for form in FORMS for t in TYPES for v in form.vocabulary(t) if v}
     shapes = {word for form in FORMS for word in form.vocabulary("shape")}
-    types = [each.lstrip(".") for each in types]
+    types = [each.lstrip(".").lower() for each in types]
+    shape = shape and shape.lower()
     if family is not None:
         _known("family", family, FAMILIES)
     for each in types:

@@ -28,7 +28,7 @@ from fragmenta.commands.files import (
     save_array,
     size_text,
 )
-from fragmenta.commands.output import emit, emit_json
+from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, one_of
 
 if TYPE_CHECKING:
@@ -97,17 +97,16 @@ def run(
 ) -> None:
     """Multiply matrices of any size, bit for bit as on the GPU.
 
-    D = A B + C, with K in the order a kernel takes it.  Numbers in a file must
-    be values that the instruction's type has.  bf16, fp8, int4 and other types
-    of ml_dtypes, which NumPy saves as raw items, are taken as the type that the
-    instruction wants.  A sparse instruction takes a pruned A, or a .npz file
-    that 'fragmenta sparsity' wrote.
+    D = A B + C, with K in the order a kernel takes it; -o keeps it, else it is
+    shown.  Numbers in a file must be values that the instruction's type has;
+    of tf32 the hardware ignores the low 13 bits, and so does this.  bf16, fp8,
+    int4 and other types of ml_dtypes, which NumPy saves as raw items, are taken
+    as the type that the instruction wants.  A sparse instruction takes a pruned
+    A, or a .npz file that 'fragmenta sparsity' wrote.
     """
     op = find(instruction)
-    if output is None and compare is None:
-        raise Error("nothing to do: -o FILE keeps the result, --compare judges it")
     if output is not None:
-        check_output(output, force)
+        check_output(output, force, ".npy")
     task = _Task.load(op, (a, b, c), {"scale_a": scale_a, "scale_b": scale_b}, target)
     result = task.result()
     if output is not None:  # first of all, so that nothing can lose it
@@ -120,7 +119,18 @@ def run(
         emit_json(task.about(result, output, judged))
         return
     lines = [str(op), *task.described(result, output)]
-    emit("\n".join(lines + ([str(judged)] if judged else [])))
+    if judged:
+        lines.append(str(judged))
+    elif output is None:
+        lines.append(shown(result))
+    emit("\n".join(lines))
+
+
+def shown(matrix: Array) -> str:
+    """The numbers of a small matrix, the corners of a large one."""
+    import numpy as np
+
+    return np.array2string(matrix, max_line_width=width(), threshold=256)
 
 
 @dataclass(frozen=True)
@@ -227,7 +237,10 @@ class _Task:
     def described(self, result: Array, output: str | None) -> list[str]:
         rows = [("target", self.target)]
         for name, (matrix, of) in self._operands().items():
-            rows.append((name, f"{described(matrix, of)} from {self.files[name]}"))
+            text = f"{described(matrix, of)} from {self.files[name]}"
+            ignored = _ignored(matrix, of)
+            more = f", the low bits of {ignored} ignored" if ignored else ""
+            rows.append((name, text + more))
         kept = f" to {output}" if output else ""
         rows.append(("D", f"{described(result, self.op.types['d'])}{kept}"))
         return [f"{label:<8}{text}" for label, text in rows]
@@ -377,3 +390,14 @@ def _checked(array: Array, of: DType, path: str) -> Array:
         return of.decode(of.encode(array))
     except Error as error:
         raise type(error)(f"{path}: {error}") from None
+
+
+def _ignored(matrix: Array | Compressed, of: DType) -> int:
+    """How many numbers have more bits than tf32 reads."""
+    import numpy as np
+
+    if of.name != "tf32":
+        return 0
+    values: Any = getattr(matrix, "values", matrix)
+    read = of.to_float64(of.encode(values))
+    return int(np.count_nonzero((read != values) & ~np.isnan(values)))

@@ -81,6 +81,8 @@ def load(path: str) -> Array | dict[str, Array]:
 
     import numpy as np
 
+    if path == "-":
+        raise Error("- is no file; matrices are read from .npy and .npz files")
     try:
         with open(path, "rb") as file:
             if file.read(2) == b"PK":
@@ -93,7 +95,20 @@ def load(path: str) -> Array | dict[str, Array]:
     except (ValueError, EOFError, OverflowError, BadZipFile) as error:
         if (array := _one_byte_floats(path)) is not None:
             return array
-        raise Error(f"{path} is no .npy or .npz file of NumPy: {error}") from None
+        raise Error(f"{path} {_wrong_with(path, error)}") from None
+
+
+def _wrong_with(path: str, error: Exception) -> str:
+    """What keeps NumPy from reading a file."""
+    with open(path, "rb") as file:
+        begins = file.read(6)
+    if not begins:
+        return "is empty"
+    if begins[:2] != b"PK" and begins != b"\x93NUMPY":
+        return "is no .npy or .npz file of NumPy"
+    if "pickle" in str(error):
+        return "holds Python objects, not numbers"
+    return f"is cut short or damaged: {error}"
 
 
 def _one_byte_floats(path: str) -> Array | None:
@@ -174,9 +189,13 @@ class _Sink(Protocol):
     def write(self, data: Any, /) -> int: ...
 
 
-def check_output(path: str, force: bool) -> None:
+def check_output(path: str, force: bool, suffix: str = "") -> None:
     """Refuse a file that is not to be overwritten, before anything is computed."""
     where = Path(path)
+    if path == "-":
+        raise Error("- is no file, and this is no text; -o takes a name")
+    if suffix and where.suffix != suffix:
+        raise Error(f"what is written is a {suffix} file; {path}{suffix}?")
     if where.is_dir() or (where.exists() and not where.is_file()):
         raise Error(f"{path} is not a file that could be written")
     if where.exists() and not force:

@@ -17,7 +17,7 @@ from fragmenta.commands.app import (
     operand,
 )
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.errors import Error
+from fragmenta.errors import Error, ShapeError
 
 if TYPE_CHECKING:
     from fragmenta.fragment import Fragment, Place
@@ -48,17 +48,17 @@ def where(
 
     op = find(instruction)
     part = operand(op, operand_)
+    _check_stored(op, part, index)
     part.where(*index)  # refuses bad indices before anything is printed
     found = list(_places(part, index))
     if as_json:
-        emit_json(
-            {
-                "instruction": str(op),
-                "operand": part.name,
-                "element": dict(zip(part.layout.data, index, strict=True)),
-                "places": [{**selected, **_place(part, p)} for selected, p in found],
-            }
-        )
+        element = dict(zip(part.layout.data, index, strict=True))
+        places = [{**selected, **_place(part, place)} for selected, place in found]
+        about: dict[str, Any] = {"instruction": str(op), "operand": part.name}
+        about |= {"element": element, "places": places}
+        if part.stored > 1:
+            about["columns"] = _logical(op, element["col"], element["col"])
+        emit_json(about)
         return
     name = f"{part.name}[{', '.join(map(str, index))}]"
     lines = [str(op)]
@@ -71,6 +71,22 @@ def where(
     if part.stored > 1:
         lines.append(_stored(op, *index))
     emit("\n".join(lines + _observed(part)))
+
+
+def _check_stored(op: Instruction, part: Fragment, index: list[int]) -> None:
+    """Explain a column that A has, but does not store."""
+    if part.stored == 1 or len(index) != 2 or op.granularity is None:
+        return
+    row, col = index
+    rows, stored = part.shape
+    kept, chunk = op.granularity.kept, op.granularity.chunk
+    if 0 <= row < rows and stored <= col < stored // kept * chunk:
+        first = col // chunk * kept
+        raise ShapeError(
+            f"A is stored {rows}x{stored}, {op.granularity}: column {col} is one of "
+            f"stored columns {first}..{first + kept - 1}, if metadata[{row}, "
+            f"{col // chunk}] keeps it"
+        )
 
 
 def _places(part: Fragment, index: list[int]) -> Iterator[tuple[dict[str, int], Place]]:

@@ -49,7 +49,9 @@ def shared(
     ] = "ldmatrix",
     k: Annotated[
         int | None,
-        typer.Option(help="The tile's k; by default what one instruction reads."),
+        typer.Option(
+            help="The tile's k; by default one instruction's, or a full swizzle row."
+        ),
     ] = None,
     pitch: Annotated[
         int | None,

@@ -46,7 +46,11 @@ def sparsity(
     file: Annotated[str, matrix_argument("FILE", "A .npy file.")],
     instruction: InstructionText,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Keep the largest of each chunk.")
+        bool,
+        typer.Option(
+            "--prune",
+            help="Keep the largest magnitudes of each chunk (of pairs, their sums).",
+        ),
     ] = False,
     compress: Annotated[
         bool, typer.Option("--compress", help="Store values and codes, no zeros.")
@@ -54,6 +58,12 @@ def sparsity(
     pad: Annotated[
         bool, typer.Option("--pad", help="Add zeros that fill the last chunk.")
     ] = False,
+    selector: Annotated[
+        int | None,
+        typer.Option(
+            help="With --compress: metadata words for this sparsity selector, too."
+        ),
+    ] = None,
     output: Output = None,
     force: Force = False,
     as_json: AsJson = False,
@@ -63,13 +73,19 @@ def sparsity(
     Status 1 says that it is not.  With --prune or --compress or both, in that
     order, it is made so and written to a .npz file, which 'fragmenta run' takes
     for A: 'pruned' is the matrix with zeros; 'values', 'indices' and 'width'
-    are the stored values, one 4-bit code a chunk, and the columns of A.
+    are the stored values, one 4-bit code a chunk, and the columns of A; 'type'
+    is their element type.  With --selector, 'metadata' are the words of every
+    tile, by tile row, tile column and lane; the edge is filled with zeros.
     """
     from fragmenta.progress import bar
     from fragmenta.sparsity import sparse, sparsity_report
 
     op, _ = sparse(find(instruction))
     _check_request(prune or compress, output, force)
+    if selector is not None:
+        if not compress:
+            raise Error("--selector makes metadata words of what --compress stores")
+        _check_selector(op, selector)
     matrix = load_matrix(file, op.types["a"])
     with bar("checking") as progress:
         pattern = _pattern(matrix, op)
@@ -77,7 +93,7 @@ def sparsity(
     found = [] if report.satisfied else list(_violations(pattern, report))
     arrays: dict[str, Array] = {}
     if output is not None:
-        arrays = _arrays(matrix, op, prune, compress, pad)
+        arrays = _arrays(matrix, op, prune, compress, pad, selector)
         with bar("writing") as progress:
             save_arrays(output, arrays, force, progress)
     if as_json:
@@ -98,7 +114,7 @@ def _check_request(making: bool, output: str | None, force: bool) -> None:
     if output is not None and not making:
         raise Error("nothing to write: --prune, --compress or both make it")
     if output is not None:
-        check_output(output, force)
+        check_output(output, force, ".npz")
 
 
 def _pattern(matrix: Array, op: Instruction) -> Array:
@@ -145,7 +161,12 @@ def _counts(rows: Array, granularity: Granularity) -> NDArray[Any]:
 
 
 def _arrays(
-    matrix: Array, op: Instruction, prune: bool, compress: bool, pad: bool
+    matrix: Array,
+    op: Instruction,
+    prune: bool,
+    compress: bool,
+    pad: bool,
+    selector: int | None,
 ) -> dict[str, Array]:
     """What goes into the archive."""
     import numpy as np
@@ -166,12 +187,16 @@ def _arrays(
         return {"pruned": matrix, **named}
     with bar("compressing") as progress:
         sp = library.compress(matrix, op, pad=pad, progress=progress)
-    return {
+    stored = {
         "values": sp.values,
         "indices": sp.indices,
         "width": np.array(sp.width),
         "type": np.array(of),
     }
+    if selector is None:
+        return stored
+    words = op.metadata.pack_tiles(sp.indices, pad=True, selector=selector)
+    return {**stored, "metadata": words[..., 0]}
 
 
 def _about(
@@ -308,7 +333,12 @@ def _check_place(op: Instruction, lane: int, warp: int, selector: int | None) ->
     if not 0 <= warp < warps:
         have = f"warps are 0 to {warps - 1}" if warps > 1 else "there is one warp, 0"
         raise Error(f"warp {warp} is out of range; {have}")
-    if selector is not None and selector not in op.selectors:
+    if selector is not None:
+        _check_selector(op, selector)
+
+
+def _check_selector(op: Instruction, selector: int) -> None:
+    if selector not in op.selectors:
         allowed = one_of(op.selectors)
         raise Error(f"selector {selector} is out of range; it is {allowed}")
 

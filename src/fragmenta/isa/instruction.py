@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import DType, container, dtype
-from fragmenta.errors import Error
+from fragmenta.errors import Error, UnknownOperand, nearest, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
@@ -252,48 +252,61 @@ class Instruction:
 
     _repr_svg_ = to_svg
 
-    def _fragment(self, name: str) -> Fragment:
-        if name not in self.fragments:
-            have = ", ".join(self.fragments) or "none"
-            raise Error(f"{self} has no fragment {name}; it has {have}")
-        return self.fragments[name]
+    def fragment(self, name: str) -> Fragment:
+        """The operand of a name, in any case.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k16", a="f16", d="f32").fragment("b").shape
+        (16, 8)
+        """
+        named = {each.lower(): part for each, part in self.fragments.items()}
+        if name.lower() in named:
+            return named[name.lower()]
+        have = f"in registers are {one_of(self.fragments, 'and') or 'none'}"
+        if name.lower() == "b" and self.family.startswith("wgmma"):
+            raise UnknownOperand(
+                f"B of {self.family} is in shared memory, read through a descriptor; "
+                f"{have}"
+            )
+        hint = nearest(name, self.fragments)
+        raise UnknownOperand(f"{self} has no operand {name}{hint}; {have}")
 
     @property
     def a(self) -> Fragment:
         """Multiplicand A: m x k, or its stored m x k/2 when sparse."""
-        return self._fragment("A")
+        return self.fragment("A")
 
     @property
     def b(self) -> Fragment:
         """Multiplicand B: k x n."""
-        return self._fragment("B")
+        return self.fragment("B")
 
     @property
     def c(self) -> Fragment:
         """Accumulator C: m x n."""
-        return self._fragment("C")
+        return self.fragment("C")
 
     @property
     def d(self) -> Fragment:
         """Result D: m x n."""
-        return self._fragment("D")
+        return self.fragment("D")
 
     @property
     def metadata(self) -> Metadata:
         """The sparsity metadata: one nibble per row and chunk of A."""
-        found = self._fragment("metadata")
+        found = self.fragment("metadata")
         assert isinstance(found, Metadata)
         return found
 
     @property
     def scale_a(self) -> Fragment:
         """The scales of A: m x 1, 2 or 4."""
-        return self._fragment("scale_A")
+        return self.fragment("scale_A")
 
     @property
     def scale_b(self) -> Fragment:
         """The scales of B: 1, 2 or 4 x n."""
-        return self._fragment("scale_B")
+        return self.fragment("scale_B")
 
     @cached_property
     def mnemonic(self) -> str:

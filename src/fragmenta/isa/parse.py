@@ -85,7 +85,8 @@ nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
     mnemonic = _mnemonic(text)
     reading = max(_readings(mnemonic), key=lambda r: (r.complete, r.consumed))
     if not reading.complete:
-        raise UnknownInstruction(_misspelled(mnemonic, reading))
+        hint = "" if "sync" in mnemonic else "; find() takes names in short"
+        raise UnknownInstruction(_misspelled(mnemonic, reading) + hint)
     return _choose(reading)
 
 
@@ -183,7 +184,7 @@ def search(text: str) -> list[Instruction]:
 
 
 def _words(text: str) -> list[str]:
-    return [word for word in re.split(r"[.\s]+", text.strip().lower()) if word]
+    return [word for word in re.split(r"[.;\s]+", text.strip().lower()) if word]
 
 
 def _vocabulary(form: Form, row: Row | None = None) -> set[str]:
@@ -235,7 +236,12 @@ def mma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruct
     >>> str(mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata"))
     'mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32'
     """
-    form = mma_sp.FORM if qualifiers.get("sp") else mma_table.FORM
+    sparse: object = qualifiers.get("sp")
+    if sparse and not isinstance(sparse, str):
+        raise UnknownInstruction(
+            f"sp is {one_of(map(repr, mma_sp.FORM.vocabulary('sp')))}; given {sparse}"
+        )
+    form = mma_sp.FORM if sparse else mma_table.FORM
     return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
 
 
@@ -319,6 +325,10 @@ def _unasked(op: Instruction, given: Mapping[str, str]) -> bool:
 
 def _qualifier(name: str, value: str) -> str:
     """Tolerate dots, bare kinds, counts and bit operations."""
+    if isinstance(value, type):
+        raise UnknownInstruction(
+            f"{name} is a word of PTX, such as s8 or f16; given {value!r}"
+        )
     text = str(value).strip().lstrip(".")
     prefix = {"kind": "kind::", "scale_vec": "scale_vec::"}.get(name, "")
     if prefix and not text.startswith(prefix):

@@ -1,0 +1,8 @@
+"""``python -m fragmenta``: the command line, where no script is on the path."""
+
+from __future__ import annotations
+
+from fragmenta.cli import main
+
+if __name__ == "__main__":
+    main()
