@@ -1,6 +1,7 @@
 """The PyTorch operators: without a GPU they are the emulation."""
 
 import copy
+import pickle
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ torch = pytest.importorskip("torch")
 import fragmenta as fm  # noqa: E402
 import fragmenta.torch as ft  # noqa: E402
 from fragmenta.kernels import Kernel, Tile  # noqa: E402
+from fragmenta.torch import operators  # noqa: E402
 
 KINDS = list(ft.TYPES)
 
@@ -274,7 +276,15 @@ def test_wrong_bytes_and_shapes_are_refused():
         ({"tile": Tile(64, 48)}, "no kernel for tiles of 64x48"),
         ({"tile": Tile(256, 256)}, "no registers"),
         ({"tile": Tile(64, 64, 3)}, "no kernel for tiles"),
-        ({"out_dtype": torch.float64}, "into float32, bfloat16.*given.*float64"),
+        ({"out_dtype": torch.float64}, "of float32, bfloat16.*given.*float64"),
+        ({"out_dtype": "bf16"}, "of float32, bfloat16.*given 'bf16'"),
+        ({"out_dtype": []}, r"of float32, bfloat16.*given \[\]"),
+        ({"promote": "no"}, "promote is True or False; given 'no'"),
+        ({"tile": Tile("a", 1)}, "sizes of a tile are whole numbers"),
+        ({"tile": Tile(64.5, 64)}, "sizes of a tile are whole numbers"),
+        ({"b": torch.ones(5, 32).bfloat16().to_sparse()}, "B is a dense tensor"),
+        ({"b": np.ones((5, 32), "f4")[::-1]}, "runs backwards in memory"),
+        ({"b": np.ones((5, 32), ">f4")}, "DLPack does not carry"),
         ({"b": [1, 2]}, "DLPack carries; given a list"),
         ({"b": torch.ones(5, 32)}, "A is torch.bfloat16 and B torch.float32"),
         (
@@ -307,6 +317,7 @@ def test_nothing_in_nothing_out():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_a_compiled_layer_has_no_gradient_either():
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 24))
     model[1] = ft.SparseLinear.from_linear(model[1])
@@ -326,6 +337,7 @@ def test_shapes_through_fake_tensors():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_compiled_without_a_break():
     model = ft.linears(torch.nn.Sequential(torch.nn.Linear(64, 24), torch.nn.GELU()))
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -381,3 +393,128 @@ def test_a_model_is_carried_elsewhere(carried):
     x = drawn(torch.bfloat16, 5, 64)
     with torch.no_grad():
         assert torch.equal(carried(model, x)(x), model(x))
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: ft.compress(None), "a weight is a tensor; given a NoneType"),
+        (lambda: ft.binary_mm(None, torch.ones(1, 1)), "A is a tensor"),
+        (lambda: ft.SparseLinear(8, 4)(None), "x is a tensor; given a NoneType"),
+        (lambda: ft.SparseLinear(8.0, 4), r"rows and columns; given \(4, 8.0\)"),
+        (lambda: ft.SparseLinear(0, 4), "rows and columns"),
+        (lambda: ft.SparseLinear.from_linear(torch.nn.ReLU()), "a Linear is wanted"),
+        (lambda: ft.SparseLinear.from_linear(torch.nn.LazyLinear(4)), "it is lazy"),
+        (lambda: ft.SparseMatrix(None, "bf16", (4, 8)), "a tensor of bytes"),
+        (lambda: ft.SparseMatrix(torch.ones(1), "zz", (4, 8)), "given a Tensor of zz"),
+        (lambda: ft.SparseMatrix(torch.ones(1), "s8", 24), "rows and columns"),
+    ],
+)
+def test_what_is_nothing_of_the_kind_is_told(call, said):
+    with pytest.raises(fm.Error, match=said):
+        call()
+    assert ft.SparseLinear(8, 4).weight.shape == (4, 8)  # and nothing stays of it
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+@pytest.mark.parametrize(
+    "name, shapes, said",
+    [
+        ("dense_mm", ((4, 16), (3, 32)), "A is m x k and B n x k"),
+        ("dense_mm", ((16,), (3, 16)), "A is m x k and B n x k"),
+        ("dense_mm", ((4, 16), (2, 3, 16)), "A is m x k and B n x k"),
+        ("sparse_linear", ((), (1, 1, 4, 4608)), "given a single number"),
+    ],
+)
+def test_operators_refuse_by_themselves(name, shapes, said, device):
+    first, second = (torch.ones(shape, device=device) for shape in shapes)
+    rest = (None, None, None, None)
+    given = (first, second, torch.float32, *rest, False, False, [])
+    if name == "sparse_linear":
+        given = (first, second.byte(), "bf16", 4, torch.float32, *rest, False, [])
+    with pytest.raises(fm.ShapeError, match=said):
+        getattr(torch.ops.fragmenta, name)(*given)
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_operators_trust_no_bytes(device):
+    x = torch.ones(2, 64, device=device).bfloat16()
+    good = ft.compress(drawn(torch.bfloat16, 24, 64)).data.to(device)
+    parts = (None, None, None, None, False)
+    call = torch.ops.fragmenta.sparse_linear
+    wrong = (
+        (good, "zz", 24),
+        (good.float(), "bf16", 24),
+        (good, "bf16", 300),
+        (good, "bf16", -1),
+    )
+    for packed, a, m in wrong:
+        with pytest.raises(fm.ShapeError):
+            call(x, packed, a, m, torch.bfloat16, *parts, [])
+    with pytest.raises(fm.ShapeError, match="m, n, cluster and turns"):
+        call(x, good, "bf16", 24, torch.bfloat16, *parts, [64, 64])
+
+
+@pytest.mark.parametrize("kind", [torch.int8, torch.float8_e4m3fn])
+def test_autocast_rounds_nothing_to_eight_bits(kind):
+    made = torch.nn.Linear(64, 24, bias=False)
+    weight = drawn(torch.int8, 24, 64).to(kind)
+    made.weight = torch.nn.Parameter(weight, requires_grad=False)
+    sparse = ft.SparseLinear.from_linear(made)
+    x = torch.full((2, 64), 0.5)
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(fm.Error, match="x torch"),
+    ):
+        sparse(x)
+
+
+def test_new_bytes_are_seen():
+    first, second = (
+        ft.SparseLinear.from_linear(torch.nn.Linear(32, 8).bfloat16()) for _ in range(2)
+    )
+    x = drawn(torch.bfloat16, 3, 32)
+    again = pickle.loads(pickle.dumps(first))
+    again(x)
+    again.load_state_dict(second.state_dict())
+    assert torch.equal(again(x), second(x))
+    again.weight_packed.data = first.weight_packed.clone()
+    again.bias.data = first.bias.clone()
+    assert torch.equal(again(x), first(x))
+
+
+def test_a_bias_is_float32_whatever_the_default():
+    made = torch.nn.Linear(32, 8)
+    try:
+        torch.set_default_dtype(torch.bfloat16)
+        sparse = ft.SparseLinear.from_linear(made)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(sparse.bias, made.bias)
+
+
+def test_an_encoder_is_compiled_whole():
+    torch.manual_seed(0)
+    encoder = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    ft.linears(encoder)
+    x = torch.randn(2, 3, 16)
+    with torch.no_grad():
+        compiled = torch.compile(encoder, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(x), encoder(x))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
+def test_a_trace_records_the_product():
+    weight = ft.compress(drawn(torch.bfloat16, 8, 32))
+    x = drawn(torch.bfloat16, 3, 32)
+    unwatched = []
+
+    def product(x):
+        unwatched.append(operators._unwatched(()))
+        return ft.sparse_linear(x, weight)
+
+    traced = torch.jit.trace(product, x, check_trace=False)
+    assert "fragmenta::sparse_linear" in str(traced.graph)
+    assert unwatched == [False]
+    assert operators._unwatched(())

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 import fragmenta as fm  # noqa: E402
 import fragmenta.torch as ft  # noqa: E402
-from fragmenta.kernels import Tile, launch, tuning  # noqa: E402
+from fragmenta.kernels import Tile, launch, prepare, tuning  # noqa: E402
 from fragmenta.torch import operators, running  # noqa: E402
 from fragmenta.torch import tuning as trials  # noqa: E402
 
@@ -202,3 +202,23 @@ def test_scattered_parts_are_gathered(driver, weight, monkeypatch):
     monkeypatch.setattr(running, "launch", listening)
     linear(torch.ones(6, 192).bfloat16(), weight, bias)
     assert seen == [bias.tolist()]
+
+
+@pytest.mark.parametrize("rows", [(0, 3), (4, 0)])
+def test_no_bits_are_counted_where_there_are_no_rows(driver, rows):
+    a, b = (torch.ones(each, 16, dtype=torch.uint8) for each in rows)
+    empty = a if not rows[0] else b
+    assert prepare.count_bits(empty).shape == (0,)
+    assert not driver.launches
+
+
+def test_bytes_elsewhere_in_a_unit_are_refused(driver, weight):
+    room = torch.zeros(weight.data.numel() + 1, dtype=torch.uint8)[1:]
+    moved = torch.from_numpy(room.numpy()).view(weight.data.shape)
+    assert moved.data_ptr() % 16
+    assert not moved.storage_offset() % 16
+    with pytest.raises(fm.ShapeError, match="begin on a multiple of 16"):
+        operators._ON_CUDA["sparse_linear"](
+            torch.ones(2, 192).bfloat16(), moved, "bf16", 256, torch.bfloat16,
+            None, None, None, None, False, [],
+        )  # fmt: skip

@@ -108,6 +108,8 @@ def count_bits(bits: Any) -> Any:
 
     rows, columns = bits.shape
     counts = torch.empty(rows, dtype=torch.int32, device=bits.device)
+    if not rows:
+        return counts
     arguments = _matrix(bits, rows, columns, counts)
     _start("count_bits", "u8", (-(-rows // 8), 1), bits.device, arguments)
     return counts

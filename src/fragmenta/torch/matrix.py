@@ -7,6 +7,7 @@ One tensor of bytes, the values and the metadata in the order the kernels read
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -57,6 +58,7 @@ class SparseMatrix:
 
     def __init__(self, data: Tensor, a: str, shape: tuple[int, int]) -> None:
         if not torch.compiler.is_compiling():  # which has seen the shape before
+            shape = whole_sizes(shape)
             check_packed(data, a, shape)
         self.data = data
         self.a = a
@@ -161,6 +163,9 @@ def check_packed(data: Tensor, a: str, shape: tuple[int, int]) -> None:
     fragmenta.errors.ShapeError: 64x64 of bf16 are bytes of shape (1, 1, 4, 4608); \
 given torch.uint8 of shape (8,)
     """
+    if not isinstance(data, Tensor) or a not in DTYPES:
+        raise Error(f"a sparse matrix is a tensor of bytes and of {one_of(DTYPES)}; "
+                    f"given a {type(data).__name__} of {a}")  # fmt: skip
     wanted = packed_shape(a, *shape)
     if data.shape != wanted or data.dtype != torch.uint8:
         raise ShapeError(
@@ -172,6 +177,22 @@ given torch.uint8 of shape (8,)
             f"the bytes of a sparse matrix follow one another, from a multiple of "
             f"{ALIGNMENT} on; given strides {data.stride()}"
         )
+
+
+def whole_sizes(shape: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns, which must be numbers that a matrix can have.
+
+    >>> whole_sizes((4, 8.0))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: a matrix has rows and columns; given (4, 8.0)
+    """
+    try:
+        rows, columns = map(operator.index, shape)
+    except (TypeError, ValueError):
+        rows, columns = 0, 0
+    if rows < 1 or columns < 1:
+        raise ShapeError(f"a matrix has rows and columns; given {shape}")
+    return rows, columns
 
 
 def as_packed(data: Tensor, a: str, shape: tuple[int, int]) -> Tensor:
@@ -220,6 +241,8 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
     >>> compress(torch.ones(4, 8, dtype=torch.bfloat16)).to_dense()[0]
     tensor([1., 1., 0., 0., 1., 1., 0., 0.], dtype=torch.bfloat16)
     """
+    if not isinstance(weight, Tensor):
+        raise Error(f"a weight is a tensor; given a {type(weight).__name__}")
     a = type_name(weight.dtype, "a weight")
     if weight.ndim != 2:
         raise ShapeError(f"a weight is a matrix; given shape {tuple(weight.shape)}")

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import Error
 from fragmenta.torch.matrix import (
     DTYPES,
     SparseMatrix,
-    as_packed,
     compress,
     empty_packed,
     type_name,
+    whole_sizes,
 )
 from fragmenta.torch.products import linear
 
@@ -36,8 +36,11 @@ def layer(
     >>> layer(x, made.weight_packed, "bf16", (4, 8), made.bias, None, False)
     tensor([[0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
+    if not isinstance(x, Tensor):
+        raise Error(f"x is a tensor; given a {type(x).__name__}")
     if x.dtype != DTYPES[a] and torch.is_autocast_enabled(x.device.type):
-        x = x.to(DTYPES[a])
+        wide = x.is_floating_point() and DTYPES[a].itemsize > 1
+        x = x.to(DTYPES[a]) if wide else x  # 8 bits want scales: nobody else's task
     return linear(x, packed, a, shape, bias, out_dtype=out_dtype, promote=promote)
 
 
@@ -71,21 +74,16 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         promote: bool = False,
     ) -> None:
         super().__init__()
-        if in_features < 1 or out_features < 1:
-            raise ShapeError(
-                f"a layer has inputs and outputs; given {in_features} and "
-                f"{out_features}"
-            )
-        self.in_features = in_features
-        self.out_features = out_features
+        self.out_features, self.in_features = whole_sizes((out_features, in_features))
         self.weight_type = type_name(dtype, "a weight")
         self.out_dtype = out_dtype
         self.promote = promote
         empty = empty_packed(self.weight_type, out_features, in_features, device)
+        self._packed_shape = tuple(empty.shape)
         # Two axes: with four, a change to channels_last would move the bytes.
         self.register_buffer("weight_packed", empty.flatten(1))
-        values = torch.zeros(out_features, device=device) if bias else None
-        self.register_buffer("bias", values)
+        values = torch.zeros(out_features, dtype=torch.float32, device=device)
+        self.register_buffer("bias", values if bias else None)
 
     @classmethod
     def from_linear(
@@ -95,6 +93,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
         ``options`` are ``out_dtype`` and ``promote``.
         """
+        if not isinstance(module, torch.nn.Linear):
+            raise Error(f"a Linear is wanted; given a {type(module).__name__}")
+        if isinstance(module.weight, torch.nn.UninitializedParameter):
+            raise Error("the layer has no weight yet: it is lazy, and was not called")
         weight = module.weight.detach()
         has_bias = module.bias is not None
         made = cls(
@@ -111,7 +113,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     def weight(self) -> SparseMatrix:
         """The weight, out x in."""
         shape = (self.out_features, self.in_features)
-        data = as_packed(self.weight_packed, self.weight_type, shape)
+        data = self.weight_packed.view(self._packed_shape)
         return SparseMatrix(data, self.weight_type, shape)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -160,7 +162,7 @@ def linears(
 
     In place, but for a model that is a Linear itself: use what is returned.
     ``least`` spares layers with fewer weights; subclasses of Linear stay as they
-    are.  ``options`` are those of :meth:`SparseLinear.from_linear`.
+    are; hooks of a layer are not carried over.  ``options`` are those of :meth:`SparseLinear.from_linear`.
 
     >>> print(linears(torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())))
     Sequential(

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError
-from fragmenta.kernels.config import Kernel
+from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.packing import Packed
 from fragmenta.kernels.prepare import count_bits
@@ -32,6 +32,7 @@ from fragmenta.torch.running import (
     Ready,
     check_depth,
     check_parts,
+    check_tile,
     description,
     emulated,
     kernel_for,
@@ -80,7 +81,8 @@ def _check_tangents(arguments: tuple[Any, ...]) -> None:
 def _unwatched(arguments: tuple[Any, ...]) -> bool:
     """Whether these are plain CUDA tensors, and nobody traces, maps or stands in."""
     if (
-        _TORCH._len_torch_dispatch_stack()
+        _TORCH._get_tracing_state() is not None
+        or _TORCH._len_torch_dispatch_stack()
         or _TORCH._len_torch_function_stack()
         or _TORCH._functorch.peek_interpreter_stack() is not None
     ):
@@ -116,6 +118,8 @@ def _check(
     words: Words, a: str, matrix: Tensor, b: Tensor, m: int, parts: Parts
 ) -> None:
     """Refuse operands that no kernel multiplies."""
+    if b.ndim != 2:
+        raise ShapeError(f"{words.b} is a matrix; given shape {tuple(b.shape)}")
     other = type_name(b.dtype, words.b)
     if a != other and not any({a, other} <= group for group in _ALIKE):
         raise Error(
@@ -134,6 +138,15 @@ def _check_places(words: Words, a: Tensor, b: Tensor) -> None:
             f"{words.a} is on {a.device} and {words.b} on {b.device}; "
             f'{words.b}.to("{a.device}")?'
         )
+
+
+def _dense_type(a: Tensor, b: Tensor) -> str:
+    """The type of a dense A, which goes with B."""
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        raise ShapeError(
+            f"A is m x k and B n x k; given {tuple(a.shape)} and {tuple(b.shape)}"
+        )
+    return type_name(a.dtype, "A")
 
 
 def _check_bits(a: Tensor, b: Tensor) -> None:
@@ -165,9 +178,18 @@ def _sparse_mm_cuda(
 def _sparse_mm_cpu(
     words: Words, packed: Tensor, b: Tensor, a: str, m: int, *rest: Any
 ) -> Tensor:
-    shape = (m, b.shape[1])
-    matrix = Packed(bytes_of(as_packed(packed, a, shape)), a, shape)
+    matrix = Packed(bytes_of(_packed(packed, a, b, m)), a, (m, b.shape[-1]))
     return _emulated(words, a, packed, matrix, b, m, True, *rest)
+
+
+def _packed(packed: Tensor, a: str, b: Tensor, m: int) -> Tensor:
+    """The bytes of a sparse A that goes with B, which a kernel trusts."""
+    if a not in DTYPES or b.ndim != 2 or m < 1:
+        raise ShapeError(
+            f"A is of m rows and of {one_of(DTYPES)}, and B a matrix; given {m} rows "
+            f"of {a} and shape {tuple(b.shape)}"
+        )
+    return as_packed(packed, a, (m, b.shape[1]))
 
 
 def _sparse_linear(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -177,6 +199,8 @@ def _sparse_linear(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
         x: Tensor, packed: Tensor, a: str, m: int, out: torch.dtype, *rest: Any
     ) -> Tensor:
         *parts, promote, tile = rest
+        if not x.ndim:
+            raise ShapeError("x has rows to multiply; given a single number")
         flat = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
         y = product(_LINEAR, packed, flat, a, m, out, *parts, True, promote, tile)
         return y if x.ndim == 2 else y.reshape(*x.shape[:-1], m)
@@ -185,12 +209,12 @@ def _sparse_linear(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _dense_mm_cuda(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
-    name = type_name(a.dtype, "A")
+    name = _dense_type(a, b)
     return _on_cuda(_MM, name, a, b, a.shape[0], False, *rest)
 
 
 def _dense_mm_cpu(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
-    name = type_name(a.dtype, "A")
+    name = _dense_type(a, b)
     matrix = matrix_of(a, name)
     return _emulated(_MM, name, a, matrix, b, a.shape[0], False, *rest)
 
@@ -202,8 +226,11 @@ def _on_cuda(
     parts = _parts(given)
 
     def make() -> Ready:
-        if sparse:
-            as_packed(matrix, a, (m, b.shape[1]))
+        if sparse and _packed(matrix, a, b, m).data_ptr() % ALIGNMENT:
+            raise ShapeError(
+                f"the bytes of a sparse matrix begin on a multiple of {ALIGNMENT}; "
+                f"given address {matrix.data_ptr():#x}"
+            )
         _check(words, a, matrix, b, m, parts)
         kernel = kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts),
                             transposed=transposed, promote=promote)  # fmt: skip
@@ -265,7 +292,7 @@ def _sparse_mm_fake(
 
 
 def _dense_mm_fake(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
-    return _empty(_MM, type_name(a.dtype, "A"), a, b, a.shape[0], False, *rest)
+    return _empty(_MM, _dense_type(a, b), a, b, a.shape[0], False, *rest)
 
 
 def _binary_mm_fake(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tensor:
@@ -277,8 +304,11 @@ def _empty(
     words: Words, a: str, matrix: Tensor, b: Tensor, m: int, sparse: bool, *rest: Any
 ) -> Tensor:
     """A result without numbers, of a product that there is."""
-    out, *given, transposed, promote, _ = rest
+    out, *given, transposed, promote, tile = rest
     parts = _parts(given)
+    if sparse and isinstance(b.shape[-1], int):  # else PyTorch wants all of them
+        _packed(matrix, a, b, m)
+    check_tile(tile)
     _check(words, a, matrix, b, m, parts)
     kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts), promote=promote)
     n = b.shape[0]

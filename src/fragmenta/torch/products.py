@@ -12,13 +12,14 @@ from dataclasses import astuple
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import Tile
-from fragmenta.torch.matrix import OUTPUTS, SparseMatrix, type_name
+from fragmenta.torch.matrix import OUTPUTS, SparseMatrix, listed, type_name
 from fragmenta.torch.operators import Part, call
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,19 +42,33 @@ def _of_any_library(product: F) -> F:
                 f"B is a tensor, or an array that DLPack carries; given a "
                 f"{type(b).__name__}"
             )
-        library = sys.modules[type(b).__module__.partition(".")[0]]
+        library = np if isinstance(b, np.ndarray) else _library(b)
         if library.__name__ == "numpy" and options.get("out_dtype") is torch.bfloat16:
             raise Error("NumPy has no bfloat16: give tensors, or ask for float32")
         taken = {name: _taken(each) for name, each in options.items()}
-        return library.from_dlpack(product(_taken(a), _taken(b), **taken))
+        return library.from_dlpack(product(_taken(a), _taken(b), **taken).detach())
 
     return cast(F, wrapped)
 
 
 def _taken(x: Any) -> Any:
     """An array of another library, without a copy; anything else as it is."""
-    foreign = hasattr(x, "__dlpack__") and not isinstance(x, Tensor)
-    return from_dlpack(x) if foreign else x
+    if isinstance(x, Tensor) or not hasattr(x, "__dlpack__"):
+        return x
+    if any(stride < 0 for stride in getattr(x, "strides", None) or ()):
+        raise Error("an array runs backwards in memory; give a copy of it")
+    try:
+        return from_dlpack(x)
+    except (BufferError, TypeError, RuntimeError) as why:
+        raise Error(f"DLPack does not carry this array: {why}") from why
+
+
+def _library(x: Any) -> Any:
+    """The library of an array."""
+    found = sys.modules[type(x).__module__.partition(".")[0]]
+    if not hasattr(found, "from_dlpack"):
+        raise Error(f"{found.__name__} has no from_dlpack to take the result with")
+    return found
 
 
 # ── checks ──────────────────────────────────────────────────────────────────
@@ -68,9 +83,25 @@ def _check_sparse(a: Any, name: str) -> None:
 def _tensors(**given: Any) -> tuple[Any, ...]:
     """What is given: tensors, or nothing."""
     for name, each in given.items():
-        if each is not None and not isinstance(each, Tensor):
-            raise Error(f"{name} is a tensor; given a {type(each).__name__}")
+        if each is not None:
+            _check_tensor(each, name)
     return tuple(given.values())
+
+
+def _check_tensor(x: Any, name: str) -> None:
+    if not isinstance(x, Tensor):
+        raise Error(f"{name} is a tensor; given a {type(x).__name__}")
+    if x.layout != torch.strided or x.is_nested:
+        raise Error(f"{name} is a dense tensor; given one of {x.layout}")
+
+
+def _check_options(out_dtype: Any, **flags: Any) -> None:
+    known = isinstance(out_dtype, torch.dtype) and out_dtype in OUTPUTS
+    if out_dtype is not None and not known:
+        raise Error(f"a result is of {listed(OUTPUTS)}; given {out_dtype!r}")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool):
+            raise Error(f"{name} is True or False; given {flag!r}")
 
 
 # ── products ────────────────────────────────────────────────────────────────
@@ -106,6 +137,8 @@ def sparse_mm(
     tensor([[20,  3]], dtype=torch.int32)
     """
     _check_sparse(a, "A")
+    _check_tensor(b, "B")
+    _check_options(out_dtype, transposed=transposed, promote=promote)
     m, k = a.shape
     if b.ndim != 2 or b.shape[1] != k:
         raise ShapeError(f"A is {m}x{k}; B {tuple(b.shape)} is not n x {k}")
@@ -137,11 +170,9 @@ def dense_mm(
     tensor([[8, 8],
             [8, 8]], dtype=torch.int32)
     """
-    _tensors(A=a)
-    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
-        raise ShapeError(
-            f"A is m x k and B n x k; given {tuple(a.shape)} and {tuple(b.shape)}"
-        )
+    _check_tensor(a, "A")
+    _check_tensor(b, "B")
+    _check_options(out_dtype, transposed=transposed, promote=promote)
     parts = _tensors(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
     return call(
         "dense_mm", a, b, out_dtype or _default(type_name(a.dtype, "A"), parts),
@@ -201,7 +232,8 @@ def linear(
     >>> linear(torch.ones(1, 4, dtype=torch.int8), weight.data, "s8", (3, 4))
     tensor([[3, 3, 3]], dtype=torch.int32)
     """
-    _tensors(x=x)
+    _check_tensor(x, "x")
+    _check_options(out_dtype, promote=promote)
     m, k = shape
     if not x.ndim or x.shape[-1] != k:
         raise ShapeError(f"W is {m}x{k}; x {tuple(x.shape)} does not end in {k}")
@@ -229,7 +261,8 @@ def binary_mm(
     """
     if op not in ("and", "xor"):
         raise Error(f"bits are multiplied by and, or compared by xor; given {op!r}")
-    _tensors(A=a)
+    _check_tensor(a, "A")
+    _check_tensor(b, "B")
     return call("binary_mm", a, b, op == "xor", _sizes(tile))
 
 
@@ -238,7 +271,10 @@ def _sizes(tile: Tile | None) -> tuple[int, ...]:
         return ()
     if not isinstance(tile, Tile):
         raise Error(f"a tile is a Tile, such as Tile(128, 128); given {tile!r}")
-    return tuple(int(size) for size in astuple(tile))
+    sizes = astuple(tile)
+    if not all(isinstance(size, int) and 0 <= size < 1 << 16 for size in sizes):
+        raise Error(f"the sizes of a tile are whole numbers; given {tile!r}")
+    return tuple(int(size) for size in sizes)
 
 
 def _default(a: str, parts: tuple[Part, ...]) -> torch.dtype:

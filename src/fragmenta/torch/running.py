@@ -8,7 +8,7 @@ microseconds only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
@@ -77,6 +77,7 @@ def tiled(
     >>> str(tiled(kernel, (64, 64, 64), (128, 64, 1, 0)).tile)
     '128x64'
     """
+    check_tile(tile)
     if tile:
         m, n, cluster, turns = tile
         return replace(kernel, tile=Tile(m, n, cluster, bool(turns)))
@@ -236,6 +237,20 @@ def check_depth(b: Tensor) -> None:
     if not b.shape[1]:
         raise ShapeError(
             f"k is 0: there is nothing to multiply; given B {tuple(b.shape)}"
+        )
+
+
+def check_tile(tile: Sequence[int]) -> None:
+    """Refuse sizes that are no tile's.
+
+    >>> check_tile([64, 64])
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: a tile is m, n, cluster and turns, or nothing; \
+given [64, 64]
+    """
+    if len(tile) not in (0, 4):
+        raise ShapeError(
+            f"a tile is m, n, cluster and turns, or nothing; given {list(tile)}"
         )
 
 
