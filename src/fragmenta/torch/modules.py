@@ -162,7 +162,8 @@ def linears(
 
     In place, but for a model that is a Linear itself: use what is returned.
     ``least`` spares layers with fewer weights; subclasses of Linear stay as they
-    are; hooks of a layer are not carried over.  ``options`` are those of :meth:`SparseLinear.from_linear`.
+    are; hooks of a layer are not carried over.  ``options`` are those of
+    :meth:`SparseLinear.from_linear`.
 
     >>> print(linears(torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())))
     Sequential(
