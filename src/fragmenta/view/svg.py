@@ -136,8 +136,23 @@ def instruction_svg(op: Instruction) -> str:
         + a.at(0, b.height + 22 + lower - a.height)
         + d.at(a.width + 34, b.height + 22 + lower - d.height),
     )
-    note = words("T13 is lane 13, a5 its element 5; a frame is one register", "k s")
-    return _document(down([head, body, note], 18), str(op))
+    notes = down((words(line, "k s") for line in _notes(op)), 2)
+    return _document(down([head, body, notes], 18), str(op))
+
+
+def _notes(op: Instruction) -> list[str]:
+    """What the picture of an instruction does not show by itself."""
+    lines = ["T13 is lane 13, a5 its element 5; a frame is one register"]
+    for part in op.fragments.values():
+        for name in part.selectors:
+            last = part.layout.sizes[name] - 1
+            lines.append(
+                f"{part.name} is drawn for {name} 0, which may be up to {last}"
+            )
+    seen = next((p.observed for p in op.fragments.values() if p.observed), "")
+    if seen:
+        lines.append(f"observed on {seen}; the manual leaves it open")
+    return lines
 
 
 def _shared(op: Instruction) -> Drawing:
