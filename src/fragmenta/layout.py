@@ -163,10 +163,12 @@ class Layout:
         [{'L': 7, 'R': 1}]
         """
         self._check_names("coordinates", self.data, element, optional=self.free)
-        for name, value in element.items():
-            _in_range(name, value, self.sizes[name])
+        pinned = {
+            name: _in_range(name, value, self.sizes[name])
+            for name, value in element.items()
+        }
         choices = [
-            [element[name]] if name in element else range(self.sizes[name])
+            [pinned[name]] if name in pinned else range(self.sizes[name])
             for name, _ in self.coordinates
         ]
         found = [self._place(values) for values in product(*choices)]

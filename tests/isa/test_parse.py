@@ -114,3 +114,33 @@ def test_abbreviations():
     assert "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32" in str(several.value)
     with pytest.raises(fm.UnknownInstruction):
         fm.find("m16n8k64.tf32")
+
+
+@pytest.mark.parametrize(
+    "text, near",
+    [
+        ("wgmma.sp.m64n7k64.s8.s8", "m64n8k64"),
+        ("wgmma.m64n264k16.f32.f16", "m64n256k16"),
+        ("mma.m16n8k63.s4.s4", "m16n8k64"),
+    ],
+)
+def test_the_nearest_shape_is_near_in_numbers(text, near):
+    with pytest.raises(fm.UnknownInstruction, match=rf"did you mean {near}\?"):
+        fm.find(text)
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        (lambda: fm.mma("m16n8k64", a="s4", sp=True), "sp is 'sp' or 'sp::ord.* True"),
+        (lambda: fm.mma("m16n8k32", a=int), "a is a word of PTX"),
+        (lambda: fm.instruction("mma.m16n8k64.s4.s4"), "find.. takes names in short"),
+    ],
+)
+def test_what_is_no_word_is_told(wrong, said):
+    with pytest.raises(fm.UnknownInstruction, match=said):
+        wrong()
+
+
+def test_a_semicolon_ends_a_short_name_too():
+    assert fm.find("mma.sp.m16n8k16.tf32;") is fm.find("mma.sp.m16n8k16.tf32")

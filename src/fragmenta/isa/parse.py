@@ -144,7 +144,7 @@ def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> Error:
     strange = [word for word in words if word not in known]
     if strange:
         everything = {value for form in FORMS for value in _vocabulary(form)}
-        hint = nearest(strange[0], everything)
+        hint = _nearest_shape(strange[0], everything) or nearest(strange[0], everything)
         return UnknownInstruction(f"no instruction has {strange[0]}{hint}")
     longest = max(
         (words[:i] + words[i + 1 :] for i in range(len(words))),
@@ -155,6 +155,23 @@ def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> Error:
     return UnknownInstruction(
         f"no instruction has {one_of(words, 'and')} in this order{hint}"
     )
+
+
+def _nearest_shape(word: str, known: Iterable[str]) -> str:
+    """The shape whose n is nearest, if all but n is that of another."""
+    given = re.fullmatch(r"(m\d+n)(\d+)(k\d+)", word)
+    if given is None:
+        return ""
+    before, n, after = given.groups()
+    sizes = [
+        int(each.removeprefix(before).removesuffix(after))
+        for each in known
+        if re.fullmatch(rf"{before}\d+{after}", each)
+    ]
+    if not sizes:
+        return ""
+    near = min(sizes, key=lambda size: (abs(size - int(n)), size))
+    return f" (did you mean {before}{near}{after}?)"
 
 
 def search(text: str) -> list[Instruction]:
