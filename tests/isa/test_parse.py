@@ -143,4 +143,4 @@ def test_what_is_no_word_is_told(wrong, said):
 
 
 def test_a_semicolon_ends_a_short_name_too():
-    assert fm.find("mma.sp.m16n8k16.tf32;") is fm.find("mma.sp.m16n8k16.tf32")
+    assert fm.find("mma.sp.m16n8k16.tf32;") == fm.find("mma.sp.m16n8k16.tf32")
