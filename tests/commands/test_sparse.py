@@ -159,6 +159,7 @@ def test_sparsity_refuses() -> None:
     ]:
         assert message in complaint("sparsity", "a.npy", F16, *words)
     assert "is dense" in complaint("sparsity", "a.npy", "mma.m16n8k16.f32.f16")
+    assert "the file comes first" in complaint("sparsity", F16, "a.npy")
     assert os.listdir() == ["a.npy"]
 
 

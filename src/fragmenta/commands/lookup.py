@@ -172,7 +172,8 @@ def holds(
         )
     ]
     if as_json:
-        emit_json({"instruction": str(op), "operand": part.name, "elements": records})
+        told = [{**each, "bits": [each["low"], each["high"]]} for each in records]
+        emit_json({"instruction": str(op), "operand": part.name, "elements": told})
         return
     of_warp = f"warp {asked['warp']}, " if "warp" in asked else ""
     lines = [str(op), f"{part.name} in {of_warp}lane {lane}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,6 +81,8 @@ def sparsity(
     from fragmenta.progress import bar
     from fragmenta.sparsity import sparse, sparsity_report
 
+    if os.path.exists(instruction) and not os.path.exists(file):
+        raise Error(f"the file comes first: fragmenta sparsity {instruction} {file}")
     op, _ = sparse(find(instruction))
     _check_request(prune or compress, output, force)
     if selector is not None:
