@@ -518,13 +518,3 @@ def test_a_trace_records_the_product():
     assert "fragmenta::sparse_linear" in str(traced.graph)
     assert unwatched == [False]
     assert operators._unwatched(())
-
-
-def test_the_compiler_steps_aside_for_compression():
-    weight = drawn(torch.bfloat16, 32, 64)
-
-    def pruned(weight):
-        return ft.compress(weight * 2).to_dense() + 1
-
-    compiled = torch.compile(pruned, backend="aot_eager")
-    assert torch.equal(compiled(weight), pruned(weight))

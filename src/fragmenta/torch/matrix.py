@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,8 +26,6 @@ from fragmenta.pruning import prune as pruned
 from fragmenta.shared_memory import UNIT
 from fragmenta.sparsity import compress as compress_matrix
 from fragmenta.sparsity import sparse
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 TYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fn: "e4m3",
@@ -48,12 +46,6 @@ OUTPUTS: dict[torch.dtype, str] = {
 """The types that a result may have."""
 DTYPES = {name: kind for kind, name in TYPES.items()}
 """The tensors that hold an element type."""
-
-
-def _uncompiled(function: F) -> F:
-    """PyTorch's compiler steps aside: this is more than tensors."""
-    compiler: Any = torch.compiler  # which is not typed
-    return cast(F, compiler.disable(function))
 
 
 class SparseMatrix:
@@ -104,10 +96,6 @@ class SparseMatrix:
         tensor([[0, 1, 2, 0],
                 [3, 0, 0, 4]], dtype=torch.int8)
         """
-        return self._dense()
-
-    @_uncompiled
-    def _dense(self) -> Tensor:
         kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[self.dtype.itemsize]
         values = self._by_rows(0, UNIT * places(self.a), UNIT).view(kind)
         size = (self.data.shape[-1] - VALUE_BYTES) // len(places(self.a))
@@ -264,16 +252,10 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
             f"{weight.device} of shape {tuple(weight.shape)}"
         )
     shape = (weight.shape[0], weight.shape[1])
-    return SparseMatrix(_compressed(weight, a, prune), a, shape)
-
-
-@_uncompiled
-def _compressed(weight: Tensor, a: str, prune: bool) -> Tensor:
     if weight.is_cuda and prune and weight.shape[0] <= MOST_ROWS:
         aligned = rows_aligned(weight.detach().resolve_neg())
-        found: Tensor = compress_on_device(aligned, a)
-        return found
-    return _compress_on_host(weight, a, prune).to(weight.device)
+        return SparseMatrix(compress_on_device(aligned, a), a, shape)
+    return SparseMatrix(_compress_on_host(weight, a, prune).to(weight.device), a, shape)
 
 
 def _compress_on_host(weight: Tensor, a: str, prune: bool) -> Tensor:
