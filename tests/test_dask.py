@@ -12,6 +12,10 @@ E4M3 = instruction("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32")
 SPARSE = instruction(
     "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f16.f16.f16.f16"
 )
+SCALED = (
+    "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X"
+    ".f32.e4m3.e4m3.f32.ue8m0"
+)
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +81,41 @@ def test_a_tile_may_not_straddle_blocks():
         fm.matmul(da.from_array(A), da.from_array(B[:32]), op)
     with pytest.raises(fm.Error, match="two axes"):
         fm.matmul(da.from_array(A[None]), da.from_array(B), op)
+
+
+def test_block_scales_are_cut_as_the_matrices_are():
+    op = instruction(SCALED)
+    A, B = matrices(ml_dtypes.float8_e4m3fn, 40, 20, 96)
+    rng = np.random.default_rng(1)
+    scales = [
+        (2.0 ** rng.integers(-3, 3, shape)).astype(ml_dtypes.float8_e8m0fnu)
+        for shape in ((40, 3), (3, 20))
+    ]
+    named = dict(zip(("scale_a", "scale_b"), scales, strict=True))
+    lazy = da.from_array(A, chunks=(16, 32)), da.from_array(B, chunks=(64, 8))
+    found = fm.matmul(*lazy, op, **named).compute(scheduler="synchronous")
+    np.testing.assert_array_equal(found, fm.matmul(A, B, op, **named))
+    with pytest.raises(fm.Error, match="needs scale_a and scale_b"):
+        fm.matmul(*lazy, op)
+    with pytest.raises(fm.ShapeError, match="scale_a is 40x3"):
+        fm.matmul(*lazy, op, scale_a=scales[0][:3], scale_b=scales[1])
+    with pytest.raises(fm.Error, match="takes no scales"):
+        fm.matmul(*lazy, E4M3, **named)
+
+
+def test_what_numpy_matrices_are_refused_for():
+    A, B = (da.ones(shape, dtype="f2") for shape in ((16, 32), (32, 16)))
+    f16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    mixed = instruction("wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32")
+    for op, C, said in (
+        (mixed, None, "cannot go on from its result"),
+        (f16, np.ones((3, 3), "f4"), "A B is 16x16; C has shape"),
+        (instruction("ldmatrix.sync.aligned.m8n8.x1.shared.b16"), None, "does not mul"),
+    ):
+        with pytest.raises(fm.Error, match=said):
+            fm.matmul(A, B, op, C)
+    with pytest.raises(fm.UnsupportedTarget):
+        fm.matmul(A, B, f16, target="sm_75")
+    sp = fm.compress(np.zeros((16, 32), np.float16), SPARSE)
+    with pytest.raises(fm.Error, match="not cut into blocks"):
+        fm.matmul(sp, B, SPARSE)

@@ -349,3 +349,16 @@ def test_bad_input_is_refused_with_what_is_allowed(case):
     call, error, words = BAD[case]
     with pytest.raises(error, match=words):
         call()
+
+
+def test_a_matrix_goes_with_its_instruction():
+    tf32 = fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp")
+    f16 = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
+    sp = fm.compress(np.zeros((64, 64), np.float32), tf32)
+    for call in (to_torch, to_cutlass_sm90):
+        with pytest.raises(fm.BadMetadata, match="is 2:4; A is 1:2"):
+            call(sp, f16)
+    s8 = fm.wgmma("m64n8k64", a="s8", sp="sp")
+    halves = fm.compress(np.zeros((64, 64), np.float16), f16)
+    with pytest.raises(fm.ShapeError, match="its values are float16"):
+        to_torch(halves, s8)

@@ -81,3 +81,26 @@ def test_indices_and_batches_are_checked():
         op.explain(A, B, C, row=16, col=0)
     with pytest.raises(fm.ShapeError, match="no batch axes"):
         op.explain(A[None], B, C, row=0, col=0)
+
+
+def test_numbers_beyond_float64_are_written():
+    X = np.full((8, 4), 1e200)
+    text = str(fm.mma("m8n8k4", a="f64").explain(X, X.T, row=0, col=0))
+    assert "e+400" in text
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ({"C": np.ones((32, 32), np.float32)}, "A B is 16x8; C has shape"),
+        ({"C": np.ones((2, 16, 8), np.float32)}, "A B is 16x8; C has shape"),
+        ({"row": 1.5}, "row 1.5 is out of range"),
+        ({"row": "1"}, "row 1 is out of range"),
+    ],
+)
+def test_what_cannot_be_explained(wrong, said):
+    op = fm.mma("m16n8k16", a="f16", d="f32")
+    A, B = np.ones((16, 16), np.float16), np.ones((16, 8), np.float16)
+    given = {"C": None, "row": 0, **wrong}
+    with pytest.raises(fm.ShapeError, match=said):
+        op.explain(A, B, given["C"], row=given["row"], col=0)

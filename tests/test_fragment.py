@@ -202,3 +202,32 @@ def test_bad_input_is_refused_with_what_is_allowed(name):
 def test_what_an_instruction_lacks_is_no_attribute():
     assert not hasattr(INT4, "metadata")
     assert getattr(fm.wgmma("m64n8k16", a="f16", d="f32"), "b", None) is None
+
+
+def test_registers_of_another_byte_order_are_converted():
+    ones = np.ones((16, 8), np.int32)
+    swapped = INT4.c.pack(ones).astype(">u4")
+    np.testing.assert_array_equal(INT4.c.unpack(swapped), ones)
+
+
+@pytest.mark.parametrize("batch", [(0,), (2, 0, 3)])
+def test_batches_of_nothing(batch):
+    for part in (INT4.a, INT4.c, fm.mma("m16n8k16", a="f16", d="f32").b):
+        matrix = np.zeros((*batch, *part.shape), part.dtype.storage)
+        registers = part.pack(matrix)
+        assert registers.shape == (*batch, part.lanes, part.registers)
+        assert part.unpack(registers).shape == matrix.shape
+        tiles = part.pack_tiles(matrix)
+        assert tiles.shape == (*batch, 1, 1, part.lanes, part.registers)
+        assert part.unpack_tiles(tiles).shape == matrix.shape
+
+
+@pytest.mark.parametrize("selector", [0.5, True, "1", 2])
+def test_a_selector_is_a_whole_number(selector):
+    e = fm.mma("m16n8k64", a="s4", sp="sp").metadata
+    codes = np.full((16, 8), 4)
+    for call in (e.pack, e.pack_tiles):
+        with pytest.raises(fm.ShapeError, match="selector"):
+            call(codes, selector=selector)
+    assert e.pack(codes, selector=np.int8(1)).any()
+    assert e.pack_tiles(codes[None][:0], selector=1).shape == (0, 1, 1, 32, 1)

@@ -24,6 +24,10 @@ SPF = instruction(
     "mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 )
 TF32 = instruction("mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32")
+SCALED = (
+    "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.scale_vec::1X"
+    ".f32.e4m3.e4m3.f32.ue8m0"
+)
 OPS = [F16, HALF, S8, SAT, U4, B1, SP8, SPF, TF32]
 
 
@@ -148,3 +152,32 @@ def test_shapes_that_do_not_fit(A, B, C, words):
 def test_what_does_not_multiply_is_refused():
     with pytest.raises(fm.Error, match="does not multiply"):
         fm.matmul(np.zeros((8, 8)), np.zeros((8, 8)), fm.find("movmatrix"))
+
+
+def test_batches_of_scales_broadcast():
+    op = instruction(SCALED)
+    A = np.ones((20, 64), ml_dtypes.float8_e4m3fn)
+    B = np.ones((64, 10), ml_dtypes.float8_e4m3fn)
+    scale_a = 2.0 ** np.arange(3)[:, None, None] * np.ones((3, 20, 2))
+    scale_a = scale_a.astype(ml_dtypes.float8_e8m0fnu)
+    scale_b = np.ones((2, 10), ml_dtypes.float8_e8m0fnu)
+    found = fm.matmul(A, B, op, scale_a=scale_a, scale_b=scale_b)
+    assert found.shape == (3, 20, 10)
+    assert found[:, 0, 0].tolist() == [64, 128, 256]
+    with pytest.raises(fm.ShapeError, match="batch axes do not go together"):
+        fm.matmul(np.stack([A, A]), B, op, scale_a=scale_a, scale_b=scale_b)
+
+
+@pytest.mark.parametrize("op", [F16, S8], ids=str)
+def test_sums_of_nothing_are_refused(op):
+    of = op.types["a"].storage
+    with pytest.raises(fm.ShapeError, match="nothing to multiply"):
+        fm.matmul(np.ones((4, 0), of), np.ones((0, 4), of), op)
+
+
+def test_what_moves_multiplies_nothing():
+    op = instruction("ldmatrix.sync.aligned.m8n8.x1.shared.b16")
+    A, B = np.ones((16, 16)), np.ones((16, 8))
+    for call in (op, lambda A, B: op.explain(A, B, row=0, col=0)):
+        with pytest.raises(fm.Error, match="does not multiply matrices"):
+            call(A, B)

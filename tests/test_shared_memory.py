@@ -470,3 +470,19 @@ def test_the_page_about_descriptors_runs():
     told = doctest.testfile(str(page), module_relative=False)
     assert told.attempted > 20
     assert not told.failed
+
+
+@pytest.mark.parametrize("kind", [np.int16, np.int32, np.uint32, np.int64])
+def test_numpy_integers_lose_no_bits(kind):
+    fields = (1024, 128, 1024, 128, 1)
+    made = Descriptor(*(kind(each) for each in fields))
+    assert made.encode() == Descriptor(*fields).encode()
+    assert Descriptor.decode(np.uint64(made.encode())) == made
+
+
+@pytest.mark.parametrize("word", [1.5, "12", None])
+def test_what_is_no_word_is_refused(word):
+    with pytest.raises(AddressError, match="whole number"):
+        Descriptor.decode(word)
+    with pytest.raises(AddressError):
+        Descriptor(0, 128, 1024, 128.0)

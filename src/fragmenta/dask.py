@@ -11,6 +11,7 @@ from typing import Any
 
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
+from fragmenta.sparsity import Compressed
 
 
 def matmul(
@@ -19,6 +20,8 @@ def matmul(
     op: Instruction,
     C: Any = None,
     *,
+    scale_a: Any = None,
+    scale_b: Any = None,
     target: str | None = None,
 ) -> Any:
     """D = A B + C as a lazy Dask array, blockwise over M and N.
@@ -28,20 +31,51 @@ def matmul(
     """
     import dask.array as da
 
+    if isinstance(A, Compressed):
+        raise Error("a Compressed A is not cut into blocks; give the pruned matrix")
     a, b = da.asarray(A), da.asarray(B)
-    _check(a, b, op)
+    _check(a, b, op, C)
     b = b.rechunk({0: a.chunks[1]})
-    rows, cols, depth = a.numblocks[0], b.numblocks[1], a.numblocks[1]
     c = None if C is None else da.asarray(C).rechunk((a.chunks[0], b.chunks[1]))
+    scales = _scales(a, b, op, scale_a, scale_b)
+    rows, cols = a.numblocks[0], b.numblocks[1]
     blocks = [
-        [_chain(a, b, c, op, target, i, j, depth) for j in range(cols)]
+        [_chain(a, b, c, scales, op, target, i, j) for j in range(cols)]
         for i in range(rows)
     ]
     return da.block(blocks)
 
 
+def _scales(a: Any, b: Any, op: Instruction, scale_a: Any, scale_b: Any) -> Any:
+    """The block scales, cut as A and B are."""
+    import dask.array as da
+
+    given = (scale_a, scale_b)
+    if not op.scale_vec:
+        if any(each is not None for each in given):
+            raise Error(f"{op} takes no scales")
+        return None
+    if any(each is None for each in given):
+        raise Error(f"{op} needs scale_a and scale_b")
+    k = op.shape.k
+    along = tuple(-(-size // k) * op.scale_vec for size in a.chunks[1])
+    cut = ((a.chunks[0], along), (along, b.chunks[1]))
+    for name, each, chunks in zip(("scale_a", "scale_b"), given, cut, strict=True):
+        wanted = tuple(map(sum, chunks))
+        if each.shape != wanted:
+            raise ShapeError(f"{name} is {wanted[0]}x{wanted[1]}; given {each.shape}")
+    return [da.asarray(s).rechunk(n) for s, n in zip(given, cut, strict=True)]
+
+
 def _chain(
-    a: Any, b: Any, c: Any, op: Instruction, target: str | None, i: int, j: int, k: int
+    a: Any,
+    b: Any,
+    c: Any,
+    scales: Any,
+    op: Instruction,
+    target: str | None,
+    i: int,
+    j: int,
 ) -> Any:
     """One block of D: products along k, each continuing from the last."""
     import dask.array as da
@@ -50,23 +84,40 @@ def _chain(
     name = str(op)  # text travels; the tables are at the other end already
     step = delayed(_step, pure=True)
     total = None if c is None else c.blocks[i, j]
-    for part in range(k):
-        total = step(a.blocks[i, part], b.blocks[part, j], name, total, target)
+    for part in range(a.numblocks[1]):
+        pair = (None, None)
+        if scales is not None:
+            pair = (scales[0].blocks[i, part], scales[1].blocks[part, j])
+        left, right = a.blocks[i, part], b.blocks[part, j]
+        total = step(left, right, name, total, *pair, target)
     shape = (a.chunks[0][i], b.chunks[1][j])
     return da.from_delayed(total, shape, dtype=op.types["d"].storage)
 
 
-def _step(a: Any, b: Any, op: str, c: Any, target: str | None) -> Any:
+def _step(
+    a: Any, b: Any, op: str, c: Any, scale_a: Any, scale_b: Any, target: str | None
+) -> Any:
     from fragmenta.matmul import matmul as whole
 
-    return whole(a, b, op, c, target=target, progress=lambda _: None)
+    return whole(
+        a, b, op, c, scale_a=scale_a, scale_b=scale_b, target=target,
+        progress=lambda _: None,
+    )  # fmt: skip
 
 
-def _check(a: Any, b: Any, op: Instruction) -> None:
+def _check(a: Any, b: Any, op: Instruction, c: Any) -> None:
     if a.ndim != 2 or b.ndim != 2:
         raise Error("Dask arrays must have two axes; map over batches instead")
     if a.shape[1] != b.shape[0]:
         raise ShapeError(f"A has {a.shape[1]} columns and B has {b.shape[0]} rows")
+    size = (a.shape[0], b.shape[1])
+    if c is not None and c.shape != size:
+        raise ShapeError(f"A B is {size[0]}x{size[1]}; C has shape {c.shape}")
+    if a.shape[1] > op.shape.k and op.types.get("c", op.types["d"]) != op.types["d"]:
+        raise ShapeError(
+            f"{op} cannot go on from its result: C is {op.types['c']}, D is "
+            f"{op.types['d']}; k is at most {op.shape.k}"
+        )
     odd = [size for size in a.chunks[1][:-1] if size % op.shape.k]
     if odd:
         raise ShapeError(

@@ -122,6 +122,19 @@ def execute(
     return op.d.pack(op.d.dtype.decode(d))
 
 
+def check_multiplies(op: Instruction) -> None:
+    """Refuse instructions that move or load.
+
+    >>> import fragmenta as fm
+    >>> check_multiplies(fm.find("movmatrix"))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply \
+matrices
+    """
+    if op.family.split(".")[-1] not in ("mma", "sp", "wgmma"):
+        raise Error(f"{op} does not multiply matrices")
+
+
 def call(
     op: Instruction,
     A: ArrayLike | Compressed,
@@ -142,6 +155,7 @@ def call(
     >>> int(call(op, A, np.ones((32, 8), np.int8))[3, 5])
     32
     """
+    check_multiplies(op)
     where = chosen_target(op, target)
     a, index = stored(op, A)
     _expect(op, "A", a.shape, (op.shape.m, a_columns(op)))
@@ -221,7 +235,8 @@ def stored_columns(
         return None
     if metadata is None:
         raise BadMetadata(f"{op} needs metadata: op.metadata.pack(indices, selector)")
-    if selector not in op.selectors:
+    whole = isinstance(selector, int | np.integer) and not isinstance(selector, bool)
+    if not whole or selector not in op.selectors:
         allowed = one_of(op.selectors)
         raise ShapeError(f"selector {selector} is out of range; {op} has {allowed}")
     codes = op.metadata.unpack(metadata, selector=selector)

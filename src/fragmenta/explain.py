@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from decimal import Decimal
 from fractions import Fraction
 from math import isfinite
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.explain import Explanation, Step, Term, explain_steps
@@ -21,6 +23,7 @@ from fragmenta.dtype import as_array
 from fragmenta.errors import ShapeError
 from fragmenta.execute import (
     accumulator,
+    check_multiplies,
     chosen_target,
     numeric_model,
     scale_bits,
@@ -122,17 +125,26 @@ def explain(
     exact       8
     difference  0
     """
+    check_multiplies(op)
     where = chosen_target(op, target)
     a, index = stored(op, A)
     b = op.types["b"].encode(as_array(B))
     a, b, index = whole_tiles(op, a, b, index)
     if a.ndim != 2 or b.ndim != 2:
         raise ShapeError("one element is explained at a time: no batch axes")
-    for name, value, size in (("row", row, a.shape[0]), ("col", col, b.shape[1])):
-        if not 0 <= value < size:
-            raise ShapeError(f"{name} {value} is out of range; it is 0 to {size - 1}")
-    c = accumulator(op, C, (a.shape[0], b.shape[1]))
+    size = (a.shape[0], b.shape[1])
+    for name, value, count in zip(("row", "col"), (row, col), size, strict=True):
+        if not isinstance(value, int | np.integer) or not 0 <= value < count:
+            raise ShapeError(f"{name} {value} is out of range; it is 0 to {count - 1}")
+    c = accumulator(op, C, size)
+    if c.shape != size:
+        raise ShapeError(f"A B is {size[0]}x{size[1]}; C has shape {c.shape}")
     scales = scale_bits(op, scale_a, scale_b)
+    for name, each in scales.items():
+        blocks = len(b) // op.shape.k * op.scale_vec
+        wanted = (size[0], blocks) if name == "scale_a" else (blocks, size[1])
+        if each.shape != wanted:
+            raise ShapeError(f"{name} is {wanted[0]}x{wanted[1]}; given {each.shape}")
     chosen = {n: s[row] if n == "scale_a" else s[:, col] for n, s in scales.items()}
     told = explain_steps(
         a[row],
@@ -203,7 +215,7 @@ def _short(value: Number, width: int = 11) -> str:
     text = _text(value)
     if len(text) <= width:
         return text
-    number = float(value)
+    number = _decimal(value)
     for digits in range(width, 0, -1):
         text = f"{number:.{digits}g}"
         if len(text) <= width:
@@ -217,10 +229,21 @@ def _text(value: Number) -> str:
         return str(value) if not isfinite(value) else f"{value:g}"
     if value.denominator == 1 and abs(value.numerator) < 10**15:
         return str(value.numerator)
-    exact = float(value)
+    exact = _decimal(value)
+    if isinstance(exact, Decimal):
+        return f"{exact:.17g} (rounded)"
     if Fraction(exact) == value:
         return repr(exact)
     return f"{exact!r} (rounded)"
+
+
+def _decimal(value: Number) -> float | Decimal:
+    """A number that can be written, also where no float64 is as large."""
+    try:
+        return float(value)
+    except OverflowError:
+        exact = Fraction(value)
+        return Decimal(exact.numerator) / Decimal(exact.denominator)
 
 
 def _plain(value: Any) -> Any:

@@ -18,7 +18,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import notation
-from fragmenta.dtype import Container, DType, encode_words, pack_words, unpack_words
+from fragmenta.dtype import (
+    Container,
+    DType,
+    as_array,
+    encode_words,
+    pack_words,
+    unpack_words,
+)
 from fragmenta.errors import ShapeError
 from fragmenta.layout import Index, Layout
 
@@ -216,7 +223,7 @@ class Fragment:
             slots = words.view(f"u{self.container.bits // 8}")
         else:
             slots = unpack_words(words, self.container.bits)
-        flat = slots.reshape(*batch, -1)
+        flat = slots.reshape(*batch, prod(slots.shape[len(batch) :]))
         bits = flat.take(self._scatter(selected), axis=-1, mode="wrap")
         bits = bits.reshape(*batch, *self.shape)
         whole = self.container.width == self.container.bits
@@ -237,12 +244,14 @@ class Fragment:
         rows, cols = (s // t for s, t in zip(array.shape[-2:], self.shape, strict=True))
         order, words = self._words(array)
         if words is None:
-            tiled = array.reshape(*array.shape[:-2], rows, self.shape[0], cols, -1)
+            size = (rows, self.shape[0], cols, self.shape[1])
+            tiled = array.reshape(*array.shape[:-2], *size)
             return self.pack(tiled.swapaxes(-3, -2))
         # One strip of tiles at a time: its index fits the cache and serves all.
         outer, inner = (rows, cols) if order == self.layout.data else (cols, rows)
         index = self._word_gather(order, inner)
-        strips = words.reshape(*words.shape[:-2], outer, -1)
+        each = prod(words.shape[-2:]) // max(1, outer)
+        strips = words.reshape(*words.shape[:-2], outer, each)
         packed = _take(strips, 1, index)
         shape = (*packed.shape[: strips.ndim - 1], inner, self.lanes, self.registers)
         packed = packed.reshape(shape)
@@ -309,14 +318,18 @@ class Fragment:
         mask = np.ones(self.layout.place_shape, dtype=bool)
         for name in self.selectors:
             value, size = selected.get(name, 0), self.layout.sizes[name]
+            allowed = f"0 to {size - 1}" if size > 1 else "0"
+            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+                raise ShapeError(
+                    f"{name} is a whole number, {allowed}; given {value!r}"
+                )
             if not 0 <= value < size:
-                allowed = f"0 to {size - 1}" if size > 1 else "0"
                 raise ShapeError(f"{name} {value} is out of range; it is {allowed}")
             mask &= grid[name] == value
         return mask
 
     def _matrix(self, matrix: ArrayLike) -> NDArray[Any]:
-        array = np.asarray(matrix)
+        array = as_array(matrix)
         if array.shape[max(0, array.ndim - len(self.shape)) :] != self.shape:
             wanted = "x".join(map(str, self.shape))
             raise ShapeError(
@@ -326,13 +339,13 @@ class Fragment:
         return array
 
     def _whole(self, matrix: ArrayLike, pad: bool) -> NDArray[Any]:
-        array = np.asarray(matrix)
+        array = as_array(matrix)
         if len(self.shape) != 2 or self.selectors:
             raise ShapeError(f"{self.name} has no tiles: pack it one at a time")
         return whole_tiles(array, self.shape, self.name, pad)
 
     def _registers(self, registers: ArrayLike, leading: int = 0) -> Words:
-        words = np.asarray(registers)
+        words = as_array(registers)
         wanted = np.dtype(f"uint{self.register_bits}")
         tail = (self.lanes, self.registers)
         if words.shape[-2:] != tail or words.ndim < 2 + leading:
@@ -482,7 +495,8 @@ def cut_tiles(
 def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
     """Reorder the last axes by a flat index of the same elements."""
     batch = array.shape[: array.ndim - axes]
-    flat = np.ascontiguousarray(array).reshape(prod(batch), -1)
+    size = prod(array.shape[len(batch) :])
+    flat = np.ascontiguousarray(array).reshape(prod(batch), size)
     order = index.ravel()
     moved = np.empty((len(flat), order.size), flat.dtype)
 

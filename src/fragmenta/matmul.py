@@ -17,9 +17,10 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
 from fragmenta.dtype import DType, as_array
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import ShapeError, one_of
 from fragmenta.execute import (
     accumulator,
+    check_multiplies,
     chosen_target,
     numeric_model,
     scale_bits,
@@ -67,13 +68,14 @@ def matmul(
     ((100, 30), dtype('int32'), 420)
     """
     found = instruction(op) if isinstance(op, str) else op
+    check_multiplies(found)
+    model = numeric_model(found, chosen_target(found, target))
     if _is_dask(A) or _is_dask(B) or _is_dask(C):
         from fragmenta.dask import matmul as lazily
 
-        return lazily(A, B, found, C, target=target)  # type: ignore[no-any-return]
-    if found.family.split(".")[-1] not in ("mma", "sp", "wgmma"):
-        raise Error(f"{found} does not multiply matrices")
-    model = numeric_model(found, chosen_target(found, target))
+        return lazily(  # type: ignore[no-any-return]
+            A, B, found, C, scale_a=scale_a, scale_b=scale_b, target=target
+        )
     a, index = stored(found, A)
     b = found.types["b"].encode(as_array(B))
     a, b, index = whole_tiles(found, a, b, index)
@@ -105,8 +107,14 @@ class _Operands:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        shapes = (each.shape[:-2] for each in (self.a, self.b, self.c))
-        return np.broadcast_shapes(*shapes)
+        operands = (self.a, self.b, self.c, *self.scales.values())
+        shapes = [each.shape[:-2] for each in operands]
+        try:
+            return np.broadcast_shapes(*shapes)
+        except ValueError:
+            raise ShapeError(
+                f"batch axes do not go together: {one_of(shapes, 'and')}"
+            ) from None
 
     def at(self, place: tuple[int, ...]) -> _Operands:
         """One product of the batch."""
@@ -156,6 +164,8 @@ def whole_tiles(
     cols, rows = a.shape[-1] * per, b.shape[-2]
     if not rows <= cols <= rows + _slack(op):
         raise ShapeError(f"A has {cols} columns and B has {rows} rows; they must agree")
+    if not rows:
+        raise ShapeError("A has no columns and B no rows: there is nothing to multiply")
     whole = -(-rows // op.shape.k) * op.shape.k
     if index is not None:
         index = _fill_columns(index, whole // per) % op.shape.k

@@ -396,9 +396,8 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
         empty = self.granularity.empty
         codes = whole_tiles(as_codes(matrix), held.shape, held.name, pad, empty)
         rows, chunks = held.shape
-        tiled = codes.reshape(
-            *codes.shape[:-2], codes.shape[-2] // rows, rows, -1, chunks
-        )
+        tall, wide = codes.shape[-2] // rows, codes.shape[-1] // chunks
+        tiled = codes.reshape(*codes.shape[:-2], tall, rows, wide, chunks)
         return held.pack(tiled.swapaxes(-3, -2), selector)
 
     def unpack_tiles(

@@ -113,7 +113,8 @@ def _keys(flat: Array, group: int) -> Array:
     of = _STORED.get(flat.dtype)
     wide = flat.astype(np.float64) if of is None else of.to_float64(of.encode(flat))
     np.abs(wide, out=wide)
-    pairs = wide[0::2] + wide[1::2]
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        pairs = wide[0::2] + wide[1::2]
     # A comparison with NaN is false either way: infinity makes room for it.
     np.minimum(pairs, np.finfo(np.float64).max, out=pairs)
     pairs[np.isnan(pairs)] = np.inf

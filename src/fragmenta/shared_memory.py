@@ -18,6 +18,7 @@ as many of the bits from 7 up.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
@@ -101,6 +102,13 @@ def span(swizzle: int) -> int:
     return swizzle or UNIT
 
 
+def _whole(name: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise AddressError(f"{name} is a whole number; given {value!r}") from None
+
+
 @dataclass(frozen=True)
 class Descriptor:
     """Where ``wgmma`` finds an operand in shared memory; all in bytes.
@@ -133,6 +141,9 @@ class Descriptor:
             )
         if self.base_offset and not self.swizzle:
             raise AddressError("without a swizzle there is no base offset; it is 0")
+        for name, value in vars(self).items():
+            # A NumPy integer would lose bits when it is shifted into the word.
+            object.__setattr__(self, name, _whole(name, value))
 
     # ── the 64-bit word ─────────────────────────────────────────────────────
 
@@ -157,7 +168,7 @@ class Descriptor:
         >>> Descriptor.decode(0xC000001000010040)
         Descriptor(start=1024, leading=16, stride=256, swizzle=32, base_offset=0)
         """
-        given = int(word)
+        given = _whole("a descriptor", word)
         if not 0 <= given < 1 << 64:
             raise AddressError(f"a descriptor has 64 bits; given {given:#x}")
         values = {}

@@ -86,6 +86,8 @@ def in_registers(a: ArrayLike | Descriptor) -> bool:
     if isinstance(a, Descriptor | int | np.integer):
         return False
     given = as_array(a)
+    if given.shape[-2:] == (128, 4) and given.dtype == np.int64:
+        raise ShapeError("registers are uint32, descriptor words uint64; given int64")
     return given.ndim >= 2 and given.dtype.itemsize == 4
 
 
