@@ -231,3 +231,10 @@ def test_a_selector_is_a_whole_number(selector):
             call(codes, selector=selector)
     assert e.pack(codes, selector=np.int8(1)).any()
     assert e.pack_tiles(codes[None][:0], selector=1).shape == (0, 1, 1, 32, 1)
+
+
+def test_one_element_at_a_time_is_looked_up():
+    with pytest.raises(fm.ShapeError, match="row is one number"):
+        INT4.a.where([1, 2], 2)
+    found = INT4.a.where(np.int64(1), np.uint8(2))
+    assert {type(found.lane), type(found.register)} == {int}

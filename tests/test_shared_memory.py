@@ -486,3 +486,10 @@ def test_what_is_no_word_is_refused(word):
         Descriptor.decode(word)
     with pytest.raises(AddressError):
         Descriptor(0, 128, 1024, 128.0)
+
+
+def test_tiles_that_are_none():
+    with pytest.raises(AddressError, match="along k or mn; given 'banana'"):
+        Descriptor.for_tile(64, 64, "f16", order="banana")
+    with pytest.raises(AddressError, match="multiple of 16 bytes; given 8"):
+        Descriptor.for_tile(64, 64, "f16", swizzle=0, start=8)

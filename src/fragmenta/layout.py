@@ -167,6 +167,9 @@ class Layout:
             name: _in_range(name, value, self.sizes[name])
             for name, value in element.items()
         }
+        for name, value in pinned.items():
+            if not isinstance(value, int):
+                raise ShapeError(f"{name} is one number; given {element[name]!r}")
         choices = [
             [pinned[name]] if name in pinned else range(self.sizes[name])
             for name, _ in self.coordinates

@@ -336,10 +336,14 @@ transposes 16-bit types only, f16 and bf16; major="k" takes every type
         """
         lines, spans = atoms(rows, k, dtype, major, swizzle)
         atom = LINES * span(swizzle)
-        if start % (atom if swizzle else UNIT):
+        if swizzle and start % atom:
             raise AddressError(
                 f"a tile with a {swizzle}-byte swizzle starts at a multiple of {atom} "
                 f"bytes, where its pattern does; given {start}"
+            )
+        if order not in (None, *MAJORS):
+            raise AddressError(
+                f"atoms follow one another along k or mn; given {order!r}"
             )
         across_first = (order or ("mn" if major == "k" else "k")) != major
         steps = (lines * atom, atom) if across_first else (atom, spans * atom)

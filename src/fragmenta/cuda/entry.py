@@ -85,7 +85,7 @@ def _immediates(
         if not each.values:
             continue
         value = given.get(each.name, Argument(each).default)
-        if value not in each.values:
+        if type(value) is not int or value not in each.values:
             raise Error(
                 f"{each.name} {value} is not legal for {op}; "
                 f"it is {one_of(each.values)}"
