@@ -540,3 +540,17 @@ def test_a_module_that_runs() -> None:
         words, env=PYTHON, capture_output=True, text=True, check=False
     )
     assert done.stdout.startswith("fragmenta ")
+
+
+def test_types_and_shapes_in_any_case() -> None:
+    words = ("list", "--family", "mma")
+    found = answer(*words, "--type", "S4", "--shape", "M16N8K64")
+    assert found == answer(*words, "--type", "s4", "--shape", "m16n8k64")
+    assert S4_FULL in found.split()
+
+
+def test_a_register_that_is_not_there() -> None:
+    said = refusal("holds", SPARSE, "metadata", "--lane", 13, "--register", 1)
+    assert "register 1 is out of range; metadata has register 0 only" in said
+    said = refusal("where", S4, "A", 10**23, 3)
+    assert f"row {10**23} is out of range" in " ".join(said.split())

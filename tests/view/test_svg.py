@@ -166,3 +166,13 @@ def test_png_and_pdf() -> None:
     picture = fm.mma("m8n8k4", a="f64").c.to_svg()
     assert convert(picture, "png")[:8] == b"\x89PNG\r\n\x1a\n"
     assert convert(picture, "pdf")[:5] == b"%PDF-"
+
+
+def test_a_picture_says_what_it_leaves_out():
+    picture = instruction_svg(fm.find("mma.sp.m16n8k64.s4.s4"))
+    assert "metadata is drawn for selector 0, which may be up to 1" in picture
+    observed = instruction_svg(fm.find("wmma.mma.m8n8k32.s4"))
+    assert "observed on sm_90 (H200)" in observed
+    plain = instruction_svg(fm.find("mma.m16n8k64.s4.s4"))
+    assert "drawn for" not in plain
+    assert "observed on" not in plain
