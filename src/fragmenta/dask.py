@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.errors import Error, ShapeError
+from fragmenta.execute import check_whole, given_scales
 from fragmenta.isa.instruction import Instruction
 from fragmenta.sparsity import Compressed
 
@@ -50,21 +51,13 @@ def _scales(a: Any, b: Any, op: Instruction, scale_a: Any, scale_b: Any) -> Any:
     """The block scales, cut as A and B are."""
     import dask.array as da
 
-    given = (scale_a, scale_b)
-    if not op.scale_vec:
-        if any(each is not None for each in given):
-            raise Error(f"{op} takes no scales")
+    given = given_scales(op, scale_a, scale_b)
+    if not given:
         return None
-    if any(each is None for each in given):
-        raise Error(f"{op} needs scale_a and scale_b")
-    k = op.shape.k
-    along = tuple(-(-size // k) * op.scale_vec for size in a.chunks[1])
+    check_whole(op, (a.shape[0], b.shape[1], a.shape[1]), scales=given)
+    along = tuple(-(-size // op.shape.k) * op.scale_vec for size in a.chunks[1])
     cut = ((a.chunks[0], along), (along, b.chunks[1]))
-    for name, each, chunks in zip(("scale_a", "scale_b"), given, cut, strict=True):
-        wanted = tuple(map(sum, chunks))
-        if each.shape != wanted:
-            raise ShapeError(f"{name} is {wanted[0]}x{wanted[1]}; given {each.shape}")
-    return [da.asarray(s).rechunk(n) for s, n in zip(given, cut, strict=True)]
+    return [da.asarray(s).rechunk(n) for s, n in zip(given.values(), cut, strict=True)]
 
 
 def _chain(
@@ -110,9 +103,7 @@ def _check(a: Any, b: Any, op: Instruction, c: Any) -> None:
         raise Error("Dask arrays must have two axes; map over batches instead")
     if a.shape[1] != b.shape[0]:
         raise ShapeError(f"A has {a.shape[1]} columns and B has {b.shape[0]} rows")
-    size = (a.shape[0], b.shape[1])
-    if c is not None and c.shape != size:
-        raise ShapeError(f"A B is {size[0]}x{size[1]}; C has shape {c.shape}")
+    check_whole(op, (a.shape[0], b.shape[1], a.shape[1]), c)
     if a.shape[1] > op.shape.k and op.types.get("c", op.types["d"]) != op.types["d"]:
         raise ShapeError(
             f"{op} cannot go on from its result: C is {op.types['c']}, D is "

@@ -28,11 +28,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import as_array, pack_words, unpack_words
-from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
+from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.layout import Layout
 from fragmenta.metadata import Codes, Granularity
-from fragmenta.sparsity import Compressed, sparse
+from fragmenta.sparsity import Compressed, check_granularity, sparse
 
 Array = NDArray[Any]
 
@@ -105,16 +105,6 @@ class TorchSparse(NamedTuple):
     """The reordered codes, int32 for 8-bit types, else int16."""
 
 
-def _goes_with(
-    sp: Compressed, op: Instruction | str
-) -> tuple[Instruction, Granularity]:
-    """The instruction that a matrix was compressed for, or one like it."""
-    found, granularity = sparse(op)
-    if sp.granularity != granularity:
-        raise BadMetadata(f"{found} is {granularity}; A is {sp.granularity}")
-    return found, granularity
-
-
 def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
     """``packed`` and ``meta`` as PyTorch's CUTLASS backend wants them.
 
@@ -128,7 +118,8 @@ def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
     >>> packed.shape, meta.shape, meta.dtype
     ((32, 16), (32, 2), dtype('int16'))
     """
-    op, granularity = _goes_with(sp, op)
+    op, granularity = sparse(op)
+    check_granularity(sp, op)
     of, given = op.types["a"], sp.values.dtype
     if given != of.storage:
         raise ShapeError(f"A of {op} is {of}; its values are {given}")
@@ -202,7 +193,8 @@ def to_cutlass_sm90(
     >>> to_cutlass_sm90(compress(np.eye(64, 256), op), op).shape
     (2048,)
     """
-    op, granularity = _goes_with(sp, op)
+    op, granularity = sparse(op)
+    check_granularity(sp, op)
     *batch, rows, chunks = sp.indices.shape
     layout = _cutlass_layout(op, granularity, rows, chunks, tile_k)
     padded = np.full((*batch, *layout.shape), granularity.empty, np.uint8)

@@ -6,6 +6,7 @@ The bits depend on the target, because targets round in different places.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,8 @@ from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, 
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import check_target
-from fragmenta.sparsity import Compressed, compress
+from fragmenta.layout import is_whole
+from fragmenta.sparsity import Compressed, check_granularity, compress
 
 Bits = NDArray[Any]
 
@@ -176,6 +178,17 @@ def scale_bits(
     op: Instruction, scale_a: ArrayLike | None, scale_b: ArrayLike | None
 ) -> dict[str, Bits]:
     """The bits of the scale matrices, by name; none without block scaling."""
+    given = given_scales(op, scale_a, scale_b)
+    return {name: _encode(op.scale_a.dtype, each) for name, each in given.items()}
+
+
+def given_scales(op: Instruction, scale_a: Any, scale_b: Any) -> dict[str, Any]:
+    """The scales by name, if they are what the instruction takes.
+
+    >>> import fragmenta as fm
+    >>> given_scales(fm.mma("m16n8k16", a="f16", d="f32"), None, None)
+    {}
+    """
     given = {"scale_a": scale_a, "scale_b": scale_b}
     if not op.scale_vec:
         if any(each is not None for each in given.values()):
@@ -184,8 +197,31 @@ def scale_bits(
     missing = [name for name, each in given.items() if each is None]
     if missing:
         raise Error(f"{op} needs {one_of(missing, 'and')}")
-    of = op.scale_a.dtype
-    return {name: _encode(of, each) for name, each in given.items() if each is not None}
+    return given
+
+
+def check_whole(
+    op: Instruction,
+    size: tuple[int, int, int],
+    c: Any = None,
+    scales: Mapping[str, Any] | None = None,
+) -> None:
+    """Refuse a C, or scales, that do not go with matrices of m x n x k, whole.
+
+    >>> import fragmenta as fm, numpy as np
+    >>> check_whole(fm.mma("m16n8k16", a="f16", d="f32"), (4, 5, 6), np.ones((4, 4)))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: A B is 4x5; C has shape (4, 4)
+    """
+    m, n, k = size
+    if c is not None and c.shape != (m, n):
+        raise ShapeError(f"A B is {m}x{n}; C has shape {c.shape}")
+    blocks = -(-k // op.shape.k) * op.scale_vec
+    wanted = {"scale_a": (m, blocks), "scale_b": (blocks, n)}
+    for name, each in (scales or {}).items():
+        rows, columns = wanted[name]
+        if each.shape != (rows, columns):
+            raise ShapeError(f"{name} is {rows}x{columns}; given {each.shape}")
 
 
 def stored(op: Instruction, A: ArrayLike | Compressed) -> tuple[Bits, Bits | None]:
@@ -196,8 +232,7 @@ def stored(op: Instruction, A: ArrayLike | Compressed) -> tuple[Bits, Bits | Non
             raise Error(f"{op} is dense; decompress A first")
         return _encode(of, A), None
     packed = A if isinstance(A, Compressed) else compress(A, op)
-    if packed.granularity != op.granularity:
-        raise BadMetadata(f"{op} is {op.granularity}; A is {packed.granularity}")
+    check_granularity(packed, op)
     return _encode(of, packed.values), packed.columns()
 
 
@@ -235,8 +270,7 @@ def stored_columns(
         return None
     if metadata is None:
         raise BadMetadata(f"{op} needs metadata: op.metadata.pack(indices, selector)")
-    whole = isinstance(selector, int | np.integer) and not isinstance(selector, bool)
-    if not whole or selector not in op.selectors:
+    if not is_whole(selector) or selector not in op.selectors:
         allowed = one_of(op.selectors)
         raise ShapeError(f"selector {selector} is out of range; {op} has {allowed}")
     codes = op.metadata.unpack(metadata, selector=selector)

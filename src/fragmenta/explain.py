@@ -24,6 +24,7 @@ from fragmenta.errors import ShapeError
 from fragmenta.execute import (
     accumulator,
     check_multiplies,
+    check_whole,
     chosen_target,
     numeric_model,
     scale_bits,
@@ -137,14 +138,8 @@ def explain(
         if not isinstance(value, int | np.integer) or not 0 <= value < count:
             raise ShapeError(f"{name} {value} is out of range; it is 0 to {count - 1}")
     c = accumulator(op, C, size)
-    if c.shape != size:
-        raise ShapeError(f"A B is {size[0]}x{size[1]}; C has shape {c.shape}")
     scales = scale_bits(op, scale_a, scale_b)
-    for name, each in scales.items():
-        blocks = len(b) // op.shape.k * op.scale_vec
-        wanted = (size[0], blocks) if name == "scale_a" else (blocks, size[1])
-        if each.shape != wanted:
-            raise ShapeError(f"{name} is {wanted[0]}x{wanted[1]}; given {each.shape}")
+    check_whole(op, (*size, len(b)), c, scales)
     chosen = {n: s[row] if n == "scale_a" else s[:, col] for n, s in scales.items()}
     told = explain_steps(
         a[row],

@@ -27,7 +27,7 @@ from fragmenta.dtype import (
     unpack_words,
 )
 from fragmenta.errors import ShapeError
-from fragmenta.layout import Index, Layout
+from fragmenta.layout import Index, Layout, is_whole
 
 Words = NDArray[np.uint32] | NDArray[np.uint64]
 
@@ -319,7 +319,7 @@ class Fragment:
         for name in self.selectors:
             value, size = selected.get(name, 0), self.layout.sizes[name]
             allowed = f"0 to {size - 1}" if size > 1 else "0"
-            if isinstance(value, bool) or not isinstance(value, int | np.integer):
+            if not is_whole(value):
                 raise ShapeError(
                     f"{name} is a whole number, {allowed}; given {value!r}"
                 )

@@ -380,6 +380,15 @@ def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
     return total
 
 
+def is_whole(value: object) -> bool:
+    """Whether this is a whole number; truth values are none.
+
+    >>> is_whole(np.int8(1)), is_whole(1.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def _in_range(name: str, value: ArrayLike, size: int) -> Any:
     array = np.asarray(value)
     large = isinstance(value, int) and array.dtype.kind == "O"  # no machine integer

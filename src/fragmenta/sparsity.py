@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import sparsity_loops as loops
 from fragmenta.dtype import as_array
-from fragmenta.errors import Error, NotSparse, ShapeError
+from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
 from fragmenta.metadata import Codes, Granularity, Nibble, as_codes, locate
@@ -173,6 +173,21 @@ def compress(
         granularity=granularity,
         width=as_array(A).shape[-1],
     )
+
+
+def check_granularity(sp: Compressed, op: Instruction) -> None:
+    """Refuse a matrix that was compressed for another sparsity.
+
+    >>> import fragmenta as fm
+    >>> tf32, f16 = (fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp"),
+    ...              fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp"))
+    >>> check_granularity(compress(np.zeros((1, 4)), tf32), f16)
+    Traceback (most recent call last):
+    fragmenta.errors.BadMetadata: wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 \
+is 2:4; A is 1:2
+    """
+    if sp.granularity != op.granularity:
+        raise BadMetadata(f"{op} is {op.granularity}; A is {sp.granularity}")
 
 
 def decompress(sp: Compressed, op: Instruction | str) -> Array:

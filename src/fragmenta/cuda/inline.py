@@ -383,5 +383,5 @@ def _legend(op: Instruction) -> str:
         f"{warp[0]}L, R, E: bits of {warp[1]}the lane, the register and the element in "
         "it, lowest first."
     )
-    seen = next((p.observed for p in op.fragments.values() if p.observed), "")
+    seen = op.observed
     return said + (f" Observed on {seen}; no manual promises it." if seen else "")

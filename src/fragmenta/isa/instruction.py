@@ -252,6 +252,17 @@ class Instruction:
 
     _repr_svg_ = to_svg
 
+    @property
+    def observed(self) -> str:
+        """Where its layouts were observed, if no manual specifies them.
+
+        >>> import fragmenta as fm
+        >>> fm.find("wmma.mma.m8n8k32.s4").observed
+        'sm_90 (H200)'
+        """
+        parts = self.fragments.values()
+        return next((part.observed for part in parts if part.observed), "")
+
     def fragment(self, name: str) -> Fragment:
         """The operand of a name, in any case.
 

@@ -164,8 +164,10 @@ def check_packed(data: Tensor, a: str, shape: tuple[int, int]) -> None:
 given torch.uint8 of shape (8,)
     """
     if not isinstance(data, Tensor) or a not in DTYPES:
-        raise Error(f"a sparse matrix is a tensor of bytes and of {one_of(DTYPES)}; "
-                    f"given a {type(data).__name__} of {a}")  # fmt: skip
+        raise ShapeError(
+            f"a sparse matrix is a tensor of bytes and of {one_of(DTYPES)}; given a "
+            f"{type(data).__name__} of {a}"
+        )
     wanted = packed_shape(a, *shape)
     if data.shape != wanted or data.dtype != torch.uint8:
         raise ShapeError(
@@ -201,9 +203,10 @@ def as_packed(data: Tensor, a: str, shape: tuple[int, int]) -> Tensor:
     >>> as_packed(empty_packed("bf16", 2, 4).flatten(1), "bf16", (2, 4)).shape
     torch.Size([1, 1, 4, 4608])
     """
-    wanted = packed_shape(a, *shape)
-    if data.shape == (wanted[0], math.prod(wanted[1:])) and data.is_contiguous():
-        data = data.view(wanted)
+    if a in DTYPES and data.ndim == 2 and data.is_contiguous():
+        wanted = packed_shape(a, *shape)
+        if data.shape == (wanted[0], math.prod(wanted[1:])):
+            data = data.view(wanted)
     check_packed(data, a, shape)
     return data
 

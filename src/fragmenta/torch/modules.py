@@ -36,11 +36,11 @@ def layer(
     >>> layer(x, made.weight_packed, "bf16", (4, 8), made.bias, None, False)
     tensor([[0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
-    if not isinstance(x, Tensor):
-        raise Error(f"x is a tensor; given a {type(x).__name__}")
-    if x.dtype != DTYPES[a] and torch.is_autocast_enabled(x.device.type):
-        wide = x.is_floating_point() and DTYPES[a].itemsize > 1
-        x = x.to(DTYPES[a]) if wide else x  # 8 bits want scales: nobody else's task
+    kind = DTYPES[a]
+    # Rounding to 8 bits wants scales: that is nobody else's task.
+    wide = kind.itemsize > 1 and isinstance(x, Tensor) and x.is_floating_point()
+    if wide and x.dtype != kind and torch.is_autocast_enabled(x.device.type):
+        x = x.to(kind)
     return linear(x, packed, a, shape, bias, out_dtype=out_dtype, promote=promote)
 
 

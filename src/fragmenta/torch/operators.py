@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.packing import Packed
@@ -26,6 +26,7 @@ from fragmenta.torch.matrix import (
     matrix_of,
     rows_aligned,
     type_name,
+    whole_sizes,
 )
 from fragmenta.torch.running import (
     Parts,
@@ -118,8 +119,6 @@ def _check(
     words: Words, a: str, matrix: Tensor, b: Tensor, m: int, parts: Parts
 ) -> None:
     """Refuse operands that no kernel multiplies."""
-    if b.ndim != 2:
-        raise ShapeError(f"{words.b} is a matrix; given shape {tuple(b.shape)}")
     other = type_name(b.dtype, words.b)
     if a != other and not any({a, other} <= group for group in _ALIKE):
         raise Error(
@@ -138,6 +137,15 @@ def _check_places(words: Words, a: Tensor, b: Tensor) -> None:
             f"{words.a} is on {a.device} and {words.b} on {b.device}; "
             f'{words.b}.to("{a.device}")?'
         )
+
+
+def _packed(words: Words, packed: Tensor, a: str, b: Tensor, m: int) -> Tensor:
+    """The bytes of a sparse A that goes with B, which a kernel trusts."""
+    if b.ndim != 2:
+        raise ShapeError(f"{words.b} is a matrix; given shape {tuple(b.shape)}")
+    if not isinstance(b.shape[1], int):  # a size that stands for all
+        return packed
+    return as_packed(packed, a, whole_sizes((m, b.shape[1])))
 
 
 def _dense_type(a: Tensor, b: Tensor) -> str:
@@ -178,18 +186,8 @@ def _sparse_mm_cuda(
 def _sparse_mm_cpu(
     words: Words, packed: Tensor, b: Tensor, a: str, m: int, *rest: Any
 ) -> Tensor:
-    matrix = Packed(bytes_of(_packed(packed, a, b, m)), a, (m, b.shape[-1]))
+    matrix = Packed(bytes_of(_packed(words, packed, a, b, m)), a, (m, b.shape[-1]))
     return _emulated(words, a, packed, matrix, b, m, True, *rest)
-
-
-def _packed(packed: Tensor, a: str, b: Tensor, m: int) -> Tensor:
-    """The bytes of a sparse A that goes with B, which a kernel trusts."""
-    if a not in DTYPES or b.ndim != 2 or m < 1:
-        raise ShapeError(
-            f"A is of m rows and of {one_of(DTYPES)}, and B a matrix; given {m} rows "
-            f"of {a} and shape {tuple(b.shape)}"
-        )
-    return as_packed(packed, a, (m, b.shape[1]))
 
 
 def _sparse_linear(product: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -219,6 +217,20 @@ def _dense_mm_cpu(a: Tensor, b: Tensor, *rest: Any) -> Tensor:
     return _emulated(_MM, name, a, matrix, b, a.shape[0], False, *rest)
 
 
+def _kernel(
+    words: Words, a: str, matrix: Tensor, b: Tensor, m: int, sparse: bool, *rest: Any
+) -> Kernel:
+    """The kernel for operands that go together, before its tile is chosen."""
+    out, *given, transposed, promote, tile = rest
+    parts = _parts(given)
+    check_tile(tile)
+    if sparse:
+        _packed(words, matrix, a, b, m)
+    _check(words, a, matrix, b, m, parts)
+    return kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts),
+                      transposed=transposed, promote=promote)  # fmt: skip
+
+
 def _on_cuda(
     words: Words, a: str, matrix: Tensor, b: Tensor, m: int, sparse: bool, *rest: Any
 ) -> Tensor:
@@ -226,14 +238,12 @@ def _on_cuda(
     parts = _parts(given)
 
     def make() -> Ready:
-        if sparse and _packed(matrix, a, b, m).data_ptr() % ALIGNMENT:
+        kernel = _kernel(words, a, matrix, b, m, sparse, *rest)
+        if sparse and matrix.data_ptr() % ALIGNMENT:
             raise ShapeError(
                 f"the bytes of a sparse matrix begin on a multiple of {ALIGNMENT}; "
                 f"given address {matrix.data_ptr():#x}"
             )
-        _check(words, a, matrix, b, m, parts)
-        kernel = kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts),
-                            transposed=transposed, promote=promote)  # fmt: skip
         best = tiled(kernel, (m, *b.shape), tuple(tile), b.device.index)
         return prepared(best, matrix, b, m, parts)
 
@@ -252,14 +262,11 @@ def _emulated(
     sparse: bool,
     *rest: Any,
 ) -> Tensor:
-    out, *given, transposed, promote, tile = rest
-    parts = _parts(given)
-    _check(words, a, data, b, m, parts)
-    kernel = kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts),
-                        transposed=transposed, promote=promote)  # fmt: skip
+    _, *given, _, _, tile = rest
+    kernel = _kernel(words, a, data, b, m, sparse, *rest)
     if tile:  # changes no bit, but must be one
         kernel = tiled(kernel, (m, *b.shape), tuple(tile))
-    return emulated(kernel, matrix, b, m, parts)
+    return emulated(kernel, matrix, b, m, _parts(given))
 
 
 def _binary_mm_cuda(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tensor:
@@ -304,15 +311,9 @@ def _empty(
     words: Words, a: str, matrix: Tensor, b: Tensor, m: int, sparse: bool, *rest: Any
 ) -> Tensor:
     """A result without numbers, of a product that there is."""
-    out, *given, transposed, promote, tile = rest
-    parts = _parts(given)
-    if sparse and isinstance(b.shape[-1], int):  # else PyTorch wants all of them
-        _packed(matrix, a, b, m)
-    check_tile(tile)
-    _check(words, a, matrix, b, m, parts)
-    kernel_for(a, b.dtype, out, sparse=sparse, scaled=bool(parts), promote=promote)
-    n = b.shape[0]
-    return b.new_empty((n, m) if transposed else (m, n), dtype=out)
+    kernel = _kernel(words, a, matrix, b, m, sparse, *rest)
+    out, n = rest[0], b.shape[0]
+    return b.new_empty((n, m) if kernel.transposed else (m, n), dtype=out)
 
 
 # ── registration ────────────────────────────────────────────────────────────

@@ -188,11 +188,8 @@ def description(x: Tensor) -> Hashable:
 
 
 def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Ready:
-    """How the product of such operands runs, which are checked here."""
+    """How the product of such operands runs, which go together."""
     device, (n, k) = b.device, b.shape
-    check_device(a, device, "A")
-    check_depth(b)
-    check_parts(parts, m, b)
     shape = (m, n, k * 8 if kernel.a == "b1" else k)
     if TRIALS:
         kernel = TRIALS[-1].asked(kernel, shape)
@@ -216,6 +213,9 @@ def run(
 ) -> Tensor:
     """One launch on the current stream; ``parts`` are operands of the epilogue."""
     given = parts or {}
+    check_device(a, b.device, "A")
+    check_depth(b)
+    check_parts(given, m, b)
     return prepared(kernel, a, b, m, given).run(a, b, given)
 
 

@@ -149,9 +149,8 @@ def _notes(op: Instruction) -> list[str]:
             lines.append(
                 f"{part.name} is drawn for {name} 0, which may be up to {last}"
             )
-    seen = next((p.observed for p in op.fragments.values() if p.observed), "")
-    if seen:
-        lines.append(f"observed on {seen}; the manual leaves it open")
+    if op.observed:
+        lines.append(f"observed on {op.observed}; the manual leaves it open")
     return lines
 
 
