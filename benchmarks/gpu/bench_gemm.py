@@ -96,13 +96,13 @@ def packed(of: str, m: int, k: int) -> Tensor:
     Any word of legal codes is legal, so the words are drawn, not packed.
     """
     shape = packed_shape(of, m, k)
-    tall, stages, blocks, size = shape
+    tall, slabs, blocks, size = shape
     data = torch.empty(shape, dtype=torch.uint8, device="cuda")
-    values = dense(of, tall * stages * blocks * 64, 64 * 8 // dtype(of).bits)
+    values = dense(of, tall * slabs * blocks * 64, 64 * 8 // dtype(of).bits)
     data[..., :VALUE_BYTES] = values.view(torch.uint8).reshape(*shape[:3], -1)
     codes = Kernel(of, tile=Tile(64, 8)).instruction.granularity.codes()
     table = torch.tensor(codes, dtype=torch.uint8, device="cuda")
-    pick = torch.randint(0, len(codes), (tall, stages, blocks, size - VALUE_BYTES, 2),
+    pick = torch.randint(0, len(codes), (tall, slabs, blocks, size - VALUE_BYTES, 2),
                          device="cuda")  # fmt: skip
     both = table[pick]
     data[..., VALUE_BYTES:] = both[..., 0] | both[..., 1] << 4

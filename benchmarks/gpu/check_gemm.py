@@ -134,19 +134,19 @@ class Case:
 def cases(kernel: Kernel, quick: bool) -> list[Case]:
     """Whole and ragged shapes; k in multiples of 16 bytes."""
     step = 128 // dtype(kernel.a).bits
-    stage = kernel.stage_k
+    slab = kernel.slab_k
     shapes = [
-        (512, 384, 4 * stage),
-        (321, 203, 3 * stage + step),
-        (65, 1, stage - step),
+        (512, 384, 4 * slab),
+        (321, 203, 3 * slab + step),
+        (65, 1, slab - step),
         (1, 65, step),
-        (257, 193, 7 * stage),
-        (2100, 72, 2 * stage),
+        (257, 193, 7 * slab),
+        (2100, 72, 2 * slab),
     ]
     found = [Case(*shape, "random") for shape in shapes]
     found += [Case(*shapes[1], "adversarial"), Case(*shapes[4], "adversarial")]
-    # More than twice the stages of any ring.
-    found += [Case(700, 500, 25 * stage + step, "random", long=True)]
+    # More than a round of any ring for a tile, and a last stage that is not full.
+    found += [Case(700, 500, 25 * slab + step, "random", long=True)]
     return [found[1], found[4], found[6], found[8]] if quick else found
 
 

@@ -33,12 +33,12 @@ def walked(kernel, A, B):
     data = pack(fm.compress(A, op), op).data
     d = np.zeros((128, op.d.registers), np.uint32)
     total = np.zeros((64, kernel.tile.n), np.float32)
-    for stage in range(data.shape[1]):
-        columns = slice(stage * kernel.stage_k, (stage + 1) * kernel.stage_k)
+    for slab in range(data.shape[1]):
+        columns = slice(slab * kernel.slab_k, (slab + 1) * kernel.slab_k)
         image = np.zeros(8192, np.uint8)
-        image[: kernel.block_bytes] = data[0, stage, 0]
+        image[: kernel.block_bytes] = data[0, slab, 0]
         image, b = shared_tile(B[:, columns].T, op, "B", swizzle=128, image=image)
-        words = data[0, stage, 0, 4096:].view(np.uint32).reshape(128, kernel.words)
+        words = data[0, slab, 0, 4096:].view(np.uint32).reshape(128, kernel.words)
         for step in range(kernel.steps):
             a = Descriptor(32 * step, 64, 512, swizzle=64)
             moved = Descriptor(b.start + 64 * step, b.leading, b.stride, 128)
@@ -47,7 +47,7 @@ def walked(kernel, A, B):
                 op, d, a.encode(), moved.encode(), smem=image,
                 metadata=words[:, : 1] if paired else words[:, step : step + 1],
                 selector=step if paired else 0,
-                scale_d=int(step > 0 or (stage > 0 and not kernel.promote)),
+                scale_d=int(step > 0 or (slab > 0 and not kernel.promote)),
             )  # fmt: skip
         if kernel.promote:
             total = total + op.d.unpack(d)
@@ -57,7 +57,7 @@ def walked(kernel, A, B):
 @pytest.mark.parametrize("a", ["e4m3", "e5m2", "s8", "u8", "bf16", "f16", "tf32"])
 def test_the_kernels_steps_one_by_one(a):
     kernel = Kernel(a, tile=Tile(64, 8))
-    A, B = operands(kernel, 64, 8, 3 * kernel.stage_k)
+    A, B = operands(kernel, 64, 8, 3 * kernel.slab_k)
     found = accumulate(kernel, A, B)
     assert (found.view(np.uint32) == walked(kernel, A, B).view(np.uint32)).all()
 

@@ -40,18 +40,18 @@ def test_round_trip(a, m, k):
 def test_the_instruction_finds_its_values_and_codes(a):
     kernel = Kernel(a, tile=Tile(64, 8))
     op = kernel.instruction
-    sp, _ = drawn(a, 512, 3 * kernel.stage_k)
+    sp, _ = drawn(a, 512, 3 * kernel.slab_k)
     data = pack(sp, op).data
     kept, k = op.shape.k // 2, op.shape.k
     chunks = k // op.granularity.chunk
-    for tall, stage, block, step in [(0, 0, 0, 0), (1, 2, 3, 1), (0, 1, 2, 1)]:
+    for tall, slab, block, step in [(0, 0, 0, 0), (1, 2, 3, 1), (0, 1, 2, 1)]:
         rows = slice(tall * 256 + block * 64, tall * 256 + block * 64 + 64)
-        number = stage * kernel.steps + step
+        number = slab * kernel.steps + step
         at = Descriptor(32 * step, 64, 512, swizzle=64)
-        found = read_tile(data[tall, stage, block], at, op, "A")
+        found = read_tile(data[tall, slab, block], at, op, "A")
         stored = op.types["a"].encode(sp.values[rows, number * kept :][:, :kept])
         assert (found == stored).all()
-        words = data[tall, stage, block, 4096:].view(np.uint32)
+        words = data[tall, slab, block, 4096:].view(np.uint32)
         words = words.reshape(128, kernel.words)
         shared = op.metadata.tiles == 2
         word = words[:, :1] if shared else words[:, step : step + 1]

@@ -4,9 +4,9 @@ A :class:`Kernel` is everything that is fixed when the source is compiled: the
 types, the tile, and what happens to the result on its way to memory.
 :func:`choose` takes the tile with the least expected time for a shape.
 
-Counted in bytes all types are alike.  A stage of the kernel's ring is 128 bytes
-of every row of B and what these meet in A: 64 stored bytes and their metadata
-if A is sparse, else 128.
+Counted in bytes all types are alike.  A slab is 128 bytes of every row of B and
+what these meet in A: 64 stored bytes and their metadata if A is sparse, else 128.
+A stage of the kernel's ring has one slab, or several if they are small.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import wgmma
 
-STAGE_BYTES = 128
-"""Bytes of each row of B in a stage."""
+SLAB_BYTES = 128
+"""Bytes of each row of B in a slab."""
 READ_BYTES = 32
 """Stored bytes of each row of A that one instruction reads."""
 PACKED_M = 256
-"""Rows of a packed A whose stages are neighbours in memory."""
+"""Rows of a packed A whose slabs are neighbours in memory."""
 ALIGNMENT = 16
 """Rows of B and of D begin on multiples of so many bytes: the copy engine's rule.
 
@@ -37,7 +37,7 @@ _SHARED = 232_448  # bytes of shared memory that a block may have
 _BARRIERS = 1024 + 1024  # the ring begins on a multiple of 1024; barriers
 _STAGING = (24_576, 16_384, 8192)  # results that a consumer may gather at a time
 _ENOUGH = 4  # stages that hide the way to memory
-_MOST_STAGES = 12
+_STAGES = {4: 6, 2: 8, 1: 12}  # by the slabs in one, stages at most: more are slower
 _PROCESSORS = 132
 _HEIGHTS = (64, 128, 256)
 _WIDTHS = (8, 16, 32, 64, 128, 192, 256)
@@ -173,36 +173,55 @@ class Kernel:
 
     @property
     def steps(self) -> int:
-        """Instructions along k in a stage."""
+        """Instructions along k in a slab."""
         return 2 if self.sparse else 4
 
     @property
-    def stage_k(self) -> int:
-        """Elements of k in a stage.
+    def slab_k(self) -> int:
+        """Elements of k in a slab.
 
-        >>> Kernel("bf16").stage_k, Kernel("b1", sparse=False).stage_k
+        >>> Kernel("bf16").slab_k, Kernel("b1", sparse=False).slab_k
         (64, 1024)
         """
-        return STAGE_BYTES * 8 // dtype(self.a).bits
+        return SLAB_BYTES * 8 // dtype(self.a).bits
 
     # ── what it takes ───────────────────────────────────────────────────────
 
     @property
     def words(self) -> int:
-        """Words of metadata per lane, m64 block and stage."""
+        """Words of metadata per lane, m64 block and slab."""
         return self.steps // self.instruction.metadata.tiles if self.sparse else 0
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of 64 rows of A in a stage, with their metadata."""
+        """Bytes of 64 rows of A in a slab, with their metadata."""
         row = self.steps * READ_BYTES
         return 64 * row + 128 * 4 * self.words
 
     @property
+    def _slab_bytes(self) -> int:
+        a = self.tile.m // 64 * self.block_bytes
+        return -(-a // 1024) * 1024 + self.tile.n * SLAB_BYTES
+
+    @cached_property
+    def slabs(self) -> int:
+        """Slabs in a stage.
+
+        In low tiles a slab takes less time than the signals around it, so that
+        several share them: as many as leave enough stages.
+
+        >>> Kernel("bf16", tile=Tile(64, 8)).slabs, Kernel("bf16").slabs
+        (4, 1)
+        """
+        low = self.tile.m == 64 and self.tile.n <= 64 and not self.tile.turns
+        fit = self._free(min(_STAGING)) // self._slab_bytes
+        few = low and not self.promote  # promotion takes them one by one
+        return next(n for n in _STAGES if n == 1 or (few and fit // n >= _ENOUGH))
+
+    @property
     def stage_bytes(self) -> int:
         """Bytes of a stage in shared memory."""
-        a = self.tile.m // 64 * self.block_bytes
-        return -(-a // 1024) * 1024 + self.tile.n * STAGE_BYTES
+        return self.slabs * self._slab_bytes
 
     @property
     def box(self) -> tuple[int, int]:
@@ -223,9 +242,12 @@ class Kernel:
         piece = self._piece_bytes()
         return piece * min(self.tile.n // columns, max(1, room // piece))
 
+    def _free(self, room: int) -> int:
+        """Bytes for the ring beside so much room for results."""
+        return _SHARED - _BARRIERS - self._storing * self._staged(room)
+
     def _stages(self, room: int) -> int:
-        free = _SHARED - _BARRIERS - self._storing * self._staged(room)
-        return min(_MOST_STAGES, free // self.stage_bytes)
+        return min(_STAGES[self.slabs], self._free(room) // self.stage_bytes)
 
     @property
     def _storing(self) -> int:
@@ -269,6 +291,7 @@ class Kernel:
             "TILE_M": tile.m,
             "TILE_N": tile.n,
             "STAGES": self.stages,
+            "SLABS": self.slabs,
             "STAGING_ROOM": self.staging_room,
             "CLUSTER": tile.cluster,
             "CONSUMERS": tile.consumers,
@@ -363,15 +386,15 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     >>> round(expected_time(Kernel("bf16", tile=Tile(256, 192, 2)), 8192, 8192, 8192))
     960
     """
-    tile, stages = kernel.tile, -(-k // kernel.stage_k)
+    tile, slabs = kernel.tile, -(-k // kernel.slab_k)
     waves = -(-kernel.tiles(m, n) // (_PROCESSORS // tile.cluster))
-    multiplied = _stage_time(kernel) * stages
+    multiplied = _slab_time(kernel) * slabs
     stored = tile.m * tile.n * _BYTES[kernel.out] / 49_000
     if tile.turns:  # only the last store is seen
         body = waves * max(1.04 * multiplied, stored) + stored
     else:
         body = waves * (multiplied + stored)
-    a, b = -(-m // 64) * kernel.block_bytes * stages, n * STAGE_BYTES * stages
+    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
     memory = (a + b + m * n * _BYTES[kernel.out]) / 4.0e6
     # In a single wave nothing evens out that blocks of a cluster wait for another.
     waiting = 1.2 if waves == 1 and tile.cluster > 1 else 1.0
@@ -379,16 +402,17 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     return (max(body, memory) + hidden) * waiting + 2.9
 
 
-def _stage_time(kernel: Kernel) -> float:
-    """Microseconds of a stage: its instructions, its copies, or their latency."""
+def _slab_time(kernel: Kernel) -> float:
+    """Microseconds of a slab: its instructions, its copies, or their latency."""
     tile = kernel.tile
     each = (tile.n + 31) * (0.000354 if kernel.sparse else 0.000299)
     arithmetic = kernel.steps * tile.m // 64 * max(each, 0.02)
     promotion = 0.09 if kernel.promote else 0.0
     # Bytes from the L2, of which a cluster shares B's, and into shared memory.
-    a, b = tile.m // 64 * kernel.block_bytes, tile.n * STAGE_BYTES
+    a, b = tile.m // 64 * kernel.block_bytes, tile.n * SLAB_BYTES
     copies = (a + b / tile.cluster) * 6.5e-6 + (a + b) * 5.8e-6
-    return max(arithmetic + promotion, copies, 0.166)
+    signals = 0.166 if kernel.slabs == 1 else 0.15
+    return max(arithmetic + promotion, copies, signals)
 
 
 def choose(kernel: Kernel, m: int, n: int, k: int) -> Kernel:

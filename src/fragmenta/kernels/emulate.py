@@ -2,7 +2,7 @@
 
 A kernel adds up along k in ascending order, whatever its tile; so its result is
 that of :func:`fragmenta.matmul` with the kernel's instruction.  Promotion adds
-what each stage gives in f32, and the epilogue rounds to f32 after every step
+what each slab gives in f32, and the epilogue rounds to f32 after every step
 and once more to the output type.
 """
 
@@ -79,7 +79,7 @@ def emulate(
 def accumulate(
     kernel: Kernel, A: ArrayLike | Compressed | Packed, B: ArrayLike
 ) -> Array:
-    """The sums as they stand in the registers after the last stage.
+    """The sums as they stand in the registers after the last slab.
 
     >>> accumulate(Kernel("s8", sparse=False), np.ones((2, 32)), np.ones((1, 32)))
     array([[32],
@@ -91,8 +91,8 @@ def accumulate(
         return matmul(a, b, kernel.instruction)
     total: Array | None = None
     with np.errstate(all="ignore"):
-        for first in range(0, b.shape[-2], kernel.stage_k):
-            last = min(first + kernel.stage_k, b.shape[-2])
+        for first in range(0, b.shape[-2], kernel.slab_k):
+            last = min(first + kernel.slab_k, b.shape[-2])
             part = matmul(_columns(a, first, last), b[first:last], kernel.instruction)
             total = part if total is None else _one_nan(total + part, "f32")
     if total is None:

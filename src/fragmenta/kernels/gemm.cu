@@ -7,38 +7,42 @@
 // a tile by rows, or (TURNS) take whole tiles in turn: one stores while the other
 // multiplies.
 //
-// Counted in bytes all types are alike: a stage is 128 bytes of each row of B; an
+// Counted in bytes all types are alike: a slab is 128 bytes of each row of B; an
 // instruction reads 32 stored bytes of each row of A and, of each row of B, the 32
-// (dense) or 64 (sparse) bytes that they meet.
+// (dense) or 64 (sparse) bytes that they meet.  A stage is SLABS slabs: of low tiles,
+// whose slabs have little arithmetic, several share the cost of one barrier.
 //
-// Set by the launcher: TILE_M TILE_N STAGES STAGING_ROOM CLUSTER CONSUMERS TURNS BLOCKS,
-// SPARSE WORDS PAIRED (metadata words per lane and stage; whether two instructions
-// share one),
+// Set by the launcher: TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER CONSUMERS TURNS
+// BLOCKS, SPARSE WORDS PAIRED (metadata words per lane and slab; whether two
+// instructions share one),
 // ACCUMULATOR OUTPUT, PROMOTE SCALED TRANSPOSED XOR, and the function `multiply`
 // around one wgmma.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-constexpr int ROW_A = SPARSE ? 64 : 128;  // bytes of k in a stage, as stored
+constexpr int ROW_A = SPARSE ? 64 : 128;  // bytes of k in a slab, as stored
 constexpr int ROW_B = 128;
-constexpr int STEPS = ROW_A / 32;  // instructions along k in a stage
-// 64 rows of A in a stage; behind the sparse values stands their metadata.
+constexpr int STEPS = ROW_A / 32;  // instructions along k in a slab
+// 64 rows of A in a slab; behind the sparse values stands their metadata.
 constexpr int BLOCK_VALUES = 64 * ROW_A;
 constexpr int BLOCK_A = BLOCK_VALUES + (SPARSE ? 128 * WORDS * 4 : 0);
 constexpr int BYTES_A = TILE_M / 64 * BLOCK_A;
 constexpr int BYTES_B = TILE_N * ROW_B;
 constexpr int OFFSET_B = (BYTES_A + 1023) / 1024 * 1024;
-constexpr int STAGE = OFFSET_B + BYTES_B;
+constexpr int SLAB = OFFSET_B + BYTES_B;
+constexpr int STAGE = SLABS * SLAB;
 constexpr int ACCUMULATORS = TILE_N / 2;  // per lane and m64 block
 constexpr int CODES = SPARSE ? BLOCKS * WORDS : 1;
 constexpr int GROUP = 8;       // tile rows whose A stays in the L2 together
-constexpr int PACKED_M = 256;  // rows of A whose stages are neighbours in memory
+constexpr int PACKED_M = 256;  // rows of A whose slabs are neighbours in memory
+constexpr int PACKED_SLAB = PACKED_M / 64 * BLOCK_A;
 constexpr int WARPS = 4 * CONSUMERS;
 constexpr int TEAM = TURNS ? 1 : CONSUMERS;  // consumers that share a tile
 
 static_assert(TILE_M == 64 * TEAM * BLOCKS, "consumers share a tile by rows");
 static_assert(!TURNS || CONSUMERS == 2, "two take turns");
+static_assert(!PROMOTE || SLABS == 1, "what a slab gives is added outside");
 static_assert(TILE_N % (8 * CLUSTER) == 0, "a block brings whole swizzle patterns");
 
 struct alignas(64) TensorMap { char opaque[128]; };
@@ -454,9 +458,40 @@ struct Tiles {
 
 // ── the producer ────────────────────────────────────────────────────────────
 
+// COUNT slabs of a tile's rows of A, from the slab k on.
+template <int COUNT>
+__device__ __forceinline__ void copy_a(
+    u32 to, const char* from, const TensorMap* map, u32 bar, int row, int k,
+    u64 policy) {
+#pragma unroll
+    for (int s = 0; s < COUNT; s++) {
+        if constexpr (SPARSE)
+            copy_bytes(to + s * SLAB, from + s * PACKED_SLAB, BYTES_A, bar, policy);
+        else
+            copy_tile(to + s * SLAB, map, bar, (k + s) * ROW_A, row, policy);
+    }
+}
+
+// The same of B; the blocks of a cluster each bring their share to all.
+template <int COUNT>
+__device__ __forceinline__ void copy_b(
+    u32 to, const TensorMap* map, u32 bar, int col, int k, u32 rank, u64 policy) {
+#pragma unroll
+    for (int s = 0; s < COUNT; s++) {
+        u32 there = to + s * SLAB + OFFSET_B;
+        if constexpr (CLUSTER > 1) {
+            constexpr int share = TILE_N / CLUSTER;
+            copy_tile_to_all(there + rank * share * ROW_B, map, bar, (k + s) * ROW_B,
+                             col + rank * share, policy);
+        } else {
+            copy_tile(there, map, bar, (k + s) * ROW_B, col, policy);
+        }
+    }
+}
+
 __device__ __forceinline__ void produce(
     const Room& room, const Tiles& tiles, const TensorMap* map_a,
-    const TensorMap* map_b, const char* packed, u32 rank, int m, int stages_k) {
+    const TensorMap* map_b, const char* packed, u32 rank, int m, int slabs_k) {
     u64 keep, once;
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
@@ -469,24 +504,23 @@ __device__ __forceinline__ void produce(
         // A tile wholly below A has no data and no result: any rows do.
         if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
         const char* from =
-            packed + (long long)(row / PACKED_M) * stages_k * (PACKED_M / 64 * BLOCK_A)
+            packed + (long long)(row / PACKED_M) * slabs_k * PACKED_SLAB
             + row % PACKED_M / 64 * BLOCK_A;
-        for (int k = 0; k < stages_k; k++) {
+        for (int k = 0; k < slabs_k; k += SLABS) {
             barrier_wait(room.empty + 8 * at.stage, at.phase);
             u32 bar = room.full + 8 * at.stage, to = room.stages + at.stage * STAGE;
-            barrier_expect(bar, BYTES_A + BYTES_B);
-            if constexpr (SPARSE) {
-                copy_bytes(to, from, BYTES_A, bar, policy_a);
-                from += PACKED_M / 64 * BLOCK_A;
-            } else {
-                copy_tile(to, map_a, bar, k * ROW_A, row, policy_a);
-            }
-            if constexpr (CLUSTER > 1) {  // each brings its share to all
-                constexpr int share = TILE_N / CLUSTER;
-                copy_tile_to_all(to + OFFSET_B + rank * share * ROW_B, map_b, bar,
-                                 k * ROW_B, col + rank * share, keep);
-            } else {
-                copy_tile(to + OFFSET_B, map_b, bar, k * ROW_B, col, keep);
+            int left = slabs_k - k;
+            if (SLABS == 1 || left >= SLABS) {
+                barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
+                copy_a<SLABS>(to, from, map_a, bar, row, k, policy_a);
+                copy_b<SLABS>(to, map_b, bar, col, k, rank, keep);
+                from += SLABS * PACKED_SLAB;
+            } else if constexpr (SLABS > 1) {  // the end of k
+                barrier_expect(bar, left * (BYTES_A + BYTES_B));
+                for (; k < slabs_k; k++, to += SLAB, from += PACKED_SLAB) {
+                    copy_a<1>(to, from, map_a, bar, row, k, policy_a);
+                    copy_b<1>(to, map_b, bar, col, k, rank, keep);
+                }
             }
             at.next();
         }
@@ -497,23 +531,39 @@ __device__ __forceinline__ void produce(
 
 typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
 
-// The products of one stage are under way when this returns.
-__device__ __forceinline__ void multiply_stage(
-    Sums& acc, u32 (&codes)[CODES], u32 a, u32 b, bool fresh) {
-    load_codes(codes, a);
+// The products of so many slabs are under way when this returns.
+template <int COUNT>
+__device__ __forceinline__ void multiply_slabs(
+    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh) {
+#pragma unroll
+    for (int s = 0; s < COUNT; s++) load_codes(codes[s], a + s * SLAB);
     wgmma_fence();
 #pragma unroll
-    for (int j = 0; j < STEPS; j++) {
+    for (int x = 0; x < COUNT * STEPS; x++) {
+        int s = x / STEPS, j = x % STEPS;
 #pragma unroll
         for (int i = 0; i < BLOCKS; i++) {
-            u64 da = descriptor<ROW_A>(a + i * BLOCK_A + j * 32);
-            u64 db = descriptor<ROW_B>(b + j * (ROW_B / STEPS));
-            u32 code = codes[SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
+            u64 da = descriptor<ROW_A>(a + s * SLAB + i * BLOCK_A + j * 32);
+            u64 db = descriptor<ROW_B>(b + s * SLAB + j * (ROW_B / STEPS));
+            u32 code = codes[s][SPARSE ? i * WORDS + (PAIRED ? 0 : j) : 0];
             if (j % 2) step<1>(acc[i], da, db, code, true);
-            else step<0>(acc[i], da, db, code, !fresh || j > 0);
+            else step<0>(acc[i], da, db, code, !fresh || x > 0);
         }
     }
     wgmma_commit();
+}
+
+// The same for a stage; if fewer slabs are left of k, one by one.
+__device__ __forceinline__ void multiply_stage(
+    Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, int left) {
+    if (SLABS == 1 || left >= SLABS) {
+        multiply_slabs<SLABS>(acc, codes, a, b, fresh);
+    } else if constexpr (SLABS > 1) {
+        for (int s = 0; s < left; s++) {
+            multiply_slabs<1>(acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0);
+            wgmma_wait<0>();
+        }
+    }
 }
 
 // Every lane says for itself that it has read its metadata: one for all would do, but
@@ -530,7 +580,7 @@ __device__ __forceinline__ void release(const Room& room, int stage) {
 
 __device__ __forceinline__ void consume(
     const Room& room, const Tiles& tiles, const Epilogue& e, const TensorMap* map_d,
-    int consumer, u32 rank, int m, int n, int stages_k) {
+    int consumer, u32 rank, int m, int n, int slabs_k) {
     u32 staging = room.stages + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
     Sums acc;
 #if PROMOTE
@@ -538,6 +588,7 @@ __device__ __forceinline__ void consume(
 #endif
     Position at{0, 0};
     int slot = 0;
+    int stages_k = (slabs_k + SLABS - 1) / SLABS;
     int member = TURNS ? 0 : consumer, place = TURNS ? consumer : 0;
     int parity = place ^ 1;  // the first one's first turn has come
     if (place) at.pass(stages_k);
@@ -550,11 +601,11 @@ __device__ __forceinline__ void consume(
         // barrier tells neighbouring rounds of the ring apart, no more.
         if constexpr (TURNS) barrier_wait(room.turns + 8 * place, parity);
         int last = 0;
-        auto one_stage = [&](u32 (&codes)[CODES], int k) {
+        auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
             u32 b = room.stages + at.stage * STAGE + OFFSET_B;
-            multiply_stage(acc, codes, a, b, PROMOTE || k == 0);
+            multiply_stage(acc, codes, a, b, PROMOTE || k == 0, slabs_k - k * SLABS);
             release_codes(room, at.stage);
 #if PROMOTE
             wgmma_wait<0>();
@@ -578,7 +629,7 @@ __device__ __forceinline__ void consume(
 #endif
         // A running wgmma still reads its metadata registers: the next stage needs
         // registers of its own.
-        u32 even[CODES] = {}, odd[CODES] = {};
+        u32 even[SLABS][CODES] = {}, odd[SLABS][CODES] = {};
         for (int k = 0; k < stages_k; k += 2) {
             one_stage(even, k);
             if (k + 1 < stages_k) one_stage(odd, k + 1);
@@ -621,7 +672,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
 __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
     const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
-    const __grid_constant__ Epilogue e, int m, int n, int stages_k) {
+    const __grid_constant__ Epilogue e, int m, int n, int slabs_k) {
     extern __shared__ __align__(1024) char memory[];
     __shared__ alignas(8) u64 bars[2 * STAGES + 4];
     Room room;
@@ -649,12 +700,12 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 128 * CONSUMERS)
-            produce(room, tiles, &map_a, &map_b, packed, rank, m, stages_k);
+            produce(room, tiles, &map_a, &map_b, packed, rank, m, slabs_k);
         __syncwarp();
     } else {
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        consume(room, tiles, e, &map_d, warp / 4, rank, m, n, stages_k);
+        consume(room, tiles, e, &map_d, warp / 4, rank, m, n, slabs_k);
     }
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     __syncwarp();

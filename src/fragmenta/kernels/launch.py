@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from fragmenta.errors import Error, NoDevice, ShapeError
-from fragmenta.kernels.config import ALIGNMENT, STAGE_BYTES, Kernel
+from fragmenta.kernels.config import ALIGNMENT, SLAB_BYTES, Kernel
 from fragmenta.kernels.source import cubin
 
 _HINT = "pip install 'fragmenta[cuda]' on a machine with a Hopper GPU and its driver"
@@ -70,7 +70,7 @@ class Plan(NamedTuple):
     """Bytes, rows and swizzle of what is stored of D at a time."""
     shared: int
     addresses: tuple[int, ...]
-    """Where m, n and the number of stages are, on the host."""
+    """Where m, n and the number of slabs are, on the host."""
     sizes: list[ctypes.c_int]
 
 
@@ -81,7 +81,7 @@ def plan(kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None) -> P
     unless told otherwise.
     """
     wide, high = kernel.box
-    sizes = [ctypes.c_int(size) for size in (m, n, -(-k // kernel.stage_k))]
+    sizes = [ctypes.c_int(size) for size in (m, n, -(-k // kernel.slab_k))]
     return Plan(
         kernel,
         _function(kernel, _context()),
@@ -108,11 +108,11 @@ def launch(
     ``epilogue`` gives addresses of f32 numbers by name: scale, scale_m,
     scale_n, bias (and the s32 count_m, count_n of xor).
     """
-    map_b = _tensor_map("B", b, STAGE_BYTES, planned.share, STAGE_BYTES)
+    map_b = _tensor_map("B", b, SLAB_BYTES, planned.share, SLAB_BYTES)
     map_d = _tensor_map("D", d, *planned.box)
     packed, map_a = ctypes.c_void_p(), map_b
     if isinstance(a, Matrix):
-        map_a = _tensor_map("A", a, STAGE_BYTES, planned.kernel.tile.m, STAGE_BYTES)
+        map_a = _tensor_map("A", a, SLAB_BYTES, planned.kernel.tile.m, SLAB_BYTES)
     else:
         packed.value = a
     given = _Epilogue(**epilogue) if epilogue else _NOTHING

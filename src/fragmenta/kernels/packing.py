@@ -1,11 +1,11 @@
 """How does a sparse A lie in memory, so that one copy brings a tile?
 
-A tile's part of A in a stage is one run of bytes, ready for shared memory: of
+A tile's part of A in a slab is one run of bytes, ready for shared memory: of
 each 64 rows the stored values, 64 bytes a row and already swizzled, then the
 metadata words of the 128 lanes that multiply them.  So the values and the
 metadata of 64, 128 or 256 rows arrive by one bulk copy, whatever the tile::
 
-    packed[256 rows][stage][64 rows][values, metadata]
+    packed[256 rows][slab][64 rows][values, metadata]
 
 Where a value or a code goes is asked of the descriptor and of the metadata
 fragment; nothing here knows a swizzle or a lane.
@@ -30,7 +30,7 @@ Bytes = NDArray[np.uint8]
 
 BLOCK = 64
 """Rows of an m64 block."""
-_ROW = 64  # stored bytes of a row in a stage
+_ROW = 64  # stored bytes of a row in a slab
 _LANES = 128
 VALUE_BYTES = BLOCK * _ROW
 """Bytes of a packed block before its metadata."""
@@ -48,7 +48,7 @@ class Packed:
     """
 
     data: Bytes
-    """(256s of rows, stages, m64 blocks, bytes of a block)."""
+    """(256s of rows, slabs, m64 blocks, bytes of a block)."""
     a: str
     """The element type."""
     shape: tuple[int, int]
@@ -66,14 +66,14 @@ def packed_shape(a: str, m: int, k: int) -> tuple[int, int, int, int]:
     (2, 2, 4, 4608)
     """
     kernel = _any_kernel(a)
-    stages = -(-k // kernel.stage_k)
-    return -(-m // PACKED_M), stages, PACKED_M // BLOCK, kernel.block_bytes
+    slabs = -(-k // kernel.slab_k)
+    return -(-m // PACKED_M), slabs, PACKED_M // BLOCK, kernel.block_bytes
 
 
 def pack(sp: Compressed, op: Instruction | str) -> Packed:
     """A compressed matrix in the order the kernels read.
 
-    Rows are filled with zeros to a multiple of 256, columns to whole stages.
+    Rows are filled with zeros to a multiple of 256, columns to whole slabs.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
@@ -87,18 +87,18 @@ def pack(sp: Compressed, op: Instruction | str) -> Packed:
     if sp.values.ndim != 2 or not sp.values.size:
         raise ShapeError(f"one matrix is packed at a time; given {sp.values.shape}")
     m, k = sp.shape
-    tall, stages, blocks, size = packed_shape(of.name, m, k)
-    rows, wide = tall * PACKED_M, stages * _ROW
+    tall, slabs, blocks, size = packed_shape(of.name, m, k)
+    rows, wide = tall * PACKED_M, slabs * _ROW
     bits = of.encode(sp.values)
     values = np.zeros((rows, wide // bits.itemsize), bits.dtype)
     values[:m, : bits.shape[1]] = bits
     codes = np.full((rows, values.shape[1] // granularity.kept), granularity.empty)
     codes[:m, : sp.indices.shape[1]] = sp.indices
-    data = np.empty((tall, stages, blocks, size), np.uint8)
-    units = values.view(np.uint8).reshape(tall, blocks, BLOCK, stages, -1, UNIT)
-    units = units.transpose(0, 3, 1, 2, 4, 5).reshape(tall, stages, blocks, -1, UNIT)
+    data = np.empty((tall, slabs, blocks, size), np.uint8)
+    units = values.view(np.uint8).reshape(tall, blocks, BLOCK, slabs, -1, UNIT)
+    units = units.transpose(0, 3, 1, 2, 4, 5).reshape(tall, slabs, blocks, -1, UNIT)
     data[..., :VALUE_BYTES].reshape(units.shape)[..., places(of.name), :] = units
-    words = _words(codes.astype(np.uint8), op).reshape(tall, blocks, stages, -1)
+    words = _words(codes.astype(np.uint8), op).reshape(tall, blocks, slabs, -1)
     data[..., VALUE_BYTES:] = words.swapaxes(1, 2).view(np.uint8)
     return Packed(data, of.name, (m, k))
 
@@ -116,10 +116,10 @@ def unpack(packed: Packed) -> Compressed:
     op, granularity = sparse(kernel.instruction)
     of = op.types["a"]
     m, k = packed.shape
-    tall, stages, blocks, _ = packed.data.shape
-    units = packed.data[..., :VALUE_BYTES].reshape(tall, stages, blocks, -1, UNIT)
+    tall, slabs, blocks, _ = packed.data.shape
+    units = packed.data[..., :VALUE_BYTES].reshape(tall, slabs, blocks, -1, UNIT)
     units = units[..., places(packed.a), :]
-    units = units.reshape(tall, stages, blocks, BLOCK, -1, UNIT)
+    units = units.reshape(tall, slabs, blocks, BLOCK, -1, UNIT)
     raw = units.transpose(0, 2, 3, 1, 4, 5).reshape(tall * PACKED_M, -1)
     values = np.ascontiguousarray(raw).view(of.bits_dtype)
     codes = _codes(packed.data[..., VALUE_BYTES:], op, kernel.words)
@@ -151,18 +151,18 @@ def places(a: str) -> NDArray[np.int64]:
 
 
 def _words(codes: NDArray[np.uint8], op: Instruction) -> NDArray[np.uint32]:
-    """Metadata words: (m64 blocks, stages, lanes, words)."""
+    """Metadata words: (m64 blocks, slabs, lanes, words)."""
     words = op.metadata.pack_tiles(codes, shared=True)[..., 0]
     per = _any_kernel(op.types["a"].name).words
-    staged = words.reshape(len(words), -1, per, _LANES)
-    return np.ascontiguousarray(staged.swapaxes(-1, -2))
+    parted = words.reshape(len(words), -1, per, _LANES)
+    return np.ascontiguousarray(parted.swapaxes(-1, -2))
 
 
 def _codes(data: Bytes, op: Instruction, per: int) -> NDArray[np.uint8]:
     """Codes of all rows from the metadata of packed blocks: undoes _words."""
-    tall, stages, blocks, _ = data.shape
+    tall, slabs, blocks, _ = data.shape
     words = np.ascontiguousarray(data.swapaxes(1, 2)).view(np.uint32)
-    words = words.reshape(tall * blocks, stages, _LANES, per).swapaxes(-1, -2)
+    words = words.reshape(tall * blocks, slabs, _LANES, per).swapaxes(-1, -2)
     words = np.ascontiguousarray(words).reshape(tall * blocks, -1, _LANES, 1)
     codes: NDArray[Any] = op.metadata.unpack_tiles(words, shared=True)
     return codes

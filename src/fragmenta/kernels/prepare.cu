@@ -131,16 +131,16 @@ __device__ __forceinline__ u32 shrink(const Given& given, int chunk, Unit& out) 
 
 // ── a matrix ────────────────────────────────────────────────────────────────
 
-// One block of threads makes one packed block: 64 rows of one stage.
+// One block of threads makes one packed block: 64 rows of one slab.
 extern "C" __global__ void __launch_bounds__(256, 8) compress(
     const char* __restrict__ matrix, long long pitch, int rows, long long width,
     char* __restrict__ packed) {
     alignas(16) __shared__ char codes_of_block[BLOCK_BYTES - VALUES];
     int row = threadIdx.x / 4, unit = threadIdx.x % 4;
-    // Packed order is [256 rows][stage][64 rows].
-    long long stage = blockIdx.x;
+    // Packed order is [256 rows][slab][64 rows].
+    long long slab = blockIdx.x;
     int at_row = blockIdx.y * 64 + row;
-    long long at = stage * 128 + unit * 32;
+    long long at = slab * 128 + unit * 32;
     Where where = places[threadIdx.x];
     Given in{};
     if (at_row < rows && at + 32 <= width) {
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(256, 8) compress(
 #pragma unroll
     for (int i = 0; i < COUNT / CHUNK; i++) codes |= shrink(in, i, out) << 4 * i;
     long long number =
-        (static_cast<long long>(blockIdx.y / 4) * gridDim.x + stage) * 4 + blockIdx.y % 4;
+        (static_cast<long long>(blockIdx.y / 4) * gridDim.x + slab) * 4 + blockIdx.y % 4;
     char* block = packed + number * BLOCK_BYTES;
     reinterpret_cast<uint4*>(block)[where.values] =
         *reinterpret_cast<uint4*>(&out);

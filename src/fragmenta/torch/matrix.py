@@ -123,8 +123,8 @@ class SparseMatrix:
         """The ``size`` bytes of each unit of all rows; ``where`` a block has them."""
         index = torch.from_numpy(start + where[:, None] + np.arange(size))
         found = self.data[..., index.flatten().to(self.device)]
-        tall, stages, blocks, _ = found.shape
-        rows = found.reshape(tall, stages, blocks, BLOCK, -1).permute(0, 2, 3, 1, 4)
+        tall, slabs, blocks, _ = found.shape
+        rows = found.reshape(tall, slabs, blocks, BLOCK, -1).permute(0, 2, 3, 1, 4)
         return rows.reshape(tall * blocks * BLOCK, -1)
 
     def __repr__(self) -> str:
