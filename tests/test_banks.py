@@ -137,6 +137,10 @@ def test_bad_input_is_refused():
         bank_conflicts(np.zeros(32))
     with pytest.raises(AddressError, match="1, 2, 4, 8 or 16 bytes"):
         bank_conflicts(range(32), 3)
+    with pytest.raises(AddressError, match=r"given 4\.0"):
+        bank_conflicts(range(0, 128, 4), 4.0)
+    with pytest.raises(AddressError, match="lane 2 is at 9223372036854775808"):
+        bank_conflicts(np.uint64([0, 4, 2**63] + [8] * 29))
     with pytest.raises(AddressError, match="lane 1 takes 4 bytes at address 1"):
         bank_conflicts(range(32), 4)
     with pytest.raises(AddressError, match="lane 0 takes"):

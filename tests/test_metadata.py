@@ -349,6 +349,16 @@ BAD = {
         fm.ShapeError, "cannot be cut to 17x8"),
     "words": (
         lambda: S8.decode([1 << 32]), fm.BadMetadata, "a metadata word has 32 bits"),
+    "whole words": (
+        lambda: S8.decode([1.5]), fm.BadMetadata, "32 bits; given 1.5"),
+    "words of text": (
+        lambda: S8.decode("0xe4"), fm.BadMetadata, "32 bits; given '0xe4'"),
+    "whole lanes": (
+        lambda: S8.decode([0], lane=1.5), fm.ShapeError, "lane must be a whole number"),
+    "whole warps": (
+        lambda: S8.decode([0], warp="0"), fm.ShapeError, "warp must be a whole number"),
+    "granularity": (
+        lambda: Granularity(3, 7), fm.ShapeError, "no tensor core keeps 3 of 7"),
     "lanes": (
         lambda: S8.decode([0, 0], lane=31), fm.ShapeError, "is in 32 lanes"),
     "lane": (

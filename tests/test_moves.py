@@ -345,6 +345,21 @@ def test_other_instructions_are_refused():
         movmatrix(X4, np.zeros((32, 1), np.uint32))
 
 
+def test_names_of_instructions_will_do():
+    image, addresses = np.arange(128, dtype=np.uint8), np.arange(32) * 16 % 128
+    words = ldmatrix(str(X4), np.tile(image, 4), np.arange(32) * 16)
+    assert (words == ldmatrix(X4, np.tile(image, 4), np.arange(32) * 16)).all()
+    op = fm.mma("m16n8k16", a="f16", d="f32")
+    load, named = ldmatrix_addresses(str(op), "A", order="row")
+    assert load == ldmatrix_addresses(op, "A", order="row")[0]
+    assert named[1] == 32
+    one = "stmatrix.sync.aligned.m8n8.x1.shared.b16"
+    stored = stmatrix(one, image * 0, addresses, np.full((32, 1), 7, np.uint32))
+    assert (stored[::4] == 7).all()
+    with pytest.raises(fm.UnknownInstruction, match="named by text; given 5"):
+        ldmatrix(5, image, addresses)
+
+
 def test_what_no_load_can_do_says_why():
     f16 = fm.mma("m16n8k16", a="f16", d="f32")
     s8 = fm.mma("m16n8k32", a="s8")
@@ -353,6 +368,8 @@ def test_what_no_load_can_do_says_why():
         (f16, "A", {"order": "diagonal"}, 'order="row" or order="col"'),
         (f16, "A", {"pitch": 40}, "a multiple of 16 apart; given start 0, pitch 40"),
         (f16, "A", {"pitch": 16}, "rows of 32 bytes"),
+        (f16, "A", {"pitch": "32"}, "given start 0, pitch '32'"),
+        (f16, "A", {"start": 16.0}, "given start 16.0"),
         (f16, "A", {"start": 8}, "starts at a multiple of 16"),
         (f16, "A", {"packed": True}, "f16 is not packed"),
         (f16, "A", {"target": "sm_91"}, "no target sm_91"),

@@ -208,6 +208,16 @@ def test_scores_rank_instead(op, dtype):
     assert (raw(pruned) == raw(by_hand)).all()
 
 
+@pytest.mark.parametrize("dtype", [np.int64, np.uint64])
+def test_large_integer_scores_are_told_apart(dtype):
+    top = np.iinfo(dtype).max
+    scores = np.array([[top - 3, top - 2, top - 1, top, 5]], dtype)
+    pruned = prune([[1, 2, 3, 4, 5]], S8, scores=scores, pad=True)
+    assert pruned.tolist() == [[0, 0, 3, 4, 5, 0, 0, 0]]
+    with pytest.raises(fm.ValueRangeError, match="up to 2\\*\\*53"):
+        prune(np.ones((1, 8), int), S4, scores=np.full((1, 8), top, dtype))
+
+
 def test_minus_infinity_scores_go_first():
     scores = [[-np.inf, 0, -np.inf, -5]]
     assert prune([[9, 1, 8, 2]], S8, scores=scores).tolist() == [[0, 1, 0, 2]]

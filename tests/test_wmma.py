@@ -607,8 +607,40 @@ def test_filling_converts_as_cpp_does():
     wmma.fill_fragment(a, float("nan"))
     assert np.isnan(a.x).all()
     s8 = wmma.fragment(wmma.matrix_a, 16, 16, 16, "s8", wmma.row_major)
-    with pytest.raises(fm.ValueRangeError, match="-128 to 127"):
-        wmma.fill_fragment(s8, 300)
+    for value, held in ((300, 44), (-129, 127), (True, 1), (2.9, 2), (-128.9, -128)):
+        wmma.fill_fragment(s8, value)
+        assert (s8.x == held).all()
+
+
+@pytest.mark.parametrize("of", ["s8", "s4"])
+def test_filling_refuses_what_cpp_leaves_open(of):
+    k = 32 if of == "s4" else 16
+    m = 8 if of == "s4" else 16
+    a = wmma.fragment(wmma.matrix_a, m, m, k, of, wmma.row_major)
+    beyond = 2.0**31 if of == "s4" else 128.0
+    for value in (float("nan"), float("inf"), beyond, -beyond - 1):
+        with pytest.raises(fm.ValueRangeError, match="leaves open"):
+            wmma.fill_fragment(a, value)
+    for value in ("3", None, 1j, [1, 2]):
+        with pytest.raises(fm.ValueRangeError, match="one real number"):
+            wmma.fill_fragment(a, value)
+
+
+@pytest.mark.parametrize("warps", ["2", 1.5, (1.5,), [2], 0, True])
+def test_warps_are_whole_numbers(warps):
+    with pytest.raises(fm.ShapeError, match="counted from 1"):
+        wmma.fragment(wmma.accumulator, 16, 16, 16, float, warps=warps)
+
+
+@pytest.mark.parametrize("value", ["x", None, [1j]])
+def test_tf32_takes_real_numbers(value):
+    with pytest.raises(fm.ValueRangeError, match="real numbers"):
+        wmma.float_to_tf32(value)
+
+
+def test_shapes_are_numbers():
+    with pytest.raises(fm.UnknownInstruction, match="'16'"):
+        wmma.fragment(wmma.matrix_a, "16", 16, 16, wmma.half, wmma.row_major)
 
 
 def test_element_wise_operations_are_legal():

@@ -18,7 +18,15 @@ from numpy.typing import ArrayLike
 
 from fragmenta.dtype import as_array
 from fragmenta.errors import ShapeError, one_of
-from fragmenta.shared_memory import UNIT, AddressError, Addresses, span, swizzled
+from fragmenta.layout import is_whole
+from fragmenta.shared_memory import (
+    LIMIT,
+    UNIT,
+    AddressError,
+    Addresses,
+    span,
+    swizzled,
+)
 
 Access: TypeAlias = Literal["ldmatrix", "rows", "column"]
 
@@ -122,9 +130,15 @@ def bank_conflicts(addresses: ArrayLike, width: int = 4) -> Conflicts:
             f"a warp has {LANES} byte addresses, one for each lane; given "
             f"{given.dtype} of shape {given.shape}"
         )
-    if width not in WIDTHS:
+    if not is_whole(width) or width not in WIDTHS:
         raise AddressError(
-            f"a lane takes {one_of(WIDTHS)} bytes of shared memory; given {width}"
+            f"a lane takes {one_of(WIDTHS)} bytes of shared memory; given {width!r}"
+        )
+    if (given >= LIMIT).any():
+        lane = int((given >= LIMIT).argmax())
+        raise AddressError(
+            f"addresses count the bytes of shared memory, below {LIMIT}; lane {lane} "
+            f"is at {int(given[lane])}"
         )
     where = given.astype(np.int64)
     wrong = (where < -1) | ((where >= 0) & (where % width != 0))

@@ -667,11 +667,19 @@ def _within(bits: Array, mask: int, allowed: str) -> Array:
     )
 
 
-def _require_numbers(given: Array, dt: DType) -> None:
-    """Refuse what is not a real number: strings, objects, complex, dates."""
+def is_real(given: Array) -> bool:
+    """Whether these are real numbers: no strings, objects, complex numbers, dates.
+
+    >>> is_real(np.float16([1])), is_real(np.array([1j])), is_real(np.array("1"))
+    (True, False, False)
+    """
     numpy_number = given.dtype.kind in "biuf"
     ml_number = given.dtype.type.__module__ == "ml_dtypes"
-    if not (numpy_number or ml_number) or "complex" in given.dtype.name:
+    return (numpy_number or ml_number) and "complex" not in given.dtype.name
+
+
+def _require_numbers(given: Array, dt: DType) -> None:
+    if not is_real(given):
         raise ValueRangeError(
             f"{dt} takes real numbers, not {given.dtype}; "
             f"a matrix of it is stored as {dt.storage.name}"

@@ -67,7 +67,7 @@ def matmul(
     >>> D.shape, D.dtype, int(D[99, 29])
     ((100, 30), dtype('int32'), 420)
     """
-    found = instruction(op) if isinstance(op, str) else op
+    found = instruction(op)
     check_multiplies(found)
     model = numeric_model(found, chosen_target(found, target))
     if _is_dask(A) or _is_dask(B) or _is_dask(C):

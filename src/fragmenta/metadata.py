@@ -26,13 +26,14 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.dtype import DType, as_array, container, dtype
 from fragmenta.errors import BadMetadata, ShapeError, one_of
 from fragmenta.fragment import Fragment, Words, cut_tiles, whole_tiles
-from fragmenta.layout import Layout
+from fragmenta.layout import Layout, is_whole
 
 Codes = NDArray[np.uint8]
 
 # tf32 reads each 2-bit index as half an element: both halves of column 0, or
 # both of column 1.
 _COLUMN_OF_TF32 = {0b0100: (0,), 0b1110: (1,)}
+_GRANULARITIES = ((1, 2, 1), (2, 4, 1), (4, 8, 2))
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,13 @@ class Granularity:
     kept: int
     chunk: int
     group: int = 1
+
+    def __post_init__(self) -> None:
+        if (self.kept, self.chunk, self.group) not in _GRANULARITIES:
+            raise ShapeError(
+                f"no tensor core keeps {self.kept} of {self.chunk} in groups of "
+                f"{self.group}; there are 1 of 2, 2 of 4, and 4 of 8 in groups of 2"
+            )
 
     @property
     def places(self) -> int:
@@ -437,6 +445,9 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
         Nibble(warp=None, lane=3, nibble=1, selector=1, row=8, chunk=1, code=14, \
 positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
         """
+        for name, number in (("lane", lane), ("warp", warp)):
+            if not is_whole(number):
+                raise ShapeError(f"{name} must be a whole number; given {number!r}")
         given = self._given_words(words, 32 * warp + lane)
         places, nibbles = np.indices((len(given), 8)).reshape(2, -1)
         places += 32 * warp + lane
@@ -469,10 +480,12 @@ positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
         )  # fmt: skip
 
     def _given_words(self, words: ArrayLike, first: int) -> list[int]:
-        given = [int(word) for word in np.ravel(np.asarray(words, dtype=object))]
-        for word in given:
-            if not 0 <= word < 1 << 32:
-                raise BadMetadata(f"a metadata word has 32 bits; given {word:#x}")
+        listed = np.ravel(np.asarray(words, dtype=object)).tolist()
+        for word in listed:
+            if not is_whole(word) or not 0 <= word < 1 << 32:
+                shown = f"{word:#x}" if is_whole(word) else repr(word)
+                raise BadMetadata(f"a metadata word has 32 bits; given {shown}")
+        given = [int(word) for word in listed]
         if first < 0 or first + len(given) > self.lanes:
             raise ShapeError(
                 f"{self.name} is in {self.lanes} lanes; {len(given)} words from "

@@ -18,8 +18,9 @@ from fragmenta.dtype import as_array, unpack_words
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.parse import catalogue, instruction
 from fragmenta.isa.target import check_target
+from fragmenta.layout import is_whole
 from fragmenta.shared_memory import UNIT, AddressError, Addresses, swizzled
 from fragmenta.shared_tiles import Image, as_image
 
@@ -34,7 +35,7 @@ PADDED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 # ── execution ───────────────────────────────────────────────────────────────
 
 
-def ldmatrix(op: Instruction, image: ArrayLike, addresses: ArrayLike) -> Words:
+def ldmatrix(op: Instruction | str, image: ArrayLike, addresses: ArrayLike) -> Words:
     """Registers (…, 32, n) that an ``ldmatrix`` loads.
 
     ``image`` is (…, bytes) of shared memory, ``addresses`` (…, 32), one for
@@ -47,7 +48,7 @@ def ldmatrix(op: Instruction, image: ArrayLike, addresses: ArrayLike) -> Words:
     >>> [hex(word) for word in ldmatrix(op, image, np.arange(32) * 16 % 128)[:5, 0]]
     ['0x3020100', '0x7060504', '0xb0a0908', '0xf0e0d0c', '0x13121110']
     """
-    part = _part(op, "ldmatrix", "D")
+    op, part = _part(op, "ldmatrix", "D")
     memory = as_image(image)
     where = _rows(op, part, addresses, memory.shape[-1])
     rows = _gather(memory, where)
@@ -55,7 +56,10 @@ def ldmatrix(op: Instruction, image: ArrayLike, addresses: ArrayLike) -> Words:
 
 
 def stmatrix(
-    op: Instruction, image: ArrayLike, addresses: ArrayLike, registers: ArrayLike
+    op: Instruction | str,
+    image: ArrayLike,
+    addresses: ArrayLike,
+    registers: ArrayLike,
 ) -> Image:
     """The image after an ``stmatrix``: a new array, the old one is left.
 
@@ -69,7 +73,7 @@ def stmatrix(
     >>> after[:20:4], after.view(np.uint32)[31]
     (array([0, 1, 2, 3, 4], dtype=uint8), np.uint32(31))
     """
-    part = _part(op, "stmatrix", "A")
+    op, part = _part(op, "stmatrix", "A")
     memory = as_image(image)
     where = _rows(op, part, addresses, memory.shape[-1])
     elements = part.unpack_bits(registers)
@@ -95,7 +99,7 @@ def stmatrix(
     return after
 
 
-def movmatrix(op: Instruction, registers: ArrayLike) -> Words:
+def movmatrix(op: Instruction | str, registers: ArrayLike) -> Words:
     """Registers that hold the transposed matrix.
 
     >>> import numpy as np, fragmenta as fm
@@ -104,14 +108,17 @@ def movmatrix(op: Instruction, registers: ArrayLike) -> Words:
     >>> [hex(word) for word in words[:3, 0]]
     ['0x40000', '0xc0008', '0x140010']
     """
-    source = _part(op, "movmatrix", "A")
+    op, source = _part(op, "movmatrix", "A")
     return op.fragments["D"].pack(source.unpack_bits(registers))
 
 
-def _part(op: Instruction, family: str, name: str) -> Fragment:
-    if op.family != family:
-        raise Error(f"this executes {family}; given {op}")
-    return op.fragments[name]
+def _part(
+    op: Instruction | str, family: str, name: str
+) -> tuple[Instruction, Fragment]:
+    found = instruction(op)
+    if found.family != family:
+        raise Error(f"this executes {family}; given {found}")
+    return found, found.fragments[name]
 
 
 def _rows(
@@ -193,7 +200,7 @@ class _Wish(NamedTuple):
 
 
 def ldmatrix_addresses(
-    op: Instruction,
+    op: Instruction | str,
     operand: str,
     *,
     order: Order,
@@ -226,7 +233,7 @@ def ldmatrix_addresses(
 
 
 def stmatrix_addresses(
-    op: Instruction,
+    op: Instruction | str,
     operand: str,
     *,
     order: Order,
@@ -250,8 +257,9 @@ def stmatrix_addresses(
 
 
 def _addresses(
-    family: str, op: Instruction, operand: str, tile: _Tile, target: str
+    family: str, given: Instruction | str, operand: str, tile: _Tile, target: str
 ) -> tuple[Instruction, Addresses]:
+    op = instruction(given)
     part = _operand(op, operand)
     wish = _wish(part, tile)
     reasons = []
@@ -318,12 +326,13 @@ def _wish(part: Fragment, tile: _Tile) -> _Wish:
     inner = part.shape[1] if order == "row" else part.shape[0]
     tight = -(-inner * slot // 8)
     pitch = tight if pitch is None else pitch
-    if start % UNIT or pitch % UNIT or pitch < tight:
+    whole = is_whole(start) and is_whole(pitch)
+    if not whole or start % UNIT or pitch % UNIT or pitch < tight:
         raise AddressError(
             f"rows of a matrix are {UNIT} aligned bytes, so the tile starts at a "
             f"multiple of {UNIT} and its {'rows' if order == 'row' else 'columns'} of "
-            f"{tight} bytes are a multiple of {UNIT} apart; given start {start}, "
-            f"pitch {pitch}"
+            f"{tight} bytes are a multiple of {UNIT} apart; given start {start!r}, "
+            f"pitch {pitch!r}"
         )
     grid = part.layout.grid()
     line, place = (

@@ -160,16 +160,37 @@ def _scores(
             f"scores {given.shape}"
         )
     ranked = _real(given, granularity, pad)
+    whole = _ranked_whole(ranked)
+    if whole and granularity.group == 2 and _beyond_float64(ranked):
+        raise ValueRangeError(
+            "scores of pairs are added in float64, which holds integers up to 2**53; "
+            f"given {ranked.min()} to {ranked.max()}"
+        )
     width = wanted[-1]
     if ranked.shape[-1] > width:
-        ranked = ranked.astype(np.float64)
+        ranked = ranked.copy() if whole else ranked.astype(np.float64)
+        least = np.iinfo(ranked.dtype).min if whole else -np.inf
         # The lone half of a pair keeps the score of the element beside it.
-        ranked[..., width + width % granularity.group :] = -np.inf
+        ranked[..., width + width % granularity.group :] = least
     return ranked
 
 
+def _ranked_whole(scores: Array) -> bool:
+    """Integers that float64 cannot tell apart are ranked as they are."""
+    return scores.dtype.kind in "iu" and scores.itemsize == 8
+
+
+def _beyond_float64(scores: Array) -> bool:
+    if not scores.size:
+        return False
+    return int(scores.max()) > 1 << 53 or int(scores.min()) < -(1 << 53)
+
+
 def _score_keys(scores: Array, granularity: Granularity, block: slice) -> Array:
-    keys = rows_of(scores)[block].reshape(-1).astype(np.float64)
+    keys = rows_of(scores)[block].reshape(-1)
+    if _ranked_whole(keys) and granularity.group == 1:
+        return keys
+    keys = keys.astype(np.float64)
     if granularity.group == 2:
         with np.errstate(invalid="ignore"):
             keys = keys[0::2] + keys[1::2]

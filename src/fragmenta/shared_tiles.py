@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.dtype import DType, as_array, dtype, pack_words, unpack_words
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.parse import instruction
 from fragmenta.shared_memory import (
     LIMIT,
     LINES,
@@ -45,7 +46,7 @@ BOX = 256
 
 def shared_tile(
     matrix: ArrayLike,
-    op: Instruction,
+    op: Instruction | str,
     operand: str,
     *,
     swizzle: int = 128,
@@ -71,6 +72,7 @@ def shared_tile(
     >>> image.shape, b.start
     ((9216,), 8192)
     """
+    op = instruction(op)
     lines = _lines(matrix, op, operand)
     of = op.types[operand.lower()]
     if start is None:
@@ -126,7 +128,7 @@ def _room(image: ArrayLike | None, batch: tuple[int, ...], size: int) -> Image:
 def read_tile(
     image: ArrayLike,
     descriptor: Descriptor | ArrayLike,
-    op: Instruction,
+    op: Instruction | str,
     operand: str,
     *,
     major: Major = "k",
@@ -151,7 +153,7 @@ def read_tile(
 wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8: row 0, column 3 is at address 96, \
 outside the image of 96 bytes
     """
-    memory = as_image(image)
+    op, memory = instruction(op), as_image(image)
     if isinstance(descriptor, Descriptor):
         return _read(memory, descriptor, op, operand, major, packed)
     words = _as_words(descriptor)

@@ -108,7 +108,7 @@ def sparse(op: Instruction | str) -> tuple[Instruction, Granularity]:
     >>> print(granularity)
     2:4
     """
-    found = instruction(op) if isinstance(op, str) else op
+    found = instruction(op)
     if found.granularity is None:
         raise Error(f"{found} is dense; sparse are the families mma.sp and wgmma.sp")
     return found, found.granularity

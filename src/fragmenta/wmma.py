@@ -39,18 +39,18 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
-from operator import index
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType
+from fragmenta.dtype import DType, as_array, is_real
 from fragmenta.errors import (
     Error,
     ShapeError,
     UnknownInstruction,
     UnsupportedTarget,
+    ValueRangeError,
     one_of,
 )
 from fragmenta.execute import execute
@@ -59,7 +59,7 @@ from fragmenta.isa import wmma as table
 from fragmenta.isa.instruction import Instruction, Shape
 from fragmenta.isa.parse import instruction
 from fragmenta.isa.target import number
-from fragmenta.layout import Index, Layout
+from fragmenta.layout import Index, Layout, is_whole
 from fragmenta.wmma_memory import Access, AlignmentError, OutOfBounds, view
 from fragmenta.wmma_words import (
     NAMES,
@@ -218,9 +218,9 @@ class fragment:
         self.element_type = element_type(type)
         _check_fragment(self.use, self.shape, self.element_type)
         self.memory_layout = _check_major(self.use, self.element_type, layout)
-        self.warps = tuple(warps) if isinstance(warps, tuple) else (index(warps),)
-        if any(size < 1 for size in self.warps):
-            raise ShapeError(f"warps are counted from 1; given {warps}")
+        self.warps = warps if isinstance(warps, tuple) else (warps,)
+        if any(not is_whole(size) or size < 1 for size in self.warps):
+            raise ShapeError(f"warps are counted from 1; given {warps!r}")
         self._part = _part(self.use, str(self.shape), self.element_type.name)
         self._x: Array = np.zeros(
             (*self.warps, 32, self.num_storage_elements), self.storage_element_type
@@ -362,10 +362,10 @@ def _check_fragment(use: Use, shape: Shape, of: DType) -> None:
     fits = [
         row.allowed["shape"][0] for row in rows if row.allowed["type"] == (of.name,)
     ]
-    if str(shape) in fits:
+    if str(shape) in fits and all(map(is_whole, shape)):
         return
     name = NAMES[of.name][0]
-    given = f"fragment<{use.name}, {shape.m}, {shape.n}, {shape.k}, {name}>"
+    given = f"fragment<{use.name}, {shape.m!r}, {shape.n!r}, {shape.k!r}, {name}>"
     if not fits:
         types = dict.fromkeys(row.allowed["type"][0] for row in rows)
         have = one_of((NAMES[each][0] for each in types), "and")
@@ -467,24 +467,50 @@ of memory that holds 96 of int
 def fill_fragment(frag: fragment, value: float) -> None:
     """Set every element to one value, converted as C++ converts it.
 
-    Of a sub-byte value only the lowest 4 bits, or the lowest one, count.
+    Integers keep their low bits, fractions are cut off; a floating-point value
+    that an integer type does not hold is refused, for C++ leaves it open.
 
     >>> a = fragment(matrix_a, 8, 8, 32, "s4", row_major)
     >>> fill_fragment(a, -2)
     >>> hex(a.registers[0, 0])
     '0xeeeeeeee'
+    >>> b = fragment(matrix_b, 16, 16, 16, signed_char, col_major)
+    >>> fill_fragment(b, -1.75)
+    >>> int(b.x[0, 0])
+    -1
     """
     _require_fragments(frag=frag)
     of = frag.element_type
-    if of.name in SUB_BYTE_STORAGE:
-        low = int(value) & of.mask
-        word = sum(low << at for at in range(0, 32, of.bits))
-        frag.x.view(np.uint32)[...] = word
-    elif of.is_integer:
-        frag.x[...] = of.decode(of.encode(value))
+    number = _one_number(value)
+    if of.is_integer:
+        low = _converted(number, of) & of.mask
+        bits = 8 * frag.storage_element_type.itemsize
+        word = sum(low << at for at in range(0, bits, of.bits))
+        frag.x.view(f"u{bits // 8}")[...] = word
     else:
         with np.errstate(all="ignore"):  # too large is infinite, as in C++
-            frag.x[...] = np.asarray(value).astype(of.storage)
+            frag.x[...] = number.astype(of.storage)
+
+
+def _one_number(value: object) -> Array:
+    given = np.asarray(value)
+    if given.ndim or not is_real(given):
+        raise ValueRangeError(f"fill_fragment takes one real number; given {value!r}")
+    return given
+
+
+def _converted(number: Array, of: DType) -> int:
+    """A number as an integer; what is beyond the type C++ leaves open."""
+    value = number.item()
+    if not isinstance(value, float):
+        return int(value)
+    storage = np.iinfo(SUB_BYTE_STORAGE.get(of.name, of.storage))
+    if not storage.min - 1 < value < storage.max + 1:  # NaN, too
+        raise ValueRangeError(
+            f"{storage.dtype} holds {storage.min} to {storage.max}; C++ leaves open "
+            f"what becomes of {value}"
+        )
+    return int(value)
 
 
 def _require(op: Instruction, chosen: Chosen, what: object) -> None:
@@ -728,8 +754,11 @@ def float_to_tf32(value: ArrayLike) -> Any:
     >>> fragmenta.wmma.__float_to_tf32([1 + 2**-12, -1 - 2**-11])
     array([ 1.       , -1.0009766], dtype=float32)
     """
+    source = as_array(value)
+    if not is_real(source):
+        raise ValueRangeError(f"float_to_tf32 takes real numbers; given {source.dtype}")
     with np.errstate(all="ignore"):  # a float64 beyond float32 is infinite
-        given = np.asarray(value).astype(np.float32)
+        given = source.astype(np.float32)
     bits = given.view(np.uint32)
     finite = bits & np.uint32(0x7F800000) != 0x7F800000
     rounded = bits + np.where(finite, np.uint32(0x1000), np.uint32(0))

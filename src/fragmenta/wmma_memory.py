@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.dtype import DType
 from fragmenta.errors import Error, ShapeError, UnknownType, one_of
 from fragmenta.fragment import Fragment
-from fragmenta.layout import Index
+from fragmenta.layout import Index, is_whole
 
 Array = NDArray[Any]
 
@@ -172,7 +172,7 @@ def _address(array: Array) -> int:
 
 
 def _check_ldm(access: Access, ldm: int, inner: int) -> None:
-    if isinstance(ldm, bool) or not isinstance(ldm, int | np.integer):
+    if not is_whole(ldm):
         raise ShapeError(f"ldm is a whole number of elements; given {ldm!r}")
     if ldm < inner:
         raise ShapeError(

@@ -66,9 +66,8 @@ _WORDS = {
 }
 
 
-@lru_cache(maxsize=4096)
-def instruction(text: str) -> Instruction:
-    """The instruction that a PTX mnemonic names.
+def instruction(text: str | Instruction) -> Instruction:
+    """The instruction that a PTX mnemonic names; an instruction is its own name.
 
     White space, a guard predicate and a trailing operand list are tolerated.
 
@@ -82,7 +81,11 @@ def instruction(text: str) -> Instruction:
 not exist; .tf32 has m16n8k4 and m16n8k8, and in mma.sp m16n8k8 and m16n8k16; \
 nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
     """
-    mnemonic = _mnemonic(text)
+    return text if isinstance(text, Instruction) else _named(_mnemonic(text))
+
+
+@lru_cache(maxsize=4096)
+def _named(mnemonic: str) -> Instruction:
     reading = max(_readings(mnemonic), key=lambda r: (r.complete, r.consumed))
     if not reading.complete:
         hint = "" if "sync" in mnemonic else "; find() takes names in short"
