@@ -125,6 +125,12 @@ def test_table_is_the_library(by: str, format_: str) -> None:
     assert text == find(S4).c.table(by, format_) + "\n"
 
 
+def test_table_has_json_as_the_others_do() -> None:
+    asked = ("table", S4, "C")
+    assert answer(*asked, "--json") == answer(*asked, "--format", "json")
+    assert "contradict" in refusal(*asked, "--json", "--format", "csv")
+
+
 def test_table_follows_the_width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     wide = answer("table", S4, "A")
@@ -187,7 +193,7 @@ def test_which_covers_the_whole_sum(text: str) -> None:
 
 
 def test_which_of_a_move() -> None:
-    assert "multiplies nothing" in refusal("which", "ldmatrix.m8n8.x1.b16", 0, 0, 0)
+    assert "does not multiply" in refusal("which", "ldmatrix.m8n8.x1.b16", 0, 0, 0)
 
 
 # ── list, show ──────────────────────────────────────────────────────────────

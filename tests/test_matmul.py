@@ -179,5 +179,5 @@ def test_what_moves_multiplies_nothing():
     op = instruction("ldmatrix.sync.aligned.m8n8.x1.shared.b16")
     A, B = np.ones((16, 16)), np.ones((16, 8))
     for call in (op, lambda A, B: op.explain(A, B, row=0, col=0)):
-        with pytest.raises(fm.Error, match="does not multiply matrices"):
+        with pytest.raises(fm.Error, match="does not multiply; mma"):
             call(A, B)

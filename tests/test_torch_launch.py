@@ -118,6 +118,10 @@ def test_rows_on_top_of_one_another_are_copied(driver, weight, monkeypatch):
 def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch):
     monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    named = []
+    monkeypatch.setattr(
+        torch.cuda, "get_device_name", lambda on=None: named.append(on) or "a card"
+    )
     tuning._kept.cache_clear()
     asked = []
 
@@ -144,6 +148,7 @@ def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch)
     ]
     widest = max(tile.n for tile in asked)
     assert {tile.n for tile in found.values()} == {widest}
+    assert torch.device("cpu") in named  # the card of the operands, not the current one
     driver.launches.clear()
     model()  # from now on, too
     assert {each[0].tile.n for each in driver.launches} == {widest}

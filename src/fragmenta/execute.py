@@ -17,7 +17,7 @@ from fragmenta.arithmetic.models import Model
 from fragmenta.dtype import as_array
 from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.fragment import Fragment, Words
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target
 from fragmenta.layout import is_whole
 from fragmenta.sparsity import Compressed, check_granularity, compress
@@ -122,19 +122,6 @@ def execute(
         **scales,
     )
     return op.d.pack(op.d.dtype.decode(d))
-
-
-def check_multiplies(op: Instruction) -> None:
-    """Refuse instructions that move or load.
-
-    >>> import fragmenta as fm
-    >>> check_multiplies(fm.find("movmatrix"))
-    Traceback (most recent call last):
-    fragmenta.errors.Error: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply \
-matrices
-    """
-    if op.family.split(".")[-1] not in ("mma", "sp", "wgmma"):
-        raise Error(f"{op} does not multiply matrices")
 
 
 def call(

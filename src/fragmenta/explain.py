@@ -23,14 +23,13 @@ from fragmenta.dtype import as_array
 from fragmenta.errors import ShapeError
 from fragmenta.execute import (
     accumulator,
-    check_multiplies,
     check_whole,
     chosen_target,
     numeric_model,
     scale_bits,
     stored,
 )
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.matmul import whole_tiles
 from fragmenta.sparsity import Compressed
 

@@ -20,13 +20,12 @@ from fragmenta.dtype import DType, as_array
 from fragmenta.errors import ShapeError, one_of
 from fragmenta.execute import (
     accumulator,
-    check_multiplies,
     chosen_target,
     numeric_model,
     scale_bits,
     stored,
 )
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.parse import instruction
 from fragmenta.progress import Progress, bar
 from fragmenta.sparsity import Compressed

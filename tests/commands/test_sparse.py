@@ -9,7 +9,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from asking import ask, complaint, page
+from asking import answer, ask, complaint, page
 
 import fragmenta as fm
 from fragmenta.sparsity import sparsity_report
@@ -159,8 +159,13 @@ def test_sparsity_refuses() -> None:
     ]:
         assert message in complaint("sparsity", "a.npy", F16, *words)
     assert "is dense" in complaint("sparsity", "a.npy", "mma.m16n8k16.f32.f16")
-    assert "the file comes first" in complaint("sparsity", F16, "a.npy")
+    assert "is dense" in complaint("sparsity", "mma.m16n8k16.f32.f16", "a.npy")
     assert os.listdir() == ["a.npy"]
+
+
+def test_sparsity_takes_the_file_first_or_last() -> None:
+    np.save("a.npy", np.eye(4, 8, dtype="f2"))
+    assert answer("sparsity", F16, "a.npy") == answer("sparsity", "a.npy", F16)
 
 
 # ── metadata ────────────────────────────────────────────────────────────────

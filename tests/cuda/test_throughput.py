@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import fragmenta as fm
 from fragmenta.commands import app
 from fragmenta.cuda import assembler, device, launch, ptx, throughput
+from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.isa.parse import catalogue
 from fragmenta.shared_memory import Descriptor, extent
 from fragmenta.shared_tiles import read_tile
@@ -31,7 +32,7 @@ def machine(op):
     return Counter(match[1] for match in found if match)
 
 
-@pytest.mark.parametrize("family", launch.FAMILIES)
+@pytest.mark.parametrize("family", MULTIPLYING)
 def test_kernels_assemble(family):
     """One instruction of each shape and type, wgmma of a few n."""
     chosen = {}
@@ -128,7 +129,7 @@ def test_descriptors_step_through_the_image(sparse):
 def test_one_instruction_of_each_kind_is_chosen():
     ops = throughput.representative(TARGET)
     assert len(ops) == len(set(ops)) > 40
-    assert {op.family for op in ops} == set(launch.FAMILIES) - {"wmma.mma"}
+    assert {op.family for op in ops} == set(MULTIPLYING) - {"wmma.mma"}
     assert all(op.supported_on(TARGET) for op in ops)
     assert {op.shape.n for op in ops if op.family.startswith("wgmma")} == {256}
     assert throughput.representative("sm_70")
@@ -158,7 +159,7 @@ class Clock:
         assert name.encode() in module
         op = next(
             op
-            for family in launch.FAMILIES
+            for family in MULTIPLYING
             for op in catalogue(family)
             if launch.Kernel(op).name == name
         )

@@ -28,6 +28,7 @@ from fragmenta.cuda import (
 )
 from fragmenta.cuda.launch import Kernel, on_device
 from fragmenta.cuda.wgmma_inputs import MoveTrial, Variant, move_plan, plan, variants
+from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.isa.parse import catalogue
 from fragmenta.shared_memory import AddressError
 from fragmenta.shared_tiles import shared_tile
@@ -43,7 +44,7 @@ def identifier(text):
 
 
 PLAN = list(plan())[::25]
-NAMED = {identifier(str(op)): op for f in launch.FAMILIES for op in catalogue(f)}
+NAMED = {identifier(str(op)): op for f in MULTIPLYING for op in catalogue(f)}
 
 
 class StandIn:
@@ -162,7 +163,7 @@ def test_wgmma_is_asked_in_every_way():
 
 
 def test_a_million_elements_of_every_floating_point_instruction():
-    for family in launch.FAMILIES:
+    for family in MULTIPLYING:
         for turn, op in enumerate(catalogue(family)):
             if not op.supported_on("sm_90a"):
                 continue
@@ -188,7 +189,7 @@ def test_over_its_neighbours_wgmma_takes_all_variants():
 
 
 def test_the_portions_are_small():
-    for family in launch.FAMILIES:
+    for family in MULTIPLYING:
         for op in list(catalogue(family))[::29]:
             for each in verify.portions(op)[:1]:
                 made = each.arrays(each.operands())

@@ -155,8 +155,9 @@ class _Task:
     ) -> _Task:
         """Read the files; a target without the instruction is refused first."""
         from fragmenta.execute import chosen_target
+        from fragmenta.isa.instruction import check_multiplies
 
-        _check_multiplies(op)
+        check_multiplies(op)
         where = chosen_target(op, target)
         a, b, c = files
         of_c = op.types.get("c", op.types["d"])
@@ -177,9 +178,10 @@ class _Task:
         import numpy as np
 
         from fragmenta.execute import chosen_target
+        from fragmenta.isa.instruction import check_multiplies
         from fragmenta.pruning import prune
 
-        _check_multiplies(op)
+        check_multiplies(op)
         if seed < 0:
             raise Error(f"a seed is 0 or more; given {seed}")
         generator = np.random.default_rng(seed)
@@ -257,11 +259,6 @@ class _Task:
         operands["D"] = {"file": output, "shape": result.shape, "type": of_d}
         about = {"instruction": str(self.op), "target": self.target, **operands}
         return about if judged is None else {**about, "compare": judged.to_dict()}
-
-
-def _check_multiplies(op: Instruction) -> None:
-    if not {"a", "b", "d"} <= set(op.types):
-        raise Error(f"{op.family} multiplies nothing; mma, wgmma and wmma.mma do")
 
 
 def _load_scales(op: Instruction, files: dict[str, str | None]) -> dict[str, Array]:

@@ -204,10 +204,14 @@ def table(
         Literal["text", "csv", "markdown", "json"],
         typer.Option("--format", help="How it is written."),
     ] = "text",
+    as_json: AsJson = False,
 ) -> None:
-    """Write a whole fragment out."""
+    """Write a whole fragment out; --json is --format json."""
     from fragmenta.view.table import table as written
 
+    if as_json and format_ not in ("text", "json"):
+        raise Error(f"--json and --format {format_} contradict each other")
+    format_ = "json" if as_json else format_
     op = find(instruction)
     part = operand(op, operand_)
     text = written(part, by, format_, width())
@@ -228,11 +232,10 @@ def which(
     instruction: InstructionText, index: Indices, as_json: AsJson = False
 ) -> None:
     """Say which registers feed one element of D."""
+    from fragmenta.isa.instruction import check_multiplies
+
     op = find(instruction)
-    if not {"A", "C", "D"} <= set(op.fragments):
-        raise Error(
-            f"{op.family} moves data and multiplies nothing; use where or holds"
-        )
+    check_multiplies(op)
     op.d.where(*index)
     feeds = list(_feeds(op, index))
     if as_json:

@@ -82,7 +82,7 @@ def sparsity(
     from fragmenta.sparsity import sparse, sparsity_report
 
     if os.path.exists(instruction) and not os.path.exists(file):
-        raise Error(f"the file comes first: fragmenta sparsity {instruction} {file}")
+        file, instruction = instruction, file  # other commands take them so
     op, _ = sparse(find(instruction))
     _check_request(prune or compress, output, force)
     if selector is not None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fragmenta.cuda import inputs, launch, ptx
 from fragmenta.cuda.inputs import Source
 from fragmenta.errors import Error
-from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.instruction import Instruction, Operand, check_multiplies
 from fragmenta.shared_memory import LINES, Descriptor, extent
 
 WARPS = 16
@@ -72,8 +72,7 @@ def bench(op: Instruction, target: str) -> Bench:
     >>> found.block, found.per_round
     (512, 256)
     """
-    if op.family not in launch.FAMILIES:
-        raise Error(f"{op.family} does not multiply")
+    check_multiplies(op)
     if op.types.get("c", op.types["d"]) != op.types["d"]:
         raise Error("D is of another type than C, so nothing can be accumulated")
     if op.family.startswith("wgmma"):

@@ -22,7 +22,7 @@ from fragmenta.cuda.device import GPU
 from fragmenta.dtype import as_array
 from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.fragment import Fragment, Words
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target, number
 from fragmenta.shared_memory import MAJORS, UNIT, Descriptor, Major, extent
 from fragmenta.shared_tiles import PATTERN, Image, as_image, read_tile
@@ -30,9 +30,6 @@ from fragmenta.warpgroup import checked_scale_d, in_registers
 
 POISON = 0xDEADBEEF
 """Bits that no kernel of ours writes by chance: shows what was left unwritten."""
-
-FAMILIES = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
-"""The families that compute."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -167,8 +164,7 @@ def on_device(
     >>> found
     17.0
     """
-    if op.family not in FAMILIES:
-        raise Error(f"{op} does not multiply; {one_of(FAMILIES, 'and')} do")
+    check_multiplies(op)
     chosen = gpu or device.present()
     _check_target(op, chosen, options.pop("target", None))
     prepare = _shared if op.family.startswith("wgmma") else _registers

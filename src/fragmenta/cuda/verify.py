@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from fragmenta import __version__
 from fragmenta.cuda import assembler, device, inputs, launch, wgmma_inputs
 from fragmenta.cuda.device import GPU
-from fragmenta.cuda.launch import FAMILIES, Arrays, Kernel
+from fragmenta.cuda.launch import Arrays, Kernel
 from fragmenta.cuda.record import (
     Mismatch,
     compare,
@@ -43,7 +43,7 @@ from fragmenta.cuda.report import First, Outcome, Report
 from fragmenta.cuda.wgmma_inputs import Variant
 from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
 from fragmenta.execute import stored_columns
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import MULTIPLYING, Instruction, check_multiplies
 from fragmenta.isa.parse import catalogue
 from fragmenta.progress import Progress
 from fragmenta.shared_tiles import read_tile
@@ -288,22 +288,21 @@ def chosen(
     """
     given = list(instructions)
     for op in given:
-        if op.family not in FAMILIES:
-            raise Error(f"{op} does not multiply; {one_of(FAMILIES, 'and')} do")
+        check_multiplies(op)
         if not op.supported_on(target):
             raise UnsupportedTarget(f"{op} needs {op.requires}; this is {target}")
     wanted = list(families)
     for family in wanted:
-        if family not in FAMILIES:
+        if family not in MULTIPLYING:
             raise Error(
-                f"no family {family}{nearest(family, FAMILIES)}; verified are "
-                f"{one_of(FAMILIES, 'and')}"
+                f"no family {family}{nearest(family, MULTIPLYING)}; verified are "
+                f"{one_of(MULTIPLYING, 'and')}"
             )
     if given and not wanted:
         return given
     found = [
         op
-        for family in wanted or FAMILIES
+        for family in wanted or MULTIPLYING
         for op in catalogue(family)
         if op.supported_on(target)
     ]

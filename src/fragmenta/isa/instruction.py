@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from fragmenta.explain import Explained
 
 WARP = 32
+MULTIPLYING = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
+"""The families that multiply matrices; the others move or load them."""
 
 
 class Shape(NamedTuple):
@@ -377,3 +379,16 @@ def spread(
 def register_class(of: DType) -> str:
     """The PTX register class of an operand of this type."""
     return {"f32": ".f32", "s32": ".s32", "f64": ".f64"}.get(of.name, ".b32")
+
+
+def check_multiplies(op: Instruction) -> None:
+    """Refuse instructions that move or load.
+
+    >>> import fragmenta as fm
+    >>> check_multiplies(fm.find("movmatrix"))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply; \
+mma, mma.sp, wgmma, wgmma.sp and wmma.mma do
+    """
+    if op.family not in MULTIPLYING:
+        raise Error(f"{op} does not multiply; {one_of(MULTIPLYING, 'and')} do")

@@ -100,13 +100,13 @@ class Trial:
     """What products a call consists of, and with which tiles to try them."""
 
     def __init__(self) -> None:
-        self.seen: dict[tuple[str, Shape], Kernel] = {}
+        self.seen: dict[tuple[str, Shape], tuple[Kernel, torch.device]] = {}
         self.forced: dict[tuple[str, Shape], Tile] = {}
 
-    def asked(self, kernel: Kernel, shape: Shape) -> Kernel:
+    def asked(self, kernel: Kernel, shape: Shape, device: torch.device) -> Kernel:
         """The kernel to run instead."""
         key = kernel.kind, shape
-        self.seen[key] = kernel
+        self.seen[key] = kernel, device
         return replace(kernel, tile=self.forced.get(key, kernel.tile))
 
 
@@ -192,7 +192,7 @@ def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Read
     device, (n, k) = b.device, b.shape
     shape = (m, n, k * 8 if kernel.a == "b1" else k)
     if TRIALS:
-        kernel = TRIALS[-1].asked(kernel, shape)
+        kernel = TRIALS[-1].asked(kernel, shape, device)
     rows, columns = (n, m) if kernel.transposed else (m, n)
     kind = _RESULTS[kernel.out]
     per = ALIGNMENT // kind.itemsize

@@ -37,9 +37,11 @@ def autotune(
     try:
         with torch.no_grad():
             once()
-            for (kind, shape), kernel in list(trial.seen.items()):
+            for (kind, shape), (kernel, device) in list(trial.seen.items()):
                 measure = partial(_measure, once, trial, shape)
-                best = tune(kernel, shape, torch.cuda.get_device_name(), measure)
+                gpu = torch.cuda.get_device_name(device)
+                with torch.cuda.device(device):
+                    best = tune(kernel, shape, gpu, measure)
                 trial.forced[kind, shape] = best.tile
     finally:
         TRIALS.remove(trial)
