@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch")
 import fragmenta as fm  # noqa: E402
 import fragmenta.torch as ft  # noqa: E402
 from fragmenta.kernels import Kernel, Tile  # noqa: E402
+from fragmenta.kernels.packing import packed_shape  # noqa: E402
 from fragmenta.torch import operators  # noqa: E402
 
 KINDS = list(ft.TYPES)
@@ -209,29 +210,21 @@ def test_binary_mm(op):
 
 def test_the_operators_are_well_formed():
     a, b = ft.compress(drawn(torch.bfloat16, 8, 32)), drawn(torch.bfloat16, 5, 32)
-    arguments = (a.data, b, "bf16", 8, torch.bfloat16, None, None, None, None, True,
-                 False, [])  # fmt: skip
-    utilities = ("test_schema", "test_faketensor", "test_autograd_registration")
-    torch.library.opcheck(torch.ops.fragmenta.sparse_mm.default, arguments,
-                          test_utils=utilities)  # fmt: skip
-    arguments = (
-        b,
-        a.data,
-        "bf16",
-        8,
-        torch.bfloat16,
-        None,
-        None,
-        None,
-        None,
-        False,
-        [],
-    )
-    torch.library.opcheck(torch.ops.fragmenta.sparse_linear.default, arguments,
-                          test_utils=utilities)  # fmt: skip
-    bits = drawn(torch.uint8, 4, 8)
-    torch.library.opcheck(torch.ops.fragmenta.binary_mm.default, (bits, bits, True, []),
-                          test_utils=utilities)  # fmt: skip
+    bits, parts = drawn(torch.uint8, 4, 8), [None] * 4
+    rest = ("bf16", 8, torch.bfloat16, *parts)
+    for name, arguments in {
+        "sparse_mm": (a.data, b, *rest, True, False, []),
+        "sparse_linear": (b, a.data, *rest, False, []),
+        "dense_mm": (b, b, torch.float32, *parts, False, False, []),
+        "binary_mm": (bits, bits, True, []),
+        "compress": (b, True),
+        "to_dense": (a.data, "bf16", 8, 32),
+    }.items():
+        torch.library.opcheck(
+            getattr(torch.ops.fragmenta, name).default,
+            arguments,
+            test_utils=("test_schema", "test_faketensor", "test_autograd_registration"),
+        )
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, in jvp
@@ -347,6 +340,41 @@ def test_compiled_without_a_break():
     bits = drawn(torch.uint8, 4, 8)
     product = torch.compile(ft.binary_mm, fullgraph=True, backend="aot_eager")
     assert torch.equal(product(bits, bits), ft.binary_mm(bits, bits))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("prune", [True, False])
+def test_compression_is_compiled_without_a_break(prune):
+    weight = ft.compress(drawn(torch.float16, 9, 48)).to_dense()
+    x = drawn(torch.float16, 4, 48, seed=1)
+
+    def there_and_back(weight, x):
+        sparse = ft.compress(weight, prune=prune)
+        return sparse.to_dense(), ft.sparse_linear(x, sparse)
+
+    compiled = torch.compile(there_and_back, fullgraph=True, backend="aot_eager")
+    dense, y = compiled(weight, x)
+    assert torch.equal(dense, weight)
+    assert torch.equal(y, there_and_back(weight, x)[1])
+    wider = torch.cat((weight, weight), dim=1)  # another shape: sizes are not bound
+    assert torch.equal(compiled(wider, torch.cat((x, x), dim=1))[0], wider)
+
+
+def test_compression_without_data():
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        sparse = ft.compress(torch.empty(9, 48, dtype=torch.bfloat16))
+        dense = sparse.to_dense()
+    assert sparse.data.shape == packed_shape("bf16", 9, 48)
+    assert (dense.shape, dense.dtype) == ((9, 48), torch.bfloat16)
+
+
+def test_a_weight_that_wants_gradients_is_compressed_without():
+    layer = torch.nn.Linear(48, 9)
+    sparse = ft.compress(layer.weight)
+    assert not sparse.data.requires_grad
+    assert not sparse.to_dense().requires_grad
 
 
 def test_same_bits_as_the_emulation():

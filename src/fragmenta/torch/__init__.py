@@ -21,9 +21,15 @@ operators, so that ``torch.compile`` and CUDA graphs take them.
     tuning      which tiles are the fastest here, for these calls?
 """
 
-from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix, compress
+from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
 from fragmenta.torch.modules import SparseLinear, linears
-from fragmenta.torch.products import binary_mm, dense_mm, sparse_linear, sparse_mm
+from fragmenta.torch.products import (
+    binary_mm,
+    compress,
+    dense_mm,
+    sparse_linear,
+    sparse_mm,
+)
 from fragmenta.torch.running import run
 from fragmenta.torch.tuning import autotune
 

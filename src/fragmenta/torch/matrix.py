@@ -51,6 +51,7 @@ DTYPES = {name: kind for kind, name in TYPES.items()}
 class SparseMatrix:
     """A 2:4 (tf32: 1:2) matrix in the order the kernels read.
 
+    >>> from fragmenta.torch import compress
     >>> weight = torch.tensor([[0.0, 1.0, 2.0, 0.0]] * 8, dtype=torch.bfloat16)
     >>> compress(weight)
     <SparseMatrix 8x4 bf16 on cpu, 18432 bytes>
@@ -82,7 +83,7 @@ class SparseMatrix:
     @property
     def granularity(self) -> Granularity:
         """How many elements of how many are stored: 2:4, or 1:2."""
-        return sparse(Kernel(self.a).instruction)[1]
+        return granularity_of(self.a)
 
     def to(self, device: torch.device | str) -> SparseMatrix:
         """The same matrix on another device."""
@@ -91,41 +92,14 @@ class SparseMatrix:
     def to_dense(self) -> Tensor:
         """The matrix with its zeros again.
 
+        >>> from fragmenta.torch import compress
         >>> weight = torch.tensor([[0, 1, 2, 0], [3, 0, 0, 4]], dtype=torch.int8)
         >>> compress(weight).to_dense()
         tensor([[0, 1, 2, 0],
                 [3, 0, 0, 4]], dtype=torch.int8)
         """
-        kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[self.dtype.itemsize]
-        values = self._by_rows(0, UNIT * places(self.a), UNIT).view(kind)
-        size = (self.data.shape[-1] - VALUE_BYTES) // len(places(self.a))
-        pairs = self._by_rows(VALUE_BYTES, code_places(self.a), size).long()
-        codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(1)
-        chunk = self.granularity.chunk
-        first = chunk * torch.arange(codes.shape[1], device=self.device)
-        dense = values.new_zeros((len(values), chunk * codes.shape[1]))
-        dense.scatter_(1, (first[:, None] + self._columns(codes)).flatten(1), values)
-        m, k = self.shape
-        return dense[:m, :k].contiguous().view(self.dtype)
-
-    def _columns(self, codes: Tensor) -> Tensor:
-        """The column in its chunk of every stored value."""
-        granularity = self.granularity
-        table = torch.full((16, granularity.kept), -1, device=self.device)
-        for code in granularity.codes():
-            table[code] = torch.tensor(granularity.positions(code), device=self.device)
-        found = table[codes]
-        if wrong := int((found[..., 0] < 0).sum()):
-            raise BadMetadata(f"{wrong} of {codes.numel()} chunks have illegal codes")
-        return found
-
-    def _by_rows(self, start: int, where: NDArray[np.int64], size: int) -> Tensor:
-        """The ``size`` bytes of each unit of all rows; ``where`` a block has them."""
-        index = torch.from_numpy(start + where[:, None] + np.arange(size))
-        found = self.data[..., index.flatten().to(self.device)]
-        tall, slabs, blocks, _ = found.shape
-        rows = found.reshape(tall, slabs, blocks, BLOCK, -1).permute(0, 2, 3, 1, 4)
-        return rows.reshape(tall * blocks * BLOCK, -1)
+        dense: Tensor = torch.ops.fragmenta.to_dense(self.data, self.a, *self.shape)
+        return dense
 
     def __repr__(self) -> str:
         rows, columns = self.shape
@@ -232,41 +206,76 @@ def empty_packed(
             [0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
     data = torch.zeros(packed_shape(a, m, k), dtype=torch.uint8, device=device)
-    data[..., VALUE_BYTES:] = sparse(Kernel(a).instruction)[1].empty * 0x11
+    data[..., VALUE_BYTES:] = granularity_of(a).empty * 0x11
     return data
 
 
-def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
-    """A weight with the largest magnitudes of each chunk, packed for the kernels.
+# ── packing and unpacking ───────────────────────────────────────────────────
 
-    Without ``prune``, a weight that is not sparse already is refused.
 
-    >>> compress(torch.ones(4, 8, dtype=torch.bfloat16)).to_dense()[0]
-    tensor([1., 1., 0., 0., 1., 1., 0., 0.], dtype=torch.bfloat16)
+def granularity_of(a: str) -> Granularity:
+    """How many elements of how many a sparse matrix of this type stores.
+
+    >>> print(granularity_of("tf32"))
+    1:2
     """
-    if not isinstance(weight, Tensor):
-        raise Error(f"a weight is a tensor; given a {type(weight).__name__}")
-    a = type_name(weight.dtype, "a weight")
-    if weight.ndim != 2:
-        raise ShapeError(f"a weight is a matrix; given shape {tuple(weight.shape)}")
-    if not weight.numel() or weight.is_meta or weight.layout != torch.strided:
-        raise Error(
-            f"a weight has numbers, one for each place; given {weight.layout} on "
-            f"{weight.device} of shape {tuple(weight.shape)}"
-        )
-    shape = (weight.shape[0], weight.shape[1])
+    return sparse(Kernel(a).instruction)[1]
+
+
+def packed_of(weight: Tensor, a: str, prune: bool) -> Tensor:
+    """The bytes of a weight, where it is.
+
+    >>> packed_of(torch.ones(4, 8, dtype=torch.int8), "s8", True).shape
+    torch.Size([1, 1, 4, 5120])
+    """
     if weight.is_cuda and prune and weight.shape[0] <= MOST_ROWS:
-        aligned = rows_aligned(weight.detach().resolve_neg())
-        return SparseMatrix(compress_on_device(aligned, a), a, shape)
-    return SparseMatrix(_compress_on_host(weight, a, prune).to(weight.device), a, shape)
-
-
-def _compress_on_host(weight: Tensor, a: str, prune: bool) -> Tensor:
+        found: Tensor = compress_on_device(rows_aligned(weight.resolve_neg()), a)
+        return found
     op = Kernel(a).instruction
     matrix = matrix_of(weight, a)
     if prune:
         matrix = pruned(matrix, op, pad=True)[:, : weight.shape[1]]
-    return torch.from_numpy(pack(compress_matrix(matrix, op, pad=True), op).data)
+    packed = pack(compress_matrix(matrix, op, pad=True), op)
+    return torch.from_numpy(packed.data).to(weight.device)
+
+
+def dense_of(data: Tensor, a: str, m: int, k: int) -> Tensor:
+    """The matrix that packed bytes stand for, where they are.
+
+    >>> dense_of(empty_packed("s8", 1, 4), "s8", 1, 4)
+    tensor([[0, 0, 0, 0]], dtype=torch.int8)
+    """
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[DTYPES[a].itemsize]
+    values = _by_rows(data, 0, UNIT * places(a), UNIT).view(kind)
+    size = (data.shape[-1] - VALUE_BYTES) // len(places(a))
+    pairs = _by_rows(data, VALUE_BYTES, code_places(a), size).long()
+    codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(1)
+    granularity = granularity_of(a)
+    first = granularity.chunk * torch.arange(codes.shape[1], device=data.device)
+    dense = values.new_zeros((len(values), granularity.chunk * codes.shape[1]))
+    columns = first[:, None] + _columns(codes, granularity)
+    dense.scatter_(1, columns.flatten(1), values)
+    return dense[:m, :k].contiguous().view(DTYPES[a])
+
+
+def _columns(codes: Tensor, granularity: Granularity) -> Tensor:
+    """The column in its chunk of every stored value."""
+    table = torch.full((16, granularity.kept), -1, device=codes.device)
+    for code in granularity.codes():
+        table[code] = torch.tensor(granularity.positions(code), device=codes.device)
+    found = table[codes]
+    if wrong := int((found[..., 0] < 0).sum()):
+        raise BadMetadata(f"{wrong} of {codes.numel()} chunks have illegal codes")
+    return found
+
+
+def _by_rows(data: Tensor, start: int, where: NDArray[np.int64], size: int) -> Tensor:
+    """The ``size`` bytes of each unit of all rows; ``where`` a block has them."""
+    index = torch.from_numpy(start + where[:, None] + np.arange(size))
+    found = data[..., index.flatten().to(data.device)]
+    tall, slabs, blocks, _ = found.shape
+    rows = found.reshape(tall, slabs, blocks, BLOCK, -1).permute(0, 2, 3, 1, 4)
+    return rows.reshape(tall * blocks * BLOCK, -1)
 
 
 def rows_aligned(x: Tensor) -> Tensor:

@@ -12,12 +12,11 @@ from fragmenta.errors import Error
 from fragmenta.torch.matrix import (
     DTYPES,
     SparseMatrix,
-    compress,
     empty_packed,
     type_name,
     whole_sizes,
 )
-from fragmenta.torch.products import linear
+from fragmenta.torch.products import compress, linear
 
 
 def layer(

@@ -2,6 +2,7 @@
 
 Each is a ``torch.library`` operator with an implementation for CUDA, one for the
 CPU (the emulation), one for tensors without data, and a way back that is closed.
+So are the ways into and out of a sparse matrix.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from torch import Tensor
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.emulate import emulate
-from fragmenta.kernels.packing import Packed
+from fragmenta.kernels.packing import Packed, packed_shape
 from fragmenta.kernels.prepare import count_bits
 from fragmenta.torch.matrix import (
     DTYPES,
     as_packed,
     bytes_of,
+    dense_of,
     matrix_of,
+    packed_of,
     rows_aligned,
     type_name,
     whole_sizes,
@@ -168,6 +171,22 @@ def _check_bits(a: Tensor, b: Tensor) -> None:
     check_depth(b)
 
 
+def check_weight(weight: Tensor) -> None:
+    """Refuse what is no matrix of numbers.
+
+    >>> check_weight(torch.ones(8))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: a weight is a matrix; given shape (8,)
+    """
+    if weight.ndim != 2:
+        raise ShapeError(f"a weight is a matrix; given shape {tuple(weight.shape)}")
+    if not weight.numel() or weight.layout != torch.strided:
+        raise Error(
+            f"a weight has numbers, one for each place; given {weight.layout} on "
+            f"{weight.device} of shape {tuple(weight.shape)}"
+        )
+
+
 # ── implementations ─────────────────────────────────────────────────────────
 
 
@@ -289,7 +308,28 @@ def _binary_mm_cpu(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tens
     return torch.from_numpy(emulate(kernel, left, right))
 
 
+def _compress(weight: Tensor, prune: bool) -> Tensor:
+    check_weight(weight)
+    return packed_of(weight.detach(), type_name(weight.dtype, "a weight"), prune)
+
+
+def _to_dense(packed: Tensor, a: str, m: int, k: int) -> Tensor:
+    return dense_of(as_packed(packed, a, whole_sizes((m, k))), a, m, k)
+
+
 # ── without data ────────────────────────────────────────────────────────────
+
+
+def _compress_fake(weight: Tensor, prune: bool) -> Tensor:
+    check_weight(weight)
+    rows, columns = whole_sizes((weight.shape[0], weight.shape[1]))
+    shape = packed_shape(type_name(weight.dtype, "a weight"), rows, columns)
+    return weight.new_empty(shape, dtype=torch.uint8)
+
+
+def _to_dense_fake(packed: Tensor, a: str, m: int, k: int) -> Tensor:
+    as_packed(packed, a, whole_sizes((m, k)))
+    return packed.new_empty((m, k), dtype=DTYPES[a])
 
 
 def _sparse_mm_fake(
@@ -354,6 +394,20 @@ def _register() -> Any:
             _binary_mm_cuda,
             _binary_mm_cpu,
             _binary_mm_fake,
+        ),
+        (
+            "compress",
+            "(Tensor weight, bool prune) -> Tensor",
+            _compress,
+            _compress,
+            _compress_fake,
+        ),
+        (
+            "to_dense",
+            "(Tensor packed, str a, int m, int k) -> Tensor",
+            _to_dense,
+            _to_dense,
+            _to_dense_fake,
         ),
     )
     for name, schema, cuda, cpu, fake in listed:

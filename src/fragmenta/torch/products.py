@@ -20,7 +20,7 @@ from torch.utils.dlpack import from_dlpack
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import Tile
 from fragmenta.torch.matrix import OUTPUTS, SparseMatrix, listed, type_name
-from fragmenta.torch.operators import Part, call
+from fragmenta.torch.operators import Part, call, check_weight
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -104,6 +104,28 @@ def _check_options(out_dtype: Any, **flags: Any) -> None:
             raise Error(f"{name} is True or False; given {flag!r}")
 
 
+# ── sparse matrices ─────────────────────────────────────────────────────────
+
+
+def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
+    """A weight with the largest magnitudes of each chunk, packed for the kernels.
+
+    Without ``prune``, a weight that is not sparse already is refused.
+
+    >>> compress(torch.ones(4, 8, dtype=torch.bfloat16)).to_dense()[0]
+    tensor([1., 1., 0., 0., 1., 1., 0., 0.], dtype=torch.bfloat16)
+    """
+    if not isinstance(weight, Tensor):
+        raise Error(f"a weight is a tensor; given a {type(weight).__name__}")
+    a = type_name(weight.dtype, "a weight")
+    check_weight(weight)
+    if weight.is_meta:
+        raise Error("a weight has numbers; given one on meta, without")
+    _check_options(None, prune=prune)
+    data = call("compress", weight.detach(), prune)
+    return SparseMatrix(data, a, (weight.shape[0], weight.shape[1]))
+
+
 # ── products ────────────────────────────────────────────────────────────────
 
 
@@ -131,7 +153,6 @@ def sparse_mm(
 
     CuPy and NumPy arrays are taken through DLPack and answered in kind.
 
-    >>> from fragmenta.torch import compress
     >>> a = compress(torch.tensor([[0, 1, 2, 0]], dtype=torch.int8))
     >>> sparse_mm(a, torch.tensor([[5, 6, 7, 8], [1, 1, 1, 1]], dtype=torch.int8))
     tensor([[20,  3]], dtype=torch.int32)
@@ -198,7 +219,6 @@ def sparse_linear(
     wide.  ``scale_x`` is one number for each row of x, ``scale_weight`` one for
     each output.
 
-    >>> from fragmenta.torch import compress
     >>> weight = compress(torch.tensor([[0, 1, 2, 0]] * 3, dtype=torch.bfloat16))
     >>> sparse_linear(torch.ones(2, 4, dtype=torch.bfloat16), weight)
     tensor([[3., 3., 3.],
@@ -227,7 +247,6 @@ def linear(
 ) -> Tensor:
     """The same, with a weight that is its bytes, type and shape.
 
-    >>> from fragmenta.torch import compress
     >>> weight = compress(torch.tensor([[0, 1, 2, 0]] * 3, dtype=torch.int8))
     >>> linear(torch.ones(1, 4, dtype=torch.int8), weight.data, "s8", (3, 4))
     tensor([[3, 3, 3]], dtype=torch.int32)
