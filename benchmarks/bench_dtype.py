@@ -9,13 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from fragmenta.dtype import (
-    decode_words,
-    dtype,
-    encode_words,
-    pack_words,
-    unpack_words,
-)
+from fragmenta.dtype import dtype
+from fragmenta.words import decode_words, encode_words, pack_words, unpack_words
 
 SIZE = (8192, 8192)
 Within = Callable[[Callable[[], object], int, float], None]

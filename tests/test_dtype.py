@@ -13,24 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fragmenta.dtype import (
-    DTYPES,
-    Container,
-    DType,
-    as_array,
-    container,
-    decode_words,
-    dtype,
-    encode_words,
-    pack_words,
-    unpack_words,
-)
+from fragmenta.dtype import DTYPES, DType, as_array, dtype
 from fragmenta.errors import (
     Error,
     ShapeError,
     UnknownInstruction,
     UnknownType,
     ValueRangeError,
+)
+from fragmenta.words import (
+    Container,
+    container,
+    decode_words,
+    encode_words,
+    pack_words,
+    unpack_words,
 )
 
 NUMERIC = [t for t in DTYPES.values() if t.kind != "raw"]

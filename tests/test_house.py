@@ -13,6 +13,7 @@ ROOMS = [
     "errors",
     "progress",
     "dtype",
+    "words",
     "layout",
     "notation",
     "fragment",

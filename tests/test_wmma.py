@@ -20,9 +20,10 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta import wmma
-from fragmenta.dtype import DTYPES, encode_words, pack_words
+from fragmenta.dtype import DTYPES
 from fragmenta.isa import wmma as table
 from fragmenta.isa.parse import catalogue
+from fragmenta.words import encode_words, pack_words
 
 ROOT = Path(__file__).resolve().parent.parent
 

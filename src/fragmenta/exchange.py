@@ -27,12 +27,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import as_array, pack_words, unpack_words
+from fragmenta.dtype import as_array
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.layout import Layout
 from fragmenta.metadata import Codes, Granularity
 from fragmenta.sparsity import Compressed, check_granularity, sparse
+from fragmenta.words import pack_words, unpack_words
 
 Array = NDArray[Any]
 

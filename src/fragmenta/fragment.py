@@ -18,16 +18,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import notation
-from fragmenta.dtype import (
-    Container,
-    DType,
-    as_array,
-    encode_words,
-    pack_words,
-    unpack_words,
-)
+from fragmenta.dtype import DType, as_array
 from fragmenta.errors import ShapeError
 from fragmenta.layout import Index, Layout, is_whole
+from fragmenta.words import Container, encode_words, pack_words, unpack_words
 
 Words = NDArray[np.uint32] | NDArray[np.uint64]
 

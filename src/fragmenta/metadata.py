@@ -23,10 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, as_array, container, dtype
+from fragmenta.dtype import DType, as_array, dtype
 from fragmenta.errors import BadMetadata, ShapeError, one_of
 from fragmenta.fragment import Fragment, Words, cut_tiles, whole_tiles
 from fragmenta.layout import Layout, is_whole
+from fragmenta.words import container
 
 Codes = NDArray[np.uint8]
 

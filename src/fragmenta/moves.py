@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import as_array, unpack_words
+from fragmenta.dtype import as_array
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction
@@ -23,6 +23,7 @@ from fragmenta.isa.target import check_target
 from fragmenta.layout import is_whole
 from fragmenta.shared_memory import UNIT, AddressError, Addresses, swizzled
 from fragmenta.shared_tiles import Image, as_image
+from fragmenta.words import unpack_words
 
 Order = Literal["row", "col"]
 Bytes = NDArray[np.uint8]

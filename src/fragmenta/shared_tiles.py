@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, as_array, dtype, pack_words, unpack_words
+from fragmenta.dtype import DType, as_array, dtype
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
@@ -32,6 +32,7 @@ from fragmenta.shared_memory import (
     extent,
     span,
 )
+from fragmenta.words import pack_words, unpack_words
 
 Image = NDArray[np.uint8]
 

@@ -148,7 +148,7 @@ def _hint(access: Access) -> str:
     if of.bits < 8:
         return (
             f"packed {name}; it takes bytes (uint8) of {8 // of.bits} elements, or "
-            f"words, as fragmenta.dtype.encode_words(matrix, {of.name!r}) makes them"
+            f"words, as fragmenta.words.encode_words(matrix, {of.name!r}) makes them"
         )
     if of.bits == 8:
         return f"{name}; it takes {of.storage.name}"

@@ -13,8 +13,8 @@ import fragmenta as fm
 from fragmenta.cuda import assembler
 from fragmenta.cuda import wmma_record as kernels
 from fragmenta.cuda.record import POISON
-from fragmenta.dtype import unpack_words
 from fragmenta.isa.parse import catalogue
+from fragmenta.words import unpack_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"
 TARGET = "sm_90a"

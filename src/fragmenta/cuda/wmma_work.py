@@ -28,11 +28,12 @@ from fragmenta import wmma
 from fragmenta.cuda import ptx
 from fragmenta.cuda.inputs import Source, trial
 from fragmenta.cuda.record import POISON
-from fragmenta.dtype import DType, pack_words
+from fragmenta.dtype import DType
 from fragmenta.fragment import Fragment
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
 from fragmenta.wmma_words import Major, Use, layout_t
+from fragmenta.words import pack_words
 
 Array = NDArray[Any]
 Words32 = NDArray[np.uint32]

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, container, dtype
+from fragmenta.dtype import DType, dtype
 from fragmenta.errors import Error, UnknownOperand, nearest, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.layout import Layout
 from fragmenta.metadata import Granularity, Metadata, granularity
+from fragmenta.words import container
 
 if TYPE_CHECKING:
     from fragmenta.explain import Explained
