@@ -35,6 +35,7 @@ ROOMS = [
     "dask",
     "wmma_memory",
     "wmma_words",
+    "wmma_fragment",
     "wmma",
     "cuda",
     "kernels",
