@@ -8,7 +8,7 @@ JOBS   ?= auto
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test lint types unit bench dist docs browser explorer clean help
+.PHONY: demo test torch lint types unit bench dist docs browser explorer clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -17,6 +17,11 @@ demo: $(VENV)/.base  ## install, then run the example on the CPU
 	$(BIN)/python examples/demo.py
 
 test: lint types unit  ## install, then lint, check types and run all tests
+
+torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
+	$(VENV)-torch/bin/pytest -q src/fragmenta/torch tests/test_torch.py \
+	  tests/test_torch_launch.py tests/test_torch_on_device.py \
+	  tests/test_exchange.py tests/test_docs.py
 
 lint: $(VENV)/.test  ## ruff, rules and format
 	$(BIN)/ruff check .
@@ -58,9 +63,15 @@ explorer/node_modules/.stamp: explorer/package.json
 	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
 
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-torch explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
+$(VENV)-torch/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-torch
+	$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --editable '.[torch,cuda]' hypothesis 'pytest>=8,<9.2'
+	touch $@
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 

@@ -14,6 +14,12 @@ from fragmenta.kernels import Kernel, Tile  # noqa: E402
 from fragmenta.kernels.packing import packed_shape  # noqa: E402
 from fragmenta.torch import operators  # noqa: E402
 
+# PyTorch's own, about what it calls itself.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:.torch.jit:FutureWarning"),
+]
+
 KINDS = list(ft.TYPES)
 
 
@@ -227,7 +233,6 @@ def test_the_operators_are_well_formed():
         )
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, in jvp
 def test_no_gradient_is_told_so():
     layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).bfloat16())
     x = drawn(torch.bfloat16, 3, 64).requires_grad_()
@@ -309,7 +314,6 @@ def test_nothing_in_nothing_out():
     assert ft.sparse_mm(weight, x).shape == (8, 0)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_a_compiled_layer_has_no_gradient_either():
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 24))
@@ -329,7 +333,6 @@ def test_shapes_through_fake_tensors():
     assert y.dtype == torch.bfloat16
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_compiled_without_a_break():
     model = ft.linears(torch.nn.Sequential(torch.nn.Linear(64, 24), torch.nn.GELU()))
@@ -342,7 +345,6 @@ def test_compiled_without_a_break():
     assert torch.equal(product(bits, bits), ft.binary_mm(bits, bits))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("prune", [True, False])
 def test_compression_is_compiled_without_a_break(prune):
     weight = ft.compress(drawn(torch.float16, 9, 48)).to_dense()
@@ -531,7 +533,6 @@ def test_an_encoder_is_compiled_whole():
         torch.testing.assert_close(compiled(x), encoder(x))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_a_trace_records_the_product():
     weight = ft.compress(drawn(torch.bfloat16, 8, 32))
