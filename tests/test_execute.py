@@ -1,5 +1,7 @@
 """Execution: registers and matrices, all families, bad input refused."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -195,3 +197,69 @@ def test_bad_input_computes_nothing(name):
     work, error, words = BAD[name]
     with pytest.raises(error, match=words):
         work()
+
+
+# ── what must not yield a number ────────────────────────────────────────────
+
+
+ORDERED = fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata")
+TWICE = fm.Compressed(
+    np.ones((16, 32), int), np.full((16, 8), 0b0001), ORDERED.granularity
+)
+WIDER = fm.Compressed(
+    np.ones((16, 32), int), np.full((16, 8), 0b1110), ORDERED.granularity, 60
+)
+B = np.ones((64, 8), int)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda a: ORDERED(a, B),
+        lambda a: fm.matmul(a, B, ORDERED),
+        lambda a: ORDERED.explain(a, B, row=0, col=0),
+        lambda a: fm.decompress(a, ORDERED),
+    ],
+)
+def test_codes_and_widths_are_checked_wherever_they_are_used(compute):
+    with pytest.raises(fm.BadMetadata, match="names pair 1 before 0"):
+        compute(TWICE)
+    with pytest.raises(fm.ShapeError, match="60 columns, but row 0 stores"):
+        compute(WIDER)
+    unordered = fm.mma("m16n8k64", a="s4", sp="sp")
+    assert unordered(TWICE, B)[0, 0] == 32
+
+
+def test_selectors_need_something_to_select():
+    op = fm.mma("m16n8k64", a="s4")
+    one = [part.pack(np.ones(part.shape, int)) for part in (op.a, op.b, op.c)]
+    with pytest.raises(fm.Error, match="takes no metadata and no selector"):
+        op.execute(*one, selector=1)
+    with pytest.raises(fm.Error, match="no scales that bytes or threads"):
+        op.execute(*one, byte_a=1)
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: fm.wgmma("m64n8k64", a="s8", sp="foo"), "sp is 'sp'; given 'foo'"),
+        (lambda: fm.wgmma("m64n8k64", a="s8", sp=True), "sp is 'sp'; given True"),
+        (lambda: fm.mma("m16n8k64", a="s4", sp="foo"), "'sp::ordered_metadata'; given"),
+        (lambda: fm.catalogue("wgmmo"), "no family wgmmo"),
+        (lambda: fm.find(None), "named by text; given None"),
+        (lambda: fm.search(3), "named by text; given 3"),
+        (lambda: ORDERED.fragment(3), "has no operand 3"),
+        (lambda: ORDERED.supported_on("sm_80", "x"), "written as 8.5; given 'x'"),
+        (lambda: ORDERED.a.holds("3"), "lane must be a whole number; given '3'"),
+        (lambda: ORDERED.a.holds(0, register=1.0), "register must be a whole number"),
+        (lambda: ORDERED.a.where(3, 40), "stored without its zeros, in 32 columns"),
+        (lambda: ORDERED.a.pack(np.zeros((16, 64), int)), "its zeros: compress"),
+        (lambda: ORDERED.a.pack(WIDER), "packs the values and metadata the indices"),
+        (lambda: fm.Compressed([[1]], [[4]], "2:4"), "op.granularity; given '2:4'"),
+        (lambda: fm.decompress(B, ORDERED), "as compress makes it; given ndarray"),
+        (lambda: fm.Layout.parse(None), "read from one line; given None"),
+    ],
+)
+def test_wrong_arguments_are_named(ask, said):
+    with pytest.raises(fm.Error, match=re.escape(said)):
+        ask()

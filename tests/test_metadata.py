@@ -355,6 +355,21 @@ BAD = {
         lambda: S8.decode("0xe4"), fm.BadMetadata, "32 bits; given '0xe4'"),
     "whole lanes": (
         lambda: S8.decode([0], lane=1.5), fm.ShapeError, "lane must be a whole number"),
+    "lanes of a warp": (
+        lambda: WIDE.decode([4], warp=1, lane=-1), fm.ShapeError, "lane -1 is out"),
+    "lanes of the next": (
+        lambda: WIDE.decode([4], lane=33), fm.ShapeError, "lane 1 of warp 1"),
+    "batches": (
+        lambda: S8.pack_pair(np.full((3, 16, 8), 4), np.full((2, 16, 8), 4)),
+        fm.ShapeError, "do not go together"),
+    "selectors of one": (
+        lambda: WIDE.pack(np.full(WIDE.shape, 4), selector="0"),
+        fm.ShapeError, "selector must be a whole number; given '0'"),
+    "cut to": (
+        lambda: S8.unpack_tiles(np.full((1, 1, 32, 1), 0x44444444, np.uint32), 5),
+        fm.ShapeError, "rows and columns; given 5"),
+    "position": (
+        lambda: S8.granularity.positions("x"), fm.ShapeError, "code must be a whole"),
     "whole warps": (
         lambda: S8.decode([0], warp="0"), fm.ShapeError, "warp must be a whole number"),
     "granularity": (
@@ -362,11 +377,12 @@ BAD = {
     "lanes": (
         lambda: S8.decode([0, 0], lane=31), fm.ShapeError, "is in 32 lanes"),
     "lane": (
-        lambda: S8.decode([0], lane=-1), fm.ShapeError, "1 words from lane -1"),
+        lambda: S8.decode([0], lane=-1), fm.ShapeError, "lane -1 is out of range"),
     "dense": (
         lambda: decode_words(str(DENSE), [0]), fm.Error, "is dense; sparse are"),
 }  # fmt: skip
 S8 = fm.mma("m16n8k32", a="s8", sp="sp").metadata
+WIDE = fm.wgmma("m64n8k64", a="e4m3", d="f32", sp="sp").metadata
 ALL = fm.mma("m16n8k64", a="s8", sp="sp").metadata
 DENSE = fm.mma("m16n8k32", a="s8")
 

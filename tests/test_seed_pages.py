@@ -164,3 +164,21 @@ def test_bit_operations_by_compute_capability():
     assert not both.supported_on("sm_75")
     assert both.supported_on("sm_80")
     assert any("deprecates" in note for note in xor.notes)
+
+
+# ── the columns that a sparse A is kept from ────────────────────────────────
+
+
+def test_firstcol_and_lastcol_as_the_pages_have_them():
+    s4 = fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata").a.formula()
+    assert s4.splitlines()[-2:] == [
+        "firstcol = threadID_in_group * 16",
+        "lastcol  = firstcol + 15                        (col counts stored columns)",
+    ]
+    tf32 = fm.mma("m16n8k16", a="tf32", sp="sp").a.formula()
+    assert tf32.splitlines()[-3:] == [
+        "firstcol = threadID_in_group * 2        for ai where i < 2",
+        "           (threadID_in_group * 2) + 8  for ai where i >= 2",
+        "lastcol  = firstcol + 1                 (col counts stored columns)",
+    ]
+    assert "firstcol" not in fm.mma("m16n8k64", a="s4").a.formula()

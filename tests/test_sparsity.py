@@ -214,8 +214,12 @@ def test_large_integer_scores_are_told_apart(dtype):
     scores = np.array([[top - 3, top - 2, top - 1, top, 5]], dtype)
     pruned = prune([[1, 2, 3, 4, 5]], S8, scores=scores, pad=True)
     assert pruned.tolist() == [[0, 0, 3, 4, 5, 0, 0, 0]]
-    with pytest.raises(fm.ValueRangeError, match="up to 2\\*\\*53"):
+    with pytest.raises(fm.ValueRangeError, match="up to 2\\*\\*52"):
         prune(np.ones((1, 8), int), S4, scores=np.full((1, 8), top, dtype))
+    large = 2**52
+    scores = np.array([[large, 0, large, 1, large, 3, 0, 0]], dtype)
+    pruned = prune(np.ones((1, 8), int), S4, scores=scores)
+    assert pruned.tolist() == [[0, 0, 1, 1, 1, 1, 0, 0]]
 
 
 def test_minus_infinity_scores_go_first():
@@ -451,7 +455,7 @@ BAD = {
         fm.BadMetadata, "row 0, chunk 0: code 0000 names position 0 twice"),
     "other granularity": (
         lambda: decompress(compress([[0, 1, 0, 2]], S8), TF32),
-        fm.ShapeError, "stores 1:2; these values are 2:4"),
+        fm.BadMetadata, "is 1:2; A is 2:4"),
 }  # fmt: skip
 
 

@@ -358,8 +358,30 @@ def test_compression_is_compiled_without_a_break(prune):
     dense, y = compiled(weight, x)
     assert torch.equal(dense, weight)
     assert torch.equal(y, there_and_back(weight, x)[1])
-    wider = torch.cat((weight, weight), dim=1)  # another shape: sizes are not bound
-    assert torch.equal(compiled(wider, torch.cat((x, x), dim=1))[0], wider)
+
+
+def test_compression_is_compiled_once_for_all_shapes():
+    graphs = []
+
+    def backend(graph, _):
+        graphs.append(graph)
+        return graph
+
+    compiled = torch.compile(
+        lambda w: ft.compress(w).to_dense(), fullgraph=True, backend=backend
+    )
+    for rows, columns in [(9, 48), (17, 80), (300, 36), (5, 20), (64, 64), (2, 12)]:
+        weight = ft.compress(drawn(torch.float16, rows, columns)).to_dense()
+        assert torch.equal(compiled(weight), weight)
+    assert len(graphs) == 2  # one for the first shape, one for all others
+
+
+def test_a_subclass_leaves_no_trace():
+    class Marked(torch.Tensor):
+        pass
+
+    weight = drawn(torch.float16, 9, 48).as_subclass(Marked)
+    assert type(ft.compress(weight).data) is torch.Tensor
 
 
 def test_compression_without_data():

@@ -66,7 +66,7 @@ def weight():
 def linear(x, weight, bias=None, tile=()):
     """The CUDA implementation itself."""
     given = (None, None, None, bias, False, list(tile))
-    return operators._ON_CUDA["sparse_linear"](
+    return operators._OPERATORS["sparse_linear"].cuda(
         x, weight.data, weight.a, weight.shape[0], torch.bfloat16, *given
     )
 
@@ -90,11 +90,11 @@ def test_the_tile_that_is_asked_for(driver, weight):
 def test_the_others(driver, name):
     if name == "binary_mm":
         a, b = (torch.ones(rows, 24, dtype=torch.uint8) for rows in (65, 3))
-        d = operators._ON_CUDA[name](a, b, False, [])
+        d = operators._OPERATORS[name].cuda(a, b, False, [])
     else:
         a, b = (torch.ones(rows, 24, dtype=torch.int8) for rows in (65, 3))
         rest = (torch.int32, None, None, None, None, False, False, [])
-        d = operators._ON_CUDA[name](a, b, *rest)
+        d = operators._OPERATORS[name].cuda(a, b, *rest)
     assert d.shape == (65, 3)
     assert d.is_contiguous()
     assert driver.launches[0][4] == [65, 3, 1]
@@ -223,7 +223,7 @@ def test_bytes_elsewhere_in_a_unit_are_refused(driver, weight):
     assert moved.data_ptr() % 16
     assert not moved.storage_offset() % 16
     with pytest.raises(fm.ShapeError, match="begin on a multiple of 16"):
-        operators._ON_CUDA["sparse_linear"](
+        operators._OPERATORS["sparse_linear"].cuda(
             torch.ones(2, 192).bfloat16(), moved, "bf16", 256, torch.bfloat16,
             None, None, None, None, False, [],
         )  # fmt: skip

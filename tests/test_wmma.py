@@ -607,8 +607,15 @@ def test_filling_converts_as_cpp_does():
     assert np.isposinf(a.x).all()
     wmma.fill_fragment(a, float("nan"))
     assert np.isnan(a.x).all()
+    c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
+    wmma.fill_fragment(c, 2**70)
+    assert (c.x == 2.0**70).all()
+    assert wmma.float_to_tf32(2**70) == 2.0**70
     s8 = wmma.fragment(wmma.matrix_a, 16, 16, 16, "s8", wmma.row_major)
-    for value, held in ((300, 44), (-129, 127), (True, 1), (2.9, 2), (-128.9, -128)):
+    for value, held in (
+        (300, 44), (-129, 127), (True, 1), (2.9, 2), (-128.9, -128), (2**70 + 5, 5),
+        (np.longdouble(3.5), 3), (ml_dtypes.int4(-3), -3),
+    ):  # fmt: skip
         wmma.fill_fragment(s8, value)
         assert (s8.x == held).all()
 
@@ -619,12 +626,35 @@ def test_filling_refuses_what_cpp_leaves_open(of):
     m = 8 if of == "s4" else 16
     a = wmma.fragment(wmma.matrix_a, m, m, k, of, wmma.row_major)
     beyond = 2.0**31 if of == "s4" else 128.0
-    for value in (float("nan"), float("inf"), beyond, -beyond - 1):
+    wide = np.longdouble
+    for value in (float("nan"), float("inf"), beyond, -beyond - 1, wide(1e12)):
         with pytest.raises(fm.ValueRangeError, match="leaves open"):
             wmma.fill_fragment(a, value)
     for value in ("3", None, 1j, [1, 2]):
         with pytest.raises(fm.ValueRangeError, match="one real number"):
             wmma.fill_fragment(a, value)
+
+
+def test_flags_and_operations_are_what_they_are_called():
+    a = wmma.fragment(wmma.matrix_a, 8, 8, 128, "b1", wmma.row_major)
+    b = wmma.fragment(wmma.matrix_b, 8, 8, 128, "b1", wmma.col_major)
+    c = wmma.fragment(wmma.accumulator, 8, 8, 128, int)
+    for each in (a, b, c):
+        wmma.fill_fragment(each, 1)
+    for op in (wmma.experimental.bmmaAccumulateOpPOPC, True, 1, "xor"):
+        with pytest.raises(fm.Error, match="is no bmmaBitOp; it is bmmaBitOpXOR or"):
+            wmma.bmma_sync(c, a, b, c, op)
+    a, b = (
+        wmma.fragment(use, 8, 8, 32, "u4", major)
+        for use, major in (
+            (wmma.matrix_a, wmma.row_major), (wmma.matrix_b, wmma.col_major),
+        )
+    )  # fmt: skip
+    c = wmma.fragment(wmma.accumulator, 8, 8, 32, int)
+    for each in (a, b, c):
+        wmma.fill_fragment(each, 1)
+    with pytest.raises(fm.Error, match="satf is True or False; given 'sm_80'"):
+        wmma.mma_sync(c, a, b, c, "sm_80")
 
 
 @pytest.mark.parametrize("warps", ["2", 1.5, (1.5,), [2], 0, True])
@@ -882,7 +912,7 @@ def test_bits_and_numbers_have_their_own_functions():
     a, b, c, d = (frags[name] for name in "abcd")
     with pytest.raises(fm.Error, match="is multiplied by bmma_sync"):
         wmma.mma_sync(d, a, b, c)
-    with pytest.raises(fm.Error, match="bmma_sync takes bmmaBitOpXOR, bmmaBitOpAND or"):
+    with pytest.raises(fm.Error, match="is no bmmaBitOp; it is"):
         wmma.bmma_sync(d, a, b, c, 3)
     with pytest.raises(fm.Error, match="bmma_sync takes"):
         wmma.bmma_sync(d, a, b, c, accumulate=2)

@@ -145,7 +145,7 @@ def cases(kernel: Kernel, quick: bool) -> list[Case]:
     ]
     found = [Case(*shape, "random") for shape in shapes]
     found += [Case(*shapes[1], "adversarial"), Case(*shapes[4], "adversarial")]
-    # More than a round of any ring for a tile, and a last stage that is not full.
+    # More than a round of any ring for a tile; a stage of four slabs is not full.
     found += [Case(700, 500, 25 * slab + step, "random", long=True)]
     return [found[1], found[4], found[6], found[8]] if quick else found
 

@@ -32,7 +32,7 @@ from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.layout import Layout
 from fragmenta.metadata import Codes, Granularity
-from fragmenta.sparsity import Compressed, check_granularity, sparse
+from fragmenta.sparsity import Compressed, check_compressed, sparse
 from fragmenta.words import pack_words, unpack_words
 
 Array = NDArray[Any]
@@ -120,7 +120,7 @@ def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
     ((32, 16), (32, 2), dtype('int16'))
     """
     op, granularity = sparse(op)
-    check_granularity(sp, op)
+    check_compressed(sp, op)
     of, given = op.types["a"], sp.values.dtype
     if given != of.storage:
         raise ShapeError(f"A of {op} is {of}; its values are {given}")
@@ -195,7 +195,7 @@ def to_cutlass_sm90(
     (2048,)
     """
     op, granularity = sparse(op)
-    check_granularity(sp, op)
+    check_compressed(sp, op)
     *batch, rows, chunks = sp.indices.shape
     layout = _cutlass_layout(op, granularity, rows, chunks, tile_k)
     padded = np.full((*batch, *layout.shape), granularity.empty, np.uint8)

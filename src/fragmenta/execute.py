@@ -20,7 +20,7 @@ from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target
 from fragmenta.layout import is_whole
-from fragmenta.sparsity import Compressed, check_granularity, compress
+from fragmenta.sparsity import Compressed, check_compressed, compress
 
 Bits = NDArray[Any]
 
@@ -219,7 +219,7 @@ def stored(op: Instruction, A: ArrayLike | Compressed) -> tuple[Bits, Bits | Non
             raise Error(f"{op} is dense; decompress A first")
         return _encode(of, A), None
     packed = A if isinstance(A, Compressed) else compress(A, op)
-    check_granularity(packed, op)
+    check_compressed(packed, op)
     return _encode(of, packed.values), packed.columns()
 
 
@@ -252,14 +252,14 @@ def stored_columns(
 ) -> Bits | None:
     """The logical column of each stored value, from the metadata registers."""
     if not op.sparse:
-        if metadata is not None:
-            raise Error(f"{op} is dense: it takes no metadata")
+        if metadata is not None or selector != 0:
+            raise Error(f"{op} is dense: it takes no metadata and no selector")
         return None
     if metadata is None:
         raise BadMetadata(f"{op} needs metadata: op.metadata.pack(indices, selector)")
     if not is_whole(selector) or selector not in op.selectors:
         allowed = one_of(op.selectors)
-        raise ShapeError(f"selector {selector} is out of range; {op} has {allowed}")
+        raise ShapeError(f"selector {selector!r} is out of range; {op} has {allowed}")
     codes = op.metadata.unpack(metadata, selector=selector)
     granularity = op.granularity
     assert granularity is not None
@@ -276,6 +276,8 @@ def _scales(
 ) -> dict[str, Bits]:
     """The bits of both scale matrices, read through their selectors."""
     if not op.scale_vec or scale_a is None or scale_b is None:
+        if any((*a, *b)):
+            raise Error(f"{op} is given no scales that bytes or threads could select")
         return scale_bits(op, scale_a, scale_b)  # none, or the error it deserves
     return {
         "scale_a": op.scale_a.unpack_bits(scale_a, **_selected(op.scale_a, *a)),
@@ -286,8 +288,10 @@ def _scales(
 def _selected(part: Fragment, byte: int, thread: int) -> dict[str, int]:
     """The selectors by name; a byte-id counts bytes, not groups of them."""
     step = part.layout.shape[1 if part.name == "scale_A" else 0]
-    if byte % step or byte > 4 - step:
+    if not is_whole(byte) or byte not in range(0, 5 - step, step):
         allowed = one_of(range(0, 5 - step, step))
-        raise ShapeError(f"byte {byte} of {part.name} is not allowed; it is {allowed}")
+        raise ShapeError(
+            f"byte {byte!r} of {part.name} is not allowed; it is {allowed}"
+        )
     named = {"thread": thread, "byte": byte, "pair": byte // 2}
     return {name: value for name, value in named.items() if name in part.selectors}

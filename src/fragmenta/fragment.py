@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta import notation
 from fragmenta.dtype import DType, as_array
 from fragmenta.errors import ShapeError
-from fragmenta.layout import Index, Layout, is_whole
+from fragmenta.layout import Index, Layout, check_numbers, is_whole
 from fragmenta.words import Container, encode_words, pack_words, unpack_words
 
 Words = NDArray[np.uint32] | NDArray[np.uint64]
@@ -124,6 +124,12 @@ class Fragment:
                 f"{self.name} is indexed by ({', '.join(self.layout.data)}), "
                 f"sizes {self.shape}; given ({given})"
             )
+        stored, column = self.shape[-1], element[-1]
+        if is_whole(column) and stored <= column < stored * self.stored:
+            raise ShapeError(
+                f"{self.name} is stored without its zeros, in {stored} columns, and "
+                f"metadata says which columns these are; given column {column}"
+            )
         named = dict(zip(self.layout.data, element, strict=True))
         first, *rest = map(self._place, self.layout.places(**named, **selected))
         return Place(
@@ -146,17 +152,19 @@ class Fragment:
         >>> op.c.holds(lane=13)
         [(3, 2), (3, 3), (11, 2), (11, 3)]
         """
+        check_lane(lane, 0 if warp is None else warp)
         place: dict[str, ArrayLike] = {"L": lane}
         sizes = dict(self.layout.axes)
         if "W" in sizes:
             place["W"] = 0 if warp is None else warp
         elif warp not in (None, 0):
             raise ShapeError(f"{self.name} lies in one warp: warp is 0, not {warp}")
+        if register is not None:
+            check_numbers(register=register)
         register_axis = np.arange(self.registers) if register is None else [register]
         place["R"] = np.reshape(register_axis, (-1, 1))
         if "E" in sizes:
             place["E"] = np.arange(self.elements)
-        _check_lane(lane, warp)
         if register is not None and not 0 <= register < self.registers:
             have = f"registers 0 to {self.registers - 1}"
             have = have if self.registers > 1 else "register 0 only"
@@ -323,12 +331,17 @@ class Fragment:
         return mask
 
     def _matrix(self, matrix: ArrayLike) -> NDArray[Any]:
+        if hasattr(matrix, "indices") and hasattr(matrix, "values"):
+            raise ShapeError(
+                "of a compressed matrix A packs the values and metadata the indices"
+            )
         array = as_array(matrix)
         if array.shape[max(0, array.ndim - len(self.shape)) :] != self.shape:
             wanted = "x".join(map(str, self.shape))
+            hint = "; it is stored without its zeros: compress" * (self.stored > 1)
             raise ShapeError(
                 f"{self.name} takes matrices of {wanted} {self.dtype} "
-                f"({', '.join(self.layout.data)}); given shape {array.shape}"
+                f"({', '.join(self.layout.data)}); given shape {array.shape}{hint}"
             )
         return array
 
@@ -357,6 +370,9 @@ class Fragment:
     def formula(self) -> str:
         """The row and column of element i, in the words of the PTX manual.
 
+        Of a sparse A, ``col`` is the stored column; metadata says which of the
+        columns firstcol to lastcol each was kept from.
+
         >>> import fragmenta as fm
         >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
         >>> print(op.c.formula())
@@ -367,7 +383,7 @@ class Fragment:
               groupID + 8                          for ci where i >= 2
         col = (threadID_in_group * 2) + (i & 0x1)
         """
-        return str(notation.formula(self.layout, self.letter))
+        return str(notation.formula(self.layout, self.letter, self.stored))
 
     def to_cute(self) -> str:
         """The thread-value layout as CuTe writes it, ``shape:stride``.
@@ -476,6 +492,9 @@ def cut_tiles(
     """
     if shape is None:
         return array
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise ShapeError(f"a matrix is cut to rows and columns; given {shape!r}")
+    check_numbers(rows=shape[0], columns=shape[1])
     rows, columns = array.shape[-2:]
     left = rows - shape[0], columns - shape[1]
     if not all(0 <= rest < step for rest, step in zip(left, tile, strict=True)):
@@ -519,9 +538,17 @@ def _word_gather(layout: Layout, order: tuple[str, ...], tiles: int) -> Index:
     return words.tile(**{order[-1]: tiles}).gather(order)
 
 
-def _check_lane(lane: int, warp: int | None) -> None:
+def check_lane(lane: int, warp: int = 0) -> None:
+    """Refuse lanes that no warp has, and warps that no warpgroup has.
+
+    >>> check_lane(33)
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: lane 33 is out of range; lanes are 0 to 31; that is \
+lane 1 of warp 1
+    """
+    check_numbers(lane=lane, warp=warp)
     if not 0 <= lane < 32:
         hint = f"; that is lane {lane % 32} of warp {lane // 32}" if lane > 0 else ""
         raise ShapeError(f"lane {lane} is out of range; lanes are 0 to 31{hint}")
-    if warp is not None and not 0 <= warp < 4:
+    if not 0 <= warp < 4:
         raise ShapeError(f"warp {warp} is out of range; warps are 0 to 3")

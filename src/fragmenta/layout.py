@@ -99,6 +99,8 @@ class Layout:
         ...
         fragmenta.errors.LayoutError: row = L0 L1  col = L1 L2: L1 is used twice
         """
+        if not isinstance(line, str):
+            raise LayoutError(f"a layout is read from one line; given {line!r}")
         data, _, free = line.partition("|")
         coordinates: list[tuple[str, Digits]] = []
         for part in (data, free):
@@ -387,6 +389,18 @@ def is_whole(value: object) -> bool:
     (True, False, False)
     """
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_numbers(**given: object) -> None:
+    """Refuse what is no whole number, by its name.
+
+    >>> check_numbers(lane=1.5)
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: lane must be a whole number; given 1.5
+    """
+    for name, value in given.items():
+        if not is_whole(value):
+            raise ShapeError(f"{name} must be a whole number; given {value!r}")
 
 
 def _in_range(name: str, value: ArrayLike, size: int) -> Any:

@@ -25,8 +25,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import DType, as_array, dtype
 from fragmenta.errors import BadMetadata, ShapeError, one_of
-from fragmenta.fragment import Fragment, Words, cut_tiles, whole_tiles
-from fragmenta.layout import Layout, is_whole
+from fragmenta.fragment import Fragment, Words, check_lane, cut_tiles, whole_tiles
+from fragmenta.layout import Layout, check_numbers, is_whole
 from fragmenta.words import container
 
 Codes = NDArray[np.uint8]
@@ -54,7 +54,8 @@ class Granularity:
     group: int = 1
 
     def __post_init__(self) -> None:
-        if (self.kept, self.chunk, self.group) not in _GRANULARITIES:
+        sizes = (self.kept, self.chunk, self.group)
+        if sizes not in _GRANULARITIES or not all(map(is_whole, sizes)):
             raise ShapeError(
                 f"no tensor core keeps {self.kept} of {self.chunk} in groups of "
                 f"{self.group}; there are 1 of 2, 2 of 4, and 4 of 8 in groups of 2"
@@ -131,6 +132,7 @@ class Granularity:
         >>> Granularity(1, 2).problem(0b1001)
         'is not one of the two codes of 1:2, 0100 and 1110'
         """
+        check_numbers(code=code)
         if not 0 <= code < 16:
             return "does not fit in 4 bits"
         if self.picks == 1:
@@ -365,7 +367,12 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
                 f"0 to {self.tiles - 1}; given {len(tiles)}"
             )
         codes = [self._matrix(as_codes(tile)) for tile in tiles]
-        return self.shared.pack(np.concatenate(np.broadcast_arrays(*codes), axis=-1))
+        try:
+            together = np.broadcast_arrays(*codes)
+        except ValueError:
+            shapes = one_of((str(each.shape) for each in codes), "and")
+            raise ShapeError(f"batches of tiles do not go together: {shapes}") from None
+        return self.shared.pack(np.concatenate(together, axis=-1))
 
     def unpack_pair(self, registers: ArrayLike) -> tuple[Codes, ...]:
         """The tiles that share a set of words, in the order of their selectors.
@@ -446,9 +453,7 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
         Nibble(warp=None, lane=3, nibble=1, selector=1, row=8, chunk=1, code=14, \
 positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
         """
-        for name, number in (("lane", lane), ("warp", warp)):
-            if not is_whole(number):
-                raise ShapeError(f"{name} must be a whole number; given {number!r}")
+        check_lane(lane, warp)
         given = self._given_words(words, 32 * warp + lane)
         places, nibbles = np.indices((len(given), 8)).reshape(2, -1)
         places += 32 * warp + lane
@@ -487,7 +492,7 @@ positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
                 shown = f"{word:#x}" if is_whole(word) else repr(word)
                 raise BadMetadata(f"a metadata word has 32 bits; given {shown}")
         given = [int(word) for word in listed]
-        if first < 0 or first + len(given) > self.lanes:
+        if first + len(given) > self.lanes:
             raise ShapeError(
                 f"{self.name} is in {self.lanes} lanes; {len(given)} words from "
                 f"lane {first} on do not fit"
@@ -501,6 +506,7 @@ positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
             self._selection(selected)  # there is one selector; this refuses others
         if self.selectors:
             return {"selector": selector}
+        check_numbers(selector=selector)
         if selector != 0:
             raise ShapeError(f"selector {selector} is out of range; it is 0")
         return {}

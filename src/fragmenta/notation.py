@@ -7,6 +7,7 @@ derived here from the digits of a :class:`~fragmenta.layout.Layout`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -59,8 +60,11 @@ class Formula:
         return "\n".join(lines)
 
 
-def formula(layout: Layout, letter: str) -> Formula:
+def formula(layout: Layout, letter: str, stored: int = 1) -> Formula:
     """The PTX-style formula of a fragment whose elements are ``letter`` + i.
+
+    Where a stored column stands for one of ``stored``, ``col`` counts stored ones;
+    firstcol and lastcol bound those of the matrix with its zeros.
 
     >>> layout = Layout.parse("row = L2 L3 L4 R0  col = E* L0 L1 R1*", L=32, R=4, E=8)
     >>> print(formula(layout, "a"))
@@ -78,6 +82,8 @@ def formula(layout: Layout, letter: str) -> Formula:
         (name, _cases(_runs(layout, name), letter, count))
         for name, _ in layout.coordinates
     )
+    if stored > 1:
+        cases += _bounds(_runs(layout, "col"), letter, count, stored)
     text = " ".join(case.expression for _, cs in cases for case in cs)
     known = (
         ("warpID", "%warpid % 4"),
@@ -85,6 +91,24 @@ def formula(layout: Layout, letter: str) -> Formula:
         ("threadID_in_group", "%laneid % 4"),
     )
     return Formula(tuple(pair for pair in known if pair[0] in text), cases)
+
+
+def _bounds(
+    runs: list[Run], letter: str, count: int, stored: int
+) -> tuple[tuple[str, tuple[Case, ...]], ...]:
+    """The columns of A that neighbouring elements of a lane are kept from."""
+    together = runs[0].size if runs[0].axis == "i" else 1
+    rest = [
+        run._replace(weight=run.weight * stored)
+        for run in runs
+        if run.axis != "i" or run.weight > 1
+    ]
+    first = tuple(
+        case._replace(expression=re.sub(r"^\(([^()]*)\)$", r"\1", case.expression))
+        for case in _cases(rest, letter, count)
+    )
+    last = Case(f"firstcol + {together * stored - 1}", "(col counts stored columns)")
+    return ("firstcol", first), ("lastcol", (last,))
 
 
 def _runs(layout: Layout, coordinate: str) -> list[Run]:

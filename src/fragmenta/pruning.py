@@ -163,7 +163,7 @@ def _scores(
     whole = _ranked_whole(ranked)
     if whole and granularity.group == 2 and _beyond_float64(ranked):
         raise ValueRangeError(
-            "scores of pairs are added in float64, which holds integers up to 2**53; "
+            "scores of pairs are added in float64, exactly for integers up to 2**52; "
             f"given {ranked.min()} to {ranked.max()}"
         )
     width = wanted[-1]
@@ -183,7 +183,7 @@ def _ranked_whole(scores: Array) -> bool:
 def _beyond_float64(scores: Array) -> bool:
     if not scores.size:
         return False
-    return int(scores.max()) > 1 << 53 or int(scores.min()) < -(1 << 53)
+    return int(scores.max()) > 1 << 52 or int(scores.min()) < -(1 << 52)
 
 
 def _score_keys(scores: Array, granularity: Granularity, block: slice) -> Array:

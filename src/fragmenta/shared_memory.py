@@ -30,6 +30,7 @@ from fragmenta.dtype import DType, dtype
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
+from fragmenta.layout import check_numbers
 
 Major: TypeAlias = Literal["k", "mn"]
 MAJORS: tuple[Major, Major] = ("k", "mn")
@@ -288,6 +289,7 @@ class Descriptor:
         self, op: Instruction, operand: str, k: int, mn: int, major: Major
     ) -> int | None:
         """Bytes by which every element of a tile moves; None if they disagree."""
+        check_numbers(k=k, mn=mn)
         rows, columns = extent(op, operand)
         of = op.types[operand.lower()]
         grid = np.ogrid[:rows, :columns]

@@ -62,6 +62,11 @@ class Compressed:
     """Columns of A; fewer than the chunks span where A was padded."""
 
     def __post_init__(self) -> None:
+        if not isinstance(self.granularity, Granularity):
+            raise Error(
+                f"a granularity is that of an instruction, op.granularity; given "
+                f"{self.granularity!r}"
+            )
         object.__setattr__(self, "values", as_array(self.values))
         object.__setattr__(self, "indices", as_codes(self.indices))
         *rows, chunks = self.indices.shape or (0,)
@@ -175,19 +180,39 @@ def compress(
     )
 
 
-def check_granularity(sp: Compressed, op: Instruction) -> None:
+def check_compressed(sp: Compressed, op: Instruction) -> None:
     """Refuse a matrix that was compressed for another sparsity.
+
+    Its codes must be legal for the instruction, and what it stores beyond its
+    width zero.
 
     >>> import fragmenta as fm
     >>> tf32, f16 = (fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp"),
     ...              fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp"))
-    >>> check_granularity(compress(np.zeros((1, 4)), tf32), f16)
+    >>> check_compressed(compress(np.zeros((1, 4)), tf32), f16)
     Traceback (most recent call last):
     fragmenta.errors.BadMetadata: wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 \
 is 2:4; A is 1:2
     """
+    _check_granularity(sp, op)
+    sp.granularity.check(sp.indices, op.metadata.ordered)
+    chunk, kept = sp.granularity.chunk, sp.granularity.kept
+    if rest := sp.width % chunk:
+        offsets = sp.granularity.offsets(sp.indices[..., -1])
+        _check_rest((sp.values[..., -kept:] != 0) & (offsets >= rest), sp.width)
+
+
+def _check_granularity(sp: Compressed, op: Instruction) -> None:
+    if not isinstance(sp, Compressed):
+        raise Error(f"A is Compressed, as compress makes it; given {type(sp).__name__}")
     if sp.granularity != op.granularity:
         raise BadMetadata(f"{op} is {op.granularity}; A is {sp.granularity}")
+
+
+def _check_rest(beyond: NDArray[np.bool_], width: int) -> None:
+    if beyond.any():
+        row = int(np.argwhere(beyond)[0][-2])
+        raise ShapeError(f"A has {width} columns, but row {row} stores a value beyond")
 
 
 def decompress(sp: Compressed, op: Instruction | str) -> Array:
@@ -201,10 +226,7 @@ def decompress(sp: Compressed, op: Instruction | str) -> Array:
     array([[0., 5., 0., 6.]], dtype=float16)
     """
     op, granularity = sparse(op)
-    if sp.granularity != granularity:
-        raise ShapeError(
-            f"{op} stores {granularity}; these values are {sp.granularity}"
-        )
+    _check_granularity(sp, op)
     bits = rows_of(op.types["a"].encode(sp.values))
     codes = sp.indices.reshape(len(bits), sp.indices.shape[-1])
     out = np.empty((len(bits), codes.shape[-1] * granularity.chunk), bits.dtype)
@@ -220,6 +242,7 @@ def decompress(sp: Compressed, op: Instruction | str) -> Array:
 
     if any(in_blocks(work, *_extent(out))):
         granularity.check(sp.indices, ordered)
+    _check_rest(out[:, sp.width :] != 0, sp.width)
     shape = (*sp.indices.shape[:-1], out.shape[-1])
     return out.view(op.types["a"].storage).reshape(shape)[..., : sp.width]
 

@@ -57,7 +57,7 @@ from fragmenta.fragment import Fragment
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
 from fragmenta.isa.target import number
-from fragmenta.layout import Index
+from fragmenta.layout import Index, is_whole
 from fragmenta.wmma_fragment import ObservedLayout, fragment
 from fragmenta.wmma_memory import AlignmentError, OutOfBounds, view
 from fragmenta.wmma_words import (
@@ -237,11 +237,14 @@ def fill_fragment(frag: fragment, value: float) -> None:
         frag.x.view(f"u{bits // 8}")[...] = word
     else:
         with np.errstate(all="ignore"):  # too large is infinite, as in C++
-            frag.x[...] = number.astype(of.storage)
+            wide = number.astype(np.float64) if number.dtype == object else number
+            frag.x[...] = wide.astype(of.storage)
 
 
 def _one_number(value: object) -> Array:
     given = np.asarray(value)
+    if is_whole(value) and given.dtype == object and abs(given.item()) < 1 << 1023:
+        return given  # an integer beyond 64 bits
     if given.ndim or not is_real(given):
         raise ValueRangeError(f"fill_fragment takes one real number; given {value!r}")
     return given
@@ -249,9 +252,9 @@ def _one_number(value: object) -> Array:
 
 def _converted(number: Array, of: DType) -> int:
     """A number as an integer; what is beyond the type C++ leaves open."""
-    value = number.item()
-    if not isinstance(value, float):
-        return int(value)
+    if number.dtype == object or number.dtype.kind in "biu":
+        return int(number)
+    value = float(number)
     storage = np.iinfo(SUB_BYTE_STORAGE.get(of.name, of.storage))
     if not storage.min - 1 < value < storage.max + 1:  # NaN, too
         raise ValueRangeError(
@@ -317,6 +320,8 @@ def mma_sync(
     _check_operands(d, a, b, c)
     if a.element_type.name == "b1":
         raise Error(f"{a} is multiplied by bmma_sync")
+    if not isinstance(satf, bool | np.bool_):
+        raise Error(f"satf is True or False; given {satf!r}")
     if satf and not a.element_type.is_integer:
         name = NAMES[a.element_type.name][0]
         raise Error(f"satf is for integers; {a} holds {name}")
@@ -347,14 +352,12 @@ def bmma_sync(
     _check_operands(d, a, b, c)
     if a.element_type.name != "b1":
         raise Error(f"{a} is multiplied by mma_sync; bmma_sync is for single bits")
-    try:
-        bits = bmmaBitOp(op)
-        bmmaAccumulateOp(accumulate)
-    except ValueError as why:
-        names = one_of(each.name for each in (*bmmaBitOp, *bmmaAccumulateOp))
-        raise Error(f"{why}; bmma_sync takes {names}") from why
-    word = "xor" if bits is bmmaBitOp.bmmaBitOpXOR else "and"
-    _multiply(d, a, b, c, f"{word}.popc", "", target, bits.name)
+    for kind, given in ((bmmaBitOp, op), (bmmaAccumulateOp, accumulate)):
+        if not isinstance(given, kind):
+            names = one_of(each.name for each in kind)
+            raise Error(f"{given!r} is no {kind.__name__}; it is {names}")
+    word = "xor" if op is bmmaBitOp.bmmaBitOpXOR else "and"
+    _multiply(d, a, b, c, f"{word}.popc", "", target, op.name)
 
 
 def _check_operands(d: fragment, a: fragment, b: fragment, c: fragment) -> None:
@@ -502,7 +505,7 @@ def float_to_tf32(value: ArrayLike) -> Any:
     >>> fragmenta.wmma.__float_to_tf32([1 + 2**-12, -1 - 2**-11])
     array([ 1.       , -1.0009766], dtype=float32)
     """
-    source = as_array(value)
+    source = as_array(float(value) if isinstance(value, int) else value)
     if not is_real(source):
         raise ValueRangeError(f"float_to_tf32 takes real numbers; given {source.dtype}")
     with np.errstate(all="ignore"):  # a float64 beyond float32 is infinite

@@ -90,7 +90,8 @@ def test_a_measured_choice_is_kept(tmp_path, monkeypatch):
     assert known(kernel, shape, "GPU") == best  # from the file
     tuning._kept.cache_clear()
     tuning._kept()  # before another process adds what it found
-    path = tmp_path / "tiles.json"
+    path = tuning._path()
+    assert path.parent == tmp_path
     read = json.loads(path.read_text())
     path.write_text(json.dumps(read | {"other": [64, 8, 1, False]}))
     tune(Kernel("s8"), shape, "GPU", lambda each: each.tile.n)
@@ -100,6 +101,6 @@ def test_a_measured_choice_is_kept(tmp_path, monkeypatch):
         key(Kernel("s8"), shape, "GPU"),
     }
     assert [each.name for each in tmp_path.iterdir() if "tiles" in each.name] == [
-        "tiles.json"
+        path.name
     ]
     tuning._kept.cache_clear()

@@ -208,7 +208,7 @@ def formula_text(part: Fragment, room: int) -> str:
     text = part.formula()
     if max(map(len, text.splitlines())) <= room:
         return text
-    written = notation.formula(part.layout, part.letter)
+    written = notation.formula(part.layout, part.letter, part.stored)
     definitions, _, _ = text.rpartition("\n\n")
     lines = [*definitions.splitlines(), ""] if definitions else []
     indent = max(len(name) for name, _ in written.cases)

@@ -274,6 +274,7 @@ class Instruction:
         (16, 8)
         """
         named = {each.lower(): part for each, part in self.fragments.items()}
+        name = str(name)
         if name.lower() in named:
             return named[name.lower()]
         have = f"in registers are {one_of(self.fragments, 'and') or 'none'}"

@@ -81,11 +81,15 @@ def instruction(text: str | Instruction) -> Instruction:
 not exist; .tf32 has m16n8k4 and m16n8k8, and in mma.sp m16n8k8 and m16n8k16; \
 nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
     """
-    return text if isinstance(text, Instruction) else _named(_mnemonic(text))
+    if isinstance(text, Instruction):
+        return text
+    _check_text(text)
+    return _named(text)
 
 
 @lru_cache(maxsize=4096)
-def _named(mnemonic: str) -> Instruction:
+def _named(text: str) -> Instruction:
+    mnemonic = _mnemonic(text)
     reading = max(_readings(mnemonic), key=lambda r: (r.complete, r.consumed))
     if not reading.complete:
         hint = "" if "sync" in mnemonic else "; find() takes names in short"
@@ -101,8 +105,17 @@ def catalogue(
     >>> sum(1 for op in catalogue("movmatrix"))
     1
     """
+    if family is not None and family not in FAMILIES:
+        raise UnknownInstruction(
+            f"no family {family}{nearest(str(family), FAMILIES)}; there are "
+            f"{one_of(FAMILIES, 'and')}"
+        )
+    return _combinations(family, FORMS if form is None else (form,))
+
+
+def _combinations(family: str | None, forms: Iterable[Form]) -> Iterator[Instruction]:
     seen: set[str] = set()
-    for each in FORMS if form is None else (form,):
+    for each in forms:
         if family is not None and each.name != family:
             continue
         for row in each.rows:
@@ -204,6 +217,7 @@ def search(text: str) -> list[Instruction]:
 
 
 def _words(text: str) -> list[str]:
+    _check_text(text)
     return [word for word in re.split(r"[.;\s]+", text.strip().lower()) if word]
 
 
@@ -256,13 +270,16 @@ def mma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruct
     >>> str(mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata"))
     'mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32'
     """
-    sparse: object = qualifiers.get("sp")
-    if sparse and not isinstance(sparse, str):
-        raise UnknownInstruction(
-            f"sp is {one_of(map(repr, mma_sp.FORM.vocabulary('sp')))}; given {sparse}"
-        )
+    given = qualifiers.get("sp")
+    sparse = _sparse(given, *mma_sp.FORM.vocabulary("sp")) if given else False
     form = mma_sp.FORM if sparse else mma_table.FORM
     return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
+
+
+def _sparse(given: object, *words: str) -> bool:
+    if not isinstance(given, str) or given.removeprefix(".") not in words:
+        raise UnknownInstruction(f"sp is {one_of(map(repr, words))}; given {given!r}")
+    return True
 
 
 def wgmma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruction:
@@ -271,7 +288,8 @@ def wgmma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instru
     >>> str(wgmma("m64n256k64", a="e4m3", d="f32", sp="sp"))
     'wgmma.mma_async.sp.sync.aligned.m64n256k64.f32.e4m3.e4m3'
     """
-    sparse = qualifiers.pop("sp", "")
+    given = qualifiers.pop("sp", "")
+    sparse = _sparse(given, "sp") if given else False
     form = wgmma_table.SPARSE if sparse else wgmma_table.DENSE
     return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
 
@@ -375,14 +393,17 @@ class _Reading:
 
 def _mnemonic(text: str) -> str:
     """The mnemonic alone: no guard, no operands, no white space in it."""
-    if not isinstance(text, str):
-        raise UnknownInstruction(f"an instruction is named by text; given {text!r}")
     bare = re.sub(r"^\s*@!?[%\w]+\s+", "", text.strip())
     bare = re.sub(r"\s+(?=\.)|(?<=\.)\s+", "", bare)
     match = re.match(r"[\w.:]+", bare)
     if match is None:
         raise UnknownInstruction(f"{text!r} does not begin with a mnemonic")
     return match[0].rstrip(".")
+
+
+def _check_text(text: object) -> None:
+    if not isinstance(text, str):
+        raise UnknownInstruction(f"an instruction is named by text; given {text!r}")
 
 
 def _readings(mnemonic: str) -> list[_Reading]:

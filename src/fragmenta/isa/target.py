@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from fragmenta.errors import UnsupportedTarget, nearest, one_of
+from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
 
 
 class Version(NamedTuple):
@@ -37,7 +37,9 @@ class Version(NamedTuple):
         >>> Version.parse("8.5") < Version.parse("8.10")
         True
         """
-        major, minor = text.split(".")
+        major, dot, minor = str(text).partition(".")
+        if not (dot and major.isdecimal() and minor.isdecimal()):
+            raise Error(f"a PTX version is written as 8.5; given {text!r}")
         return cls(int(major), int(minor))
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ from fragmenta.errors import ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.kernels.config import PACKED_M, Kernel, Tile
 from fragmenta.shared_memory import UNIT, Descriptor
-from fragmenta.sparsity import Compressed, sparse
+from fragmenta.sparsity import Compressed, check_compressed, sparse
 
 Bytes = NDArray[np.uint8]
 
@@ -58,16 +58,21 @@ class Packed:
         return f"<Packed {rows}x{columns} {self.a}, {self.data.size} bytes>"
 
 
-@lru_cache(maxsize=4096)
 def packed_shape(a: str, m: int, k: int) -> tuple[int, int, int, int]:
     """The shape of the bytes of an m x k matrix.
 
     >>> packed_shape("bf16", 300, 128)
     (2, 2, 4, 4608)
     """
+    slab_k, size = _slab(a)
+    return -(-m // PACKED_M), -(-k // slab_k), PACKED_M // BLOCK, size
+
+
+@lru_cache(maxsize=16)
+def _slab(a: str) -> tuple[int, int]:
+    """Elements of k in a slab, and bytes of 64 rows of it."""
     kernel = _any_kernel(a)
-    slabs = -(-k // kernel.slab_k)
-    return -(-m // PACKED_M), slabs, PACKED_M // BLOCK, kernel.block_bytes
+    return kernel.slab_k, kernel.block_bytes
 
 
 def pack(sp: Compressed, op: Instruction | str) -> Packed:
@@ -83,6 +88,7 @@ def pack(sp: Compressed, op: Instruction | str) -> Packed:
     True
     """
     op, granularity = sparse(op)
+    check_compressed(sp, op)
     of = op.types["a"]
     if sp.values.ndim != 2 or not sp.values.size:
         raise ShapeError(f"one matrix is packed at a time; given {sp.values.shape}")

@@ -12,14 +12,14 @@ import os
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from fragmenta.cuda.compiler import Cache
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
+from fragmenta.kernels.source import text
 
 Shape = tuple[int, int, int]
-
-_FILE = "tiles.json"
 
 
 def key(kernel: Kernel, shape: Shape, gpu: str) -> str:
@@ -89,5 +89,7 @@ def _write() -> None:
 
 
 def _path() -> Path | None:
+    """The file of these kernels: what was measured with others says little."""
     folder = Cache.present().folder
-    return None if folder is None else folder / _FILE
+    version = sha256(text("gemm.cu").encode()).hexdigest()[:12]
+    return None if folder is None else folder / f"tiles-{version}.json"

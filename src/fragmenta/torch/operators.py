@@ -51,7 +51,6 @@ Part: TypeAlias = Tensor | None
 EPILOGUE = ("scale", "scale_m", "scale_n", "bias")
 _ALIKE = ({"e4m3", "e5m2"}, {"s8", "u8"})  # types that may meet
 _BITS = [Kernel("b1", sparse=False, xor=xor) for xor in (False, True)]
-_ON_CUDA: dict[str, Callable[..., Tensor]] = {}
 _FORWARD: Any = torch.autograd.forward_ad
 _TORCH: Any = torch._C
 
@@ -66,7 +65,7 @@ def call(name: str, *arguments: Any) -> Tensor:
         if _FORWARD._current_level >= 0:
             _check_tangents(arguments)
         if _unwatched(arguments):
-            return _ON_CUDA[name](*arguments)
+            return _OPERATORS[name].cuda(*arguments)
     operator: Callable[..., Tensor] = getattr(torch.ops.fragmenta, name)
     return operator(*arguments)
 
@@ -322,13 +321,11 @@ def _to_dense(packed: Tensor, a: str, m: int, k: int) -> Tensor:
 
 def _compress_fake(weight: Tensor, prune: bool) -> Tensor:
     check_weight(weight)
-    rows, columns = whole_sizes((weight.shape[0], weight.shape[1]))
-    shape = packed_shape(type_name(weight.dtype, "a weight"), rows, columns)
+    shape = packed_shape(type_name(weight.dtype, "a weight"), *weight.shape)
     return weight.new_empty(shape, dtype=torch.uint8)
 
 
 def _to_dense_fake(packed: Tensor, a: str, m: int, k: int) -> Tensor:
-    as_packed(packed, a, whole_sizes((m, k)))
     return packed.new_empty((m, k), dtype=DTYPES[a])
 
 
@@ -359,64 +356,76 @@ def _empty(
 # ── registration ────────────────────────────────────────────────────────────
 
 
+class Operator(NamedTuple):
+    """What PyTorch is told of one operator."""
+
+    schema: str
+    cuda: Callable[..., Tensor]
+    cpu: Callable[..., Tensor]
+    fake: Callable[..., Tensor]
+    tags: tuple[Any, ...] = ()
+
+
+_PARTS = "".join(f"Tensor? {name}, " for name in EPILOGUE)
+_LAST = "bool promote, int[] tile) -> Tensor"
+_REST = f"ScalarType out, {_PARTS}bool transposed, {_LAST}"
+_RENAMED = _PARTS.replace("scale_m", "scale_weight").replace("scale_n", "scale_x")
+# These may wait for the device, which the recording of a graph forbids.
+_WAITS = tuple(
+    getattr(torch.Tag, name)
+    for name in ("cudagraph_unsafe",)
+    if hasattr(torch.Tag, name)
+)
+
+_OPERATORS = {
+    "sparse_mm": Operator(
+        f"(Tensor packed, Tensor b, str a, int m, {_REST}",
+        partial(_sparse_mm_cuda, _MM),
+        partial(_sparse_mm_cpu, _MM),
+        partial(_sparse_mm_fake, _MM),
+    ),
+    "sparse_linear": Operator(
+        f"(Tensor x, Tensor packed, str a, int m, ScalarType out, {_RENAMED}{_LAST}",
+        _sparse_linear(_sparse_mm_cuda),
+        _sparse_linear(_sparse_mm_cpu),
+        _sparse_linear(_sparse_mm_fake),
+    ),
+    "dense_mm": Operator(
+        f"(Tensor a, Tensor b, {_REST}", _dense_mm_cuda, _dense_mm_cpu, _dense_mm_fake
+    ),
+    "binary_mm": Operator(
+        "(Tensor a, Tensor b, bool xor, int[] tile) -> Tensor",
+        _binary_mm_cuda,
+        _binary_mm_cpu,
+        _binary_mm_fake,
+    ),
+    "compress": Operator(
+        "(Tensor weight, bool prune) -> Tensor",
+        _compress,
+        _compress,
+        _compress_fake,
+        _WAITS,
+    ),
+    "to_dense": Operator(
+        "(Tensor packed, str a, SymInt m, SymInt k) -> Tensor",
+        _to_dense,
+        _to_dense,
+        _to_dense_fake,
+        _WAITS,
+    ),
+}
+
+
 def _register() -> Any:
     make: Any = torch.library.Library  # which is not typed
     library = make("fragmenta", "DEF")
-    parts = "".join(f"Tensor? {name}, " for name in EPILOGUE)
-    last = "bool promote, int[] tile) -> Tensor"
-    rest = f"ScalarType out, {parts}bool transposed, {last}"
-    renamed = parts.replace("scale_m", "scale_weight").replace("scale_n", "scale_x")
-    listed: tuple[tuple[str, str, Any, Any, Any], ...] = (
-        (
-            "sparse_mm",
-            f"(Tensor packed, Tensor b, str a, int m, {rest}",
-            partial(_sparse_mm_cuda, _MM),
-            partial(_sparse_mm_cpu, _MM),
-            partial(_sparse_mm_fake, _MM),
-        ),
-        (
-            "sparse_linear",
-            f"(Tensor x, Tensor packed, str a, int m, ScalarType out, {renamed}{last}",
-            _sparse_linear(_sparse_mm_cuda),
-            _sparse_linear(_sparse_mm_cpu),
-            _sparse_linear(_sparse_mm_fake),
-        ),
-        (
-            "dense_mm",
-            f"(Tensor a, Tensor b, {rest}",
-            _dense_mm_cuda,
-            _dense_mm_cpu,
-            _dense_mm_fake,
-        ),
-        (
-            "binary_mm",
-            "(Tensor a, Tensor b, bool xor, int[] tile) -> Tensor",
-            _binary_mm_cuda,
-            _binary_mm_cpu,
-            _binary_mm_fake,
-        ),
-        (
-            "compress",
-            "(Tensor weight, bool prune) -> Tensor",
-            _compress,
-            _compress,
-            _compress_fake,
-        ),
-        (
-            "to_dense",
-            "(Tensor packed, str a, int m, int k) -> Tensor",
-            _to_dense,
-            _to_dense,
-            _to_dense_fake,
-        ),
-    )
-    for name, schema, cuda, cpu, fake in listed:
-        _ON_CUDA[name] = cuda
-        library.define(name + schema)
-        library.impl(name, cuda, "CUDA")
-        library.impl(name, cpu, "CPU")
-        torch.library.register_fake(f"fragmenta::{name}", fake, lib=library)
-        torch.library.register_autograd(f"fragmenta::{name}", _no_gradient, lib=library)
+    for name, each in _OPERATORS.items():
+        library.define(name + each.schema, tags=each.tags)
+        library.impl(name, each.cuda, "CUDA")
+        library.impl(name, each.cpu, "CPU")
+        full = f"fragmenta::{name}"
+        torch.library.register_fake(full, each.fake, lib=library)
+        torch.library.register_autograd(full, _no_gradient, lib=library)
     return library
 
 

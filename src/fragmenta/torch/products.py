@@ -122,7 +122,8 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
     if weight.is_meta:
         raise Error("a weight has numbers; given one on meta, without")
     _check_options(None, prune=prune)
-    data = call("compress", weight.detach(), prune)
+    with torch._C.DisableTorchFunctionSubclass():  # the bytes are plain ones
+        data = call("compress", weight.detach(), prune)
     return SparseMatrix(data, a, (weight.shape[0], weight.shape[1]))
 
 

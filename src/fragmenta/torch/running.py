@@ -100,14 +100,14 @@ class Trial:
     """What products a call consists of, and with which tiles to try them."""
 
     def __init__(self) -> None:
-        self.seen: dict[tuple[str, Shape], tuple[Kernel, torch.device]] = {}
+        self.seen: dict[tuple[str, Shape, torch.device], Kernel] = {}
         self.forced: dict[tuple[str, Shape], Tile] = {}
 
     def asked(self, kernel: Kernel, shape: Shape, device: torch.device) -> Kernel:
         """The kernel to run instead."""
-        key = kernel.kind, shape
-        self.seen[key] = kernel, device
-        return replace(kernel, tile=self.forced.get(key, kernel.tile))
+        self.seen[kernel.kind, shape, device] = kernel
+        tile = self.forced.get((kernel.kind, shape), kernel.tile)
+        return replace(kernel, tile=tile)
 
 
 TRIALS: list[Trial] = []

@@ -37,7 +37,7 @@ def autotune(
     try:
         with torch.no_grad():
             once()
-            for (kind, shape), (kernel, device) in list(trial.seen.items()):
+            for (kind, shape, device), kernel in list(trial.seen.items()):
                 measure = partial(_measure, once, trial, shape)
                 gpu = torch.cuda.get_device_name(device)
                 with torch.cuda.device(device):
