@@ -914,7 +914,7 @@ def test_bits_and_numbers_have_their_own_functions():
         wmma.mma_sync(d, a, b, c)
     with pytest.raises(fm.Error, match="is no bmmaBitOp; it is"):
         wmma.bmma_sync(d, a, b, c, 3)
-    with pytest.raises(fm.Error, match="bmma_sync takes"):
+    with pytest.raises(fm.Error, match="is no bmmaAccumulateOp; it is"):
         wmma.bmma_sync(d, a, b, c, accumulate=2)
     wmma.bmma_sync(d, a, b, c)  # XOR and POPC unless told otherwise
     xor = d.x.copy()
