@@ -106,7 +106,7 @@ def _wrong_with(path: str, error: Exception) -> str:
         return "is empty"
     if begins[:2] != b"PK" and begins != b"\x93NUMPY":
         return "is no .npy or .npz file of NumPy"
-    if "pickle" in str(error):
+    if "pickle" in str(error) or "Python objects" in str(error):
         return "holds Python objects, not numbers"
     return f"is cut short or damaged: {error}"
 

@@ -21,11 +21,15 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
         ),
     ),
     (
-        lambda op: op.values.get("a", op.values.get("type")) in _FOUR_BIT,
+        lambda op: op.values.get("a") in _FOUR_BIT,
         (
             "The CUDA programming guide deprecates 4-bit integers from sm_90 on; the "
             "assembler still accepts them on every target and expands them to 8 bits."
         ),
+    ),
+    (
+        lambda op: op.values.get("type") in _FOUR_BIT,
+        "The CUDA programming guide deprecates 4-bit integers from sm_90 on.",
     ),
     (
         lambda op: op.values.get("bitop") == "xor.popc",
