@@ -218,8 +218,9 @@ def stored(op: Instruction, A: ArrayLike | Compressed) -> tuple[Bits, Bits | Non
         if isinstance(A, Compressed):
             raise Error(f"{op} is dense; decompress A first")
         return _encode(of, A), None
+    if isinstance(A, Compressed):
+        check_compressed(A, op)
     packed = A if isinstance(A, Compressed) else compress(A, op)
-    check_compressed(packed, op)
     return _encode(of, packed.values), packed.columns()
 
 
