@@ -636,23 +636,13 @@ def test_filling_refuses_what_cpp_leaves_open(of):
 
 
 def test_flags_and_operations_are_what_they_are_called():
-    a = wmma.fragment(wmma.matrix_a, 8, 8, 128, "b1", wmma.row_major)
-    b = wmma.fragment(wmma.matrix_b, 8, 8, 128, "b1", wmma.col_major)
-    c = wmma.fragment(wmma.accumulator, 8, 8, 128, int)
-    for each in (a, b, c):
-        wmma.fill_fragment(each, 1)
+    frags, _ = operands(fm.find("wmma.mma.xor.popc.m8n8k128"))
+    a, b, c = (frags[name] for name in "abc")
     for op in (wmma.experimental.bmmaAccumulateOpPOPC, True, 1, "xor"):
         with pytest.raises(fm.Error, match="is no bmmaBitOp; it is bmmaBitOpXOR or"):
             wmma.bmma_sync(c, a, b, c, op)
-    a, b = (
-        wmma.fragment(use, 8, 8, 32, "u4", major)
-        for use, major in (
-            (wmma.matrix_a, wmma.row_major), (wmma.matrix_b, wmma.col_major),
-        )
-    )  # fmt: skip
-    c = wmma.fragment(wmma.accumulator, 8, 8, 32, int)
-    for each in (a, b, c):
-        wmma.fill_fragment(each, 1)
+    frags, _ = operands(fm.find("wmma.mma.m8n8k32.u4"))
+    a, b, c = (frags[name] for name in "abc")
     with pytest.raises(fm.Error, match="satf is True or False; given 'sm_80'"):
         wmma.mma_sync(c, a, b, c, "sm_80")
 

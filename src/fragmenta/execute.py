@@ -220,8 +220,9 @@ def stored(op: Instruction, A: ArrayLike | Compressed) -> tuple[Bits, Bits | Non
         return _encode(of, A), None
     if isinstance(A, Compressed):
         check_compressed(A, op)
-    packed = A if isinstance(A, Compressed) else compress(A, op)
-    return _encode(of, packed.values), packed.columns()
+    else:
+        A = compress(A, op)
+    return _encode(of, A.values), A.columns()
 
 
 def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) -> Bits:

@@ -160,21 +160,24 @@ class Fragment:
         elif warp not in (None, 0):
             raise ShapeError(f"{self.name} lies in one warp: warp is 0, not {warp}")
         if register is not None:
-            check_numbers(register=register)
+            self._check_register(register)
         register_axis = np.arange(self.registers) if register is None else [register]
         place["R"] = np.reshape(register_axis, (-1, 1))
         if "E" in sizes:
             place["E"] = np.arange(self.elements)
-        if register is not None and not 0 <= register < self.registers:
+        found = self.layout.element(**place)
+        shape = (np.size(register_axis), self.elements)
+        columns = [np.broadcast_to(found[name], shape) for name in self.layout.data]
+        return list(zip(*(column.ravel().tolist() for column in columns), strict=True))
+
+    def _check_register(self, register: int) -> None:
+        check_numbers(register=register)
+        if not 0 <= register < self.registers:
             have = f"registers 0 to {self.registers - 1}"
             have = have if self.registers > 1 else "register 0 only"
             raise ShapeError(
                 f"register {register} is out of range; {self.name} has {have}"
             )
-        found = self.layout.element(**place)
-        shape = (np.size(register_axis), self.elements)
-        columns = [np.broadcast_to(found[name], shape) for name in self.layout.data]
-        return list(zip(*(column.ravel().tolist() for column in columns), strict=True))
 
     # ── packing ─────────────────────────────────────────────────────────────
 

@@ -258,9 +258,9 @@ def stmatrix_addresses(
 
 
 def _addresses(
-    family: str, given: Instruction | str, operand: str, tile: _Tile, target: str
+    family: str, op: Instruction | str, operand: str, tile: _Tile, target: str
 ) -> tuple[Instruction, Addresses]:
-    op = instruction(given)
+    op = instruction(op)
     part = _operand(op, operand)
     wish = _wish(part, tile)
     reasons = []

@@ -82,7 +82,7 @@ def prune(
             keys = _score_keys(ranked, granularity, block)
         _prune_block(run, keys, rows[block], kept_rows[block], granularity.group)
 
-    # Pairs take a second temporary; scores and wide pairs are ranked in float64.
+    # Pairs take a second temporary; scores and wide pairs are ranked in 8 bytes.
     small = scores is None and (granularity.group == 1 or rows.itemsize == 1)
     width = granularity.group * rows.itemsize if small else 2 * 8
     count = len(rows) if rows.size else 0
@@ -160,35 +160,40 @@ def _scores(
             f"scores {given.shape}"
         )
     ranked = _real(given, granularity, pad)
-    whole = _ranked_whole(ranked)
-    if whole and granularity.group == 2 and _beyond_float64(ranked):
+    if granularity.group == 2 and _beyond_float64(ranked):
         raise ValueRangeError(
             "scores of pairs are added in float64, exactly for integers up to 2**52; "
             f"given {ranked.min()} to {ranked.max()}"
         )
     width = wanted[-1]
     if ranked.shape[-1] > width:
-        ranked = ranked.copy() if whole else ranked.astype(np.float64)
+        whole = _ranked_whole(ranked, granularity)
+        ranked = ranked if whole else ranked.astype(np.float64)
         least = np.iinfo(ranked.dtype).min if whole else -np.inf
         # The lone half of a pair keeps the score of the element beside it.
         ranked[..., width + width % granularity.group :] = least
     return ranked
 
 
-def _ranked_whole(scores: Array) -> bool:
-    """Integers that float64 cannot tell apart are ranked as they are."""
+def _ranked_whole(scores: Array, granularity: Granularity) -> bool:
+    """Integers that float64 may not tell apart are ranked as they are."""
+    return granularity.group == 1 and _is_wide(scores)
+
+
+def _is_wide(scores: Array) -> bool:
     return scores.dtype.kind in "iu" and scores.itemsize == 8
 
 
 def _beyond_float64(scores: Array) -> bool:
-    if not scores.size:
+    """Whether a sum of two of these integers may be none of float64's."""
+    if not scores.size or not _is_wide(scores):
         return False
     return int(scores.max()) > 1 << 52 or int(scores.min()) < -(1 << 52)
 
 
 def _score_keys(scores: Array, granularity: Granularity, block: slice) -> Array:
     keys = rows_of(scores)[block].reshape(-1)
-    if _ranked_whole(keys) and granularity.group == 1:
+    if _ranked_whole(keys, granularity):
         return keys
     keys = keys.astype(np.float64)
     if granularity.group == 2:

@@ -43,7 +43,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, as_array, is_real
+from fragmenta.dtype import as_array, is_real
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -62,7 +62,6 @@ from fragmenta.wmma_fragment import ObservedLayout, fragment
 from fragmenta.wmma_memory import AlignmentError, OutOfBounds, view
 from fragmenta.wmma_words import (
     NAMES,
-    SUB_BYTE_STORAGE,
     Chosen,
     __half,
     __nv_bfloat16,
@@ -80,6 +79,7 @@ from fragmenta.wmma_words import (
     mem_col_major,
     mem_row_major,
     member,
+    no_member,
     nv_bfloat16,
     precision,
     row_major,
@@ -231,7 +231,7 @@ def fill_fragment(frag: fragment, value: float) -> None:
     of = frag.element_type
     number = _one_number(value)
     if of.is_integer:
-        low = _converted(number, of) & of.mask
+        low = _converted(number, frag.storage_element_type) & of.mask
         bits = 8 * frag.storage_element_type.itemsize
         word = sum(low << at for at in range(0, bits, of.bits))
         frag.x.view(f"u{bits // 8}")[...] = word
@@ -250,16 +250,16 @@ def _one_number(value: object) -> Array:
     return given
 
 
-def _converted(number: Array, of: DType) -> int:
+def _converted(number: Array, storage: np.dtype[Any]) -> int:
     """A number as an integer; what is beyond the type C++ leaves open."""
     if number.dtype == object or number.dtype.kind in "biu":
         return int(number)
     value = float(number)
-    storage = np.iinfo(SUB_BYTE_STORAGE.get(of.name, of.storage))
-    if not storage.min - 1 < value < storage.max + 1:  # NaN, too
+    limits = np.iinfo(storage)
+    if not limits.min - 1 < value < limits.max + 1:  # NaN, too
         raise ValueRangeError(
-            f"{storage.dtype} holds {storage.min} to {storage.max}; C++ leaves open "
-            f"what becomes of {value}"
+            f"{storage} holds {limits.min} to {limits.max}; C++ leaves open what "
+            f"becomes of {value}"
         )
     return int(value)
 
@@ -354,8 +354,7 @@ def bmma_sync(
         raise Error(f"{a} is multiplied by mma_sync; bmma_sync is for single bits")
     for kind, given in ((bmmaBitOp, op), (bmmaAccumulateOp, accumulate)):
         if not isinstance(given, kind):
-            names = one_of(each.name for each in kind)
-            raise Error(f"{given!r} is no {kind.__name__}; it is {names}")
+            raise no_member(kind, given, kind.__name__)
     word = "xor" if op is bmmaBitOp.bmmaBitOpXOR else "and"
     _multiply(d, a, b, c, f"{word}.popc", "", target, op.name)
 

@@ -209,8 +209,16 @@ def member(kind: type[Any], given: object, what: str) -> Any:
     """A member of an enum, given as itself or by its name."""
     if isinstance(given, kind):
         return given
-    names = [str(name) for name in kind.__members__]
-    if given in names:
+    if given in list(kind.__members__):
         return kind[str(given)]
+    raise no_member(kind, given, what)
+
+
+def no_member(kind: type[Any], given: object, what: str) -> Error:
+    """What there is instead.
+
+    >>> print(no_member(bmmaBitOp, True, "bmmaBitOp"))
+    True is no bmmaBitOp; it is bmmaBitOpXOR or bmmaBitOpAND
+    """
     shown = given.name if isinstance(given, Enum) else repr(given)
-    raise Error(f"{shown} is no {what}; it is {one_of(names)}")
+    return Error(f"{shown} is no {what}; it is {one_of(kind.__members__)}")

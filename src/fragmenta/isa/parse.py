@@ -270,13 +270,15 @@ def mma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruct
     >>> str(mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata"))
     'mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32'
     """
-    given = qualifiers.get("sp")
-    sparse = _sparse(given, *mma_sp.FORM.vocabulary("sp")) if given else False
+    sparse = _sparse(qualifiers.get("sp"), mma_sp.FORM.vocabulary("sp"))
     form = mma_sp.FORM if sparse else mma_table.FORM
     return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
 
 
-def _sparse(given: object, *words: str) -> bool:
+def _sparse(given: object, words: Iterable[str]) -> bool:
+    """Whether a sparse form is wanted: by one of these words, or not at all."""
+    if not given:
+        return False
     if not isinstance(given, str) or given.removeprefix(".") not in words:
         raise UnknownInstruction(f"sp is {one_of(map(repr, words))}; given {given!r}")
     return True
@@ -288,8 +290,7 @@ def wgmma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instru
     >>> str(wgmma("m64n256k64", a="e4m3", d="f32", sp="sp"))
     'wgmma.mma_async.sp.sync.aligned.m64n256k64.f32.e4m3.e4m3'
     """
-    given = qualifiers.pop("sp", "")
-    sparse = _sparse(given, "sp") if given else False
+    sparse = _sparse(qualifiers.pop("sp", ""), ("sp",))
     form = wgmma_table.SPARSE if sparse else wgmma_table.DENSE
     return build((form,), shape=shape, a=a, b=b or a, **qualifiers)
 

@@ -371,11 +371,8 @@ _LAST = "bool promote, int[] tile) -> Tensor"
 _REST = f"ScalarType out, {_PARTS}bool transposed, {_LAST}"
 _RENAMED = _PARTS.replace("scale_m", "scale_weight").replace("scale_n", "scale_x")
 # These may wait for the device, which the recording of a graph forbids.
-_WAITS = tuple(
-    getattr(torch.Tag, name)
-    for name in ("cudagraph_unsafe",)
-    if hasattr(torch.Tag, name)
-)
+_UNSAFE: Any = getattr(torch.Tag, "cudagraph_unsafe", None)  # older ones have none
+_WAITS = () if _UNSAFE is None else (_UNSAFE,)
 
 _OPERATORS = {
     "sparse_mm": Operator(
