@@ -1,37 +1,41 @@
-"""What happens to one element, or to a run of them, in a fused step?
+"""What happens to one element, or to eight, in a fused step?
 
 Elements become values and exponents, accumulators become float64, sums are
-rounded.  Every function here is a part of the loops over blocks: those of
-:mod:`fragmenta.arithmetic.floating` and :mod:`fragmenta.arithmetic.grouped`.
+rounded.  All but :func:`decoder` are parts of the loops of
+:mod:`fragmenta.arithmetic.floating` and :mod:`fragmenta.arithmetic.grouped`: they
+work on traced values (:mod:`fragmenta.machine`), eight columns at a time.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from fragmenta.arithmetic.vector import (
-    Array,
-    Integer,
-    Real,
-    bits32_of,
-    bits64_of,
-    cut,
-    float32_of,
-    float64_of,
-    part,
+from fragmenta.machine import (
+    F32,
+    F64,
+    I32,
+    I64,
+    Code,
+    Kernel,
+    Value,
+    bits_of,
+    convert,
+    float_of,
+    kernel,
+    larger,
+    pointer,
+    select,
+    smaller,
+    truncate,
 )
 
 #: The exponent of zero: two of them stay below every other sum of exponents.
 ZERO = -8192
 
-# Numba computes with 64 bits unless told otherwise, and half the lanes are lost.
-i32 = np.int32
-
 
 class Format(NamedTuple):
-    """An element type, as the loops want to know it."""
+    """An element type, as :func:`decoder` wants to know it."""
 
     exponent_bits: int
     fraction_bits: int
@@ -40,220 +44,161 @@ class Format(NamedTuple):
     least: int  #: the exponent of subnormals
 
 
-#: f16, the accumulator that is not f32.
-HALF = Format(5, 10, 0x7C00, 0x7C00, -14)
-
-
 class Rounding(NamedTuple):
-    """How terms are aligned, and sums rounded."""
+    """How terms are aligned, and sums rounded.
 
-    fraction: int
-    floor: int
-    keep: int
-    nearest: int
-    least: int  #: the least exponent of the accumulator
+    In a kernel the numbers are traced values; ``nearest`` is always known.
+    """
 
-
-class Sums(NamedTuple):
-    """The accumulators of some rows of a block, row by row."""
-
-    c: Array
-    e: Array  #: the largest exponent so far
-    total: Array  #: of the aligned products, in units of 2**(e - fraction)
-    special: Array  #: what infinities and NaN add up to, else zero
-    held: Array  #: c, while the steps start from zero
+    fraction: Any
+    floor: Any  #: the least exponent of a step
+    keep: Any
+    least: Any  #: the least exponent of the accumulator
+    nearest: bool
 
 
-# -- one element --------------------------------------------------------------
+# -- accumulators and sums ----------------------------------------------------
 
 
-@part
-def power_of_two(exponent: Integer) -> Real:
+def power_of_two(exponent: Value) -> Value:
     """2.0**exponent, for normal results."""
-    return float64_of(np.int64(exponent + 1023) << 52)
+    return float_of((convert(exponent, I64) + 1023) << 52)
 
 
-@part
-def small_value(bits: Integer, form: Format) -> Real:
-    """The value of an element with at most 5 exponent bits, as a float32."""
-    fraction_bits = i32(form.fraction_bits)
-    sign_at = i32(form.exponent_bits + form.fraction_bits)
-    bias = (1 << (form.exponent_bits - 1)) - 1
-    hidden, offset = i32(1 << form.fraction_bits), i32(127 - bias - form.fraction_bits)
-    magnitude = i32(bits & i32((1 << sign_at) - 1))
-    field = i32(magnitude >> fraction_bits)
-    fraction = i32(magnitude & i32(hidden - 1))
-    significand = i32(fraction | hidden) if field > 0 else fraction
-    scale = i32(i32(max(field, i32(1)) + offset) << i32(23))
-    x = np.float32(significand) * float32_of(scale)
-    odd = i32(0x7F800000) if magnitude == i32(form.infinity) else i32(0x7FFFFFFF)
-    word = odd if magnitude >= i32(form.special) else bits32_of(x)
-    sign = i32(i32(bits >> sign_at) << i32(31))
-    return float32_of(i32(word | sign))
-
-
-@part
-def field_of(x: Real) -> Integer:
-    """The exponent field of a float32: 255 for what is infinite or NaN."""
-    return i32(i32(bits32_of(x) >> i32(23)) & i32(255))
-
-
-@part
-def exponent_of(x: Real, least: Integer) -> Integer:
-    """The exponent that a float32 brings into a product."""
-    field = field_of(x)
-    power = max(i32(field - i32(127)), least)
-    return i32(ZERO) if field == 255 or x == 0 else power
-
-
-@part
-def power_of(x: Real) -> Integer:
+def power_of(x: Value) -> Value:
     """floor(log2(abs(x))) of a normal float64; 1024 if infinite or NaN."""
-    return (bits64_of(x) >> 52 & 2047) - 1023
+    return ((bits_of(x) >> 52) & 2047) - 1023
 
 
-@part
-def entering(x: Real, floor: Integer, least: Integer) -> Integer:
+def is_finite(x: Value) -> Value:
+    """Neither infinite nor NaN: then x - x is zero, else NaN."""
+    return x - x == 0
+
+
+def entering(x: Value, floor: Value, least: Value) -> Value:
     """The exponent that an accumulator brings into a step."""
     power = power_of(x)
-    return max(power, least) if x != 0 and power < 1024 else floor
+    counts = (x != 0) & (power < 1024)
+    return convert(select(counts, larger(power, least), floor), I32)
 
 
-@part
-def exact_sum(x: Real, e: Integer, total: Real, fraction: Integer) -> Real:
+def exact_sum(x: Value, e: Value, total: Value, fraction: Value) -> Value:
     """The aligned accumulator and the aligned products, added."""
-    finite = x if x - x == 0 else 0.0
-    units = total + cut(finite * power_of_two(fraction - e))
-    return units * power_of_two(e - fraction)
+    finite = select(is_finite(x), x, 0.0)
+    shift = fraction - convert(e, I64)
+    units = total + truncate(finite * power_of_two(shift))
+    return units * power_of_two(-1 * shift)
 
 
-@part
-def toward_zero(x: Real, keep: Integer, least: Integer) -> Real:
+def toward_zero(x: Value, keep: Value, least: Value) -> Value:
     """x cut to ``keep`` fraction bits; never -0."""
-    drop = 52 - keep + max(0, least - power_of(x))
-    kept = float64_of(bits64_of(x) & np.int64(-1) << min(drop, 63))
-    return kept if drop <= 52 else 0.0
+    drop = 52 - keep + larger(least - power_of(x), 0)
+    ones = drop.lift(-1)
+    kept = float_of(bits_of(x) & (ones << smaller(drop, 63)))
+    return select(drop <= 52, kept, 0.0)
 
 
-@part
-def to_nearest(x: Real, keep: Integer, least: Integer) -> Real:
+def to_nearest(x: Value, keep: Value, least: Value) -> Value:
     """x to nearest even with ``keep`` fraction bits; never -0."""
-    unit = max(power_of(x), least) - keep
+    unit = larger(power_of(x), least) - keep
     # From 2**52 units on a float64 has no room for anything below a unit.
     large = 1.5 * power_of_two(unit + 52)
     return (x + large) - large
 
 
-@part
-def limited(x: Real, limit: Real) -> Real:
+def limited(x: Value, limit: Value) -> Value:
     """x, or infinity if it is too large."""
-    return np.inf * x if abs(x) >= limit else x
+    return select(abs(x) >= limit, x * float("inf"), x)
 
 
-@part
-def half_bits(x: Real) -> Integer:
-    """The f16 bits of a value that f16 holds."""
-    magnitude = abs(x)
-    subnormal = i32(magnitude * 2.0**24)
-    normal = i32((bits64_of(magnitude) >> 42) - ((1023 - 15) << 10))
-    word = subnormal if magnitude < 2.0**-14 else normal
-    word = word if magnitude < 65536.0 else i32(0x7C00)
-    sign = i32(bits64_of(x) >> 48 & 0x8000)
-    return i32(0x7FFF) if np.isnan(x) else i32(word | sign)
+def settle(
+    x: Value, e: Value, total: Value, special: Value | None, p: Rounding
+) -> Value:
+    """The accumulator after a step.
+
+    ``total`` are the aligned products in units of ``2**(e - fraction)``, and
+    ``special`` what infinities and NaN among them add up to, if there are any.
+    """
+    exact = exact_sum(x, e, total, p.fraction)
+    rounded = (to_nearest if p.nearest else toward_zero)(exact, p.keep, p.least)
+    rounded = limited(rounded, power_of_two(2 - p.least))
+    odd = select(is_finite(x), 0.0, x)
+    if special is not None:
+        odd = special + odd
+    return select(odd == 0, rounded, odd)
 
 
-# -- runs of elements ---------------------------------------------------------
+def add_ordinary(x: Value, y: Value, half: bool) -> Value:
+    """x + y, an ordinary addition of the accumulator's type, to nearest."""
+    if not half:
+        return convert(convert(x, F32) + convert(y, F32), F64)
+    exact = x + y
+    keep, least = (convert(bits_of(x), I64).lift(number) for number in (10, -14))
+    rounded = limited(to_nearest(exact, keep, least), exact.lift(65536.0))
+    return select(is_finite(exact), rounded, exact)
 
 
-@part
-def decode(source: Array, values: Array, exponents: Array, form: Format) -> bool:
-    """Take elements apart; says whether any is infinite or NaN."""
-    least, top = i32(form.least), i32(0)
-    if form.exponent_bits == 8:  # the upper bits of a float32
-        shift = i32(0) if source.itemsize == 4 else i32(16)
-        spare = i32(23 - form.fraction_bits)
-        for i in range(len(source)):
-            word = i32(i32(source[i]) << shift)
-            x = float32_of(i32(i32(word >> spare) << spare))
-            values[i] = x
-            exponents[i] = exponent_of(x, least)
-            top = max(top, field_of(x))
-    else:
-        for i in range(len(source)):
-            x = small_value(i32(source[i]), form)
-            values[i] = x
-            exponents[i] = exponent_of(x, least)
-            top = max(top, field_of(x))
-    return bool(top == 255)
+# -- elements -----------------------------------------------------------------
 
 
-@part
-def scale_run(values: Array, exponents: Array, scale: Integer) -> bool:
-    """Multiply elements by a ue8m0 scale; says whether the scale is NaN."""
-    if scale == 255:
-        values[:] = np.nan
-        exponents[:] = ZERO
-        return True
-    power = np.int64(scale) - 127
-    factor = power_of_two(power)
-    for i in range(len(values)):
-        values[i] *= factor
-        exponents[i] = i32(exponents[i] + power) if exponents[i] != ZERO else i32(ZERO)
-    return False
+def small_value(bits: Value, form: Format) -> Value:
+    """The value of an element with at most 5 exponent bits, as a float32."""
+    one = bits.lift(1)
+    fraction_bits, sign_at = form.fraction_bits, form.exponent_bits + form.fraction_bits
+    bias = (one << (form.exponent_bits - 1)) - 1
+    hidden, offset = one << fraction_bits, 127 - bias - fraction_bits
+    magnitude = bits & ((one << sign_at) - 1)
+    field, fraction = magnitude >> fraction_bits, magnitude & (hidden - 1)
+    significand = select(field > 0, fraction | hidden, fraction)
+    x = convert(significand, F32) * float_of((larger(field, 1) + offset) << 23)
+    odd = select(magnitude == form.infinity, one.lift(0x7F800000), 0x7FFFFFFF)
+    word = select(magnitude >= form.special, odd, bits_of(x))
+    return float_of(word | ((bits >> sign_at) << 31))
 
 
-@part
-def load(bits: Array, half: Integer, c: Array) -> None:
-    """Accumulators from their bits."""
-    if half:
-        for i in range(len(bits)):
-            c[i] = small_value(i32(bits[i]), HALF)
-    else:
-        for i in range(len(bits)):
-            c[i] = float32_of(i32(bits[i]))
+def wide_value(bits: Value, size: int, form: Format) -> Value:
+    """The value of an element with 8 exponent bits: a float32's upper bits."""
+    word = bits << (0 if size == 4 else 16)
+    spare = 23 - form.fraction_bits
+    return float_of((word >> spare) << spare)
 
 
-@part
-def store(c: Array, half: Integer, bits: Array) -> None:
-    """Accumulators to their bits; they fit exactly."""
-    if half:
-        for i in range(len(bits)):
-            bits[i] = half_bits(c[i])
-    else:
-        for i in range(len(bits)):
-            word = bits32_of(np.float32(c[i]))
-            bits[i] = i32(0x7FFFFFFF) if np.isnan(c[i]) else word
+@cache
+def decoder(source: Any, values: Any, wide: bool) -> Kernel:
+    """A kernel that takes elements apart into values and exponents.
 
+    ``found[0]`` becomes 1 if one is infinite or NaN.  ``wide`` types have 8
+    exponent bits.
+    """
 
-@part
-def settle(sums: Sums, p: Rounding) -> None:
-    """End a step: round the sums, and begin the next one."""
-    c, e, total, special = sums.c, sums.e, sums.total, sums.special
-    fraction, floor, keep, least = p.fraction, p.floor, p.keep, p.least
-    limit, nearest = power_of_two(2 - least), p.nearest != 0
-    for i in range(len(c)):
-        x = c[i]
-        exact = exact_sum(x, e[i], total[i], fraction)
-        if nearest:
-            rounded = limited(to_nearest(exact, keep, least), limit)
-        else:
-            rounded = limited(toward_zero(exact, keep, least), limit)
-        odd = special[i] + (0.0 if x - x == 0 else x)
-        result = rounded if odd == 0 else odd
-        c[i] = result
-        e[i] = entering(result, floor, least)
-        total[i] = 0.0
-        special[i] = 0.0
+    @kernel(
+        bits=pointer(source),
+        values=pointer(values),
+        exponents=pointer(I32),
+        found=pointer(I32),
+        count=I64,
+        exponent_bits=I32,
+        fraction_bits=I32,
+        special=I32,
+        infinity=I32,
+        least=I32,
+    )
+    def decode(
+        code: Code, bits: Any, out: Any, exponents: Any, found: Any, count: Value,
+        *form: Value,
+    ) -> None:  # fmt: skip
+        of = Format(*form)  # type: ignore[arg-type]
+        top = code.variable(code.constant(0, I32))
+        with code.loop(count) as i:
+            word = convert(bits[i], I32, signed=False)
+            size = source.width // 8
+            x = wide_value(word, size, of) if wide else small_value(word, of)
+            field = (bits_of(x) >> 23) & 255
+            power = larger(field - 127, of.least)
+            out[i] = convert(x, values)
+            exponents[i] = select((field == 255) | (x == 0), power.lift(ZERO), power)
+            top.value = larger(top.value, field)
+        with code.when(top.value == 255):
+            found[0] = code.constant(1, I32)
 
-
-@part
-def add_to(c: Array, total: Array, half: Integer) -> None:
-    """c + total, an ordinary addition of the accumulator's type, to nearest."""
-    if half:
-        for i in range(len(c)):
-            exact = c[i] + total[i]
-            rounded = limited(to_nearest(exact, 10, -14), 65536.0)
-            c[i] = rounded if exact - exact == 0 else exact
-    else:
-        for i in range(len(c)):
-            c[i] = np.float32(c[i]) + np.float32(total[i])
+    return decode

@@ -6,99 +6,116 @@ once at the end of every instruction; for b1 the number of ones.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from fragmenta.arithmetic.vector import (
+from fragmenta.machine import (
+    I8,
+    I32,
+    I64,
     LANES,
-    Array,
-    Integer,
-    add_products,
-    compiled,
+    Code,
+    Kernel,
+    Value,
+    convert,
+    kernel,
+    larger,
     ones,
+    pointer,
+    select,
+    smaller,
 )
 
-_MOST = np.int64(2**31 - 1)
+_MOST = 2**31 - 1
 
 
-class Plan(NamedTuple):
-    """The sizes that :func:`integers` and :func:`bits` work by."""
+class Sizes(NamedTuple):
+    """A block: some tiles, their rows and panels, and all instructions along k."""
 
-    rows: int
-    columns: int  #: a multiple of eight, for integers
-    instructions: int
-    a_batches: int
-    b_batches: int
-    index_batches: int
-    k: int
-    stored: int  #: for bits, 64-bit words along k
-    satfinite: int
-    xor: int
-
-
-@compiled
-def integers(
-    a: Array,
-    b: Array,
-    d: Array,
-    index: Array,
-    p: Plan,
-    first_row: Integer,
-    last_row: Integer,
-) -> None:
-    """Some rows of d in place; d holds c when this begins.
-
-    All arrays are flat.  An empty ``index`` means that A is dense.
-    """
-    length, columns = p.stored * p.instructions, p.columns
-    offsets = np.empty(p.stored, np.int32)
-    for q in range(p.stored):
-        offsets[q] = q * columns
-    total = np.empty(LANES, np.int32)
-    for row in range(first_row, last_row):
-        a_at = (row if p.a_batches > 1 else row % p.rows) * length
-        index_at = (row if p.index_batches > 1 else row % p.rows) * length
-        b_batch = row // p.rows if p.b_batches > 1 else 0
-        for i in range(p.instructions):
-            first = i * p.stored
-            if len(index):
-                for q in range(p.stored):
-                    offsets[q] = np.int32(index[index_at + first + q]) * columns
-            start = (b_batch * p.instructions + i) * p.k * columns
-            for n in range(0, columns, LANES):
-                total[:] = 0
-                add_products(
-                    a, a_at + first, b, start + n, offsets, 0, p.stored, total, 0
-                )
-                out = d[row * columns + n : row * columns + n + LANES]
-                for lane in range(LANES):
-                    whole = np.int64(out[lane]) + np.int64(total[lane])
-                    if p.satfinite and whole > _MOST:
-                        whole = _MOST
-                    if p.satfinite and whole < -_MOST - 1:
-                        whole = -_MOST - 1
-                    out[lane] = np.int32(whole)
+    tiles: Any
+    rows: Any
+    panels: Any
+    instructions: Any
+    k: Any
+    stored: Any
+    a_tile: Any  #: from a tile to the next in A; zero where all share it
+    b_tile: Any
+    offsets_tile: Any
+    offsets_row: Any  #: zero where all rows of A have the same offsets
 
 
-@compiled
-def bits(
-    a: Array, b: Array, d: Array, p: Plan, first_row: Integer, last_row: Integer
-) -> None:
+@cache
+def integers(a_signed: bool, b_signed: bool, satfinite: bool) -> Kernel:
+    """The kernel that adds the products of integers of 8 bits to c."""
+
+    @kernel(
+        a=pointer(I8), offsets=pointer(I32), b=pointer(I8), c=pointer(I32),
+        **dict.fromkeys(Sizes._fields, I64),
+    )  # fmt: skip
+    def add_integers(
+        code: Code, a: Any, offsets: Any, b: Any, c: Any, *numbers: Value
+    ) -> None:
+        p = Sizes(*numbers)
+        depth = p.instructions * p.stored
+        with code.loop(p.tiles) as tile, code.loop(p.panels) as n:
+            b_at = tile * p.b_tile + n * (p.instructions * p.k * LANES)
+            with code.loop(p.rows) as m:
+                a_at = tile * p.a_tile + m * depth
+                offsets_at = tile * p.offsets_tile + m * p.offsets_row
+                place = ((tile * p.panels + n) * p.rows + m) * LANES
+                total = code.variable(c.lanes(place))
+                with code.loop(depth, step=p.stored) as first:
+                    some = code.variable(total.value.lift(0))
+                    with code.loop(first + p.stored, start=first) as q:
+                        x = convert(a[a_at + q], I32, signed=a_signed)
+                        row = b_at + convert(offsets[offsets_at + q], I64)
+                        y = convert(b.lanes(row), I32, signed=b_signed)
+                        some.value = some.value + x * y
+                    total.value = _added(total.value, some.value, satfinite)
+                c[place] = total.value
+
+    return add_integers
+
+
+def _added(total: Value, some: Value, satfinite: bool) -> Value:
+    if not satfinite:
+        return total + some
+    whole = convert(total, I64) + convert(some, I64)
+    return convert(larger(smaller(whole, _MOST), -_MOST - 1), I32)
+
+
+class Rows(NamedTuple):
+    """The sizes that :func:`bits` works by."""
+
+    rows: Any
+    columns: Any
+    words: Any  #: 64-bit words along k
+    own_a: Any  #: 1 if every matrix of a batch has an A of its own, else 0
+    own_b: Any
+    first: Any  #: row of all matrices
+    last: Any
+
+
+@cache
+def bits(xor: bool) -> Kernel:
     """b1: some rows of d in place.  A and the columns of B are 64-bit words."""
-    words, columns = p.stored, p.columns
-    for row in range(first_row, last_row):
-        a_at = (row if p.a_batches > 1 else row % p.rows) * words
-        x = a[a_at : a_at + words]
-        b_column = row // p.rows * columns if p.b_batches > 1 else 0
-        out = d[row * columns : (row + 1) * columns]
-        for n in range(columns):
-            y = b[(b_column + n) * words : (b_column + n + 1) * words]
-            count = 0
-            if p.xor:
-                for w in range(words):
-                    count += ones(x[w] ^ y[w])
-            else:
-                for w in range(words):
-                    count += ones(x[w] & y[w])
-            out[n] = np.int32(np.int64(out[n]) + count)
+
+    @kernel(
+        a=pointer(I64), b=pointer(I64), d=pointer(I32),
+        **dict.fromkeys(Rows._fields, I64),
+    )  # fmt: skip
+    def add_bits(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
+        p = Rows(*numbers)
+        with code.loop(p.last, start=p.first) as row:
+            x_at = select(p.own_a == 0, row % p.rows, row) * p.words
+            column = row // p.rows * p.own_b * p.columns
+            with code.loop(p.columns) as n:
+                y_at = (column + n) * p.words
+                count = code.variable(code.constant(0, I64))
+                with code.loop(p.words) as w:
+                    x, y = a[x_at + w], b[y_at + w]
+                    count.value = count.value + ones(x ^ y if xor else x & y)
+                place = row * p.columns + n
+                d[place] = d[place] + convert(count.value, I32)
+
+    return add_bits

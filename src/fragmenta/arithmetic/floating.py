@@ -1,7 +1,7 @@
 """What do fused steps make of whole matrices?
 
-Blocks of rows and columns are taken apart into values and exponents, then
-walked through step by step, eight columns at a time:
+Blocks of A and B are taken apart into values and exponents, then walked through
+step by step, eight columns at a time:
 
     largest exponent -> aligned sum -> round -> next step
 
@@ -10,365 +10,186 @@ types of at most 5 exponent bits, float64 for the rest), so that aligning a
 product is one multiplication by a power of two and one conversion to an
 integer, which cuts toward zero as the hardware does.  The accumulator is a
 float64, which holds every sum of aligned terms exactly.
+
+B lies in *panels* of eight columns: all its k of the first eight, then of the next.
+One panel stays in the nearest cache while all rows of A pass by.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import numpy as np
+from functools import cache
+from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.elements import (
-    ZERO,
-    Format,
     Rounding,
-    Sums,
-    add_to,
-    decode,
+    add_ordinary,
     entering,
-    i32,
-    load,
-    scale_run,
+    is_finite,
     settle,
-    store,
 )
-from fragmenta.arithmetic.vector import (
+from fragmenta.machine import (
+    F32,
+    F64,
+    I32,
+    I64,
     LANES,
-    SAFE,
-    Array,
-    Integer,
-    add_aligned,
-    compiled,
-    part,
-    raise_exponents,
+    Code,
+    Kernel,
+    Value,
+    convert,
+    float_of,
+    kernel,
+    larger,
+    pointer,
+    select,
+    smaller,
 )
 
-#: Rows, columns and stored products of one block: its parts fit in the L2 cache.
-BLOCK_ROWS, BLOCK_COLUMNS, BLOCK_PRODUCTS = 128, 128, 128
-
-#: Accumulators that are taken through all steps together: these fit in L1.
-GROUP_SUMS = 1024
+#: Products whose aligned terms surely fit in 32 bits when added (F <= 25).
+SAFE = 16
 
 
-class Plan(NamedTuple):
-    """The sizes and numbers that :func:`multiply_blocks` works by."""
+class Variant(NamedTuple):
+    """What is known about the steps when they are compiled."""
 
-    batches: int
-    stack: int  #: how many small matrices make one block
-    rows: int
-    columns: int
-    instructions: int  #: how many are chained along k
-    a_batches: int
-    b_batches: int
-    index_batches: int
-    scale_a_batches: int
-    scale_b_batches: int
-    k: int
-    stored: int
-    products: int
-    rounding: Rounding
-    c_least: int  #: the least exponent of c, on entering the first step
-    half: int  #: whether the accumulator is f16
-    from_zero: int
-    scales: int  #: block scales per row of A and instruction
-    sparse: int
-    reordered: int
-    a: Format
-    b: Format
+    values: Any  #: the float type that holds every product
+    products: int  #: in one step
+    nearest: bool
+    from_zero: bool  #: c is added last, by an ordinary addition
+    half: bool  #: whether the accumulator is f16
+    careful: bool  #: whether there are infinities or NaN
 
 
-class Block(NamedTuple):
-    """Where the work is: some rows and columns, some instructions along k.
+class Sizes(NamedTuple):
+    """A block: some tiles, their rows, panels and instructions along k."""
 
-    Small matrices of a batch are stacked: their rows follow one another.
+    tiles: Any
+    rows: Any
+    panels: Any
+    instructions: Any
+    k: Any
+    stored: Any
+    a_tile: Any  #: from a tile to the next in A; zero where all share it
+    b_tile: Any
+    offsets_tile: Any
+    offsets_row: Any  #: zero where all rows of A have the same offsets
+    fraction: Any
+    floor: Any
+    keep: Any
+    least: Any
+    c_least: Any  #: the least exponent of c, on entering the first step
+
+
+class Products(NamedTuple):
+    """Where the products of one step are."""
+
+    fa: Any
+    ea: Any
+    offsets: Any
+    fb: Any
+    eb: Any
+    a_at: Value
+    offsets_at: Value
+    b_at: Value
+
+
+@cache
+def steps(variant: Variant) -> Kernel:
+    """The kernel that takes accumulators through all steps of a block.
+
+    ``c`` holds the accumulators of tile after tile, panel after panel, row after
+    row.  ``offsets`` says for each product where its row of a panel of B begins.
     """
+    values = pointer(variant.values)
 
-    batch: Integer
-    tiles: Integer  #: how many are stacked
-    row: Integer
-    rows: Integer
-    column: Integer
-    columns: Integer
-    first: Integer  #: instruction
-    count: Integer  #: of instructions
-
-
-class Parts(NamedTuple):
-    """A block of A and of B, taken apart."""
-
-    fa: Array  #: the values of A, row by row in the order they are taken
-    ea: Array  #: their exponents
-    offsets: Array  #: where the row of B of each product begins in ``fb``
-    fb: Array  #: the values of B, row by row
-    eb: Array
-    stride: Integer  #: of the rows of B
-    tile: Integer  #: of the B of stacked matrices
-
-
-@part
-def take_rows(
-    a: Array, order: Array, raw: Array, p: Plan, here: Block, to: Parts
-) -> bool:
-    """Take apart a block of A; says whether it holds infinities or NaN."""
-    width, length = p.stored * p.instructions, p.stored * here.count
-    batch = here.batch if p.a_batches > 1 else 0
-    start = (batch * p.rows + here.row) * width + here.first * p.stored
-    if p.reordered:
-        for m in range(here.rows):
-            for i in range(0, length, p.stored):
-                source, at = start + m * width + i, m * length + i
-                some, out = a[source : source + p.stored], raw[at : at + p.stored]
-                for q in range(p.stored):
-                    out[q] = some[order[q]]
-        return decode(raw[: here.rows * length], to.fa, to.ea, p.a)
-    if length == width:  # the rows follow one another: take them as one
-        return decode(a[start : start + here.rows * width], to.fa, to.ea, p.a)
-    found = False
-    for m in range(here.rows):
-        source, at = start + m * width, m * length
-        found |= decode(a[source : source + length], to.fa[at:], to.ea[at:], p.a)
-    return found
-
-
-@part
-def take_columns(b: Array, p: Plan, here: Block, to: Parts) -> bool:
-    """Take apart a block of B; says whether it holds infinities or NaN."""
-    width, length, stride = p.columns, here.count * p.k, to.stride
-    batch = here.batch if p.b_batches > 1 else 0
-    start = (batch * p.instructions + here.first) * p.k * width + here.column
-    if stride == width:  # the rows follow one another: take them as one
-        size = length * width * (here.tiles if p.b_batches > 1 else 1)
-        return decode(b[start : start + size], to.fb, to.eb, p.b)
-    found = False
-    for k in range(length):
-        source, at = start + k * width, k * stride
-        end = at + here.columns
-        found |= decode(b[source : source + here.columns], to.fb[at:], to.eb[at:], p.b)
-        to.fb[end : at + stride] = 0.0
-        to.eb[end : at + stride] = ZERO
-    return found
-
-
-@part
-def scale_rows(scales: Array, p: Plan, here: Block, to: Parts) -> bool:
-    """Put the block scales of A into its elements; says whether one is NaN."""
-    size, count, found = p.stored // p.scales, here.count * p.scales, False
-    batch = here.batch if p.scale_a_batches > 1 else 0
-    for m in range(here.rows):
-        row = batch * p.rows + here.row + m
-        start = (row * p.instructions + here.first) * p.scales
-        for s in range(count):
-            at = (m * count + s) * size
-            fa, ea = to.fa[at : at + size], to.ea[at : at + size]
-            found |= scale_run(fa, ea, scales[start + s])
-    return found
-
-
-@part
-def scale_columns(scales: Array, p: Plan, here: Block, to: Parts) -> bool:
-    """Put the block scales of B into its elements; says whether one is NaN."""
-    size, found = p.k // p.scales * to.stride, False
-    batch = here.batch if p.scale_b_batches > 1 else 0
-    for s in range(here.count * p.scales):
-        row = (batch * p.instructions + here.first) * p.scales + s
-        for n in range(here.columns):
-            scale = scales[row * p.columns + here.column + n]
-            start, end = s * size + n, (s + 1) * size
-            fb = to.fb[start : end : to.stride]
-            found |= scale_run(fb, to.eb[start : end : to.stride], scale)
-    return found
-
-
-@part
-def dense_offsets(order: Array, count: Integer, p: Plan, to: Parts) -> None:
-    """Where the row of B of each product begins, the same in all rows of A."""
-    for i in range(count):
-        for q in range(p.stored):
-            to.offsets[i * p.stored + q] = (i * p.k + np.int64(order[q])) * to.stride
-
-
-@part
-def sparse_offsets(index: Array, order: Array, p: Plan, here: Block, to: Parts) -> None:
-    """The same where every row of A has its own."""
-    batch = here.batch if p.index_batches > 1 else 0
-    row, width = batch * p.rows + here.row, p.stored * p.instructions
-    for m in range(here.rows):
-        for i in range(here.count):
-            start = (row + m) * width + (here.first + i) * p.stored
-            chosen = index[start : start + p.stored]
-            at = (m * here.count + i) * p.stored
-            offsets = to.offsets[at : at + p.stored]
-            for q in range(p.stored):
-                offsets[q] = (i * p.k + np.int64(chosen[order[q]])) * to.stride
-
-
-@part
-def load_sums(
-    d: Array, p: Plan, here: Block, first_row: Integer, width: Integer, c: Array
-) -> None:
-    """The accumulators of some rows of a block; zeros fill their width."""
-    row = here.batch * p.rows + here.row + first_row
-    start = row * p.columns + here.column
-    if p.columns == width:  # the rows follow one another: take them as one
-        load(d[start : start + len(c)], p.half, c)
-        return
-    for m in range(len(c) // width):
-        at, from_ = m * width, start + m * p.columns
-        load(d[from_ : from_ + here.columns], p.half, c[at:])
-        c[at + here.columns : at + width] = 0.0
-
-
-@part
-def store_sums(
-    c: Array, p: Plan, here: Block, first_row: Integer, width: Integer, d: Array
-) -> None:
-    """Put them back."""
-    row = here.batch * p.rows + here.row + first_row
-    start = row * p.columns + here.column
-    if p.columns == width:
-        store(c, p.half, d[start : start + len(c)])
-        return
-    for m in range(len(c) // width):
-        at, to = m * width, start + m * p.columns
-        store(c[at:], p.half, d[to : to + here.columns])
-
-
-@part
-def add_rows(
-    parts: Parts,
-    p: Plan,
-    length: Integer,
-    first_row: Integer,
-    step: Integer,
-    width: Integer,
-    careful: bool,
-    sums: Sums,
-) -> None:
-    """One step of some rows: the largest exponents, the aligned products."""
-    fa, ea, fb, eb, offsets = parts.fa, parts.ea, parts.fb, parts.eb, parts.offsets
-    e, total, special = sums.e, sums.total, sums.special
-    products, fraction = p.products, p.rounding.fraction
-    offsets_row = length if p.sparse else 0
-    tile = parts.tile
-    for m in range(len(e) // width):
-        at = (first_row + m) * length + step
-        row = (first_row + m) * offsets_row + step
-        tile_at = (first_row + m) // p.rows * tile
-        for n in range(0, width, LANES):
-            to, b_at = m * width + n, tile_at + n
-            raise_exponents(ea, at, eb, b_at, offsets, row, products, e, to)
-            for q in range(0, products, SAFE):
-                size = min(SAFE, products - q)
-                add_aligned(
-                    fa, at + q, fb, b_at, offsets, row + q, size, e, fraction, total,
-                    special, careful, to,
-                )  # fmt: skip
-
-
-@part
-def run_steps(
-    parts: Parts,
-    p: Plan,
-    here: Block,
-    first_row: Integer,
-    width: Integer,
-    careful: bool,
-    sums: Sums,
-) -> None:
-    """Walk some rows of a block through its instructions."""
-    c, held, length = sums.c, sums.held, here.count * p.stored
-    for i in range(here.count):
-        if p.from_zero:
-            for j in range(len(c)):
-                held[j] = c[j]
-                c[j] = 0.0
-        least = p.c_least if here.first + i == 0 else p.rounding.least
-        for j in range(len(c)):
-            sums.e[j] = entering(c[j], p.rounding.floor, least)
-        for step in range(i * p.stored, (i + 1) * p.stored, p.products):
-            add_rows(parts, p, length, first_row, step, width, careful, sums)
-            settle(sums, p.rounding)
-        if p.from_zero:
-            add_to(held, c, p.half)
-            for j in range(len(c)):
-                c[j] = held[j]
-
-
-@part
-def take_apart(
-    operands: tuple[Array, ...],
-    order: Array,
-    raw: Array,
-    p: Plan,
-    here: Block,
-    parts: Parts,
-) -> bool:
-    """Take a block apart; says whether it holds infinities or NaN."""
-    a, b, index, scale_a, scale_b = operands
-    found = take_rows(a, order, raw, p, here, parts)
-    found |= take_columns(b, p, here, parts)
-    if p.scales:
-        found |= scale_rows(scale_a, p, here, parts)
-        found |= scale_columns(scale_b, p, here, parts)
-    if p.sparse:
-        sparse_offsets(index, order, p, here, parts)
-    return found
-
-
-@compiled
-def multiply_blocks(
-    a: Array,
-    b: Array,
-    d: Array,
-    index: Array,
-    scale_a: Array,
-    scale_b: Array,
-    order: Array,
-    p: Plan,
-    values: Array,
-    first_block: Integer,
-    last_block: Integer,
-) -> None:
-    """Compute some blocks of d in place; d holds c when this begins.
-
-    All arrays are flat.  ``values`` is empty: its type is that of the values.
-    """
-    chunk = min(max(1, BLOCK_PRODUCTS // p.stored), p.instructions)
-    most_rows = min(BLOCK_ROWS, p.rows) * p.stack
-    width = min(BLOCK_COLUMNS, (p.columns + LANES - 1) // LANES * LANES)
-    # A stride of a power of two would map the rows of B to few cache lines.
-    stride = width if width == LANES else width + LANES
-    tile = chunk * p.k * stride if p.b_batches > 1 else 0
-    in_a, in_b = most_rows * chunk * p.stored, chunk * p.k * stride * p.stack
-    parts = Parts(
-        np.empty(in_a, values.dtype), np.empty(in_a, i32),
-        np.empty(in_a if p.sparse else chunk * p.stored, i32),
-        np.empty(in_b, values.dtype), np.empty(in_b, i32), stride, tile,
+    @kernel(
+        fa=values, ea=pointer(I32), offsets=pointer(I32), fb=values, eb=pointer(I32),
+        c=pointer(F64), **dict.fromkeys(Sizes._fields, I64),
     )  # fmt: skip
-    raw = np.empty(in_a if p.reordered else 0, a.dtype)
-    group = min(max(1, GROUP_SUMS // width), most_rows)
-    c, e = np.zeros(group * width), np.empty(group * width, i32)
-    total, special, held = np.zeros(len(c)), np.zeros(len(c)), np.zeros(len(c))
-    if not p.sparse:
-        dense_offsets(order, chunk, p, parts)
-    down = (p.rows + BLOCK_ROWS - 1) // BLOCK_ROWS
-    across = (p.columns + BLOCK_COLUMNS - 1) // BLOCK_COLUMNS
-    for block in range(first_block, last_block):
-        batch, place = block // (down * across) * p.stack, block % (down * across)
-        tiles = min(p.stack, p.batches - batch)
-        row, column = place // across * BLOCK_ROWS, place % across * BLOCK_COLUMNS
-        rows = min(BLOCK_ROWS, p.rows - row) * tiles
-        columns = min(BLOCK_COLUMNS, p.columns - column)
-        for first in range(0, p.instructions, chunk):
-            count = min(chunk, p.instructions - first)
-            here = Block(batch, tiles, row, rows, column, columns, first, count)
-            operands = (a, b, index, scale_a, scale_b)
-            careful = take_apart(operands, order, raw, p, here, parts)
-            for m in range(0, rows, group):
-                size = min(group, rows - m) * width
-                sums = Sums(
-                    c[:size], e[:size], total[:size], special[:size], held[:size]
-                )
-                load_sums(d, p, here, m, width, sums.c)
-                run_steps(parts, p, here, m, width, careful, sums)
-                store_sums(sums.c, p, here, m, width, d)
+    def fused_steps(
+        code: Code, fa: Any, ea: Any, offsets: Any, fb: Any, eb: Any, c: Any,
+        *numbers: Value,
+    ) -> None:  # fmt: skip
+        p = Sizes(*numbers)
+        depth = p.instructions * p.stored
+        panel = p.instructions * p.k * LANES
+        with code.loop(p.tiles) as tile, code.loop(p.panels) as n:
+            with code.loop(p.rows) as m:
+                at = Products(
+                    fa, ea, offsets, fb, eb,
+                    tile * p.a_tile + m * depth,
+                    tile * p.offsets_tile + m * p.offsets_row,
+                    tile * p.b_tile + n * panel,
+                )  # fmt: skip
+                place = ((tile * p.panels + n) * p.rows + m) * LANES
+                x = code.variable(c.lanes(place))
+                with code.loop(p.instructions) as i:
+                    least = select(i == 0, p.c_least, p.least)
+                    x.value = _instruction(code, at, i, x.value, least, p, variant)
+                c[place] = x.value
+
+    return fused_steps
+
+
+def _instruction(
+    code: Code, at: Products, i: Value, c: Value, least: Value, p: Sizes, v: Variant
+) -> Value:
+    """The accumulators after one instruction."""
+    rounding = Rounding(p.fraction, p.floor, p.keep, p.least, v.nearest)
+    x = code.variable(c * 0.0 if v.from_zero else c)
+    if v.from_zero:
+        x.value = c.lift(0.0)
+    e = code.variable(entering(x.value, p.floor, least))
+    with code.loop(p.stored, step=v.products) as step:
+        first = i * p.stored + step
+        here = at._replace(a_at=at.a_at + first, offsets_at=at.offsets_at + first)
+        largest = _largest(code, here, e.value, v)
+        total, special = _aligned(code, here, largest, p.fraction, v)
+        x.value = settle(x.value, largest, total, special, rounding)
+        e.value = entering(x.value, p.floor, p.least)
+    return add_ordinary(c, x.value, v.half) if v.from_zero else x.value
+
+
+def _row(at: Products, q: Value | int) -> Value:
+    """Where the row of B of a product is."""
+    return at.b_at + convert(at.offsets[at.offsets_at + q], I64)
+
+
+def _largest(code: Code, at: Products, e: Value, v: Variant) -> Value:
+    """The largest exponent of the accumulators and all products."""
+    so_far = code.variable(e)
+    with code.loop(v.products) as q:
+        power = at.ea[at.a_at + q] + at.eb.lanes(_row(at, q))
+        so_far.value = larger(so_far.value, power)
+    return so_far.value
+
+
+def _aligned(
+    code: Code, at: Products, largest: Value, fraction: Value, v: Variant
+) -> tuple[Value, Value | None]:
+    """The sum of the aligned products, and that of the infinite ones and NaN."""
+    scale = _scale(fraction, largest, v.values)
+    zero = convert(scale, F64).lift(0.0)
+    total, special = code.variable(zero), code.variable(zero)
+    for start in range(0, v.products, SAFE):
+        units = code.variable(largest.lift(0))
+        with code.loop(min(start + SAFE, v.products), start=start) as q:
+            product = at.fa[at.a_at + q] * at.fb.lanes(_row(at, q))
+            if v.careful:
+                finite = is_finite(product)
+                odd = select(finite, product.lift(0.0), product)
+                special.value = special.value + convert(odd, F64)
+                product = select(finite, product, 0.0)
+            units.value = units.value + convert(product * scale, I32)
+        total.value = total.value + convert(units.value, F64)
+    return total.value, special.value if v.careful else None
+
+
+def _scale(fraction: Value, largest: Value, values: Any) -> Value:
+    """2**(fraction - largest), kept within the range of normal floats.
+
+    Out of range means that every product is zero, or is cut to zero.
+    """
+    bits, width, bias = (I32, 23, 127) if values == F32 else (I64, 52, 1023)
+    field = convert(fraction, bits) - convert(largest, bits) + bias
+    return float_of(smaller(larger(field, 1), 2 * bias) << width)

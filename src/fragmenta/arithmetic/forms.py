@@ -1,4 +1,4 @@
-"""Which compiled loop computes which form of model, and on what arrays?"""
+"""Which kernel computes which form of model, and on what arrays?"""
 
 from __future__ import annotations
 
@@ -10,111 +10,238 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic import chain, floating, grouped
-from fragmenta.arithmetic.elements import Format, Rounding
+from fragmenta.arithmetic.blocks import (
+    DEPTH,
+    Block,
+    from_panels,
+    in_blocks,
+    row_offsets,
+    row_stride,
+    stride,
+    to_panels,
+)
+from fragmenta.arithmetic.elements import ZERO, Format, decoder
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.threads import spread
-from fragmenta.arithmetic.vector import LANES
-from fragmenta.arithmetic.whole import NOTHING, bits, flat, integer, padded
+from fragmenta.arithmetic.whole import bits, integer
 from fragmenta.dtype import dtype
+from fragmenta.machine import F32, F64, I8, I16, I32
 
 # Twice the value of each e2m1.
 _TWICE = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 
+Floats = NDArray[Any]
+
+
+class Parts(NamedTuple):
+    """Elements taken apart."""
+
+    values: Floats
+    exponents: NDArray[np.int32]
+    careful: bool  #: whether one is infinite or NaN
+
+
+# -- fused steps --------------------------------------------------------------
+
 
 def fused(given: Operands) -> Bits:
-    """Fused steps, in the loops of :mod:`fragmenta.arithmetic.floating`."""
-    fixed = _fixed(given.model)
-    d = _accumulators(given)
-    optional = (given.index, given.scale_a, given.scale_b)
-    stack = _stack(given)
-    sizes: tuple[Any, ...] = (
-        *(given.batches, stack, given.rows, given.columns, given.instructions),
-        *(len(given.a), len(given.b)),
-        *(1 if array is None else len(array) for array in optional),
-    )
-    arguments: tuple[Any, ...] = (
-        *(flat(given.a), flat(given.b), d.reshape(-1)),
-        *(NOTHING if array is None else flat(array) for array in optional),
-        *(fixed.order, floating.Plan(*sizes, *fixed.numbers), fixed.values),
-    )
-    down = -(-given.rows // floating.BLOCK_ROWS)
-    across = -(-given.columns // floating.BLOCK_COLUMNS)
-    run = partial(floating.multiply_blocks, *arguments)
-    spread(run, -(-given.batches // stack) * down * across, given.products)
-    if given.model.accumulator == "f16":
-        return d.astype(np.uint16)
-    return _rounded(d) if given.model.d == "f16" else d
+    """Fused steps, in the kernels of :mod:`fragmenta.arithmetic.floating`."""
+    model = given.model
+    d = np.empty((given.batches, given.rows, given.columns), _BITS[model.accumulator])
+
+    def work(block: Block) -> None:
+        c = to_panels(_accumulators(given, block))
+        chunk = max(1, DEPTH // model.stored)
+        for first in range(0, given.instructions, chunk):
+            count = min(chunk, given.instructions - first)
+            _run_steps(given, block, first, count, c)
+        d[block] = _result(from_panels(c, block.shape[2]), model.accumulator)
+
+    in_blocks(given, work)
+    return _rounded(d) if model.accumulator == "f32" and model.d == "f16" else d
+
+
+def _run_steps(
+    given: Operands, block: Block, first: int, count: int, c: Floats
+) -> None:
+    """Take the accumulators of a block through some instructions, in place."""
+    fixed, model = _fixed(given.model), given.model
+    a, b = _rows(given, block, first, count), _columns(given, block, first, count)
+    offsets = row_offsets(given, block, first, count)
+    careful = a.careful or b.careful
+    tiles, rows, _ = block.shape
+    sizes = floating.Sizes(
+        tiles, rows, c.shape[1], count, model.k, model.stored,
+        stride(a.values), stride(b.values), stride(offsets), row_stride(offsets),
+        *fixed.rounding, fixed.c_least if first == 0 else fixed.rounding[-1],
+    )  # fmt: skip
+    run = floating.steps(fixed.variant._replace(careful=careful))
+    run(a.values, a.exponents, offsets, b.values, b.exponents, c, *sizes)
+
+
+def _rows(given: Operands, block: Block, first: int, count: int) -> Parts:
+    """Some rows of A, in the order that their products are taken."""
+    model, fixed = given.model, _fixed(given.model)
+    some = slice(first * model.stored, (first + count) * model.stored)
+    a = block.of_a(given.a)[..., some]
+    if fixed.reordered:
+        a = a.reshape(*a.shape[:2], count, model.stored)[..., model.order]
+        a = a.reshape(*a.shape[:2], -1)
+    parts = _taken_apart(a, fixed.a, fixed.values)
+    if given.scale_a is None:
+        return parts
+    some = slice(first * model.scale_vec, (first + count) * model.scale_vec)
+    scales = block.of_a(given.scale_a)[..., some]
+    shape = (*scales.shape[1:], model.stored // model.scale_vec)
+    return _scaled(parts, scales[..., None], shape)
+
+
+def _columns(given: Operands, block: Block, first: int, count: int) -> Parts:
+    """Some columns of B, in panels."""
+    model, fixed = given.model, _fixed(given.model)
+    b = block.of_b(given.b)[:, first * model.k : (first + count) * model.k]
+    parts = _taken_apart(to_panels(b), fixed.b, fixed.values)
+    if given.scale_b is None:
+        return parts
+    some = slice(first * model.scale_vec, (first + count) * model.scale_vec)
+    scales = to_panels(block.of_b(given.scale_b)[:, some])
+    shape = (*scales.shape[1:3], model.k // model.scale_vec, scales.shape[3])
+    return _scaled(parts, scales[..., None, :], shape)
+
+
+def _taken_apart(elements: Bits, form: Format, values: Any) -> Parts:
+    source = np.ascontiguousarray(elements)
+    kind = {1: I8, 2: I16, 4: I32}[source.itemsize]
+    floats = np.empty(source.shape, np.float32 if values == F32 else np.float64)
+    exponents = np.empty(source.shape, np.int32)
+    found = np.zeros(1, np.int32)
+    decode = decoder(kind, values, form.exponent_bits == 8)
+    decode(source, floats, exponents, found, source.size, *form)
+    return Parts(floats, exponents, bool(found[0]))
+
+
+# The value and the power of every ue8m0 scale; the last is NaN.
+_SCALE_POWERS = np.arange(256, dtype=np.int32) - 127
+_SCALES = np.append(np.ldexp(1.0, _SCALE_POWERS[:-1]), np.nan)
+
+
+def _scaled(parts: Parts, scales: Bits, shape: tuple[int, ...]) -> Parts:
+    """Elements times their ue8m0 scales.
+
+    ``shape``, behind the tiles, has an axis of length one in the scales along
+    which all elements share one.
+    """
+    values = parts.values.reshape(-1, *shape) * _SCALES[scales]
+    powers = parts.exponents.reshape(-1, *shape)
+    nothing = (powers == ZERO) | (scales == 255)
+    exponents = np.where(nothing, np.int32(ZERO), powers + _SCALE_POWERS[scales])
+    careful = parts.careful or bool((scales == 255).any())
+    whole = (len(values), *parts.values.shape[1:])
+    return Parts(values.reshape(whole), exponents.reshape(whole), careful)
+
+
+# -- groups -------------------------------------------------------------------
 
 
 def grouped_products(given: Operands) -> Bits:
     """mxf4 and mxf4nvf4, in :mod:`fragmenta.arithmetic.grouped`."""
-    model, width = given.model, -(-given.columns // 8) * 8
+    model = given.model
     assert given.scale_a is not None
     assert given.scale_b is not None
-    plan = grouped.Plan(
-        rows=given.rows,
-        columns=width,
-        instructions=given.instructions,
-        a_batches=len(given.a),
-        b_batches=len(given.b),
-        index_batches=1 if given.index is None else len(given.index),
-        scale_a_batches=len(given.scale_a),
-        scale_b_batches=len(given.scale_b),
-        k=model.k,
-        stored=model.stored,
-        products=model.products,
-        group=GROUP,
-        scales=model.scale_vec,
-        ue4m3=int(model.scale == "ue4m3"),
-        rounding=_rounding(model),
-    )
-    a, b = flat(_TWICE[given.a]), flat(_TWICE[padded(given.b, width)])
-    d = padded(_accumulators(given), width)
-    index = NOTHING if given.index is None else flat(given.index)
-    scales = flat(given.scale_a), flat(padded(given.scale_b, width))
-    sizes = flat(np.abs(a)), flat(np.abs(b))
-    arguments: tuple[Any, ...] = (a, b, *sizes, d.reshape(-1), index, *scales, plan)
-    run = partial(grouped.groups, *arguments)
-    spread(run, given.batches * given.rows, given.products)
-    return d[..., : given.columns]
+    scale_a, scale_b = given.scale_a, given.scale_b
+    a, b = _TWICE[given.a], _TWICE[given.b]
+    d = np.empty((given.batches, given.rows, given.columns), np.uint32)
+    nearest, numbers = model.rounding == "rn", _fixed(model).rounding
+    groups = model.products // GROUP
+    run = grouped.steps(grouped.Variant(GROUP, groups, nearest))
+
+    def work(block: Block) -> None:
+        x, y = np.ascontiguousarray(block.of_a(a)), to_panels(block.of_b(b))
+        sx = np.ascontiguousarray(block.of_a(scale_a))
+        sy = to_panels(block.of_b(scale_b))
+        c = to_panels(_accumulators(given, block))
+        offsets = row_offsets(given, block, 0, given.instructions)
+        tiles, rows, columns = block.shape
+        sizes = grouped.Sizes(
+            tiles, rows, c.shape[1], given.instructions, model.k, model.stored,
+            model.scale_vec, stride(x), stride(y), stride(offsets),
+            row_stride(offsets), stride(sx), stride(sy), *numbers,
+        )  # fmt: skip
+        table = _SCALE_PARTS[model.scale or ""]
+        scales = (part[each] for each in (sx, sy) for part in table)
+        run(x, offsets, y, *scales, c, *sizes)
+        d[block] = _result(from_panels(c, columns), "f32")
+
+    in_blocks(given, work)
+    return d
+
+
+def _scale_parts(name: str) -> tuple[Floats, NDArray[np.int32]]:
+    """The significand in eighths of every scale, NaN for NaN, and its exponent.
+
+    The exponent of a subnormal is not normalised.
+    """
+    bits = np.arange(256)
+    if name == "ue8m0":
+        return np.where(bits == 255, np.nan, 8.0), (bits - 127).astype(np.int32)
+    field, fraction = bits >> 3, (bits & 7).astype(float)
+    significand = np.where(field > 0, fraction + 8, fraction)
+    significand[127] = np.nan
+    return significand, (np.maximum(field, 1) - 7).astype(np.int32)
+
+
+_SCALE_PARTS = {name: _scale_parts(name) for name in ("ue8m0", "ue4m3")}
+
+
+# -- IEEE 754 -----------------------------------------------------------------
 
 
 def double(given: Operands) -> Bits:
     """f64, in :mod:`fragmenta.arithmetic.chain`."""
-    model = given.model
-    d = np.empty((given.batches, given.rows, given.columns))
-    d[...] = given.c.view(np.float64)
-    plan = chain.Plan(
-        given.rows,
-        given.columns,
-        model.k * given.instructions,
-        len(given.a),
-        len(given.b),
-        mode=chain.MODES[model.rounding],
-        pairs=0,
-    )
-    a, b = (flat(each.view(np.float64)) for each in (given.a, given.b))
-    run = partial(chain.chain64, a, b, d.reshape(-1), plan)
-    spread(run, given.batches * given.rows, given.products)
+    rounding = given.model.rounding
+    a, b, c = (each.view(np.float64) for each in (given.a, given.b, given.c))
+    d = _copied(given, c)
+    sizes = _chain_sizes(given, a, b, given.model.k * given.instructions)
+    rows = given.batches * given.rows
+    if rounding == "rn":
+        spread(partial(chain.chain64, a, b, d, *sizes), rows, given.products)
+        if not np.isnan(d).any():
+            return d.view(np.uint64)
+        d = _copied(given, c)
+    run = partial(chain.chain64_careful, a, b, d, chain.MODES[rounding], *sizes)
+    spread(run, rows, given.products)
     return d.view(np.uint64)
 
 
 def software(given: Operands) -> Bits:
     """f16 with k = 4 where no hardware has it, one instruction at a time."""
-    model, d = given.model, _accumulators(given)
+    model = given.model
+    c = _widened(given.c) if model.c == "f16" else given.c
+    d = _copied(given, c.view(np.float32))
     a, b = (_widened(each).view(np.float32) for each in (given.a, given.b))
-    pairs = int(model.form == "pairs")
-    plan = chain.Plan(given.rows, given.columns, 4, len(a), len(b), 0, pairs)
+    kernel = chain.chain32(model.form == "pairs")
     for first in range(0, a.shape[-1], 4):
         some = (a[..., first : first + 4], b[..., first : first + 4, :])
-        x, y = (flat(np.ascontiguousarray(each)) for each in some)
-        run = partial(chain.chain32, x, y, d.view(np.float32).reshape(-1), plan)
+        x, y = (np.ascontiguousarray(each) for each in some)
+        run = partial(kernel, x, y, d, *_chain_sizes(given, x, y, 4))
         spread(run, given.batches * given.rows, given.products)
         if model.d == "f16":
-            d = _widened(_rounded(d))
-    d[np.isnan(d.view(np.float32))] = 0x7FFFFFFF
-    return _rounded(d) if model.d == "f16" else d
+            d = _widened(_rounded(d.view(np.uint32))).view(np.float32)
+    words = d.view(np.uint32)
+    words[np.isnan(d)] = 0x7FFFFFFF
+    return _rounded(words) if model.d == "f16" else words
+
+
+def _chain_sizes(given: Operands, a: Bits, b: Bits, k: int) -> tuple[int, ...]:
+    """All of :class:`chain.Sizes` but the rows."""
+    return given.rows, given.columns, k, int(len(a) > 1), int(len(b) > 1)
+
+
+def _copied(given: Operands, c: Bits) -> Bits:
+    d = np.empty((given.batches, given.rows, given.columns), c.dtype)
+    d[...] = c
+    return d
 
 
 def ieee(given: Operands) -> Bits:
@@ -132,56 +259,38 @@ FORMS: dict[str, Callable[[Operands], Bits]] = {
 }
 
 
-def _stack(given: Operands) -> int:
-    """How many matrices of the batch to take as one, their rows below another.
-
-    Single tiles are too small for the loops over elements; but the tiles of a
-    batch lie behind one another in memory.
-    """
-    own = [array for array in (given.a, given.index) if array is not None]
-    if (
-        given.columns != LANES
-        or given.model.stored * given.instructions > floating.BLOCK_PRODUCTS
-        or given.model.scale
-        or any(len(array) == 1 for array in own)
-    ):
-        return 1
-    return max(1, floating.BLOCK_ROWS // given.rows)
+# -- what a model decides -----------------------------------------------------
 
 
 class _Fixed(NamedTuple):
-    """What a model alone decides about a call of the loops of fused steps."""
+    """What a model alone decides about its kernel."""
 
-    numbers: tuple[Any, ...]  #: the fields of Plan from ``k`` on
-    order: NDArray[np.uintp]  #: unsigned: no loop needs to look for negatives
-    values: Bits  #: empty; its type holds every product exactly
+    variant: floating.Variant
+    rounding: tuple[int, int, int, int]  #: fraction, floor, keep, least
+    c_least: int
+    reordered: bool
+    a: Format
+    b: Format
+
+    @property
+    def values(self) -> Any:
+        return self.variant.values
 
 
 @cache
 def _fixed(model: Model) -> _Fixed:
     a, b = _format(model.a, model.operand), _format(model.b, model.operand)
     narrow = max(a.exponent_bits, b.exponent_bits) <= 5 and not model.scale
-    numbers = (
-        model.k,
-        model.stored,
-        model.products,
-        _rounding(model),
-        _least(model.c_enters),
-        int(model.accumulator == "f16"),
-        int(model.start == "zero"),
-        model.scale_vec,
-        int(model.sparse),
-        int(model.order != tuple(range(model.stored))),
-        a,
-        b,
+    variant = floating.Variant(
+        values=F32 if narrow else F64,
+        products=model.products,
+        nearest=model.rounding == "rn",
+        from_zero=model.start == "zero",
+        half=model.accumulator == "f16",
+        careful=False,
     )
-    values = np.empty(0, np.float32 if narrow else np.float64)
-    return _Fixed(numbers, np.array(model.order, np.uintp), values)
-
-
-def _rounding(model: Model) -> Rounding:
-    nearest, least = int(model.rounding == "rn"), _least(model.accumulator)
-    return Rounding(model.fraction, model.floor, model.keep, nearest, least)
+    numbers = (model.fraction, model.floor, model.keep, _least(model.accumulator))
+    return _Fixed(variant, numbers, _least(model.c_enters), model.reordered, a, b)
 
 
 def _least(name: str) -> int:
@@ -202,14 +311,28 @@ def _format(name: str, operand: str | None) -> Format:
     return Format(kind.exponent_bits, kind.fraction_bits, special, infinity, least)
 
 
-def _accumulators(given: Operands) -> Bits:
-    """A new array of the accumulators that c brings, as 32-bit words."""
-    model, c = given.model, given.c
-    if model.c == "f16" and (model.accumulator == "f32" or model.form == "pairs"):
-        c = _widened(c)
-    d = np.empty((given.batches, given.rows, given.columns), np.uint32)
-    d[...] = c
-    return d
+_BITS = {"f32": np.dtype(np.uint32), "f16": np.dtype(np.uint16)}
+
+
+def _accumulators(given: Operands, block: Block) -> Floats:
+    """The accumulators that c brings into a block, as float64."""
+    c = given.c.view(np.float16 if given.model.c == "f16" else np.float32)
+    if len(c) < given.batches:
+        c = np.broadcast_to(c, (given.batches, given.rows, given.columns))
+    with np.errstate(invalid="ignore"):  # NaN that signal
+        return block.of(c).astype(np.float64)
+
+
+def _result(sums: Floats, accumulator: str) -> Bits:
+    """The bits of accumulators, which their type holds exactly."""
+    half = accumulator == "f16"
+    with np.errstate(invalid="ignore"):
+        words = sums.astype(np.float16 if half else np.float32)
+    found = words.view(_BITS[accumulator])
+    odd = np.isnan(words)
+    if odd.any():
+        found[odd] = 0x7FFF if half else 0x7FFFFFFF
+    return found
 
 
 def _widened(half: Bits) -> Bits:

@@ -8,175 +8,171 @@ only with room for more bits: see :mod:`fragmenta.arithmetic.elements`.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-import numpy as np
-
-from fragmenta.arithmetic.elements import (
-    Rounding,
-    Sums,
-    entering,
-    load,
-    power_of_two,
-    settle,
-    store,
-)
-from fragmenta.arithmetic.vector import (
+from fragmenta.arithmetic.elements import Rounding, entering, power_of_two, settle
+from fragmenta.machine import (
+    F64,
+    I8,
+    I32,
+    I64,
     LANES,
-    Array,
-    Integer,
-    add_products,
-    compiled,
-    cut,
-    part,
+    Code,
+    Kernel,
+    Value,
+    convert,
+    is_nan,
+    kernel,
+    larger,
+    pointer,
+    select,
+    truncate,
 )
 
 # The units of a product (a quarter) and of two scales (an eighth each), as bits.
 _UNITS = 2 + 3 + 3
 
 
-class Plan(NamedTuple):
-    """The sizes and numbers that :func:`groups` works by."""
+class Variant(NamedTuple):
+    """What is known about the steps when they are compiled."""
 
-    rows: int
-    columns: int  #: a multiple of eight
-    instructions: int
-    a_batches: int
-    b_batches: int
-    index_batches: int
-    scale_a_batches: int
-    scale_b_batches: int
-    k: int
-    stored: int
-    products: int
-    group: int
-    scales: int
-    ue4m3: int
-    rounding: Rounding
+    group: int  #: products of one group
+    groups: int  #: groups of one step
+    nearest: bool
 
 
-@part
-def scale_significand(bits: Integer, ue4m3: Integer) -> Integer:
-    """The significand in eighths; -1 for NaN."""
-    if not ue4m3:
-        return -1 if bits == 255 else 8
-    fraction = bits & 7
-    return -1 if bits == 127 else fraction + 8 if bits >> 3 else fraction
+class Sizes(NamedTuple):
+    """A block: some tiles, their rows and panels, and all instructions along k."""
+
+    tiles: Any
+    rows: Any
+    panels: Any
+    instructions: Any
+    k: Any
+    stored: Any
+    scales: Any  #: per row of A and instruction
+    a_tile: Any  #: from a tile to the next in A; zero where all share it
+    b_tile: Any
+    offsets_tile: Any
+    offsets_row: Any  #: zero where all rows of A have the same offsets
+    scale_a_tile: Any
+    scale_b_tile: Any
+    fraction: Any
+    floor: Any
+    keep: Any
+    least: Any
 
 
-@part
-def scale_exponent(bits: Integer, ue4m3: Integer) -> Integer:
-    """The exponent, that of a subnormal not normalised."""
-    return max(bits >> 3, 1) - 7 if ue4m3 else bits - 127
+class Scaled(NamedTuple):
+    """Scales, taken apart: the significands in eighths, NaN for NaN."""
+
+    significands: Any
+    exponents: Any
 
 
-@part
-def add_groups(
-    operands: tuple[Array, ...],
-    a_at: Integer,
-    b_at: Integer,
-    offsets: Array,
-    p: Plan,
-    whole: Array,
-    sizes: Array,
-) -> None:
-    """The sum of each group of an instruction, and that of the magnitudes."""
-    a, b, a_sizes, b_sizes = operands
-    for g in range(p.stored // p.group):
-        first, to = g * p.group, g * LANES
-        at = a_at + first
-        whole[to : to + LANES] = 0
-        sizes[to : to + LANES] = 0
-        add_products(a, at, b, b_at, offsets, first, p.group, whole, to)
-        add_products(a_sizes, at, b_sizes, b_at, offsets, first, p.group, sizes, to)
+class Places(NamedTuple):
+    """Where the operands of one row and one panel begin."""
+
+    a: Value
+    offsets: Value
+    b: Value
+    scale_a: Value
+    scale_b: Value
 
 
-@part
-def align_groups(
-    scale_a: Array,
-    scale_b: Array,
-    whole: Array,
-    sizes: Array,
-    first: Integer,
-    p: Plan,
-    sums: Sums,
-) -> None:
-    """Align the groups of the step whose first group is given."""
-    last, every = first + p.products // p.group, p.stored // p.group
-    for lane in range(LANES):
-        largest = entering(sums.c[lane], p.rounding.floor, p.rounding.least)
-        for aligning in (False, True):
-            for g in range(first, last):
-                block = g * p.scales // every
-                x = np.int64(scale_a[block])
-                y = np.int64(scale_b[block * p.columns + lane])
-                sx, sy = scale_significand(x, p.ue4m3), scale_significand(y, p.ue4m3)
-                power = scale_exponent(x, p.ue4m3) + scale_exponent(y, p.ue4m3)
-                if not aligning:
-                    if sx < 0 or sy < 0:
-                        sums.special[lane] = np.nan
-                    if sizes[g * LANES + lane] and sx and sy:
-                        largest = max(largest, power)
-                else:
-                    units = np.float64(np.int64(whole[g * LANES + lane]) * (sx * sy))
-                    # Below -1000 nothing is left of any group.
-                    shift = max(power - _UNITS + p.rounding.fraction - largest, -1000)
-                    sums.total[lane] += cut(units * power_of_two(shift))
-        sums.e[lane] = largest
+@cache
+def steps(variant: Variant) -> Kernel:
+    """The kernel that takes accumulators through all steps of a block.
 
-
-@compiled
-def groups(
-    a: Array,
-    b: Array,
-    a_sizes: Array,
-    b_sizes: Array,
-    d: Array,
-    index: Array,
-    scale_a: Array,
-    scale_b: Array,
-    p: Plan,
-    first_row: Integer,
-    last_row: Integer,
-) -> None:
-    """Some rows of d in place; d holds c, as f32 bits, when this begins.
-
-    A and B hold twice the values, as integers, and beside them their
-    magnitudes.  All arrays are flat.  An empty ``index`` means a dense A.
+    A and B hold twice the values, as integers.
     """
-    length = p.stored * p.instructions
-    offsets = np.empty(p.stored, np.int32)
-    for q in range(p.stored):
-        offsets[q] = q * p.columns
-    c, e = np.zeros(LANES), np.zeros(LANES, np.int32)
-    sums = Sums(c, e, np.zeros(LANES), np.zeros(LANES), c)
-    whole = np.zeros(p.stored // p.group * LANES, np.int32)
-    sizes = np.zeros(len(whole), np.int32)
-    for row in range(first_row, last_row):
-        batch, m = row // p.rows, row % p.rows
-        a_at = (row if p.a_batches > 1 else m) * length
-        index_at = (row if p.index_batches > 1 else m) * length
-        scale_at = (row if p.scale_a_batches > 1 else m) * p.instructions * p.scales
-        b_batch = batch if p.b_batches > 1 else 0
-        scale_batch = batch if p.scale_b_batches > 1 else 0
-        for n in range(0, p.columns, LANES):
-            out = d[row * p.columns + n : row * p.columns + n + LANES]
-            load(out, 0, c)
-            for i in range(p.instructions):
-                if len(index):
-                    for q in range(p.stored):
-                        k = np.int32(index[index_at + i * p.stored + q])
-                        offsets[q] = k * p.columns
-                b_at = (b_batch * p.instructions + i) * p.k * p.columns + n
-                operands = (a, b, a_sizes, b_sizes)
-                add_groups(
-                    operands, a_at + i * p.stored, b_at, offsets, p, whole, sizes
+
+    @kernel(
+        a=pointer(I8), offsets=pointer(I32), b=pointer(I8),
+        sa=pointer(F64), ea=pointer(I32), sb=pointer(F64), eb=pointer(I32),
+        c=pointer(F64), **dict.fromkeys(Sizes._fields, I64),
+    )  # fmt: skip
+    def grouped_steps(
+        code: Code, a: Any, offsets: Any, b: Any, sa: Any, ea: Any, sb: Any, eb: Any,
+        c: Any, *numbers: Value,
+    ) -> None:  # fmt: skip
+        p = Sizes(*numbers)
+        rounding = Rounding(p.fraction, p.floor, p.keep, p.least, variant.nearest)
+        depth, blocks = p.instructions * p.stored, p.instructions * p.scales
+        operands = (a, offsets, b, Scaled(sa, ea), Scaled(sb, eb))
+        with code.loop(p.tiles) as tile, code.loop(p.panels) as n:
+            with code.loop(p.rows) as m:
+                at = Places(
+                    tile * p.a_tile + m * depth,
+                    tile * p.offsets_tile + m * p.offsets_row,
+                    tile * p.b_tile + n * (p.instructions * p.k * LANES),
+                    tile * p.scale_a_tile + m * blocks,
+                    tile * p.scale_b_tile + n * (blocks * LANES),
                 )
-                sa = scale_a[scale_at + i * p.scales :]
-                sb = scale_b[
-                    (scale_batch * p.instructions + i) * p.scales * p.columns :
-                ]
-                for step in range(0, p.stored, p.products):
-                    align_groups(sa, sb[n:], whole, sizes, step // p.group, p, sums)
-                    settle(sums, p.rounding)
-            store(c, 0, out)
+                place = ((tile * p.panels + n) * p.rows + m) * LANES
+                x = code.variable(c.lanes(place))
+                step = variant.group * variant.groups
+                with code.loop(depth, step=step) as first:
+                    x.value = _step(
+                        code, operands, at, first, x.value, p, rounding, variant
+                    )
+                c[place] = x.value
+
+    return grouped_steps
+
+
+class Group(NamedTuple):
+    """One group of eight columns."""
+
+    units: Value  #: the sum, in units of 2**(power - _UNITS)
+    power: Value
+    counts: Value  #: whether it counts for the largest exponent
+    odd: Value  #: NaN if a scale is
+
+
+def _step(
+    code: Code, operands: Any, at: Places, first: Value, x: Value, p: Sizes,
+    rounding: Rounding, v: Variant,
+) -> Value:  # fmt: skip
+    """The accumulators after the step whose first product is given."""
+    groups = [
+        _group(code, operands, at, first + number * v.group, p, v)
+        for number in range(v.groups)
+    ]
+    largest, special = entering(x, p.floor, p.least), x.lift(0.0)
+    for group in groups:
+        largest = select(group.counts, larger(largest, group.power), largest)
+        special = special + group.odd
+    total = x.lift(0.0)
+    for group in groups:
+        shift = convert(group.power - largest, I64) - _UNITS + p.fraction
+        # Below -1000 nothing is left of any group.
+        aligned = group.units * power_of_two(larger(shift, -1000))
+        total = total + truncate(aligned)
+    return settle(x, largest, total, special, rounding)
+
+
+def _group(
+    code: Code, operands: Any, at: Places, first: Value, p: Sizes, v: Variant
+) -> Group:
+    """Add the products of a group, and take its scales."""
+    a, offsets, b, scale_a, scale_b = operands
+    zero = code.constant(0, I32).spread()
+    whole, sizes = code.variable(zero), code.variable(zero)
+    with code.loop(first + v.group, start=first) as q:
+        row = at.b + convert(offsets[at.offsets + q], I64)
+        product = convert(a[at.a + q], I32) * convert(b.lanes(row), I32)
+        whole.value = whole.value + product
+        sizes.value = sizes.value | product
+    block = first * p.scales // p.stored
+    row, column = at.scale_a + block, at.scale_b + block * LANES
+    scale = scale_a.significands[row] * scale_b.significands.lanes(column)
+    odd = is_nan(scale)
+    units = convert(whole.value, F64) * select(odd, 0.0, scale)
+    return Group(
+        units,
+        scale_a.exponents[row] + scale_b.exponents.lanes(column),
+        (sizes.value != 0) & (scale != 0),
+        select(odd, scale, 0.0),
+    )

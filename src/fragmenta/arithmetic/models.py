@@ -163,6 +163,15 @@ class Model:
         """
         return self.stored != self.k
 
+    @property
+    def reordered(self) -> bool:
+        """Whether products are taken in another order than that of k.
+
+        >>> model("sm_90", "e4m3", "e4m3", "f32", "f32", 16).reordered
+        True
+        """
+        return self.order != tuple(range(self.stored))
+
     def __hash__(self) -> int:
         """Of what tells most models apart: this is looked up on every call."""
         return hash((self.target, self.unit, self.kind, self.a, self.b, self.d, self.k))

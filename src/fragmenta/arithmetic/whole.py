@@ -12,13 +12,18 @@ from functools import partial
 import numpy as np
 
 from fragmenta.arithmetic import exact
+from fragmenta.arithmetic.blocks import (
+    Block,
+    from_panels,
+    in_blocks,
+    row_offsets,
+    row_stride,
+    stride,
+    to_panels,
+)
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.threads import spread
 from fragmenta.dtype import dtype
-
-#: What stands for an operand that is not there.
-NOTHING = np.empty(0, np.uint8)
-NOTHING.flags.writeable = False
 
 # The least size along each axis for which BLAS pays.
 _LARGE = 64
@@ -33,9 +38,9 @@ def integer(given: Operands) -> Bits:
 def bits(given: Operands) -> Bits:
     """b1, 64 at a time."""
     a, b = _words(given.a), _words(np.swapaxes(given.b, -1, -2))
-    d = _accumulators(given, given.columns)
-    plan = _plan(given, given.columns, a.shape[-1])
-    run = partial(exact.bits, flat(a), flat(b), d.reshape(-1), plan)
+    d = _accumulators(given)
+    sizes = (given.rows, given.columns, a.shape[-1], *(int(len(x) > 1) for x in (a, b)))
+    run = partial(exact.bits(given.model.bitop == "xor"), a, b, d, *sizes)
     spread(run, given.batches * given.rows, given.products)
     return d.view(np.uint32)
 
@@ -52,35 +57,34 @@ def suits_blas(given: Operands) -> bool:
     return int(c.max()) + most < 1 << 31 and int(c.min()) - most >= -(1 << 31)
 
 
-def flat(array: Bits) -> Bits:
-    """All items in a row, read-only: one kind of array to compile for."""
-    items = array.reshape(-1)
-    items.flags.writeable = False
-    return items
-
-
-def padded(array: Bits, width: int) -> Bits:
-    """The array with columns of zeros up to a width."""
-    if array.shape[-1] == width:
-        return array
-    return np.pad(array, [(0, 0), (0, 0), (0, width - array.shape[-1])])
-
-
 def _plain(given: Operands, a: Bits, b: Bits) -> Bits:
-    width = -(-given.columns // 8) * 8
-    d = _accumulators(given, width)
-    index = NOTHING if given.index is None else flat(given.index)
-    plan = _plan(given, width, given.model.stored)
-    operands = (flat(a), flat(padded(b, width)), d.reshape(-1), index, plan)
-    run = partial(exact.integers, *operands)
-    spread(run, given.batches * given.rows, given.products)
-    return d[..., : given.columns].view(np.uint32)
+    model = given.model
+    signs = (array.dtype == np.int8 for array in (a, b))
+    add = exact.integers(*signs, model.satfinite)
+    d = np.empty((given.batches, given.rows, given.columns), np.uint32)
+
+    def work(block: Block) -> None:
+        x = np.ascontiguousarray(block.of_a(a))
+        y = to_panels(block.of_b(b))
+        c = np.broadcast_to(given.c, d.shape)
+        out = to_panels(block.of(c).copy())
+        offsets = row_offsets(given, block, 0, given.instructions)
+        tiles, rows, columns = block.shape
+        sizes = exact.Sizes(
+            tiles, rows, out.shape[1], given.instructions, model.k, model.stored,
+            stride(x), stride(y), stride(offsets), row_stride(offsets),
+        )  # fmt: skip
+        add(x, offsets, y, out, *sizes)
+        d[block] = from_panels(out, columns)
+
+    in_blocks(given, work)
+    return d
 
 
 def _blas(given: Operands, a: Bits, b: Bits) -> Bits:
     k = given.model.k
     deep = max((1 << 24) // _largest_product(given) // k, 1) * k
-    d = _accumulators(given, given.columns)
+    d = _accumulators(given)
     for first in range(0, b.shape[-2], deep):
         last = min(first + deep, b.shape[-2])
         x, y = _dense(given, a, first, last), b[:, first:last].astype(np.float32)
@@ -105,25 +109,10 @@ def _dense(given: Operands, a: Bits, first: int, last: int) -> Bits:
     return x
 
 
-def _plan(given: Operands, width: int, stored: int) -> exact.Plan:
-    return exact.Plan(
-        given.rows,
-        width,
-        given.instructions,
-        len(given.a),
-        len(given.b),
-        1 if given.index is None else len(given.index),
-        k=given.model.k,
-        stored=stored,
-        satfinite=int(given.model.satfinite),
-        xor=int(given.model.bitop == "xor"),
-    )
-
-
-def _accumulators(given: Operands, width: int) -> Bits:
-    """A new array of c as integers, with columns of zeros up to a width."""
-    d = np.zeros((given.batches, given.rows, width), np.int32)
-    d[..., : given.columns] = given.c.view(np.int32)
+def _accumulators(given: Operands) -> Bits:
+    """A new array of c as integers."""
+    d = np.empty((given.batches, given.rows, given.columns), np.int32)
+    d[...] = given.c.view(np.int32)
     return d
 
 

@@ -1,0 +1,182 @@
+"""How is a traced function compiled, kept and called?
+
+Machine code depends on the trace, the processor and LLVM alone, so it is kept
+under these in the user's cache (:mod:`fragmenta.cache`); tracing again costs
+little and makes sure that what is loaded is what was meant.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from threading import Lock
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import __version__, binding, ir
+
+from fragmenta.cache import Cache
+from fragmenta.machine.trace import F32, F64, I8, I16, I32, I64, Array, Code, Value
+
+
+class Pointer(NamedTuple):
+    """A parameter that is an array."""
+
+    of: Any
+
+
+def pointer(of: Any) -> Pointer:
+    """The type of a parameter that is an array of numbers."""
+    return Pointer(of)
+
+
+# NumPy's kinds of numbers that may stand in an array of a type: whether an integer
+# has a sign is the kernel's business.
+_KINDS = {
+    I8: (np.uint8, np.int8, np.bool_),
+    I16: (np.uint16, np.int16),
+    I32: (np.uint32, np.int32),
+    I64: (np.uint64, np.int64),
+    F32: (np.float32,),
+    F64: (np.float64,),
+}
+_ALLOWED = {of: frozenset(map(np.dtype, kinds)) for of, kinds in _KINDS.items()}
+_SCALARS = {I32: ctypes.c_int32, I64: ctypes.c_int64, F64: ctypes.c_double}
+
+
+class Kernel:
+    """A traced function; compiled when it is first called.
+
+    >>> from fragmenta.machine import kernel, pointer, I64, F64
+    >>> @kernel(x=pointer(F64), count=I64)
+    ... def double(code, x, count):
+    ...     with code.loop(count) as i:
+    ...         x[i] = x[i] + x[i]
+    >>> x = np.arange(3.0)
+    >>> double(x, 3)
+    >>> x
+    array([0., 2., 4.])
+    """
+
+    def __init__(self, name: str, parameters: dict[str, Any], trace: Any) -> None:
+        self.name = name
+        self._parameters = parameters
+        self._trace = trace
+        self._lock = Lock()
+        self._call: Callable[..., None] | None = None
+        self._engine: Any = None
+        self._arrays = [
+            (place, _ALLOWED[of.of])
+            for place, of in enumerate(parameters.values())
+            if isinstance(of, Pointer)
+        ]
+
+    def __call__(self, *arguments: Any) -> None:
+        """Run it on contiguous arrays of the declared types, and numbers."""
+        words = list(arguments)
+        for place, allowed in self._arrays:
+            array = words[place]
+            if array.dtype not in allowed or not array.flags.c_contiguous:
+                name = list(self._parameters)[place]
+                raise TypeError(
+                    f"{self.name}: {name} is {array.dtype}, contiguous: "
+                    f"{array.flags.c_contiguous}"
+                )
+            words[place] = array.__array_interface__["data"][0]
+        call = self._call or self.compile()
+        call(*words)
+
+    def compile(self) -> Callable[..., None]:
+        """The machine code, ready to be called."""
+        with self._lock:
+            if self._call is None:
+                self._engine, address = _load(self.name, self.text())
+                kinds = [
+                    ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
+                    for of in self._parameters.values()
+                ]
+                self._call = ctypes.CFUNCTYPE(None, *kinds)(address)
+            return self._call
+
+    def text(self) -> str:
+        """The function in LLVM's language."""
+        module = ir.Module(self.name)
+        kinds = [
+            of.of.as_pointer() if isinstance(of, Pointer) else of
+            for of in self._parameters.values()
+        ]
+        function = ir.Function(
+            module, ir.FunctionType(ir.VoidType(), kinds), self.name
+        )
+        code = Code(function)
+        given: list[Any] = []
+        for argument, of in zip(function.args, self._parameters.values(), strict=True):
+            if isinstance(of, Pointer):
+                argument.add_attribute("noalias")
+                given.append(Array(code.builder, argument, of.of))
+            else:
+                given.append(Value(code.builder, argument))
+        self._trace(code, *given)
+        code.close()
+        return str(module)
+
+    def assembly(self) -> str:
+        """What the processor will run, for those who tune it."""
+        module = _optimized(self.text())
+        return str(_machine().emit_assembly(module))
+
+
+def kernel(**parameters: Any) -> Callable[[Any], Kernel]:
+    """Make a kernel of a function whose parameters, after ``code``, are these."""
+
+    def make(trace: Any) -> Kernel:
+        return Kernel(trace.__name__, parameters, trace)
+
+    return make
+
+
+def _machine() -> Any:
+    """LLVM's picture of this processor; an engine takes one for its own."""
+    cpu, features = _processor()
+    target = binding.Target.from_default_triple()
+    return target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
+
+
+@cache
+def _processor() -> tuple[str, str]:
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
+
+
+def _optimized(text: str) -> Any:
+    machine = _machine()
+    module = binding.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    options = binding.create_pipeline_tuning_options(speed_level=3)
+    builder = binding.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def _object(text: str) -> bytes:
+    """The machine code of a module, as an object file, from the cache if there."""
+    kept = Cache.present()
+    key = "\0".join(["llvm", __version__, *_processor(), text])
+    found = kept.get(key)
+    if found is None:
+        made: bytes = _machine().emit_object(_optimized(text))
+        kept.put(key, made)
+        return made
+    return found
+
+
+def _load(name: str, text: str) -> tuple[Any, int]:
+    """An engine that holds the machine code, and the address of the function."""
+    machine = _machine()
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
+    engine.add_object_file(binding.ObjectFileRef.from_data(_object(text)))
+    engine.finalize_object()
+    return engine, engine.get_function_address(name)

@@ -1,0 +1,388 @@
+"""What does a traced function write down?
+
+Stand-ins for numbers and arrays whose operators emit LLVM instructions.  A
+:class:`Value` is a number or a vector of eight; a Python number or a scalar
+beside a vector is taken as eight of the same.  Integers are signed unless a
+function says otherwise.  Floats are never reordered, contracted or otherwise
+made faster than IEEE 754.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+from llvmlite import ir
+
+#: Numbers in a vector.
+LANES = 8
+
+I1, I8, I16, I32, I64 = (ir.IntType(width) for width in (1, 8, 16, 32, 64))
+F32, F64 = ir.FloatType(), ir.DoubleType()
+
+# llvmlite has no types of its own for mypy to follow.
+Type: TypeAlias = Any
+Number: TypeAlias = "Value | int | float"
+
+_FLOATS = {F32: I32, F64: I64}
+
+
+def scalar_type(of: Type) -> Type:
+    """The type of one number of a vector, or the type itself."""
+    return of.element if isinstance(of, ir.VectorType) else of
+
+
+def like(of: Type, shape: Type) -> Type:
+    """``of``, or a vector of it where ``shape`` is a vector."""
+    return ir.VectorType(of, LANES) if isinstance(shape, ir.VectorType) else of
+
+
+def size_of(of: Type) -> int:
+    """The bytes of a scalar type."""
+    width: int = _FLOATS.get(of, of).width
+    return width // 8
+
+
+class Value:
+    """A number, or eight, that will exist when the machine code runs."""
+
+    __slots__ = ("builder", "raw")
+
+    def __init__(self, builder: Any, raw: Any) -> None:
+        self.builder = builder
+        self.raw = raw
+
+    @property
+    def type(self) -> Type:
+        """LLVM's type of it."""
+        return self.raw.type
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a float, or a vector of floats."""
+        return scalar_type(self.type) in _FLOATS
+
+    def _new(self, raw: Any) -> Value:
+        return Value(self.builder, raw)
+
+    def lift(self, other: Number) -> Value:
+        """Another number as a value of this one's shape."""
+        if not isinstance(other, Value):
+            number = float(other) if self.is_float else int(other)
+            if isinstance(self.type, ir.VectorType):
+                return self._new(ir.Constant(self.type, [number] * LANES))
+            return self._new(ir.Constant(self.type, number))
+        if isinstance(self.type, ir.VectorType):
+            return other.spread()
+        return other
+
+    def spread(self) -> Value:
+        """A vector with this number in every lane."""
+        if isinstance(self.type, ir.VectorType):
+            return self
+        vector = ir.VectorType(self.type, LANES)
+        undefined = ir.Constant(vector, ir.Undefined)
+        zero = ir.Constant(I32, 0)
+        first = self.builder.insert_element(undefined, self.raw, zero)
+        picks = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
+        return self._new(self.builder.shuffle_vector(first, undefined, picks))
+
+    def _both(self, other: Number) -> tuple[Value, Value]:
+        right = self.lift(other)
+        left = right.lift(self)
+        if left.type != right.type:
+            raise TypeError(f"{left.type} and {right.type} do not mix; convert one")
+        return left, right
+
+    def _emit(self, names: tuple[str, str], other: Number) -> Value:
+        left, right = self._both(other)
+        name = names[left.is_float]
+        return self._new(getattr(left.builder, name)(left.raw, right.raw))
+
+    def _compare(self, sign: str, other: Number) -> Value:
+        left, right = self._both(other)
+        b = left.builder
+        # NaN differs from everything, itself too, and is not ordered.
+        ordered = b.fcmp_unordered if sign == "!=" else b.fcmp_ordered
+        emit = ordered if left.is_float else b.icmp_signed
+        return self._new(emit(sign, left.raw, right.raw))
+
+    def __add__(self, other: Number) -> Value:
+        return self._emit(("add", "fadd"), other)
+
+    def __sub__(self, other: Number) -> Value:
+        return self._emit(("sub", "fsub"), other)
+
+    def __mul__(self, other: Number) -> Value:
+        return self._emit(("mul", "fmul"), other)
+
+    def __and__(self, other: Number) -> Value:
+        return self._emit(("and_", ""), other)
+
+    def __or__(self, other: Number) -> Value:
+        return self._emit(("or_", ""), other)
+
+    def __xor__(self, other: Number) -> Value:
+        return self._emit(("xor", ""), other)
+
+    def __lshift__(self, other: Number) -> Value:
+        return self._emit(("shl", ""), other)
+
+    def __rshift__(self, other: Number) -> Value:
+        return self._emit(("ashr", ""), other)
+
+    def __floordiv__(self, other: Number) -> Value:
+        return self._emit(("sdiv", ""), other)
+
+    def __mod__(self, other: Number) -> Value:
+        return self._emit(("srem", ""), other)
+
+    def __radd__(self, other: Number) -> Value:
+        return self.lift(other) + self
+
+    def __rsub__(self, other: Number) -> Value:
+        return self.lift(other) - self
+
+    def __rmul__(self, other: Number) -> Value:
+        return self.lift(other) * self
+
+    def __invert__(self) -> Value:
+        return self._new(self.builder.not_(self.raw))
+
+    def __abs__(self) -> Value:
+        return _absolute(self)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compare("==", other)  # type: ignore[arg-type]
+
+    def __ne__(self, other: object) -> Any:
+        return self._compare("!=", other)  # type: ignore[arg-type]
+
+    def __lt__(self, other: Number) -> Value:
+        return self._compare("<", other)
+
+    def __le__(self, other: Number) -> Value:
+        return self._compare("<=", other)
+
+    def __gt__(self, other: Number) -> Value:
+        return self._compare(">", other)
+
+    def __ge__(self, other: Number) -> Value:
+        return self._compare(">=", other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> bool:
+        raise TypeError("a traced value has no truth yet; use select() or code.when()")
+
+
+def select(condition: Value, yes: Number, no: Number) -> Value:
+    """``yes`` where the condition holds, else ``no``; both are computed."""
+    kind = yes if isinstance(yes, Value) else no
+    if not isinstance(kind, Value):
+        raise TypeError("one of the two must be a traced value")
+    first, second = kind.lift(yes), kind.lift(no)
+    if isinstance(condition.type, ir.VectorType):
+        first, second = first.spread(), second.spread()
+    first, second = first._both(second)
+    raw = condition.builder.select(condition.raw, first.raw, second.raw)
+    return Value(condition.builder, raw)
+
+
+def larger(x: Value, y: Number) -> Value:
+    """The larger of two integers."""
+    left, right = x._both(y)
+    return select(left > right, left, right)
+
+
+def smaller(x: Value, y: Number) -> Value:
+    """The smaller of two integers."""
+    left, right = x._both(y)
+    return select(left < right, left, right)
+
+
+def unsigned(sign: str, x: Value, y: Number) -> Value:
+    """A comparison of unsigned integers."""
+    left, right = x._both(y)
+    return Value(x.builder, x.builder.icmp_unsigned(sign, left.raw, right.raw))
+
+
+def bits_of(x: Value) -> Value:
+    """The bits of floats, as integers."""
+    to = like(_FLOATS[scalar_type(x.type)], x.type)
+    return Value(x.builder, x.builder.bitcast(x.raw, to))
+
+
+def float_of(x: Value) -> Value:
+    """The floats with these bits."""
+    of = {I32: F32, I64: F64}[scalar_type(x.type)]
+    return Value(x.builder, x.builder.bitcast(x.raw, like(of, x.type)))
+
+
+def convert(x: Value, of: Type, *, signed: bool = True) -> Value:
+    """A number in another type, by its value; to integers it is cut."""
+    source, to = scalar_type(x.type), like(of, x.type)
+    if source == of:
+        return x
+    b = x.builder
+    if source in _FLOATS:
+        widens = of in _FLOATS and size_of(of) > size_of(source)
+        emit = b.fptosi if of not in _FLOATS else b.fpext if widens else b.fptrunc
+    elif of in _FLOATS:
+        emit = b.sitofp if signed else b.uitofp
+    else:
+        wider = b.sext if signed else b.zext
+        emit = wider if of.width > source.width else b.trunc
+    return Value(b, emit(x.raw, to))
+
+
+def _suffix(of: Type) -> str:
+    """A type in the name of an intrinsic, such as ``v8f64``."""
+    one = scalar_type(of)
+    name = {F32: "f32", F64: "f64"}.get(one) or f"i{one.width}"
+    return f"v{LANES}{name}" if one is not of else name
+
+
+def intrinsic(builder: Any, name: str, result: Type, raws: list[Any]) -> Any:
+    """Call an operation that LLVM names, declared when first used."""
+    module = builder.module
+    function = module.globals.get(name)
+    if function is None:
+        kind = ir.FunctionType(result, [raw.type for raw in raws])
+        function = ir.Function(module, kind, name)
+    return builder.call(function, raws)
+
+
+def _of_one_type(name: str) -> Callable[..., Value]:
+    """An intrinsic whose arguments and result have one type."""
+
+    def emit(*given: Value) -> Value:
+        shape = next((x for x in given if x.type != scalar_type(x.type)), given[0])
+        raws = [shape.lift(x).raw for x in given]
+        of, builder = raws[0].type, shape.builder
+        return Value(builder, intrinsic(builder, f"{name}.{_suffix(of)}", of, raws))
+
+    return emit
+
+
+#: x * y + z with one rounding.
+fma = _of_one_type("llvm.fma")
+_absolute = _of_one_type("llvm.fabs")
+#: The integer next to a float on the side of zero.
+truncate = _of_one_type("llvm.trunc")
+#: How many bits of an integer are set.
+ones = _of_one_type("llvm.ctpop")
+
+
+def is_nan(x: Value) -> Value:
+    """Whether a float is NaN."""
+    return Value(x.builder, x.builder.fcmp_unordered("uno", x.raw, x.raw))
+
+
+class Array:
+    """Numbers in memory, behind one another."""
+
+    def __init__(self, builder: Any, pointer: Any, of: Type) -> None:
+        self._builder = builder
+        self._pointer = pointer
+        self.of = of
+
+    def _at(self, place: Number, of: Type) -> Any:
+        b = self._builder
+        index = place.raw if isinstance(place, Value) else ir.Constant(I64, place)
+        address = b.gep(self._pointer, [index])
+        return b.bitcast(address, of.as_pointer()) if of != self.of else address
+
+    def __getitem__(self, place: Number) -> Value:
+        return Value(self._builder, self._builder.load(self._at(place, self.of)))
+
+    def lanes(self, place: Number) -> Value:
+        """Eight numbers from a place on."""
+        vector = ir.VectorType(self.of, LANES)
+        loaded = self._builder.load(self._at(place, vector))
+        loaded.align = size_of(self.of)
+        return Value(self._builder, loaded)
+
+    def __setitem__(self, place: Number, value: Value) -> None:
+        stored = self._builder.store(value.raw, self._at(place, value.type))
+        stored.align = size_of(self.of)
+
+
+class Variable:
+    """A value that changes while a loop runs."""
+
+    def __init__(self, builder: Any, slot: Any) -> None:
+        self._builder = builder
+        self._slot = slot
+
+    @property
+    def value(self) -> Value:
+        """What it holds now."""
+        return Value(self._builder, self._builder.load(self._slot))
+
+    @value.setter
+    def value(self, new: Value) -> None:
+        self._builder.store(new.raw, self._slot)
+
+
+class Code:
+    """The function that is being written: its loops, branches and variables."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self._entry = function.append_basic_block("entry")
+        self.builder = ir.IRBuilder(function.append_basic_block("body"))
+
+    def close(self) -> None:
+        """End the function."""
+        self.builder.ret_void()
+        ir.IRBuilder(self._entry).branch(self._entry.function.basic_blocks[1])
+
+    def constant(self, number: float, of: Type) -> Value:
+        """A number that is known now."""
+        return Value(self.builder, ir.Constant(of, number))
+
+    def variable(self, initial: Value) -> Variable:
+        """A variable with its first value."""
+        slot = self.array(initial.type)
+        variable = Variable(self.builder, slot)
+        variable.value = initial
+        return variable
+
+    def array(self, of: Type, size: int = 1) -> Any:
+        """Memory of the function's own, allocated once."""
+        at_entry = ir.IRBuilder(self._entry)
+        slot = at_entry.alloca(of, size=size)
+        slot.align = 64
+        return slot
+
+    def scratch(self, of: Type, size: int) -> Array:
+        """An array of the function's own."""
+        return Array(self.builder, self.array(of, size), of)
+
+    @contextmanager
+    def loop(
+        self, stop: Number, start: Number = 0, step: Number = 1
+    ) -> Iterator[Value]:
+        """Repeat for start, start + step, ... below stop."""
+        b = self.builder
+        kind = self.constant(0, I64)
+        first, last, by = (kind.lift(each) for each in (start, stop, step))
+        before = b.block
+        test, body, after = (b.append_basic_block() for _ in range(3))
+        b.branch(test)
+        b.position_at_end(test)
+        index = b.phi(I64)
+        index.add_incoming(first.raw, before)
+        b.cbranch(b.icmp_signed("<", index, last.raw), body, after)
+        b.position_at_end(body)
+        yield Value(b, index)
+        index.add_incoming(b.add(index, by.raw, flags=["nsw"]), b.block)
+        b.branch(test)
+        b.position_at_end(after)
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """Do something only where a condition holds."""
+        with self.builder.if_then(condition.raw):
+            yield
