@@ -12,6 +12,9 @@ SOURCE = Path(fragmenta.__file__).parent
 ROOMS = [
     "errors",
     "progress",
+    "cache",
+    "threads",
+    "machine",
     "dtype",
     "words",
     "layout",

@@ -84,6 +84,6 @@ def test_command_line_answers(installed: Run) -> None:
 def test_import_is_light(installed: Run) -> None:
     query = (
         "import sys, fragmenta; "
-        "print({'numba', 'rich', 'typer', 'torch'} & set(sys.modules))"
+        "print({'llvmlite', 'rich', 'typer', 'torch'} & set(sys.modules))"
     )
     assert installed("python", "-c", query).strip() == "set()"

@@ -12,6 +12,7 @@ array([[ 0,  0,  3, -4,  5,  5,  0,  0]])
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from fragmenta.errors import ShapeError, ValueRangeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.metadata import Granularity, locate
 from fragmenta.sparsity import sparse, whole_chunks
-from fragmenta.sparsity_loops import Progress, compiled, in_blocks, places_of, rows_of
+from fragmenta.sparsity_loops import Progress, in_blocks, places_of, rows_of
 
 Array = NDArray[Any]
 
@@ -70,8 +71,7 @@ def prune(
     op, granularity = sparse(op)
     matrix = _real(A, granularity, pad)
     ranked = None if scores is None else _scores(scores, A, granularity, pad)
-    loop = loops.prune_2_of_4 if granularity.picks == 2 else loops.prune_1_of_2
-    run = compiled(loop)
+    run = partial(loops.prune, granularity.picks)
     out = np.empty_like(matrix)
     rows, kept_rows = rows_of(matrix), rows_of(out)
 

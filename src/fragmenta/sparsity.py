@@ -35,7 +35,7 @@ from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
 from fragmenta.metadata import Codes, Granularity, Nibble, as_codes, locate
-from fragmenta.sparsity_loops import Progress, compiled, in_blocks, places_of, rows_of
+from fragmenta.sparsity_loops import Progress, in_blocks, places_of, rows_of
 
 Array = NDArray[Any]
 
@@ -158,14 +158,12 @@ def compress(
     rows, chunks = rows_of(bits), bits.shape[-1] // granularity.chunk
     stored = np.empty((len(rows), chunks * granularity.kept), bits.dtype)
     codes = np.empty((len(rows), chunks), np.uint8)
-    two = granularity.picks == 2
-    run = compiled(loops.compress_2_of_4 if two else loops.compress_1_of_2)
-    group = granularity.group
+    group, picks = granularity.group, granularity.picks
 
     def work(block: slice) -> bool:
         found = codes[block].reshape(-1)
         places, kept = places_of(rows[block], group), places_of(stored[block], group)
-        run(places, value_bits, kept, found)
+        loops.compress(picks, places, value_bits, kept, found)
         return bool(found.min() == 0)  # a chunk is too full
 
     if any(in_blocks(work, *_extent(rows), progress)):
@@ -230,14 +228,14 @@ def decompress(sp: Compressed, op: Instruction | str) -> Array:
     bits = rows_of(op.types["a"].encode(sp.values))
     codes = sp.indices.reshape(len(bits), sp.indices.shape[-1])
     out = np.empty((len(bits), codes.shape[-1] * granularity.chunk), bits.dtype)
-    two = granularity.picks == 2
-    run = compiled(loops.decompress_2_of_4 if two else loops.decompress_1_of_2)
-    group, ordered = granularity.group, op.metadata.ordered
+    group, picks = granularity.group, granularity.picks
+    ordered = op.metadata.ordered
 
     def work(block: slice) -> bool:
         flat = np.ascontiguousarray(codes[block]).reshape(-1)
         kept = np.ascontiguousarray(bits[block])
-        run(places_of(kept, group), flat, places_of(out[block], group))
+        places, whole = places_of(kept, group), places_of(out[block], group)
+        loops.decompress(picks, places, flat, whole)
         return bool(granularity.illegal(flat, ordered).any())
 
     if any(in_blocks(work, *_extent(out))):

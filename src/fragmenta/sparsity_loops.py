@@ -1,24 +1,27 @@
 """How are millions of chunks pruned, compressed and put back quickly?
 
-The loops are plain Python over flat arrays of unsigned integers, compiled by
-Numba when one is first needed.  A *place* is what a code chooses: one element,
-or a pair of neighbours seen as one integer twice as wide.  Their form is what
-the compiler turns into vector instructions: one flat index, every place of a
-chunk by name, and no branch that would have to be predicted.
+Kernels over flat arrays of unsigned integers (:mod:`fragmenta.machine`).  A *place*
+is what a code chooses: one element, or a pair of neighbours seen as one integer
+twice as wide.  Every place of a chunk has a name and nothing branches, which is
+what lets the compiler use vector instructions.
 
 Matrices go through them in blocks of rows, side by side in threads.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fragmenta.threads import cores
+
+if TYPE_CHECKING:  # LLVM is loaded when something is compiled
+    from fragmenta.machine import Code, Kernel, Value
 
 Array = NDArray[Any]
 Places = NDArray[Any]
@@ -34,95 +37,157 @@ _BLOCK = 1 << 22
 _FEW = 4
 
 
-def prune_2_of_4(keys: Places, places: Places, out: Places) -> None:
-    """Copy the two places of each four with the greatest keys, zero the rest.
+def prune(picks: int, keys: Array, places: Places, out: Places) -> None:
+    """Copy the places of each chunk with the greatest keys, zero the others.
 
-    A place goes when two others beat it; of equals the lower one wins.
+    Two of four places stay, or one of two; of equals the lower one wins.
 
     >>> import numpy as np
     >>> out = np.zeros(4, np.uint8)
-    >>> prune_2_of_4(np.array([5, 9, 5, 1]), np.uint8([5, 9, 5, 1]), out)
+    >>> prune(2, np.uint8([5, 9, 5, 1]), np.uint8([5, 9, 5, 1]), out)
     >>> out
     array([5, 9, 0, 0], dtype=uint8)
     """
-    for chunk in range(places.shape[0] // 4):
-        i = 4 * chunk
-        k0, k1, k2, k3 = keys[i], keys[i + 1], keys[i + 2], keys[i + 3]
-        # Does the second of the two beat the first?
-        b01, b02, b03 = int(k1 > k0), int(k2 > k0), int(k3 > k0)
-        b12, b13, b23 = int(k2 > k1), int(k3 > k1), int(k3 > k2)
-        out[i] = places[i] * (b01 + b02 + b03 < 2)
-        out[i + 1] = places[i + 1] * (1 - b01 + b12 + b13 < 2)
-        out[i + 2] = places[i + 2] * (2 - b02 - b12 + b23 < 2)
-        out[i + 3] = places[i + 3] * (3 - b03 - b13 - b23 < 2)
+    kernel = _prune(picks, keys.dtype, places.dtype)
+    kernel(keys, places, out, len(places) // (2 * picks))
 
 
-def prune_1_of_2(keys: Places, places: Places, out: Places) -> None:
-    """Copy the place of each two with the greater key, zero the other."""
-    for chunk in range(places.shape[0] // 2):
-        i = 2 * chunk
-        second = keys[i + 1] > keys[i]
-        out[i] = places[i] * (not second)
-        out[i + 1] = places[i + 1] * second
-
-
-def compress_2_of_4(
-    places: Places, value_bits: Any, stored: Places, codes: Codes
+def compress(
+    picks: int, places: Places, value_bits: int, stored: Places, codes: Codes
 ) -> None:
-    """Store two places of each four, and the code that says which.
+    """Store the values of each chunk, and the code that says where they were.
 
-    A place with none of the ``value_bits`` set is a zero.  Where fewer than two
-    are values, the zero of place 2 is stored too, then that of place 3.  Where
-    more are, the code is 0, which no chunk has.
+    A place with none of the ``value_bits`` set is a zero.  Of four places two are
+    stored: where fewer are values, the zero of place 2 too, then that of place
+    3.  Of two places the second is stored, unless the first is a value.  Where
+    there are more values than that, the code is 0, which no chunk has.
 
     >>> import numpy as np
     >>> stored, codes = np.zeros(2, np.uint8), np.zeros(1, np.uint8)
-    >>> compress_2_of_4(np.uint8([0, 7, 0, 9]), 255, stored, codes)
+    >>> compress(2, np.uint8([0, 7, 0, 9]), 255, stored, codes)
     >>> stored, f"{codes[0]:04b}"
     (array([7, 9], dtype=uint8), '1101')
     """
-    for chunk in range(codes.shape[0]):
-        i = 4 * chunk
-        p0, p1, p2, p3 = places[i], places[i + 1], places[i + 2], places[i + 3]
-        has0, has1 = p0 & value_bits != 0, p1 & value_bits != 0
-        has2, has3 = p2 & value_bits != 0, p3 & value_bits != 0
-        either, both = has0 | has1, has0 & has1
-        last = has3 | (not either)
-        stored[2 * chunk] = p0 if has0 else (p1 if has1 else p2)
-        stored[2 * chunk + 1] = p1 if both else (p3 if last else p2)
-        first = 0 if has0 else (1 if has1 else 2)
-        code = first | (0b0100 if both else (0b1100 if last else 0b1000))
-        full = (both & (has2 | has3)) | (either & has2 & has3)
-        codes[chunk] = 0 if full else code
+    signed = np.array(value_bits, places.dtype).view(f"i{places.itemsize}")
+    _compress(picks, places.dtype)(places, stored, codes, int(signed), len(codes))
 
 
-def compress_1_of_2(
-    places: Places, value_bits: Any, stored: Places, codes: Codes
-) -> None:
-    """Store one place of each two: the second, unless the first is a value."""
-    for chunk in range(codes.shape[0]):
-        p0, p1 = places[2 * chunk], places[2 * chunk + 1]
-        has0, has1 = p0 & value_bits != 0, p1 & value_bits != 0
-        stored[chunk] = p0 if has0 else p1
-        code = 0b0100 if has0 else 0b1110
-        codes[chunk] = 0 if has0 & has1 else code
+def decompress(picks: int, stored: Places, codes: Codes, out: Places) -> None:
+    """Put the stored places of each chunk back, with zeros between them."""
+    _decompress(picks, stored.dtype)(stored, codes, out, len(codes))
 
 
-def decompress_2_of_4(stored: Places, codes: Codes, out: Places) -> None:
-    """Put two stored places of each four back, zeros between them."""
-    for chunk in range(codes.shape[0]):
-        s0, s1 = stored[2 * chunk], stored[2 * chunk + 1]
-        first, second = codes[chunk] & 3, codes[chunk] >> 2
-        for place in range(4):
-            out[4 * chunk + place] = s0 * (first == place) | s1 * (second == place)
+# ── the kernels ─────────────────────────────────────────────────────────────
 
 
-def decompress_1_of_2(stored: Places, codes: Codes, out: Places) -> None:
-    """Put one stored place of each two back, a zero beside it."""
-    for chunk in range(codes.shape[0]):
-        second = codes[chunk] == 0b1110
-        out[2 * chunk] = stored[chunk] * (not second)
-        out[2 * chunk + 1] = stored[chunk] * second
+@cache
+def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Kernel:
+    from fragmenta.machine import I64, kernel, pointer, select, type_of, unsigned
+
+    def beats(one: Value, other: Value) -> Value:
+        return unsigned(">", one, other) if keys.kind == "u" else one > other
+
+    @kernel(
+        keys=pointer(type_of(keys)), places=pointer(type_of(places)),
+        out=pointer(type_of(places)), chunks=I64,
+    )  # fmt: skip
+    def prune_chunks(
+        code: Code, keys: Any, places: Any, out: Any, chunks: Value
+    ) -> None:
+        with code.loop(chunks) as chunk:
+            size = 2 * picks
+            first = chunk * size
+            k = [keys[first + i] for i in range(size)]
+            p = [places[first + i] for i in range(size)]
+            for i in range(size):
+                rivals = [
+                    beats(k[j], k[i]) if j > i else ~beats(k[i], k[j])
+                    for j in range(size)
+                    if j != i
+                ]
+                out[first + i] = select(_stays(rivals), p[i], 0)
+
+    def _stays(rivals: list[Value]) -> Value:
+        """Whether fewer than ``picks`` rivals win."""
+        if picks == 1:
+            return ~rivals[0]
+        one, two, three = rivals
+        return ~((one & two) | (one & three) | (two & three))
+
+    return prune_chunks
+
+
+@cache
+def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
+    from fragmenta.machine import I8, I64, convert, kernel, pointer, select, type_of
+
+    of = type_of(places)
+
+    def one_of_two(p: list[Value], has: list[Value], code: Any) -> Any:
+        chosen = select(has[0], code(0b0100), code(0b1110))
+        full = has[0] & has[1]
+        return [select(has[0], p[0], p[1])], select(full, code(0), chosen)
+
+    def two_of_four(p: list[Value], has: list[Value], code: Any) -> Any:
+        either, both = has[0] | has[1], has[0] & has[1]
+        last = has[3] | ~either
+        first = select(has[0], p[0], select(has[1], p[1], p[2]))
+        second = select(both, p[1], select(last, p[3], p[2]))
+        low = select(has[0], code(0), select(has[1], code(1), code(2)))
+        high = select(both, code(0b0100), select(last, code(0b1100), code(0b1000)))
+        full = (both & (has[2] | has[3])) | (either & has[2] & has[3])
+        return [first, second], select(full, code(0), low | high)
+
+    choose = one_of_two if picks == 1 else two_of_four
+
+    @kernel(
+        places=pointer(of), stored=pointer(of), codes=pointer(I8), value_bits=I64,
+        chunks=I64,
+    )  # fmt: skip
+    def compress_chunks(
+        code: Code, places: Any, stored: Any, codes: Any, value_bits: Value,
+        chunks: Value,
+    ) -> None:  # fmt: skip
+        bits = convert(value_bits, of)
+        with code.loop(chunks) as chunk:
+            p = [places[chunk * (2 * picks) + i] for i in range(2 * picks)]
+            has = [place & bits != 0 for place in p]
+            values, word = choose(p, has, code.constant(0, I8).lift)
+            for i, value in enumerate(values):
+                stored[chunk * picks + i] = value
+            codes[chunk] = word
+
+    return compress_chunks
+
+
+@cache
+def _decompress(picks: int, places: np.dtype[Any]) -> Kernel:
+    from fragmenta.machine import I8, I64, kernel, pointer, select, type_of
+
+    of = type_of(places)
+
+    def one_of_two(s: list[Value], word: Value) -> list[Value]:
+        second = word == 0b1110
+        return [select(~second, s[0], 0), select(second, s[0], 0)]
+
+    def two_of_four(s: list[Value], word: Value) -> list[Value]:
+        low, high = word & 3, (word >> 2) & 3
+        return [
+            select(low == i, s[0], 0) | select(high == i, s[1], 0) for i in range(4)
+        ]
+
+    place = one_of_two if picks == 1 else two_of_four
+
+    @kernel(stored=pointer(of), codes=pointer(I8), out=pointer(of), chunks=I64)
+    def decompress_chunks(
+        code: Code, stored: Any, codes: Any, out: Any, chunks: Value
+    ) -> None:
+        with code.loop(chunks) as chunk:
+            values = [stored[chunk * picks + i] for i in range(picks)]
+            for i, value in enumerate(place(values, codes[chunk])):
+                out[chunk * (2 * picks) + i] = value
+
+    return decompress_chunks
 
 
 # ── blocks of rows ──────────────────────────────────────────────────────────
@@ -165,7 +230,7 @@ def in_blocks(
     blocks = [slice(start, min(start + step, rows)) for start in starts]
     if len(blocks) < _FEW:
         return _collect(map(work, blocks), len(blocks), progress)
-    with ThreadPoolExecutor(min(_processors(), len(blocks))) as pool:
+    with ThreadPoolExecutor(min(cores(), len(blocks))) as pool:
         return _collect(pool.map(work, blocks), len(blocks), progress)
 
 
@@ -178,21 +243,3 @@ def _collect(
         if progress is not None:
             progress(len(done) / count)
     return done
-
-
-def _processors() -> int:
-    """Processors this process may use, which can be fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-@cache
-def compiled(loop: Callable[..., None]) -> Any:
-    """A loop as machine code that runs beside other threads."""
-    import numba
-
-    try:
-        return numba.njit(nogil=True, cache=True)(loop)
-    except RuntimeError:  # nowhere to keep the compiled code
-        return numba.njit(nogil=True)(loop)

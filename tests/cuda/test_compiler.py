@@ -1,12 +1,9 @@
 """Compilers are found, refuse in their own words, and are asked only once."""
 
-import os
-import stat
-from pathlib import Path
-
 import pytest
 
 import fragmenta as fm
+from fragmenta.cache import VARIABLE
 from fragmenta.cuda import compiler
 
 SOURCE = "__global__ void f(int* x) { *x = %d; }"
@@ -14,7 +11,7 @@ SOURCE = "__global__ void f(int* x) { *x = %d; }"
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(compiler.VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -52,29 +49,12 @@ def test_a_result_is_kept_by_source_target_options_and_version(folder, counting)
 
 
 def test_an_empty_variable_keeps_nothing(monkeypatch, counting, tmp_path):
-    monkeypatch.setenv(compiler.VARIABLE, "")
+    monkeypatch.setenv(VARIABLE, "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for _ in range(2):
         compiler.to_cubin("a", "sm_90a")
     assert counting.asked == 2
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(
-    "platform, variable, under",
-    [
-        ("linux", "XDG_CACHE_HOME", "fragmenta/compiled"),
-        ("win32", "LOCALAPPDATA", "fragmenta/compiled"),
-        ("darwin", "HOME", "Library/Caches/fragmenta/compiled"),
-    ],
-)
-def test_the_cache_is_where_the_platform_has_it(
-    platform, variable, under, monkeypatch, tmp_path
-):
-    monkeypatch.delenv(compiler.VARIABLE, raising=False)
-    monkeypatch.setattr(compiler.sys, "platform", platform)
-    monkeypatch.setenv(variable, str(tmp_path))
-    assert compiler.Cache.present().folder == tmp_path / Path(under)
 
 
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 100])
@@ -95,24 +75,14 @@ def test_a_folder_that_cannot_be_written_is_no_error(folder, counting):
     assert counting.asked == 2
 
 
-def test_the_oldest_results_go_first(tmp_path):
-    kept = compiler.Cache(tmp_path, most=8)
-    for number in range(9):
-        kept.put(str(number), b"value")
-        for path in tmp_path.iterdir():
-            os.utime(path, ns=(0, path.stat().st_mtime_ns - 10**9))
-    left = [number for number in range(9) if kept.get(str(number))]
-    assert left == [3, 4, 5, 6, 7, 8]
-
-
 def test_nothing_half_written_is_left_behind(folder, counting):
     compiler.to_cubin("a", "sm_90a")
-    assert [path.suffix for path in folder.iterdir()] == [".cubin"]
+    assert [path.suffix for path in folder.iterdir()] == [".kept"]
 
 
 @pytest.mark.parametrize("name", ["nvrtc", "nvcc"])
 def test_both_compilers_compile_and_refuse(name, monkeypatch):
-    monkeypatch.setenv(compiler.VARIABLE, "")
+    monkeypatch.setenv(VARIABLE, "")
     try:
         found = compiler.find(name)
     except fm.Error as why:
@@ -148,9 +118,3 @@ def test_without_any_compiler_one_is_told_what_to_install(monkeypatch):
             compiler.find("nvrtc")
     finally:
         compiler.find.cache_clear()
-
-
-def test_the_cache_is_for_its_owner_alone(folder, counting):
-    compiler.to_cubin("a", "sm_90a")
-    (path,) = folder.iterdir()
-    assert not path.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)

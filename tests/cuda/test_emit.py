@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.cache import VARIABLE
 from fragmenta.cuda import access, assembler, compiler, emit, ptx
 from fragmenta.cuda.access import Access
 from fragmenta.cuda.fragments import fragment_piece, metadata_pieces
@@ -35,7 +36,7 @@ def forms(op):
 @pytest.fixture(autouse=True)
 def no_cache(monkeypatch):
     """What is tested here is the compiler, not what it once said."""
-    monkeypatch.setenv(compiler.VARIABLE, "")
+    monkeypatch.setenv(VARIABLE, "")
 
 
 # ── CUDA compiles ───────────────────────────────────────────────────────────

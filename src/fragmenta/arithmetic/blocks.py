@@ -14,8 +14,8 @@ import numpy as np
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arithmetic.threads import spread
 from fragmenta.machine import LANES
+from fragmenta.threads import spread
 
 #: Rows, columns and products along k of one block: its parts fit in the L2 cache.
 ROWS, COLUMNS, DEPTH = 128, 128, 256
@@ -31,7 +31,8 @@ class Block(NamedTuple):
     @property
     def shape(self) -> tuple[int, int, int]:
         """How many tiles, rows and columns."""
-        return tuple(part.stop - part.start for part in self)  # type: ignore[return-value]
+        tiles, rows, columns = (part.stop - part.start for part in self)
+        return tiles, rows, columns
 
     def of(self, matrix: Bits) -> Bits:
         """This part of a matrix as large as the result."""
@@ -54,8 +55,8 @@ def in_blocks(given: Operands, work: Callable[[Block], None]) -> None:
     rows, columns = min(ROWS, given.rows), min(COLUMNS, given.columns)
     depth = min(DEPTH, given.model.stored * given.instructions)
     # Small matrices are taken several at a time.
-    most = max(1, min(ROWS * COLUMNS // (rows * columns), ROWS * DEPTH // (rows * depth)))
-    tiles = min(most, given.batches)
+    most = min(COLUMNS // columns, DEPTH // depth) * (ROWS // rows)
+    tiles = min(max(1, most), given.batches)
     counts = [
         -(-whole // part)
         for whole, part in (

@@ -68,11 +68,10 @@ def _each_row(code: Code, p: Sizes) -> Iterator[tuple[Value, Value, Value]]:
 def chain64(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
     """f64 to nearest, without a thought for the bits of NaN; d holds c at first."""
     p = Sizes(*numbers)
-    with _each_row(code, p) as (a_at, b_at, d_at):
-        with code.loop(p.k) as i:
-            x, row = a[a_at + i], b_at + i * p.columns
-            with code.loop(p.columns) as n:
-                d[d_at + n] = fma(x, b[row + n], d[d_at + n])
+    with _each_row(code, p) as (a_at, b_at, d_at), code.loop(p.k) as i:
+        x, row = a[a_at + i], b_at + i * p.columns
+        with code.loop(p.columns) as n:
+            d[d_at + n] = fma(x, b[row + n], d[d_at + n])
 
 
 @kernel(
@@ -85,11 +84,10 @@ def chain64_careful(
     """f64 in any rounding mode, and with the NaN that the hardware chooses."""
     p = Sizes(*numbers)
     _set_rounding(code, mode)
-    with _each_row(code, p) as (a_at, b_at, d_at):
-        with code.loop(p.k) as i:
-            x, row = a[a_at + i], b_at + i * p.columns
-            with code.loop(p.columns) as n:
-                d[d_at + n] = _fma_with_nan(x, b[row + n], d[d_at + n])
+    with _each_row(code, p) as (a_at, b_at, d_at), code.loop(p.k) as i:
+        x, row = a[a_at + i], b_at + i * p.columns
+        with code.loop(p.columns) as n:
+            d[d_at + n] = _fma_with_nan(x, b[row + n], d[d_at + n])
     _set_rounding(code, code.constant(MODES["rn"], I32))
 
 

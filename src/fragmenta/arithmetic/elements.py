@@ -72,7 +72,8 @@ def power_of(x: Value) -> Value:
 
 def is_finite(x: Value) -> Value:
     """Neither infinite nor NaN: then x - x is zero, else NaN."""
-    return x - x == 0
+    finite: Value = x - x == 0
+    return finite
 
 
 def entering(x: Value, floor: Value, least: Value) -> Value:

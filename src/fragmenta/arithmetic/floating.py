@@ -113,20 +113,20 @@ def steps(variant: Variant) -> Kernel:
         p = Sizes(*numbers)
         depth = p.instructions * p.stored
         panel = p.instructions * p.k * LANES
-        with code.loop(p.tiles) as tile, code.loop(p.panels) as n:
-            with code.loop(p.rows) as m:
-                at = Products(
-                    fa, ea, offsets, fb, eb,
-                    tile * p.a_tile + m * depth,
-                    tile * p.offsets_tile + m * p.offsets_row,
-                    tile * p.b_tile + n * panel,
-                )  # fmt: skip
-                place = ((tile * p.panels + n) * p.rows + m) * LANES
-                x = code.variable(c.lanes(place))
-                with code.loop(p.instructions) as i:
-                    least = select(i == 0, p.c_least, p.least)
-                    x.value = _instruction(code, at, i, x.value, least, p, variant)
-                c[place] = x.value
+        tiles, panels, rows = code.loop(p.tiles), code.loop(p.panels), code.loop(p.rows)
+        with tiles as tile, panels as n, rows as m:
+            at = Products(
+                fa, ea, offsets, fb, eb,
+                tile * p.a_tile + m * depth,
+                tile * p.offsets_tile + m * p.offsets_row,
+                tile * p.b_tile + n * panel,
+            )  # fmt: skip
+            place = ((tile * p.panels + n) * p.rows + m) * LANES
+            x = code.variable(c.lanes(place))
+            with code.loop(p.instructions) as i:
+                least = select(i == 0, p.c_least, p.least)
+                x.value = _instruction(code, at, i, x.value, least, p, variant)
+            c[place] = x.value
 
     return fused_steps
 

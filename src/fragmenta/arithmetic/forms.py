@@ -23,10 +23,10 @@ from fragmenta.arithmetic.blocks import (
 from fragmenta.arithmetic.elements import ZERO, Format, decoder
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arithmetic.threads import spread
 from fragmenta.arithmetic.whole import bits, integer
 from fragmenta.dtype import dtype
 from fragmenta.machine import F32, F64, I8, I16, I32
+from fragmenta.threads import spread
 
 # Twice the value of each e2m1.
 _TWICE = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
@@ -311,7 +311,10 @@ def _format(name: str, operand: str | None) -> Format:
     return Format(kind.exponent_bits, kind.fraction_bits, special, infinity, least)
 
 
-_BITS = {"f32": np.dtype(np.uint32), "f16": np.dtype(np.uint16)}
+_BITS: dict[str, np.dtype[Any]] = {
+    "f32": np.dtype(np.uint32),
+    "f16": np.dtype(np.uint16),
+}
 
 
 def _accumulators(given: Operands, block: Block) -> Floats:
@@ -328,7 +331,7 @@ def _result(sums: Floats, accumulator: str) -> Bits:
     half = accumulator == "f16"
     with np.errstate(invalid="ignore"):
         words = sums.astype(np.float16 if half else np.float32)
-    found = words.view(_BITS[accumulator])
+    found: Bits = words.view(_BITS[accumulator])
     odd = np.isnan(words)
     if odd.any():
         found[odd] = 0x7FFF if half else 0x7FFFFFFF

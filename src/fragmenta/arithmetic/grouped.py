@@ -101,23 +101,23 @@ def steps(variant: Variant) -> Kernel:
         rounding = Rounding(p.fraction, p.floor, p.keep, p.least, variant.nearest)
         depth, blocks = p.instructions * p.stored, p.instructions * p.scales
         operands = (a, offsets, b, Scaled(sa, ea), Scaled(sb, eb))
-        with code.loop(p.tiles) as tile, code.loop(p.panels) as n:
-            with code.loop(p.rows) as m:
-                at = Places(
-                    tile * p.a_tile + m * depth,
-                    tile * p.offsets_tile + m * p.offsets_row,
-                    tile * p.b_tile + n * (p.instructions * p.k * LANES),
-                    tile * p.scale_a_tile + m * blocks,
-                    tile * p.scale_b_tile + n * (blocks * LANES),
+        tiles, panels, rows = code.loop(p.tiles), code.loop(p.panels), code.loop(p.rows)
+        with tiles as tile, panels as n, rows as m:
+            at = Places(
+                tile * p.a_tile + m * depth,
+                tile * p.offsets_tile + m * p.offsets_row,
+                tile * p.b_tile + n * (p.instructions * p.k * LANES),
+                tile * p.scale_a_tile + m * blocks,
+                tile * p.scale_b_tile + n * (blocks * LANES),
+            )
+            place = ((tile * p.panels + n) * p.rows + m) * LANES
+            x = code.variable(c.lanes(place))
+            step = variant.group * variant.groups
+            with code.loop(depth, step=step) as first:
+                x.value = _step(
+                    code, operands, at, first, x.value, p, rounding, variant
                 )
-                place = ((tile * p.panels + n) * p.rows + m) * LANES
-                x = code.variable(c.lanes(place))
-                step = variant.group * variant.groups
-                with code.loop(depth, step=step) as first:
-                    x.value = _step(
-                        code, operands, at, first, x.value, p, rounding, variant
-                    )
-                c[place] = x.value
+            c[place] = x.value
 
     return grouped_steps
 

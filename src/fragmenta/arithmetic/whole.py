@@ -22,8 +22,8 @@ from fragmenta.arithmetic.blocks import (
     to_panels,
 )
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arithmetic.threads import spread
 from fragmenta.dtype import dtype
+from fragmenta.threads import spread
 
 # The least size along each axis for which BLAS pays.
 _LARGE = 64

@@ -4,17 +4,14 @@ CUDA C++ becomes machine code through NVRTC, a library that needs no GPU, no
 driver and no host compiler (the wheel ``nvidia-cuda-nvrtc``), or else through
 an ``nvcc`` and the host compiler that goes with it.
 
-What was compiled once is kept on disk under the source, the target, the
-options and the compiler's version.  The environment variable
-``FRAGMENTA_CACHE`` names another folder for it, or none if it is empty.
+What was compiled once is kept in :mod:`fragmenta.cache` under the source, the
+target, the options and the compiler's version.
 """
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
-import hashlib
-import os
 import re
 import subprocess
 import sys
@@ -23,13 +20,10 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
 
+from fragmenta.cache import Cache
 from fragmenta.cuda import assembler
 from fragmenta.errors import Error, one_of
 from fragmenta.isa.target import check_target
-
-VARIABLE = "FRAGMENTA_CACHE"
-KEPT = 512
-"""Results that the cache holds before it lets go of the oldest."""
 
 _LIBRARIES = (
     "nvidia/cu*/lib/libnvrtc.so*",
@@ -196,77 +190,3 @@ class Nvcc:
     def _call(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = [self._program, *words]
         return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-# ── what was compiled before ────────────────────────────────────────────────
-
-
-class Cache:
-    """Bytes by key in a folder; every fault of the disk is a miss, not an error.
-
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     kept = Cache(Path(folder))
-    ...     kept.put("key", b"value")
-    ...     kept.get("key"), kept.get("another")
-    (b'value', None)
-    """
-
-    def __init__(self, folder: Path | None, most: int = KEPT) -> None:
-        self.folder = folder
-        self._most = most
-
-    @classmethod
-    def present(cls) -> Cache:
-        """The cache that the environment asks for."""
-        given = os.environ.get(VARIABLE)
-        if given is None:
-            return cls(_platform_folder() / "fragmenta" / "compiled")
-        return cls(Path(given).expanduser() if given else None)
-
-    def get(self, key: str) -> bytes | None:
-        """What was put under a key, if it is whole."""
-        if self.folder is None:
-            return None
-        try:
-            data = self._path(key).read_bytes()
-        except OSError:
-            return None
-        digest, value = data[:32], data[32:]
-        return value if hashlib.sha256(value).digest() == digest else None
-
-    def put(self, key: str, value: bytes) -> None:
-        """Keep a value.  Others see all of it or nothing."""
-        if self.folder is None:
-            return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(dir=self.folder, prefix="part-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(value).digest() + value)
-            os.replace(name, self._path(key))
-            self._let_go()
-        except OSError:
-            return
-
-    def _path(self, key: str) -> Path:
-        assert self.folder is not None
-        return self.folder / f"{hashlib.sha256(key.encode()).hexdigest()}.cubin"
-
-    def _let_go(self) -> None:
-        """Remove the oldest, a quarter at a time, once there are too many."""
-        assert self.folder is not None
-        files = list(self.folder.glob("*.cubin"))
-        if len(files) <= self._most:
-            return
-        files.sort(key=lambda path: path.stat().st_mtime)
-        for path in files[: len(files) - self._most * 3 // 4]:
-            path.unlink(missing_ok=True)
-
-
-def _platform_folder() -> Path:
-    """Where this system keeps what can be made again."""
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

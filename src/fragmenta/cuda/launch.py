@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.cache import Cache
 from fragmenta.cuda import assembler, device, ptx, wgmma
-from fragmenta.cuda.compiler import Cache
 from fragmenta.cuda.device import GPU
 from fragmenta.dtype import as_array
 from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of

@@ -1,21 +1,19 @@
 """Which tile is the fastest here, measured?
 
 The model of :func:`~fragmenta.kernels.config.choose` knows one card.  Measured
-choices are kept by kernel, shape and GPU, in memory and in a file beside the
-compiled kernels, and are preferred from then on.
+choices are kept by kernel, shape and GPU, in memory and on disk beside the compiled
+kernels, and are preferred from then on.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from dataclasses import astuple, replace
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 
-from fragmenta.cuda.compiler import Cache
+from fragmenta.cache import Cache
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
 from fragmenta.kernels.source import text
 
@@ -65,31 +63,21 @@ def _kept() -> dict[str, Tile]:
 
 
 def _read() -> dict[str, Tile]:
-    path = _path()
+    kept = Cache.present().get(_version())
     try:
-        read = json.loads(path.read_text()) if path else {}
+        read = json.loads(kept) if kept else {}
         return {name: Tile(*sizes) for name, sizes in read.items()}
-    except (OSError, ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         return {}
 
 
 def _write() -> None:
     """Add what is known here to what other processes have written meanwhile."""
-    path = _path()
-    if path is None:
-        return
     sizes = {name: astuple(tile) for name, tile in {**_read(), **_kept()}.items()}
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_suffix(f".{os.getpid()}")
-        draft.write_text(json.dumps(sizes, indent=1) + "\n")
-        draft.replace(path)
-    except OSError:  # a disk that cannot be written costs the next process a tuning
-        return
+    Cache.present().put(_version(), json.dumps(sizes).encode())
 
 
-def _path() -> Path | None:
-    """The file of these kernels: what was measured with others says little."""
-    folder = Cache.present().folder
-    version = sha256(text("gemm.cu").encode()).hexdigest()[:12]
-    return None if folder is None else folder / f"tiles-{version}.json"
+@cache
+def _version() -> str:
+    """What tiles are kept under: those measured with other kernels say little."""
+    return f"tiles {sha256(text('gemm.cu').encode()).hexdigest()}"

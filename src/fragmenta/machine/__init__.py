@@ -13,7 +13,7 @@ and writes down the operations it sees; LLVM makes machine code of them::
 Compiling one takes a fraction of a second, and its machine code is kept on disk.
 """
 
-from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.compiler import Kernel, kernel, pointer, type_of
 from fragmenta.machine.trace import (
     F32,
     F64,
@@ -64,5 +64,6 @@ __all__ = [
     "select",
     "smaller",
     "truncate",
+    "type_of",
     "unsigned",
 ]

@@ -45,6 +45,15 @@ _ALLOWED = {of: frozenset(map(np.dtype, kinds)) for of, kinds in _KINDS.items()}
 _SCALARS = {I32: ctypes.c_int32, I64: ctypes.c_int64, F64: ctypes.c_double}
 
 
+def type_of(kind: np.dtype[Any]) -> Any:
+    """The type of a kernel's number for one of NumPy.
+
+    >>> str(type_of(np.dtype(np.uint16)))
+    'i16'
+    """
+    return next(of for of, kinds in _ALLOWED.items() if kind in kinds)
+
+
 class Kernel:
     """A traced function; compiled when it is first called.
 
@@ -92,7 +101,7 @@ class Kernel:
         with self._lock:
             if self._call is None:
                 self._engine, address = _load(self.name, self.text())
-                kinds = [
+                kinds: list[Any] = [
                     ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
                     for of in self._parameters.values()
                 ]
@@ -106,9 +115,7 @@ class Kernel:
             of.of.as_pointer() if isinstance(of, Pointer) else of
             for of in self._parameters.values()
         ]
-        function = ir.Function(
-            module, ir.FunctionType(ir.VoidType(), kinds), self.name
-        )
+        function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), self.name)
         code = Code(function)
         given: list[Any] = []
         for argument, of in zip(function.args, self._parameters.values(), strict=True):

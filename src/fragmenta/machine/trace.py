@@ -25,7 +25,7 @@ F32, F64 = ir.FloatType(), ir.DoubleType()
 Type: TypeAlias = Any
 Number: TypeAlias = "Value | int | float"
 
-_FLOATS = {F32: I32, F64: I64}
+_FLOATS: dict[Type, Type] = {F32: I32, F64: I64}
 
 
 def scalar_type(of: Type) -> Type:
@@ -40,7 +40,7 @@ def like(of: Type, shape: Type) -> Type:
 
 def size_of(of: Type) -> int:
     """The bytes of a scalar type."""
-    width: int = _FLOATS.get(of, of).width
+    width: int = _FLOATS[of].width if of in _FLOATS else of.width
     return width // 8
 
 
