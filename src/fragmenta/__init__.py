@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from fragmenta.isa.parse import search as search
     from fragmenta.isa.parse import wgmma as wgmma
     from fragmenta.isa.target import Requirement as Requirement
+    from fragmenta.lane_addresses import LaneAddresses as LaneAddresses
     from fragmenta.layout import Layout as Layout
     from fragmenta.matmul import matmul as matmul
     from fragmenta.metadata import Granularity as Granularity
@@ -88,6 +89,7 @@ _MODULES = {
     "exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_cutlass_sm90 from_cutlass_sm90",
     "shared_memory": "Descriptor AddressError",
+    "lane_addresses": "LaneAddresses",
     "shared_tiles": "shared_tile read_tile",
     "moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "banks": "bank_conflicts",

@@ -20,6 +20,7 @@ from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import catalogue, instruction
 from fragmenta.isa.target import check_target
+from fragmenta.lane_addresses import LaneAddresses
 from fragmenta.layout import is_whole
 from fragmenta.shared_memory import UNIT, AddressError, Addresses, swizzled
 from fragmenta.shared_tiles import Image, as_image
@@ -210,7 +211,7 @@ def ldmatrix_addresses(
     swizzle: int = 0,
     packed: bool = False,
     target: str = "sm_90a",
-) -> tuple[Instruction, Addresses]:
+) -> tuple[Instruction, LaneAddresses]:
     """The ``ldmatrix`` and the lane addresses that load a fragment.
 
     The operand lies in shared memory from ``start`` on, by rows
@@ -219,7 +220,9 @@ def ldmatrix_addresses(
     swizzle of its 16-byte units if one is named.  ``packed`` says that 6- or
     4-bit elements are stored sixteen to a unit, its upper bytes unused; else
     each is in the byte that the instruction's kind gives it.  The addresses
-    have one axis for the lanes, and one before it for a warpgroup's warps.
+    have one axis for the lanes, and one before it for a warpgroup's warps; they
+    know that each lane takes 16 bytes, and how many lanes count
+    (:class:`~fragmenta.LaneAddresses`).
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -242,7 +245,7 @@ def stmatrix_addresses(
     start: int = 0,
     swizzle: int = 0,
     target: str = "sm_90a",
-) -> tuple[Instruction, Addresses]:
+) -> tuple[Instruction, LaneAddresses]:
     """The ``stmatrix`` and the lane addresses that store a fragment.
 
     As :func:`ldmatrix_addresses`, the other way.
@@ -259,7 +262,7 @@ def stmatrix_addresses(
 
 def _addresses(
     family: str, op: Instruction | str, operand: str, tile: _Tile, target: str
-) -> tuple[Instruction, Addresses]:
+) -> tuple[Instruction, LaneAddresses]:
     op = instruction(op)
     part = _operand(op, operand)
     wish = _wish(part, tile)
@@ -358,7 +361,7 @@ def _bytes(bit: Addresses, slot: int) -> Addresses:
     return np.where(whole, first[..., 0] // 8, -1)
 
 
-def _solve(move: Instruction, part: Fragment, wish: _Wish) -> Addresses | str:
+def _solve(move: Instruction, part: Fragment, wish: _Wish) -> LaneAddresses | str:
     """An address for each lane, or why there is none."""
     (held,) = move.fragments.values()
     matrices, rows, _ = held.shape
@@ -387,7 +390,9 @@ def _solve(move: Instruction, part: Fragment, wish: _Wish) -> Addresses | str:
     # Lanes that do not count repeat the last address: sm_75 reads them all.
     used = matrices * rows
     addresses[:, used:] = addresses[:, used - 1 : used]
-    return addresses[0] if warps == 1 else addresses
+    return LaneAddresses(
+        addresses[0] if warps == 1 else addresses, width=UNIT, used=used
+    )
 
 
 def _why(

@@ -215,7 +215,7 @@ class _Lying:
         rows, k, of = self._sizes
         descriptor = self.descriptor
         addresses = access_addresses(self.tile, access)
-        cost = bank_conflicts(addresses, 16)
+        cost = bank_conflicts(addresses)
         about: dict[str, Any] = {
             "instruction": str(self.op),
             "operand": self.operand,
@@ -254,7 +254,7 @@ class _Lying:
                 taken: Any = access
                 tile = self.tile._replace(swizzle=mode)
                 where = access_addresses(tile, taken)
-                cost = bank_conflicts(where, 16)
+                cost = bank_conflicts(where)
                 record = {"access": access, "swizzle": mode}
                 records.append(record | {"degree": cost.degree, "turns": cost.turns})
         return records
