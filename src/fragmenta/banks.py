@@ -302,7 +302,23 @@ def conflict_picture(
       lanes 24 to 31: 1 turn
     """
     tile = Tile(rows, row_bytes, swizzle, pitch)
-    addresses = access_addresses(tile, access)
+    return tile_picture(tile, access_addresses(tile, access), access)
+
+
+def tile_picture(tile: Tile, addresses: LaneAddresses, access: str) -> str:
+    """:func:`conflict_picture` of any addresses in a tile; ``access`` names them.
+
+    >>> tile = Tile(8, 16)
+    >>> addresses = LaneAddresses(range(0, 512, 16), width=16, used=8)
+    >>> print(tile_picture(tile, addresses, "ldmatrix.m8n8.x1.b16"))
+    8 rows of 16 bytes, no swizzle; ldmatrix.m8n8.x1.b16
+    banks       0-3      4-7     8-11    12-15    16-19    20-23    24-27    28-31
+        0    [r0.0]   [r1.0]   [r2.0]   [r3.0]   [r4.0]   [r5.0]   [r6.0]   [r7.0]
+    no bank conflicts: 1 turns for 1 phases
+      lanes  0 to  7: 1 turn
+    """
+    tile.check()
+    rows, row_bytes, swizzle, pitch = tile
     cost = bank_conflicts(addresses)
     first = {int(addresses[lane]) for lane in cost.phases[0].lanes}
     mode = f"{swizzle}-byte swizzle" if swizzle else "no swizzle"
