@@ -186,8 +186,11 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         ((MMA, "B", "--num", "x1"), "as x2 or x4 along n; given x1"),
         ((MMA, "B", "--num", "x2", "--along", "n"), "given x2 along n"),
         ((MMA, "B", "--along", "m"), "as x2 or x4 along n; given along m"),
-        ((MMA, "A", "--access", "rows", "--num", "x4"), "choose an ldmatrix"),
-        ((WGMMA, "A", "--num", "x4"), "wgmma reads by a descriptor"),
+        (
+            (MMA, "A", "--access", "rows", "--num", "x4"),
+            "choose an ldmatrix, and rows is none",
+        ),
+        ((WGMMA, "A", "--num", "x4"), "an ldmatrix, and wgmma needs none"),
         ((WGMMA, "A", "--swizzle", 16), "0, 32, 64 or 128 bytes; given 16"),
         ((WGMMA, "A", "--major", "m"), "m is not k or mn"),
         ((WGMMA, "A", "--access", "store"), "store is not ldmatrix, rows or column"),

@@ -345,34 +345,33 @@ class _Lying:
     def chosen(self, access: str | None, num: str | None, along: str | None) -> _Chosen:
         """What was asked for, or what there is instead."""
         loads = [] if self.warpgroup else self.loads(self.swizzle)
-        asked = " ".join(word for word in (num, along and f"along {along}") if word)
-        if isinstance(loads, str):
-            if access == "ldmatrix" or asked:
-                raise Error(f"no ldmatrix loads this tile: {loads}")
-            return self._must("rows" if access is None else access)
-        access = "ldmatrix" if access is None else access
-        if asked and (self.warpgroup or access != "ldmatrix"):
-            what = (
-                "wgmma reads by a descriptor" if self.warpgroup else f"not of {access}"
-            )
+        missing = isinstance(loads, str)
+        if missing and (access == "ldmatrix" or num or along):
+            raise Error(f"no ldmatrix loads this tile: {loads}")
+        if access is None:
+            access = "rows" if missing else "ldmatrix"
+        if not isinstance(loads, str) and loads and access == "ldmatrix":
+            return self._picked(loads, num, along)
+        if num or along:
+            what = "wgmma needs none" if self.warpgroup else f"{access} is none"
             raise Error(f"--num and --along choose an ldmatrix, and {what}")
-        if self.warpgroup or access != "ldmatrix":
-            return self._must(access)
-        fits = [
-            load
+        return self._must(access)
+
+    def _picked(
+        self, loads: list[_Chosen], num: str | None, along: str | None
+    ) -> _Chosen:
+        """The first load of this kind."""
+        for load in loads:
+            if num in (None, _num(load)) and along in (None, load.along):
+                return load
+        there = one_of(
+            _num(load) + (f" along {load.along}" if load.along else "")
             for load in loads
-            if num in (None, _num(load)) and along in (None, load.along)
-        ]
-        if not fits:
-            there = (
-                _num(load) + (f" along {load.along}" if load.along else "")
-                for load in loads
-            )
-            raise Error(
-                f"ldmatrix loads {self.operand} of this tile as {one_of(there)}; "
-                f"given {asked}"
-            )
-        return fits[0]
+        )
+        asked = " ".join(word for word in (num, along and f"along {along}") if word)
+        raise Error(
+            f"ldmatrix loads {self.operand} of this tile as {there}; given {asked}"
+        )
 
     def _must(self, access: str) -> _Chosen:
         found = self._doing(access, self.swizzle)
