@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from fragmenta.errors import ValueRangeError as ValueRangeError
     from fragmenta.exchange import from_cutlass_sm90 as from_cutlass_sm90
     from fragmenta.exchange import from_nibbles as from_nibbles
+    from fragmenta.exchange import from_sparse_marlin as from_sparse_marlin
     from fragmenta.exchange import from_torch as from_torch
     from fragmenta.exchange import to_cutlass_sm90 as to_cutlass_sm90
     from fragmenta.exchange import to_nibbles as to_nibbles
+    from fragmenta.exchange import to_sparse_marlin as to_sparse_marlin
     from fragmenta.exchange import to_torch as to_torch
     from fragmenta.fragment import Fragment as Fragment
     from fragmenta.fragment import Place as Place
@@ -87,7 +89,7 @@ _MODULES = {
     "metadata": "Granularity Metadata",
     "sparsity": "compress decompress check_sparse sparsity_report Compressed",
     "exchange": "to_nibbles from_nibbles to_torch from_torch "
-    "to_cutlass_sm90 from_cutlass_sm90",
+    "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
     "shared_memory": "Descriptor AddressError",
     "lane_addresses": "LaneAddresses",
     "shared_tiles": "shared_tile read_tile",
