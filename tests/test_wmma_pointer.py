@@ -155,6 +155,14 @@ def test_a_view_may_begin_between_two_words(data):
     assert (a.registers == b.registers).all()
 
 
+def test_an_offset_into_a_view_counts_from_its_first_byte():
+    """Two bytes before the next word of the owner, and four elements from there."""
+    owner = np.arange(256, dtype=np.uint8)
+    a = a_of("s4")
+    wmma.load_matrix_sync(a, owner[2:], 32, offset=4)
+    assert a.x[0, 0] == 0x07060504
+
+
 # ── a program as the guide's readers write it ───────────────────────────────
 
 
