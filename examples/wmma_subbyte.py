@@ -2,7 +2,8 @@
 
 The kernels below are CUDA C++ line by line: every warp of the grid computes
 one 8x8 tile of D, stepping along k.  Here all warps take each step together,
-so the index of a warp is an array and so are the pointers made of it.
+so the index of a warp is an array and so are the pointers made of it.  Pointers
+count as in C++: ``A + 1`` on a pointer to words of 32 bits is one word further.
 
     python examples/wmma_subbyte.py
 """
@@ -21,13 +22,16 @@ b1 = wmma.experimental.precision.b1
 s4 = wmma.experimental.precision.s4
 
 Matrix = NDArray[np.int8]
-Words = NDArray[np.uint32]
 
 
 def bits_kernel(
-    D: NDArray[np.int32], A: Words, B: Words, M: int, N: int, K: int
+    D: wmma.pointer, A: wmma.pointer, B: wmma.pointer, M: int, N: int, K: int
 ) -> None:
-    """D[i, j] = the number of k where A[i, k] and B[k, j] are both one."""
+    """D[i, j] = the number of k where A[i, k] and B[k, j] are both one.
+
+    ``int* D``, ``const unsigned* A`` (row-major) and ``const unsigned* B``
+    (column-major), 32 elements in a word.
+    """
     warp = np.arange(M // 8 * (N // 8))
     row, col = warp // (N // 8) * 8, warp % (N // 8) * 8
     warps = warp.size
@@ -38,16 +42,16 @@ def bits_kernel(
 
     wmma.fill_fragment(c, 0)
     for k in range(0, K, 128):
-        wmma.load_matrix_sync(a, A, 128, offset=k * M + row * 128)
-        wmma.load_matrix_sync(b, B, 128, offset=k * N + col * 128)
+        wmma.load_matrix_sync(a, A + (row * K + k) // 32, K)
+        wmma.load_matrix_sync(b, B + (col * K + k) // 32, K)
         wmma.bmma_sync(c, a, b, c, wmma.experimental.bmmaBitOpAND)
-    wmma.store_matrix_sync(D, c, N, wmma.mem_row_major, offset=row * N + col)
+    wmma.store_matrix_sync(D + row * N + col, c, N, wmma.mem_row_major)
 
 
 def nibbles_kernel(
-    D: NDArray[np.int32], A: Words, B: Words, M: int, N: int, K: int
+    D: wmma.pointer, A: wmma.pointer, B: wmma.pointer, M: int, N: int, K: int
 ) -> None:
-    """D = A B for 4-bit signed integers; only type and k step differ."""
+    """D = A B for 4-bit signed integers, 8 in a word."""
     warp = np.arange(M // 8 * (N // 8))
     row, col = warp // (N // 8) * 8, warp % (N // 8) * 8
     warps = warp.size
@@ -58,21 +62,15 @@ def nibbles_kernel(
 
     wmma.fill_fragment(c, 0)
     for k in range(0, K, 32):
-        wmma.load_matrix_sync(a, A, 32, offset=k * M + row * 32)
-        wmma.load_matrix_sync(b, B, 32, offset=k * N + col * 32)
+        wmma.load_matrix_sync(a, A + (row * K + k) // 8, K)
+        wmma.load_matrix_sync(b, B + (col * K + k) // 8, K)
         wmma.mma_sync(c, a, b, c)
-    wmma.store_matrix_sync(D, c, N, wmma.mem_row_major, offset=row * N + col)
+    wmma.store_matrix_sync(D + row * N + col, c, N, wmma.mem_row_major)
 
 
-def panels(vectors: Matrix, of: str, k: int) -> Words:
-    """Packed rows, cut into panels of one k step each: (K/k, rows, k elements).
-
-    In one piece, every second step along k would begin at an odd multiple of
-    16 bytes, and the guide wants pointers that are multiples of 32.
-    """
-    rows, length = vectors.shape
-    cut = vectors.reshape(rows, length // k, k).swapaxes(0, 1)
-    return np.asarray(encode_words(np.ascontiguousarray(cut), of)).reshape(-1)
+def words(vectors: Matrix, of: str) -> wmma.pointer:
+    """``const unsigned*``: packed rows, one after the other."""
+    return wmma.pointer(np.asarray(encode_words(np.ascontiguousarray(vectors), of)))
 
 
 def multiply_bits(rng: np.random.Generator, M: int, N: int, K: int) -> None:
@@ -81,7 +79,7 @@ def multiply_bits(rng: np.random.Generator, M: int, N: int, K: int) -> None:
     B = rng.integers(0, 2, (K, N), np.int8)
     D = np.zeros((M, N), np.int32)
     start = perf_counter()
-    bits_kernel(D, panels(A, "b1", 128), panels(B.T, "b1", 128), M, N, K)
+    bits_kernel(wmma.pointer(D), words(A, "b1"), words(B.T, "b1"), M, N, K)
     report("b1", D, A, B, perf_counter() - start)
 
 
@@ -91,7 +89,7 @@ def multiply_nibbles(rng: np.random.Generator, M: int, N: int, K: int) -> None:
     B = rng.integers(-8, 8, (K, N), np.int8)
     D = np.zeros((M, N), np.int32)
     start = perf_counter()
-    nibbles_kernel(D, panels(A, "s4", 32), panels(B.T, "s4", 32), M, N, K)
+    nibbles_kernel(wmma.pointer(D), words(A, "s4"), words(B.T, "s4"), M, N, K)
     report("s4", D, A, B, perf_counter() - start)
 
 

@@ -1,5 +1,7 @@
 """Bank conflicts, counted a second way, and pictures that fit a terminal."""
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -69,6 +71,119 @@ def test_idle_lanes_cost_nothing():
     ]
 
 
+# ── addresses that know their width ─────────────────────────────────────────
+
+
+def moved(function):
+    """What each half-precision operand's move costs, by its own phases."""
+    op = fm.mma("m16n8k16", a="f16", d="f16")
+    for pitch in (32, 48, 64, 128, 144):
+        for name in ("A", "B", "D"):
+            try:
+                yield function(op, name, order="row", pitch=pitch)
+            except fm.Error:
+                assert function is fm.ldmatrix_addresses or name != "D"
+
+
+@pytest.mark.parametrize("function", [fm.ldmatrix_addresses, fm.stmatrix_addresses])
+def test_addresses_of_moves_need_no_width(function):
+    """One phase for each matrix of eight rows of 16 bytes, and no more."""
+    seen = 0
+    for move, addresses in moved(function):
+        matrices, rows, _ = next(iter(move.fragments.values())).shape
+        found = bank_conflicts(addresses)
+        counted = addresses.tolist()[: matrices * rows]
+        idle = [0] * (4 - matrices)
+        assert found.width == 16
+        expected = [
+            turns(counted[first : first + 8] * 4, 16)[0]
+            for first in range(0, 8 * matrices, 8)
+        ]
+        assert [phase.degree for phase in found.phases] == expected + idle
+        assert bank_conflicts(addresses, 16) == found
+        assert bank_conflicts(addresses, np.int8(16)) == found
+        seen += 1
+    assert seen >= 10
+
+
+def test_a_tile_padded_by_16_bytes_is_free_of_conflicts():
+    """With 4 bytes a lane the same numbers would be 4-way."""
+    op = fm.mma("m16n8k16", a="f16", d="f32")
+    _, addresses = fm.ldmatrix_addresses(op, "A", order="row", pitch=144)
+    assert bank_conflicts(addresses).degree == 1
+    assert bank_conflicts(addresses + 1024).degree == 1
+    assert bank_conflicts(np.asarray(addresses), 4).degree > 1
+
+
+def test_another_width_is_refused():
+    _, addresses = fm.ldmatrix_addresses(
+        fm.mma("m16n8k16", a="f16", d="f32"), "A", order="row"
+    )
+    with pytest.raises(AddressError, match=r"takes 16 bytes; given width=4"):
+        bank_conflicts(addresses, 4)
+    with pytest.raises(AddressError, match=r"given 4\.0"):
+        bank_conflicts(addresses, 4.0)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: a.tolist(),
+        np.asarray,
+        lambda a: a // 4,
+        lambda a: a[::-1],
+        lambda a: a[np.argsort(-a)],
+        np.sort,
+        lambda a: np.where(a < 64, a, -1),
+        lambda a: a.astype(np.int16),
+        lambda a: a + fm.LaneAddresses(range(0, 128, 4), width=4),
+        lambda a: np.concatenate([a[:16], a[:16]]),
+    ],
+)
+def test_plain_integers_need_a_width(change):
+    """Also those that were addresses of a move, once lanes changed places."""
+    _, addresses = fm.ldmatrix_addresses(
+        fm.mma("m16n8k16", a="f16", d="f32"), "B", order="col"
+    )
+    assert (addresses.width, addresses.used) == (16, 16)
+    with pytest.raises(AddressError, match=r"give width=1, 2, 4, 8 or 16"):
+        bank_conflicts(change(addresses))
+
+
+def test_moved_addresses_know_as_much():
+    addresses = fm.LaneAddresses(range(0, 512, 16), width=16, used=8)
+    warps = addresses + 512 * np.arange(4)[:, None]
+    again = pickle.loads(pickle.dumps(warps))
+    for each in (addresses ^ 16, 64 + addresses, warps, warps[2], warps[1:], again):
+        assert isinstance(each, fm.LaneAddresses)
+        assert (each.width, each.used) == (16, 8)
+    assert bank_conflicts(warps[3]).turns == 1
+    addresses += 1024
+    assert bank_conflicts(addresses).turns == 1
+    assert addresses[0] == 1024
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"width": 3}, AddressError),
+        ({"width": True}, AddressError),
+        ({"width": 16, "used": 33}, fm.ShapeError),
+        ({"width": 16, "used": 0}, fm.ShapeError),
+    ],
+)
+def test_no_addresses_with_impossible_facts(options, error):
+    with pytest.raises(error):
+        fm.LaneAddresses(range(32), **options)
+
+
+@pytest.mark.parametrize("width", [np.int8(1), np.int8(16), np.uint8(8), np.int64(4)])
+def test_a_width_of_any_integer_type(width):
+    found = bank_conflicts(range(0, 512, 16), width)
+    assert found == bank_conflicts(range(0, 512, 16), int(width))
+    assert type(found.width) is int
+
+
 @pytest.mark.parametrize("swizzle", [32, 64, 128])
 def test_a_tile_is_what_a_descriptor_describes(swizzle):
     """Rows as wide as the swizzle are the K-major tile of wgmma."""
@@ -132,15 +247,17 @@ def test_ranges():
 
 def test_bad_input_is_refused():
     with pytest.raises(fm.ShapeError, match="32 byte addresses"):
-        bank_conflicts(range(31))
+        bank_conflicts(range(31), 4)
     with pytest.raises(fm.ShapeError, match="float64"):
-        bank_conflicts(np.zeros(32))
+        bank_conflicts(np.zeros(32), 4)
+    with pytest.raises(fm.ShapeError, match="one warp of it at a time"):
+        bank_conflicts(np.zeros((4, 32), int), 4)
     with pytest.raises(AddressError, match="1, 2, 4, 8 or 16 bytes"):
         bank_conflicts(range(32), 3)
     with pytest.raises(AddressError, match=r"given 4\.0"):
         bank_conflicts(range(0, 128, 4), 4.0)
     with pytest.raises(AddressError, match="lane 2 is at 9223372036854775808"):
-        bank_conflicts(np.uint64([0, 4, 2**63] + [8] * 29))
+        bank_conflicts(np.uint64([0, 4, 2**63] + [8] * 29), 4)
     with pytest.raises(AddressError, match="lane 1 takes 4 bytes at address 1"):
         bank_conflicts(range(32), 4)
     with pytest.raises(AddressError, match="lane 0 takes"):

@@ -14,9 +14,11 @@ import fragmenta as fm
 from fragmenta.exchange import (
     from_cutlass_sm90,
     from_nibbles,
+    from_sparse_marlin,
     from_torch,
     to_cutlass_sm90,
     to_nibbles,
+    to_sparse_marlin,
     to_torch,
 )
 from fragmenta.isa.parse import catalogue
@@ -157,6 +159,144 @@ def test_torch_as_pytorch_answers(name, rows, columns, seed):
     bits = torch.from_numpy(raw(packed).view(signed.dtype)).view(tensor.dtype)
     back = ask.sparse_semi_structured_to_dense_cutlass(bits, torch.from_numpy(ours))
     assert torch.equal(back, tensor)
+
+
+# ── Sparse-Marlin ───────────────────────────────────────────────────────────
+
+
+def marlin_offsets(rows, columns):
+    """Where Sparse-Marlin's conversion scatters the word of each row and column.
+
+    Step by step as its index arithmetic goes, for a matrix of words: rows of a
+    group of 64 are dealt out, two words of each 2 x 2 square change places, and
+    columns are interleaved by two.
+    """
+    row, column = np.mgrid[:rows, :columns]
+    inside = row % 64
+    line = (
+        row - inside
+        + 2 * (row % 2)
+        + row // 4 % 2
+        + 32 * (row // 2 % 2)
+        + 4 * (inside // 8)
+    )  # fmt: skip
+    upper = (line % 2 == 0) & (column % 2 == 1)
+    lower = (line % 2 == 1) & (column % 2 == 0)
+    step = upper.astype(int) - lower
+    line, column = line + step, column - step
+    return column // 2 * rows * 2 + line * 2 + column % 2
+
+
+def scattered(codes, word_bits):
+    """Reordered words of a matrix of codes."""
+    unsigned = np.dtype(f"u{word_bits // 8}")
+    digits = codes.reshape(len(codes), -1, word_bits // 4).astype(unsigned)
+    shifts = np.arange(0, word_bits, 4, dtype=unsigned)
+    words = np.bitwise_or.reduce(digits << shifts, axis=-1)
+    meta = np.zeros(words.size, unsigned)
+    offsets = marlin_offsets(*words.shape).ravel()
+    assert sorted(offsets) == list(range(words.size))
+    meta[offsets] = words.ravel()
+    return meta.reshape(words.shape)
+
+
+@torch_types
+@pytest.mark.parametrize("shape", [(64, 64), (192, 128), (128, 320)])
+def test_marlin_by_the_book(name, shape):
+    op = TORCH[name]
+    granularity = op.granularity
+    random = np.random.default_rng(1)
+    codes = random.choice(
+        granularity.codes(), (shape[0], shape[1] // granularity.chunk)
+    )
+    values = random.integers(1, 9, (shape[0], shape[1] // 2))
+    sp = Compressed(values.astype(op.types["a"].storage), codes, granularity)
+    packed, meta = to_sparse_marlin(sp, op)
+    bits = 32 if name == "s8" else 16
+    assert meta.dtype == np.dtype(f"i{bits // 8}")
+    assert (raw(meta) == scattered(codes, bits)).all()
+    same(from_sparse_marlin(packed, meta, op), sp)
+    # as vLLM and torchao keep it: the same words in another shape
+    kept = meta.reshape(meta.shape[1] // 2, meta.shape[0] * 2)
+    same(from_sparse_marlin(packed, kept, op), sp)
+    # another order than PyTorch's, so that nobody has to take this on trust
+    assert (raw(meta) != raw(to_torch(sp, op).meta)).any()
+
+
+def test_marlin_quantized_to_8_bits():
+    """Values in int32 tensors have codes of int16, whatever their size."""
+    op = TORCH["s8"]
+    sp = compress(sparse_matrix(op, (64, 64)), op)
+    meta = scattered(sp.indices, 16).view(np.int16)
+    same(from_sparse_marlin(sp.values.astype(np.int32), meta, op), sp)
+
+
+@torch_types
+@pytest.mark.parametrize("shape", ["64x64", "128x128"])
+def test_marlin_as_torchao_answered(name, shape):
+    """`golden/make_exchange.py` asked; chunks with room to spare included."""
+    op, storage = TORCH[name], TORCH[name].types["a"].storage
+    with np.load(GOLDEN / f"marlin_{name}.npz") as kept:
+        assert str(kept["torchao_version"])
+        dense = kept[f"{shape}_dense"].view(storage)
+        stored, meta = kept[f"{shape}_packed"], kept[f"{shape}_meta"]
+    packed, ours = to_sparse_marlin(compress(dense, op), op)
+    assert (raw(packed) == stored).all()
+    assert ours.dtype == meta.dtype
+    assert (ours == meta).all()
+    back = decompress(from_sparse_marlin(stored.view(storage), meta, op), op)
+    assert (raw(back) == raw(dense)).all()
+    with pytest.raises(fm.BadMetadata, match="from_sparse_marlin reads it"):
+        from_torch(stored.view(storage), meta, op)
+
+
+@torch_types
+def test_pytorch_is_not_taken_for_marlin(name):
+    """Nor the other way; with every stored value non-zero nothing tells them apart."""
+    op, storage = TORCH[name], TORCH[name].types["a"].storage
+    with np.load(GOLDEN / f"torch_{name}.npz") as kept:
+        stored = kept["64x128_packed"].view(storage)
+        meta = kept["64x128_meta"]
+    with pytest.raises(fm.BadMetadata, match=r"Sparse-Marlin: .* from_torch reads it"):
+        from_sparse_marlin(stored, meta, op)
+    full = np.ones_like(stored)
+    assert from_torch(full, meta, op).shape == from_sparse_marlin(full, meta, op).shape
+
+
+@pytest.mark.parametrize("name", ["f16", "s8"])
+def test_zeros_stored_under_any_code_are_welcome(name):
+    """Only what the other order explains throughout is refused."""
+    op = TORCH[name]
+    random = np.random.default_rng(3)
+    shape = (64, 128 // op.granularity.chunk)
+    indices = random.choice(op.granularity.codes(), shape)
+    values = random.integers(0, 2, (64, 64)).astype(op.types["a"].storage)
+    for stored in (values, np.zeros_like(values)):
+        sp = Compressed(stored, indices, op.granularity)
+        same(from_torch(*to_torch(sp, op), op), sp)
+        same(from_sparse_marlin(*to_sparse_marlin(sp, op), op), sp)
+
+
+def test_every_word_of_marlin_is_the_register_of_a_lane():
+    """The order serves the hardware: 32 words are a register of a warp.
+
+    Four mma.sp take 64 rows: number j has rows 8g + j as its row g and rows
+    8g + 4 + j as its row g + 8.  Two of them share a register, told apart by
+    the selector.  The metadata fragment is measured on a GPU, so this is a
+    second witness.
+    """
+    op = TORCH["f16"]
+    random = np.random.default_rng(2)
+    codes = random.choice(op.granularity.codes(), (128, 24))
+    sp = Compressed(np.ones((128, 48), np.float16), codes, op.granularity)
+    words = np.ascontiguousarray(to_sparse_marlin(sp, op).meta).view(np.uint32)
+    found = words.reshape(3, 2, 2, 32)  # along k, along m, register, lane
+    for k, m, j in np.ndindex(3, 2, 4):
+        rows = 64 * m + j + np.r_[8 * np.arange(8), 8 * np.arange(8) + 4]
+        own = codes[rows, 8 * k : 8 * k + 8]
+        lanes = np.arange(32).reshape(8, 2, 2)[:, j % 2].ravel()
+        register = op.metadata.pack(own, selector=j % 2)[:, 0]
+        assert (found[k, m, j // 2, lanes] == register[lanes]).all()
 
 
 # ── CUTLASS for Hopper ──────────────────────────────────────────────────────
@@ -320,6 +460,39 @@ BAD = {
     "torch: code": (
         lambda: from_torch(np.ones((32, 16)), np.zeros((32, 2), np.int16), F16),
         fm.BadMetadata, "code 0000 names position 0 twice; 255 more are illegal"),
+    "torch: descending": (
+        lambda: from_torch(np.ones((32, 16)), np.full((32, 2), 0x1111, np.int16),
+                           fm.mma("m16n8k32", a="f16", d="f32", sp="sp")),
+        fm.BadMetadata, "code 0001 names position 1 before 0"),
+    "torch: to descending": (
+        lambda: to_torch(
+            Compressed(np.ones((32, 16), "f2"), np.ones((32, 8), int), F16.granularity),
+            fm.mma("m16n8k32", a="f16", d="f32", sp="sp")),
+        fm.BadMetadata, "code 0001 names position 1 before 0"),
+    "marlin: type": (
+        lambda: to_sparse_marlin(codes(64, 16, S4), S4), fm.Error,
+        "Sparse-Marlin has f16, bf16, tf32 and s8, not s4"),
+    "marlin: rows": (
+        lambda: to_sparse_marlin(codes(96, 16, F16), F16), fm.ShapeError,
+        r"64 rows and 32 columns, or multiples; .* \(96, 16\)"),
+    "marlin: meta type": (
+        lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros((64, 2), int), S8),
+        fm.ShapeError, "meta of s8 is int32 or int16; given int64"),
+    "marlin: meta shape": (
+        lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros(128, np.int16), F16),
+        fm.ShapeError, "meta is a matrix"),
+    "marlin: another matrix": (
+        lambda: from_sparse_marlin(
+            np.ones((64, 16)), np.full((64, 4), 0x4444, np.int16), F16),
+        fm.ShapeError, "2:4 stores 2 values for each code"),
+    "marlin: quantized": (
+        lambda: from_sparse_marlin(
+            np.zeros((1, 128), np.int32), np.full((1, 128), 0x4444, np.int16), F16),
+        fm.ShapeError, "64 rows and 32 columns"),
+    "marlin: code": (
+        lambda: from_sparse_marlin(
+            np.ones((64, 16)), np.zeros((64, 2), np.int16), F16),
+        fm.BadMetadata, "code 0000 names position 0 twice"),
     "cutlass: type": (
         lambda: to_cutlass_sm90(codes(64, 8, S4), S4), fm.Error,
         "no sparse Hopper kernels for s4"),

@@ -27,6 +27,7 @@ ROOMS = [
     "pruning",
     "exchange",
     "shared_memory",
+    "lane_addresses",
     "shared_tiles",
     "moves",
     "banks",

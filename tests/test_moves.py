@@ -14,7 +14,8 @@ from fragmenta.moves import (
     stmatrix,
     stmatrix_addresses,
 )
-from fragmenta.shared_memory import AddressError
+from fragmenta.shared_memory import AddressError, swizzled
+from fragmenta.words import pack_words
 
 LOADS = [op for op in catalogue("ldmatrix") if not op.values["space"]]
 STORES = [op for op in catalogue("stmatrix") if not op.values["space"]]
@@ -249,6 +250,57 @@ def test_addresses_follow_start_pitch_and_swizzle():
     assert (mixed == 1024 + 128 * row + 16 * (unit ^ row % 8)).all()
 
 
+@pytest.mark.parametrize("along", ["k", "n"])
+@pytest.mark.parametrize("order", ["row", "col"])
+@pytest.mark.parametrize(("shape", "of", "tiles"), [
+    ("m16n8k16", "f16", 2), ("m16n8k8", "bf16", 2), ("m16n8k8", "bf16", 4),
+    ("m16n8k32", "s8", 2), ("m16n8k8", "tf32", 2), ("m16n8k64", "s4", 2),
+])  # fmt: skip
+@pytest.mark.parametrize("swizzle", [0, 64])
+def test_one_load_brings_the_b_of_several(shape, of, tiles, order, along, swizzle):
+    """Each tile's registers are what its own mma packs."""
+    wide = {"d": "f32"} if of in ("f16", "bf16") else {}
+    op = fm.mma(shape, a=of, **wide)
+    part, bits = op.b, op.b.dtype.bits
+    sizes = dict(zip("kn", part.shape, strict=True))
+    sizes[along] *= tiles
+    lines, inner = (sizes["k"], sizes["n"])[:: 1 if order == "row" else -1]
+    pitch = -(-inner * bits // 8 // 16) * 16 + 16
+    named = {"order": order, "pitch": pitch, "start": 1024, "swizzle": swizzle}
+    if order == "row" and bits != 16:
+        with pytest.raises(fm.Error, match="no ldmatrix of sm_90a"):
+            ldmatrix_addresses(op, "B", tiles=tiles, along=along, **named)
+        return
+    load, addresses = ldmatrix_addresses(op, "B", tiles=tiles, along=along, **named)
+    assert load.values["num"] == f"x{tiles * part.registers}"
+    assert addresses.used == 8 * tiles * part.registers
+    rng = np.random.default_rng(3)
+    matrix = rng.integers(0, 1 << min(bits, 16), (lines, inner)).astype(np.uint32)
+    packed = pack_words(matrix, bits, 32) if bits < 32 else matrix
+    image = np.zeros(1024 + lines * pitch + 64, np.uint8)
+    for line, row in enumerate(np.ascontiguousarray(packed).view(np.uint8)):
+        where = 1024 + line * pitch + np.arange(row.size)
+        image[swizzled(where, swizzle)] = row
+    words = ldmatrix(load, image, addresses).reshape(32, tiles, part.registers)
+    B = matrix if order == "row" else matrix.T
+    for number in range(tiles):
+        first = {side: number * size * (side == along)
+                 for side, size in zip("kn", part.shape, strict=True)}  # fmt: skip
+        own = B[first["k"] :, first["n"] :][: part.shape[0], : part.shape[1]]
+        assert (part.unpack_bits(words[:, number]) == own).all()
+
+
+def test_one_store_takes_the_d_of_two():
+    op = fm.mma("m16n8k16", a="f16", d="f16")
+    store, addresses = stmatrix_addresses(op, "D", order="row", tiles=2, along="n")
+    assert str(store) == "stmatrix.sync.aligned.m8n8.x4.b16"
+    D = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    words = [op.d.pack(half.view(np.float16)) for half in (D[:, :8], D[:, 8:])]
+    image = np.zeros(512, np.uint8)
+    after = stmatrix(store, image, addresses, np.concatenate(words, axis=-1))
+    assert (after.view(np.uint16).reshape(16, 16) == D).all()
+
+
 def test_lanes_that_do_not_count_have_an_address_too():
     op = fm.mma("m16n8k16", a="f16", d="f32")
     _, addresses = ldmatrix_addresses(op, "B", order="col")
@@ -374,6 +426,12 @@ def test_what_no_load_can_do_says_why():
         (f16, "A", {"packed": True}, "f16 is not packed"),
         (f16, "A", {"target": "sm_91"}, "no target sm_91"),
         (s8, "A", {"order": "col"}, "transposes elements of 16 bits, and these have 8"),
+        (f16, "B", {"tiles": 3, "along": "k"}, "1, 2 or 4 tiles; given 3"),
+        (f16, "B", {"tiles": 2}, "along k or n; given along=None"),
+        (f16, "B", {"tiles": 2, "along": "m"}, "along k or n; given along='m'"),
+        (f16, "A", {"along": "n"}, "tiles of A .* along m or k; given along='n'"),
+        (f16, "A", {"tiles": 2, "along": "k"}, "no ldmatrix for 8 registers, 2 x 4"),
+        (f16, "B", {"tiles": 2, "along": "n", "pitch": 16}, "rows of 32 bytes"),
         (fm.mma("m8n8k4", a="f64"), "A", {}, "is 1 of 64 bits"),
         (fm.mma("m8n8k4", a="f16", d="f32"), "A", {}, "is not one matrix"),
         (fm.mma("m16n8k32", a="e2m1", d="f32", kind="f8f6f4"), "A",

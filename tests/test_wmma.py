@@ -407,13 +407,14 @@ def test_leading_dimensions_of_the_guide(frag):
     for major, told in memory_layouts(frag):
         rows, cols = part_of(frag).shape
         inner = cols if major == "row" else rows
-        for ldm in range(inner, inner + 2 * step + 1):
-            if ldm % step:
-                wanted = f"multiple of 16 bytes, {step} elements"
-                with pytest.raises(wmma.AlignmentError, match=wanted):
+        with wmma.target("sm_90", rules="guide"):
+            for ldm in range(inner, inner + 2 * step + 1):
+                if ldm % step:
+                    wanted = f"multiple of 16 bytes, {step} elements"
+                    with pytest.raises(wmma.AlignmentError, match=wanted):
+                        wmma.load_matrix_sync(frag, memory, ldm, told)
+                else:
                     wmma.load_matrix_sync(frag, memory, ldm, told)
-            else:
-                wmma.load_matrix_sync(frag, memory, ldm, told)
         with pytest.raises(fm.ShapeError, match="too small"):
             wmma.load_matrix_sync(frag, memory, inner - 1, told)
 
@@ -424,12 +425,13 @@ def test_pointers_of_the_guide_are_256_bit_aligned(frag):
     memory = raw(np.zeros(16 << 10, of.bits_dtype), of)
     major, told = memory_layouts(frag)[0]
     ldm, _ = shortest(frag, major)
-    for offset in range(0, 2 * 256 // of.bits + 1, max(1, 32 // of.bits)):
-        if offset * of.bits % 256:
-            with pytest.raises(wmma.AlignmentError, match=r"32 bytes \(256 bits"):
+    with wmma.target("sm_90", rules="guide"):
+        for offset in range(0, 2 * 256 // of.bits + 1, max(1, 32 // of.bits)):
+            if offset * of.bits % 256:
+                with pytest.raises(wmma.AlignmentError, match=r"32 bytes \(256 bits"):
+                    wmma.load_matrix_sync(frag, memory, ldm, told, offset=offset)
+            else:
                 wmma.load_matrix_sync(frag, memory, ldm, told, offset=offset)
-        else:
-            wmma.load_matrix_sync(frag, memory, ldm, told, offset=offset)
 
 
 @pytest.mark.parametrize("frag", FRAGMENTS, ids=str)
@@ -553,17 +555,20 @@ def test_any_pointer_is_right_or_refused(data):
     offset = data.draw(st.integers(-64, 2048))
     bits = random_bits(of, 4096, 5)
     memory = raw(np.ascontiguousarray(pack_words(bits, of.bits, max(8, of.bits))), of)
-    rules = data.draw(st.sampled_from(["guide", "ptx"]))
+    rules = data.draw(st.sampled_from(["guide", "ptx", "either", None]))
     size = part.registers * part.register_bits
-    pointer, step = (256, 128) if rules == "guide" else (size, size)
+    manuals = {"guide": (256, 128), "ptx": (size, size)}
     legal = (
         ldm >= inner
-        and ldm * of.bits % step == 0
-        and offset * of.bits % pointer == 0
+        and any(
+            ldm * of.bits % step == 0 and offset * of.bits % pointer == 0
+            for manual, (pointer, step) in manuals.items()
+            if rules in (manual, "either", None)
+        )
         and 0 <= offset <= 4096 - ((rows - 1) * ldm + inner)
     )
     before = frag.x.copy()
-    with wmma.target("sm_90", rules=rules):
+    with wmma.target("sm_90", **({"rules": rules} if rules else {})):
         if not legal:
             with pytest.raises(fm.ShapeError):
                 wmma.load_matrix_sync(frag, memory, ldm, told, offset=offset)
@@ -977,7 +982,7 @@ def test_the_surrounding_target():
         wmma.target("sm_91")
     with pytest.raises(fm.UnsupportedTarget, match="no target"):
         wmma.mma_sync(d, a, b, c, target="hopper")
-    with pytest.raises(fm.Error, match="rules are guide or ptx"):
+    with pytest.raises(fm.Error, match="rules are either, guide or ptx"):
         wmma.target("sm_90", rules="none")
 
 

@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from fragmenta.errors import ValueRangeError as ValueRangeError
     from fragmenta.exchange import from_cutlass_sm90 as from_cutlass_sm90
     from fragmenta.exchange import from_nibbles as from_nibbles
+    from fragmenta.exchange import from_sparse_marlin as from_sparse_marlin
     from fragmenta.exchange import from_torch as from_torch
     from fragmenta.exchange import to_cutlass_sm90 as to_cutlass_sm90
     from fragmenta.exchange import to_nibbles as to_nibbles
+    from fragmenta.exchange import to_sparse_marlin as to_sparse_marlin
     from fragmenta.exchange import to_torch as to_torch
     from fragmenta.fragment import Fragment as Fragment
     from fragmenta.fragment import Place as Place
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
     from fragmenta.isa.parse import search as search
     from fragmenta.isa.parse import wgmma as wgmma
     from fragmenta.isa.target import Requirement as Requirement
+    from fragmenta.lane_addresses import LaneAddresses as LaneAddresses
     from fragmenta.layout import Layout as Layout
     from fragmenta.matmul import matmul as matmul
     from fragmenta.metadata import Granularity as Granularity
@@ -86,8 +89,9 @@ _MODULES = {
     "metadata": "Granularity Metadata",
     "sparsity": "compress decompress check_sparse sparsity_report Compressed",
     "exchange": "to_nibbles from_nibbles to_torch from_torch "
-    "to_cutlass_sm90 from_cutlass_sm90",
+    "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
     "shared_memory": "Descriptor AddressError",
+    "lane_addresses": "LaneAddresses",
     "shared_tiles": "shared_tile read_tile",
     "moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "banks": "bank_conflicts",

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import as_array
 from fragmenta.errors import ShapeError, one_of
-from fragmenta.layout import is_whole
+from fragmenta.lane_addresses import WIDTHS, LaneAddresses, check_width
 from fragmenta.shared_memory import (
     LIMIT,
     UNIT,
@@ -33,7 +33,8 @@ Access: TypeAlias = Literal["ldmatrix", "rows", "column"]
 BANKS = 32
 WORD = 4
 LANES = 32
-WIDTHS = (1, 2, 4, 8, 16)
+IDLE = -1
+"""The address of a lane that takes no part."""
 
 #: What a warp may do with a tile, 16 bytes a lane.
 ACCESSES = {
@@ -84,7 +85,7 @@ class Conflicts:
     def records(self) -> list[dict[str, Any]]:
         """One flat record for each phase.
 
-        >>> bank_conflicts(range(0, 1024, 32)).records()[0]["degree"]
+        >>> bank_conflicts(range(0, 1024, 32), width=4).records()[0]["degree"]
         8
         """
         return [
@@ -110,12 +111,21 @@ class Conflicts:
         return "\n".join(lines)
 
 
-def bank_conflicts(addresses: ArrayLike, width: int = 4) -> Conflicts:
+def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
     """What a warp's access costs: 32 byte addresses, ``width`` bytes each.
 
-    An address of -1 is a lane that takes no part.
+    The addresses that :func:`fragmenta.ldmatrix_addresses` and
+    :func:`fragmenta.stmatrix_addresses` return know their width and which
+    lanes count; with plain integers say the width.  An address of -1 is a lane
+    that takes no part.
 
-    >>> bank_conflicts(range(0, 128, 4)).degree
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k16", a="f16", d="f32")
+    >>> print(bank_conflicts(fm.ldmatrix_addresses(op, "B", order="col", pitch=48)[1]))
+    no bank conflicts: 2 turns for 2 phases
+      lanes  0 to  7: 1 turn
+      lanes  8 to 15: 1 turn
+    >>> bank_conflicts(range(0, 128, 4), width=4).degree
     1
     >>> print(bank_conflicts([128 * row for row in range(32)], width=16))
     8-way: 32 turns for 4 phases
@@ -126,31 +136,51 @@ def bank_conflicts(addresses: ArrayLike, width: int = 4) -> Conflicts:
     """
     given = as_array(list(addresses) if isinstance(addresses, range) else addresses)
     if given.shape != (LANES,) or given.dtype.kind not in "iu":
+        warps = given.ndim > 1 and given.shape[-1] == LANES
         raise ShapeError(
             f"a warp has {LANES} byte addresses, one for each lane; given "
             f"{given.dtype} of shape {given.shape}"
+            + (", so take one warp of it at a time" if warps else "")
         )
-    if not is_whole(width) or width not in WIDTHS:
-        raise AddressError(
-            f"a lane takes {one_of(WIDTHS)} bytes of shared memory; given {width!r}"
-        )
+    taken = _width(given, width)
     if (given >= LIMIT).any():
         lane = int((given >= LIMIT).argmax())
         raise AddressError(
             f"addresses count the bytes of shared memory, below {LIMIT}; lane {lane} "
             f"is at {int(given[lane])}"
         )
-    where = given.astype(np.int64)
-    wrong = (where < -1) | ((where >= 0) & (where % width != 0))
+    where: Addresses = np.array(given, np.int64)
+    if isinstance(given, LaneAddresses) and given.used is not None:
+        where[given.used :] = IDLE
+    wrong = (where < IDLE) | ((where >= 0) & (where % taken != 0))
     if wrong.any():
         lane = int(wrong.argmax())
         raise AddressError(
-            f"lane {lane} takes {width} bytes at address {where[lane]}, which is no "
-            f"multiple of {width}"
+            f"lane {lane} takes {taken} bytes at address {where[lane]}, which is no "
+            f"multiple of {taken}"
         )
-    size = min(LANES, LANES * WORD // width)
+    size = min(LANES, LANES * WORD // taken)
     starts = range(0, LANES, size)
-    return Conflicts(width, tuple(_phase(where, at, size, width) for at in starts))
+    return Conflicts(taken, tuple(_phase(where, at, size, taken) for at in starts))
+
+
+def _width(addresses: NDArray[Any], given: int | None) -> int:
+    """The bytes that each lane takes: what the addresses know, or what is said."""
+    known = addresses.width if isinstance(addresses, LaneAddresses) else None
+    if given is None and known is None:
+        raise AddressError(
+            "these addresses do not say how many bytes a lane takes: give width="
+            f"{one_of(WIDTHS)}; addresses of ldmatrix_addresses and "
+            "stmatrix_addresses know it, unless lanes of them were picked or changed"
+        )
+    if known is None:
+        return check_width(given)
+    if given is not None and check_width(given) != known:
+        raise AddressError(
+            f"at each of these addresses a lane takes {known} bytes; given width="
+            f"{given}; np.asarray(addresses) are the same numbers for any width"
+        )
+    return known
 
 
 def _phase(where: Addresses, first: int, size: int, width: int) -> Phase:
@@ -219,10 +249,10 @@ class Tile(NamedTuple):
         return swizzled(np.asarray(row) * step + np.asarray(unit) * UNIT, self.swizzle)
 
 
-def access_addresses(tile: Tile, access: Access = "ldmatrix") -> Addresses:
+def access_addresses(tile: Tile, access: Access = "ldmatrix") -> LaneAddresses:
     """The 32 addresses of one access; :data:`ACCESSES` says which there are.
 
-    Lanes beyond the tile take no part (-1).
+    Each lane takes 16 bytes; lanes beyond the tile take no part (-1).
 
     >>> access_addresses(Tile(8, 128), "ldmatrix")[:9].tolist()
     [0, 128, 256, 384, 512, 640, 768, 896, 16]
@@ -241,8 +271,8 @@ def access_addresses(tile: Tile, access: Access = "ldmatrix") -> Addresses:
         matrix = lane // 8
         row, unit = lane % 8 + 8 * (matrix % down), matrix // down
     inside = (row < tile.rows) & (unit < units)
-    found: Addresses = np.where(inside, tile.address(row, unit), -1)
-    return found
+    found = np.where(inside, tile.address(row, unit), IDLE)
+    return LaneAddresses(found, width=UNIT)
 
 
 def conflict_picture(
@@ -272,8 +302,24 @@ def conflict_picture(
       lanes 24 to 31: 1 turn
     """
     tile = Tile(rows, row_bytes, swizzle, pitch)
-    addresses = access_addresses(tile, access)
-    cost = bank_conflicts(addresses, UNIT)
+    return tile_picture(tile, access_addresses(tile, access), access)
+
+
+def tile_picture(tile: Tile, addresses: LaneAddresses, access: str) -> str:
+    """:func:`conflict_picture` of any addresses in a tile; ``access`` names them.
+
+    >>> tile = Tile(8, 16)
+    >>> addresses = LaneAddresses(range(0, 512, 16), width=16, used=8)
+    >>> print(tile_picture(tile, addresses, "ldmatrix.m8n8.x1.b16"))
+    8 rows of 16 bytes, no swizzle; ldmatrix.m8n8.x1.b16
+    banks       0-3      4-7     8-11    12-15    16-19    20-23    24-27    28-31
+        0    [r0.0]   [r1.0]   [r2.0]   [r3.0]   [r4.0]   [r5.0]   [r6.0]   [r7.0]
+    no bank conflicts: 1 turns for 1 phases
+      lanes  0 to  7: 1 turn
+    """
+    tile.check()
+    rows, row_bytes, swizzle, pitch = tile
+    cost = bank_conflicts(addresses)
     first = {int(addresses[lane]) for lane in cost.phases[0].lanes}
     mode = f"{swizzle}-byte swizzle" if swizzle else "no swizzle"
     apart = f", {pitch} apart" if pitch not in (None, row_bytes) else ""
@@ -329,4 +375,4 @@ def conflict_table(rows: int, row_bytes: int) -> list[dict[str, Any]]:
 
 def _cost(tile: Tile, access: str) -> Conflicts:
     chosen: Any = access
-    return bank_conflicts(access_addresses(tile, chosen), UNIT)
+    return bank_conflicts(access_addresses(tile, chosen))

@@ -6,6 +6,8 @@ permutes digits, as every layout here is, over a memory image::
 
     plain     row-major nibbles, the first chunk in the low half of a byte
     torch     PyTorch's SparseSemiStructuredTensorCUTLASS: int16 or int32
+    marlin    Sparse-Marlin, and what vLLM and torchao took from it: the same
+              words in another order, from a function of the same name
     cutlass   CUTLASS's kernels for Hopper (sm_90a), by tile K: bytes
 
 Axis N is the nibble in a word, X and Y count tiles along k and m, outermost
@@ -28,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import as_array
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.layout import Layout
 from fragmenta.metadata import Codes, Granularity
@@ -37,11 +39,15 @@ from fragmenta.words import pack_words, unpack_words
 
 Array = NDArray[Any]
 
-# The words of 32 (or 16) rows and two columns of words, in memory order O.
+# By the bits of a word: the words of so many rows and two columns of words, in
+# memory order O.
 TORCH = {
-    16: "row = O3 O4 O5 O0 O2 Y*  chunk = N* O1 X*",
-    32: "row = O2 O3 O4 O0 Y*  chunk = N* O1 X*",
+    16: "row = O3 O4 O5 O0 O2 Y*  chunk = N* O1 X*",  # 32 rows
+    32: "row = O2 O3 O4 O0 Y*  chunk = N* O1 X*",  # 16
 }
+# Rows 8g + j and 8g + 4 + j share 32 bits, which four ``mma.sp`` (j) of one warp
+# take as rows g and g + 8: O1 to O5 are the lane, O2 the selector, O6 the register.
+MARLIN = dict.fromkeys((16, 32), "row = O2 O6 O0 O3 O4 O5 Y*  chunk = N* O1 X*")
 
 # A tile is 64 rows.  Of 16 and 32-bit types, the word of row G is followed by
 # that of row G + 8 (H), then come the blocks of further instructions (B): what
@@ -119,20 +125,15 @@ def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
     >>> packed.shape, meta.shape, meta.dtype
     ((32, 16), (32, 2), dtype('int16'))
     """
-    op, granularity = sparse(op)
-    check_compressed(sp, op)
-    of, given = op.types["a"], sp.values.dtype
-    if given != of.storage:
-        raise ShapeError(f"A of {op} is {of}; its values are {given}")
-    bits = _torch_word(op)
-    layout = _torch_layout(bits, sp.indices.shape, granularity)
-    words = pack_words(sp.indices, 4, bits)
-    meta = _to_places(words, layout).reshape(words.shape)
-    return TorchSparse(sp.values, meta.view(f"i{bits // 8}"))
+    return TorchSparse(*_to_words(sp, op, _PYTORCH))
 
 
 def from_torch(packed: ArrayLike, meta: ArrayLike, op: Instruction | str) -> Compressed:
     """The ``packed`` and ``meta`` of a PyTorch tensor of the CUTLASS backend.
+
+    Codes that are not ordered are refused, and so are those of Sparse-Marlin
+    where the stored zeros give them away; if no stored value is zero nothing
+    does, and :func:`from_sparse_marlin` has to be asked by name.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
@@ -140,41 +141,186 @@ def from_torch(packed: ArrayLike, meta: ArrayLike, op: Instruction | str) -> Com
     >>> from_torch(np.ones((32, 16), np.float16), meta, op).columns()[5, :4]
     array([0, 1, 4, 5], dtype=int32)
     """
+    words = _words(meta, op, _PYTORCH)
+    return _from_words(packed, words, op, _PYTORCH)
+
+
+# ── Sparse-Marlin ───────────────────────────────────────────────────────────
+
+
+class SparseMarlin(NamedTuple):
+    """What Sparse-Marlin's sparse_semi_structured_from_dense_cutlass returns.
+
+    >>> SparseMarlin(np.ones((64, 16)), np.zeros((64, 2), np.int16)).meta.shape
+    (64, 2)
+    """
+
+    packed: Array
+    """The stored values, (M, K/2), before they are quantized and permuted."""
+    meta: Array
+    """The reordered codes, (M, K/16) of int16 (of s8: (M, K/32) of int32)."""
+
+
+def to_sparse_marlin(sp: Compressed, op: Instruction | str) -> SparseMarlin:
+    """Values and codes as Sparse-Marlin's conversion orders them.
+
+    For f16, bf16, tf32 (torch.float32) and s8; M, the output features, is a
+    multiple of 64.  The kernels take the int16 codes of an f16 A.  vLLM and
+    torchao keep the same codes as ``meta.reshape(K // 32, 2 * M)``.
+
+    >>> import fragmenta as fm
+    >>> from fragmenta.sparsity import compress
+    >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
+    >>> packed, meta = to_sparse_marlin(compress(np.eye(64, dtype=np.float16), op), op)
+    >>> packed.shape, meta.shape, meta.dtype
+    ((64, 32), (64, 4), dtype('int16'))
+    """
+    return SparseMarlin(*_to_words(sp, op, _MARLIN))
+
+
+def from_sparse_marlin(
+    packed: ArrayLike, meta: ArrayLike, op: Instruction | str
+) -> Compressed:
+    """Values and codes of Sparse-Marlin, vLLM's or torchao's Marlin 2:4.
+
+    ``packed`` is (M, K/2), the values of each row side by side: what their
+    sparse_semi_structured_from_dense_cutlass returns, not the permuted words of
+    4 or 8 bits that the kernel takes.  ``meta`` is (M, K/16) of int16, or
+    (K/32, 2M) as vLLM and torchao keep it; an s8 A may have (M, K/32) of int32.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
+    >>> meta = np.full((1, 128), 0x4444, np.int16)
+    >>> from_sparse_marlin(np.ones((64, 16), np.float16), meta, op).columns()[5, :4]
+    array([0, 1, 4, 5], dtype=int32)
+    """
     op, granularity = sparse(op)
-    bits, given = _torch_word(op), as_array(meta)
-    if given.dtype.kind not in "iu" or given.itemsize * 8 != bits:
-        raise ShapeError(f"meta of {op.types['a']} is int{bits}; given {given.dtype}")
-    words = np.ascontiguousarray(given).view(f"u{bits // 8}")
-    if words.ndim != 2:
-        raise ShapeError(f"meta is a matrix; given shape {words.shape}")
-    shape = (words.shape[0], words.shape[1] * (bits // 4))
-    layout = _torch_layout(bits, shape, granularity)
-    codes = unpack_words(_from_places(words.reshape(-1), layout), 4)
-    return _checked(packed, codes, op, granularity)
+    words, stored = _words(meta, op, _MARLIN), as_array(packed)
+    rows, width = stored.shape if stored.ndim == 2 else (0, 0)
+    columns = width // granularity.kept // (words.itemsize * 2)
+    if rows * columns and words.shape == (columns // 2, 2 * rows):
+        words = words.reshape(rows, columns)
+    return _from_words(stored, words, op, _MARLIN)
 
 
-def _torch_word(op: Instruction) -> int:
-    """Bits of a word of metadata, by the element type."""
-    words = {"f16": 16, "bf16": 16, "tf32": 16, "s8": 32}
-    name = op.types["a"].name
-    if name not in words:
-        raise Error(f"PyTorch's CUTLASS backend has {one_of(words, 'and')}, not {name}")
-    return words[name]
+# ── words in some order ─────────────────────────────────────────────────────
 
 
-def _torch_layout(
-    bits: int, shape: tuple[int, ...], granularity: Granularity
-) -> Layout:
-    per_word, group = bits // 4, 512 // bits
-    parts = (group, 2 * per_word)
-    if len(shape) != 2 or not all(shape) or any(np.remainder(shape, parts)):
-        columns = parts[1] * granularity.chunk
-        raise ShapeError(
-            f"PyTorch takes matrices of {group} rows and {columns} columns, or "
-            f"multiples; these are codes of shape {shape}"
+class _Order(NamedTuple):
+    """How someone keeps words of codes."""
+
+    name: str
+    lines: dict[int, str]
+    """By the bits of a word, where each is in memory."""
+    bits: dict[str, tuple[int, ...]]
+    """By the element type, the bits of a word; the first is written."""
+    read: str
+
+    def layout(
+        self, bits: int, shape: tuple[int, ...], granularity: Granularity
+    ) -> Layout:
+        """The layout of a matrix of codes, or what is wrong with its shape."""
+        line, per_word = self.lines[bits], bits // 4
+        places = (
+            1 << max(int(digit[1:]) for digit in line.split() if digit[0] == "O") + 1
         )
-    y, x = (size // part for size, part in zip(shape, parts, strict=True))
-    return Layout.parse(TORCH[bits], X=x, Y=y, O=2 * group, N=per_word)
+        parts = (places // 2, 2 * per_word)
+        if len(shape) != 2 or not all(shape) or any(np.remainder(shape, parts)):
+            columns = parts[1] * granularity.chunk
+            raise ShapeError(
+                f"{self.name} takes matrices of {parts[0]} rows and {columns} columns, "
+                f"or multiples; these are codes of shape {shape}"
+            )
+        y, x = (size // part for size, part in zip(shape, parts, strict=True))
+        return Layout.parse(line, X=x, Y=y, O=places, N=per_word)
+
+    def word(self, op: Instruction) -> tuple[int, ...]:
+        """The bits of a word of metadata, by the type of A."""
+        of = op.types["a"].name
+        if of not in self.bits:
+            raise Error(f"{self.name} has {one_of(self.bits, 'and')}, not {of}")
+        return self.bits[of]
+
+
+_HALF: dict[str, tuple[int, ...]] = {"f16": (16,), "bf16": (16,), "tf32": (16,)}
+_PYTORCH = _Order(
+    "PyTorch's CUTLASS backend", TORCH, _HALF | {"s8": (32,)}, "from_torch"
+)
+# Quantized values that come as int32 have words of 16 bits, those of int8 32.
+_MARLIN = _Order(
+    "Sparse-Marlin", MARLIN, _HALF | {"s8": (32, 16)}, "from_sparse_marlin"
+)
+#: So many chunks that no conversion writes are no accident.
+_EVIDENCE = 8
+
+
+def _to_words(
+    sp: Compressed, op: Instruction | str, order: _Order
+) -> tuple[Array, Array]:
+    op, granularity = sparse(op)
+    check_compressed(sp, op)
+    of, given = op.types["a"], sp.values.dtype
+    if given != of.storage:
+        raise ShapeError(f"A of {op} is {of}; its values are {given}")
+    bits = order.word(op)[0]
+    layout = order.layout(bits, sp.indices.shape, granularity)
+    if not op.metadata.ordered:  # the instruction would take more codes
+        granularity.check(sp.indices, ordered=True)
+    words = pack_words(sp.indices, 4, bits)
+    meta = _to_places(words, layout).reshape(words.shape)
+    return sp.values, meta.view(f"i{bits // 8}")
+
+
+def _words(meta: ArrayLike, op: Instruction | str, order: _Order) -> Array:
+    """A matrix of words of the right size."""
+    op, given = sparse(op)[0], as_array(meta)
+    allowed = order.word(op)
+    if given.dtype.kind not in "iu" or given.itemsize * 8 not in allowed:
+        names = one_of(f"int{bits}" for bits in allowed)
+        raise ShapeError(f"meta of {op.types['a']} is {names}; given {given.dtype}")
+    if given.ndim != 2:
+        raise ShapeError(f"meta is a matrix; given shape {given.shape}")
+    return np.ascontiguousarray(given).view(f"u{given.itemsize}")
+
+
+def _from_words(
+    values: ArrayLike, words: Array, op: Instruction | str, order: _Order
+) -> Compressed:
+    op, granularity = sparse(op)
+    bits = words.itemsize * 8
+    shape = (words.shape[0], words.shape[1] * (bits // 4))
+
+    def read(order: _Order) -> Codes:
+        layout = order.layout(bits, shape, granularity)
+        return unpack_words(_from_places(words.reshape(-1), layout), 4)
+
+    sp = _checked(values, read(order), op, granularity, ordered=True)
+    odd = _unwritten(sp.values, sp.indices, granularity)
+    for other in (_PYTORCH, _MARLIN):
+        if odd < _EVIDENCE or other is order or bits not in other.word(op):
+            continue
+        try:
+            codes = read(other)
+        except ShapeError:
+            continue
+        if not _unwritten(sp.values, codes, granularity):
+            raise BadMetadata(
+                f"this is not the order of {order.name}: in {odd} chunks the first "
+                f"stored value is zero and the code is not {granularity.empty:04b}, "
+                f"which its conversion always writes there; in the order of "
+                f"{other.name} there is none such: {other.read} reads it"
+            )
+    return sp
+
+
+def _unwritten(values: Array, codes: Codes, granularity: Granularity) -> int:
+    """Chunks that neither conversion writes.
+
+    Both look for non-zeros from the left, so the first stored value is zero
+    only where the first half of the chunk is, and then the last half is kept.
+    """
+    first = values.reshape(*codes.shape, granularity.kept)[..., 0]
+    return int(np.count_nonzero((first == 0) & (codes != granularity.empty)))
 
 
 # ── CUTLASS for Hopper ──────────────────────────────────────────────────────
@@ -304,10 +450,14 @@ def _from_places(image: Array, layout: Layout) -> Array:
 
 
 def _checked(
-    values: ArrayLike, codes: Codes, op: Instruction, granularity: Granularity
+    values: ArrayLike,
+    codes: Codes,
+    op: Instruction,
+    granularity: Granularity,
+    ordered: bool = False,
 ) -> Compressed:
     """Values in the storage of A, beside codes that the instruction allows."""
     of = op.types["a"]
     sp = Compressed(of.decode(of.encode(as_array(values))), codes, granularity)
-    granularity.check(sp.indices, op.metadata.ordered)
+    granularity.check(sp.indices, ordered or op.metadata.ordered)
     return sp

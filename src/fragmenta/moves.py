@@ -20,15 +20,19 @@ from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import catalogue, instruction
 from fragmenta.isa.target import check_target
+from fragmenta.lane_addresses import LaneAddresses
 from fragmenta.layout import is_whole
 from fragmenta.shared_memory import UNIT, AddressError, Addresses, swizzled
 from fragmenta.shared_tiles import Image, as_image
 from fragmenta.words import unpack_words
 
 Order = Literal["row", "col"]
+Along = Literal["m", "n", "k"]
 Bytes = NDArray[np.uint8]
 
 LANES = 32
+SIDES = {"A": "mk", "B": "kn", "C": "mn", "D": "mn"}
+"""What the rows and the columns of each operand count."""
 PADDED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 """Forms that spread 16 packed elements over 16 bytes, and their bits each."""
 
@@ -180,13 +184,15 @@ def _unpack(packed: Bytes, bits: int) -> Bytes:
 
 
 class _Tile(NamedTuple):
-    """How an operand lies in shared memory."""
+    """How an operand lies in shared memory, and how many of it are moved."""
 
     order: Order
     pitch: int | None
     start: int
     swizzle: int
-    packed: bool
+    tiles: int
+    along: Along | None
+    packed: bool = False
 
 
 class _Wish(NamedTuple):
@@ -208,9 +214,11 @@ def ldmatrix_addresses(
     pitch: int | None = None,
     start: int = 0,
     swizzle: int = 0,
+    tiles: int = 1,
+    along: Along | None = None,
     packed: bool = False,
     target: str = "sm_90a",
-) -> tuple[Instruction, Addresses]:
+) -> tuple[Instruction, LaneAddresses]:
     """The ``ldmatrix`` and the lane addresses that load a fragment.
 
     The operand lies in shared memory from ``start`` on, by rows
@@ -219,7 +227,13 @@ def ldmatrix_addresses(
     swizzle of its 16-byte units if one is named.  ``packed`` says that 6- or
     4-bit elements are stored sixteen to a unit, its upper bytes unused; else
     each is in the byte that the instruction's kind gives it.  The addresses
-    have one axis for the lanes, and one before it for a warpgroup's warps.
+    have one axis for the lanes, and one before it for a warpgroup's warps; they
+    know that each lane takes 16 bytes, and how many lanes count
+    (:class:`~fragmenta.LaneAddresses`).
+
+    ``tiles`` says that one instruction loads as many fragments, neighbours
+    ``along`` m, n or k, into registers that follow each other: an ``.x4`` loads
+    the B of two ``mma``.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -228,8 +242,10 @@ def ldmatrix_addresses(
     ldmatrix.sync.aligned.m8n8.x4.b16 [0, 32, 64, 96, 128, 160, 192, 224, 256, 288]
     >>> print(ldmatrix_addresses(op, "B", order="row")[0])
     ldmatrix.sync.aligned.m8n8.x2.trans.b16
+    >>> print(ldmatrix_addresses(op, "B", order="row", tiles=2, along="n")[0])
+    ldmatrix.sync.aligned.m8n8.x4.trans.b16
     """
-    tile = _Tile(order, pitch, start, swizzle, packed)
+    tile = _Tile(order, pitch, start, swizzle, tiles, along, packed)
     return _addresses("ldmatrix", op, operand, tile, target)
 
 
@@ -241,8 +257,10 @@ def stmatrix_addresses(
     pitch: int | None = None,
     start: int = 0,
     swizzle: int = 0,
+    tiles: int = 1,
+    along: Along | None = None,
     target: str = "sm_90a",
-) -> tuple[Instruction, Addresses]:
+) -> tuple[Instruction, LaneAddresses]:
     """The ``stmatrix`` and the lane addresses that store a fragment.
 
     As :func:`ldmatrix_addresses`, the other way.
@@ -253,18 +271,18 @@ def stmatrix_addresses(
     >>> print(store, addresses[:10].tolist())
     stmatrix.sync.aligned.m8n8.x2.b16 [0, 16, 32, 48, 64, 80, 96, 112, 128, 144]
     """
-    tile = _Tile(order, pitch, start, swizzle, packed=False)
+    tile = _Tile(order, pitch, start, swizzle, tiles, along)
     return _addresses("stmatrix", op, operand, tile, target)
 
 
 def _addresses(
     family: str, op: Instruction | str, operand: str, tile: _Tile, target: str
-) -> tuple[Instruction, Addresses]:
+) -> tuple[Instruction, LaneAddresses]:
     op = instruction(op)
     part = _operand(op, operand)
-    wish = _wish(part, tile)
+    wish = _wishes(part, operand, tile)
     reasons = []
-    for move in _candidates(family, part, tile.packed, check_target(target)):
+    for move in _candidates(family, part, tile, check_target(target)):
         found = _solve(move, part, wish)
         if not isinstance(found, str):
             return move, found
@@ -291,9 +309,10 @@ def _operand(op: Instruction, operand: str) -> Fragment:
 
 
 def _candidates(
-    family: str, part: Fragment, packed: bool, target: str
+    family: str, part: Fragment, tile: _Tile, target: str
 ) -> list[Instruction]:
     """Forms with as many registers, in catalogue order, without ``.shared``."""
+    packed, registers = tile.packed, part.registers * tile.tiles
     wanted = {6: "b8x16.b6x16_p32", 4: "b8x16.b4x16_p64"}.get(part.dtype.bits)
     if packed and wanted is None:
         raise Error(f"{part.dtype} is not packed; 6- and 4-bit types are")
@@ -304,27 +323,50 @@ def _candidates(
         and move.supported_on(target)
         and (move.values["type"] in PADDED) == packed
         and (not packed or move.values["type"] == wanted)
-        and next(iter(move.fragments.values())).registers == part.registers
+        and next(iter(move.fragments.values())).registers == registers
     ]
     if not found:
-        what = f"packed {part.dtype} elements" if packed else "as many registers"
+        many = f"{registers} registers, {tile.tiles} x {part.registers},"
+        what = f"packed {part.dtype} elements" if packed else many
         raise Error(f"{target} has no {family} for {what}")
     return found
 
 
-def _wish(part: Fragment, tile: _Tile) -> _Wish:
-    """Where in memory each byte of the registers is, or should go."""
-    order, pitch, start, swizzle, packed = tile
+def _wishes(part: Fragment, operand: str, tile: _Tile) -> _Wish:
+    """Where each byte of all tiles is: their registers follow each other."""
+    tiles, along, sides = tile.tiles, tile.along, SIDES.get(operand, "")
+    if not is_whole(tiles) or tiles not in (1, 2, 4):
+        raise Error(f"one instruction moves 1, 2 or 4 tiles; given {tiles!r}")
+    if along not in (None, *sides) or (along is None and tiles > 1):
+        raise Error(
+            f"tiles of {operand} follow each other along {one_of(sides)}; given "
+            f"along={along!r}"
+        )
+    rows, cols = part.shape
+    row, col = (rows * (along == sides[:1]), cols * (along == sides[1:]))
+    extent = (rows + row * (tiles - 1), cols + col * (tiles - 1))
+    each = [
+        _wish(part, tile, (number * row, number * col), extent)
+        for number in range(tiles)
+    ]
+    return _Wish(*(np.concatenate(parts, axis=1) for parts in zip(*each, strict=True)))
+
+
+def _wish(
+    part: Fragment, tile: _Tile, origin: tuple[int, int], extent: tuple[int, int]
+) -> _Wish:
+    """Where in memory each byte of a tile is, which begins at row and column."""
+    order, pitch, start, swizzle, *_ = tile
     if order not in ("row", "col"):
         raise Error(f'a tile is order="row" or order="col"; given {order!r}')
-    if packed and part.container.shift:
+    if tile.packed and part.container.shift:
         raise Error(
             f"{part.dtype} is wanted in bits {part.container.shift} and up of a byte, "
             "and unpacking leaves it in the lowest bits: shift it by "
             f"{part.container.shift} afterwards"
         )
-    slot = 8 if packed else part.container.bits
-    inner = part.shape[1] if order == "row" else part.shape[0]
+    slot = 8 if tile.packed else part.container.bits
+    inner = extent[1] if order == "row" else extent[0]
     tight = -(-inner * slot // 8)
     pitch = tight if pitch is None else pitch
     whole = is_whole(start) and is_whole(pitch)
@@ -336,9 +378,8 @@ def _wish(part: Fragment, tile: _Tile) -> _Wish:
             f"pitch {pitch!r}"
         )
     grid = part.layout.grid()
-    line, place = (
-        (grid["row"], grid["col"]) if order == "row" else (grid["col"], grid["row"])
-    )
+    row, col = grid["row"] + origin[0], grid["col"] + origin[1]
+    line, place = (row, col) if order == "row" else (col, row)
     bit = (line * pitch + start) * 8 + place * slot
     shape = (part.lanes, part.registers, -1)
     address = _bytes(np.asarray(bit, np.int64).reshape(shape), slot)
@@ -358,7 +399,7 @@ def _bytes(bit: Addresses, slot: int) -> Addresses:
     return np.where(whole, first[..., 0] // 8, -1)
 
 
-def _solve(move: Instruction, part: Fragment, wish: _Wish) -> Addresses | str:
+def _solve(move: Instruction, part: Fragment, wish: _Wish) -> LaneAddresses | str:
     """An address for each lane, or why there is none."""
     (held,) = move.fragments.values()
     matrices, rows, _ = held.shape
@@ -387,7 +428,9 @@ def _solve(move: Instruction, part: Fragment, wish: _Wish) -> Addresses | str:
     # Lanes that do not count repeat the last address: sm_75 reads them all.
     used = matrices * rows
     addresses[:, used:] = addresses[:, used - 1 : used]
-    return addresses[0] if warps == 1 else addresses
+    return LaneAddresses(
+        addresses[0] if warps == 1 else addresses, width=UNIT, used=used
+    )
 
 
 def _why(

@@ -7,9 +7,12 @@ programming guide, so that a kernel can be tried line by line on the CPU::
     wmma::load_matrix_sync(a, A + 256, 16);
 
     a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
+    wmma.load_matrix_sync(a, wmma.pointer(A) + 256, 16)
     wmma.load_matrix_sync(a, A, 16, offset=256)
 
-Memory is a NumPy array and an offset into it, in elements.  What the guide
+Memory is a NumPy array.  ``wmma.pointer(A) + n`` counts items of the array, as
+C++ counts with ``A + n``, ``offset=n`` elements of the fragment: the same, but
+for elements of 4 bits and 1 bit, which share the items of A.  What the guide
 forbids is an error here; what it leaves open (where a fragment keeps which
 element) is the order observed on sm_90, whatever the target.  The numbers are
 those of the target: sm_90, or what ``with wmma.target("sm_80"):`` or a call's
@@ -59,7 +62,7 @@ from fragmenta.isa.parse import instruction
 from fragmenta.isa.target import number
 from fragmenta.layout import Index, is_whole
 from fragmenta.wmma_fragment import ObservedLayout, fragment
-from fragmenta.wmma_memory import AlignmentError, OutOfBounds, view
+from fragmenta.wmma_memory import AlignmentError, OutOfBounds, pointer, view
 from fragmenta.wmma_words import (
     NAMES,
     Chosen,
@@ -113,6 +116,7 @@ __all__ = [
     "mem_row_major",
     "mma_sync",
     "nv_bfloat16",
+    "pointer",
     "precision",
     "row_major",
     "signed_char",
@@ -145,7 +149,7 @@ class DeprecatedVariant(DeprecationWarning):
 
 def load_matrix_sync(
     frag: fragment,
-    memory: Array | bytes | bytearray | memoryview,
+    memory: Array | bytes | bytearray | memoryview | pointer,
     ldm: int,
     layout: layout_t | None = None,
     *,
@@ -156,15 +160,16 @@ def load_matrix_sync(
 
     ``ldm`` is the distance, in elements, between the starts of rows (row
     major) or columns; ``offset`` the element at which the matrix begins, one
-    for all warps or one for each.  Only an accumulator takes ``layout``.
+    for all warps or one for each.  A :class:`pointer` in place of the memory
+    says it as C++ does.  Only an accumulator takes ``layout``.
 
     >>> A = np.arange(16 * 24, dtype=np.int8)
     >>> a = fragment(matrix_a, 16, 16, 16, signed_char, row_major)
-    >>> load_matrix_sync(a, A, 24)
+    >>> load_matrix_sync(a, A, 20)
     Traceback (most recent call last):
     ...
-    fragmenta.wmma_memory.AlignmentError: ldm 24 of signed char is 24 bytes; it must \
-be a multiple of 16 bytes, 16 elements (16 or 32 would do)
+    fragmenta.wmma_memory.AlignmentError: ldm 20 of signed char is 20 bytes; it must \
+be a multiple of 8 bytes, 8 elements (16 or 24 would do)
     >>> load_matrix_sync(a, A, 16, offset=32)
     >>> int(a.x[0, 0])
     32
@@ -178,7 +183,7 @@ be a multiple of 16 bytes, 16 elements (16 or 32 would do)
 
 
 def store_matrix_sync(
-    memory: Array | bytearray | memoryview,
+    memory: Array | bytearray | memoryview | pointer,
     frag: fragment,
     ldm: int,
     layout: layout_t,

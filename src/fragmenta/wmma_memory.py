@@ -1,8 +1,9 @@
 """Which bytes of memory does a fragment's matrix occupy, and may it?
 
 A load or store of ``wmma`` names a pointer and a leading dimension.  Here the
-pointer is an array and an offset into it; everything that could be wrong with
-them is found before a single byte moves.
+pointer is an array and an offset into it, or a :class:`pointer`, which counts
+as C++ does; everything that could be wrong with them is found before a single
+byte moves.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,7 +24,7 @@ from fragmenta.layout import Index, is_whole
 Array = NDArray[Any]
 
 #: Whose alignment rules hold.
-RULES = ("guide", "ptx")
+RULES = ("either", "guide", "ptx")
 
 # The programming guide: pointers are 256-bit aligned, and a leading dimension
 # is a multiple of 16 bytes (said of half, float, u4, s4 and b1; taken here for
@@ -59,12 +60,80 @@ class Access:
     @property
     def pointer_bytes(self) -> int:
         """What addresses must be multiples of."""
-        return _GUIDE_POINTER if self.rules == "guide" else self.fragment_bytes
+        return self._ruled(_GUIDE_POINTER)
 
     @property
     def leading_bytes(self) -> int:
         """What the distance between two rows must be a multiple of."""
-        return _GUIDE_LEADING if self.rules == "guide" else self.fragment_bytes
+        return self._ruled(_GUIDE_LEADING)
+
+    def _ruled(self, guide: int) -> int:
+        # Fragments have 4, 8, 16 or 32 bytes.  Of 32, all that the PTX manual
+        # allows the guide does; of fewer, the other way round.  So the smaller
+        # numbers are those of one manual, and allow all that either does.
+        size = self.fragment_bytes
+        return {"guide": guide, "ptx": size, "either": min(guide, size)}[self.rules]
+
+
+class pointer:
+    """A pointer that counts as C++ does: in items of the array that it points into.
+
+    ``pointer(A) + n`` is the C++ expression ``A + n``.  If A is an array of
+    uint32 that holds packed 4-bit elements, it is n words of 32 bits further,
+    8 n elements, as with ``const unsigned* A``; ``offset=n`` of a load counts
+    elements.  With elements of 8 bits and more the two agree.
+
+    n may be an array, one for each warp.
+
+    >>> import numpy as np
+    >>> from fragmenta import wmma
+    >>> A = np.arange(256, dtype=np.uint32)
+    >>> a = wmma.fragment(wmma.matrix_a, 8, 8, 32, "s4", wmma.row_major)
+    >>> wmma.load_matrix_sync(a, wmma.pointer(A) + 8, 32)
+    >>> hex(a.x[0, 0])
+    '0x8'
+    >>> wmma.load_matrix_sync(a, A, 32, offset=64)
+    >>> hex(a.x[0, 0])
+    '0x8'
+    """
+
+    __array_ufunc__ = None  # n + pointer is a pointer, also for an array n
+
+    def __init__(self, memory: object, index: ArrayLike = 0) -> None:
+        if isinstance(memory, bytes | bytearray | memoryview):
+            memory = np.frombuffer(memory, np.uint8)
+        if not isinstance(memory, np.ndarray):
+            raise Error(f"a pointer is into an array or bytes, not {_kind(memory)}")
+        counted = np.asarray(index)
+        if counted.dtype.kind not in "iu" or not _in_memory(counted):
+            raise ShapeError(f"a pointer moves by whole items; given {index!r}")
+        self.memory: Array = memory
+        self.index: Index = counted.astype(np.intp)
+
+    def __add__(self, items: ArrayLike) -> pointer:
+        if isinstance(items, pointer):
+            raise Error("two pointers cannot be added")
+        moved = pointer(self.memory, items)
+        return pointer(self.memory, self.index + moved.index)
+
+    __radd__ = __add__
+
+    def __sub__(self, items: ArrayLike) -> pointer:
+        if isinstance(items, pointer):
+            raise Error("the distance of two pointers is no pointer")
+        return self + -pointer(self.memory, items).index
+
+    def __repr__(self) -> str:
+        return f"<pointer to {self.memory.dtype} + {self.index.tolist()}>"
+
+
+def _kind(given: object) -> str:
+    return type(given).__name__
+
+
+def _in_memory(index: Array) -> bool:
+    """Whether sums and products of an index cannot wrap around."""
+    return bool(((index > -(1 << 48)) & (index < 1 << 48)).all())
 
 
 @dataclass(frozen=True)
@@ -82,20 +151,27 @@ def view(
 ) -> View:
     """Check everything about a load or store, then say where it goes.
 
-    ``major`` is ``row`` or ``col``; ``ldm`` and ``offset`` count elements.
+    ``major`` is ``row`` or ``col``; ``ldm`` and ``offset`` count elements, a
+    :class:`pointer` its own items.
     """
-    buffer = _buffer(access, memory)
+    at = memory if isinstance(memory, pointer) else None
+    buffer = _buffer(access, at.memory if at else memory)
     rows, cols = access.part.shape
     leading, inner = (rows, cols) if major == "row" else (cols, rows)
     _check_ldm(access, ldm, inner)
-    offsets = _offsets(access, offset)
-    _check_pointer(access, offsets, _distance(buffer))
-    _check_bounds(access, buffer, offsets, (leading - 1) * int(ldm) + inner)
+    start = _pointed(access, at, offset) if at else _offsets(access, offset)
+    distance = _distance(buffer)
+    _check_pointer(access, start, distance)
+    _check_bounds(access, buffer, start, (leading - 1) * int(ldm) + inner)
     bits = access.part.dtype.bits
     unit = np.dtype("u4" if bits < 8 else f"u{bits // 8}")
     per_unit = unit.itemsize * 8 // bits
     data = buffer.reshape(-1, order="A").view(np.uint8)
+    # Units lie at multiples of their size from the owner's first byte, and a
+    # view may begin between two of them.
+    data = data[-distance % unit.itemsize :]
     units = data[: data.size // unit.itemsize * unit.itemsize].view(unit)
+    offsets = (start.bits - -distance % unit.itemsize * 8) // bits
     outer, along = _coordinates(access.part, major, per_unit)
     index = (offsets[..., None, None] + outer * int(ldm) + along) // per_unit
     if access.write:
@@ -189,44 +265,72 @@ def _check_ldm(access: Access, ldm: int, inner: int) -> None:
         )
 
 
-def _offsets(access: Access, offset: ArrayLike) -> Index:
-    """The offset of each warp."""
+class _Start(NamedTuple):
+    """Where the matrix of each warp begins, and in whose words."""
+
+    bits: Index
+    said: Index
+    words: str
+
+
+def _offsets(access: Access, offset: ArrayLike) -> _Start:
+    """The offset of each warp, which counts elements."""
     given = np.asarray(offset)
     if given.dtype.kind not in "iu":
         raise ShapeError(f"offset counts elements; given {offset!r}")
+    if not _in_memory(given):
+        raise OutOfBounds(f"no memory has so many elements; given offset {offset!r}")
+    said = _each_warp(access, given.astype(np.intp), "offset")
+    return _Start(said * access.part.dtype.bits, said, "offset {}")
+
+
+def _pointed(access: Access, at: pointer, offset: ArrayLike) -> _Start:
+    """The place of each warp's pointer, which counts items of its array."""
+    if np.any(np.asarray(offset) != 0):
+        raise Error(
+            f"offset= counts elements and a pointer items of {at.memory.dtype}: say "
+            f"it once; given {at} and offset {offset!r}"
+        )
+    said = _each_warp(access, at.index, "pointer")
+    words = f"pointer + {{}} ({at.memory.dtype})"
+    return _Start(said * at.memory.itemsize * 8, said, words)
+
+
+def _each_warp(access: Access, given: Index, what: str) -> Index:
     try:
-        return np.broadcast_to(given.astype(np.intp), access.warps)
+        return np.broadcast_to(given, access.warps)
     except ValueError as why:
         raise ShapeError(
-            f"offset has shape {given.shape}; {access.label} is of warps {access.warps}"
+            f"{what} has shape {given.shape}; {access.label} is of warps {access.warps}"
         ) from why
 
 
-def _check_pointer(access: Access, offsets: Index, start: int) -> None:
+def _check_pointer(access: Access, begin: _Start, distance: int) -> None:
     """Every matrix must begin at an aligned address.
 
     The first byte of the array that owns the memory counts as aligned, as the
     address is that an allocation on a GPU returns.
     """
     wanted, bits = access.pointer_bytes, access.part.dtype.bits
-    positions = start * 8 + offsets * bits
+    positions = distance * 8 + begin.bits
     wrong = positions % (wanted * 8) != 0
     if wrong.any():
+        said = begin.words.format(int(begin.said[wrong][0]))
         raise AlignmentError(
-            f"offset {int(offsets[wrong][0])} is {_bytes(int(positions[wrong][0]))} "
+            f"{said} is {_bytes(int(positions[wrong][0]))} "
             f"into memory; {access.label} must begin at a multiple of {wanted} bytes "
             f"({wanted * 8} bits, {wanted * 8 // bits} elements)"
         )
 
 
-def _check_bounds(access: Access, buffer: Array, offsets: Index, span: int) -> None:
-    total = buffer.nbytes * 8 // access.part.dtype.bits
-    wrong = (offsets < 0) | (offsets + span > total)
+def _check_bounds(access: Access, buffer: Array, begin: _Start, span: int) -> None:
+    bits = access.part.dtype.bits
+    wrong = (begin.bits < 0) | (begin.bits > buffer.nbytes * 8 - span * bits)
     if wrong.any():
-        first = int(offsets[wrong][0])
+        first = int(begin.bits[wrong][0]) // bits
         raise OutOfBounds(
             f"{access.call} would touch elements {first} to {first + span - 1} of "
-            f"memory that holds {total} of {access.type_name}"
+            f"memory that holds {buffer.nbytes * 8 // bits} of {access.type_name}"
         )
 
 

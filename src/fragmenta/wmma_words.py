@@ -158,7 +158,7 @@ class Chosen(NamedTuple):
     rules: str
 
 
-_DEFAULT = Chosen("sm_90", False, "guide")
+_DEFAULT = Chosen("sm_90", False, "either")
 _current: ContextVar[Chosen] = ContextVar("target", default=_DEFAULT)
 
 
@@ -167,7 +167,8 @@ class target:
 
     ``rules`` says whose alignment rules hold: those of the programming
     ``"guide"``, or those of the ``"ptx"`` manual, which ask for less where
-    fragments are small and for more where they are large.
+    fragments are small and for more where they are large; ``"either"``, unless
+    told otherwise, takes what one of them allows.
 
     >>> import numpy as np
     >>> from fragmenta import wmma
@@ -180,7 +181,7 @@ class target:
 fragment<matrix_b, 16, 16, 16, __nv_bfloat16, row_major> needs sm_80+; given sm_75
     """
 
-    def __init__(self, name: str, *, rules: str = "guide") -> None:
+    def __init__(self, name: str, *, rules: str = "either") -> None:
         if rules not in RULES:
             raise Error(f"rules are {one_of(RULES)}, not {rules!r}")
         self._chosen = Chosen(check_target(name), True, rules)

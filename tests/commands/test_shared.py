@@ -62,7 +62,8 @@ def test_an_mma_tile_is_what_ldmatrix_loads() -> None:
     """The addresses, given to the instruction, make the fragment."""
     op = fm.find(MMA)
     words = ("shared", MMA, "A", "--k", 64, "--pitch", 144)
-    assert conflict_picture(16, 128, 0, "ldmatrix", 144) in page(*words)
+    title, *body = conflict_picture(16, 128, 0, "ldmatrix", 144).splitlines()
+    assert "\n".join([f"{title}.m8n8.x4.b16", *body]) in page(*words)
     found = json.loads(page(*words, "--json"))["ldmatrix"]
     A = np.random.default_rng(0).standard_normal((16, 16)).astype("f2")
     image = np.zeros((16, 144), np.uint8)
@@ -70,6 +71,71 @@ def test_an_mma_tile_is_what_ldmatrix_loads() -> None:
     load = fm.find(found["instruction"])
     registers = ldmatrix(load, image.ravel(), found["addresses"])
     assert (registers == op.a.pack(A)).all()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (MMA, "A", "--k", 64),
+        (MMA, "B", "--k", 64),
+        (MMA, "B", "--k", 64, "--swizzle", 128),
+        (MMA, "B", "--k", 64, "--num", "x4"),
+        (MMA, "B", "--k", 64, "--num", "x4", "--along", "n"),
+        (MMA, "B", "--major", "mn", "--pitch", 64, "--along", "n"),
+        ("mma.m16n8k8.f32.f16", "A", "--k", 32),
+        ("mma.m16n8k8.f32.f16", "B", "--k", 32),
+        ("mma.m16n8k8.f32.f16", "B", "--k", 32, "--num", "x2"),
+        ("mma.m16n8k64.s4.s4", "B", "--k", 256, "--num", "x4"),
+    ],
+)
+def test_what_is_analysed_is_what_is_recommended(words: tuple[object, ...]) -> None:
+    found = json.loads(page("shared", *words, "--json"))
+    load = found["ldmatrix"]
+    counted = load["addresses"]
+    lanes = 8 * int(load["instruction"].partition(".x")[2][0])
+    assert len(counted) == lanes
+    assert found["addresses"] == counted + [-1] * (32 - lanes)
+    assert (load["degree"], load["turns"]) == (found["degree"], found["turns"])
+    assert sum(phase["degree"] > 0 for phase in found["phases"]) == lanes // 8
+    here = {"access": "ldmatrix", "swizzle": found["swizzle"]}
+    cost = {"degree": found["degree"], "turns": found["turns"]}
+    assert here | cost in found["by_swizzle"]
+    text = page("shared", *words)
+    assert f"; {load['instruction'].replace('.sync.aligned', '')}\n" in text
+    assert text.count("\n* ") == 1
+    assert f"\n* {load['instruction']}\n    {load['covers']}; " in text
+
+
+def test_b_is_loaded_for_one_mma_or_for_two() -> None:
+    """The registers of an .x4 are those of two neighbours, along k or along n."""
+    words = ("shared", MMA, "B", "--k", 32, "--pitch", 80, "--json")
+    one, k, n = json.loads(page(*words))["loads"]
+    assert [load["covers"] for load in (one, k, n)] == [
+        "B of one mma: k 0-15, n 0-7",
+        "B of two mma: k 0-31, n 0-7",
+        "B of two mma: k 0-15, n 0-15",
+    ]
+    B = np.random.default_rng(0).standard_normal((32, 16)).astype("f2")
+    image = np.zeros((16, 80), np.uint8)
+    image[:, :64] = np.ascontiguousarray(B.T).view(np.uint8)
+    part = fm.find(MMA).b
+    tiles = {"k": (B[:16, :8], B[16:, :8]), "n": (B[:16, :8], B[:16, 8:])}
+    for load in (k, n):
+        got = ldmatrix(load["instruction"], image.ravel(), load["addresses"])
+        first, second = (part.pack(tile) for tile in tiles[load["along"]])
+        assert (got == np.concatenate([first, second], axis=-1)).all()
+
+
+def test_without_an_ldmatrix_none_is_analysed() -> None:
+    words = ("wmma.mma.row.col.m16n16k16.f16.f16", "A")
+    found = json.loads(page("shared", *words, "--json"))
+    assert found["access"] == "rows"
+    assert found["loads"] == []
+    assert {record["access"] for record in found["by_swizzle"]} == {"rows", "column"}
+    assert "not loaded by ldmatrix: A of wmma" in page("shared", *words)
+    assert "no ldmatrix loads this tile" in complaint(
+        "shared", *words, "--access", "ldmatrix"
+    )
 
 
 @pytest.mark.parametrize("access", ["ldmatrix", "rows", "column"])
@@ -117,6 +183,14 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         ((WGMMA, "A", "--k", 24), "a multiple of 16; given 24"),
         ((WGMMA, "A", "--pitch", 144), "has no pitch"),
         ((MMA, "A", "--pitch", 16), "at least so far apart"),
+        ((MMA, "B", "--num", "x1"), "as x2 or x4 along n; given x1"),
+        ((MMA, "B", "--num", "x2", "--along", "n"), "given x2 along n"),
+        ((MMA, "B", "--along", "m"), "as x2 or x4 along n; given along m"),
+        (
+            (MMA, "A", "--access", "rows", "--num", "x4"),
+            "choose an ldmatrix, and rows is none",
+        ),
+        ((WGMMA, "A", "--num", "x4"), "an ldmatrix, and wgmma needs none"),
         ((WGMMA, "A", "--swizzle", 16), "0, 32, 64 or 128 bytes; given 16"),
         ((WGMMA, "A", "--major", "m"), "m is not k or mn"),
         ((WGMMA, "A", "--access", "store"), "store is not ldmatrix, rows or column"),

@@ -1,15 +1,19 @@
-"""Ask PyTorch how it stores sparse matrices, and keep the answers.
+"""Ask PyTorch and torchao how they store sparse matrices, and keep the answers.
 
     python tests/golden/make_exchange.py
 
-needs PyTorch, on any machine: these conversions run on the CPU.  The answers
-are the independent statement that the tests of `fragmenta.exchange` replay
-where PyTorch is not installed.
+needs PyTorch, on any machine: these conversions run on the CPU.  For Sparse-Marlin
+it needs torchao 0.9, whose Marlin 2:4 is a copy of Sparse-Marlin's conversion;
+where there is none, only PyTorch is asked.  The answers are the independent
+statement that the tests of `fragmenta.exchange` replay where neither is installed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +32,7 @@ TYPES = {
     "s8": torch.int8,
 }
 SHAPES = [(32, 64), (64, 128), (96, 192)]
+MARLIN_SHAPES = [(64, 64), (128, 128)]
 
 
 def dense(dtype: torch.dtype, shape: tuple[int, int], seed: int) -> torch.Tensor:
@@ -49,23 +54,41 @@ def bits(tensor: torch.Tensor) -> np.ndarray:
     return tensor.view(unsigned).numpy().view(f"u{tensor.itemsize}")
 
 
-def main() -> None:
-    HERE.mkdir(exist_ok=True)
-    for name, dtype in TYPES.items():
+def ask(name: str, shapes: list[tuple[int, int]], versions: dict[str, str],
+        compress: Callable[..., Any], decompress: Callable[..., Any]) -> None:  # fmt: skip
+    """Every type and shape, and a proof that the answer says the matrix."""
+    for of, dtype in TYPES.items():
         kept = {}
-        for seed, shape in enumerate(SHAPES):
+        for seed, shape in enumerate(shapes):
             matrix = dense(dtype, shape, seed)
-            packed, meta = from_dense(matrix)
-            assert torch.equal(to_dense(packed, meta), matrix)
+            packed, meta = compress(matrix)
+            assert torch.equal(decompress(packed, meta), matrix)
             key = "x".join(map(str, shape))
             kept |= {
                 f"{key}_dense": bits(matrix),
                 f"{key}_packed": bits(packed),
                 f"{key}_meta": meta.numpy(),
             }
-        np.savez_compressed(
-            HERE / f"torch_{name}.npz", torch_version=torch.__version__, **kept
-        )
+        np.savez_compressed(HERE / f"{name}_{of}.npz", **versions, **kept)
+
+
+def main() -> None:
+    HERE.mkdir(exist_ok=True)
+    versions = {"torch_version": torch.__version__}
+    ask("torch", SHAPES, versions, from_dense, to_dense)
+    try:
+        from torchao.sparsity.marlin import utils as marlin
+    except ImportError:
+        print("torchao is not installed; Sparse-Marlin's answers stay as they are")
+        return
+    versions |= {"torchao_version": metadata.version("torchao")}
+    ask(
+        "marlin",
+        MARLIN_SHAPES,
+        versions,
+        marlin.sparse_semi_structured_from_dense_cutlass,
+        marlin.sparse_semi_structured_to_dense_cutlass,
+    )
 
 
 if __name__ == "__main__":

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from fragmenta.commands.app import AsJson, InstructionText, command, find
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.errors import Error
+from fragmenta.errors import Error, one_of
 
 if TYPE_CHECKING:
-    from fragmenta.banks import Tile
+    from fragmenta.banks import Conflicts, Tile
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.lane_addresses import LaneAddresses
     from fragmenta.shared_memory import Descriptor, Major
     from fragmenta.shared_tiles import TensorMap
 
@@ -25,6 +26,7 @@ SWIZZLES = (0, 32, 64, 128)
     "shared",
     "fragmenta shared wgmma.m64n128k16.f32.f16 B --swizzle 64",
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 64 --pitch 144",
+    "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --num x4 --along n",
     "fragmenta shared wgmma.m64n128k16.f32.bf16 A --major mn --json",
 )
 def shared(
@@ -44,9 +46,12 @@ def shared(
         Literal["k", "mn"], typer.Option(help="What neighbouring elements share.")
     ] = "k",
     access: Annotated[
-        Literal["ldmatrix", "rows", "column"],
-        typer.Option(help="What the warp does, 16 bytes a lane."),
-    ] = "ldmatrix",
+        Literal["ldmatrix", "rows", "column"] | None,
+        typer.Option(
+            help="What the warp does, 16 bytes a lane; by default ldmatrix where one "
+            "loads the operand.",
+        ),
+    ] = None,
     k: Annotated[
         int | None,
         typer.Option(
@@ -59,6 +64,17 @@ def shared(
             "--pitch", metavar="BYTES", help="From one row to the next; not for wgmma."
         ),
     ] = None,
+    num: Annotated[
+        Literal["x1", "x2", "x4"] | None,
+        typer.Option(
+            help="Which ldmatrix; by default the one that loads the operand of one "
+            "instruction.",
+        ),
+    ] = None,
+    along: Annotated[
+        Literal["m", "n", "k"] | None,
+        typer.Option(help="Where the further operands of a larger ldmatrix lie."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a tile in shared memory, and its bank conflicts.
@@ -69,15 +85,35 @@ def shared(
     """
     op = find(instruction)
     lying = _Lying.of(op, operand.upper(), swizzle, major, k, pitch)
+    chosen = lying.chosen(access, num, along)
     if as_json:
-        emit_json(lying.about(access))
+        emit_json(lying.about(chosen))
         return
-    parts = [f"{op}\n{lying.head()}", lying.picture(access), lying.by_swizzle()]
-    if lying.warpgroup:
-        parts.append(lying.copies())
-    else:
-        parts.append(lying.load())
+    parts = [f"{op}\n{lying.head()}", lying.picture(chosen), lying.by_swizzle(chosen)]
+    parts.append(lying.copies() if lying.warpgroup else lying.ways(chosen))
     emit("\n\n".join(parts))
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What the warp does, and how."""
+
+    access: str
+    name: str
+    """The access, or the instruction that it is."""
+    tile: Tile
+    """What it reaches of shared memory."""
+    addresses: LaneAddresses = field(compare=False)
+    tiles: int = 1
+    """Operands that it loads."""
+    along: Any = None
+    """Where the further operands lie: m, n or k."""
+
+    @property
+    def cost(self) -> Conflicts:
+        from fragmenta.banks import bank_conflicts
+
+        return bank_conflicts(self.addresses)
 
 
 @dataclass(frozen=True)
@@ -129,6 +165,11 @@ class _Lying:
         return self.op.family.startswith("wgmma")
 
     @property
+    def side(self) -> str:
+        """What the operand has besides k."""
+        return {"A": "m", "B": "n"}[self.operand]
+
+    @property
     def tile(self) -> Tile:
         """The rows that bank conflicts are about; for wgmma, of the first span."""
         from fragmenta.banks import Tile
@@ -168,20 +209,20 @@ class _Lying:
         lines.append(f"rN.u below is 16-byte unit u of one {what}")
         return "\n".join(lines)
 
-    def picture(self, access: Any) -> str:
-        from fragmenta.banks import conflict_picture
+    def picture(self, chosen: _Chosen) -> str:
+        from fragmenta.banks import tile_picture
 
-        rows, row_bytes, swizzle, pitch = self.tile
-        picture = conflict_picture(rows, row_bytes, swizzle, access, pitch)
+        label = _plain(chosen.name)
+        picture = tile_picture(chosen.tile, chosen.addresses, label)
         along = self.k if self.major == "k" else self.rows
-        spans = -(-along * self.bits // (8 * row_bytes))
+        spans = -(-along * self.bits // (8 * chosen.tile.row_bytes))
         if self.warpgroup and spans > 1:
             picture += f"\nThis is the first of {spans} spans that lie alike."
         return picture
 
-    def by_swizzle(self) -> str:
+    def by_swizzle(self, chosen: _Chosen) -> str:
         """What every access costs under every swizzle."""
-        records = self.costs()
+        records = self.costs(chosen)
         names = {mode: f"{mode} bytes" if mode else "none" for mode in SWIZZLES}
         lines = [
             "such rows by swizzle:",
@@ -199,23 +240,41 @@ class _Lying:
             return _wrapped(f"no tensor map leaves this tile: {found}")
         return f"copied there by a tensor map:\n{textwrap.indent(str(found), '  ')}"
 
-    def load(self) -> str:
-        found = self._ldmatrix()
+    def ways(self, chosen: _Chosen) -> str:
+        """Every ldmatrix that loads the operand, the chosen one marked."""
+        found = self.loads(self.swizzle)
         if isinstance(found, str):
-            return _wrapped(found)
-        addresses = textwrap.wrap(" ".join(map(str, found["addresses"])), width() - 2)
-        head = f"loaded by {found['instruction']}, lanes from 0:"
-        return "\n".join([head, *(f"  {line}" for line in addresses)])
+            return _wrapped(f"not loaded by ldmatrix: {found}")
+        shown = " (* is shown above)" if chosen.access == "ldmatrix" else ""
+        lines = [f"loaded by{shown}, addresses of the lanes from 0:"]
+        for load in found:
+            cost = load.cost
+            ways = f"{cost.degree}-way" if cost.degree > 1 else "no conflicts"
+            lines.append(f"{'*' if load == chosen else ' '} {load.name}")
+            what = f"{self.covers(load)}; {cost.turns} turns, {ways}"
+            option = f"--num {_num(load)}"
+            option += f" --along {load.along}" if load.along else ""
+            lines.append(f"    {what}" + ("" if load == chosen else f"; {option}"))
+            numbers = " ".join(map(str, _counted(load)))
+            lines += [f"    {line}" for line in textwrap.wrap(numbers, width() - 4)]
+        return "\n".join(lines)
+
+    def covers(self, load: _Chosen) -> str:
+        """The ranges of k and m or n that a load brings."""
+        rows, k, _ = _extent(self.op, self.operand)
+        ends = {"k": k, self.side: rows}
+        if load.along:
+            ends[load.along] *= load.tiles
+        ranges = ", ".join(f"{side} 0-{end - 1}" for side, end in ends.items())
+        count = {1: "one", 2: "two", 4: "four"}[load.tiles]
+        return f"{self.operand} of {count} mma: {ranges}"
 
     # ── for programs ────────────────────────────────────────────────────────
 
-    def about(self, access: Any) -> dict[str, Any]:
-        from fragmenta.banks import access_addresses, bank_conflicts
-
+    def about(self, chosen: _Chosen) -> dict[str, Any]:
         rows, k, of = self._sizes
-        descriptor = self.descriptor
-        addresses = access_addresses(self.tile, access)
-        cost = bank_conflicts(addresses, 16)
+        descriptor, cost = self.descriptor, chosen.cost
+        idle = [-1] * (len(chosen.addresses) - len(_counted(chosen)))
         about: dict[str, Any] = {
             "instruction": str(self.op),
             "operand": self.operand,
@@ -224,18 +283,18 @@ class _Lying:
             "k": k,
             "major": self.major,
             "swizzle": self.swizzle,
-            "access": access,
-            "addresses": addresses.tolist(),
+            "access": chosen.access,
+            "addresses": _counted(chosen) + idle,
             "degree": cost.degree,
             "turns": cost.turns,
             "phases": [
                 record if record["degree"] > 1 else record | {"busiest": []}
                 for record in cost.records()
             ],
-            "by_swizzle": self.costs(),
+            "by_swizzle": self.costs(chosen),
         }
         if descriptor is None:
-            return {**about, "ldmatrix": self._ldmatrix()}
+            return {**about, **self._as_records(chosen)}
         word = f"{descriptor.encode():#018x}"
         copies = self._tensor_map()
         return {
@@ -244,20 +303,134 @@ class _Lying:
             "tensor_map": copies if isinstance(copies, str) else vars(copies),
         }
 
-    def costs(self) -> list[dict[str, Any]]:
+    def _as_records(self, chosen: _Chosen) -> dict[str, Any]:
+        """The load that is meant, or why there is none, and all there are."""
+        found = self.loads(self.swizzle)
+        if isinstance(found, str):
+            return {"ldmatrix": found, "loads": []}
+        records = [
+            {
+                "instruction": load.name,
+                "covers": self.covers(load),
+                "tiles": load.tiles,
+                "along": load.along,
+                "degree": load.cost.degree,
+                "turns": load.cost.turns,
+                "addresses": _counted(load),
+            }
+            for load in found
+        ]
+        meant = found.index(chosen) if chosen.access == "ldmatrix" else 0
+        return {"ldmatrix": records[meant], "loads": records}
+
+    def costs(self, chosen: _Chosen) -> list[dict[str, Any]]:
         """One record for each access and swizzle."""
-        from fragmenta.banks import ACCESSES, access_addresses, bank_conflicts
+        from fragmenta.banks import ACCESSES
 
         records = []
         for access in ACCESSES:
             for mode in SWIZZLES:
-                taken: Any = access
-                tile = self.tile._replace(swizzle=mode)
-                where = access_addresses(tile, taken)
-                cost = bank_conflicts(where, 16)
+                same = chosen.access == access == "ldmatrix"
+                tiles, along = (chosen.tiles, chosen.along) if same else (1, None)
+                found = self._doing(access, mode, tiles, along)
+                if isinstance(found, str):
+                    break
                 record = {"access": access, "swizzle": mode}
+                cost = found.cost
                 records.append(record | {"degree": cost.degree, "turns": cost.turns})
         return records
+
+    # ── what the warp may do ────────────────────────────────────────────────
+
+    def chosen(self, access: str | None, num: str | None, along: str | None) -> _Chosen:
+        """What was asked for, or what there is instead."""
+        loads = [] if self.warpgroup else self.loads(self.swizzle)
+        missing = isinstance(loads, str)
+        if missing and (access == "ldmatrix" or num or along):
+            raise Error(f"no ldmatrix loads this tile: {loads}")
+        if access is None:
+            access = "rows" if missing else "ldmatrix"
+        if not isinstance(loads, str) and loads and access == "ldmatrix":
+            return self._picked(loads, num, along)
+        if num or along:
+            what = "wgmma needs none" if self.warpgroup else f"{access} is none"
+            raise Error(f"--num and --along choose an ldmatrix, and {what}")
+        return self._must(access)
+
+    def _picked(
+        self, loads: list[_Chosen], num: str | None, along: str | None
+    ) -> _Chosen:
+        """The first load of this kind."""
+        for load in loads:
+            if num in (None, _num(load)) and along in (None, load.along):
+                return load
+        there = one_of(
+            _num(load) + (f" along {load.along}" if load.along else "")
+            for load in loads
+        )
+        asked = " ".join(word for word in (num, along and f"along {along}") if word)
+        raise Error(
+            f"ldmatrix loads {self.operand} of this tile as {there}; given {asked}"
+        )
+
+    def _must(self, access: str) -> _Chosen:
+        found = self._doing(access, self.swizzle)
+        assert not isinstance(found, str)
+        return found
+
+    def _doing(
+        self, access: str, swizzle: int, tiles: int = 1, along: Any = None
+    ) -> _Chosen | str:
+        """An access under a swizzle; of ldmatrix, why there is none."""
+        from fragmenta.banks import access_addresses
+
+        if access == "ldmatrix" and not self.warpgroup:
+            return self._load(swizzle, tiles, along)
+        tile, taken = self.tile._replace(swizzle=swizzle), access
+        where = access_addresses(tile, taken)  # type: ignore[arg-type]
+        return _Chosen(access, access, tile, where)
+
+    def loads(self, swizzle: int) -> list[_Chosen] | str:
+        """Every ldmatrix for one operand or several, or why there is none."""
+        one = self._load(swizzle, 1, None)
+        if isinstance(one, str):
+            return one
+        several = (
+            self._load(swizzle, tiles, along)
+            for tiles in (2, 4)
+            for along in ("k", self.side)
+        )
+        return [one, *(load for load in several if not isinstance(load, str))]
+
+    def _load(self, swizzle: int, tiles: int, along: Any) -> _Chosen | str:
+        from fragmenta.moves import ldmatrix_addresses
+
+        tile = self._reached(tiles, along)._replace(swizzle=swizzle)
+        by_rows = (self.operand == "A") == (self.major == "k")
+        pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
+        if tiles > 1 and tile.row_bytes > pitch:
+            return f"rows of {tile.row_bytes} bytes do not fit {pitch}"
+        try:
+            load, addresses = ldmatrix_addresses(
+                self.op,
+                self.operand,
+                order="row" if by_rows else "col",
+                pitch=pitch,
+                swizzle=swizzle,
+                tiles=tiles,
+                along=along,
+            )
+        except Error as error:
+            return str(error)
+        return _Chosen("ldmatrix", str(load), tile, addresses, tiles, along)
+
+    def _reached(self, tiles: int, along: Any) -> Tile:
+        """The tile, with rows or bytes added as several operands need them."""
+        rows, k, _ = _extent(self.op, self.operand)
+        k = max(self.k, k * tiles if along == "k" else 0)
+        rows = max(self.rows, rows * tiles if along == self.side else 0)
+        lines, inner = (rows, k) if self.major == "k" else (k, rows)
+        return self.tile._replace(rows=lines, row_bytes=inner * self.bits // 8)
 
     def _tensor_map(self) -> TensorMap | str:
         """How copies write the tile, or why they cannot."""
@@ -267,26 +440,6 @@ class _Lying:
             return tensor_map(*self._sizes, major=self.major, swizzle=self.swizzle)
         except Error as error:
             return str(error)
-
-    def _ldmatrix(self) -> dict[str, Any] | str:
-        """The load that makes the fragment, or why there is none."""
-        from fragmenta.moves import ldmatrix_addresses
-
-        by_rows = (self.operand == "A") == (self.major == "k")
-        tile = self.tile
-        try:
-            load, addresses = ldmatrix_addresses(
-                self.op,
-                self.operand,
-                order="row" if by_rows else "col",
-                pitch=tile.row_bytes if tile.pitch is None else tile.pitch,
-                swizzle=self.swizzle,
-            )
-        except Error as error:
-            return str(error)
-        matrices, rows, _ = load.fragments["D"].shape
-        counted = addresses[..., : matrices * rows]
-        return {"instruction": str(load), "addresses": counted.tolist()}
 
 
 def _extent(op: Instruction, operand: str) -> tuple[int, int, int]:
@@ -300,6 +453,21 @@ def _extent(op: Instruction, operand: str) -> tuple[int, int, int]:
         raise Error(f"{operand} of {op} is several matrices, and shared shows one")
     rows, k = part.shape if operand == "A" else part.shape[::-1]
     return rows, k, part.container.bits
+
+
+def _num(load: _Chosen) -> str:
+    """x1, x2 or x4."""
+    return next(word for word in load.name.split(".") if word in ("x1", "x2", "x4"))
+
+
+def _counted(load: _Chosen) -> list[int]:
+    """The addresses of the lanes that count."""
+    return [int(address) for address in load.addresses[: load.addresses.used]]
+
+
+def _plain(name: str) -> str:
+    """An instruction without the words that every one of its family has."""
+    return name.replace(".sync.aligned", "")
 
 
 def _wrapped(text: str) -> str:
