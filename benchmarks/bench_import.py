@@ -49,6 +49,52 @@ CASES: dict[str, tuple[list[str], list[str], float]] = {
     "fragmenta --help": (["-m", "fragmenta.cli", "--help"], ["-c", ""], float("inf")),
 }
 
+# One tile of each kind, in a process that has compiled nothing and finds nothing kept.
+FIRST = {
+    "f16": "mma.m16n8k16.f32.f16",
+    "bf16": "mma.m16n8k16.f32.bf16",
+    "tf32": "mma.m16n8k8.f32.tf32",
+    "f64": "mma.m16n8k16.f64",
+    "s8, satfinite": "mma.m16n8k32.satfinite.s32.s8.s8",
+    "b1": "mma.m16n8k256.xor",
+    "e4m3 wgmma, 64 x 256": "wgmma.m64n256k32.f32.e4m3.e4m3",
+    "f16 sparse": "mma.sp::ordered_metadata.m16n8k32.f32.f16",
+    "mxf8f6f4": "mma.kind::mxf8f6f4.f32.e4m3.e4m3",
+    "mxf4nvf4": "mma.kind::mxf4nvf4.scale_vec::4X.ue4m3",
+}
+#: Seconds that the first result may take, and the compilation for a large one.
+FIRST_RESULT, COMPILATION = 1.5, 5.0
+
+FIRST_TILE = """
+import sys, time
+start = time.perf_counter()
+import numpy as np, fragmenta as fm
+op = fm.find(sys.argv[1])
+m, n, k = op.shape
+A = np.zeros((m, k), op.types["a"].storage)
+B = np.zeros((k, n), op.types["b"].storage)
+scales = {}
+if op.scale_vec:
+    of = op.scale_a.dtype.storage
+    scales = {"scale_a": np.ones((m, op.scale_vec), of)}
+    scales |= {"scale_b": np.ones((op.scale_vec, n), of)}
+op(A, B, **scales)
+print(time.perf_counter() - start)
+"""
+
+LARGE = """
+import sys, time
+import numpy as np, fragmenta as fm
+op = fm.find(sys.argv[1])
+A = np.ones((512, 512), op.types["a"].storage)
+times = []
+for _ in range(2):
+    start = time.perf_counter()
+    fm.matmul(A, A, op)
+    times.append(time.perf_counter() - start)
+print(times[0] - times[1])
+"""
+
 
 def milliseconds(words: list[str]) -> float:
     """The time that one fresh interpreter takes."""
@@ -78,6 +124,32 @@ def table(times: dict[str, tuple[float, float]]) -> str:
         allowed = f"{limit:8.0f}" if limit < float("inf") else ""
         lines.append(f"{name:<34}{spent:8.0f}{bare:8.0f}{spent - bare:8.0f}{allowed}")
     return "\n".join(lines)
+
+
+def first(program: str, name: str) -> float:
+    """The seconds that a program prints, run with an empty cache."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, name],
+        env={**ENVIRONMENT, "FRAGMENTA_CACHE": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return float(done.stdout)
+
+
+def test_the_first_result() -> None:
+    for title, name in FIRST.items():
+        seconds = min(first(FIRST_TILE, name) for _ in range(3))
+        print(f"\nfirst result of {title}: {seconds:.2f} s", end="")
+        assert seconds <= FIRST_RESULT, title
+
+
+def test_the_first_large_product() -> None:
+    for title in ("f16", "bf16"):
+        seconds = min(first(LARGE, FIRST[title]) for _ in range(3))
+        print(f"\ncompiling for 512^3 of {title}: {seconds:.2f} s", end="")
+        assert seconds <= COMPILATION, title
 
 
 def test_what_it_adds(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,14 @@
 """How far along is it?
 
 A bar on the terminal's error stream for work longer than a second; nothing in
-a pipe, a file or a test.
+a pipe, a file or a test.  And a line there, wherever it goes, when something
+that is done once takes longer than that.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +19,24 @@ Progress = Callable[[float], object]
 
 _PATIENCE = 1.0
 """Seconds that need no bar."""
+
+
+@contextmanager
+def notice(text: str) -> Iterator[None]:
+    """Say what is being done if it takes more than a second.
+
+    >>> with notice("compiling the f16 kernel, once"):
+    ...     pass  # quick: nothing is said
+    """
+    timer = threading.Timer(
+        _PATIENCE, lambda: print(f"fragmenta: {text}", file=sys.stderr, flush=True)
+    )
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 @contextmanager

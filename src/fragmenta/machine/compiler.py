@@ -18,6 +18,7 @@ from llvmlite import __version__, binding, ir
 
 from fragmenta.cache import Cache
 from fragmenta.machine.trace import F32, F64, I8, I16, I32, I64, Array, Code, Value
+from fragmenta.progress import notice
 
 
 class Pointer(NamedTuple):
@@ -168,13 +169,14 @@ def _optimized(text: str) -> Any:
     return module
 
 
-def _object(text: str) -> bytes:
+def _object(name: str, text: str) -> bytes:
     """The machine code of a module, as an object file, from the cache if there."""
     kept = Cache.present()
     key = "\0".join(["llvm", __version__, *_processor(), text])
     found = kept.get(key)
     if found is None:
-        made: bytes = _machine().emit_object(_optimized(text))
+        with notice(f"compiling {name}, once"):
+            made: bytes = _machine().emit_object(_optimized(text))
         kept.put(key, made)
         return made
     return found
@@ -184,6 +186,6 @@ def _load(name: str, text: str) -> tuple[Any, int]:
     """An engine that holds the machine code, and the address of the function."""
     machine = _machine()
     engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-    engine.add_object_file(binding.ObjectFileRef.from_data(_object(text)))
+    engine.add_object_file(binding.ObjectFileRef.from_data(_object(name, text)))
     engine.finalize_object()
     return engine, engine.get_function_address(name)
