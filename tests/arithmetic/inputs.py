@@ -4,7 +4,9 @@ import numpy as np
 
 from fragmenta.dtype import dtype
 
-KINDS = ("bits", "near", "wide", "subnormal", "cancel", "large", "zeros")
+KINDS = (
+    "bits", "near", "wide", "subnormal", "cancel", "large", "zeros", "special",
+)  # fmt: skip
 
 
 def raw(rng, name, shape, kind="near"):
@@ -18,6 +20,8 @@ def raw(rng, name, shape, kind="near"):
     if kind == "cancel":
         few = raw(rng, name, (4,), "near")[rng.integers(0, 4, shape)]
         return few ^ (rng.integers(0, 2, shape) * _sign(of)).astype(few.dtype)
+    if kind == "special":
+        return _some_special(rng, of, raw(rng, name, shape, "near"))
     top = (1 << of.exponent_bits) - 1
     low, high = {
         "near": (max(0, of.bias - 2), min(of.bias + 3, top)),
@@ -44,11 +48,28 @@ def operands(rng, model, kind, batch=1, rows=3, columns=5, chained=1):
     if model.sparse:
         more["index"] = index(rng, model, (batch, rows, chained))
     if model.scale:
-        near = "bits" if kind == "bits" else "near"
-        count = model.scale_vec * chained
-        more["scale_a"] = raw(rng, model.scale, (batch, rows, count), near)
-        more["scale_b"] = raw(rng, model.scale, (batch, count, columns), near)
+        shapes = (batch, rows, model.scale_vec * chained, columns)
+        more["scale_a"], more["scale_b"] = _scales(rng, model.scale, shapes, kind)
     return a, b, c, more
+
+
+def _scales(rng, name, shapes, kind):
+    """Scales of any pattern, near one, or of all sizes but opposed to each other.
+
+    Opposed, the products of two scales are near one although each is anything
+    from the smallest to the largest.
+    """
+    batch, rows, count, columns = shapes
+    if kind != "wide":
+        some = kind if kind == "bits" else "near"
+        a, b = (batch, rows, count), (batch, count, columns)
+        return raw(rng, name, a, some), raw(rng, name, b, some)
+    of = dtype(name)
+    top = of.mask - 1  # the last pattern is NaN
+    size = rng.integers(0, top, (batch, 1, count), endpoint=True)
+    a = size + rng.integers(-2, 3, (batch, rows, count))
+    b = (top - size.swapaxes(1, 2)) + rng.integers(-2, 3, (batch, count, columns))
+    return tuple(np.clip(each, 0, top).astype(of.bits_dtype) for each in (a, b))
 
 
 def index(rng, model, shape):
@@ -67,6 +88,23 @@ def _beside(rng, c, model):
         moved = np.ldexp(c.view(np.float32), exponent).view(np.uint32)
     keep = rng.random(c.shape) < 0.5
     return np.where(keep | np.isnan(moved.view(np.float32)), c, moved)
+
+
+def _some_special(rng, of, values):
+    """One in 48 replaced by a zero, or by an infinity or NaN if the type has them."""
+    if of.kind == "scale":
+        return values
+    spare = of.bits - 1 - of.exponent_bits - of.fraction_bits
+    fraction = ((1 << of.fraction_bits) - 1) << spare
+    top = ((1 << of.exponent_bits) - 1) << (of.fraction_bits + spare)
+    first, last = 1 << spare, fraction
+    found = [0, top | last, top, top | first]  # NaN, infinity, NaN
+    if not of.has_infinity:
+        found = found[:2]
+    chosen = np.array(found, np.uint64)[rng.integers(0, len(found), values.shape)]
+    sign = (rng.integers(0, 2, values.shape) * _sign(of)).astype(values.dtype)
+    replaced = chosen.astype(values.dtype) | sign
+    return np.where(rng.random(values.shape) < 1 / 48, replaced, values)
 
 
 def _uniform(rng, of, shape):
