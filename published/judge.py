@@ -84,9 +84,7 @@ class Judge:
         if any(_numbers(each) != _numbers(made[0]) for each in made):
             raise AssertionError(f"MMA-Sim computes {row.id} in several ways")
 
-    def matrix(
-        self, a: Bits, b: Bits, c: Bits, scales: tuple[Bits, ...] = ()
-    ) -> Bits:
+    def matrix(self, a: Bits, b: Bits, c: Bits, scales: tuple[Bits, ...] = ()) -> Bits:
         """D of single matrices, through the door that MMA-Sim documents."""
         A = self._feed(a, str(self.types["a"]))
         B = self._feed(b.T, str(self.types["b"])).T
@@ -95,19 +93,27 @@ class Judge:
 
     def batch(self, a: Bits, b: Bits, c: Bits, scales: tuple[Bits, ...] = ()) -> Bits:
         """D of a batch: each row of A with each column of B, as vectors."""
+        return _bits(self.instruction.dpa(*self.vectors(a, b, c, scales)))
+
+    def vectors(
+        self, a: Bits, b: Bits, c: Bits, scales: tuple[Bits, ...] = ()
+    ) -> list[torch.Tensor]:
+        """What MMA-Sim's function of vectors takes."""
         rows, columns = c.shape[-2:]
         A = _across(self._feed(a, str(self.types["a"])), columns)
         B = _down(self._feed(b.swapaxes(-1, -2), str(self.types["b"])), rows)
-        more = []
+        given = [A, B, self._accumulators(c)]
         if scales:
             alpha, beta = scales[0], scales[1].swapaxes(-1, -2)
-            more.append(_across(_tensor(alpha, str(self.scale)), columns))
-            more.append(_down(_tensor(beta, str(self.scale)), rows))
-        return _bits(self.instruction.dpa(A, B, self._accumulators(c), *more))
+            given.append(_across(_tensor(alpha, str(self.scale)), columns))
+            given.append(_down(_tensor(beta, str(self.scale)), rows))
+        return given
 
     def _accumulators(self, c: Bits) -> torch.Tensor:
         # A copy: some of MMA-Sim's functions write into what they are given.
-        return _tensor(c.copy(), "f16" if c.dtype == np.uint16 else str(self.types["d"]))
+        return _tensor(
+            c.copy(), "f16" if c.dtype == np.uint16 else str(self.types["d"])
+        )
 
     def _feed(self, bits: Bits, name: str) -> torch.Tensor:
         """A or B with k along the last axis, in MMA-Sim's own format."""

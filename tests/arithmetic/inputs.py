@@ -4,9 +4,13 @@ import numpy as np
 
 from fragmenta.dtype import dtype
 
+from . import edges
+
+EDGES = ("cut", "floor")
 KINDS = (
-    "bits", "near", "wide", "subnormal", "cancel", "large", "zeros", "special",
-)  # fmt: skip
+    *("bits", "near", "wide", "subnormal", "cancel", "large", "zeros", "special"),
+    *EDGES,
+)
 
 
 def raw(rng, name, shape, kind="near"):
@@ -23,6 +27,8 @@ def raw(rng, name, shape, kind="near"):
     if kind == "special":
         return _some_special(rng, of, raw(rng, name, shape, "near"))
     top = (1 << of.exponent_bits) - 1
+    if kind in EDGES:  # of a model that cuts nothing
+        kind = "near"
     low, high = {
         "near": (max(0, of.bias - 2), min(of.bias + 3, top)),
         "wide": (0, top),
@@ -38,33 +44,35 @@ def raw(rng, name, shape, kind="near"):
 
 def operands(rng, model, kind, batch=1, rows=3, columns=5, chained=1):
     """a, b, c and the keyword arguments of one call."""
-    length = model.stored * chained
-    a = raw(rng, model.a, (batch, rows, length), kind)
-    b = raw(rng, model.b, (batch, model.k * chained, columns), kind)
-    c = raw(rng, model.c, (batch, rows, columns), kind)
-    if model.c == "f32" and kind != "bits":
-        c = _beside(rng, c, model)
-    more = {}
+    shapes = (batch, rows, columns, chained)
+    if kind in EDGES and model.form in ("fused", "grouped"):
+        a, b, c, scales = edges.operands(rng, model, kind, shapes)
+    else:
+        length = model.stored * chained
+        a = raw(rng, model.a, (batch, rows, length), kind)
+        b = raw(rng, model.b, (batch, model.k * chained, columns), kind)
+        c = raw(rng, model.c, (batch, rows, columns), kind)
+        if model.c == "f32" and kind != "bits":
+            c = _beside(rng, c, model)
+        scales = _scales(rng, model, shapes, kind) if model.scale else ()
+    more = dict(zip(("scale_a", "scale_b"), scales, strict=False))
     if model.sparse:
         more["index"] = index(rng, model, (batch, rows, chained))
-    if model.scale:
-        shapes = (batch, rows, model.scale_vec * chained, columns)
-        more["scale_a"], more["scale_b"] = _scales(rng, model.scale, shapes, kind)
     return a, b, c, more
 
 
-def _scales(rng, name, shapes, kind):
+def _scales(rng, model, shapes, kind):
     """Scales of any pattern, near one, or of all sizes but opposed to each other.
 
     Opposed, the products of two scales are near one although each is anything
     from the smallest to the largest.
     """
-    batch, rows, count, columns = shapes
+    batch, rows, columns, chained = shapes
+    of, count = dtype(model.scale), model.scale_vec * chained
     if kind != "wide":
         some = kind if kind == "bits" else "near"
         a, b = (batch, rows, count), (batch, count, columns)
-        return raw(rng, name, a, some), raw(rng, name, b, some)
-    of = dtype(name)
+        return raw(rng, of.name, a, some), raw(rng, of.name, b, some)
     top = of.mask - 1  # the last pattern is NaN
     size = rng.integers(0, top, (batch, 1, count), endpoint=True)
     a = size + rng.integers(-2, 3, (batch, rows, count))
