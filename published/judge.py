@@ -118,12 +118,23 @@ class Judge:
     def _feed(self, bits: Bits, name: str) -> torch.Tensor:
         """A or B with k along the last axis, in MMA-Sim's own format."""
         if name in _TORCH:
-            return _tensor(bits, name)
+            return self.whole(_tensor(bits, name))
         if self.packed:
             bits = bits[..., 0::2] << 4 | bits[..., 1::2]
         elif dtype(name).bits == 4:
             bits = bits << 2
-        return torch.from_numpy(np.ascontiguousarray(bits))
+        return self.whole(torch.from_numpy(np.ascontiguousarray(bits)))
+
+    def whole(self, fed: torch.Tensor) -> torch.Tensor:
+        """The operand, if it has as many values as the instruction has k.
+
+        MMA-Sim does not check: two fp4 values fed in two bytes, not one, are four
+        values to it, every second one a zero.
+        """
+        k = fed.shape[-1] * (2 if self.packed else 1)
+        if k != self.instruction.k:
+            raise AssertionError(f"fed {k} values along k, not {self.instruction.k}")
+        return fed
 
 
 def _numbers(instruction: Any) -> tuple[str, dict[str, Any]]:

@@ -77,6 +77,15 @@ def test_it_is_fed_as_meant(row: Row) -> None:
         assert np.array_equal(asked.matrix(a[i], b[i], c[i], tuple(single)), d[i])
 
 
+def test_fp4_fed_one_to_a_byte_is_noticed() -> None:
+    """A single element does not show it: the zeros between change nothing."""
+    for row in ROWS:
+        asked = judge.Judge(row)
+        if asked.packed:
+            with pytest.raises(AssertionError, match="fed 128 values along k, not 64"):
+                asked.whole(judge.torch.zeros((16, 64), dtype=judge.torch.uint8))
+
+
 def _block_scales(how: Any, k: int, m: int, n: int) -> tuple[Any, Any]:
     """Powers of two, another for every row or column, block by block."""
     block = np.arange(how.scale_vec)

@@ -61,11 +61,22 @@ def test_fp4_with_block_scales_is_one_step_of_four_groups():
             how = numeric_model(op, "sm_120a")
             assert how.steps == (tuple(range(64)),)
             a = np.full(how.stored, 2, np.uint8)  # 1.0
-            scales = np.full(how.scale_vec, 127 if how.scale == "ue8m0" else 56, np.uint8)
+            scales = np.full(
+                how.scale_vec, 127 if how.scale == "ue8m0" else 56, np.uint8
+            )
             index = {"index": np.arange(0, how.k, 2)} if how.sparse else {}
             step, = explain_steps(a, np.full(how.k, 2, np.uint8), 0, how, **index,
                                   scale_a=scales, scale_b=scales).steps  # fmt: skip
             assert [len(term.k) for term in step.terms] == [16, 16, 16, 16, 0]
+
+
+def test_the_explanation_tells_the_groups():
+    op = fm.find("mma.m16n8k64.kind::mxf4.e2m1")
+    A = np.ones((16, 64), op.types["a"].storage)
+    scale = np.ones((16, 2), op.scale_a.dtype.storage)
+    told = op.explain(A, A[:8].T, row=0, col=0, scale_a=scale, scale_b=scale[:8].T)
+    assert "step 1 of 1: 64 products in groups of 16 and the accumulator" in str(told)
+    assert "48…63" in str(told)
 
 
 def test_fp8_without_hardware_takes_halves_from_zero():

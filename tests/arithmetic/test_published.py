@@ -6,6 +6,7 @@ row that it knows (``make published``); its answers are replayed here.
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,19 +24,13 @@ from .inputs import KINDS
 ANSWERS = Answers.load()
 
 
-def result():
-    from pathlib import Path
-
-    root = Path(__file__).resolve().parents[2]
-    return json.loads((root / "docs/published/mma-sim.json").read_text("utf-8"))
-
-
 def known(unit, architecture, name):
     """What MMA-Sim had when the result was made."""
     return (unit, architecture, any_width(name)) in KNOWN
 
 
-RESULT = result()
+ROOT = Path(__file__).resolve().parents[2]
+RESULT = json.loads((ROOT / "docs/published/mma-sim.json").read_text("utf-8"))
 KNOWN = {(row["unit"], row["architecture"], row["name"]) for row in RESULT["rows"]}
 ROWS, EXCLUDED = survey(known)
 every_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])
