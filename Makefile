@@ -5,10 +5,15 @@ PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= auto
 
+# PyTorch is pinned so that every run takes the same build, from a cache where there
+# is one: the newest may bring gigabytes of CUDA that nothing here needs.
+TORCH  ?= torch==2.13.0
+MMASIM := mmasim==2.1.1
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test torch lint types unit bench dist docs browser explorer clean help
+.PHONY: demo test torch published lint types unit bench dist docs browser explorer clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -22,6 +27,17 @@ torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and 
 	$(VENV)-torch/bin/pytest -q src/fragmenta/torch tests/test_torch.py \
 	  tests/test_torch_launch.py tests/test_torch_on_device.py \
 	  tests/test_exchange.py tests/test_docs.py
+
+# MMA-Sim builds a small library with ninja, g++ and OpenMP when first imported.
+JUDGE := PATH="$(abspath $(VENV)-published)/bin:$$PATH" \
+  TORCH_EXTENSIONS_DIR="$(abspath $(VENV)-published)/extensions" \
+  PYTHONPATH=tests:published:benchmarks $(VENV)-published/bin/python
+
+published: $(VENV)-published/.stamp  ## every row against MMA-Sim; FULL=1: a million elements of each
+	$(if $(RECORD),$(JUDGE) published/record.py)
+	$(JUDGE) -m pytest -q published
+	$(if $(FULL),$(JUDGE) published/compare.py)
+	$(JUDGE) published/ratio.py
 
 lint: $(VENV)/.test  ## ruff, rules and format
 	$(BIN)/ruff check .
@@ -63,13 +79,21 @@ explorer/node_modules/.stamp: explorer/package.json
 	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
 
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-torch explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-published explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
 $(VENV)-torch/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-torch
 	$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet \
-	  --editable '.[torch,cuda]' hypothesis 'pytest>=8,<9.2'
+	  '$(TORCH)' --editable '.[torch,cuda]' hypothesis 'pytest>=8,<9.2'
+	touch $@
+
+# PyTorch first: what MMA-Sim asks for is any version of it.
+$(VENV)-published/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-published
+	$(VENV)-published/bin/python -m pip --disable-pip-version-check install --quiet '$(TORCH)'
+	$(VENV)-published/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --editable . '$(MMASIM)' 'pytest>=8,<9.2'
 	touch $@
 
 $(BIN)/python:

@@ -1,15 +1,13 @@
-"""How many products a second, and how many times those of ``mmasim``?
+"""How many products a second?
 
-``mmasim`` is the nearest public package of the kind; where it is installed, its
-batched rate is taken in the same run and must be beaten a hundredfold.  All
-other limits are ratios, too, but for the one call that must feel instant.
+All limits are ratios but for the one call that must feel instant.  The ratio to
+MMA-Sim is printed by ``make published``, which has it installed.
 """
 
 from __future__ import annotations
 
 import time
 import tracemalloc
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -70,18 +68,6 @@ def products(how: Model) -> int:
     return TILES * 16 * 8 * how.stored
 
 
-@cache
-def mmasim_rate() -> float:
-    """Products a second of mmasim, given all tiles' elements in one batch."""
-    nv_ptx = pytest.importorskip("mmasim.nv_ptx")
-    torch = pytest.importorskip("torch")
-    unit = nv_ptx.MMA("Hopper", "m16n8k16.f32.f16.f16.f32")
-    elements = TILES * 16 * 8
-    a, b = torch.randn(2, elements, 16).half()
-    c = torch.randn(elements)
-    return elements * 16 / least(lambda: unit.dpa(a, b, c), 3)
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_tiles(benchmark: Any, name: str) -> None:
     how, limit = CASES[name]
@@ -105,38 +91,6 @@ def test_tiles(benchmark: Any, name: str) -> None:
     benchmark.extra_info["products per second"] = per_second
     print(f"\n{name}: {per_second / 1e9:.2f}e9 products a second, f16 x {slower:.2f}")
     assert slower <= limit * 1.25  # and a little for noise
-
-
-def test_a_hundred_times_mmasim(benchmark: Any) -> None:
-    theirs = mmasim_rate()
-    ours = benchmark.pedantic(lambda: rate("f16"))
-    print(f"\n{ours / 1e6:.0f} and {theirs / 1e6:.1f} million products a second")
-    benchmark.extra_info["times mmasim"] = ours / theirs
-    assert ours >= 100 * theirs
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "k"),
-    [("m64n256k16.f32.f16.f16", "f16", 16), ("m64n256k32.f32.e4m3.e4m3", "e4m3", 32)],
-)
-def test_fifty_times_mmasims_wgmma(
-    benchmark: Any, text: str, kind: str, k: int
-) -> None:
-    nv_ptx = pytest.importorskip("mmasim.nv_ptx")
-    torch = pytest.importorskip("torch")
-    how = model("sm_90", kind, kind, *F32, k, unit="wgmma")
-    a, b, c, _ = operands(how, 1, 64, 256)
-    of = {"f16": torch.float16, "e4m3": torch.float8_e4m3fn}[kind]
-    unit = nv_ptx.WGMMA("Hopper", text)
-    x = torch.randn(64, k).to(of)
-    y = torch.randn(k, 256).to(of)
-    z = torch.randn(64, 256)
-    theirs = least(lambda: unit(x, y, z), 3)
-    benchmark.pedantic(lambda: multiply(a, b, c, how), rounds=200, warmup_rounds=5)
-    times = theirs / benchmark.stats.stats.min
-    benchmark.extra_info["times mmasim"] = times
-    print(f"\nwgmma {text}: {times:.0f} times mmasim")
-    assert times >= 50
 
 
 def test_one_tile(benchmark: Any) -> None:

@@ -8,11 +8,13 @@ for every set of operands.  Nothing generated is committed, so nothing is stale.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import fragmenta as fm
 from fragmenta.arithmetic import models
@@ -23,6 +25,7 @@ from fragmenta.execute import numeric_model
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, BUILT = ROOT / "docs", ROOT / "build" / "docs"
 GOLDEN = ROOT / "tests" / "golden" / "h200"
+PUBLISHED = SOURCE / "published" / "mma-sim.json"
 
 FAMILIES = {
     "mma": ("mma",),
@@ -60,6 +63,7 @@ def write(name: str) -> str:
         "family": family,
         "models": lambda _: model_table(),
         "expansions": lambda _: expansion_table(),
+        "published": lambda _: published_tables(),
         "recordings": lambda _: recording_table(),
         "instructions": lambda _: instruction_table(),
         "commands": lambda _: command_reference(),
@@ -209,6 +213,45 @@ def expansion_table() -> str:
     """What the assembler writes instead."""
     head, *rows = _cells(models._EXPANDED)
     return table(head, rows)
+
+
+def published_tables() -> str:
+    """What was compared with MMA-Sim, with what result, and what was not."""
+    told = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    made = told["made"]
+    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for row in told["rows"]:
+        unit = {"WGMMA": "wgmma"}.get(row["unit"], "mma")
+        kind = re.search(r"kind::\w+", row["name"])
+        what = f"`{unit}`" + (f" `.{kind[0]}`" if kind else "")
+        groups.setdefault((row["target"], row["architecture"], what), []).append(row)
+    compared = [(*key, *_totals(rows)) for key, rows in groups.items()]
+    every = f"{len(told['rows'])} rows"
+    compared.append(("all", "", every, *_totals(told["rows"])))
+    left_out = [
+        (line["reason"], f"{line['instructions']:,}", ", ".join(line["targets"]))
+        for line in told["excluded"]
+    ]
+    head = ("target", "MMA-Sim's", "what", "types", "elements", "different")
+    return "\n\n".join(
+        [
+            f"MMA-Sim {made['mmasim']}, {made['date']}, by `{made['script']}`:",
+            table(head, compared),
+            "Not compared, and why (an instruction counts once for each target):",
+            table(("reason", "instructions", "targets"), left_out),
+        ]
+    )
+
+
+def _totals(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
+    """The operand types, the elements compared, and those that differed."""
+    types = dict.fromkeys(
+        name
+        for row in rows
+        for name in re.findall(r"(?:f|bf|tf|e\dm)\d+", row["name"].split(".", 1)[1])
+    )
+    counts = [sum(row[key] for row in rows) for key in ("elements", "different")]
+    return ", ".join(types), f"{counts[0]:,}", f"{counts[1]:,}"
 
 
 def recording_table() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import json
 import re
 import shlex
 from pathlib import Path
@@ -97,6 +98,24 @@ def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         f"## {each}\n" in pages["reference/api.md"] for each in ("find", "Layout")
     )
     assert "fragmenta draw [OPTIONS]" in pages["reference/commands.md"]
+
+
+def test_the_comparison_with_mma_sim_is_the_committed_one() -> None:
+    """Every number of the committed result is in the table, and no other."""
+    told = json.loads((DOCS / "published" / "mma-sim.json").read_text("utf-8"))
+    compared, left_out = generator().published_tables().split("Not compared")
+    lines = re.findall(r"(?m)^\| (sm_\w+|all) \|.*\| ([\d,]+) \| (\d+) \|$", compared)
+    found = [(int(count.replace(",", "")), int(wrong)) for _, count, wrong in lines]
+    every = sum(row["elements"] for row in told["rows"])
+    assert sum(count for count, _ in found[:-1]) == found[-1][0] == every
+    assert sum(wrong for _, wrong in found) == 0
+    assert {target for target, *_ in lines[:-1]} == {r["target"] for r in told["rows"]}
+    assert f"{len(told['rows'])} rows" in compared
+    assert told["made"]["date"] in compared
+    for line in told["excluded"]:
+        counted = f"| {line['reason']} | {line['instructions']:,} |"
+        assert counted in left_out
+    assert "<!-- generated: published -->" in (DOCS / "numerics.md").read_text("utf-8")
 
 
 def test_status_is_said_with_care() -> None:

@@ -153,8 +153,10 @@ def explain(
 
 def _title(step: Step, number: int, count: int) -> str:
     products = sum(len(term.k) for term in step.terms)
+    sizes = {len(term.k) for term in step.terms if term.k}
+    groups = f" in groups of {max(sizes)}" if sizes and max(sizes) > 1 else ""
     what = {
-        "fused": f"{products} products and the accumulator in one sum",
+        "fused": f"{products} products{groups} and the accumulator in one sum",
         "fma": "a fused multiply-add",
         "add": "an ordinary addition",
         "exact": f"{products} products, exactly",

@@ -4,7 +4,13 @@ import numpy as np
 
 from fragmenta.dtype import dtype
 
-KINDS = ("bits", "near", "wide", "subnormal", "cancel", "large", "zeros")
+from . import edges
+
+EDGES = ("cut", "floor")
+KINDS = (
+    *("bits", "near", "wide", "subnormal", "cancel", "large", "zeros", "special"),
+    *EDGES,
+)
 
 
 def raw(rng, name, shape, kind="near"):
@@ -18,7 +24,11 @@ def raw(rng, name, shape, kind="near"):
     if kind == "cancel":
         few = raw(rng, name, (4,), "near")[rng.integers(0, 4, shape)]
         return few ^ (rng.integers(0, 2, shape) * _sign(of)).astype(few.dtype)
+    if kind == "special":
+        return _some_special(rng, of, raw(rng, name, shape, "near"))
     top = (1 << of.exponent_bits) - 1
+    if kind in EDGES:  # of a model that cuts nothing
+        kind = "near"
     low, high = {
         "near": (max(0, of.bias - 2), min(of.bias + 3, top)),
         "wide": (0, top),
@@ -34,21 +44,40 @@ def raw(rng, name, shape, kind="near"):
 
 def operands(rng, model, kind, batch=1, rows=3, columns=5, chained=1):
     """a, b, c and the keyword arguments of one call."""
-    length = model.stored * chained
-    a = raw(rng, model.a, (batch, rows, length), kind)
-    b = raw(rng, model.b, (batch, model.k * chained, columns), kind)
-    c = raw(rng, model.c, (batch, rows, columns), kind)
-    if model.c == "f32" and kind != "bits":
-        c = _beside(rng, c, model)
-    more = {}
+    shapes = (batch, rows, columns, chained)
+    if kind in EDGES and model.form in ("fused", "grouped"):
+        a, b, c, scales = edges.operands(rng, model, kind, shapes)
+    else:
+        length = model.stored * chained
+        a = raw(rng, model.a, (batch, rows, length), kind)
+        b = raw(rng, model.b, (batch, model.k * chained, columns), kind)
+        c = raw(rng, model.c, (batch, rows, columns), kind)
+        if model.c == "f32" and kind != "bits":
+            c = _beside(rng, c, model)
+        scales = _scales(rng, model, shapes, kind) if model.scale else ()
+    more = dict(zip(("scale_a", "scale_b"), scales, strict=False))
     if model.sparse:
         more["index"] = index(rng, model, (batch, rows, chained))
-    if model.scale:
-        near = "bits" if kind == "bits" else "near"
-        count = model.scale_vec * chained
-        more["scale_a"] = raw(rng, model.scale, (batch, rows, count), near)
-        more["scale_b"] = raw(rng, model.scale, (batch, count, columns), near)
     return a, b, c, more
+
+
+def _scales(rng, model, shapes, kind):
+    """Scales of any pattern, near one, or of all sizes but opposed to each other.
+
+    Opposed, the products of two scales are near one although each is anything
+    from the smallest to the largest.
+    """
+    batch, rows, columns, chained = shapes
+    of, count = dtype(model.scale), model.scale_vec * chained
+    if kind != "wide":
+        some = kind if kind == "bits" else "near"
+        a, b = (batch, rows, count), (batch, count, columns)
+        return raw(rng, of.name, a, some), raw(rng, of.name, b, some)
+    top = of.mask - 1  # the last pattern is NaN
+    size = rng.integers(0, top, (batch, 1, count), endpoint=True)
+    a = size + rng.integers(-2, 3, (batch, rows, count))
+    b = (top - size.swapaxes(1, 2)) + rng.integers(-2, 3, (batch, count, columns))
+    return tuple(np.clip(each, 0, top).astype(of.bits_dtype) for each in (a, b))
 
 
 def index(rng, model, shape):
@@ -67,6 +96,23 @@ def _beside(rng, c, model):
         moved = np.ldexp(c.view(np.float32), exponent).view(np.uint32)
     keep = rng.random(c.shape) < 0.5
     return np.where(keep | np.isnan(moved.view(np.float32)), c, moved)
+
+
+def _some_special(rng, of, values):
+    """One in 48 replaced by a zero, or by an infinity or NaN if the type has them."""
+    if of.kind == "scale":
+        return values
+    spare = of.bits - 1 - of.exponent_bits - of.fraction_bits
+    fraction = ((1 << of.fraction_bits) - 1) << spare
+    top = ((1 << of.exponent_bits) - 1) << (of.fraction_bits + spare)
+    first, last = 1 << spare, fraction
+    found = [0, top | last, top, top | first]  # NaN, infinity, NaN
+    if not of.has_infinity:
+        found = found[:2]
+    chosen = np.array(found, np.uint64)[rng.integers(0, len(found), values.shape)]
+    sign = (rng.integers(0, 2, values.shape) * _sign(of)).astype(values.dtype)
+    replaced = chosen.astype(values.dtype) | sign
+    return np.where(rng.random(values.shape) < 1 / 48, replaced, values)
 
 
 def _uniform(rng, of, shape):

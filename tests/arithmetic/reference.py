@@ -229,13 +229,13 @@ def fused(a, b, c, model, scale_a=None, scale_b=None):
 
 
 def grouped(a, b, c, model, scale_a, scale_b):
-    """Steps of four groups of 8 products; a group shares its scales."""
+    """Steps of four groups of 16 products; a group shares its scales."""
     for step in model.steps:
         terms = []
-        for first in range(step[0], step[-1] + 1, 8):
+        for first in range(step[0], step[-1] + 1, 16):
             block = first * len(scale_a) // len(a)
             scales = [value(s[block], model.scale) for s in (scale_a, scale_b)]
-            group = slice(first, first + 8)
+            group = slice(first, first + 16)
             terms += group_term(a[group], b[group], scales, model.scale)
         c = fused_step(terms, c, model)
     return c

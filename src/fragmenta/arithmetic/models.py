@@ -70,16 +70,17 @@ sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f16     32  25  -21    10 
 """  # noqa: E501
 
 # Block scales.  With mxf8f6f4 both scales' exponents go into every product.
-# With mxf4 and mxf4nvf4 a term is a group of 8 products: added exactly, then
+# With mxf4 and mxf4nvf4 a term is a group of 16 products: added exactly, then
 # multiplied by both scales' significands; its exponent is that of the scales,
-# and it counts for emax unless all its products are zero.
+# and it counts for emax unless all its products are zero.  One step takes the
+# four groups of an instruction and the accumulator.
 _GROUPED = """
 targets      unit      k    operands                  result  L   F   floor  keep   source
-sm_120..121  mma       any  e2m1                      f32     32  35  -139   23 rz  published
+sm_120..121  mma       any  e2m1                      f32     64  35  -139   23 rz  published
 """  # noqa: E501
 
 #: Products in one group of mxf4 and mxf4nvf4.
-GROUP = 8
+GROUP = 16
 
 # What the assembler of a toolkit writes where the target lacks an instruction.
 #   as      the type that operands are converted to first
