@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fragmenta.dtype import dtype as dtype
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
     from fragmenta.errors import BadMetadata as BadMetadata
+    from fragmenta.errors import BadOperands as BadOperands
     from fragmenta.errors import Error as Error
     from fragmenta.errors import LayoutError as LayoutError
     from fragmenta.errors import NoDevice as NoDevice
@@ -96,9 +97,9 @@ _MODULES = {
     "moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "banks": "bank_conflicts",
     "matmul": "matmul",
-    "errors": "Error UnknownInstruction AmbiguousInstruction UnknownOperand "
-    "UnknownType UnsupportedTarget ShapeError ValueRangeError LayoutError NotSparse "
-    "BadMetadata NoDevice",
+    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
+    "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
+    "LayoutError NotSparse BadMetadata NoDevice",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 

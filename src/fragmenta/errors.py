@@ -29,6 +29,10 @@ class AmbiguousInstruction(UnknownInstruction):
     """An abbreviation fits several instructions; the message lists them."""
 
 
+class BadOperands(UnknownInstruction):
+    """The instruction exists, but not with these operands."""
+
+
 class UnknownOperand(Error, AttributeError):
     """The instruction has no such operand in registers."""
 
@@ -65,6 +69,10 @@ class NoDevice(Error):
     """No GPU, or the ``cuda`` extra is not installed."""
 
 
+LONGEST_WORD = 200
+"""No name is longer than so many characters."""
+
+
 def one_of(words: Iterable[object], last: str = "or") -> str:
     """Join words as a sentence does.
 
@@ -77,6 +85,17 @@ def one_of(words: Iterable[object], last: str = "or") -> str:
     return f"{', '.join(texts[:-1])} {last} {texts[-1]}"
 
 
+def shortened(text: str, most: int = 60) -> str:
+    """What was given, in quotes, cut where it is too long for a message.
+
+    >>> shortened("mma"), shortened("x" * 100, most=8)
+    ("'mma'", "'xxxxxxxx' … (100 characters)")
+    """
+    if len(text) <= most:
+        return repr(text)
+    return f"{text[:most]!r} … ({len(text):,} characters)"
+
+
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """A `` (did you mean X?)`` suffix, or nothing when no word is close.
 
@@ -85,5 +104,7 @@ def nearest(word: str, allowed: Iterable[str]) -> str:
     """
     from difflib import get_close_matches  # only an error is worth its import
 
+    if len(word) > LONGEST_WORD:  # nothing is near it, and comparing takes long
+        return ""
     close = get_close_matches(word, list(allowed), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""

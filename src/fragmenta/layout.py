@@ -36,12 +36,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.errors import LayoutError, ShapeError, one_of
+from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
 
 Index = NDArray[np.intp]
 
 _TOKEN = re.compile(r"([A-Z])(\d*)(\*?)(\d*)$")
-_ASSIGNMENT = re.compile(r"(\w+)\s*=\s*((?:(?:[A-Z]\d*\*?\d*|0\b)\s*)*)")
+# A name begins where a word does: a search in a long word ends at once.
+_ASSIGNMENT = re.compile(r"(?<!\w)(\w+)\s*=\s*((?:(?:[A-Z]\d*\*?\d*|0\b)\s*)*)")
+LONGEST = 4096
+"""No line is longer than so many characters; the longest here has some 80."""
 _JOINED = {"I": ("E", "R")}
 
 
@@ -101,6 +104,10 @@ class Layout:
         """
         if not isinstance(line, str):
             raise LayoutError(f"a layout is read from one line; given {line!r}")
+        if len(line) > LONGEST:
+            raise LayoutError(
+                f"a layout has at most {LONGEST:,} characters; given {shortened(line)}"
+            )
         data, _, free = line.partition("|")
         coordinates: list[tuple[str, Digits]] = []
         for part in (data, free):

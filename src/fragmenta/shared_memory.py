@@ -304,7 +304,9 @@ class Descriptor:
     ) -> str:
         """The last k before this one that can be reached, for a message."""
         step = LINES if major == "mn" else 8 * UNIT // op.types[operand.lower()].bits
-        for before in range((k - 1) // step * step, -1, -step):
+        # Spans are alike, and so are eights of lines: one of them shows all.
+        tries = 1 if major == "mn" else span(self.swizzle) // UNIT
+        for before in range((k - 1) // step * step, -1, -step)[:tries]:
             if self._distance(op, operand, before, mn, major) is not None:
                 return f"; k {before} is possible"
         return ""

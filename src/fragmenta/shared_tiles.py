@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -353,6 +354,12 @@ def tensor_map(
     descriptor = Descriptor.for_tile(
         rows, k, dt, major=major, swizzle=swizzle, start=start
     )
+    end = start + prod(atoms(rows, k, dt, major, swizzle)) * LINES * span(swizzle)
+    if end > LIMIT:
+        raise AddressError(
+            f"{rows} x {k} elements of {dt} from {start} on end at byte {end:,}; "
+            f"descriptors reach {LIMIT:,} bytes of shared memory"
+        )
     along, across = (k, rows) if major == "k" else (rows, k)
     per_item = max(1, 8 // dt.bits)  # elements per item of the tensor
     items = along // per_item

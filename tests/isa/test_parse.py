@@ -11,10 +11,12 @@ S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
     "text",
     [
         f"  {S4}  ",
-        f"{S4} {{%r0,%r1,%r2,%r3}}, {{%r4,%r5}}, {{%r6}}, {{%r0}};",
+        f"{S4} {{%r0,%r1,%r2,%r3}}, {{%r4,%r5,%r6,%r7}}, {{%r8,%r9}}, {{0,0,0,%r0}};",
         f"@%p1 {S4} d, a, b, c;",
         "mma.sync.aligned.m16n8k64.row.col\n    .s32.s4.s4.s32 d, a, b, c;",
         f"{S4};",
+        f"again: @!p {S4}{{%0,%1,%2,%3}},{{%4,%5,%6,%7}},{{%8,%9}},{{%0,%1,%2,%3}} // x",
+        f"/* one */ {S4} /* two; */ d, /* ; */ a, b, c; // three",
     ],
 )
 def test_white_space_guards_and_operands_are_tolerated(text):

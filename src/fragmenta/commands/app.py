@@ -180,6 +180,15 @@ def find(text: str) -> Instruction:
     return parse.find(text)
 
 
+def find_holding(text: str, what: str) -> Instruction:
+    """As :func:`find`, of an instruction that holds matrices to do this with."""
+    from fragmenta.isa.instruction import check_holds
+
+    op = find(text)
+    check_holds(op, what)
+    return op
+
+
 def operand(op: Instruction, text: str) -> Fragment:
     """The fragment of the operand that an argument names, in any case."""
     return op.fragment(text)

@@ -94,7 +94,7 @@ def _chosen(
     from fragmenta.isa.target import check_target
 
     words = {v for form in FORMS for t in TYPES for v in form.vocabulary(t) if v}
-    shapes = {word for form in FORMS for word in form.vocabulary("shape")}
+    shapes = {word for form in FORMS for word in form.vocabulary("shape") if word}
     types = [each.lstrip(".").lower() for each in types]
     shape = shape and shape.lower()
     if family is not None:
@@ -109,9 +109,14 @@ def _chosen(
         op
         for op in catalogue(family)
         if set(types) <= set(types_of(op).values())
-        and (shape is None or fnmatchcase(op.values["shape"], shape))
+        and (shape is None or _has_shape(op, shape))
         and (target is None or op.supported_on(target))
     ]
+
+
+def _has_shape(op: Instruction, wanted: str) -> bool:
+    """Whether it has a shape at all, and one that fits."""
+    return "shape" in op.values and fnmatchcase(op.values["shape"], wanted)
 
 
 def _known(what: str, given: str, allowed: Iterable[str]) -> None:
@@ -130,7 +135,7 @@ def _brief(op: Instruction) -> dict[str, Any]:
     return {
         "instruction": str(op),
         "family": op.family,
-        "shape": op.values["shape"],
+        "shape": op.values.get("shape"),
         "types": types_of(op),
         "ptx": str(op.requires.ptx),
         "targets": op.requires.targets,

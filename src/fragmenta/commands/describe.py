@@ -13,6 +13,7 @@ from fragmenta.commands.app import (
     OperandName,
     command,
     find,
+    find_holding,
     operand,
 )
 from fragmenta.commands.catalogue import types_of
@@ -48,7 +49,7 @@ def _about(op: Instruction) -> dict[str, Any]:
     return {
         "instruction": str(op),
         "family": op.family,
-        "shape": op.shape._asdict(),
+        "shape": op.shape._asdict() if op.fragments else None,
         "types": types_of(op),
         "requires": {"ptx": str(op.requires.ptx), "targets": op.requires.text},
         "targets": {each: str(op.requires.ptx_on(each)) for each in targets},
@@ -108,8 +109,7 @@ def _facts(op: Instruction) -> str:
     types = ", ".join(f"{name} {value}" for name, value in types_of(op).items())
     rows: list[tuple[str, Iterable[str]]] = [
         ("family", [op.family]),
-        ("shape", [str(op.shape)]),
-        ("types", [types]),
+        *([("shape", [str(op.shape)]), ("types", [types])] if op.fragments else []),
         ("requires", [str(op.requires)]),
     ]
     groups: defaultdict[str | None, list[str]] = defaultdict(list)
@@ -123,7 +123,9 @@ def _facts(op: Instruction) -> str:
         rows.append(("sparsity", [f"{op.granularity}, selector {selectors}"]))
     for form, operands in _operand_forms(op).items():
         title = [] if form == "operands" else [f"{form}:"]
-        rows.append(("operands", [*title, *map(str, operands)]))
+        rows.append(
+            ("operands", [*title, *(map(str, operands) if operands else ["none"])])
+        )
     rows += [("note", _wrap(note)) for note in op.notes]
     return "\n".join(_labelled(label, lines) for label, lines in rows)
 
@@ -191,7 +193,7 @@ def formula(
     instruction: InstructionText, operand_: OperandName = "", as_json: AsJson = False
 ) -> None:
     """Print rows and columns as the PTX manual writes them."""
-    op = find(instruction)
+    op = find_holding(instruction, "write a formula for")
     parts = [operand(op, operand_)] if operand_ else list(op.fragments.values())
     if as_json:
         formulas = {part.name: part.formula() for part in parts}

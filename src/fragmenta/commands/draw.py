@@ -9,7 +9,7 @@ from fragmenta.commands.app import (
     InstructionText,
     OperandName,
     command,
-    find,
+    find_holding,
     operand,
 )
 from fragmenta.commands.files import Force, Output, check_output, save_bytes
@@ -33,7 +33,7 @@ def draw(
     force: Force = False,
 ) -> None:
     """Draw an instruction, or one operand: here, or as SVG, PNG or PDF."""
-    op = find(instruction)
+    op = find_holding(instruction, "draw")
     part = operand(op, operand_) if operand_ else None
     if output is not None:
         from fragmenta.view import svg

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from fragmenta.commands.app import _complete_instruction, command, find
+from fragmenta.commands.app import _complete_instruction, command, find_holding
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.errors import Error
 
@@ -33,7 +33,7 @@ def explore(
     """Open the explorer, a web page that works offline, or write it to a file."""
     from fragmenta.view import explorer
 
-    op = None if instruction is None else find(instruction)
+    op = None if instruction is None else find_holding(instruction, "explore")
     if output is None:
         if not explorer.show(op):
             raise Error(

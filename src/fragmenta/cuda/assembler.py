@@ -91,7 +91,8 @@ def _judge_on(
         verdicts.setdefault(number, message)
         if number < numbers[0]:  # a wrong version or target condemns all
             return [message] * len(numbers)
-        if weight == "fatal":
+        # after what it cannot parse, ptxas reads no further
+        if weight == "fatal" or message.startswith("Parsing error"):
             last = min(last, number)
     return [verdicts.get(number) for number in numbers if number <= last]
 

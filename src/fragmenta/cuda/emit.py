@@ -8,6 +8,7 @@ PTX module whose one entry does the instruction.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -18,7 +19,7 @@ from fragmenta.cuda.fragments import fragment_piece, function_tag, metadata_piec
 from fragmenta.cuda.helpers import Piece, needed
 from fragmenta.cuda.inline import Call, function_name, instruction_piece
 from fragmenta.cuda.page import WIDTH, broken, comment
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import Error, nearest, one_of, shortened
 from fragmenta.fragment import Fragment
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import find, instruction, search
@@ -77,7 +78,7 @@ def to_ptx(
     >>> print(next(line for line in text.splitlines() if ".entry" in line))
     .visible .entry mma_sp_m16n8k64_s32_s4_s4_s32(
     """
-    _check(op, a_registers)
+    _check(op, a_registers, name)
     return entry.module(
         op,
         name or function_name(op),
@@ -119,7 +120,7 @@ def to_cuda(
     }
     <BLANKLINE>
     """
-    _check(op, a_registers)
+    _check(op, a_registers, name)
     main = instruction_piece(op, name, a_registers=a_registers)
     others = list(companions(op, a_registers=a_registers)) if fragments else []
     texts = [piece.text for piece in (*needed([main, *others]), main, *others)]
@@ -131,9 +132,27 @@ def to_cuda(
     return "\n".join(texts)
 
 
-def _check(op: Instruction, a_registers: bool) -> None:
+def _check(op: Instruction, a_registers: bool, name: str | None) -> None:
+    if name is not None:
+        _check_identifier("name", name)
     if a_registers and not op.family.startswith("wgmma"):
         raise Error(f"only wgmma chooses where A comes from; {op} has no choice")
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z]\w*|_\w+", re.ASCII)
+LONGEST_NAME = 1024
+"""The C++ standard asks compilers for no longer names."""
+
+
+def _check_identifier(what: str, name: object) -> None:
+    """Refuse what would not name one function, in C++ and in PTX."""
+    fits = isinstance(name, str) and _IDENTIFIER.fullmatch(name)
+    if not fits or len(str(name)) > LONGEST_NAME:
+        given = shortened(name) if isinstance(name, str) else repr(name)
+        raise Error(
+            f"the {what} is an identifier, letters, digits and underscores, of at "
+            f"most {LONGEST_NAME} characters; given {given}"
+        )
 
 
 # ── what goes with an instruction ───────────────────────────────────────────
@@ -281,6 +300,8 @@ def header(
     >>> text.count("void load_a_m16k16_f16_row_major(")
     1
     """
+    for each in str(namespace).split("::"):
+        _check_identifier("namespace", each)
     chosen = list(dict.fromkeys(ops))
     if not chosen:
         raise Error("a header has one instruction or more; given none")
@@ -292,6 +313,8 @@ def header(
     calls = _once([*calls, *(piece for piece in others if piece.targets)])
     others = _once(piece for piece in others if not piece.targets)
     first = needed([*calls, *others])
+    defined = {name for piece in first for name in piece.defines}
+    calls = [piece for piece in calls if piece.name not in defined]
     ordered = sorted([*first, *calls], key=lambda piece: piece.targets)
     parts = [
         "\n".join(_title(chosen)) + f"\n#pragma once\n\nnamespace {namespace} {{\n",

@@ -48,6 +48,9 @@ def module(
         text, parameters = _matrix(op, name)
     elif op.family in ("wmma.load", "wmma.store"):
         text, parameters = _wmma(op, name)
+    elif not op.fragments:
+        statement = ptx.statement(op, a_registers=False, **given)
+        text, parameters = _entry(name, {}, [statement, "ret;"]), {}
     else:
         text, parameters = ptx.entry(op, name, **given), _pointers(op)
     said = [*describe(op, a_registers=a_registers), "//", *_launch(op, parameters)]
@@ -57,6 +60,8 @@ def module(
 
 
 def _launch(op: Instruction, parameters: Parameters) -> list[str]:
+    if not parameters:
+        return comment("Blocks of 128 threads, a warpgroup; no parameters.")
     threads = next(iter(op.fragments.values())).lanes
     several = "tiles x " in next(iter(parameters.values()))[1]
     which = "block x does tile x" if several else "one block"
@@ -82,13 +87,14 @@ def _immediates(
     """The value of each immediate: as given, else one that does nothing."""
     found: dict[str, int] = {}
     for each in ptx.operands(op, a_registers=a_registers):
-        if not each.values:
+        if not (each.values or each.ptx == "integer"):
             continue
         value = given.get(each.name, Argument(each).default)
-        if type(value) is not int or value not in each.values:
+        legal = value in each.values if each.values else value >= 0
+        if type(value) is not int or not legal:
             raise Error(
                 f"{each.name} {value} is not legal for {op}; "
-                f"it is {one_of(each.values)}"
+                f"it is {one_of(each.values) or 'an integer, 0 or more'}"
             )
         found[each.name] = value
     unknown = sorted(given.keys() - found.keys())
@@ -118,8 +124,9 @@ def _held(operand: Operand, lanes: str, *, written: bool) -> str:
 
 def _entry(name: str, parameters: Parameters, body: Iterable[str]) -> str:
     listed = ",\n    ".join(f".param {kind} {p}" for p, (kind, _) in parameters.items())
+    listed = f"\n    {listed}" if listed else ""
     lines = "\n".join(line if line.endswith(":") else f"    {line}" for line in body)
-    return f".visible .entry {name}(\n    {listed})\n{{\n{lines}\n}}\n"
+    return f".visible .entry {name}({listed})\n{{\n{lines}\n}}\n"
 
 
 _COMMON = [

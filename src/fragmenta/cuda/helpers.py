@@ -27,6 +27,8 @@ class Piece:
     """The helpers that the text calls."""
     targets: str = ""
     """The targets that can compile it, in a table's words; empty: all."""
+    defines: tuple[str, ...] = ()
+    """Functions of instructions that the text has already."""
 
 
 def needed(pieces: Iterable[Piece]) -> list[Piece]:
@@ -47,9 +49,16 @@ def helpers() -> tuple[Piece, ...]:
         Piece("warp_id", _WARP_ID),
         Piece("nibble", _NIBBLE),
         Piece("bit", _BIT),
-        Piece("wgmma", f"{_WGMMA}\n{_descriptor()}", targets="sm_90a"),
+        Piece("wgmma", f"{_WGMMA}\n{_descriptor()}", (), "sm_90a", _ORDERING),
     )
 
+
+_ORDERING = (
+    "wgmma_fence",
+    "wgmma_commit_group",
+    "wgmma_wait_group",
+    "fence_proxy_async",
+)
 
 _LANE_ID = """\
 // This thread's place in its warp: 0 to 31.

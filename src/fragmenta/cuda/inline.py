@@ -27,10 +27,11 @@ from fragmenta.cuda.page import (
 )
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.operands import destination
 
 _LETTERS = "dabc"
-_WRITES = ("stmatrix", "wmma.store")
-_READS = ("ldmatrix", "wmma.load", "wgmma", "wgmma.sp")
+_IN_REGISTERS = ("mma", "mma.sp", "wmma.mma", "movmatrix")
+"""The families that leave memory alone: the compiler may move them past accesses."""
 
 
 def function_name(op: Instruction) -> str:
@@ -80,7 +81,7 @@ class Argument:
     @property
     def template(self) -> bool:
         """Whether it is an immediate with a choice."""
-        return len(self.operand.values) > 1
+        return len(self.operand.values) > 1 or self.operand.ptx == "integer"
 
     @property
     def literal(self) -> str:
@@ -97,6 +98,8 @@ class Argument:
     @property
     def default(self) -> int:
         """An immediate's default: do not negate, do not transpose, the first."""
+        if self.operand.ptx == "integer":
+            return 0
         return 1 if -1 in self.operand.values else self.operand.values[0]
 
     def parameter(self) -> str:
@@ -159,8 +162,7 @@ class Call:
     def arguments(self) -> tuple[Argument, ...]:
         """Every operand, in PTX order."""
         op, listed = self.op, ptx.operands(self.op, a_registers=self.a_registers)
-        written = "address" if op.family in _WRITES else "d"
-        written = op.values.get("operand", "d") if op.family == "wmma.load" else written
+        written = destination(op) or "address"
         kept = op.family.startswith("wgmma")
         space = op.values.get("space", "")
         return tuple(
@@ -184,7 +186,7 @@ class Call:
         checks = [
             f"    {legal_values(a.name, a.operand.values)}"
             for a in self.arguments
-            if a.template
+            if a.template and a.operand.values
         ]
         opening = signature(
             f"__device__ __forceinline__ void {self.name}", self._parameters()
@@ -194,7 +196,7 @@ class Call:
 
     def _parameters(self) -> list[str]:
         """The function's parameters: in PTX order, those with a default last."""
-        listed = [a for a in self.arguments if not a.operand.values]
+        listed = [a for a in self.arguments if not (a.template or a.literal)]
         return [a.parameter() for a in sorted(listed, key=_has_default)]
 
     def _asm(self) -> Iterator[str]:
@@ -203,7 +205,7 @@ class Call:
         yield from _section(self.outputs)
         *lines, last = _section(self.inputs)
         yield from lines
-        if self.op.family in (*_READS, *_WRITES):
+        if self.op.family not in _IN_REGISTERS:
             yield last
             last = '    : "memory"'
         yield last + ");"
@@ -306,6 +308,8 @@ def describe(op: Instruction, *, a_registers: bool = False) -> list[str]:
     if op.family in ("mma", "mma.sp"):  # what there is to note of others is said below
         lines += [line for note in op.notes for line in comment(note)]
     from_memory = op.family.startswith("wgmma") and not a_registers
+    if not op.fragments:
+        return lines
     seen: dict[str, list[str]] = {}
     for name, part in op.fragments.items():
         if not (name == "A" and from_memory):
@@ -325,6 +329,8 @@ def _needs(op: Instruction) -> str:
 
 def _does(op: Instruction, a_registers: bool) -> str:
     """What it does, with which matrices."""
+    if "does" in op.row.facts:
+        return op.row.facts["does"]
     if op.family in ("ldmatrix", "stmatrix", "movmatrix"):
         return _moves(op)
     if op.family in ("wmma.load", "wmma.store"):

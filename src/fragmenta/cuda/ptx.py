@@ -38,7 +38,7 @@ def statement(
         raise Error(f"{op} has no operand {min(unknown)}; it has {names}")
     texts = [_operand(each, immediates) for each in listed]
     joined = ", ".join(_braced(listed, texts))
-    return f"{op} {joined};"
+    return f"{op} {joined};" if joined else f"{op};"
 
 
 def declarations(op: Instruction, *, a_registers: bool = False) -> list[str]:
@@ -53,7 +53,7 @@ def declarations(op: Instruction, *, a_registers: bool = False) -> list[str]:
         if each.ptx in ("address", "stride"):
             kind = ".b64" if each.ptx == "address" else ".b32"
             lines.append(f".reg {kind} %{each.name};")
-        elif each.ptx != "immediate":
+        elif each.ptx not in ("immediate", "integer"):
             name = f"%{each.name}<{each.count}>" if each.vector else f"%{each.name}"
             lines.append(f".reg {each.ptx} {name};")
     return lines
@@ -135,6 +135,8 @@ def move(
 def _operand(operand: Operand, immediates: Mapping[str, int | str]) -> str:
     if operand.ptx == "immediate":
         return str(immediates.get(operand.name, operand.values[0]))
+    if operand.ptx == "integer":
+        return str(immediates.get(operand.name, 0))
     if operand.name in immediates:
         return str(immediates[operand.name])
     if operand.ptx == "address":

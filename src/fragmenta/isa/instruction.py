@@ -8,15 +8,23 @@ its operands' fragments.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.dtype import DType, dtype
-from fragmenta.errors import Error, UnknownOperand, nearest, one_of
+from fragmenta.errors import (
+    Error,
+    UnknownInstruction,
+    UnknownOperand,
+    nearest,
+    one_of,
+    shortened,
+)
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
@@ -30,6 +38,9 @@ if TYPE_CHECKING:
 WARP = 32
 MULTIPLYING = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
 """The families that multiply matrices; the others move or load them."""
+
+
+_SHAPE = re.compile(r"m(\d{1,9})n(\d{1,9})(?:k(\d{1,9}))?", re.ASCII)
 
 
 class Shape(NamedTuple):
@@ -46,8 +57,12 @@ class Shape(NamedTuple):
         >>> Shape.parse("m16n8k64")
         Shape(m=16, n=8, k=64)
         """
-        numbers = [int(number) for number in re.findall(r"\d+", text)]
-        return cls(*numbers, *[0] * (3 - len(numbers)))
+        match = _SHAPE.fullmatch(text)
+        if match is None:
+            raise UnknownInstruction(
+                f"a shape is written as m16n8k64 or m8n8; given {shortened(text)}"
+            )
+        return cls(*(int(number or 0) for number in match.groups()))
 
     def __str__(self) -> str:
         return f"m{self.m}n{self.n}" + (f"k{self.k}" if self.k else "")
@@ -60,7 +75,7 @@ class Operand:
     name: str
     ptx: str
     """``.b32``, ``.f32``, ``.s32``, ``.f64``, ``.b64``, ``.pred``; or
-    ``immediate``, ``address``, ``stride``."""
+    ``immediate``, ``integer``, ``address``, ``stride``."""
     count: int = 1
     vector: bool = True
     """Whether PTX writes it in braces."""
@@ -70,6 +85,8 @@ class Operand:
     def __str__(self) -> str:
         if self.values:
             return f"{self.name}: one of {', '.join(map(str, self.values))}"
+        if self.ptx == "integer":
+            return f"{self.name}: an integer constant, 0 or more"
         return f"{self.name}: {self.count} x {self.ptx}"
 
 
@@ -92,21 +109,34 @@ class Instruction:
     row: Row = field(repr=False)
     values: Mapping[str, str]
 
+    def __post_init__(self) -> None:
+        # Instructions are shared between all who ask for them.
+        object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
+
+    def __reduce__(self) -> tuple[Callable[[str], Instruction], tuple[str]]:
+        """Copies and pickles are the instruction of that name."""
+        from fragmenta.isa.parse import instruction
+
+        return instruction, (self.mnemonic,)
+
     @property
     def family(self) -> str:
-        """``mma``, ``mma.sp``, ``wgmma``, ``wgmma.sp``, ``wmma.mma`` …"""
+        """``mma``, ``mma.sp``, ``wgmma``, ``wgmma.sp``, ``wmma.mma`` … ``sync``."""
         return self.form.name
 
     @cached_property
     def shape(self) -> Shape:
         """The m, n and k of the instruction."""
+        if "shape" not in self.values:
+            raise UnknownOperand(f"{self} has no shape; it holds no matrices")
         return Shape.parse(self.values["shape"])
 
     @cached_property
-    def types(self) -> dict[str, DType]:
+    def types(self) -> Mapping[str, DType]:
         """The element type of each operand that the mnemonic types."""
         chosen = {name: self.values.get(name) for name in "dabc"}
-        return {name: dtype(value) for name, value in chosen.items() if value}
+        found = {name: dtype(value) for name, value in chosen.items() if value}
+        return MappingProxyType(found)
 
     @cached_property
     def kind(self) -> str | None:
@@ -193,7 +223,7 @@ class Instruction:
     @cached_property
     def fragments(self) -> Parts:
         """Every operand that is spread over registers, by name."""
-        return self.form.parts(self)
+        return MappingProxyType(dict(self.form.parts(self)))
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -253,7 +283,8 @@ class Instruction:
 
         return instruction_svg(self)
 
-    _repr_svg_ = to_svg
+    def _repr_svg_(self) -> str | None:
+        return self.to_svg() if self.fragments else None
 
     @property
     def observed(self) -> str:
@@ -277,6 +308,8 @@ class Instruction:
         name = str(name)
         if name.lower() in named:
             return named[name.lower()]
+        if not named:
+            raise UnknownOperand(f"{self} holds no matrices, so it has no {name}")
         have = f"in registers are {one_of(self.fragments, 'and') or 'none'}"
         if name.lower() == "b" and self.family.startswith("wgmma"):
             raise UnknownOperand(
@@ -381,6 +414,19 @@ def spread(
 def register_class(of: DType) -> str:
     """The PTX register class of an operand of this type."""
     return {"f32": ".f32", "s32": ".s32", "f64": ".f64"}.get(of.name, ".b32")
+
+
+def check_holds(op: Instruction, what: str) -> None:
+    """Refuse instructions that hold no matrices; ``what`` was to be done.
+
+    >>> import fragmenta as fm
+    >>> check_holds(fm.find("wgmma.fence"), "draw")
+    Traceback (most recent call last):
+    fragmenta.errors.UnknownOperand: wgmma.fence.sync.aligned holds no matrices: \
+there is nothing to draw
+    """
+    if not op.fragments:
+        raise UnknownOperand(f"{op} holds no matrices: there is nothing to {what}")
 
 
 def check_multiplies(op: Instruction) -> None:

@@ -49,7 +49,7 @@ def _fits(op: Instruction, row: dict[str, str]) -> bool:
     given = {
         "family": family,
         "a, b": op.values.get("a", ""),
-        "shape": op.values["shape"],
+        "shape": op.values.get("shape", ""),
         "bitop": op.values.get("bitop", ""),
     }
     return all(not row[name] or v in row[name].split() for name, v in given.items())

@@ -88,4 +88,5 @@ def notes(op: Instruction) -> tuple[str, ...]:
     >>> notes(fm.mma("m16n8k16", a="f16", d="f32"))
     ()
     """
-    return tuple(text for applies, text in NOTES if applies(op))
+    does = (op.row.facts["does"],) if "does" in op.row.facts else ()
+    return (*does, *(text for applies, text in NOTES if applies(op)))

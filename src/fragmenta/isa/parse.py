@@ -8,68 +8,44 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from fragmenta.errors import (
     AmbiguousInstruction,
+    BadOperands,
     Error,
     UnknownInstruction,
     nearest,
     one_of,
+    shortened,
 )
+from fragmenta.isa import families, mma_sp
 from fragmenta.isa import mma as mma_table
-from fragmenta.isa import mma_sp, moves
 from fragmenta.isa import wgmma as wgmma_table
 from fragmenta.isa import wmma as wmma_table
+from fragmenta.isa.families import uncovered
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.operands import check
+from fragmenta.isa.reading import Reading, readings
+from fragmenta.isa.refusals import (
+    contradiction,
+    describe,
+    misspelled,
+    nearest_shape,
+    told,
+)
+from fragmenta.isa.statement import MOST, split
 from fragmenta.isa.table import Form, Row
 
-FORMS: tuple[Form, ...] = (
-    mma_table.FORM,
-    mma_sp.FORM,
-    wmma_table.MMA_F16,
-    wmma_table.MMA,
-    wmma_table.LOAD,
-    wmma_table.STORE,
-    wgmma_table.DENSE,
-    wgmma_table.SPARSE,
-    moves.LDMATRIX,
-    moves.STMATRIX,
-    moves.MOVMATRIX,
-)
-FAMILIES = tuple(dict.fromkeys(form.name for form in FORMS))
-
-#: What to call each qualifier in a message.
-_WORDS = {
-    "shape": "shape",
-    "alayout": "layout of A",
-    "blayout": "layout of B",
-    "layout": "layout",
-    "d": "type of D",
-    "a": "type of A",
-    "b": "type of B",
-    "c": "type of C",
-    "type": "type",
-    "sp": "sparsity",
-    "kind": "kind",
-    "scale_vec": "scale vector",
-    "stype": "scale type",
-    "bitop": "bit operation",
-    "satfinite": "saturation",
-    "rounding": "rounding",
-    "operand": "operand",
-    "space": "state space",
-    "num": "count",
-    "trans": "transposition",
-    "block_scale": "block scaling",
-}
+FORMS, FAMILIES = families.FORMS, families.FAMILIES
 
 
 def instruction(text: str | Instruction) -> Instruction:
     """The instruction that a PTX mnemonic names; an instruction is its own name.
 
-    White space, a guard predicate and a trailing operand list are tolerated.
+    A whole statement may be given: a label, a guard, operands, comments and the
+    semicolon.  Operands have to fit the instruction, as :mod:`fragmenta.isa.operands`
+    says; with the mnemonic alone, nothing is said about them.
 
     >>> op = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     >>> op.shape
@@ -84,17 +60,21 @@ nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
     if isinstance(text, Instruction):
         return text
     _check_text(text)
-    return _named(text)
+    guard, mnemonic, operands = split(text)
+    op = _named(mnemonic)
+    if operands:
+        check(op, operands, guard=guard)
+    return op
 
 
 @lru_cache(maxsize=4096)
-def _named(text: str) -> Instruction:
-    mnemonic = _mnemonic(text)
-    reading = max(_readings(mnemonic), key=lambda r: (r.complete, r.consumed))
-    if not reading.complete:
-        hint = "" if "sync" in mnemonic else "; find() takes names in short"
-        raise UnknownInstruction(_misspelled(mnemonic, reading) + hint)
-    return _choose(reading)
+def _named(mnemonic: str) -> Instruction:
+    found = readings(mnemonic)
+    if not found[0].complete:
+        whole = "sync" in mnemonic or uncovered(mnemonic.split("."))
+        hint = "" if whole else "; find() takes names in short"
+        raise UnknownInstruction(misspelled(mnemonic, found) + hint)
+    return _choose(found[0])
 
 
 def catalogue(
@@ -137,6 +117,8 @@ def find(text: str) -> Instruction:
     """
     try:
         return instruction(text)
+    except BadOperands:
+        raise
     except UnknownInstruction as unknown:
         candidates = search(text)
         if len(candidates) == 1:
@@ -154,14 +136,19 @@ def find(text: str) -> Instruction:
 def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> Error:
     """What is wrong with words that are not a mnemonic and fit none."""
     words = _words(text)
-    if "sync" in words or not words:
+    if "sync" in words or not words or uncovered(words):
         return unknown  # a full mnemonic: its own error is the better one
+    if len(words) > _most_words():
+        return UnknownInstruction(
+            f"no instruction has more than {_most_words()} qualifiers; given "
+            f"{len(words):,}: {shortened(text)}"
+        )
     known = [word for word in words if any(_has(form, word) for form in FORMS)]
     strange = [word for word in words if word not in known]
     if strange:
         everything = {value for form in FORMS for value in _vocabulary(form)}
-        hint = _nearest_shape(strange[0], everything) or nearest(strange[0], everything)
-        return UnknownInstruction(f"no instruction has {strange[0]}{hint}")
+        hint = nearest_shape(strange[0], everything) or nearest(strange[0], everything)
+        return UnknownInstruction(f"no instruction has {told(strange[0])}{hint}")
     longest = max(
         (words[:i] + words[i + 1 :] for i in range(len(words))),
         key=lambda fewer: bool(search(".".join(fewer))),
@@ -173,23 +160,6 @@ def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> Error:
     )
 
 
-def _nearest_shape(word: str, known: Iterable[str]) -> str:
-    """The shape whose n is nearest, if all but n is that of another."""
-    given = re.fullmatch(r"(m\d+n)(\d+)(k\d+)", word)
-    if given is None:
-        return ""
-    before, n, after = given.groups()
-    sizes = [
-        int(each.removeprefix(before).removesuffix(after))
-        for each in known
-        if re.fullmatch(rf"{before}\d+{after}", each)
-    ]
-    if not sizes:
-        return ""
-    near = min(sizes, key=lambda size: (abs(size - int(n)), size))
-    return f" (did you mean {before}{near}{after}?)"
-
-
 def search(text: str) -> list[Instruction]:
     """Instructions whose qualifiers include these, in this order.
 
@@ -199,7 +169,7 @@ def search(text: str) -> list[Instruction]:
     ['movmatrix.sync.aligned.m8n8.trans.b16']
     """
     wanted = _words(text)
-    if not wanted:
+    if not wanted or len(wanted) > _most_words():
         return []
     found = [
         op
@@ -214,6 +184,12 @@ def search(text: str) -> list[Instruction]:
     unique = exact or unique
     plain = [op for op in unique if not _extra_options(op, wanted)]
     return plain or unique
+
+
+@cache
+def _most_words() -> int:
+    """How many words the longest mnemonic has."""
+    return max(str(op).count(".") for op in catalogue()) + 1
 
 
 def _words(text: str) -> list[str]:
@@ -341,7 +317,7 @@ def build(forms: Iterable[Form], **given: str) -> Instruction:
         return candidates[0]
     shown = "\n".join(f"  {op}" for op in candidates[:12])
     raise AmbiguousInstruction(
-        f"{_describe(forms[0].name, given)} fits {len(candidates)} instructions; "
+        f"{describe(forms[0].name, given)} fits {len(candidates)} instructions; "
         f"say more:\n{shown}"
     )
 
@@ -380,116 +356,16 @@ def _qualifier(name: str, value: str) -> str:
 # ── reading a mnemonic ──────────────────────────────────────────────────────
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """How far a mnemonic follows one spelling, and what it says."""
-
-    form: Form
-    spelling: str
-    values: Mapping[str, str]
-    consumed: int
-    complete: bool
-    expected: str
-
-
-def _mnemonic(text: str) -> str:
-    """The mnemonic alone: no guard, no operands, no white space in it."""
-    bare = re.sub(r"^\s*@!?[%\w]+\s+", "", text.strip())
-    bare = re.sub(r"\s+(?=\.)|(?<=\.)\s+", "", bare)
-    match = re.match(r"[\w.:]+", bare)
-    if match is None:
-        raise UnknownInstruction(f"{text!r} does not begin with a mnemonic")
-    return match[0].rstrip(".")
-
-
 def _check_text(text: object) -> None:
     if not isinstance(text, str):
         raise UnknownInstruction(f"an instruction is named by text; given {text!r}")
-
-
-def _readings(mnemonic: str) -> list[_Reading]:
-    tokens = mnemonic.split(".")
-    return [
-        _read(form, spelling, tokens) for form in FORMS for spelling in form.spellings
-    ]
-
-
-@cache
-def _grammar(form: Form, spelling: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """The spelling as steps: ('', (literal,)) or (field, its values)."""
-    steps = []
-    for item in spelling.split("."):
-        field = item.strip("{}") if item.startswith("{") else ""
-        words = form.vocabulary(field) if field else [item]
-        steps.append((field, tuple(sorted(words, key=len, reverse=True))))
-    return tuple(steps)
-
-
-def _read(form: Form, spelling: str, tokens: list[str]) -> _Reading:
-    values: dict[str, str] = {}
-    position = 0
-    for field, words in _grammar(form, spelling):
-        for word in words:
-            parts = word.split(".") if word else []
-            if tokens[position : position + len(parts)] == parts:
-                break
-        else:
-            expected = field or words[0]
-            return _Reading(form, spelling, values, position, False, expected)
-        if field:
-            values[field] = word
-        position += len(parts)
-    complete = position == len(tokens)
-    return _Reading(form, spelling, values, position, complete, "")
-
-
-def _misspelled(mnemonic: str, reading: _Reading) -> str:
-    """The first token that fits no spelling, and what could stand there."""
-    tokens = mnemonic.split(".")
-    if reading.consumed == 0:
-        names = dict.fromkeys(form.spellings[0].split(".")[0] for form in FORMS)
-        return (
-            f"no instruction {tokens[0]}{nearest(tokens[0], names)}; "
-            f"the families are {one_of(FAMILIES, 'and')}"
+    if len(text) > MOST:
+        raise UnknownInstruction(
+            f"an instruction has at most {MOST:,} characters; given {shortened(text)}"
         )
-    here = ".".join(tokens[: reading.consumed])
-    if reading.consumed == len(tokens):
-        what = _WORDS.get(reading.expected, f".{reading.expected}")
-        near = _nearest_text(reading.form, reading.values)
-        return f"{mnemonic} ends too soon: the {what} is missing{near}"
-    token = tokens[reading.consumed]
-    name = reading.expected
-    if not name:
-        return f".{token} does not belong after {here}{_nearest_text(reading.form, reading.values)}"
-    options = (
-        [w for w in reading.form.vocabulary(name) if w] if name in _WORDS else [name]
-    )
-    fits = [f".{word}" for word in _fitting(reading, name)] or [
-        f".{w}" for w in options
-    ]
-    hint = nearest(token, options)
-    if name not in _WORDS:
-        return f".{token} cannot follow {here}{hint}; .{name} comes next"
-    return f".{token} is not a {_WORDS[name]}{hint}; after {here} it is {_short(fits)}"
 
 
-def _fitting(reading: _Reading, name: str) -> list[str]:
-    """What rows that agree with the reading so far have for a field."""
-    given = reading.values
-    rows = [
-        r for r in reading.form.rows if all(r.takes(n, v) for n, v in given.items())
-    ]
-    values = dict.fromkeys(v for row in rows for v in row.allowed.get(name, ()) if v)
-    return list(values)
-
-
-def _short(words: list[str], most: int = 12) -> str:
-    if len(words) <= most:
-        return one_of(words)
-    return f"{', '.join(words[:3])} … {words[-1]} ({len(words)} choices)"
-
-
-def _choose(reading: _Reading) -> Instruction:
+def _choose(reading: Reading) -> Instruction:
     """The row that a well-spelled mnemonic names, or the first contradiction."""
     order = sorted(reading.form.fields(reading.spelling), key=_importance)
     row = _select(reading.form, reading.values, order, strict=True)
@@ -519,81 +395,7 @@ def _select(
                 return None
             before = {n: values.get(n, "") for n in order[:position]}
             raise UnknownInstruction(
-                _contradiction(form, rows, before, name, value, values)
+                contradiction(form, rows, before, name, value, values)
             )
         rows = left
     return rows[0]
-
-
-def _contradiction(
-    form: Form,
-    rows: list[Row],
-    before: Mapping[str, str],
-    name: str,
-    value: str,
-    values: Mapping[str, str],
-) -> str:
-    """Name what does not go together, what would, and the nearest whole."""
-    there = dict.fromkeys(v for row in rows for v in row.allowed.get(name, ("",)))
-    fits = one_of(f".{v}" if v else "none" for v in there)
-    what = (
-        f".{value} as the {_WORDS.get(name, name)}"
-        if value
-        else f"no {_WORDS.get(name, name)}"
-    )
-    text = f"{_describe(form.name, before)} with {what} does not exist"
-    shapes = _shapes_with(form, name, value) if value and name != "shape" else ""
-    text += f"; .{value} has {shapes}" if shapes else f"; it has {fits}"
-    return text + _nearest_text(form, values)
-
-
-def _describe(family: str, values: Mapping[str, str]) -> str:
-    """A few words for what has been read so far: ``mma m16n8k16 .f16 x .f16``."""
-    if values.get("sp"):
-        family = f"mma.{values['sp']}"
-    told = [values.get("shape", ""), values.get("kind", ""), values.get("type", "")]
-    types = " x ".join(f".{values[n]}" for n in "ab" if values.get(n))
-    return " ".join(word for word in (family, *told, types) if word)
-
-
-def _shapes_with(form: Form, name: str, value: str) -> str:
-    """The shapes that have a value, here and in the sparse or dense sibling."""
-    sibling = {"mma": mma_sp.FORM, "mma.sp": mma_table.FORM}.get(form.name)
-    texts = []
-    for each in (form, sibling):
-        if each is None:
-            continue
-        rows = [row for row in each.rows if value in row.allowed.get(name, ())]
-        shapes = list(dict.fromkeys(s for row in rows for s in row.allowed["shape"]))
-        if shapes:
-            where = "" if each is form else f"in {each.name} "
-            texts.append(where + _short(shapes).replace(" or ", " and "))
-    return ", and ".join(texts)
-
-
-def _nearest_text(form: Form, values: Mapping[str, str]) -> str:
-    """The instruction that differs in the fewest qualifiers."""
-    weights = {"a": 4, "b": 4, "sp": 3, "kind": 3, "shape": 2}
-
-    def distance(row: Row) -> tuple[int, int]:
-        wrong = [n for n, v in values.items() if not row.takes(n, v)]
-        shapes = [_difference(values.get("shape", ""), s) for s in row.allowed["shape"]]
-        return sum(weights.get(n, 1) for n in wrong), min(shapes)
-
-    row = min(form.rows, key=distance)
-    chosen = {}
-    for name, allowed in row.allowed.items():
-        wanted = row.settle(name, values.get(name, ""))
-        chosen[name] = wanted if wanted in allowed else _closest(wanted, allowed)
-    return f"; nearest: {form.spell(chosen)}"
-
-
-def _closest(wanted: str, allowed: tuple[str, ...]) -> str:
-    """The allowed value that looks most like the wanted one."""
-    return min(allowed, key=lambda value: (_difference(wanted, value), len(value)))
-
-
-def _difference(wanted: str, value: str) -> int:
-    """How far the numbers in two names are apart."""
-    numbers = [map(int, re.findall(r"\d+", text)) for text in (wanted, value)]
-    return sum(abs(x - y) for x, y in zip(*numbers, strict=False))

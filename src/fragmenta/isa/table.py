@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fragmenta.isa.target import Requirement, Version, expand
@@ -36,6 +37,11 @@ class Row:
     """Per field, the value that an omitted (or redundant) spelling means."""
     facts: Mapping[str, str] = field(default_factory=dict)
     """What the row knows beyond its spelling (metadata class, notes …)."""
+
+    def __post_init__(self) -> None:
+        for name in ("allowed", "defaults", "facts"):  # rows are shared by all
+            frozen = MappingProxyType(dict(getattr(self, name)))
+            object.__setattr__(self, name, frozen)
 
     def takes(self, name: str, value: str) -> bool:
         """Whether this row has the value for the field, written or implied."""

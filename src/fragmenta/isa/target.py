@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import NamedTuple
 
-from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
+from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of, shortened
 
 
 class Version(NamedTuple):
@@ -38,8 +38,10 @@ class Version(NamedTuple):
         True
         """
         major, dot, minor = str(text).partition(".")
-        if not (dot and major.isdecimal() and minor.isdecimal()):
-            raise Error(f"a PTX version is written as 8.5; given {text!r}")
+        numbers = (major, minor)
+        if not (dot and all(each.isdecimal() and len(each) < 5 for each in numbers)):
+            given = shortened(str(text))
+            raise Error(f"a PTX version is written as 8.5; given {given}")
         return cls(int(major), int(minor))
 
     def __str__(self) -> str:

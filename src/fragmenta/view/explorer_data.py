@@ -24,7 +24,7 @@ from fragmenta import notation
 from fragmenta.errors import Error, LayoutError
 from fragmenta.fragment import Fragment
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import FAMILIES, catalogue
+from fragmenta.isa.parse import catalogue
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS
 from fragmenta.metadata import Metadata
@@ -61,12 +61,12 @@ class Pool:
 
 
 def catalogue_record() -> Record:
-    """Every instruction, and what they share."""
+    """Every instruction that holds matrices, and what they share."""
     pools = {name: Pool() for name in ("parts", "notes", "targets", "patterns")}
     types: dict[str, Record] = {}
-    ops = [_instruction(op, pools, types) for op in catalogue()]
+    ops = [_instruction(op, pools, types) for op in _holding()]
     return {
-        "families": list(FAMILIES),
+        "families": list(dict.fromkeys(op["family"] for op in ops)),
         "allTargets": {name: str(since) for name, since in TARGETS.items()},
         "types": types,
         "offsets": read(OFFSETS),
@@ -74,6 +74,11 @@ def catalogue_record() -> Record:
         **{name: pool.items for name, pool in pools.items()},
         "instructions": ops,
     }
+
+
+def _holding() -> list[Instruction]:
+    """The page is about who holds what: nothing else is on it."""
+    return [op for op in catalogue() if op.fragments]
 
 
 def _instruction(
@@ -152,7 +157,7 @@ def _pattern(metadata: Metadata) -> Record:
 
 
 def sources_record() -> Record:
-    """CUDA and PTX of every instruction, in the order of the catalogue.
+    """CUDA and PTX of every such instruction, in the order of the catalogue.
 
     A text is a list of paragraphs, a paragraph a list of lines; both by number.
     """
@@ -164,7 +169,7 @@ def sources_record() -> Record:
             for paragraph in text.rstrip("\n").split("\n\n")
         ]
 
-    texts = [[folded(op.to_cuda()), folded(op.to_ptx())] for op in catalogue()]
+    texts = [[folded(op.to_cuda()), folded(op.to_ptx())] for op in _holding()]
     return {"lines": lines.items, "paragraphs": paragraphs.items, "texts": texts}
 
 

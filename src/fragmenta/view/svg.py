@@ -114,6 +114,9 @@ def instruction_svg(op: Instruction) -> str:
     >>> "metadata[3, 2]: lane 12, register 0, bits 11:8, e2" in picture
     True
     """
+    from fragmenta.isa.instruction import check_holds  # light without it
+
+    check_holds(op, "draw")
     parts = dict(op.fragments)
     head = down([words(str(op), "g t"), words(f"requires {op.requires}", "k s")], 4)
     if not {"A", "D"} <= set(parts) or not op.shape.k:

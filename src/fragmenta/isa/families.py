@@ -1,0 +1,80 @@
+"""Which families of instructions are there, and which are not covered?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fragmenta.errors import one_of
+from fragmenta.isa import mma, mma_sp, moves, sync, wgmma, wmma
+from fragmenta.isa.table import Form, read
+from fragmenta.isa.target import expand
+
+FORMS: tuple[Form, ...] = (
+    mma.FORM,
+    mma_sp.FORM,
+    wmma.MMA_F16,
+    wmma.MMA,
+    wmma.LOAD,
+    wmma.STORE,
+    wgmma.DENSE,
+    wgmma.SPARSE,
+    moves.LDMATRIX,
+    moves.STMATRIX,
+    moves.MOVMATRIX,
+    *sync.FORMS,
+)
+FAMILIES = tuple(dict.fromkeys(form.name for form in FORMS))
+
+# What a kernel with Tensor Cores may need besides, and which targets have it.
+NOT_YET = """
+begins    | targets
+tcgen05   | 100a/f 110a/f
+cp.async  | sm_80+
+cp.reduce | sm_90+
+mbarrier  | sm_80+
+setmaxnreg | sm_90a 100a/f 110a/f 120a/f
+"""
+
+# Every other opcode of PTX: it exists, and the Tensor Cores have no part in it.
+OTHERS = """
+abs activemask add addc alloca and applypriority atom bar barrier bfe bfi bfind bmsk
+bra brev brkpt brx call clusterlaunchcontrol clz cnot copysign cos cp createpolicy cvt
+cvta discard div dp2a dp4a elect ex2 exit fence fma fns getctarank griddepcontrol
+isspacep istypep ld ldu lg2 lop3 mad mad24 madc mapa match max membar min mov mul mul24 multimem
+nanosleep neg not or pmevent popc prefetch prefetchu prmt rcp red redux rem ret rsqrt
+sad selp set setp shf shfl shl shr sin slct sqrt st stackrestore stacksave sub subc suld
+suq sured sust szext tanh tensormap testp tex tld4 trap txq vabsdiff vabsdiff2 vabsdiff4 vadd
+vadd2 vadd4 vavrg2 vavrg4 vmad vmax vmax2 vmax4 vmin vmin2 vmin4 vote vset vset2 vset4
+vshl vshr vsub vsub2 vsub4 xor
+"""
+_OTHERS = frozenset(OTHERS.split())
+
+
+def uncovered(words: Sequence[str]) -> str:
+    """Why instructions that begin with these words are not here; or nothing.
+
+    >>> print(uncovered(["tcgen05", "mma"]))
+    tcgen05 is not covered yet; sm_100a, sm_100f, sm_103a, sm_103f, sm_107a, sm_107f, \
+sm_110a and sm_110f have it
+    >>> uncovered(["mma", "sync"])
+    ''
+    """
+    for line in read(NOT_YET):
+        begins = line["begins"].split(".")
+        if list(words[: len(begins)]) == begins:
+            text = line["targets"]
+            later = text.endswith("+")
+            have = f"{text[:-1]} and later" if later else one_of(expand(text), "and")
+            return f"{line['begins']} is not covered yet; {have} have it"
+    if words and words[0] in _OTHERS:
+        covered = [
+            form.spellings[0].partition(".{")[0]
+            for form in FORMS
+            if form.spellings[0].split(".")[0] == words[0]
+        ]
+        only = f", except {one_of(covered, 'and')}" if covered else ""
+        return (
+            f"{words[0]} is an instruction of PTX, but not one of the Tensor Cores: "
+            f"it is not covered{only}; the families are {one_of(FAMILIES, 'and')}"
+        )
+    return ""
