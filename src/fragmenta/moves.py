@@ -342,8 +342,9 @@ def _wish(part: Fragment, tile: _Tile) -> _Wish:
     bit = (line * pitch + start) * 8 + place * slot
     shape = (part.lanes, part.registers, -1)
     address = _bytes(np.asarray(bit, np.int64).reshape(shape), slot)
-    unit = np.where(address < 0, -1, swizzled(address, swizzle) // UNIT * UNIT)
-    return _Wish(unit, np.where(address < 0, -1, address % UNIT))
+    nowhere = address < 0
+    unit = swizzled(np.where(nowhere, 0, address), swizzle) // UNIT * UNIT
+    return _Wish(np.where(nowhere, -1, unit), np.where(nowhere, -1, address % UNIT))
 
 
 def _bytes(bit: Addresses, slot: int) -> Addresses:

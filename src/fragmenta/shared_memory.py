@@ -26,11 +26,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, dtype
+from fragmenta.dtype import DType, as_array, batch_shape, dtype
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
-from fragmenta.layout import check_numbers
+from fragmenta.layout import check_numbers, is_whole
 
 Major: TypeAlias = Literal["k", "mn"]
 MAJORS: tuple[Major, Major] = ("k", "mn")
@@ -67,6 +67,8 @@ UNIT = 16
 """Bytes that no swizzle ever parts."""
 LIMIT = 1 << 18
 """Addresses and offsets that a descriptor can express lie below this."""
+FAR = 1 << 31
+"""Rows and columns lie below this: what follows from them fits 64 bits."""
 LINES = 8
 """Spans that follow each other before an offset is used."""
 READ = 32
@@ -87,9 +89,12 @@ def swizzled(address: ArrayLike, swizzle: int) -> Any:
     >>> [int(swizzled(line * 128, 128)) for line in range(4)]
     [0, 144, 288, 432]
     """
-    given = np.asarray(address)
+    return _swizzled(_index("an address", address, 1 << 62), swizzle)
+
+
+def _swizzled(address: Addresses, swizzle: int) -> Any:
     units = span(swizzle) // UNIT
-    return given ^ ((given >> 7) & (units - 1)) << 4
+    return address ^ ((address >> 7) & (units - 1)) << 4
 
 
 def span(swizzle: int) -> int:
@@ -218,8 +223,10 @@ class Descriptor:
                 "let the swizzle pattern start at a multiple of "
                 f"{LINES * self.swizzle} bytes, with base offset 0"
             )
-        linear = self._linear(_index("mn", mn), _index("k", k), dtype, major)
-        found = swizzled(linear // 8, self.swizzle) * 8 + linear % 8
+        rows, columns = _index("mn", mn), _index("k", k)
+        batch_shape(mn=rows.shape, k=columns.shape)
+        linear = self._linear(rows, columns, dtype, major)
+        found = _swizzled(linear // 8, self.swizzle) * 8 + linear % 8
         return found if np.ndim(found) else int(found)
 
     def _linear(
@@ -448,8 +455,12 @@ def _check_field(name: str, value: Any) -> None:
         )
 
 
-def _index(name: str, value: ArrayLike) -> Addresses:
-    given = np.asarray(value)
-    if given.dtype.kind not in "iu" or (given.size and given.min() < 0):
-        raise ShapeError(f"{name} is an index, 0 or more; given {value!r}")
+def _index(name: str, value: ArrayLike, limit: int = FAR) -> Addresses:
+    given = as_array(value)
+    large = is_whole(value) and given.dtype.kind == "O"  # no machine integer
+    if given.dtype.kind not in "iu" and not large:
+        raise ShapeError(f"{name} is a whole number, 0 or more; given {value!r}")
+    if given.size and not 0 <= int(given.min()) <= int(given.max()) < limit:
+        wrong = given[(given < 0) | (given >= limit)].flat[0]
+        raise ShapeError(f"{name} is 0 to {limit - 1}; given {wrong}")
     return given.astype(np.int64)
