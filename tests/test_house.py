@@ -15,6 +15,7 @@ ROOMS = [
     "dtype",
     "words",
     "layout",
+    "npy",
     "notation",
     "fragment",
     "metadata",

@@ -103,7 +103,7 @@ def span(swizzle: int) -> int:
     >>> span(0), span(64)
     (16, 64)
     """
-    if swizzle not in _MODES:
+    if not is_whole(swizzle) or swizzle not in _MODES:
         raise AddressError(f"a swizzle is 0, 32, 64 or 128 bytes; given {swizzle!r}")
     return swizzle or UNIT
 
@@ -141,7 +141,7 @@ class Descriptor:
         span(self.swizzle)
         for name in ("start", "leading", "stride"):
             _check_field(name, getattr(self, name))
-        if self.base_offset not in range(8):
+        if not is_whole(self.base_offset) or self.base_offset not in range(8):
             raise AddressError(
                 f"a base offset has 3 bits, 0 to 7; given {self.base_offset!r}"
             )
@@ -345,12 +345,12 @@ transposes 16-bit types only, f16 and bf16; major="k" takes every type
         """
         lines, spans = atoms(rows, k, dtype, major, swizzle)
         atom = LINES * span(swizzle)
-        if swizzle and start % atom:
+        if not is_whole(start) or (swizzle and start % atom):
             raise AddressError(
                 f"a tile with a {swizzle}-byte swizzle starts at a multiple of {atom} "
                 f"bytes, where its pattern does; given {start}"
             )
-        if order not in (None, *MAJORS):
+        if not (order is None or (isinstance(order, str) and order in MAJORS)):
             raise AddressError(
                 f"atoms follow one another along k or mn; given {order!r}"
             )
@@ -385,7 +385,6 @@ transposes 16-bit types only, f16 and bf16; major="k" takes every type
         )
 
 
-@lru_cache(maxsize=1024)
 def extent(op: Instruction, operand: str) -> tuple[int, int]:
     """Rows (m or n) and stored k of an operand in shared memory.
 
@@ -396,8 +395,13 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
     """
     if not op.family.startswith("wgmma"):
         raise Error(f"{op} takes no descriptors; wgmma.mma_async does")
-    if operand not in ("A", "B"):
+    if not isinstance(operand, str) or operand not in ("A", "B"):
         raise Error(f"in shared memory are the operands A and B; given {operand!r}")
+    return _extent(op, operand)
+
+
+@lru_cache(maxsize=1024)
+def _extent(op: Instruction, operand: str) -> tuple[int, int]:
     if operand == "A":
         rows, k = op.fragments["A"].shape
         return rows, k
@@ -414,13 +418,13 @@ def atoms(
     """
     dt = _element(of, major)
     wide = span(swizzle)
-    if rows <= 0 or rows % LINES:
-        raise AddressError(f"rows come in eights; given {rows}")
-    if k <= 0 or k * dt.bits % (8 * READ):
+    if not is_whole(rows) or rows <= 0 or rows % LINES:
+        raise AddressError(f"rows come in eights; given {rows!r}")
+    if not is_whole(k) or k <= 0 or k * dt.bits % (8 * READ):
         least = 8 * READ // dt.bits
         raise AddressError(
             f"wgmma reads {READ} bytes of k at a time, {least} elements of {dt}; "
-            f"k is a multiple of that, and {k} is not"
+            f"k is a multiple of that, and {k!r} is not"
         )
     along, across = (k, rows) if major == "k" else (rows, k)
     return across // LINES, -(-along * dt.bits // (8 * wide))
@@ -428,7 +432,7 @@ def atoms(
 
 def _element(of: str | DType, major: str) -> DType:
     dt = dtype(of)
-    if major not in ("k", "mn"):
+    if not isinstance(major, str) or major not in MAJORS:
         raise AddressError(f'an operand is major="k" or major="mn"; given {major!r}')
     if dt.bits == 6:
         raise AddressError(f"{dt} has no packed form, and wgmma does not take it")
@@ -442,7 +446,7 @@ def _element(of: str | DType, major: str) -> DType:
 
 def _check_field(name: str, value: Any) -> None:
     what = "start address" if name == "start" else f"{name} offset"
-    if not isinstance(value, int | np.integer):
+    if not is_whole(value):
         raise AddressError(f"the {what} is a number of bytes; given {value!r}")
     if value % UNIT:
         raise AddressError(

@@ -203,9 +203,19 @@ is 2:4; A is 1:2
         _check_rest((sp.values[..., -kept:] != 0) & (offsets >= rest), sp.width)
 
 
-def _check_granularity(sp: Compressed, op: Instruction) -> None:
+def require_compressed(sp: object) -> None:
+    """Refuse what is no compressed matrix.
+
+    >>> require_compressed([[1, 0]])
+    Traceback (most recent call last):
+    fragmenta.errors.Error: A is Compressed, as compress makes it; given list
+    """
     if not isinstance(sp, Compressed):
         raise Error(f"A is Compressed, as compress makes it; given {type(sp).__name__}")
+
+
+def _check_granularity(sp: Compressed, op: Instruction) -> None:
+    require_compressed(sp)
     if sp.granularity != op.granularity:
         raise BadMetadata(f"{op} is {op.granularity}; A is {sp.granularity}")
 
