@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta import exchange, moves
+from fragmenta import exchange, moves, wmma
 from fragmenta.layout import Layout
 from fragmenta.shared_memory import Descriptor, extent
 from fragmenta.shared_tiles import read_tile, shared_tile
@@ -163,3 +163,15 @@ def test_names_in_pictures_are_escaped():
         picture = part.to_svg()
         assert "<script" not in picture
         ElementTree.fromstring(picture)
+
+
+@pytest.mark.parametrize("ldm", [2**62, 2**70, 2**33])
+def test_a_leading_dimension_may_be_any_number_that_fits(ldm):
+    memory = np.ones((16, 16), np.float16)
+    a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
+    with pytest.raises(fm.Error, match="would touch elements 0 to"):
+        wmma.load_matrix_sync(a, memory, ldm)
+    c = wmma.fragment(wmma.accumulator, 16, 16, 16, wmma.half)
+    wmma.fill_fragment(c, 0)
+    with pytest.raises(fm.Error, match="would touch elements 0 to"):
+        wmma.store_matrix_sync(memory, c, ldm, wmma.mem_row_major)

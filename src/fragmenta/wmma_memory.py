@@ -221,7 +221,7 @@ def _check_pointer(access: Access, offsets: Index, start: int) -> None:
 
 def _check_bounds(access: Access, buffer: Array, offsets: Index, span: int) -> None:
     total = buffer.nbytes * 8 // access.part.dtype.bits
-    wrong = (offsets < 0) | (offsets + span > total)
+    wrong = (offsets < 0) | (offsets > total - span)  # cannot overflow
     if wrong.any():
         first = int(offsets[wrong][0])
         raise OutOfBounds(
