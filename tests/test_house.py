@@ -18,6 +18,7 @@ ROOMS = [
     "dtype",
     "words",
     "layout",
+    "npy",
     "notation",
     "fragment",
     "metadata",

@@ -139,7 +139,7 @@ def test_progress_is_reported_to_the_end():
     [
         ((16, 32), (31, 8), None, "A has 32 columns and B has 31 rows"),
         ((16,), (16, 8), None, "2 axes or more"),
-        ((2, 16, 32), (3, 32, 8), None, "do not broadcast"),
+        ((2, 16, 32), (3, 32, 8), None, "do not go together"),
         ((16, 32), (32, 8), (16, 9), "C has shape"),
     ],
 )

@@ -7,6 +7,7 @@ bits are those of the whole matrices at once.
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any
 
 from fragmenta.errors import Error, ShapeError
@@ -101,6 +102,11 @@ def _step(
 def _check(a: Any, b: Any, op: Instruction, c: Any) -> None:
     if a.ndim != 2 or b.ndim != 2:
         raise Error("Dask arrays must have two axes; map over batches instead")
+    if any(map(isnan, (*a.shape, *b.shape))):
+        raise ShapeError(
+            f"A has shape {a.shape} and B {b.shape}: what is not known yet, Dask calls "
+            "nan; compute_chunk_sizes() finds it out"
+        )
     if a.shape[1] != b.shape[0]:
         raise ShapeError(f"A has {a.shape[1]} columns and B has {b.shape[0]} rows")
     check_whole(op, (a.shape[0], b.shape[1], a.shape[1]), c)

@@ -438,8 +438,9 @@ def as_array(array: object) -> Array:
     >>> as_array([[1, 2]]).shape
     (1, 2)
     """
+    _refuse_masks(array)
     if isinstance(array, np.ndarray):
-        given: Array = array
+        given: Array = np.asarray(array)  # a plain one, of whatever subclass
     else:
         try:
             given = _foreign(array)
@@ -453,6 +454,22 @@ def as_array(array: object) -> Array:
     return given.astype(given.dtype.newbyteorder("="))
 
 
+def _refuse_masks(array: object) -> None:
+    """A mask would be lost without a word: nothing here has one."""
+    module = sys.modules.get("numpy.ma")
+    if module is None:  # then nobody can have made one
+        return
+    if isinstance(array, module.MaskedArray):
+        raise Error(
+            "a masked array has no values at its masked places, and registers have no "
+            "mask; give .filled(value), or .data for what lies under the mask"
+        )
+    if isinstance(array, list | tuple):
+        for each in array:
+            if not isinstance(each, int | float):
+                _refuse_masks(each)
+
+
 def _foreign(array: Any) -> Array:
     name = str(getattr(array, "dtype", "")).removeprefix("torch.")
     if name in _UNKNOWN_TO_NUMPY and type(array).__module__ == "torch":
@@ -462,6 +479,22 @@ def _foreign(array: Any) -> Array:
     if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
         return np.from_dlpack(array)
     return np.asarray(array)
+
+
+def batch_shape(**shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes that operands have together, each named with its batch axes.
+
+    >>> batch_shape(a=(2, 1), b=(3,))
+    (2, 3)
+    >>> batch_shape(a=(2,), b=(3,))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: batch axes do not go together: a (2,) and b (3,)
+    """
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = one_of((f"{name} {each}" for name, each in shapes.items()), "and")
+        raise ShapeError(f"batch axes do not go together: {listed}") from None
 
 
 @cache

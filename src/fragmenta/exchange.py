@@ -24,6 +24,7 @@ that library is installed, is undisclosed: only cuSPARSELt reads it.
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,9 +33,14 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.dtype import as_array
 from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
-from fragmenta.layout import Layout
+from fragmenta.layout import Layout, check_numbers
 from fragmenta.metadata import Codes, Granularity
-from fragmenta.sparsity import Compressed, check_compressed, sparse
+from fragmenta.sparsity import (
+    Compressed,
+    check_compressed,
+    require_compressed,
+    sparse,
+)
 from fragmenta.words import pack_words, unpack_words
 
 Array = NDArray[Any]
@@ -71,6 +77,7 @@ def to_nibbles(sp: Compressed) -> NDArray[np.uint8]:
     >>> [f"{b:08b}" for b in to_nibbles(compress(np.float32([[0, 1, 2, 0]]), op))[0]]
     ['01001110']
     """
+    require_compressed(sp)
     if sp.indices.shape[-1] % 2:
         raise ShapeError(
             f"two codes share a byte, so a row has an even number of chunks; "
@@ -374,7 +381,7 @@ def from_cutlass_sm90(
     words = image.view(f"u{dict(layout.axes)['N'] // 2}")
     codes = unpack_words(_from_places(words, layout), 4)[..., :rows, :chunks]
     if stored.shape[-1:] == (chunks * granularity.kept,) and granularity.picks == 2:
-        zeros = (stored == 0).reshape(*codes.shape, -1).all(axis=-1)
+        zeros = (stored == 0).reshape(*codes.shape, granularity.kept).all(axis=-1)
         codes = np.where((codes == 0) & zeros, np.uint8(granularity.empty), codes)
     return _checked(stored, codes, op, granularity)
 
@@ -395,6 +402,7 @@ def _cutlass_layout(
     width = op.types["a"].bits
     if width not in CUTLASS or granularity.group != 1:
         raise Error(f"CUTLASS has no sparse Hopper kernels for {op.types['a']}")
+    check_numbers(tile_k=tile_k)
     if not rows * chunks:
         raise ShapeError(f"{rows} rows of {chunks} chunks are no matrix to tile")
     block = 512 // width  # columns of one instruction
@@ -434,7 +442,8 @@ def _to_places(words: Array, layout: Layout) -> Array:
     sizes, order = _split(layout)
     batch = words.shape[:-2]
     axes = (*range(len(batch)), *(len(batch) + i for i in order))
-    return words.reshape(*batch, *sizes).transpose(axes).reshape(*batch, -1)
+    places = prod(sizes)
+    return words.reshape(*batch, *sizes).transpose(axes).reshape(*batch, places)
 
 
 def _from_places(image: Array, layout: Layout) -> Array:

@@ -7,7 +7,7 @@ The bits depend on the target, because targets round in different places.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -146,9 +146,11 @@ def call(
     """
     check_multiplies(op)
     where = chosen_target(op, target)
-    a, index = stored(op, A)
+    a, index, columns = stored(op, A)
     _expect(op, "A", a.shape, (op.shape.m, a_columns(op)))
     m, n, k = op.shape
+    if columns != k:
+        raise ShapeError(f"A of {op} is {m}x{k}; given a Compressed of {m}x{columns}")
     b = _encode(op.types["b"], B)
     _expect(op, "B", b.shape, (k, n))
     c = accumulator(op, C, (m, n))
@@ -211,18 +213,29 @@ def check_whole(
             raise ShapeError(f"{name} is {rows}x{columns}; given {each.shape}")
 
 
-def stored(op: Instruction, A: ArrayLike | Compressed) -> tuple[Bits, Bits | None]:
-    """The bits of A as stored, and the column of each (None when dense)."""
+class Stored(NamedTuple):
+    """An A as an instruction takes it."""
+
+    bits: Bits
+    places: Bits | None
+    """The column of each stored value; None when dense."""
+    columns: int
+    """Those of A itself, with its zeros and without what fills a chunk."""
+
+
+def stored(op: Instruction, A: ArrayLike | Compressed) -> Stored:
+    """The bits of A as stored, the column of each, and the width of A."""
     of = op.types["a"]
     if not op.sparse:
         if isinstance(A, Compressed):
             raise Error(f"{op} is dense; decompress A first")
-        return _encode(of, A), None
+        bits = _encode(of, A)
+        return Stored(bits, None, bits.shape[-1] if bits.ndim else 0)
     if isinstance(A, Compressed):
         check_compressed(A, op)
     else:
         A = compress(A, op)
-    return _encode(of, A.values), A.columns()
+    return Stored(_encode(of, A.values), A.columns(), A.width)
 
 
 def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) -> Bits:

@@ -14,7 +14,6 @@ from fractions import Fraction
 from math import isfinite
 from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.explain import Explanation, Step, Term, explain_steps
@@ -30,6 +29,7 @@ from fragmenta.execute import (
     stored,
 )
 from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.layout import is_whole
 from fragmenta.matmul import whole_tiles
 from fragmenta.sparsity import Compressed
 
@@ -127,14 +127,14 @@ def explain(
     """
     check_multiplies(op)
     where = chosen_target(op, target)
-    a, index = stored(op, A)
+    given = stored(op, A)
     b = op.types["b"].encode(as_array(B))
-    a, b, index = whole_tiles(op, a, b, index)
+    a, b, index = whole_tiles(op, given, b)
     if a.ndim != 2 or b.ndim != 2:
         raise ShapeError("one element is explained at a time: no batch axes")
     size = (a.shape[0], b.shape[1])
     for name, value, count in zip(("row", "col"), (row, col), size, strict=True):
-        if not isinstance(value, int | np.integer) or not 0 <= value < count:
+        if not is_whole(value) or not 0 <= value < count:
             raise ShapeError(f"{name} {value} is out of range; it is 0 to {count - 1}")
     c = accumulator(op, C, size)
     scales = scale_bits(op, scale_a, scale_b)

@@ -247,6 +247,10 @@ class Fragment:
         """
         array = self._whole(matrix, pad)
         rows, cols = (s // t for s, t in zip(array.shape[-2:], self.shape, strict=True))
+        if not array.size:
+            self.dtype.encode(array)  # what is no element is none here, either
+            shape = (*array.shape[:-2], rows, cols, self.lanes, self.registers)
+            return np.zeros(shape, f"u{self.register_bits // 8}")
         order, words = self._words(array)
         if words is None:
             size = (rows, self.shape[0], cols, self.shape[1])

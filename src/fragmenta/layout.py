@@ -36,6 +36,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.dtype import as_array, batch_shape
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
 
 Index = NDArray[np.intp]
@@ -160,6 +161,7 @@ class Layout:
         """The element at a place, coordinate by coordinate; arrays broadcast."""
         self._check_names("axes", [name for name, _ in self.axes], place)
         values = {a: _in_range(a, place[a], size) for a, size in self.axes}
+        batch_shape(**{axis: np.shape(value) for axis, value in values.items()})
         return {name: _join(ds, values) for name, ds in self.coordinates}
 
     def places(self, **element: int) -> list[dict[str, int]]:
@@ -411,11 +413,12 @@ def check_numbers(**given: object) -> None:
 
 
 def _in_range(name: str, value: ArrayLike, size: int) -> Any:
-    array = np.asarray(value)
+    array = as_array(value)
     large = isinstance(value, int) and array.dtype.kind == "O"  # no machine integer
     if array.dtype.kind not in "iu" and not large:
         raise ShapeError(f"{name} must be a whole number; given {value!r}")
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < size:
         wrong = array[(array < 0) | (array >= size)].flat[0]
         raise ShapeError(f"{name} {wrong} is out of range; {name} is 0 to {size - 1}")
-    return array if array.ndim else int(array)
+    # In the caller's own type a coordinate may not fit: int8 has no column 128.
+    return array.astype(np.intp) if array.ndim else int(array)

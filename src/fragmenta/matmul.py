@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
-from fragmenta.dtype import DType, as_array
-from fragmenta.errors import ShapeError, one_of
+from fragmenta.dtype import DType, as_array, batch_shape
+from fragmenta.errors import ShapeError
 from fragmenta.execute import (
+    Stored,
     accumulator,
     chosen_target,
     numeric_model,
@@ -75,9 +76,9 @@ def matmul(
         return lazily(  # type: ignore[no-any-return]
             A, B, found, C, scale_a=scale_a, scale_b=scale_b, target=target
         )
-    a, index = stored(found, A)
+    given = stored(found, A)
     b = found.types["b"].encode(as_array(B))
-    a, b, index = whole_tiles(found, a, b, index)
+    a, b, index = whole_tiles(found, given, b)
     shape = _shape(a, b)
     c = accumulator(found, C, shape)
     if c.shape[-2:] != shape[-2:]:
@@ -106,14 +107,8 @@ class _Operands:
 
     @property
     def batch(self) -> tuple[int, ...]:
-        operands = (self.a, self.b, self.c, *self.scales.values())
-        shapes = [each.shape[:-2] for each in operands]
-        try:
-            return np.broadcast_shapes(*shapes)
-        except ValueError:
-            raise ShapeError(
-                f"batch axes do not go together: {one_of(shapes, 'and')}"
-            ) from None
+        operands = {"A": self.a, "B": self.b, "C": self.c, **self.scales}
+        return batch_shape(**{name: x.shape[:-2] for name, x in operands.items()})
 
     def at(self, place: tuple[int, ...]) -> _Operands:
         """One product of the batch."""
@@ -153,16 +148,16 @@ def _is_dask(array: object) -> bool:
     return type(array).__module__.partition(".")[0] == "dask"
 
 
-def whole_tiles(
-    op: Instruction, a: Bits, b: Bits, index: Bits | None
-) -> tuple[Bits, Bits, Bits | None]:
+def whole_tiles(op: Instruction, A: Stored, b: Bits) -> tuple[Bits, Bits, Bits | None]:
     """Fill the last tile along k with zeros."""
+    a, index, columns = A
     if a.ndim < 2 or b.ndim < 2:
         raise ShapeError(f"matrices have 2 axes or more; given {a.shape}, {b.shape}")
-    per = 2 if op.sparse else 1
-    cols, rows = a.shape[-1] * per, b.shape[-2]
-    if not rows <= cols <= rows + _slack(op):
-        raise ShapeError(f"A has {cols} columns and B has {rows} rows; they must agree")
+    per, rows = 2 if op.sparse else 1, b.shape[-2]
+    if columns != rows:
+        raise ShapeError(
+            f"A has {columns} columns and B has {rows} rows; they must agree"
+        )
     if not rows:
         raise ShapeError("A has no columns and B no rows: there is nothing to multiply")
     whole = -(-rows // op.shape.k) * op.shape.k
@@ -178,11 +173,6 @@ def _fill_columns(index: Bits, count: int) -> Bits:
     return np.concatenate([index, tail], axis=-1)
 
 
-def _slack(op: Instruction) -> int:
-    """Columns by which a compressed A may be longer than B: a part of a chunk."""
-    return op.granularity.chunk - 1 if op.granularity else 0
-
-
 def _pad(bits: Bits, axis: int, size: int) -> Bits:
     if bits.shape[axis] == size:
         return bits
@@ -192,10 +182,7 @@ def _pad(bits: Bits, axis: int, size: int) -> Bits:
 
 
 def _shape(a: Bits, b: Bits) -> tuple[int, ...]:
-    try:
-        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    except ValueError as why:
-        raise ShapeError(f"A {a.shape} and B {b.shape} do not broadcast") from why
+    batch = batch_shape(A=a.shape[:-2], B=b.shape[:-2])
     return (*batch, a.shape[-2], b.shape[-1])
 
 

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, as_array, dtype
+from fragmenta.dtype import DType, as_array, batch_shape, dtype
 from fragmenta.errors import BadMetadata, ShapeError, one_of
 from fragmenta.fragment import Fragment, Words, check_lane, cut_tiles, whole_tiles
 from fragmenta.layout import Layout, check_numbers, is_whole
@@ -367,11 +367,9 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
                 f"0 to {self.tiles - 1}; given {len(tiles)}"
             )
         codes = [self._matrix(as_codes(tile)) for tile in tiles]
-        try:
-            together = np.broadcast_arrays(*codes)
-        except ValueError:
-            shapes = one_of((str(each.shape) for each in codes), "and")
-            raise ShapeError(f"batches of tiles do not go together: {shapes}") from None
+        batches = {f"tile {s}": each.shape[:-2] for s, each in enumerate(codes)}
+        batch = batch_shape(**batches)
+        together = [np.broadcast_to(x, (*batch, *x.shape[-2:])) for x in codes]
         return self.shared.pack(np.concatenate(together, axis=-1))
 
     def unpack_pair(self, registers: ArrayLike) -> tuple[Codes, ...]:

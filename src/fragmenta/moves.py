@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import as_array
+from fragmenta.dtype import as_array, batch_shape
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction
@@ -82,18 +82,21 @@ def stmatrix(
     memory = as_image(image)
     where = _rows(op, part, addresses, memory.shape[-1])
     elements = part.unpack_bits(registers)
-    batch = np.broadcast_shapes(
-        memory.shape[:-1], where.shape[:-1], elements.shape[:-3]
+    batch = batch_shape(
+        image=memory.shape[:-1],
+        addresses=where.shape[:-1],
+        registers=elements.shape[:-3],
     )
+    count = where.shape[-1]
     rows = np.ascontiguousarray(elements).view(np.uint8)
     rows = np.broadcast_to(
-        rows.reshape(*elements.shape[:-3], -1, UNIT), (*batch, where.shape[-1], UNIT)
+        rows.reshape(*elements.shape[:-3], count, UNIT), (*batch, count, UNIT)
     )
-    where = np.broadcast_to(where, (*batch, where.shape[-1]))
+    where = np.broadcast_to(where, (*batch, count))
     after = np.array(np.broadcast_to(memory, (*batch, memory.shape[-1])))
     index = where[..., None] + np.arange(UNIT)
-    flat = index.reshape(*batch, -1)
-    np.put_along_axis(after, flat, rows.reshape(*batch, -1), axis=-1)
+    flat = index.reshape(*batch, count * UNIT)
+    np.put_along_axis(after, flat, rows.reshape(flat.shape), axis=-1)
     stored = np.take_along_axis(after, flat, axis=-1).reshape(rows.shape)
     if (stored != rows).any():
         lane = int(np.argwhere((stored != rows).any(axis=-1))[0][-1])
@@ -137,7 +140,7 @@ def _rows(
             f"(…, {LANES}); given {given.dtype} of shape {given.shape}"
         )
     matrices, rows, _ = part.shape
-    used = given[..., : matrices * rows].astype(np.int64)
+    used = given[..., : matrices * rows]
     for wrong, why in (
         (used % UNIT != 0, f"is not a multiple of {UNIT}"),
         ((used < 0) | (used > size - UNIT), f"is outside the image of {size} bytes"),
@@ -149,17 +152,18 @@ def _rows(
                 f"{op}: lane {lane} (matrix {lane // rows}, row {lane % rows}) reads "
                 f"{UNIT} bytes at address {used[tuple(found)]}, which {why}"
             )
-    return used
+    return used.astype(np.int64)
 
 
 def _gather(memory: Image, where: Addresses) -> Bytes:
     """Bytes of each row: (…, rows, 16)."""
-    batch = np.broadcast_shapes(memory.shape[:-1], where.shape[:-1])
-    index = np.broadcast_to(where, (*batch, where.shape[-1]))[..., None]
-    flat = (index + np.arange(UNIT)).reshape(*batch, -1)
+    batch = batch_shape(image=memory.shape[:-1], addresses=where.shape[:-1])
+    count = where.shape[-1]
+    index = np.broadcast_to(where, (*batch, count))[..., None]
+    flat = (index + np.arange(UNIT)).reshape(*batch, count * UNIT)
     memory = np.broadcast_to(memory, (*batch, memory.shape[-1]))
     found = np.take_along_axis(memory, flat, axis=-1)
-    return found.reshape(*batch, where.shape[-1], UNIT)
+    return found.reshape(*batch, count, UNIT)
 
 
 def _elements(op: Instruction, part: Fragment, rows: Bytes) -> NDArray[Any]:
@@ -174,7 +178,7 @@ def _elements(op: Instruction, part: Fragment, rows: Bytes) -> NDArray[Any]:
 def _unpack(packed: Bytes, bits: int) -> Bytes:
     """Elements of 4 or 6 bits, lowest first, in a byte each."""
     single = unpack_words(np.ascontiguousarray(packed), 1)
-    grouped = single.reshape(*packed.shape[:-1], -1, bits)
+    grouped = single.reshape(*packed.shape[:-1], packed.shape[-1] * 8 // bits, bits)
     weights = (1 << np.arange(bits)).astype(np.uint8)
     found: Bytes = (grouped * weights).sum(axis=-1, dtype=np.uint8)
     return found
@@ -383,8 +387,9 @@ def _wish(
     bit = (line * pitch + start) * 8 + place * slot
     shape = (part.lanes, part.registers, -1)
     address = _bytes(np.asarray(bit, np.int64).reshape(shape), slot)
-    unit = np.where(address < 0, -1, swizzled(address, swizzle) // UNIT * UNIT)
-    return _Wish(unit, np.where(address < 0, -1, address % UNIT))
+    nowhere = address < 0
+    unit = swizzled(np.where(nowhere, 0, address), swizzle) // UNIT * UNIT
+    return _Wish(np.where(nowhere, -1, unit), np.where(nowhere, -1, address % UNIT))
 
 
 def _bytes(bit: Addresses, slot: int) -> Addresses:

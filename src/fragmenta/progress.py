@@ -47,7 +47,7 @@ def bar(title: str) -> Iterator[Progress]:
     ...     for done in (0.5, 1.0):
     ...         progress(done)
     """
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():
         yield lambda _: None
         return
     shown = _Shown(title)

@@ -110,15 +110,70 @@ def _keys(flat: Array, group: int) -> Array:
         sums: Array = both & 255
         sums += both >> 8
         return sums
+    if _is_wide(flat):
+        magnitudes = _magnitudes(flat)
+        return _sums_of_integers(magnitudes[0::2], magnitudes[1::2])
     of = _STORED.get(flat.dtype)
     wide = flat.astype(np.float64) if of is None else of.to_float64(of.encode(flat))
     np.abs(wide, out=wide)
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        pairs = wide[0::2] + wide[1::2]
-    # A comparison with NaN is false either way: infinity makes room for it.
-    np.minimum(pairs, np.finfo(np.float64).max, out=pairs)
-    pairs[np.isnan(pairs)] = np.inf
-    return pairs
+    return _sums(wide[0::2], wide[1::2])
+
+
+# ── exact sums of two ───────────────────────────────────────────────────────
+#
+# A sum that float64 or 64 bits cannot hold is kept in parts, the first of them
+# deciding: how far it lies beyond the finite ones, the sum, and what rounding
+# took from it.
+
+
+def _sums(first: Array, second: Array) -> Array:
+    """Keys in the exact order of ``first + second``, NaN above infinity."""
+    with np.errstate(all="ignore"):
+        total = first + second
+        finite = np.isfinite(total)
+        lost = _rounded_off(first, second, total)
+        if finite.all() and not lost.any():
+            return total
+        # Sums beyond the finite ones are added again in halves, which is exact.
+        over = ~finite & np.isfinite(first) & np.isfinite(second)
+        halves = first / 2, second / 2
+        half = halves[0] + halves[1]
+        beyond = np.sign(total) * np.where(over, 1, 2)
+        beyond[np.isnan(total)] = 3
+        parts = (
+            np.where(finite, 0, beyond),
+            np.where(finite, total, np.where(over, half, 0)),
+            np.where(finite, lost, np.where(over, _rounded_off(*halves, half), 0)),
+        )
+    return _beaten(*parts)
+
+
+def _rounded_off(first: Array, second: Array, total: Array) -> Array:
+    """What the rounded sum lacks of the exact one: Knuth's two-sum."""
+    share = total - first
+    lost: Array = (first - (total - share)) + (second - share)
+    return lost
+
+
+def _sums_of_integers(first: Array, second: Array) -> Array:
+    """Keys in the exact order of sums of unsigned 64-bit integers."""
+    low = first + second
+    carry = low < first
+    return _beaten(carry, low) if carry.any() else low
+
+
+def _beaten(*parts: Array) -> Array:
+    """How many of its chunk of four each place beats: keys of the same order."""
+    chunks = [part.reshape(-1, 4) for part in parts]
+    keys = np.zeros(chunks[0].shape, np.uint8)
+    for one in range(4):
+        for other in range(4):
+            greater = np.zeros(len(keys), bool)
+            for part in reversed(chunks):
+                mine, theirs = part[:, one], part[:, other]
+                greater = (mine > theirs) | ((mine == theirs) & greater)
+            keys[:, one] += greater
+    return keys.reshape(-1)
 
 
 def _magnitudes(flat: Array) -> Array:
@@ -162,7 +217,7 @@ def _scores(
     ranked = _real(given, granularity, pad)
     if granularity.group == 2 and _beyond_float64(ranked):
         raise ValueRangeError(
-            "scores of pairs are added in float64, exactly for integers up to 2**52; "
+            "scores of pairs are added in float64, which holds integers up to 2**52; "
             f"given {ranked.min()} to {ranked.max()}"
         )
     width = wanted[-1]
@@ -196,10 +251,11 @@ def _score_keys(scores: Array, granularity: Granularity, block: slice) -> Array:
     if _ranked_whole(keys, granularity):
         return keys
     keys = keys.astype(np.float64)
-    if granularity.group == 2:
-        with np.errstate(invalid="ignore"):
-            keys = keys[0::2] + keys[1::2]
     unranked = np.isnan(keys)
+    if granularity.group == 2:
+        with np.errstate(all="ignore"):
+            unranked = np.isnan(keys[0::2] + keys[1::2])
+        keys = _sums(keys[0::2], keys[1::2])
     if unranked.any():
         *batch, columns = scores.shape
         chunks = columns // granularity.chunk

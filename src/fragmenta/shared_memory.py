@@ -26,11 +26,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, dtype
+from fragmenta.dtype import DType, as_array, batch_shape, dtype
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
-from fragmenta.layout import check_numbers
+from fragmenta.layout import check_numbers, is_whole
 
 Major: TypeAlias = Literal["k", "mn"]
 MAJORS: tuple[Major, Major] = ("k", "mn")
@@ -67,6 +67,8 @@ UNIT = 16
 """Bytes that no swizzle ever parts."""
 LIMIT = 1 << 18
 """Addresses and offsets that a descriptor can express lie below this."""
+FAR = 1 << 31
+"""Rows and columns lie below this: what follows from them fits 64 bits."""
 LINES = 8
 """Spans that follow each other before an offset is used."""
 READ = 32
@@ -87,9 +89,12 @@ def swizzled(address: ArrayLike, swizzle: int) -> Any:
     >>> [int(swizzled(line * 128, 128)) for line in range(4)]
     [0, 144, 288, 432]
     """
-    given = np.asarray(address)
+    return _swizzled(_index("an address", address, 1 << 62), swizzle)
+
+
+def _swizzled(address: Addresses, swizzle: int) -> Any:
     units = span(swizzle) // UNIT
-    return given ^ ((given >> 7) & (units - 1)) << 4
+    return address ^ ((address >> 7) & (units - 1)) << 4
 
 
 def span(swizzle: int) -> int:
@@ -98,7 +103,7 @@ def span(swizzle: int) -> int:
     >>> span(0), span(64)
     (16, 64)
     """
-    if swizzle not in _MODES:
+    if not is_whole(swizzle) or swizzle not in _MODES:
         raise AddressError(f"a swizzle is 0, 32, 64 or 128 bytes; given {swizzle!r}")
     return swizzle or UNIT
 
@@ -136,7 +141,7 @@ class Descriptor:
         span(self.swizzle)
         for name in ("start", "leading", "stride"):
             _check_field(name, getattr(self, name))
-        if self.base_offset not in range(8):
+        if not is_whole(self.base_offset) or self.base_offset not in range(8):
             raise AddressError(
                 f"a base offset has 3 bits, 0 to 7; given {self.base_offset!r}"
             )
@@ -218,8 +223,10 @@ class Descriptor:
                 "let the swizzle pattern start at a multiple of "
                 f"{LINES * self.swizzle} bytes, with base offset 0"
             )
-        linear = self._linear(_index("mn", mn), _index("k", k), dtype, major)
-        found = swizzled(linear // 8, self.swizzle) * 8 + linear % 8
+        rows, columns = _index("mn", mn), _index("k", k)
+        batch_shape(mn=rows.shape, k=columns.shape)
+        linear = self._linear(rows, columns, dtype, major)
+        found = _swizzled(linear // 8, self.swizzle) * 8 + linear % 8
         return found if np.ndim(found) else int(found)
 
     def _linear(
@@ -340,12 +347,12 @@ transposes 16-bit types only, f16 and bf16; major="k" takes every type
         """
         lines, spans = atoms(rows, k, dtype, major, swizzle)
         atom = LINES * span(swizzle)
-        if swizzle and start % atom:
+        if not is_whole(start) or (swizzle and start % atom):
             raise AddressError(
                 f"a tile with a {swizzle}-byte swizzle starts at a multiple of {atom} "
                 f"bytes, where its pattern does; given {start}"
             )
-        if order not in (None, *MAJORS):
+        if not (order is None or (isinstance(order, str) and order in MAJORS)):
             raise AddressError(
                 f"atoms follow one another along k or mn; given {order!r}"
             )
@@ -380,7 +387,6 @@ transposes 16-bit types only, f16 and bf16; major="k" takes every type
         )
 
 
-@lru_cache(maxsize=1024)
 def extent(op: Instruction, operand: str) -> tuple[int, int]:
     """Rows (m or n) and stored k of an operand in shared memory.
 
@@ -391,8 +397,13 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
     """
     if not op.family.startswith("wgmma"):
         raise Error(f"{op} takes no descriptors; wgmma.mma_async does")
-    if operand not in ("A", "B"):
+    if not isinstance(operand, str) or operand not in ("A", "B"):
         raise Error(f"in shared memory are the operands A and B; given {operand!r}")
+    return _extent(op, operand)
+
+
+@lru_cache(maxsize=1024)
+def _extent(op: Instruction, operand: str) -> tuple[int, int]:
     if operand == "A":
         rows, k = op.fragments["A"].shape
         return rows, k
@@ -409,13 +420,13 @@ def atoms(
     """
     dt = _element(of, major)
     wide = span(swizzle)
-    if rows <= 0 or rows % LINES:
-        raise AddressError(f"rows come in eights; given {rows}")
-    if k <= 0 or k * dt.bits % (8 * READ):
+    if not is_whole(rows) or rows <= 0 or rows % LINES:
+        raise AddressError(f"rows come in eights; given {rows!r}")
+    if not is_whole(k) or k <= 0 or k * dt.bits % (8 * READ):
         least = 8 * READ // dt.bits
         raise AddressError(
             f"wgmma reads {READ} bytes of k at a time, {least} elements of {dt}; "
-            f"k is a multiple of that, and {k} is not"
+            f"k is a multiple of that, and {k!r} is not"
         )
     along, across = (k, rows) if major == "k" else (rows, k)
     return across // LINES, -(-along * dt.bits // (8 * wide))
@@ -423,7 +434,7 @@ def atoms(
 
 def _element(of: str | DType, major: str) -> DType:
     dt = dtype(of)
-    if major not in ("k", "mn"):
+    if not isinstance(major, str) or major not in MAJORS:
         raise AddressError(f'an operand is major="k" or major="mn"; given {major!r}')
     if dt.bits == 6:
         raise AddressError(f"{dt} has no packed form, and wgmma does not take it")
@@ -437,7 +448,7 @@ def _element(of: str | DType, major: str) -> DType:
 
 def _check_field(name: str, value: Any) -> None:
     what = "start address" if name == "start" else f"{name} offset"
-    if not isinstance(value, int | np.integer):
+    if not is_whole(value):
         raise AddressError(f"the {what} is a number of bytes; given {value!r}")
     if value % UNIT:
         raise AddressError(
@@ -450,8 +461,12 @@ def _check_field(name: str, value: Any) -> None:
         )
 
 
-def _index(name: str, value: ArrayLike) -> Addresses:
-    given = np.asarray(value)
-    if given.dtype.kind not in "iu" or (given.size and given.min() < 0):
-        raise ShapeError(f"{name} is an index, 0 or more; given {value!r}")
+def _index(name: str, value: ArrayLike, limit: int = FAR) -> Addresses:
+    given = as_array(value)
+    large = is_whole(value) and given.dtype.kind == "O"  # no machine integer
+    if given.dtype.kind not in "iu" and not large:
+        raise ShapeError(f"{name} is a whole number, 0 or more; given {value!r}")
+    if given.size and not 0 <= int(given.min()) <= int(given.max()) < limit:
+        wrong = given[(given < 0) | (given >= limit)].flat[0]
+        raise ShapeError(f"{name} is 0 to {limit - 1}; given {wrong}")
     return given.astype(np.int64)

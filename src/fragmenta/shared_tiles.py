@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, as_array, dtype
+from fragmenta.dtype import DType, as_array, batch_shape, dtype
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
@@ -118,7 +118,7 @@ def _room(image: ArrayLike | None, batch: tuple[int, ...], size: int) -> Image:
     if image is None:
         return np.zeros((*batch, size), np.uint8)
     old = as_image(image)
-    batch = np.broadcast_shapes(old.shape[:-1], batch)
+    batch = batch_shape(image=old.shape[:-1], matrix=batch)
     fresh = np.zeros((*batch, max(size, -(-old.shape[-1] // UNIT) * UNIT)), np.uint8)
     fresh[..., : old.shape[-1]] = old
     return fresh
@@ -162,8 +162,10 @@ outside the image of 96 bytes
     if not words.ndim:
         found = Descriptor.decode(int(words))
         return _read(memory, found, op, operand, major, packed)
-    batch = np.broadcast_shapes(memory.shape[:-1], words.shape)
+    batch = batch_shape(image=memory.shape[:-1], descriptors=words.shape)
     different = np.unique(words)
+    if not prod(batch):
+        return _no_tiles(batch, op, operand, packed)
     if len(different) == 1:
         found = Descriptor.decode(int(different[0]))
         tile = _read(memory, found, op, operand, major, packed)
@@ -182,6 +184,19 @@ outside the image of 96 bytes
     order = np.argsort(np.concatenate(places))
     tiles = np.concatenate(parts)[order]
     return tiles.reshape(*batch, *tiles.shape[1:])
+
+
+def _no_tiles(
+    batch: tuple[int, ...], op: Instruction, operand: str, packed: bool
+) -> NDArray[Any]:
+    """What is read where there is no descriptor or no image."""
+    rows, k = extent(op, operand)
+    of = op.types[operand.lower()]
+    if packed and of.bits < 8:
+        k, kind = k * of.bits // 32, np.dtype(np.uint32)
+    else:
+        kind = of.bits_dtype
+    return np.empty((*batch, *((rows, k) if operand == "A" else (k, rows))), kind)
 
 
 def _read(
@@ -275,8 +290,8 @@ def as_image(image: ArrayLike) -> Image:
 
 
 def _as_words(descriptor: ArrayLike) -> NDArray[np.uint64]:
-    given = np.asarray(descriptor)
-    if given.dtype.kind not in "iu":
+    given = as_array(descriptor)
+    if given.dtype.kind not in "iu" or (given.dtype.kind == "i" and (given < 0).any()):
         raise AddressError(
             "a descriptor is a Descriptor, a 64-bit word or an array of them; given "
             f"{descriptor!r}"

@@ -34,6 +34,7 @@ from fragmenta.dtype import as_array
 from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
+from fragmenta.layout import is_whole
 from fragmenta.metadata import Codes, Granularity, Nibble, as_codes, locate
 from fragmenta.sparsity_loops import Progress, in_blocks, places_of, rows_of
 
@@ -78,10 +79,10 @@ class Compressed:
                 f"shape {self.indices.shape}"
             )
         span = self.granularity.chunk * chunks
-        if self.width == -1:
-            object.__setattr__(self, "width", span)
-        if not 0 <= span - self.width < max(1, self.granularity.chunk):
-            raise ShapeError(f"{chunks} chunks are {span} columns, not {self.width}")
+        width = span if is_whole(self.width) and self.width == -1 else self.width
+        if not is_whole(width) or not 0 <= span - int(width) < self.granularity.chunk:
+            raise ShapeError(f"{chunks} chunks are {span} columns, not {width!r}")
+        object.__setattr__(self, "width", int(width))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -200,9 +201,19 @@ is 2:4; A is 1:2
         _check_rest((sp.values[..., -kept:] != 0) & (offsets >= rest), sp.width)
 
 
-def _check_granularity(sp: Compressed, op: Instruction) -> None:
+def require_compressed(sp: object) -> None:
+    """Refuse what is no compressed matrix.
+
+    >>> require_compressed([[1, 0]])
+    Traceback (most recent call last):
+    fragmenta.errors.Error: A is Compressed, as compress makes it; given list
+    """
     if not isinstance(sp, Compressed):
         raise Error(f"A is Compressed, as compress makes it; given {type(sp).__name__}")
+
+
+def _check_granularity(sp: Compressed, op: Instruction) -> None:
+    require_compressed(sp)
     if sp.granularity != op.granularity:
         raise BadMetadata(f"{op} is {op.granularity}; A is {sp.granularity}")
 

@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
-from fragmenta.dtype import DType, as_array
+from fragmenta.dtype import DType, as_array, batch_shape
 from fragmenta.errors import Error, ShapeError
 from fragmenta.execute import chosen_target, numeric_model, stored_columns
 from fragmenta.fragment import Words
 from fragmenta.isa.instruction import Instruction
+from fragmenta.layout import is_whole
 from fragmenta.shared_memory import MAJORS, Descriptor
 from fragmenta.shared_tiles import read_tile
 
@@ -98,7 +99,7 @@ def _check_signs(op: Instruction, *given: int) -> None:
     for name, value in zip(names, given, strict=True):
         plain = 1 if name.startswith("scale") else 0
         allowed = have.get(name, (plain,))
-        if value not in allowed:
+        if not is_whole(value) or value not in allowed:
             what = " or ".join(map(str, allowed))
             raise ShapeError(f"{name} {value} is not allowed; {op} takes {what}")
 
@@ -118,7 +119,7 @@ def checked_scale_d(scale_d: ArrayLike) -> NDArray[Any]:
     array([0, 1])
     """
     keep = as_array(scale_d)
-    if not np.isin(keep, (0, 1)).all():
+    if keep.dtype.kind not in "biu" or not np.isin(keep, (0, 1)).all():
         raise ShapeError(f"scale_d is 0 or 1; given {scale_d!r}")
     return keep
 
@@ -127,4 +128,5 @@ def _accumulator(op: Instruction, d: ArrayLike, scale_d: ArrayLike) -> Bits:
     """The old D, or zero where it does not count."""
     bits = op.d.unpack_bits(d)
     keep = checked_scale_d(scale_d)
+    batch_shape(d=bits.shape[:-2], scale_d=keep.shape)
     return np.where(keep.astype(bool)[..., None, None], bits, bits.dtype.type(0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import ml_dtypes
@@ -106,7 +107,7 @@ def test_arrays_of_an_archive(tmp_path: Folder) -> None:
     values = np.arange(6).reshape(2, 3).astype(ml_dtypes.bfloat16)
     files.save_arrays(path, {"values": values, "width": np.array(3)}, False, quiet)
     found = files.load(path)
-    assert isinstance(found, dict)
+    assert isinstance(found, Mapping)
     assert found["values"].tobytes() == values.tobytes()
     assert int(found["width"]) == 3
     with pytest.raises(Error, match="archive, of values and width"):

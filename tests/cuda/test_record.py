@@ -60,7 +60,7 @@ def test_what_is_no_recording_is_refused(tmp_path):
 
 
 def test_instructions_that_do_not_exist_are_refused(tmp_path):
-    case = Case("mma.sync.aligned.m99n9k9", None, 1, 1, "", 0, (1, 32, 4))
+    case = Case("mma.sync.aligned.m99n9k9", None, 1, 1, "0" * 16, 0, (1, 32, 4))
     Recording({"target": "sm_90a"}, [case], np.zeros(128, np.uint32)).save(
         tmp_path / "wrong.npz"
     )

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer.core import TyperGroup
 
-from fragmenta.commands.output import width
+from fragmenta.commands.output import complain, width, write
 from fragmenta.commands.reading import Command, read_plainly
 from fragmenta.errors import Error
 
@@ -43,25 +43,30 @@ class Commands(TyperGroup):
         read_plainly(self.get_params(ctx))
         # A number with a space before it is no option, and int() ignores it.
         numbers = (f" {a}" if re.fullmatch(r"-\d+", a) else a for a in args[1:])
-        return super().parse_args(ctx, [*args[:1], *numbers])
+        try:
+            return super().parse_args(ctx, [*args[:1], *numbers])
+        except Error as error:  # --version answers while arguments are read
+            complain(_message(error))
+            raise typer.Exit(BAD_INPUT) from None
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command; an error is a message and a status, never a traceback."""
         try:
             return super().invoke(ctx)
         except Error as error:
-            typer.echo(_message(error), err=True)
+            complain(_message(error))
             raise typer.Exit(BAD_INPUT) from None
         except OSError as error:
             if error.filename is not None:  # a file, not the output
                 why = f"{error.filename}: {error.strerror or error}"
-                typer.echo(f"Error: {why}", err=True)
+                complain(f"Error: {why}")
                 raise typer.Exit(BAD_INPUT) from None
             # The interpreter flushes once more on exit: give it somewhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            if sys.stdout is not None:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             if isinstance(error, BrokenPipeError):
                 raise typer.Exit(PIPE_CLOSED) from None
-            typer.echo(f"Error: {error.strerror or error}", err=True)
+            complain(f"Error: {error.strerror or error}")
             raise typer.Exit(BAD_INPUT) from None
 
 
@@ -99,7 +104,7 @@ def _version(asked: bool) -> None:
     if asked:
         from fragmenta import __version__
 
-        typer.echo(f"fragmenta {__version__}")
+        write(f"fragmenta {__version__}")
         raise typer.Exit
 
 

@@ -15,7 +15,7 @@ from fragmenta.commands.app import (
     command,
     complete_target,
 )
-from fragmenta.commands.output import emit
+from fragmenta.commands.output import complain, emit
 from fragmenta.errors import Error, nearest, one_of
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def list_(
     elif found:
         emit("\n".join(map(str, found)))
     if not found:
-        typer.echo("No instruction has all of that.", err=True)
+        complain("No instruction has all of that.")
         raise typer.Exit(NOTHING)
 
 

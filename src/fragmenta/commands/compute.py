@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fragmenta.commands.comparison import Comparison
     from fragmenta.dtype import DType
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.npy import Archive
     from fragmenta.sparsity import Compressed
 
     Array = NDArray[Any]
@@ -317,18 +318,9 @@ def explain(
         op, task.a, task.b, task.c, row=row, col=col, target=task.target, **task.scales
     )
     if as_json:
-        emit_json(_finite(found.to_dict()))
+        emit_json(found.to_dict())
     else:
         emit(str(found))
-
-
-def _finite(value: Any) -> Any:
-    """The same with infinities and NaN as text, for which JSON has no number."""
-    if isinstance(value, dict):
-        return {key: _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def _random(generator: np.random.Generator, of: DType, shape: tuple[int, ...]) -> Array:
@@ -350,7 +342,7 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
     from fragmenta.sparsity import Compressed
 
     of, found = op.types["a"], load(path)
-    if not isinstance(found, dict):
+    if not isinstance(found, Mapping):
         return _checked(as_elements(found, of, path), of, path)
     if "pruned" in found:
         return _typed(found, "pruned", op, path)
@@ -362,18 +354,30 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
         )
     if op.granularity is None:
         raise Error(f"{path} holds a compressed A, and {op} is dense")
+    width = found["width"]
+    if width.shape != () or width.dtype.kind not in "iu":
+        raise Error(
+            f"the width in {path} is one whole number; given {width.dtype} of shape "
+            f"{width.shape}"
+        )
     values = _typed(found, "values", op, path)
-    width = int(found["width"])
-    return Compressed(values, found["indices"], op.granularity, width)
+    try:
+        return Compressed(values, found["indices"], op.granularity, int(width))
+    except Error as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
-def _typed(found: dict[str, Array], name: str, op: Instruction, path: str) -> Array:
+def _typed(found: Archive, name: str, op: Instruction, path: str) -> Array:
     """An array of an archive; only one of the same type can be taken by its bits."""
     from fragmenta.dtype import dtype
 
     of, array = op.types["a"], found[name]
-    if array.dtype.kind == "V" and "type" in found and str(found["type"]) != of.name:
-        raise Error(f"{path} holds {dtype(str(found['type']))}; A of {op} is {of}")
+    if array.dtype.kind == "V" and "type" in found:
+        written = found["type"]
+        if written.shape != () or written.dtype.kind != "U":
+            raise Error(f"the type in {path} is a word, such as {of}; given {written}")
+        if str(written) != of.name:
+            raise Error(f"{path} holds {dtype(str(written))}; A of {op} is {of}")
     return _checked(as_elements(array, of, path), of, path)
 
 

@@ -8,6 +8,7 @@ import typer
 
 from fragmenta.commands.app import _complete_instruction, command, find_holding
 from fragmenta.commands.files import Force, Output, check_output, save_text
+from fragmenta.commands.output import emit
 from fragmenta.errors import Error
 
 
@@ -40,11 +41,11 @@ def explore(
                 "no browser could be opened; fragmenta explore -o explorer.html "
                 "writes the page to a file"
             )
-        typer.echo(explorer.address(op))
+        emit(explorer.address(op))
         return
     if op is not None:
         raise Error("a file has every instruction; give none with -o")
     check_output(output, force)
     text = explorer.page()
     save_text(output, text, force)
-    typer.echo(f"{len(text.encode()) // 1024} KiB to {output}")
+    emit(f"{len(text.encode()) // 1024} KiB to {output}")

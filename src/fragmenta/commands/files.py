@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fragmenta.dtype import DType
+    from fragmenta.npy import Archive
     from fragmenta.progress import Progress
 
     Array = NDArray[Any]
@@ -72,66 +73,22 @@ Force = Annotated[
 # ── reading ─────────────────────────────────────────────────────────────────
 
 
-def load(path: str) -> Array | dict[str, Array]:
+def load(path: str) -> Array | Archive:
     """The array of a ``.npy`` file, or those of a ``.npz`` file by name.
 
     Read from disk as they are needed: a large matrix is not in memory twice.
     """
-    from zipfile import BadZipFile
-
-    import numpy as np
+    from fragmenta.npy import read
 
     if path == "-":
         raise Error("- is no file; matrices are read from .npy and .npz files")
-    try:
-        with open(path, "rb") as file:
-            if file.read(2) == b"PK":
-                file.seek(0)
-                with np.load(file, allow_pickle=False) as archive:
-                    return dict(archive)
-        return np.asarray(np.load(path, mmap_mode="c", allow_pickle=False))
-    except OSError as error:
-        raise Error(f"{path}: {error.strerror or error}") from None
-    except (ValueError, EOFError, OverflowError, BadZipFile) as error:
-        if (array := _one_byte_floats(path)) is not None:
-            return array
-        raise Error(f"{path} {_wrong_with(path, error)}") from None
-
-
-def _wrong_with(path: str, error: Exception) -> str:
-    """What keeps NumPy from reading a file."""
-    with open(path, "rb") as file:
-        begins = file.read(6)
-    if not begins:
-        return "is empty"
-    if begins[:2] != b"PK" and begins != b"\x93NUMPY":
-        return "is no .npy or .npz file of NumPy"
-    if "pickle" in str(error) or "Python objects" in str(error):
-        return "holds Python objects, not numbers"
-    return f"is cut short or damaged: {error}"
-
-
-def _one_byte_floats(path: str) -> Array | None:
-    """The items of an e5m2 matrix: NumPy names them so that it cannot read them."""
-    from io import BytesIO
-
-    import numpy as np
-
-    content, named = Path(path).read_bytes(), b"'descr': '<f1'"
-    if named not in content[:256]:
-        return None
-    renamed = BytesIO(content.replace(named, b"'descr': '|V1'", 1))
-    try:
-        array: Array = np.load(renamed, allow_pickle=False)
-    except (ValueError, EOFError):
-        return None
-    return array
+    return read(path)
 
 
 def load_matrix(path: str, of: DType) -> Array:
     """The one matrix of a file, in a type that ``of`` can take."""
     found = load(path)
-    if isinstance(found, dict):
+    if isinstance(found, Mapping):
         have = one_of(found, "and") or "nothing"
         raise Error(f"{path} is an archive, of {have}; wanted is one matrix, a .npy")
     return as_elements(found, of, path)
@@ -198,6 +155,11 @@ def check_output(path: str, force: bool, suffix: str = "") -> None:
         raise Error(f"what is written is a {suffix} file; {path}{suffix}?")
     if where.is_dir() or (where.exists() and not where.is_file()):
         raise Error(f"{path} is not a file that could be written")
+    if where.is_symlink() and not where.exists():
+        raise Error(
+            f"{path} is a link to {where.readlink()}, which does not exist; name the "
+            "file itself, or remove the link"
+        )
     if where.exists() and not force:
         raise Error(f"{path} exists; --force overwrites it")
     if not where.parent.is_dir():

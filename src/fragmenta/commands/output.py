@@ -11,9 +11,12 @@ import os
 import re
 import shutil
 import sys
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from fragmenta.errors import Error
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -31,15 +34,33 @@ _GROUPS = (
 )
 
 
+NARROWEST = 24
+"""Columns that every answer takes; a narrower terminal wraps them itself."""
+
+# Control characters could move the cursor or rename the window, and halves of a
+# surrogate pair, which stand for bytes of a file name, have no UTF-8.
+_UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
 def width() -> int:
     """The columns to write in: the terminal's, or 80."""
-    return shutil.get_terminal_size((80, 24)).columns
+    return max(NARROWEST, shutil.get_terminal_size((80, 24)).columns)
+
+
+def printable(text: str) -> str:
+    r"""The text with what a terminal would obey, or not print, as escapes.
+
+    >>> print(printable("\x1b[2J and 7"))
+    \x1b[2J and 7
+    """
+    return _UNPRINTABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
 def emit(text: str) -> None:
     """Write an answer."""
+    text = printable(text)
     if not colour():
-        typer.echo(text)
+        write(text)
         return
     from rich.console import Console
 
@@ -48,12 +69,33 @@ def emit(text: str) -> None:
 
 def emit_json(value: Any) -> None:
     """Write an answer for a program, and for people who read along."""
-    typer.echo(_json(value, 0))
+    write(_json(_finite(value), 0))
+
+
+def write(text: str) -> None:
+    """Write text as it is."""
+    if sys.stdout is None:
+        raise Error("the answer has nowhere to go: the standard output is closed")
+    typer.echo(text)
+
+
+def complain(text: str) -> None:
+    """Write what went wrong, if anyone can be told."""
+    typer.echo(printable(text), err=True)
+
+
+def _finite(value: Any) -> Any:
+    """The same with infinities and NaN as text, for which JSON has no number."""
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return str(value) if isinstance(value, float) and not isfinite(value) else value
 
 
 def _json(value: Any, indent: int) -> str:
     """JSON with everything that fits on one line on one line."""
-    whole = json.dumps(value)
+    whole = json.dumps(value, allow_nan=False)
     if len(whole) + indent < 78 or not isinstance(value, dict | list | tuple):
         return whole
     inner, margin = indent + 2, " " * indent
@@ -70,7 +112,7 @@ def colour() -> bool:
     """Whether colours are wanted; https://no-color.org has a say."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
-    return sys.stdout.isatty()
+    return sys.stdout is not None and sys.stdout.isatty()
 
 
 def _painted(text: str) -> Text:

@@ -8,6 +8,7 @@ import typer
 
 from fragmenta.commands.app import _complete_instruction, command
 from fragmenta.commands.files import Force, Output, check_output, save_text
+from fragmenta.commands.output import printable, write
 from fragmenta.errors import Error
 
 
@@ -64,8 +65,9 @@ def emit(
         target=target,
     )
     if output is None:
-        typer.echo(text.rstrip("\n"))
+        write(text.rstrip("\n"))
         return
     save_text(output, text, force)
     lines = len(text.splitlines())
-    typer.echo(f"{lines} lines of {'PTX' if language == 'ptx' else 'CUDA'} to {output}")
+    what = "PTX" if language == "ptx" else "CUDA"
+    write(printable(f"{lines} lines of {what} to {output}"))

@@ -18,7 +18,7 @@ from fragmenta.commands.files import (
     save_arrays,
     size_text,
 )
-from fragmenta.commands.output import emit, emit_json, width
+from fragmenta.commands.output import complain, emit, emit_json, width
 from fragmenta.errors import Error, one_of
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def metadata(
         if selector is None or code.selector == selector
     ]
     if not codes:
-        typer.echo(f"No word is in a lane that selector {selector} reads.", err=True)
+        complain(f"No word is in a lane that selector {selector} reads.")
         raise typer.Exit(NOTHING)
     if as_json:
         emit_json(

@@ -79,16 +79,21 @@ def kinds(op: Instruction) -> tuple[str, ...]:
     return tuple(FLOAT_KINDS if floating else INTEGER_KINDS)
 
 
+def tile_count(op: Instruction, tiles: int) -> int:
+    """How many tiles a trial of at least so many has: as many of each kind."""
+    return -(-tiles // len(kinds(op))) * len(kinds(op))
+
+
 def trial(op: Instruction, tiles: int, seed: int, selector: int | None) -> Trial:
     """Operands for at least ``tiles`` tiles, as many of each kind in turn."""
     source = Source(str(op), tiles, seed, selector)
-    each = -(-tiles // len(kinds(op)))
+    each = tile_count(op, tiles) // len(kinds(op))
     registers: dict[str, Words] = {}
     for name, part in op.fragments.items():
         if name == "D":
             continue
         if name == "metadata":
-            codes = _codes(op, each * len(kinds(op)), source)
+            codes = _codes(op, tile_count(op, tiles), source)
             registers["metadata"] = _noise(part, codes, selector or 0, source)
             continue
         chunks = [_elements(part, name, kind, each, source) for kind in kinds(op)]

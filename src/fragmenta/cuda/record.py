@@ -9,19 +9,19 @@ CPU and counts the bits that differ.
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
+from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.cuda import assembler, launch
+from fragmenta.cuda import assembler, launch, validation
 from fragmenta.cuda.device import GPU
-from fragmenta.cuda.inputs import Trial, trials
+from fragmenta.cuda.inputs import Trial, tile_count, trials
 from fragmenta.cuda.launch import Kernel
 from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
 from fragmenta.execute import execute
@@ -63,13 +63,47 @@ class Recording:
     cases: list[Case]
     words: NDArray[np.uint32]
 
+    case_type: ClassVar[type[Case]] = Case
+    families: ClassVar[tuple[tuple[str, ...], ...]] = (("mma", "mma.sp"),)
+    """Which families a file holds: one of these groups."""
+
     def result(self, case: Case) -> NDArray[Any]:
-        """The registers of D that the GPU answered."""
-        op = instruction(case.instruction)
-        kind = f"uint{op.d.register_bits}"
-        count = int(np.prod(case.shape)) * np.dtype(kind).itemsize // 4
+        """What the GPU answered: the registers of D, or an image."""
+        shape, kind = self.form(case)
+        count = prod(shape) * kind.itemsize // 4
         words = self.words[case.start : case.start + count]
-        return np.ascontiguousarray(words).view(kind).reshape(case.shape)
+        return np.ascontiguousarray(words).view(kind).reshape(shape)
+
+    def form(self, case: Case) -> validation.Form:
+        """The shape and the type of what a GPU answers to a case."""
+        op = instruction(case.instruction)
+        tiles = tile_count(op, case.tiles)
+        kind = np.dtype(f"uint{op.d.register_bits}")
+        return (tiles, op.d.lanes, op.d.registers), kind
+
+    def check(self, case: Case) -> None:
+        """Refuse a case that could not be replayed, or would take for ever."""
+        if case.tiles > self.words.size:
+            raise Error(f"{case.tiles} tiles, and {self.words.size} words in all")
+        self.check_instruction(case)
+        validation.check_answers(case, self.form(case), self.words.size)
+
+    def check_instruction(self, case: Case) -> None:
+        """Refuse what the target does not have, or this kind of file not hold."""
+        op, target = instruction(case.instruction), self.made["target"]
+        group = next((each for each in self.families if op.family in each), None)
+        if group is None:
+            known = one_of(name for each in self.families for name in each)
+            raise Error(f"such a recording is of {known}; given {op}")
+        first = instruction(self.cases[0].instruction).family
+        if first not in group:  # the first case decides how a file is replayed
+            raise Error(
+                f"one file has {first} and {op.family}; they are replayed apart"
+            )
+        if not op.supported_on(target):
+            raise Error(f"{target} does not have {op}")
+        if case.selector not in (op.selectors or (None,)):
+            raise Error(f"selector {case.selector} is none of {op}")
 
     def save(self, path: Path) -> None:
         """Write one compressed file."""
@@ -78,13 +112,24 @@ class Recording:
         np.savez_compressed(path, about=text, words=self.words)
 
     @classmethod
-    def load(cls, path: Path) -> Recording:
-        """Read what :meth:`save` wrote."""
-        with np.load(path) as data:
-            about = json.loads(data["about"].tobytes())
-            words = data["words"]
-        cases = [Case(**{**c, "shape": tuple(c["shape"])}) for c in about["cases"]]
-        return cls(about["made"], cases, words)
+    def load(cls, path: Path) -> Self:
+        """Read what :meth:`save` wrote, and check it."""
+        return cls.checked(path, validation.content(path))
+
+    @classmethod
+    def checked(cls, path: Path, found: validation.Content) -> Self:
+        """A recording of what a file holds, if all of it can be replayed."""
+        cases: list[Case] = []
+        for number, each in enumerate(found.cases):
+            with validation.refused(f"{path} is not a recording: case {number}"):
+                cases.append(
+                    cls.case_type(**validation.case_fields(each, cls.case_type))
+                )
+        recording = cls(found.made, cases, found.words)
+        for number, case in enumerate(cases):
+            with validation.refused(f"{path} is not a recording: case {number}"):
+                recording.check(case)
+        return recording
 
 
 @dataclass(frozen=True)
@@ -220,13 +265,9 @@ def load(path: Path) -> Recording:
         dict: wgmma_record.SharedRecording,
         int: wmma_record.WmmaRecording,
     }
-    try:
-        with np.load(path) as data:
-            about = json.loads(data["about"].tobytes())
-        variant = about["cases"][0].get("variant")
-        return kinds.get(type(variant), Recording).load(path)
-    except (KeyError, IndexError, TypeError, ValueError, zipfile.BadZipFile) as why:
-        raise Error(f"{path} is not a recording ({why})") from why
+    found = validation.content(path)
+    variant = found.cases[0].get("variant")
+    return kinds.get(type(variant), Recording).checked(path, found)
 
 
 def files(paths: Iterable[Path]) -> list[Path]:

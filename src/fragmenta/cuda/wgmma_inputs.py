@@ -10,8 +10,8 @@ seed and is checked by a digest, as in :mod:`fragmenta.cuda.inputs`.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import count, product
 from typing import Any
 
@@ -21,11 +21,13 @@ from numpy.typing import NDArray
 from fragmenta.cuda import inputs
 from fragmenta.cuda.inputs import Source
 from fragmenta.dtype import DType
+from fragmenta.errors import Error, one_of
 from fragmenta.fragment import Words
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import catalogue
 from fragmenta.isa.table import read
 from fragmenta.isa.wgmma import operands_from
+from fragmenta.layout import is_whole
 from fragmenta.shared_memory import LIMIT, LINES, UNIT, Descriptor, Major, atoms, extent
 from fragmenta.shared_memory import span as span_of
 from fragmenta.shared_tiles import PATTERN
@@ -159,6 +161,31 @@ def variants(op: Instruction) -> list[Variant]:
                 variant = Variant(registers, selector, trans_a=trans_a, trans_b=trans_b)
                 found.append(variant)
     return found
+
+
+def check_variant(op: Instruction, given: Mapping[str, Any]) -> None:
+    """Refuse names and values that are no variant of an instruction.
+
+    >>> import fragmenta as fm
+    >>> op = fm.wgmma("m64n8k8", a="tf32")
+    >>> check_variant(op, asdict(Variant(False)))
+    >>> check_variant(op, asdict(Variant(False, trans_a=1)))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 has no \
+such variant: {'a_registers': False, 'selector': None, 'trans_a': 1, 'trans_b': 0}
+    """
+    names = [each.name for each in fields(Variant)]
+    if not isinstance(given, Mapping) or set(given) != set(names):
+        raise Error(f"a variant has {one_of(names, 'and')}; given {given!r:.60}")
+    free = {"scale_a": (1, -1), "scale_b": (1, -1), "turn": range(1 << 31)}
+    for name, allowed in free.items():
+        if not is_whole(given[name]) or given[name] not in allowed:
+            raise Error(f"{name} of a variant is not {given[name]!r:.40}")
+    fixed = {name: given[name] for name in names if name not in free}
+    listed = [asdict(each) for each in variants(op)]
+    # repr tells 1 from True and from 1.0, which decide how inputs are made.
+    if repr(fixed) not in {repr({name: x[name] for name in fixed}) for x in listed}:
+        raise Error(f"{op} has no such variant: {fixed!r:.120}")
 
 
 def _chosen(found: list[Variant], each: str, turns: Iterator[int]) -> Iterator[Variant]:

@@ -8,11 +8,9 @@ asks a GPU the shortest question of all: from which address did you read?
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,11 +20,13 @@ from fragmenta import moves
 from fragmenta.cuda import assembler, wgmma
 from fragmenta.cuda.device import GPU
 from fragmenta.cuda.record import POISON, Case, Difference, Recording
+from fragmenta.cuda.validation import Form
 from fragmenta.cuda.wgmma_inputs import (
     MOVE_BYTES,
     MoveTrial,
     Trial,
     Variant,
+    check_variant,
     move_plan,
     move_trial,
     plan,
@@ -54,25 +54,29 @@ class SharedCase(Case):
 class SharedRecording(Recording):
     """A recording of :class:`SharedCase`."""
 
-    def result(self, case: Case) -> NDArray[Any]:
-        """The registers of D, or the image that an ``stmatrix`` left."""
-        words = self.words[case.start :]
-        kind = np.uint8 if instruction(case.instruction).family == "stmatrix" else None
-        count = int(np.prod(case.shape)) // (4 if kind else 1)
-        found = np.ascontiguousarray(words[:count])
-        return (found.view(np.uint8) if kind else found).reshape(case.shape)
+    case_type = SharedCase
+    families = (("wgmma", "wgmma.sp"), ("ldmatrix", "stmatrix", "movmatrix"))
 
-    @classmethod
-    def load(cls, path: Path) -> SharedRecording:
-        """Read what :meth:`save` wrote."""
-        with np.load(path) as data:
-            about = json.loads(data["about"].tobytes())
-            words = data["words"]
-        cases: list[Case] = [
-            SharedCase(**{**each, "shape": tuple(each["shape"])})
-            for each in about["cases"]
-        ]
-        return cls(about["made"], cases, words)
+    def form(self, case: Case) -> Form:
+        """The registers of D, or the image that an ``stmatrix`` left."""
+        op = instruction(case.instruction)
+        if op.family == "stmatrix":
+            return (case.tiles, MOVE_BYTES), np.dtype(np.uint8)
+        part = op.fragments["D"]
+        return (case.tiles, part.lanes, part.registers), np.dtype(np.uint32)
+
+    def check(self, case: Case) -> None:
+        """The variant, too, must be one that the instruction has."""
+        super().check(case)
+        assert isinstance(case, SharedCase)
+        op = instruction(case.instruction)
+        if not op.family.startswith("wgmma"):
+            if case.variant != {}:
+                raise Error(f"{op.family} has no variants; given {case.variant!r:.40}")
+            return
+        check_variant(op, case.variant)
+        if case.variant["selector"] != case.selector:
+            raise Error(f"its selector is {case.selector}, and that of its variant not")
 
 
 # ── recording ───────────────────────────────────────────────────────────────

@@ -7,12 +7,11 @@ type, layout and leading dimension, and their replay.
 from __future__ import annotations
 
 import hashlib
-import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy as np
 from fragmenta import wmma
 from fragmenta.cuda import assembler, ptx
 from fragmenta.cuda.record import POISON, Case, Difference, Recording
+from fragmenta.cuda.validation import Form
 from fragmenta.cuda.wmma_work import (
     LONGER,
     ROUND,
@@ -46,22 +46,24 @@ class WmmaCase(Case):
 class WmmaRecording(Recording):
     """What a GPU answered to every shape, type, layout and leading dimension."""
 
-    def result(self, case: Case) -> Words32:
-        """The words of one case: (tiles, words)."""
-        count = int(np.prod(case.shape))
-        return self.words[case.start : case.start + count].reshape(case.shape)
+    case_type = WmmaCase
 
-    @classmethod
-    def load(cls, path: Path) -> WmmaRecording:
-        """Read what :meth:`Recording.save` wrote."""
-        with np.load(path) as data:
-            about = json.loads(data["about"].tobytes())
-            words = data["words"]
-        cases: list[Case] = [
-            WmmaCase(**{**each, "shape": tuple(each["shape"])})
-            for each in about["cases"]
-        ]
-        return cls(about["made"], cases, words)
+    def form(self, case: Case) -> Form:
+        """The words of one case: (tiles, words)."""
+        return work_of(case).shape, np.dtype(np.uint32)
+
+    def check_instruction(self, case: Case) -> None:
+        """Among them rounding, which is no instruction of the catalogue."""
+        assert isinstance(case, WmmaCase)
+        target = self.made["target"]
+        if case.instruction not in _recorded(target):
+            raise Error(f"{target} is not asked for {case.instruction:.80}")
+        if case.variant not in range(len(LONGER)):
+            raise Error(f"variant {case.variant} is none of 0 to {len(LONGER) - 1}")
+        if case.selector is not None:
+            raise Error(f"wmma has no selectors; given {case.selector}")
+        if case.instruction == ROUND and case.tiles != 1:
+            raise Error(f"{ROUND} has one tile; given {case.tiles}")
 
 
 def works(target: str, tiles: int, seed: int) -> list[Work]:
@@ -86,6 +88,11 @@ def works(target: str, tiles: int, seed: int) -> list[Work]:
     found: list[Work] = [Load(op, v, 1, seed) for op in loads for v in variants]
     found += [Multiply(op, v, tiles, seed) for op in products for v in variants]
     return [*found, Round(0, 1, seed)]
+
+
+@cache
+def _recorded(target: str) -> frozenset[str]:
+    return frozenset(each.instruction for each in works(target, 1, 1))
 
 
 def work_of(case: Case) -> Work:

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from fragmenta import wmma
 from fragmenta.cuda import ptx
-from fragmenta.cuda.inputs import Source, trial
+from fragmenta.cuda.inputs import Source, tile_count, trial
 from fragmenta.cuda.record import POISON
 from fragmenta.dtype import DType
 from fragmenta.fragment import Fragment
@@ -317,16 +317,19 @@ class Multiply(OfInstruction):
     def inputs(self) -> list[Array]:
         """The images of A, B and C, and the leading dimensions."""
         made = trial(self.op, self.tiles, self.seed + self.variant, None)
-        # The first variant sees every kind of input, the others a quarter.
-        tiles = slice(None) if self.variant == 0 else slice(self.variant, None, 4)
         source = Source("junk", str(self.op), self.variant, self.tiles, self.seed)
         images: list[Array] = []
         for name in "abc":
             image = self.images[name]
-            bits = image.part.unpack_bits(made.registers[name])[tiles]
+            bits = image.part.unpack_bits(made.registers[name])[self._chosen]
             images.append(image.write(bits, source))
         ldm = [self.images[name].ldm for name in "abcd"]
         return [*images, np.array(ldm, np.uint32)]
+
+    @property
+    def _chosen(self) -> slice:
+        """The first variant sees every kind of input, the others a quarter."""
+        return slice(None) if self.variant == 0 else slice(self.variant, None, 4)
 
     @property
     def _registers(self) -> int:
@@ -337,7 +340,8 @@ class Multiply(OfInstruction):
     @property
     def shape(self) -> tuple[int, int]:
         """The registers of D, then its image."""
-        return len(self.inputs[0]), self._registers + self.images["d"].words
+        tiles = len(range(tile_count(self.op, self.tiles))[self._chosen])
+        return tiles, self._registers + self.images["d"].words
 
     def entry(self) -> str:
         """Load A, B and C, multiply, and write D twice."""

@@ -302,7 +302,7 @@ def _cell(grid: Grid) -> tuple[float, float]:
 
 
 def _title(grid: Grid) -> str:
-    title = grid.title()
+    title = escape(grid.title())
     return f'<text class="k t" x="0" y="11">{title}</text>' if title else ""
 
 
@@ -310,7 +310,7 @@ def _axes(
     grid: Grid, rows: _Track, cols: _Track, left: float, top: float
 ) -> Iterator[str]:
     """The numbers of rows and columns, and what they count."""
-    row, col = grid.fragment.layout.data[-2:]
+    row, col = map(escape, grid.fragment.layout.data[-2:])
     yield f'<text class="r s" x="{left - 5}" y="{top - 5}">{row}</text>'
     yield f'<text class="s" font-size="9" x="{left}" y="{top - 18}">{col} →</text>'
     yield '<g class="r s">'
@@ -417,9 +417,9 @@ def _element(
         return
     yield (
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}">'
-        f"<title>{grid.describe(row.index, col.index)}</title></rect>"
+        f"<title>{escape(grid.describe(row.index, col.index))}</title></rect>"
     )
-    label = grid.label(row.index, col.index)
+    label = escape(grid.label(row.index, col.index))
     elements.append(f'<text x="{middle:g}" y="{base:g}">{label}</text>')
     if part.layout.data[-1] == "chunk":
         low, high = grid.bits(row.index, col.index)
