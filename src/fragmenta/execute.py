@@ -20,6 +20,7 @@ from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target
 from fragmenta.layout import is_whole
+from fragmenta.progress import Progress, nobody
 from fragmenta.sparsity import Compressed, check_compressed, compress
 
 Bits = NDArray[Any]
@@ -113,13 +114,13 @@ def execute(
     where = chosen_target(op, target)
     index = stored_columns(op, metadata, selector)
     scales = _scales(op, scale_a, scale_b, (byte_a, thread_a), (byte_b, thread_b))
-    d = arithmetic.multiply(
+    d = multiply_bits(
         op.a.unpack_bits(a),
         op.b.unpack_bits(b),
         op.c.unpack_bits(c),
         numeric_model(op, where),
-        index=index,
-        **scales,
+        index,
+        scales,
     )
     return op.d.pack(op.d.dtype.decode(d))
 
@@ -159,8 +160,24 @@ def call(
     for name, bits in scales.items():
         _expect(op, name, bits.shape, getattr(op, name).shape)
     model = numeric_model(op, where)
-    d = arithmetic.multiply(a, b, c, model, index=index, **scales)
+    d = multiply_bits(a, b, c, model, index, scales)
     return op.types["d"].decode(d)
+
+
+def multiply_bits(
+    a: Bits,
+    b: Bits,
+    c: Bits,
+    model: Model,
+    index: Bits | None,
+    scales: dict[str, Bits],
+    progress: Progress = nobody,
+) -> Bits:
+    """What :func:`fragmenta.arithmetic.multiply` gives, with scales by name."""
+    scale_a, scale_b = scales.get("scale_a"), scales.get("scale_b")
+    return arithmetic.multiply(
+        a, b, c, model, index=index, scale_a=scale_a, scale_b=scale_b, progress=progress
+    )
 
 
 def scale_bits(

@@ -17,6 +17,11 @@ from typing import Any
 Progress = Callable[[float], object]
 """Called with the share of the work that is done, now and then."""
 
+
+def nobody(done: float) -> None:
+    """Nobody wants to know."""
+
+
 _PATIENCE = 1.0
 """Seconds that need no bar."""
 

@@ -11,14 +11,24 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import pairwise
 
+from fragmenta.progress import Progress, nobody
+
 # Below this many products a second thread costs more than it brings.
 _WORTH_A_THREAD = 1 << 18
 
-# Work is handed out in this many portions per thread, so that none idles.
+# Work is handed out in this many portions per thread, so that none idles, and in
+# more if a portion would otherwise have more products than this: progress shows
+# after each.
 _PORTIONS = 4
+_PORTION = 1 << 27
 
 
-def spread(run: Callable[[int, int], object], pieces: int, products: int) -> None:
+def spread(
+    run: Callable[[int, int], object],
+    pieces: int,
+    products: int,
+    progress: Progress = nobody,
+) -> None:
     """Call ``run(first, last)`` until every piece is done, on all cores.
 
     >>> done = []
@@ -27,14 +37,25 @@ def spread(run: Callable[[int, int], object], pieces: int, products: int) -> Non
     [0, 1, 2, 3, 4]
     """
     threads = cores()
-    if threads == 1 or pieces == 1 or products < _WORTH_A_THREAD:
+    if pieces == 1 or products < _WORTH_A_THREAD:
         run(0, pieces)
         return
-    portions = min(pieces, threads * _PORTIONS)
-    edges = [pieces * i // portions for i in range(portions + 1)]
+    portions = min(pieces, max(threads * _PORTIONS, products // _PORTION))
+    edges = list(pairwise(pieces * i // portions for i in range(portions + 1)))
+    if threads == 1:
+        for number, edge in enumerate(edges):
+            run(*edge)
+            progress((number + 1) / portions)
+        return
     pool = _pool(os.getpid())
-    for future in [pool.submit(run, *pair) for pair in pairwise(edges)]:
-        future.result()
+    futures = [pool.submit(run, *edge) for edge in edges]
+    try:
+        for number, future in enumerate(futures):
+            future.result()
+            progress((number + 1) / portions)
+    finally:  # an interrupt leaves nothing running that nobody waits for
+        for future in futures:
+            future.cancel()
 
 
 @cache

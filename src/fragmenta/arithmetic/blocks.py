@@ -78,7 +78,8 @@ def in_blocks(given: Operands, work: Callable[[Block], None]) -> None:
                 )
             )
 
-    spread(run, counts[0] * counts[1] * counts[2], given.products)
+    pieces = counts[0] * counts[1] * counts[2]
+    spread(run, pieces, given.products, given.progress)
 
 
 def _slice(number: int, size: int, whole: int) -> slice:

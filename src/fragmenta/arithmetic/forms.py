@@ -205,12 +205,13 @@ def double(given: Operands) -> Bits:
     sizes = _chain_sizes(given, a, b, given.model.k * given.instructions)
     rows = given.batches * given.rows
     if rounding == "rn":
-        spread(partial(chain.chain64, a, b, d, *sizes), rows, given.products)
+        run = partial(chain.chain64, a, b, d, *sizes)
+        spread(run, rows, given.products, given.progress)
         if not np.isnan(d).any():
             return d.view(np.uint64)
         d = _copied(given, c)
     run = partial(chain.chain64_careful, a, b, d, chain.MODES[rounding], *sizes)
-    spread(run, rows, given.products)
+    spread(run, rows, given.products, given.progress)
     return d.view(np.uint64)
 
 

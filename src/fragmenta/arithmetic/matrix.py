@@ -1,7 +1,7 @@
 """How does a matrix of raw bits become another, exactly as on the target?
 
 One function.  It checks its operands and hands them to the compiled loops of
-the model's form; these, and Numba with them, are imported when first needed.
+the model's form; these, and LLVM with them, are imported when first needed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.dtype import dtype
+from fragmenta.progress import Progress, nobody
 
 
 def multiply(
@@ -24,6 +25,7 @@ def multiply(
     index: Bits | None = None,
     scale_a: Bits | None = None,
     scale_b: Bits | None = None,
+    progress: Progress = nobody,
 ) -> Bits:
     """A times B plus C, bit for bit as the model's target computes it.
 
@@ -48,8 +50,10 @@ def multiply(
     """
     from fragmenta.arithmetic.forms import FORMS
 
-    given = Operands.check(model, a, b, c, index, scale_a, scale_b)
+    given = Operands.check(model, a, b, c, index, scale_a, scale_b, progress)
     shape = (*given.leading, given.rows, given.columns)
     if not prod(shape):
         return np.empty(shape, dtype(model.d).bits_dtype)
-    return FORMS[model.form](given).reshape(shape)
+    result = FORMS[model.form](given).reshape(shape)
+    progress(1.0)
+    return result

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
-from fragmenta.dtype import dtype
+from fragmenta.dtype import batch_shape, dtype
 from fragmenta.errors import Error, ShapeError, ValueRangeError
+from fragmenta.progress import Progress, nobody
 
 Bits: TypeAlias = NDArray[Any]
 
@@ -40,6 +41,7 @@ class Operands:
     rows: int
     columns: int
     instructions: int  #: how many are chained along k
+    progress: Progress = nobody
 
     @classmethod
     def check(
@@ -51,6 +53,7 @@ class Operands:
         index: Bits | None = None,
         scale_a: Bits | None = None,
         scale_b: Bits | None = None,
+        progress: Progress = nobody,
     ) -> Operands:
         """Refuse whatever does not fit the model or the rest.
 
@@ -78,7 +81,7 @@ class Operands:
         return cls(
             model, flat["a"], flat["b"], flat["c"], flat.get("index"),
             flat.get("scale_a"), flat.get("scale_b"), leading,
-            prod(leading), rows, columns, instructions,
+            prod(leading), rows, columns, instructions, progress,
         )  # fmt: skip
 
     @property
@@ -189,12 +192,7 @@ def _flatten(given: dict[str, Bits]) -> tuple[tuple[int, ...], dict[str, Bits]]:
     """The batch axes, and every operand with all of them made one."""
     leading = given["a"].shape[:-2]
     if any(array.shape[:-2] != leading for array in given.values()):
-        try:
-            shapes = (array.shape[:-2] for array in given.values())
-            leading = np.broadcast_shapes(*shapes)
-        except ValueError:
-            each = ", ".join(f"{n} {g.shape[:-2]}" for n, g in given.items())
-            raise ShapeError(f"the batch axes do not broadcast: {each}") from None
+        leading = batch_shape(**{name: x.shape[:-2] for name, x in given.items()})
     flat = {}
     for name, array in given.items():
         shape = array.shape[-2:]

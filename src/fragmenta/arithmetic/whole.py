@@ -25,8 +25,8 @@ from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.dtype import dtype
 from fragmenta.threads import spread
 
-# The least size along each axis for which BLAS pays.
-_LARGE = 64
+# The products of one matrix from which on BLAS pays.
+_LARGE = 1 << 18
 
 
 def integer(given: Operands) -> Bits:
@@ -41,14 +41,14 @@ def bits(given: Operands) -> Bits:
     d = _accumulators(given)
     sizes = (given.rows, given.columns, a.shape[-1], *(int(len(x) > 1) for x in (a, b)))
     run = partial(exact.bits(given.model.bitop == "xor"), a, b, d, *sizes)
-    spread(run, given.batches * given.rows, given.products)
+    spread(run, given.batches * given.rows, given.products, given.progress)
     return d.view(np.uint32)
 
 
 def suits_blas(given: Operands) -> bool:
     """Whether the matrices are large, and clamping cannot happen on the way."""
     length = given.model.stored * given.instructions
-    if min(given.rows, given.columns, length) < _LARGE:
+    if given.rows * given.columns * length < _LARGE:
         return False
     if not given.model.satfinite:
         return True
@@ -91,6 +91,7 @@ def _blas(given: Operands, a: Bits, b: Bits) -> Bits:
         for batch in range(given.batches):
             product = np.matmul(x[batch % len(x)], y[batch % len(y)])
             d[batch] += product.astype(np.int32)
+        given.progress(last / b.shape[-2])
     return d.view(np.uint32)
 
 
