@@ -24,9 +24,9 @@ demo: $(VENV)/.base  ## install, then run the example on the CPU
 test: lint types unit  ## install, then lint, check types and run all tests
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
-	$(VENV)-torch/bin/pytest -q src/fragmenta/torch tests/test_torch.py \
+	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/test_torch.py \
 	  tests/test_torch_launch.py tests/test_torch_on_device.py \
-	  tests/test_exchange.py tests/test_docs.py
+	  tests/test_exchange.py tests/test_docs.py tests/test_dtype.py
 
 # MMA-Sim builds a small library with ninja, g++ and OpenMP when first imported.
 JUDGE := PATH="$(abspath $(VENV)-published)/bin:$$PATH" \
@@ -66,7 +66,7 @@ browser: explorer/node_modules/.stamp  ## what the explorer's tests need
 	@for name in $(CHROMIUM_NAMES); do command -v $$name >/dev/null && exit 0; done; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-	    --no-install-recommends chromium fonts-dejavu-core; } >/dev/null 2>&1 && exit 0; \
+	    --no-install-recommends chromium fonts-dejavu-core libcairo2; } >/dev/null 2>&1 && exit 0; \
 	fi; \
 	echo "NOT TESTED: the explorer in a browser; no Chromium, and none to install"
 
@@ -85,7 +85,7 @@ clean:          ## remove the environment and everything built
 $(VENV)-torch/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-torch
 	$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet \
-	  '$(TORCH)' --editable '.[torch,cuda]' hypothesis 'pytest>=8,<9.2'
+	  '$(TORCH)' --editable '.[torch,cuda]' hypothesis 'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
 # PyTorch first: what MMA-Sim asks for is any version of it.

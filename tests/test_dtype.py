@@ -443,11 +443,13 @@ def test_foreign_arrays() -> None:
         dtype("f16").encode([[1, 2], [3]])
 
 
+@pytest.mark.torch
 @pytest.mark.parametrize(
     "name", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"]
 )
 def test_torch_tensors(name: str) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     ours = {str(t.storage): t for t in FLOATS if t.name != "ue4m3"}[name]
     tensor = torch.tensor([[0.5, 1, 2, 4]]).to(getattr(torch, name))
     assert ours.to_float64(ours.encode(tensor)).tolist() == [[0.5, 1, 2, 4]]

@@ -138,13 +138,15 @@ def test_torch_as_pytorch_answered(name, shape):
     assert (raw(back) == raw(dense)).all()
 
 
+@pytest.mark.torch
 @torch_types
 @settings(max_examples=10, deadline=None)
 @given(rows=st.integers(1, 4), columns=st.integers(1, 5), seed=st.integers(0, 99))
 def test_torch_as_pytorch_answers(name, rows, columns, seed):
     """The same, asked now, where PyTorch is installed."""
-    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-    ask = pytest.importorskip("torch.sparse._semi_structured_conversions")
+    import torch
+    import torch.sparse._semi_structured_conversions as ask
+
     op = TORCH[name]
     dense = sparse_matrix(op, (32 * rows, 64 * columns), seed)
     signed = raw(dense).view(f"i{dense.itemsize}")

@@ -5,14 +5,13 @@ import pickle
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import fragmenta as fm  # noqa: E402
-import fragmenta.torch as ft  # noqa: E402
-from fragmenta.kernels import Kernel, Tile  # noqa: E402
-from fragmenta.kernels.packing import packed_shape  # noqa: E402
-from fragmenta.torch import operators  # noqa: E402
+import fragmenta as fm
+import fragmenta.torch as ft
+from fragmenta.kernels import Kernel, Tile
+from fragmenta.kernels.packing import packed_shape
+from fragmenta.torch import operators
 
 # PyTorch's own, about what it calls itself.
 pytestmark = [

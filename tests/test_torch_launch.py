@@ -4,14 +4,13 @@ import contextlib
 import ctypes
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import fragmenta as fm  # noqa: E402
-import fragmenta.torch as ft  # noqa: E402
-from fragmenta.kernels import Tile, launch, prepare, tuning  # noqa: E402
-from fragmenta.torch import operators, running  # noqa: E402
-from fragmenta.torch import tuning as trials  # noqa: E402
+import fragmenta as fm
+import fragmenta.torch as ft
+from fragmenta.kernels import Tile, launch, prepare, tuning
+from fragmenta.torch import operators, running
+from fragmenta.torch import tuning as trials
 
 
 class Listener:

@@ -3,11 +3,10 @@
 import time
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-import fragmenta as fm  # noqa: E402
-import fragmenta.torch as ft  # noqa: E402
+import fragmenta as fm
+import fragmenta.torch as ft
 
 pytestmark = [
     pytest.mark.gpu,
@@ -58,7 +57,7 @@ def test_bits_compiled_by_torch():
 
 
 def test_cupy_is_answered_in_kind(layer, x):
-    cupy = pytest.importorskip("cupy")
+    cupy = pytest.importorskip("cupy", reason="CuPy, which needs a GPU")
     sparse = ft.compress(layer.weight.detach().half().cuda())
     b = x[0].half().cuda()
     found = ft.sparse_mm(sparse, cupy.from_dlpack(b))
