@@ -226,13 +226,12 @@ def published_tables() -> str:
         what = f"`{unit}`" + (f" `.{kind[0]}`" if kind else "")
         groups.setdefault((row["target"], row["architecture"], what), []).append(row)
     compared = [(*key, *_totals(rows)) for key, rows in groups.items()]
-    every = f"{len(told['rows'])} rows"
-    compared.append(("all", "", every, *_totals(told["rows"])))
+    compared.append(("all", "", "", *_totals(told["rows"])))
     left_out = [
         (line["reason"], f"{line['instructions']:,}", ", ".join(line["targets"]))
         for line in told["excluded"]
     ]
-    head = ("target", "MMA-Sim's", "what", "types", "elements", "different")
+    head = ("target", "MMA-Sim's", "what", "types", "rows", "elements", "different")
     return "\n\n".join(
         [
             f"MMA-Sim {made['mmasim']}, {made['date']}, by `{made['script']}`:",
@@ -243,15 +242,12 @@ def published_tables() -> str:
     )
 
 
-def _totals(rows: list[dict[str, Any]]) -> tuple[str, str, str]:
-    """The operand types, the elements compared, and those that differed."""
-    types = dict.fromkeys(
-        name
-        for row in rows
-        for name in re.findall(r"(?:f|bf|tf|e\dm)\d+", row["name"].split(".", 1)[1])
-    )
+def _totals(rows: list[dict[str, Any]]) -> tuple[str, str, str, str]:
+    """The types, the rows, the elements compared, and those that differed."""
+    words = dict.fromkeys(word for row in rows for word in row["name"].split("."))
+    types = [word for word in words if re.fullmatch(r"[bt]?f\d+|u?e\dm\d", word)]
     counts = [sum(row[key] for row in rows) for key in ("elements", "different")]
-    return ", ".join(types), f"{counts[0]:,}", f"{counts[1]:,}"
+    return ", ".join(types), f"{len(rows)}", f"{counts[0]:,}", f"{counts[1]:,}"
 
 
 def recording_table() -> str:
