@@ -22,6 +22,7 @@ from fragmenta.machine import (
     bits_of,
     convert,
     float_of,
+    is_nan,
     kernel,
     larger,
     pointer,
@@ -127,6 +128,14 @@ def settle(
     if special is not None:
         odd = special + odd
     return select(odd == 0, rounded, odd)
+
+
+def to_float32(x: Value) -> Value:
+    """An accumulator as a float32, which holds it; NaN as the hardware writes it."""
+    single = convert(x, F32)
+    return float_of(
+        select(is_nan(x), bits_of(single).lift(0x7FFFFFFF), bits_of(single))
+    )
 
 
 def add_ordinary(x: Value, y: Value, half: bool) -> Value:

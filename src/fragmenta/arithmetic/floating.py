@@ -26,6 +26,7 @@ from fragmenta.arithmetic.elements import (
     entering,
     is_finite,
     settle,
+    to_float32,
 )
 from fragmenta.machine import (
     F32,
@@ -104,7 +105,7 @@ def steps(variant: Variant) -> Kernel:
 
     @kernel(
         fa=values, ea=pointer(I32), offsets=pointer(I32), fb=values, eb=pointer(I32),
-        c=pointer(F64), **dict.fromkeys(Sizes._fields, I64),
+        c=pointer(F32), **dict.fromkeys(Sizes._fields, I64),
     )  # fmt: skip
     def fused_steps(
         code: Code, fa: Any, ea: Any, offsets: Any, fb: Any, eb: Any, c: Any,
@@ -122,11 +123,11 @@ def steps(variant: Variant) -> Kernel:
                 tile * p.b_tile + n * panel,
             )  # fmt: skip
             place = ((tile * p.panels + n) * p.rows + m) * LANES
-            x = code.variable(c.lanes(place))
+            x = code.variable(convert(c.lanes(place), F64))
             with code.loop(p.instructions) as i:
                 least = select(i == 0, p.c_least, p.least)
                 x.value = _instruction(code, at, i, x.value, least, p, variant)
-            c[place] = x.value
+            c[place] = to_float32(x.value)
 
     return fused_steps
 

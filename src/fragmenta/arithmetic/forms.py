@@ -319,24 +319,22 @@ _BITS: dict[str, np.dtype[Any]] = {
 
 
 def _accumulators(given: Operands, block: Block) -> Floats:
-    """The accumulators that c brings into a block, as float64."""
-    c = given.c.view(np.float16 if given.model.c == "f16" else np.float32)
+    """The accumulators that c brings into a block: a new array of float32."""
+    half = given.model.c == "f16"
+    c = given.c.view(np.float16 if half else np.float32)
     if len(c) < given.batches:
         c = np.broadcast_to(c, (given.batches, given.rows, given.columns))
+    some = block.of(c)
+    if not half:
+        return some.copy()
     with np.errstate(invalid="ignore"):  # NaN that signal
-        return block.of(c).astype(np.float64)
+        return some.astype(np.float32)
 
 
 def _result(sums: Floats, accumulator: str) -> Bits:
     """The bits of accumulators, which their type holds exactly."""
-    half = accumulator == "f16"
-    with np.errstate(invalid="ignore"):
-        words = sums.astype(np.float16 if half else np.float32)
-    found: Bits = words.view(_BITS[accumulator])
-    odd = np.isnan(words)
-    if odd.any():
-        found[odd] = 0x7FFF if half else 0x7FFFFFFF
-    return found
+    words: Bits = sums.view(np.uint32)
+    return _rounded(words) if accumulator == "f16" else words
 
 
 def _widened(half: Bits) -> Bits:

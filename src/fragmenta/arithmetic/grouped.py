@@ -11,8 +11,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from fragmenta.arithmetic.elements import Rounding, entering, power_of_two, settle
+from fragmenta.arithmetic.elements import (
+    Rounding,
+    entering,
+    power_of_two,
+    settle,
+    to_float32,
+)
 from fragmenta.machine import (
+    F32,
     F64,
     I8,
     I32,
@@ -91,7 +98,7 @@ def steps(variant: Variant) -> Kernel:
     @kernel(
         a=pointer(I8), offsets=pointer(I32), b=pointer(I8),
         sa=pointer(F64), ea=pointer(I32), sb=pointer(F64), eb=pointer(I32),
-        c=pointer(F64), **dict.fromkeys(Sizes._fields, I64),
+        c=pointer(F32), **dict.fromkeys(Sizes._fields, I64),
     )  # fmt: skip
     def grouped_steps(
         code: Code, a: Any, offsets: Any, b: Any, sa: Any, ea: Any, sb: Any, eb: Any,
@@ -111,13 +118,13 @@ def steps(variant: Variant) -> Kernel:
                 tile * p.scale_b_tile + n * (blocks * LANES),
             )
             place = ((tile * p.panels + n) * p.rows + m) * LANES
-            x = code.variable(c.lanes(place))
+            x = code.variable(convert(c.lanes(place), F64))
             step = variant.group * variant.groups
             with code.loop(depth, step=step) as first:
                 x.value = _step(
                     code, operands, at, first, x.value, p, rounding, variant
                 )
-            c[place] = x.value
+            c[place] = to_float32(x.value)
 
     return grouped_steps
 
