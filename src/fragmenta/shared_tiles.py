@@ -171,7 +171,7 @@ outside the image of 96 bytes
         tile = _read(memory, found, op, operand, major, packed)
         return np.broadcast_to(tile, (*batch, *tile.shape[-2:]))
     # Tiles that share a descriptor are read together.
-    images = memory.reshape(-1, memory.shape[-1])
+    images = memory.reshape(prod(memory.shape[:-1]), memory.shape[-1])
     numbers = np.arange(len(images)).reshape(memory.shape[:-1])
     which = np.broadcast_to(numbers, batch).ravel()
     flat = np.broadcast_to(words, batch).ravel()
