@@ -8,6 +8,7 @@ for every set of operands.  Nothing generated is committed, so nothing is stale.
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,7 @@ from fragmenta.execute import numeric_model
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, BUILT = ROOT / "docs", ROOT / "build" / "docs"
 GOLDEN = ROOT / "tests" / "golden" / "h200"
+FUZZ = SOURCE / "verification" / "fuzz.json"
 
 FAMILIES = {
     "mma": ("mma",),
@@ -61,6 +63,7 @@ def write(name: str) -> str:
         "models": lambda _: model_table(),
         "expansions": lambda _: expansion_table(),
         "recordings": lambda _: recording_table(),
+        "fuzz": lambda _: fuzz_table(),
         "instructions": lambda _: instruction_table(),
         "commands": lambda _: command_reference(),
         "api": lambda _: api_reference(),
@@ -229,6 +232,26 @@ def recording_table() -> str:
         )
     head = ("recording", "instructions", "cases", "32-bit words", "made on")
     return table(head, rows)
+
+
+def fuzz_table() -> str:
+    """The last run of the fuzzers."""
+    report = json.loads(FUZZ.read_text(encoding="utf-8"))
+    rows = [
+        (
+            each["surface"],
+            f"{each['calls']:,}",
+            f"{each['refusals']:,}",
+            f"{each['found']}",
+        )
+        for each in report["surfaces"]
+    ]
+    said = (
+        f"The last run, on {report['date']} with seed {report['seed']}, made "
+        f"{report['calls']:,} calls; findings: {report['findings']}."
+    )
+    head = ("surface", "calls", "of them refused", "findings")
+    return f"{said}\n\n{table(head, rows)}"
 
 
 def instruction_table() -> str:

@@ -105,11 +105,17 @@ def _short(rng: random.Random) -> str:
     return ".".join(rng.choices(vocabulary(), k=rng.randint(1, 4)))
 
 
+def operand(rng: random.Random) -> tuple[fm.Instruction, str]:
+    """An instruction that holds something, and the name of it."""
+    while not (op := known()[rng.choice(names())]).fragments:
+        pass
+    return op, rng.choice(list(op.fragments))
+
+
 def where(ask: Ask) -> None:
     """The place that the library names."""
     rng = ask.rng
-    op = known()[rng.choice(names())]
-    name = rng.choice(list(op.fragments))
+    op, name = operand(rng)
     part = op.fragments[name]
     at = [rng.randrange(size) for size in part.shape]
     if rng.random() < 0.3:
@@ -127,8 +133,7 @@ def where(ask: Ask) -> None:
 def holds(ask: Ask) -> None:
     """The elements that the library names."""
     rng = ask.rng
-    op = known()[rng.choice(names())]
-    name = rng.choice(list(op.fragments))
+    op, name = operand(rng)
     part = op.fragments[name]
     lane = rng.choice((rng.randrange(32), rng.choice(NUMBERS)))
     found = judged(ask, "holds", str(op), name, "--lane", str(lane), "--json")
