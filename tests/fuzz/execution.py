@@ -332,5 +332,5 @@ SURFACE = Surface(
         explained: 1,
         sparse_is_dense: 2,
     },
-    share=0.06,
+    share=0.04,
 )

@@ -278,5 +278,5 @@ SURFACE = Surface(
         written: 2,
         tampered_recordings: 2,
     },
-    share=0.06,
+    share=0.04,
 )
