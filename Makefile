@@ -1,9 +1,12 @@
 # Every target makes the virtual environment it needs; a second run is fast.
-# PYTHON picks the interpreter (3.11 or later), VENV the place.
+# PYTHON picks the interpreter (3.11 or later), VENV the place; COUNT is how many
+# calls the fuzzers make, SEED which.
 
 PYTHON ?= python3
 VENV   ?= .venv
 JOBS   ?= auto
+COUNT  ?= 10000000
+SEED   ?= $(shell date +%Y%m%d)
 
 # PyTorch is pinned so that every run takes the same build, from a cache where there
 # is one: the newest may bring gigabytes of CUDA that nothing here needs.
@@ -13,7 +16,7 @@ MMASIM := mmasim==2.1.1
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test torch published lint types unit bench dist docs browser explorer clean help
+.PHONY: demo test torch published lint types unit fuzz bench dist docs browser explorer clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -48,6 +51,10 @@ types: $(VENV)/.test  ## mypy --strict
 
 unit: $(VENV)/.test browser  ## the tests alone
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+
+fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
+	PYTHONPATH=tests $(BIN)/python -m fuzz --count $(COUNT) --seed $(SEED) \
+	  --output docs/verification/fuzz.json
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
 	$(BIN)/pytest benchmarks --ignore benchmarks/gpu -s --benchmark-columns=min,median,rounds

@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE, BUILT = ROOT / "docs", ROOT / "build" / "docs"
 GOLDEN = ROOT / "tests" / "golden" / "h200"
 PUBLISHED = SOURCE / "published" / "mma-sim.json"
+FUZZ = SOURCE / "verification" / "fuzz.json"
 
 FAMILIES = {
     "mma": ("mma",),
@@ -65,6 +66,7 @@ def write(name: str) -> str:
         "expansions": lambda _: expansion_table(),
         "published": lambda _: published_tables(),
         "recordings": lambda _: recording_table(),
+        "fuzz": lambda _: fuzz_table(),
         "instructions": lambda _: instruction_table(),
         "commands": lambda _: command_reference(),
         "api": lambda _: api_reference(),
@@ -268,6 +270,26 @@ def recording_table() -> str:
         )
     head = ("recording", "instructions", "cases", "32-bit words", "made on")
     return table(head, rows)
+
+
+def fuzz_table() -> str:
+    """The last run of the fuzzers."""
+    report = json.loads(FUZZ.read_text(encoding="utf-8"))
+    rows = [
+        (
+            each["surface"],
+            f"{each['calls']:,}",
+            f"{each['refusals']:,}",
+            f"{each['found']}",
+        )
+        for each in report["surfaces"]
+    ]
+    said = (
+        f"The last run, on {report['date']} with seed {report['seed']}, made "
+        f"{report['calls']:,} calls; findings: {report['findings']}."
+    )
+    head = ("surface", "calls", "of them refused", "findings")
+    return f"{said}\n\n{table(head, rows)}"
 
 
 def instruction_table() -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import wmma
 from fragmenta.layout import Layout
 from fragmenta.pruning import prune
 from fragmenta.shared_memory import swizzled
@@ -124,6 +125,7 @@ def test_scores_of_pairs_are_added_exactly():
 def test_masked_arrays_are_refused_by_name():
     A = np.ma.masked_array(np.ones((16, 32), np.int8), mask=np.eye(16, 32))
     B = np.ones((32, 8), np.int8)
+    half = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
     calls = [
         lambda: DENSE.a.pack(A),
         lambda: DENSE.a.pack(list(A)),
@@ -137,6 +139,7 @@ def test_masked_arrays_are_refused_by_name():
         lambda: DENSE(A, B),
         lambda: DENSE.a.layout.element(L=np.ma.array([1]), R=0, E=0),
         lambda: fm.Descriptor(0, 16, 16, 0).address(np.ma.array([1]), 0, "f16"),
+        lambda: wmma.load_matrix_sync(half, np.ma.ones((16, 16), np.float16), 16),
     ]
     for call in calls:
         with pytest.raises(fm.Error, match="a masked array has no values"):

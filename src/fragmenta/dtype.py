@@ -438,7 +438,7 @@ def as_array(array: object) -> Array:
     >>> as_array([[1, 2]]).shape
     (1, 2)
     """
-    _refuse_masks(array)
+    refuse_masks(array)
     if isinstance(array, np.ndarray):
         given: Array = np.asarray(array)  # a plain one, of whatever subclass
     else:
@@ -454,8 +454,14 @@ def as_array(array: object) -> Array:
     return given.astype(given.dtype.newbyteorder("="))
 
 
-def _refuse_masks(array: object) -> None:
-    """A mask would be lost without a word: nothing here has one."""
+def refuse_masks(array: object) -> None:
+    """Refuse masked arrays: nothing here has a mask, and it would be lost.
+
+    >>> refuse_masks(np.ma.masked_less([1, 2], 2))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: a masked array has no values at its masked places, and \
+registers have no mask; give .filled(value), or .data for what lies under the mask
+    """
     module = sys.modules.get("numpy.ma")
     if module is None:  # then nobody can have made one
         return
@@ -467,7 +473,7 @@ def _refuse_masks(array: object) -> None:
     if isinstance(array, list | tuple):
         for each in array:
             if not isinstance(each, int | float):
-                _refuse_masks(each)
+                refuse_masks(each)
 
 
 def _foreign(array: Any) -> Array:

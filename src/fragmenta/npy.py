@@ -206,6 +206,8 @@ def _read_header(text: str, offset: int) -> _Header:
         raise _Damaged(f"its shape is {shape!r}")
     if min(shape, default=0) < 0 or prod(filter(None, shape)) > sys.maxsize:
         raise _Damaged(f"its shape is {shape!r}")
+    if not isinstance(found["fortran_order"], bool):
+        raise _Damaged(f"its order is {found['fortran_order']!r}")
     order = "F" if found["fortran_order"] else "C"
     return _Header(_numbers(found["descr"]), shape, order, offset)
 

@@ -105,7 +105,7 @@ def span(swizzle: int) -> int:
     """
     if not is_whole(swizzle) or swizzle not in _MODES:
         raise AddressError(f"a swizzle is 0, 32, 64 or 128 bytes; given {swizzle!r}")
-    return swizzle or UNIT
+    return int(swizzle) or UNIT
 
 
 def _whole(name: str, value: object) -> int:
@@ -347,7 +347,7 @@ transposes 16-bit types only, f16 and bf16; major="k" takes every type
         """
         lines, spans = atoms(rows, k, dtype, major, swizzle)
         atom = LINES * span(swizzle)
-        if not is_whole(start) or (swizzle and start % atom):
+        if not is_whole(start) or (swizzle and int(start) % atom):
             raise AddressError(
                 f"a tile with a {swizzle}-byte swizzle starts at a multiple of {atom} "
                 f"bytes, where its pattern does; given {start}"
@@ -422,14 +422,14 @@ def atoms(
     wide = span(swizzle)
     if not is_whole(rows) or rows <= 0 or rows % LINES:
         raise AddressError(f"rows come in eights; given {rows!r}")
-    if not is_whole(k) or k <= 0 or k * dt.bits % (8 * READ):
+    if not is_whole(k) or k <= 0 or int(k) * dt.bits % (8 * READ):
         least = 8 * READ // dt.bits
         raise AddressError(
             f"wgmma reads {READ} bytes of k at a time, {least} elements of {dt}; "
             f"k is a multiple of that, and {k!r} is not"
         )
     along, across = (k, rows) if major == "k" else (rows, k)
-    return across // LINES, -(-along * dt.bits // (8 * wide))
+    return int(across) // LINES, -(-int(along) * dt.bits // (8 * wide))
 
 
 def _element(of: str | DType, major: str) -> DType:

@@ -158,7 +158,7 @@ outside the image of 96 bytes
     op, memory = instruction(op), as_image(image)
     if isinstance(descriptor, Descriptor):
         return _read(memory, descriptor, op, operand, major, packed)
-    words = _as_words(descriptor)
+    words = as_words(descriptor)
     if not words.ndim:
         found = Descriptor.decode(int(words))
         return _read(memory, found, op, operand, major, packed)
@@ -171,7 +171,7 @@ outside the image of 96 bytes
         tile = _read(memory, found, op, operand, major, packed)
         return np.broadcast_to(tile, (*batch, *tile.shape[-2:]))
     # Tiles that share a descriptor are read together.
-    images = memory.reshape(-1, memory.shape[-1])
+    images = memory.reshape(prod(memory.shape[:-1]), memory.shape[-1])
     numbers = np.arange(len(images)).reshape(memory.shape[:-1])
     which = np.broadcast_to(numbers, batch).ravel()
     flat = np.broadcast_to(words, batch).ravel()
@@ -289,7 +289,12 @@ def as_image(image: ArrayLike) -> Image:
     return given
 
 
-def _as_words(descriptor: ArrayLike) -> NDArray[np.uint64]:
+def as_words(descriptor: ArrayLike) -> NDArray[np.uint64]:
+    """Descriptors by their words, checked: uint64 of any shape.
+
+    >>> as_words([1 << 62])
+    array([4611686018427387904], dtype=uint64)
+    """
     given = as_array(descriptor)
     if given.dtype.kind not in "iu" or (given.dtype.kind == "i" and (given < 0).any()):
         raise AddressError(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType
+from fragmenta.dtype import DType, refuse_masks
 from fragmenta.errors import Error, ShapeError, UnknownType, one_of
 from fragmenta.fragment import Fragment
 from fragmenta.layout import Index, is_whole
@@ -196,6 +196,7 @@ def _buffer(access: Access, memory: object) -> Array:
     """The memory as an array in one piece, of a type that makes sense."""
     if isinstance(memory, bytes | bytearray | memoryview):
         memory = np.frombuffer(memory, np.uint8)
+    refuse_masks(memory)
     if not isinstance(memory, np.ndarray):
         raise Error(f"memory is a NumPy array or bytes, not {type(memory).__name__}")
     if not (memory.flags.c_contiguous or memory.flags.f_contiguous):

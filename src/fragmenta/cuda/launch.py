@@ -19,13 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.cache import Cache
 from fragmenta.cuda import assembler, device, ptx, wgmma
 from fragmenta.cuda.device import GPU
-from fragmenta.dtype import as_array
+from fragmenta.dtype import as_array, batch_shape
 from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target, number
 from fragmenta.shared_memory import MAJORS, UNIT, Descriptor, Major, extent
-from fragmenta.shared_tiles import PATTERN, Image, as_image, read_tile
+from fragmenta.shared_tiles import PATTERN, Image, as_image, as_words, read_tile
 from fragmenta.warpgroup import checked_scale_d, in_registers
 
 POISON = 0xDEADBEEF
@@ -312,7 +312,7 @@ def _defaults(given: dict[str, int]) -> dict[str, int]:
 def _words(descriptor: ArrayLike | Descriptor) -> NDArray[np.uint64]:
     if isinstance(descriptor, Descriptor):
         return np.array(descriptor.encode(), np.uint64)
-    return np.asarray(descriptor).astype(np.uint64)
+    return as_words(descriptor)
 
 
 def _window(
@@ -331,7 +331,8 @@ def _window(
     if image.shape[-1] <= wgmma.MOST:
         short = -image.shape[-1] % UNIT
         return np.pad(image, [(0, 0)] * (image.ndim - 1) + [(0, short)]), dict(words)
-    batch = np.broadcast_shapes(image.shape[:-1], *(x.shape for x in words.values()))
+    shapes = {name: each.shape for name, each in words.items()}
+    batch = batch_shape(image=image.shape[:-1], **shapes)
     images = np.broadcast_to(image, (*batch, image.shape[-1])).reshape(
         -1, image.shape[-1]
     )
@@ -400,11 +401,7 @@ def _flat(
     """One batch axis for all, and the shape that it had."""
     leading = {name: array.shape[: array.ndim - ends[name]] for name, array in
                arrays.items()}  # fmt: skip
-    try:
-        batch = np.broadcast_shapes(*leading.values())
-    except ValueError:
-        shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items())
-        raise ShapeError(f"the batch axes do not broadcast: {shapes}") from None
+    batch = batch_shape(**leading)
     tiles = int(np.prod(batch))
     flat = {}
     for name, array in arrays.items():

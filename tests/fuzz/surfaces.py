@@ -1,0 +1,13 @@
+"""The surfaces, in the order in which they are run and reported."""
+
+from __future__ import annotations
+
+from fuzz import commands, descriptors, execution, files, packing, parser, sparsity
+from fuzz.engine import Surface
+
+SURFACES: dict[str, Surface] = {
+    module.SURFACE.name: module.SURFACE
+    for module in (
+        parser, packing, sparsity, execution, descriptors, files, commands,
+    )
+}  # fmt: skip

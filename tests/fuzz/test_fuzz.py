@@ -1,0 +1,106 @@
+"""A few seconds of every fuzzer, and whether a fuzzer would see anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fragmenta as fm
+from fragmenta.fragment import Fragment
+from fuzz import engine, files, packing, sparsity
+from fuzz.surfaces import SURFACES
+
+COUNTS = {"packing": 3000, "descriptors": 6000, "commands": 400, "parser": 3000}
+
+
+@pytest.mark.xdist_group("fuzz")
+@pytest.mark.parametrize("name", SURFACES)
+def test_nothing_is_found(name):
+    result = engine.run(SURFACES[name], COUNTS.get(name, 1200), seed=2026)
+    told = [f"{each.what}\n{each.call}" for each in result.findings]
+    assert not told, "\n\n".join(told)
+    assert result.calls >= COUNTS.get(name, 1200)
+    assert result.refusals > result.calls // 20
+
+
+def test_the_shares_make_one():
+    assert sum(each.share for each in SURFACES.values()) == pytest.approx(1)
+
+
+# ── a fuzzer that finds nothing must be able to ─────────────────────────────
+
+
+def only(name, game):
+    return dataclasses.replace(SURFACES[name], games={game: 1})
+
+
+def test_a_wrong_bit_is_found(monkeypatch):
+    real = Fragment.pack
+
+    def spoiled(self, matrix, **selected):
+        words = real(self, matrix, **selected)
+        words[..., 3, 0] ^= 1
+        return words
+
+    monkeypatch.setattr(Fragment, "pack", spoiled)
+    assert engine.run(only("packing", packing.packed), 300, seed=1).found
+
+
+def test_a_wrong_choice_is_found(monkeypatch):
+    monkeypatch.setattr(sparsity, "prune", lambda A, op: A)
+    assert engine.run(only("sparsity", sparsity.pruned), 50, seed=1).found
+
+
+def test_what_escapes_and_what_waits_is_found():
+    def escapes(ask):
+        ask({}.pop, "absent")
+
+    def waits(ask):
+        def slow():
+            until = time.thread_time() + 0.25
+            while time.thread_time() < until:
+                pass
+            raise fm.Error("no")
+
+        ask(slow)
+
+    def accepts(ask):
+        ask.refused(lambda: 3)
+
+    def refuses(ask):
+        ask.accepted(fm.instruction, "nothing")
+
+    for game, words in (
+        (escapes, "KeyError escaped"),
+        (waits, "s to refuse"),
+        (accepts, "accepted, but it is wrong: 3"),
+        (refuses, "refused, but it is right"),
+    ):
+        result = engine.run(only("parser", game), 1, seed=1)
+        assert words in result.findings[0].what
+        again = engine.play(only("parser", game), 1, result.findings[0].number)[1]
+        assert words in again.what
+
+
+def test_a_game_is_played_again_with_the_same_arguments():
+    surface = SURFACES["descriptors"]
+    asked = [engine.play(surface, 3, 17)[0].last for _ in range(2)]
+    assert repr(asked[0][1:]) == repr(asked[1][1:])
+
+
+def test_files_of_the_fuzzer_are_not_left(tmp_path):
+    assert files.folder().is_dir()
+    assert np.load(files.put(files.saved(np.ones(3)))).tolist() == [1, 1, 1]
+
+
+def test_the_report_says_what_was_run():
+    path = Path(__file__).parents[2] / "docs" / "verification" / "fuzz.json"
+    report = json.loads(path.read_text(encoding="utf-8"))
+    assert report["calls"] == sum(each["calls"] for each in report["surfaces"])
+    assert report["findings"] == sum(each["found"] for each in report["surfaces"])
+    assert {each["surface"] for each in report["surfaces"]} == set(SURFACES)
