@@ -327,7 +327,9 @@ def _unwritten(values: Array, codes: Codes, granularity: Granularity) -> int:
     only where the first half of the chunk is, and then the last half is kept.
     """
     first = values.reshape(*codes.shape, granularity.kept)[..., 0]
-    return int(np.count_nonzero((first == 0) & (codes != granularity.empty)))
+    with np.errstate(invalid="ignore"):  # a NaN that signals is not zero
+        zero = first == 0
+    return int(np.count_nonzero(zero & (codes != granularity.empty)))
 
 
 # ── CUTLASS for Hopper ──────────────────────────────────────────────────────
