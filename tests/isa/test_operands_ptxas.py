@@ -279,8 +279,9 @@ def test_near_misses_are_refused_by_both(family):
 # ── registers by their declaration ──────────────────────────────────────────
 
 TYPES = (
-    ".b16 .u16 .f16 .b32 .u32 .s32 .f32 .f16x2 .b64 .u64 .s64 .f64 .pred"
-).split()  # fmt: skip
+    ".b16", ".u16", ".f16", ".b32", ".u32", ".s32", ".f32", ".f16x2", ".b64", ".u64",
+    ".s64", ".f64", ".pred",
+)  # fmt: skip
 # Types that ptxas takes, which say nothing about the numbers in the registers.
 LAX_TYPES = {
     ("", ".b32", ".pred"),
@@ -288,15 +289,27 @@ LAX_TYPES = {
     ("wmma.load", ".b32", ".f32"), ("wmma.load", ".b32", ".f16x2"),
 }  # fmt: skip
 NAMED = (
-    "mma.m16n8k16.f32.f16.f16.f32 mma.m16n8k16.f16.f16.f16.f16 mma.m16n8k8.tf32 "
-    "mma.m16n8k16.bf16 mma.m8n8k4.f64 mma.m16n8k32.s8.s8 mma.sp.m16n8k64.s8.s8 "
-    "wmma.mma.row.col.m16n16k16.s32.s8 wmma.mma.row.col.m8n8k4.f64 "
-    "wmma.mma.row.col.m16n16k8.tf32 wmma.load.a.row.m16n16k16.bf16 "
-    "wmma.load.a.row.m8n8k32.s4 wmma.load.c.row.m16n16k16.s32 "
-    "wmma.store.d.row.m16n16k16.f16 wmma.store.d.row.m8n8k4.f64 "
-    "wgmma.m64n8k16.f32.bf16 wgmma.sp.m64n8k64.f16.e4m3.e4m3 "
-    "ldmatrix.m8n8.x2.b16 stmatrix.m8n8.x2.b16 movmatrix"
-).split()
+    "mma.m16n8k16.f32.f16.f16.f32",
+    "mma.m16n8k16.f16.f16.f16.f16",
+    "mma.m16n8k8.tf32",
+    "mma.m16n8k16.bf16",
+    "mma.m8n8k4.f64",
+    "mma.m16n8k32.s8.s8",
+    "mma.sp.m16n8k64.s8.s8",
+    "wmma.mma.row.col.m16n16k16.s32.s8",
+    "wmma.mma.row.col.m8n8k4.f64",
+    "wmma.mma.row.col.m16n16k8.tf32",
+    "wmma.load.a.row.m16n16k16.bf16",
+    "wmma.load.a.row.m8n8k32.s4",
+    "wmma.load.c.row.m16n16k16.s32",
+    "wmma.store.d.row.m16n16k16.f16",
+    "wmma.store.d.row.m8n8k4.f64",
+    "wgmma.m64n8k16.f32.bf16",
+    "wgmma.sp.m64n8k64.f16.e4m3.e4m3",
+    "ldmatrix.m8n8.x2.b16",
+    "stmatrix.m8n8.x2.b16",
+    "movmatrix",
+)
 
 
 @pytest.mark.parametrize("name", NAMED)
@@ -376,12 +389,21 @@ def test_what_is_not_covered_yet_is_where_it_is_said_to_be(line):
 LONGER = {
     word.partition(".")[0]: word
     for word in (
-        "brx.idx cp.async.commit_group createpolicy.fractional.L2::evict_last.b64 "
-        "mad24.lo.u32 madc.lo.u32 mul24.lo.u32 multimem.ld_reduce.global.add.u32 "
-        "shf.l.wrap.b32 suld.b.1d.b32.trap sured.b.add.1d.u32.trap sust.b.1d.b32.trap "
-        "tensormap.replace.tile.rank.global.b1024.b32 clusterlaunchcontrol.try_cancel"
-        ".async.shared::cta.mbarrier::complete_tx::bytes.b128"
-    ).split()
+        "brx.idx",
+        "cp.async.commit_group",
+        "createpolicy.fractional.L2::evict_last.b64",
+        "mad24.lo.u32",
+        "madc.lo.u32",
+        "mul24.lo.u32",
+        "multimem.ld_reduce.global.add.u32",
+        "shf.l.wrap.b32",
+        "suld.b.1d.b32.trap",
+        "sured.b.add.1d.u32.trap",
+        "sust.b.1d.b32.trap",
+        "tensormap.replace.tile.rank.global.b1024.b32",
+        "clusterlaunchcontrol.try_cancel.async.shared::cta"
+        ".mbarrier::complete_tx::bytes.b128",
+    )
 }
 
 

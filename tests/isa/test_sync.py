@@ -64,7 +64,7 @@ def test_wait_group_takes_its_number():
     assert "wgmma.wait_group.sync.aligned 2;" in WAIT.to_ptx(N=2)
     assert "template <int N = 0>" in WAIT.to_cuda()
     for wrong in (-1, 1.5, "2"):
-        with pytest.raises(fm.Error, match="N .* is not legal"):
+        with pytest.raises(fm.Error, match=r"N .* is not legal"):
             WAIT.to_ptx(N=wrong)
 
 
