@@ -161,6 +161,16 @@ def test_addresses_do_not_wrap(far):
     ) - 8 * (top % 8 * 2) + 8 * (top * 2 % 16)
 
 
+@pytest.mark.parametrize("far", [2**62, 2**63 - 1, 2**70, -8, np.int32(-(2**31))])
+def test_descriptors_do_not_advance_beyond_all_memory(far):
+    op = fm.wgmma("m64n8k16", a="f16", d="f32")
+    descriptor = fm.Descriptor.for_tile(128, 64, "f16", swizzle=128)
+    for place in ({"k": far}, {"mn": far}):
+        with pytest.raises(fm.ShapeError, match="is 0 to 2147483647; given"):
+            descriptor.advance(op, "A", **place)
+    assert descriptor.advance(op, "A", mn=np.int8(64)).start == 8192
+
+
 def test_swizzled_addresses_are_whole_numbers():
     for wrong in (-1, 1.5, "0", 2**63, [np.nan]):
         with pytest.raises(fm.ShapeError, match="an address is"):

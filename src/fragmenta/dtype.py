@@ -503,6 +503,17 @@ def batch_shape(**shapes: tuple[int, ...]) -> tuple[int, ...]:
         raise ShapeError(f"batch axes do not go together: {listed}") from None
 
 
+def is_zero(values: Array) -> NDArray[np.bool_]:
+    """Where numbers are zero, of either sign; no NaN is, and none is complained of.
+
+    >>> is_zero(np.array([0.0, -0.0, np.nan]))
+    array([ True,  True, False])
+    """
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        zero: NDArray[np.bool_] = values == 0
+    return zero
+
+
 @cache
 def unsigned(bits: int) -> np.dtype[Any]:
     """The smallest unsigned NumPy type of at least so many bits.

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import as_array
+from fragmenta.dtype import as_array, is_zero
 from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.layout import Layout, check_numbers
@@ -327,9 +327,7 @@ def _unwritten(values: Array, codes: Codes, granularity: Granularity) -> int:
     only where the first half of the chunk is, and then the last half is kept.
     """
     first = values.reshape(*codes.shape, granularity.kept)[..., 0]
-    with np.errstate(invalid="ignore"):  # a NaN that signals is not zero
-        zero = first == 0
-    return int(np.count_nonzero(zero & (codes != granularity.empty)))
+    return int(np.count_nonzero(is_zero(first) & (codes != granularity.empty)))
 
 
 # ── CUTLASS for Hopper ──────────────────────────────────────────────────────
@@ -383,9 +381,7 @@ def from_cutlass_sm90(
     words = image.view(f"u{dict(layout.axes)['N'] // 2}")
     codes = unpack_words(_from_places(words, layout), 4)[..., :rows, :chunks]
     if stored.shape[-1:] == (chunks * granularity.kept,) and granularity.picks == 2:
-        with np.errstate(invalid="ignore"):  # a signalling NaN is no surprise
-            zeros = stored == 0
-        zeros = zeros.reshape(*codes.shape, granularity.kept).all(axis=-1)
+        zeros = is_zero(stored).reshape(*codes.shape, granularity.kept).all(axis=-1)
         codes = np.where((codes == 0) & zeros, np.uint8(granularity.empty), codes)
     return _checked(stored, codes, op, granularity)
 

@@ -281,6 +281,8 @@ class Descriptor:
         >>> [d.advance(op, "A", k=16 * step).start for step in range(4)]
         [0, 32, 64, 96]
         """
+        check_numbers(k=k, mn=mn)
+        k, mn = int(_index("k", k)), int(_index("mn", mn))
         distance = self._distance(op, operand, k, mn, major)
         if distance is None:
             rows, columns = extent(op, operand)
@@ -296,14 +298,13 @@ class Descriptor:
         self, op: Instruction, operand: str, k: int, mn: int, major: Major
     ) -> int | None:
         """Bytes by which every element of a tile moves; None if they disagree."""
-        check_numbers(k=k, mn=mn)
         rows, columns = extent(op, operand)
         of = op.types[operand.lower()]
         grid = np.ogrid[:rows, :columns]
         moved = self._linear(grid[0] + mn, grid[1] + k, of, major)
         distance = moved - self._linear(grid[0], grid[1], of, major)
         first = int(distance[0, 0])
-        whole = mn >= 0 and k >= 0 and first % (8 * UNIT) == 0
+        whole = first % (8 * UNIT) == 0
         return first // 8 if whole and (distance == first).all() else None
 
     def _nearest(

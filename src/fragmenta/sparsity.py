@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import sparsity_loops as loops
-from fragmenta.dtype import as_array
+from fragmenta.dtype import as_array, is_zero
 from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
@@ -198,8 +198,7 @@ is 2:4; A is 1:2
     chunk, kept = sp.granularity.chunk, sp.granularity.kept
     if rest := sp.width % chunk:
         offsets = sp.granularity.offsets(sp.indices[..., -1])
-        with np.errstate(invalid="ignore"):  # a signalling NaN is no surprise
-            values = sp.values[..., -kept:] != 0
+        values = ~is_zero(sp.values[..., -kept:])
         _check_rest(values & (offsets >= rest), sp.width)
 
 

@@ -81,9 +81,10 @@ def _all_of(name: str, given: argparse.Namespace, names: list[str]) -> Result:
     ]
     with context.Pool(given.jobs, pool.start, (done,)) as workers:
         waiting = workers.starmap_async(pool.part, work)
+        told = 0
         while not waiting.ready():
             waiting.wait(1)
-            _show(name, sum(done), count)
+            told = _show(name, sum(done), count, told)
         parts = waiting.get()
     total = Result(name, given.seed)
     for part in parts:
@@ -92,14 +93,15 @@ def _all_of(name: str, given: argparse.Namespace, names: list[str]) -> Result:
     return total
 
 
-def _show(name: str, done: int, count: int) -> None:
+def _show(name: str, done: int, count: int, told: int) -> int:
+    """How far it is: always on a terminal, else every tenth; how much was told."""
+    tenth = 10 * done // count
+    text = f"{name:<12} {done:>10,} of {count:,} ({done / count:.0%})"
     if sys.stderr.isatty():
-        share = done / count
-        print(
-            f"\r{name:<12} {done:>10,} of {count:,} ({share:.0%})",
-            end="",
-            file=sys.stderr,
-        )
+        print(f"\r{text}", end="", file=sys.stderr)
+    elif tenth > told:
+        print(text, file=sys.stderr, flush=True)
+    return tenth
 
 
 def _tell(result: Result, jobs: int) -> None:

@@ -226,12 +226,9 @@ def exchanged(ask: Ask) -> None:
     op = rng.choice(forms())
     of, granularity = op.types["a"], op.granularity
     rows, columns = 64 * rng.randint(1, 2), 256 * rng.randint(1, 2)
-    legal = granularity.codes()
-    chunks = columns // granularity.chunk
-    table = np.array(legal, np.uint8)
-    codes = table[bits(rng, np.uint8, (rows, chunks)) % len(legal)]
-    values = of.decode(patterns(of, (rows, chunks * granularity.kept), rng))
-    sp = Compressed(values, codes, granularity)
+    sp = compress(of.decode(sparse_bits(op, (rows, columns), rng)), op)
+    values, codes = sp.values, sp.indices
+    chunks = codes.shape[1]
     nibbles = ask.accepted(exchange.to_nibbles, sp)
     at = index((rows, chunks), rng)
     half = int(nibbles[at[0], at[1] // 2]) >> 4 * (at[1] % 2) & 15

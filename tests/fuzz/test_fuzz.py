@@ -18,7 +18,6 @@ from fuzz.surfaces import SURFACES
 COUNTS = {"packing": 3000, "descriptors": 6000, "commands": 400, "parser": 3000}
 
 
-@pytest.mark.xdist_group("fuzz")
 @pytest.mark.parametrize("name", SURFACES)
 def test_nothing_is_found(name):
     result = engine.run(SURFACES[name], COUNTS.get(name, 1200), seed=2026)
