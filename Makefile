@@ -27,9 +27,8 @@ demo: $(VENV)/.base  ## install, then run the example on the CPU
 test: lint types unit  ## install, then lint, check types and run all tests
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
-	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/test_torch.py \
-	  tests/test_torch_launch.py tests/test_torch_on_device.py \
-	  tests/test_exchange.py tests/test_docs.py tests/test_dtype.py
+	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/pytorch \
+	  tests/sparse/test_exchange.py tests/test_docs.py tests/registers/test_dtype.py
 
 # MMA-Sim builds a small library with ninja, g++ and OpenMP when first imported.
 JUDGE := PATH="$(abspath $(VENV)-published)/bin:$$PATH" \

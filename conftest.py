@@ -15,9 +15,7 @@ HAS_TORCH = find_spec("torch") is not None
 needs_torch = [
     "src/fragmenta/torch",
     "tests/golden/make_exchange.py",
-    "tests/test_torch.py",
-    "tests/test_torch_launch.py",
-    "tests/test_torch_on_device.py",
+    "tests/pytorch",
 ]
 collect_ignore = [] if HAS_TORCH else needs_torch
 

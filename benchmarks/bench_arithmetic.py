@@ -15,7 +15,7 @@ import pytest
 from timing import least
 
 from fragmenta.arithmetic import Model, model, multiply
-from fragmenta.dtype import dtype
+from fragmenta.registers.dtype import dtype
 
 TILES = 4096
 F32, F16 = ("f32", "f32"), ("f16", "f16")

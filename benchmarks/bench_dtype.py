@@ -9,8 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from fragmenta.dtype import dtype
-from fragmenta.words import decode_words, encode_words, pack_words, unpack_words
+from fragmenta.registers.dtype import dtype
+from fragmenta.registers.words import (
+    decode_words,
+    encode_words,
+    pack_words,
+    unpack_words,
+)
 
 SIZE = (8192, 8192)
 Within = Callable[[Callable[[], object], int, float], None]

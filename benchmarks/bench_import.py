@@ -37,16 +37,16 @@ CASES: dict[str, tuple[list[str], list[str], float]] = {
         float("inf"),
     ),
     "fragmenta where, full name": (
-        ["-m", "fragmenta.cli", *WHERE],
+        ["-m", "fragmenta", *WHERE],
         ["-c", "import numpy"],
         300,
     ),
     "fragmenta where, short name": (
-        ["-m", "fragmenta.cli", *SHORT],
+        ["-m", "fragmenta", *SHORT],
         ["-c", "import numpy"],
         300,
     ),
-    "fragmenta --help": (["-m", "fragmenta.cli", "--help"], ["-c", ""], float("inf")),
+    "fragmenta --help": (["-m", "fragmenta", "--help"], ["-c", ""], float("inf")),
 }
 
 # One tile of each kind, in a process that has compiled nothing and finds nothing kept.

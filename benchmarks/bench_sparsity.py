@@ -15,10 +15,10 @@ import pytest
 from timing import least
 
 import fragmenta as fm
-from fragmenta.exchange import from_torch, to_cutlass_sm90, to_torch
 from fragmenta.isa.parse import catalogue
-from fragmenta.pruning import prune
-from fragmenta.sparsity import check_sparse, compress, decompress
+from fragmenta.sparse.compress import check_sparse, compress, decompress
+from fragmenta.sparse.exchange import from_torch, to_cutlass_sm90, to_torch
+from fragmenta.sparse.prune import prune
 
 SIZE = (8192, 8192)
 Within = Callable[[Callable[[], object], int, float], None]

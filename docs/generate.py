@@ -18,9 +18,9 @@ from typing import Any
 
 import fragmenta as fm
 from fragmenta.arithmetic import models
-from fragmenta.cuda import record
 from fragmenta.errors import Error
-from fragmenta.execute import numeric_model
+from fragmenta.evidence import record
+from fragmenta.execution.mma import numeric_model
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, BUILT = ROOT / "docs", ROOT / "build" / "docs"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import fragmenta as fm
 from fragmenta.arithmetic import ARCHITECTURES, Model
 from fragmenta.arithmetic.models import architecture
-from fragmenta.execute import numeric_model
+from fragmenta.execution.mma import numeric_model
 
 #: MMA-Sim's word for the architectures that it knows.
 KNOWN = {

@@ -13,7 +13,7 @@ from compare import DAILY, compare, surveyed, unequal
 from survey import Row, survey, unclaimed
 
 from fragmenta.arithmetic import multiply
-from fragmenta.dtype import dtype
+from fragmenta.registers.dtype import dtype
 
 ROWS, EXCLUDED = surveyed()
 every_row = pytest.mark.parametrize("row", ROWS, ids=[row.id for row in ROWS])

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta import exchange, moves, wmma
-from fragmenta.layout import Layout
-from fragmenta.shared_memory import Descriptor, extent
-from fragmenta.shared_tiles import read_tile, shared_tile
+from fragmenta import wmma
+from fragmenta.registers.layout import Layout
+from fragmenta.shared import moves
+from fragmenta.shared.descriptor import Descriptor, extent
+from fragmenta.shared.tiles import read_tile, shared_tile
+from fragmenta.sparse import exchange
 
 WG = fm.wgmma("m64n8k16", a="f16", d="f32")
 BITS = fm.wgmma("m64n8k256", a="b1", d="s32")

@@ -29,10 +29,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fragmenta.dtype import dtype
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
 from fragmenta.kernels.packing import VALUE_BYTES, packed_shape
 from fragmenta.kernels.source import cubin
+from fragmenta.registers.dtype import dtype
 from fragmenta.torch import SparseLinear, binary_mm, compress, run
 from fragmenta.torch.matrix import DTYPES
 

@@ -26,13 +26,13 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
-from fragmenta.cuda.compiler import CompileError
-from fragmenta.dtype import dtype
+from fragmenta.cuda.tools.compiler import CompileError
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
 from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
 from fragmenta.kernels.launch import Matrix, launch, plan
 from fragmenta.kernels.packing import pack
 from fragmenta.kernels.source import cubin
+from fragmenta.registers.dtype import dtype
 from fragmenta.torch.matrix import DTYPES
 
 PAIRS = (

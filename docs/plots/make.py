@@ -2,7 +2,7 @@
 
     python docs/plots/make.py
 
-Needs matplotlib.  Every point is computed with ``fragmenta.matmul``.
+Needs matplotlib.  Every point is computed with ``fragmenta.execution.matmul``.
 """
 
 from __future__ import annotations

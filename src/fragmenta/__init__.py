@@ -12,16 +12,11 @@ Every name below is loaded when it is first used, so the import costs nothing.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fragmenta import wmma as wmma
-    from fragmenta.banks import bank_conflicts as bank_conflicts
-    from fragmenta.dtype import DType as DType
-    from fragmenta.dtype import dtype as dtype
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
     from fragmenta.errors import BadMetadata as BadMetadata
     from fragmenta.errors import BadOperands as BadOperands
@@ -35,16 +30,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnknownType as UnknownType
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
-    from fragmenta.exchange import from_cutlass_sm90 as from_cutlass_sm90
-    from fragmenta.exchange import from_nibbles as from_nibbles
-    from fragmenta.exchange import from_sparse_marlin as from_sparse_marlin
-    from fragmenta.exchange import from_torch as from_torch
-    from fragmenta.exchange import to_cutlass_sm90 as to_cutlass_sm90
-    from fragmenta.exchange import to_nibbles as to_nibbles
-    from fragmenta.exchange import to_sparse_marlin as to_sparse_marlin
-    from fragmenta.exchange import to_torch as to_torch
-    from fragmenta.fragment import Fragment as Fragment
-    from fragmenta.fragment import Place as Place
+    from fragmenta.execution.matmul import matmul as matmul
     from fragmenta.isa.instruction import Instruction as Instruction
     from fragmenta.isa.instruction import Shape as Shape
     from fragmenta.isa.parse import catalogue as catalogue
@@ -54,26 +40,38 @@ if TYPE_CHECKING:
     from fragmenta.isa.parse import search as search
     from fragmenta.isa.parse import wgmma as wgmma
     from fragmenta.isa.target import Requirement as Requirement
-    from fragmenta.lane_addresses import LaneAddresses as LaneAddresses
-    from fragmenta.layout import Layout as Layout
-    from fragmenta.matmul import matmul as matmul
-    from fragmenta.metadata import Granularity as Granularity
-    from fragmenta.metadata import Metadata as Metadata
-    from fragmenta.moves import ldmatrix as ldmatrix
-    from fragmenta.moves import ldmatrix_addresses as ldmatrix_addresses
-    from fragmenta.moves import movmatrix as movmatrix
-    from fragmenta.moves import stmatrix as stmatrix
-    from fragmenta.moves import stmatrix_addresses as stmatrix_addresses
-    from fragmenta.pruning import prune as prune
-    from fragmenta.shared_memory import AddressError as AddressError
-    from fragmenta.shared_memory import Descriptor as Descriptor
-    from fragmenta.shared_tiles import read_tile as read_tile
-    from fragmenta.shared_tiles import shared_tile as shared_tile
-    from fragmenta.sparsity import Compressed as Compressed
-    from fragmenta.sparsity import check_sparse as check_sparse
-    from fragmenta.sparsity import compress as compress
-    from fragmenta.sparsity import decompress as decompress
-    from fragmenta.sparsity import sparsity_report as sparsity_report
+    from fragmenta.registers.dtype import DType as DType
+    from fragmenta.registers.dtype import dtype as dtype
+    from fragmenta.registers.fragment import Fragment as Fragment
+    from fragmenta.registers.fragment import Place as Place
+    from fragmenta.registers.layout import Layout as Layout
+    from fragmenta.registers.metadata import Granularity as Granularity
+    from fragmenta.registers.metadata import Metadata as Metadata
+    from fragmenta.shared.addresses import LaneAddresses as LaneAddresses
+    from fragmenta.shared.banks import bank_conflicts as bank_conflicts
+    from fragmenta.shared.descriptor import AddressError as AddressError
+    from fragmenta.shared.descriptor import Descriptor as Descriptor
+    from fragmenta.shared.moves import ldmatrix as ldmatrix
+    from fragmenta.shared.moves import ldmatrix_addresses as ldmatrix_addresses
+    from fragmenta.shared.moves import movmatrix as movmatrix
+    from fragmenta.shared.moves import stmatrix as stmatrix
+    from fragmenta.shared.moves import stmatrix_addresses as stmatrix_addresses
+    from fragmenta.shared.tiles import read_tile as read_tile
+    from fragmenta.shared.tiles import shared_tile as shared_tile
+    from fragmenta.sparse.compress import Compressed as Compressed
+    from fragmenta.sparse.compress import check_sparse as check_sparse
+    from fragmenta.sparse.compress import compress as compress
+    from fragmenta.sparse.compress import decompress as decompress
+    from fragmenta.sparse.compress import sparsity_report as sparsity_report
+    from fragmenta.sparse.exchange import from_cutlass_sm90 as from_cutlass_sm90
+    from fragmenta.sparse.exchange import from_nibbles as from_nibbles
+    from fragmenta.sparse.exchange import from_sparse_marlin as from_sparse_marlin
+    from fragmenta.sparse.exchange import from_torch as from_torch
+    from fragmenta.sparse.exchange import to_cutlass_sm90 as to_cutlass_sm90
+    from fragmenta.sparse.exchange import to_nibbles as to_nibbles
+    from fragmenta.sparse.exchange import to_sparse_marlin as to_sparse_marlin
+    from fragmenta.sparse.exchange import to_torch as to_torch
+    from fragmenta.sparse.prune import prune as prune
 
 __version__ = "0.1.0"
 
@@ -83,20 +81,20 @@ _MODULES = {
     "isa.parse": "instruction find search catalogue mma wgmma",
     "isa.instruction": "Instruction Shape",
     "isa.target": "Requirement",
-    "fragment": "Fragment Place",
-    "layout": "Layout",
-    "dtype": "dtype DType",
-    "pruning": "prune",
-    "metadata": "Granularity Metadata",
-    "sparsity": "compress decompress check_sparse sparsity_report Compressed",
-    "exchange": "to_nibbles from_nibbles to_torch from_torch "
+    "registers.fragment": "Fragment Place",
+    "registers.layout": "Layout",
+    "registers.dtype": "dtype DType",
+    "sparse.prune": "prune",
+    "registers.metadata": "Granularity Metadata",
+    "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
+    "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
-    "shared_memory": "Descriptor AddressError",
-    "lane_addresses": "LaneAddresses",
-    "shared_tiles": "shared_tile read_tile",
-    "moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
-    "banks": "bank_conflicts",
-    "matmul": "matmul",
+    "shared.descriptor": "Descriptor AddressError",
+    "shared.addresses": "LaneAddresses",
+    "shared.tiles": "shared_tile read_tile",
+    "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
+    "shared.banks": "bank_conflicts",
+    "execution.matmul": "matmul",
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata NoDevice",
@@ -120,18 +118,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """A package whose public names win over modules of the same name.
-
-    Importing ``fragmenta.dtype``, the module, would otherwise put it in the
-    place of ``fragmenta.dtype``, the function.
-    """
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fragmenta.cli import main
+from fragmenta.commands.cli import main
 
 if __name__ == "__main__":
     main()

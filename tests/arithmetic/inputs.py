@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fragmenta.dtype import dtype
+from fragmenta.registers.dtype import dtype
 
 from . import edges
 

@@ -13,7 +13,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.arithmetic import ARCHITECTURES, explain_steps, model
 from fragmenta.errors import Error, ShapeError, UnknownType, UnsupportedTarget
-from fragmenta.execute import numeric_model
+from fragmenta.execution.mma import numeric_model
 
 
 def test_every_architecture_multiplies_f16():

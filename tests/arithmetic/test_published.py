@@ -15,8 +15,8 @@ from survey import RELATIVES, any_width, every_multiplication, survey
 
 from fragmenta.arithmetic import multiply
 from fragmenta.arithmetic.models import architecture
-from fragmenta.dtype import dtype
-from fragmenta.execute import numeric_model
+from fragmenta.execution.mma import numeric_model
+from fragmenta.registers.dtype import dtype
 
 from .edges import highest, lowest
 from .inputs import KINDS

@@ -7,9 +7,9 @@ import sys
 import numpy as np
 import pytest
 
-from fragmenta import threads
 from fragmenta.arithmetic import model, multiply
 from fragmenta.arithmetic.operands import Operands
+from fragmenta.arrays import threads
 from fragmenta.errors import Error, ShapeError, ValueRangeError
 
 from .inputs import operands

@@ -282,7 +282,7 @@ def test_a_result_that_fits_no_memory_is_one_message(
         raise MemoryError
 
     # By its attribute the package would give the function, not the module.
-    monkeypatch.setattr(import_module("fragmenta.matmul"), "matmul", full)
+    monkeypatch.setattr(import_module("fragmenta.execution.matmul"), "matmul", full)
     save(a=np.ones((16, 16), "f2"), b=np.ones((16, 8), "f2"))
     said = complaint("run", F16, "a.npy", "b.npy", "-o", "d.npy")
     assert "not enough memory for a D of 16 x 8" in said

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fragmenta.commands import files
-from fragmenta.dtype import DTYPES, dtype
 from fragmenta.errors import Error
+from fragmenta.registers.dtype import DTYPES, dtype
 
 Folder = Path
 

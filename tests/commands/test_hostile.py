@@ -17,7 +17,7 @@ import pytest
 from asking import ask, complaint
 
 import fragmenta as fm
-from fragmenta import npy
+from fragmenta.arrays import npy
 from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
 

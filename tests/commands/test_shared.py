@@ -9,10 +9,10 @@ import pytest
 from asking import complaint, page
 
 import fragmenta as fm
-from fragmenta.banks import conflict_picture, conflict_table
-from fragmenta.moves import ldmatrix
-from fragmenta.shared_memory import Descriptor
-from fragmenta.shared_tiles import read_tile, shared_tile
+from fragmenta.shared.banks import conflict_picture, conflict_table
+from fragmenta.shared.descriptor import Descriptor
+from fragmenta.shared.moves import ldmatrix
+from fragmenta.shared.tiles import read_tile, shared_tile
 
 WGMMA = "wgmma.m64n24k16.f32.f16"
 MMA = "mma.m16n8k16.f32.f16"

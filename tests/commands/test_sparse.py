@@ -12,7 +12,7 @@ import pytest
 from asking import answer, ask, complaint, page
 
 import fragmenta as fm
-from fragmenta.sparsity import sparsity_report
+from fragmenta.sparse.compress import sparsity_report
 
 F16 = "mma.sp::ordered_metadata.m16n8k32.f32.f16"
 S4 = "mma.sp::ordered_metadata.m16n8k64.s4.s4"

@@ -3,8 +3,8 @@
 import pytest
 
 import fragmenta as fm
-from fragmenta.cache import VARIABLE
-from fragmenta.cuda import compiler
+from fragmenta.cuda.tools import compiler
+from fragmenta.machine.cache import VARIABLE
 
 SOURCE = "__global__ void f(int* x) { *x = %d; }"
 

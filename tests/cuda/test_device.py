@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
-from fragmenta.cuda import device, launch
-from fragmenta.cuda.launch import on_device
+from fragmenta.cuda.tools import device, launch
+from fragmenta.cuda.tools.launch import on_device
 
 SOURCE = Path(fm.__file__).parents[1]
 

@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.cache import VARIABLE
-from fragmenta.cuda import access, assembler, compiler, emit, ptx
-from fragmenta.cuda.access import Access
-from fragmenta.cuda.fragments import fragment_piece, metadata_pieces
-from fragmenta.cuda.helpers import helpers
-from fragmenta.cuda.inline import Call, function_name, instruction_piece
+from fragmenta.cuda.source import access, emit, ptx
+from fragmenta.cuda.source.access import Access
+from fragmenta.cuda.source.fragments import fragment_piece, metadata_pieces
+from fragmenta.cuda.source.helpers import helpers
+from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
+from fragmenta.cuda.tools import assembler, compiler
 from fragmenta.isa.parse import catalogue
-from fragmenta.metadata import Metadata
-from fragmenta.shared_memory import Descriptor
+from fragmenta.machine.cache import VARIABLE
+from fragmenta.registers.metadata import Metadata
+from fragmenta.shared.descriptor import Descriptor
 
 OPS = list(catalogue())
 WGMMA = [op for op in OPS if op.family.startswith("wgmma")]

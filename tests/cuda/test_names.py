@@ -3,7 +3,7 @@
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda import emit
+from fragmenta.cuda.source import emit
 
 OP = fm.find("movmatrix")
 WRONG = (

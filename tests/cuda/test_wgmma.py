@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda import assembler, wgmma
-from fragmenta.cuda.wgmma_inputs import (
+from fragmenta.cuda.source import wgmma
+from fragmenta.cuda.tools import assembler
+from fragmenta.evidence.wgmma_inputs import (
     Variant,
     move_plan,
     move_trial,
@@ -20,7 +21,7 @@ from fragmenta.cuda.wgmma_inputs import (
     trial,
     variants,
 )
-from fragmenta.cuda.wgmma_record import (
+from fragmenta.evidence.wgmma_record import (
     SharedCase,
     SharedRecording,
     assemble_wgmma,
@@ -31,8 +32,8 @@ from fragmenta.cuda.wgmma_record import (
     replay_wgmma,
 )
 from fragmenta.isa.parse import catalogue
-from fragmenta.shared_memory import AddressError, Descriptor, extent
-from fragmenta.shared_tiles import read_tile
+from fragmenta.shared.descriptor import AddressError, Descriptor, extent
+from fragmenta.shared.tiles import read_tile
 
 WIDTHS = (8, 24, 64, 96, 256)
 TYPES = {"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"}

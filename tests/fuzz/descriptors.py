@@ -1,6 +1,6 @@
 """Shared memory: does a descriptor lead to the byte that the formula names?
 
-The judge is the formula at the top of :mod:`fragmenta.shared_memory`, in Python
+The judge is the formula at the top of :mod:`fragmenta.shared.descriptor`, in Python
 integers, and bytes written one by one.
 """
 
@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta import moves
-from fragmenta.dtype import DTYPES
 from fragmenta.isa.parse import catalogue
-from fragmenta.shared_memory import Descriptor, swizzled
-from fragmenta.shared_tiles import read_tile, shared_tile
+from fragmenta.registers.dtype import DTYPES
+from fragmenta.shared import moves
+from fragmenta.shared.descriptor import Descriptor, swizzled
+from fragmenta.shared.tiles import read_tile, shared_tile
 from fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
 from fuzz.packing import patterns
 

@@ -15,10 +15,10 @@ import numpy as np
 from arithmetic import reference
 
 import fragmenta as fm
-from fragmenta.execute import chosen_target, numeric_model
+from fragmenta.execution.mma import chosen_target, numeric_model
 from fragmenta.isa.parse import catalogue
-from fragmenta.shared_tiles import shared_tile
-from fragmenta.sparsity import compress
+from fragmenta.shared.tiles import shared_tile
+from fragmenta.sparse.compress import compress
 from fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
 from fuzz.packing import is_index, patterns
 from fuzz.sparsity import sparse_bits

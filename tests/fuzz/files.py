@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta import npy
+from fragmenta.arrays import npy
 from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
-from fragmenta.cuda import record
-from fragmenta.dtype import DTYPES
-from fragmenta.sparsity import compress
+from fragmenta.evidence import record
+from fragmenta.registers.dtype import DTYPES
+from fragmenta.sparse.compress import compress
 from fuzz.engine import Ask, Surface, Wrong, bits, expect, same
 from fuzz.packing import patterns
 from fuzz.sparsity import forms, sparse_bits

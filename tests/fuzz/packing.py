@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.dtype import DTYPES, DType
 from fragmenta.isa.parse import catalogue
+from fragmenta.registers.dtype import DTYPES, DType
 from fuzz.engine import Ask, Surface, bits, expect, index, odd, same
 
 

@@ -11,10 +11,10 @@ from functools import cache
 from itertools import product
 
 import fragmenta as fm
-from fragmenta.dtype import DTYPES, dtype
 from fragmenta.isa.parse import catalogue, find, instruction
 from fragmenta.isa.target import TARGETS, check_target
-from fragmenta.layout import Layout
+from fragmenta.registers.dtype import DTYPES, dtype
+from fragmenta.registers.layout import Layout
 from fuzz.engine import Ask, Surface, Wrong, expect, odd
 
 LONG = 20_000

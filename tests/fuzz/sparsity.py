@@ -15,17 +15,17 @@ import ml_dtypes
 import numpy as np
 
 import fragmenta as fm
-from fragmenta import exchange
 from fragmenta.isa.parse import catalogue
-from fragmenta.metadata import Granularity
-from fragmenta.pruning import prune
-from fragmenta.sparsity import (
+from fragmenta.registers.metadata import Granularity
+from fragmenta.sparse import exchange
+from fragmenta.sparse.compress import (
     Compressed,
     check_sparse,
     compress,
     decompress,
     sparsity_report,
 )
+from fragmenta.sparse.prune import prune
 from fuzz.engine import Ask, Surface, bits, expect, index, odd, same
 from fuzz.packing import is_index, patterns
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.fragment import Fragment
+from fragmenta.registers.fragment import Fragment
 from fuzz import engine, files, packing, sparsity
 from fuzz.surfaces import SURFACES
 

@@ -3,7 +3,7 @@
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda import ptx
+from fragmenta.cuda.source import ptx
 from fragmenta.isa import operands
 from fragmenta.isa.parse import catalogue
 from fragmenta.isa.statement import MOST, split

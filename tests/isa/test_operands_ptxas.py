@@ -10,7 +10,8 @@ from itertools import chain
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda import assembler, ptx
+from fragmenta.cuda.source import ptx
+from fragmenta.cuda.tools import assembler
 from fragmenta.isa import operands
 from fragmenta.isa.families import NOT_YET, OTHERS, uncovered
 from fragmenta.isa.parse import catalogue

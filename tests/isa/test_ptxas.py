@@ -5,7 +5,8 @@ import re
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda import assembler, ptx
+from fragmenta.cuda.source import ptx
+from fragmenta.cuda.tools import assembler
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import FORMS, catalogue
 from fragmenta.isa.target import TARGETS, Version

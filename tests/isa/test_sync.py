@@ -7,7 +7,8 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
-from fragmenta.cuda import assembler, emit
+from fragmenta.cuda.source import emit
+from fragmenta.cuda.tools import assembler
 from fragmenta.isa.sync import NAME
 
 OPS = list(fm.catalogue(NAME))

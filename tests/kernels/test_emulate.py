@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.execution.wgmma import execute
 from fragmenta.kernels import Kernel, Tile, pack
 from fragmenta.kernels.emulate import Epilogue, accumulate, emulate, finish
-from fragmenta.shared_memory import Descriptor
-from fragmenta.shared_tiles import shared_tile
-from fragmenta.warpgroup import execute
+from fragmenta.shared.descriptor import Descriptor
+from fragmenta.shared.tiles import shared_tile
 
 
 def operands(kernel, m, n, k, seed=0):

@@ -7,8 +7,8 @@ import fragmenta as fm
 from fragmenta.kernels import Kernel, Tile, pack, unpack
 from fragmenta.kernels.packing import packed_shape, places
 from fragmenta.kernels.prepare import code_places
-from fragmenta.shared_memory import Descriptor
-from fragmenta.shared_tiles import read_tile
+from fragmenta.shared.descriptor import Descriptor
+from fragmenta.shared.tiles import read_tile
 
 TYPES = ("e4m3", "e5m2", "s8", "u8", "bf16", "f16", "tf32")
 

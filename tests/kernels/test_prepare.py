@@ -11,11 +11,11 @@ import subprocess
 import numpy as np
 import pytest
 
-from fragmenta.dtype import dtype
 from fragmenta.kernels import Kernel, prepare
 from fragmenta.kernels.packing import pack, packed_shape
-from fragmenta.pruning import prune
-from fragmenta.sparsity import compress
+from fragmenta.registers.dtype import dtype
+from fragmenta.sparse.compress import compress
+from fragmenta.sparse.prune import prune
 
 COMPILER = shutil.which("g++") or shutil.which("c++")
 TYPES = ("e4m3", "e5m2", "s8", "u8", "bf16", "f16", "tf32")

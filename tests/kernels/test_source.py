@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from fragmenta.cuda import assembler
+from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error
 from fragmenta.kernels import Kernel, Tile, prepare, source
 

@@ -6,21 +6,20 @@ import numpy as np
 import pytest
 
 from fragmenta import progress
-from fragmenta.machine import (
+from fragmenta.machine import compiler
+from fragmenta.machine.compiler import kernel, pointer
+from fragmenta.machine.trace import (
     F32,
     F64,
     I8,
     I32,
     I64,
     LANES,
-    compiler,
     convert,
     fma,
     is_nan,
-    kernel,
     larger,
     ones,
-    pointer,
     select,
     smaller,
     truncate,

@@ -19,7 +19,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.isa.parse import catalogue
-from fragmenta.shared_memory import Descriptor
+from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
 
 EXPLORER = Path(__file__).parents[2] / "explorer"

@@ -10,8 +10,8 @@ import re
 import pytest
 
 from fragmenta.errors import Error
-from fragmenta.fragment import Fragment
 from fragmenta.isa.parse import find
+from fragmenta.registers.fragment import Fragment
 from fragmenta.view.table import bits, name, spans, table
 
 # One fragment of every kind: packed, wide, tall, sparse, with selectors, in

@@ -7,9 +7,9 @@ Matrices of raw bits in, a matrix of raw bits out, exact to the last bit::
     explain_steps(row, column, bits, how)                  one element of it
 """
 
-from fragmenta.arithmetic.explain import Explanation, Step, Term, explain_steps
 from fragmenta.arithmetic.matrix import multiply
 from fragmenta.arithmetic.models import ARCHITECTURES, TOOLKIT, Model, model
+from fragmenta.arithmetic.trace import Explanation, Step, Term, explain_steps
 
 __all__ = [
     "ARCHITECTURES",

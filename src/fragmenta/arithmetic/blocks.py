@@ -14,8 +14,8 @@ import numpy as np
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.machine import LANES
-from fragmenta.threads import spread
+from fragmenta.arrays.threads import spread
+from fragmenta.machine.trace import LANES
 
 #: Rows, columns and products along k of one block: its parts fit in the L2 cache.
 ROWS, COLUMNS, DEPTH = 128, 128, 256

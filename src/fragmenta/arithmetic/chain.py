@@ -15,21 +15,19 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fragmenta.machine import (
+from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.trace import (
     F32,
     F64,
     I32,
     I64,
     Code,
-    Kernel,
     Value,
     bits_of,
     float_of,
     fma,
     intrinsic,
     is_nan,
-    kernel,
-    pointer,
     select,
 )
 

@@ -11,21 +11,19 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from fragmenta.machine import (
+from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.trace import (
     F32,
     F64,
     I32,
     I64,
     Code,
-    Kernel,
     Value,
     bits_of,
     convert,
     float_of,
     is_nan,
-    kernel,
     larger,
-    pointer,
     select,
     smaller,
     truncate,

@@ -9,19 +9,17 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from fragmenta.machine import (
+from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.trace import (
     I8,
     I32,
     I64,
     LANES,
     Code,
-    Kernel,
     Value,
     convert,
-    kernel,
     larger,
     ones,
-    pointer,
     select,
     smaller,
 )

@@ -28,20 +28,18 @@ from fragmenta.arithmetic.elements import (
     settle,
     to_float32,
 )
-from fragmenta.machine import (
+from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.trace import (
     F32,
     F64,
     I32,
     I64,
     LANES,
     Code,
-    Kernel,
     Value,
     convert,
     float_of,
-    kernel,
     larger,
-    pointer,
     select,
     smaller,
 )

@@ -24,9 +24,9 @@ from fragmenta.arithmetic.elements import ZERO, Format, decoder
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.whole import bits, integer
-from fragmenta.dtype import dtype
-from fragmenta.machine import F32, F64, I8, I16, I32
-from fragmenta.threads import spread
+from fragmenta.arrays.threads import spread
+from fragmenta.machine.trace import F32, F64, I8, I16, I32
+from fragmenta.registers.dtype import dtype
 
 # Twice the value of each e2m1.
 _TWICE = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)

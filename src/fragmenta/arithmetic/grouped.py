@@ -18,7 +18,8 @@ from fragmenta.arithmetic.elements import (
     settle,
     to_float32,
 )
-from fragmenta.machine import (
+from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.trace import (
     F32,
     F64,
     I8,
@@ -26,13 +27,10 @@ from fragmenta.machine import (
     I64,
     LANES,
     Code,
-    Kernel,
     Value,
     convert,
     is_nan,
-    kernel,
     larger,
-    pointer,
     select,
     truncate,
 )

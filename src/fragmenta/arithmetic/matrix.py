@@ -12,8 +12,8 @@ import numpy as np
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.dtype import dtype
 from fragmenta.progress import Progress, nobody
+from fragmenta.registers.dtype import dtype
 
 
 def multiply(

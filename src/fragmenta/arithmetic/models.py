@@ -30,8 +30,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from fragmenta.dtype import dtype
 from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.registers.dtype import dtype
 
 Form: TypeAlias = Literal["fused", "grouped", "chain", "pairs", "integer", "bits"]
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
-from fragmenta.dtype import batch_shape, dtype
 from fragmenta.errors import Error, ShapeError, ValueRangeError
 from fragmenta.progress import Progress, nobody
+from fragmenta.registers.dtype import batch_shape, dtype
 
 Bits: TypeAlias = NDArray[Any]
 
@@ -129,7 +129,7 @@ def _reinterpreted(given: Bits, wanted: np.dtype[Any], name: str, what: str) -> 
         return given.view(wanted)
     raise Error(
         f"{what} is {given.dtype}; raw bits of {name} are {wanted}, "
-        f"as fragmenta.dtype.dtype({name!r}).encode gives them"
+        f"as fragmenta.registers.dtype.dtype({name!r}).encode gives them"
     )
 
 

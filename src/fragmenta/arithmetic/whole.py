@@ -22,8 +22,8 @@ from fragmenta.arithmetic.blocks import (
     to_panels,
 )
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.dtype import dtype
-from fragmenta.threads import spread
+from fragmenta.arrays.threads import spread
+from fragmenta.registers.dtype import dtype
 
 # The products of one matrix from which on BLAS pays.
 _LARGE = 1 << 18

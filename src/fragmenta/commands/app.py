@@ -24,8 +24,8 @@ from fragmenta.commands.reading import Command, read_plainly
 from fragmenta.errors import Error
 
 if TYPE_CHECKING:
-    from fragmenta.fragment import Fragment
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.registers.fragment import Fragment
 
 NOTHING, BAD_INPUT, PIPE_CLOSED = 1, 2, 141
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.sparsity import Compressed, decompress
+from fragmenta.sparse.compress import Compressed, decompress
 
 if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from fragmenta.arrays.npy import Archive
     from fragmenta.commands.comparison import Comparison
-    from fragmenta.dtype import DType
     from fragmenta.isa.instruction import Instruction
-    from fragmenta.npy import Archive
-    from fragmenta.sparsity import Compressed
+    from fragmenta.registers.dtype import DType
+    from fragmenta.sparse.compress import Compressed
 
     Array = NDArray[Any]
 
@@ -155,7 +155,7 @@ class _Task:
         target: str | None,
     ) -> _Task:
         """Read the files; a target without the instruction is refused first."""
-        from fragmenta.execute import chosen_target
+        from fragmenta.execution.mma import chosen_target
         from fragmenta.isa.instruction import check_multiplies
 
         check_multiplies(op)
@@ -178,9 +178,9 @@ class _Task:
         """Matrices of the instruction's own size, the same for the same seed."""
         import numpy as np
 
-        from fragmenta.execute import chosen_target
+        from fragmenta.execution.mma import chosen_target
         from fragmenta.isa.instruction import check_multiplies
-        from fragmenta.pruning import prune
+        from fragmenta.sparse.prune import prune
 
         check_multiplies(op)
         if seed < 0:
@@ -200,7 +200,7 @@ class _Task:
         return cls(op, chosen_target(op, target), a, b, c, scales, {})
 
     def result(self) -> Array:
-        from fragmenta.matmul import matmul
+        from fragmenta.execution.matmul import matmul
 
         try:
             return matmul(
@@ -302,7 +302,7 @@ def explain(
     Each product and its exponent, where the terms are aligned and what that
     cuts off, the sum, its rounding, and the difference from the exact value.
     """
-    from fragmenta.explain import explain as told
+    from fragmenta.execution.explain import explain as told
 
     op = find(instruction)
     scales = {"scale_a": scale_a, "scale_b": scale_b}
@@ -339,7 +339,7 @@ def _random(generator: np.random.Generator, of: DType, shape: tuple[int, ...]) -
 
 def load_a(path: str, op: Instruction) -> Array | Compressed:
     """A from a ``.npy`` file, or from an archive of ``fragmenta sparsity``."""
-    from fragmenta.sparsity import Compressed
+    from fragmenta.sparse.compress import Compressed
 
     of, found = op.types["a"], load(path)
     if not isinstance(found, Mapping):
@@ -369,7 +369,7 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
 
 def _typed(found: Archive, name: str, op: Instruction, path: str) -> Array:
     """An array of an archive; only one of the same type can be taken by its bits."""
-    from fragmenta.dtype import dtype
+    from fragmenta.registers.dtype import dtype
 
     of, array = op.types["a"], found[name]
     if array.dtype.kind == "V" and "type" in found:

@@ -21,8 +21,8 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import LayoutError, one_of
 
 if TYPE_CHECKING:
-    from fragmenta.fragment import Fragment
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.registers.fragment import Fragment
 
 # ── show ────────────────────────────────────────────────────────────────────
 
@@ -71,7 +71,7 @@ def _operand_forms(op: Instruction) -> dict[str, Any]:
     """The operand lists: two where A may be in registers or in shared memory."""
     if not op.family.startswith("wgmma"):
         return {"operands": op.operands}
-    from fragmenta.isa.wgmma import operands_from
+    from fragmenta.isa.tables.wgmma import operands_from
 
     return {
         "A in shared memory": operands_from(op, registers=False),
@@ -205,7 +205,7 @@ def formula(
 
 def formula_text(part: Fragment, room: int) -> str:
     """The formula, with conditions on their own lines where it is too wide."""
-    from fragmenta import notation
+    from fragmenta.registers import notation
 
     text = part.formula()
     if max(map(len, text.splitlines())) <= room:

@@ -17,7 +17,7 @@ from fragmenta.commands.output import colour, emit, width
 from fragmenta.errors import Error, one_of
 
 if TYPE_CHECKING:
-    from fragmenta.fragment import Fragment
+    from fragmenta.registers.fragment import Fragment
 
 
 @command(

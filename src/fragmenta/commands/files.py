@@ -24,9 +24,9 @@ from fragmenta.errors import Error, one_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from fragmenta.dtype import DType
-    from fragmenta.npy import Archive
+    from fragmenta.arrays.npy import Archive
     from fragmenta.progress import Progress
+    from fragmenta.registers.dtype import DType
 
     Array = NDArray[Any]
 
@@ -78,7 +78,7 @@ def load(path: str) -> Array | Archive:
 
     Read from disk as they are needed: a large matrix is not in memory twice.
     """
-    from fragmenta.npy import read
+    from fragmenta.arrays.npy import read
 
     if path == "-":
         raise Error("- is no file; matrices are read from .npy and .npz files")

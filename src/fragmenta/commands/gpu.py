@@ -19,7 +19,7 @@ from fragmenta.commands.output import emit, emit_json
 from fragmenta.errors import Error
 
 if TYPE_CHECKING:
-    from fragmenta.cuda.record import Recording
+    from fragmenta.evidence.record import Recording
 
 NEED_A_GPU = ("verify", "record", "throughput")
 """The commands that do nothing without one."""
@@ -75,7 +75,7 @@ def verify(
     ] = None,
 ) -> None:
     """Compare every bit of the GPU's results with those computed here."""
-    from fragmenta.cuda.verify import verify as run
+    from fragmenta.evidence.verify import verify as run
     from fragmenta.progress import bar
 
     ops = [find(text) for text in instructions or ()]
@@ -118,8 +118,8 @@ def record(
     seed: Seed = 1,
 ) -> None:
     """Keep what the GPU answers in files that replay checks anywhere."""
-    from fragmenta.cuda import device
-    from fragmenta.cuda import record as recordings
+    from fragmenta.cuda.tools import device
+    from fragmenta.evidence import record as recordings
     from fragmenta.progress import bar
 
     gpu = device.present()
@@ -164,7 +164,7 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Compute what a GPU recorded, on the CPU, and compare every bit."""
-    from fragmenta.cuda import record as recordings
+    from fragmenta.evidence import record as recordings
 
     results = [
         _replayed(path, recordings.load(path))
@@ -180,7 +180,7 @@ def replay(
 
 def _replayed(path: Path, found: Recording) -> dict[str, Any]:
     """One file: how many cases, and which of them differ how."""
-    from fragmenta.cuda.record import replay_any
+    from fragmenta.evidence.record import replay_any
     from fragmenta.progress import bar
 
     wrong = []
@@ -234,8 +234,8 @@ def throughput(
     as_json: AsJson = False,
 ) -> None:
     """Measure how fast the GPU issues instructions."""
-    from fragmenta.cuda import device
-    from fragmenta.cuda import throughput as rates
+    from fragmenta.cuda.tools import device
+    from fragmenta.evidence import throughput as rates
     from fragmenta.progress import bar
 
     ops = [find(text) for text in instructions or ()]

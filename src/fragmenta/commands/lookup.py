@@ -20,8 +20,8 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, ShapeError
 
 if TYPE_CHECKING:
-    from fragmenta.fragment import Fragment, Place
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.registers.fragment import Fragment, Place
     from fragmenta.view.table import Span
 
 Indices = Annotated[

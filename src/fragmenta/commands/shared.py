@@ -13,11 +13,11 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, one_of
 
 if TYPE_CHECKING:
-    from fragmenta.banks import Conflicts, Tile
     from fragmenta.isa.instruction import Instruction
-    from fragmenta.lane_addresses import LaneAddresses
-    from fragmenta.shared_memory import Descriptor, Major
-    from fragmenta.shared_tiles import TensorMap
+    from fragmenta.shared.addresses import LaneAddresses
+    from fragmenta.shared.banks import Conflicts, Tile
+    from fragmenta.shared.descriptor import Descriptor, Major
+    from fragmenta.shared.tiles import TensorMap
 
 SWIZZLES = (0, 32, 64, 128)
 
@@ -111,7 +111,7 @@ class _Chosen:
 
     @property
     def cost(self) -> Conflicts:
-        from fragmenta.banks import bank_conflicts
+        from fragmenta.shared.banks import bank_conflicts
 
         return bank_conflicts(self.addresses)
 
@@ -172,8 +172,8 @@ class _Lying:
     @property
     def tile(self) -> Tile:
         """The rows that bank conflicts are about; for wgmma, of the first span."""
-        from fragmenta.banks import Tile
-        from fragmenta.shared_memory import span
+        from fragmenta.shared.banks import Tile
+        from fragmenta.shared.descriptor import span
 
         along, across = (self.k, self.rows)[:: 1 if self.major == "k" else -1]
         wide = along * self.bits // 8
@@ -183,7 +183,7 @@ class _Lying:
     @property
     def descriptor(self) -> Descriptor | None:
         """What wgmma takes; None for instructions that take none."""
-        from fragmenta.shared_memory import Descriptor
+        from fragmenta.shared.descriptor import Descriptor
 
         if not self.warpgroup:
             return None
@@ -210,7 +210,7 @@ class _Lying:
         return "\n".join(lines)
 
     def picture(self, chosen: _Chosen) -> str:
-        from fragmenta.banks import tile_picture
+        from fragmenta.shared.banks import tile_picture
 
         label = _plain(chosen.name)
         picture = tile_picture(chosen.tile, chosen.addresses, label)
@@ -325,7 +325,7 @@ class _Lying:
 
     def costs(self, chosen: _Chosen) -> list[dict[str, Any]]:
         """One record for each access and swizzle."""
-        from fragmenta.banks import ACCESSES
+        from fragmenta.shared.banks import ACCESSES
 
         records = []
         for access in ACCESSES:
@@ -382,7 +382,7 @@ class _Lying:
         self, access: str, swizzle: int, tiles: int = 1, along: Any = None
     ) -> _Chosen | str:
         """An access under a swizzle; of ldmatrix, why there is none."""
-        from fragmenta.banks import access_addresses
+        from fragmenta.shared.banks import access_addresses
 
         if access == "ldmatrix" and not self.warpgroup:
             return self._load(swizzle, tiles, along)
@@ -403,7 +403,7 @@ class _Lying:
         return [one, *(load for load in several if not isinstance(load, str))]
 
     def _load(self, swizzle: int, tiles: int, along: Any) -> _Chosen | str:
-        from fragmenta.moves import ldmatrix_addresses
+        from fragmenta.shared.moves import ldmatrix_addresses
 
         tile = self._reached(tiles, along)._replace(swizzle=swizzle)
         by_rows = (self.operand == "A") == (self.major == "k")
@@ -434,7 +434,7 @@ class _Lying:
 
     def _tensor_map(self) -> TensorMap | str:
         """How copies write the tile, or why they cannot."""
-        from fragmenta.shared_tiles import tensor_map
+        from fragmenta.shared.tiles import tensor_map
 
         try:
             return tensor_map(*self._sizes, major=self.major, swizzle=self.swizzle)
@@ -444,7 +444,7 @@ class _Lying:
 
 def _extent(op: Instruction, operand: str) -> tuple[int, int, int]:
     """Rows (m or n) and k of one instruction's operand, and the bits of a slot."""
-    from fragmenta.shared_memory import extent
+    from fragmenta.shared.descriptor import extent
 
     if op.family.startswith("wgmma"):
         return *extent(op, operand), op.types[operand.lower()].bits

@@ -51,7 +51,7 @@ def emit(
     force: Force = False,
 ) -> None:
     """Write CUDA C++ or PTX that does an instruction."""
-    from fragmenta.cuda import emit as library
+    from fragmenta.cuda.source import emit as library
 
     if target is not None and language == "cuda":
         raise Error("CUDA is for every target that has it; --target is for PTX")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fragmenta.isa.instruction import Instruction
-    from fragmenta.metadata import Granularity, Nibble
-    from fragmenta.sparsity import SparsityReport
+    from fragmenta.registers.metadata import Granularity, Nibble
+    from fragmenta.sparse.compress import SparsityReport
 
     Array = NDArray[Any]
 
@@ -79,7 +79,7 @@ def sparsity(
     tile, by tile row, tile column and lane; the edge is filled with zeros.
     """
     from fragmenta.progress import bar
-    from fragmenta.sparsity import sparse, sparsity_report
+    from fragmenta.sparse.compress import sparse, sparsity_report
 
     if os.path.exists(instruction) and not os.path.exists(file):
         file, instruction = instruction, file  # other commands take them so
@@ -174,9 +174,9 @@ def _arrays(
     """What goes into the archive."""
     import numpy as np
 
-    from fragmenta import pruning
-    from fragmenta import sparsity as library
     from fragmenta.progress import bar
+    from fragmenta.sparse import compress as library
+    from fragmenta.sparse import prune as pruning
 
     of = op.types["a"].name
     if prune:
@@ -238,7 +238,7 @@ def _lines(
     report: SparsityReport,
     found: list[tuple[tuple[int, ...], int]],
 ) -> list[str]:
-    from fragmenta.metadata import locate
+    from fragmenta.registers.metadata import locate
 
     size = 1
     for each in report.shape:
@@ -292,7 +292,7 @@ def metadata(
 
     Status 1 says that a code is illegal, or that nothing reads the words.
     """
-    from fragmenta.sparsity import decode_words, sparse
+    from fragmenta.sparse.compress import decode_words, sparse
 
     op, granularity = sparse(find(instruction))
     _check_place(op, lane, warp, selector)
@@ -375,7 +375,7 @@ def _problems(codes: list[Nibble]) -> list[str]:
     """What is wrong, each kind once, with all places that have it."""
     import textwrap
 
-    from fragmenta.banks import ranges
+    from fragmenta.shared.banks import ranges
 
     places: dict[tuple[str, int | None, int], list[int]] = {}
     for code in codes:

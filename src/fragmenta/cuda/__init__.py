@@ -1,1 +1,1 @@
-"""Source out, real GPU in: emit, assemble, launch, verify, record."""
+"""How is it written, assembled and launched?"""

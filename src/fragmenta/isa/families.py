@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fragmenta.errors import one_of
-from fragmenta.isa import mma, mma_sp, moves, sync, wgmma, wmma
+from fragmenta.isa import sync
 from fragmenta.isa.table import Form, read
+from fragmenta.isa.tables import mma, mma_sp, moves, wgmma, wmma
 from fragmenta.isa.target import expand
 
 FORMS: tuple[Form, ...] = (

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, dtype
 from fragmenta.errors import (
     Error,
     UnknownInstruction,
@@ -25,15 +24,16 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
-from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
-from fragmenta.layout import Layout
-from fragmenta.metadata import Granularity, Metadata, granularity
-from fragmenta.words import container
+from fragmenta.registers.dtype import DType, dtype
+from fragmenta.registers.fragment import Fragment, Words
+from fragmenta.registers.layout import Layout
+from fragmenta.registers.metadata import Granularity, Metadata, granularity
+from fragmenta.registers.words import container
 
 if TYPE_CHECKING:
-    from fragmenta.explain import Explained
+    from fragmenta.execution.explain import Explained
 
 WARP = 32
 MULTIPLYING = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
@@ -238,42 +238,43 @@ class Instruction:
     def execute(self, *operands: ArrayLike, **options: Any) -> Words:
         """Registers in, registers out, bit for bit.
 
-        See :func:`fragmenta.execute.execute`, for the instructions of a
-        warpgroup :func:`fragmenta.warpgroup.execute`.
+        See :func:`fragmenta.execution.mma.execute`, for the instructions of a
+        warpgroup :func:`fragmenta.execution.wgmma.execute`.
         """
-        from fragmenta import execute, warpgroup
+        from fragmenta.execution import mma as execute
+        from fragmenta.execution import wgmma as warpgroup
 
         room: Any = warpgroup if self.family.startswith("wgmma") else execute
         result: Words = room.execute(self, *operands, **options)
         return result
 
     def __call__(self, *matrices: ArrayLike, **options: Any) -> NDArray[Any]:
-        """Matrices in, matrix out; see :func:`fragmenta.execute.call`."""
-        from fragmenta.execute import call
+        """Matrices in, matrix out; see :func:`fragmenta.execution.mma.call`."""
+        from fragmenta.execution.mma import call
 
         return call(self, *matrices, **options)
 
     def explain(self, *matrices: ArrayLike, **options: Any) -> Explained:
-        """One element of D step by step; see :func:`fragmenta.explain.explain`."""
-        from fragmenta.explain import explain
+        """One element of D step by step; see :func:`fragmenta.execution.explain.explain`."""
+        from fragmenta.execution.explain import explain
 
         return explain(self, *matrices, **options)
 
     def to_cuda(self, **options: Any) -> str:
-        """A CUDA function around it; see :func:`fragmenta.cuda.emit.to_cuda`."""
-        from fragmenta.cuda.emit import to_cuda
+        """A CUDA function around it; see :func:`fragmenta.cuda.source.emit.to_cuda`."""
+        from fragmenta.cuda.source.emit import to_cuda
 
         return to_cuda(self, **options)
 
     def to_ptx(self, **options: Any) -> str:
-        """A PTX module that does it; see :func:`fragmenta.cuda.emit.to_ptx`."""
-        from fragmenta.cuda.emit import to_ptx
+        """A PTX module that does it; see :func:`fragmenta.cuda.source.emit.to_ptx`."""
+        from fragmenta.cuda.source.emit import to_ptx
 
         return to_ptx(self, **options)
 
     def on_device(self, *operands: ArrayLike, **options: Any) -> Words:
-        """As :meth:`execute`, on the GPU; see :mod:`fragmenta.cuda.launch`."""
-        from fragmenta.cuda.launch import on_device
+        """As :meth:`execute`, on the GPU; see :mod:`fragmenta.cuda.tools.launch`."""
+        from fragmenta.cuda.tools.launch import on_device
 
         return on_device(self, *operands, **options)
 

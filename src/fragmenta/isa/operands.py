@@ -15,7 +15,7 @@ from fragmenta.errors import BadOperands, one_of, shortened
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.statement import Unreadable, Written, integer, kind_of, listed
 from fragmenta.isa.table import read
-from fragmenta.isa.wgmma import operands_from
+from fragmenta.isa.tables.wgmma import operands_from
 
 # The manual's word for an operand, where it is not ours.
 WORDS = """

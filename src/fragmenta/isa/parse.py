@@ -19,10 +19,7 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
-from fragmenta.isa import families, mma_sp
-from fragmenta.isa import mma as mma_table
-from fragmenta.isa import wgmma as wgmma_table
-from fragmenta.isa import wmma as wmma_table
+from fragmenta.isa import families
 from fragmenta.isa.families import uncovered
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.operands import check
@@ -36,6 +33,10 @@ from fragmenta.isa.refusals import (
 )
 from fragmenta.isa.statement import MOST, split
 from fragmenta.isa.table import Form, Row
+from fragmenta.isa.tables import mma as mma_table
+from fragmenta.isa.tables import mma_sp
+from fragmenta.isa.tables import wgmma as wgmma_table
+from fragmenta.isa.tables import wmma as wmma_table
 
 FORMS, FAMILIES = families.FORMS, families.FAMILIES
 

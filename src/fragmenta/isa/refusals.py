@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from fragmenta.errors import LONGEST_WORD, nearest, one_of, shortened
-from fragmenta.isa import mma, mma_sp
 from fragmenta.isa.families import FAMILIES, FORMS, uncovered
 from fragmenta.isa.reading import Reading
 from fragmenta.isa.table import Form, Row
+from fragmenta.isa.tables import mma, mma_sp
 
 #: What to call each qualifier in a message.
 _WORDS = {

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
-from fragmenta.dtype import dtype
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import wgmma
+from fragmenta.registers.dtype import dtype
 
 SLAB_BYTES = 128
 """Bytes of each row of B in a slab."""

@@ -15,12 +15,12 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import as_array
 from fragmenta.errors import ShapeError
+from fragmenta.execution.matmul import matmul
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.packing import Packed, unpack
-from fragmenta.matmul import matmul
-from fragmenta.sparsity import Compressed
+from fragmenta.registers.dtype import as_array
+from fragmenta.sparse.compress import Compressed
 
 Array = NDArray[Any]
 Float = NDArray[np.float32]

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from fragmenta.errors import ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.kernels.config import PACKED_M, Kernel, Tile
-from fragmenta.shared_memory import UNIT, Descriptor
-from fragmenta.sparsity import Compressed, check_compressed, sparse
+from fragmenta.shared.descriptor import UNIT, Descriptor
+from fragmenta.sparse.compress import Compressed, check_compressed, sparse
 
 Bytes = NDArray[np.uint8]
 

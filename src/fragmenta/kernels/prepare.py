@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.cuda.compiler import to_cubin
-from fragmenta.dtype import DType, dtype
+from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.packing import VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.source import TARGET, text
-from fragmenta.sparsity import Compressed, sparse
+from fragmenta.registers.dtype import DType, dtype
+from fragmenta.sparse.compress import Compressed, sparse
 
 MOST_ROWS = 65_535 // 4 * 256
 """Rows of a matrix that one launch compresses."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from fragmenta.cuda.compiler import to_cubin
-from fragmenta.cuda.inline import Call
+from fragmenta.cuda.source.inline import Call
+from fragmenta.cuda.tools.compiler import to_cubin
 from fragmenta.kernels.config import Kernel
 
 TARGET = "sm_90a"

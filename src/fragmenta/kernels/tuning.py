@@ -13,9 +13,9 @@ from dataclasses import astuple, replace
 from functools import cache
 from hashlib import sha256
 
-from fragmenta.cache import Cache
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
 from fragmenta.kernels.source import text
+from fragmenta.machine.cache import Cache
 
 Shape = tuple[int, int, int]
 

@@ -1,7 +1,7 @@
 """How is a traced function compiled, kept and called?
 
 Machine code depends on the trace, the processor and LLVM alone, so it is kept
-under these in the user's cache (:mod:`fragmenta.cache`); tracing again costs
+under these in the user's cache (:mod:`fragmenta.machine.cache`); tracing again costs
 little and makes sure that what is loaded is what was meant.
 """
 
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import __version__, binding, ir
 
-from fragmenta.cache import Cache
+from fragmenta.machine.cache import Cache
 from fragmenta.machine.trace import F32, F64, I8, I16, I32, I64, Array, Code, Value
 from fragmenta.progress import notice
 
@@ -58,7 +58,8 @@ def type_of(kind: np.dtype[Any]) -> Any:
 class Kernel:
     """A traced function; compiled when it is first called.
 
-    >>> from fragmenta.machine import kernel, pointer, I64, F64
+    >>> from fragmenta.machine.compiler import kernel, pointer
+    >>> from fragmenta.machine.trace import I64, F64
     >>> @kernel(x=pointer(F64), count=I64)
     ... def double(code, x, count):
     ...     with code.loop(count) as i:

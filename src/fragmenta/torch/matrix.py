@@ -16,16 +16,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fragmenta.dtype import dtype as element
 from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.packing import BLOCK, VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.prepare import MOST_ROWS, code_places, compress_on_device
-from fragmenta.metadata import Granularity
-from fragmenta.pruning import prune as pruned
-from fragmenta.shared_memory import UNIT
-from fragmenta.sparsity import compress as compress_matrix
-from fragmenta.sparsity import sparse
+from fragmenta.registers.dtype import dtype as element
+from fragmenta.registers.metadata import Granularity
+from fragmenta.shared.descriptor import UNIT
+from fragmenta.sparse.compress import compress as compress_matrix
+from fragmenta.sparse.compress import sparse
+from fragmenta.sparse.prune import prune as pruned
 
 TYPES: dict[torch.dtype, str] = {
     torch.float8_e4m3fn: "e4m3",

@@ -20,15 +20,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fragmenta import notation
 from fragmenta.errors import Error, LayoutError
-from fragmenta.fragment import Fragment
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import catalogue
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS
-from fragmenta.metadata import Metadata
-from fragmenta.shared_memory import FIELDS, OFFSETS
+from fragmenta.registers import notation
+from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.metadata import Metadata
+from fragmenta.shared.descriptor import FIELDS, OFFSETS
 
 PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")

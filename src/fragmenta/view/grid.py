@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from fragmenta.fragment import Fragment
-    from fragmenta.layout import Digits, Index, Layout
+    from fragmenta.registers.fragment import Fragment
+    from fragmenta.registers.layout import Digits, Index, Layout
 
 Shown = NDArray[np.bool_]
 Cells = list[list[int]]

@@ -20,8 +20,8 @@ from fragmenta.view import palette
 from fragmenta.view.grid import Grid, Slot, grids
 
 if TYPE_CHECKING:
-    from fragmenta.fragment import Fragment
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.registers.fragment import Fragment
 
 FORMATS = ("svg", "png", "pdf")
 
@@ -326,7 +326,7 @@ def _axes(
 
 def _chunks(grid: Grid, cols: _Track, left: float, y: float) -> Iterator[str]:
     """The chunks of a sparse A, each with the columns it is stored from."""
-    from fragmenta.metadata import granularity
+    from fragmenta.registers.metadata import granularity
 
     part = grid.fragment
     kind = "mxf4" if part.container.bits == 4 else "f8f6f4"

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from fragmenta.errors import Error, nearest, one_of
 
 if TYPE_CHECKING:
-    from fragmenta.fragment import Fragment
+    from fragmenta.registers.fragment import Fragment
 
 VIEWS = ("matrix", "lane")
 FORMATS = ("text", "csv", "markdown", "json")

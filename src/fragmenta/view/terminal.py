@@ -17,7 +17,7 @@ from fragmenta.view.palette import lane_colour
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from fragmenta.fragment import Fragment
+    from fragmenta.registers.fragment import Fragment
 
 Piece = tuple[str, int | None]
 """Text, and the lane whose colour it has."""

@@ -1,0 +1,471 @@
+"""How did one element of D come about?
+
+The same steps as the compiled loops take, for a single element and in exact
+fractions, with everything kept on the way: each product and its exponent, emax,
+what every term lost when it was aligned, the sum, the rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from fragmenta.arithmetic.models import GROUP, Model
+from fragmenta.arithmetic.operands import Bits, Operands
+from fragmenta.registers.dtype import dtype
+
+#: An exact value; a float only where it is infinite or NaN.
+Value: TypeAlias = Fraction | float
+
+_NAN_BITS = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
+_QUIET = 1 << 51
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """An element taken apart: its value, sign and exponent."""
+
+    value: Value
+    negative: bool = False  #: zeros and NaN have signs, too
+    exponent: int | None = None  #: as it counts in a product; None for zero
+    nan: int | None = None  #: the bits of a NaN of f64
+
+    @property
+    def finite(self) -> bool:
+        """Whether it is neither infinite nor NaN."""
+        return isinstance(self.value, Fraction)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """What one product, group or accumulator brings into a step.
+
+    ``k`` is empty for the accumulator, and ``aligned`` and ``lost`` are None
+    where a step does not align its terms.
+    """
+
+    k: tuple[int, ...]  #: the logical k of the products in it
+    a: Value | None
+    b: Value | None
+    value: Value
+    exponent: int | None
+    aligned: Fraction | None = None
+    lost: Fraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation that rounds."""
+
+    operation: str  #: "fused", "fma", "add", "exact" or "convert"
+    terms: tuple[Term, ...]
+    emax: int | None
+    total: Value  #: the sum before it is rounded
+    keep: int | None  #: fraction bits; None for integers
+    rounding: str
+    value: Value
+    type: str
+    bits: int
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One element of D, step by step.
+
+    With 13 fraction bits, 32 ones beside 2**14 are 32 times nothing:
+
+    >>> import numpy as np
+    >>> from fragmenta.arithmetic import model
+    >>> ones = np.full(32, 0x38, np.uint8)  # 1.0 as e4m3
+    >>> how = model("sm_90", "e4m3", "e4m3", "f32", "f32", 32, unit="wgmma")
+    >>> told = explain_steps(ones, ones, 0x46800000, how)
+    >>> step, = told.steps
+    >>> step.emax, str(step.terms[0].value), str(step.terms[0].lost)
+    (14, '1', '1')
+    >>> str(told.value), str(told.exact), str(told.difference)
+    ('16384', '16416', '-32')
+    """
+
+    model: Model
+    steps: tuple[Step, ...]
+    bits: int
+    value: Value
+    exact: Value  #: what exact arithmetic would give
+
+    @property
+    def difference(self) -> Value:
+        """The computed value minus the exact one; NaN if one is not finite."""
+        if isinstance(self.value, Fraction) and isinstance(self.exact, Fraction):
+            return self.value - self.exact
+        return math.nan
+
+
+def explain_steps(
+    a: Bits,
+    b: Bits,
+    c: Any,
+    model: Model,
+    *,
+    index: Bits | None = None,
+    scale_a: Bits | None = None,
+    scale_b: Bits | None = None,
+) -> Explanation:
+    """What :func:`multiply` does for one element of D, step by step.
+
+    ``a`` is a row of A and ``b`` a column of B, as raw bits along k, ``c`` the
+    bits of one accumulator; a sparse A and block scales as for ``multiply``.
+
+    >>> import numpy as np
+    >>> from fragmenta.arithmetic import model
+    >>> half = model("sm_80", "f16", "f16", "f32", "f32", 16)
+    >>> ones = np.full(16, 0x3C00, np.uint16)  # 1.0 as f16
+    >>> told = explain_steps(ones, ones, 0, half)
+    >>> [(step.operation, str(step.value)) for step in told.steps]
+    [('fused', '8'), ('fused', '16')]
+    """
+    row = None if index is None else np.asarray(index)[None, :]
+    scales = (
+        None if scale_a is None else np.asarray(scale_a)[None, :],
+        None if scale_b is None else np.asarray(scale_b)[:, None],
+    )
+    kind = dtype(model.c).bits_dtype
+    start = np.asarray(c).astype(kind).reshape(1, 1)
+    given = Operands.check(
+        model, np.asarray(a)[None, :], np.asarray(b)[:, None], start, row, *scales
+    )
+    told = _Story(given)
+    told.run()
+    last = told.steps[-1]
+    return Explanation(model, tuple(told.steps), last.bits, last.value, told.exact())
+
+
+class _Story:
+    """Walks through the instructions of one element and takes notes."""
+
+    def __init__(self, given: Operands) -> None:
+        self.model = model = given.model
+        self.steps: list[Step] = []
+        #: The type of ordinary operations, and of the results of fused steps.
+        self.type = "f32" if model.form == "pairs" else model.accumulator
+        self.a = _bits(given.a[0, 0], model.a)
+        self.b = _bits(given.b[0, :, 0], model.b)
+        self.c = _number(int(given.c[0, 0, 0]), model.c, model.c_enters)
+        length = model.stored * given.instructions
+        self.k = (
+            list(range(length))
+            if given.index is None
+            else [
+                p // model.stored * model.k + int(q)
+                for p, q in enumerate(given.index[0, 0])
+            ]
+        )
+        self.scales = (
+            [(int(x), int(y)) for x, y in zip(sa, sb, strict=True)]
+            if given.scale_a is not None
+            and given.scale_b is not None
+            and len(sa := given.scale_a[0, 0]) == len(sb := given.scale_b[0, :, 0])
+            else []
+        )
+
+    def run(self) -> None:
+        """Every instruction; the result of one is the accumulator of the next."""
+        model, state = self.model, self.c
+        run = {
+            "fused": self._fused,
+            "grouped": self._fused,
+            "chain": self._chain,
+            "pairs": self._pairs,
+            "integer": self._exact,
+            "bits": self._exact,
+        }[model.form]
+        for first in range(0, len(self.a), model.stored):
+            state = run(first, state)
+            if model.d == "f16" and self.type == "f32":
+                state = self._convert(state)
+
+    def exact(self) -> Value:
+        """The exact sum of everything."""
+        model = self.model
+        if model.form == "bits":
+            return self.c.value + sum(self._bit(p) for p in range(len(self.a)))
+        total = self.c.value
+        for p in range(len(self.a)):
+            total = _add(total, self._product(p).value)
+        return total
+
+    # -- terms ---------------------------------------------------------------
+
+    def _numbers(self, p: int) -> tuple[Number, Number]:
+        """The operands of a product, as the step's operand type sees them."""
+        model = self.model
+        x, y = self.a[p], self.b[self.k[p]]
+        return (
+            _number(x, model.a, model.operand or model.a),
+            _number(y, model.b, model.operand or model.b),
+        )
+
+    def _scale(self, p: int) -> tuple[Number, Number]:
+        blocks = self.model.scale_vec * (len(self.a) // self.model.stored)
+        name = str(self.model.scale)
+        x, y = self.scales[p * blocks // len(self.a)]
+        return _number(x, name, name), _number(y, name, name)
+
+    def _product(self, p: int) -> Term:
+        """One product, block scales included."""
+        x, y = self._numbers(p)
+        numbers = (x, y, *self._scale(p)) if self.scales else (x, y)
+        value: Value = Fraction(1)
+        for number in numbers:
+            value = _multiply(value, number.value)
+        exponent = None
+        if isinstance(value, Fraction) and value:
+            exponent = sum(number.exponent or 0 for number in numbers)
+        return Term((self.k[p],), x.value, y.value, value, exponent)
+
+    def _group(self, first: int) -> Term:
+        """Products that share their scales, added before they are aligned."""
+        pairs = [self._numbers(p) for p in range(first, first + GROUP)]
+        products = [_multiply(x.value, y.value) for x, y in pairs]
+        x, y = self._scale(first)
+        total: Value = sum((p for p in products if isinstance(p, Fraction)), Fraction())
+        value = _multiply(_multiply(total, x.value), y.value)
+        counts = any(products) and x.exponent is not None and y.exponent is not None
+        exponent = (x.exponent or 0) + (y.exponent or 0) if counts else None
+        k = tuple(self.k[first : first + GROUP])
+        return Term(k, None, None, value, exponent)
+
+    def _bit(self, p: int) -> int:
+        x, y = self.a[p], self.b[self.k[p]]
+        return x ^ y if self.model.bitop == "xor" else x & y
+
+    # -- forms ---------------------------------------------------------------
+
+    def _fused(self, first: int, c: Number) -> Number:
+        """Fused steps, from c or from zero."""
+        model = self.model
+        state = c if model.start == "c" else Number(Fraction(0))
+        for positions in model.steps:
+            places = [first + p for p in positions]
+            if model.form == "grouped":
+                terms = [self._group(p) for p in places[::GROUP]]
+            else:
+                terms = [self._product(p) for p in places]
+            state = self._step(terms, state)
+        return state if model.start == "c" else self._add(c, state)
+
+    def _step(self, products: Sequence[Term], c: Number) -> Number:
+        model = self.model
+        terms = [*products, Term((), None, None, c.value, c.exponent)]
+        total: Value = Fraction(0)
+        if not all(isinstance(term.value, Fraction) for term in terms):
+            for term in terms:
+                if not isinstance(term.value, Fraction):
+                    total = _add(total, term.value)
+            return self._note("fused", terms, None, total, model.keep, model.rounding)
+        counting = [term.exponent for term in terms if term.exponent is not None]
+        emax = max([*counting, model.floor])
+        terms = [_align(term, Fraction(2) ** (emax - model.fraction)) for term in terms]
+        for term in terms:
+            total = _add(total, term.aligned or Fraction(0))
+        return self._note("fused", terms, emax, total, model.keep, model.rounding)
+
+    def _add(self, c: Number, state: Number) -> Number:
+        """An ordinary addition of the accumulator's type, to nearest."""
+        terms = [Term((), None, None, each.value, each.exponent) for each in (c, state)]
+        total = _add(c.value, state.value)
+        keep = dtype(self.type).fraction_bits
+        minus = c.negative and state.negative
+        return self._note("add", terms, None, total, keep, "rn", minus_zero=minus)
+
+    def _chain(self, first: int, c: Number) -> Number:
+        """Fused multiply-adds, from c or from zero."""
+        model = self.model
+        state = c if model.start == "c" else Number(Fraction(0))
+        for p in range(first, first + model.stored):
+            state = self._fma(p, state)
+        return state if model.start == "c" else self._add(c, state)
+
+    def _fma(self, p: int, c: Number) -> Number:
+        model = self.model
+        x, y = self._numbers(p)
+        product = self._product(p)
+        terms = [product, Term((), None, None, c.value, c.exponent)]
+        negative = (x.negative != y.negative, c.negative)
+        minus = any(negative) if model.rounding == "rm" else all(negative)
+        keep = dtype(self.type).fraction_bits
+        nan = next((n.nan for n in (y, c, x) if n.nan is not None), None)
+        total = _add(product.value, c.value)
+        return self._note(
+            "fma", terms, None, total, keep, model.rounding, minus, keep_sign=True,
+            nan=nan,
+        )  # fmt: skip
+
+    def _pairs(self, first: int, c: Number) -> Number:
+        """Two products at a time, in f32."""
+        for p in (first, first + 2):
+            x, y = self._numbers(p)
+            low = _multiply(x.value, y.value)
+            start = Number(low, x.negative != y.negative)
+            c = self._add(c, self._fma(p + 1, start))
+        return c
+
+    def _exact(self, first: int, c: Number) -> Number:
+        """Integers and single bits."""
+        model = self.model
+        terms = []
+        for p in range(first, first + model.stored):
+            term = self._product(p)
+            if model.form == "bits":
+                term = Term(term.k, term.a, term.b, Fraction(self._bit(p)), None)
+            terms.append(term)
+        terms.append(Term((), None, None, c.value, None))
+        total = sum((Fraction(term.value) for term in terms), Fraction())
+        whole = int(total)
+        if model.satfinite:
+            whole = min(max(whole, -(1 << 31)), (1 << 31) - 1)
+        whole = (whole + (1 << 31)) % (1 << 32) - (1 << 31)
+        rounding = "satfinite" if model.satfinite else "wrap"
+        value, bits = Fraction(whole), whole % (1 << 32)
+        step = Step("exact", tuple(terms), None, total, None, rounding, value, "s32",
+                    bits)  # fmt: skip
+        self.steps.append(step)
+        return Number(value)
+
+    def _convert(self, state: Number) -> Number:
+        """The f32 result rounded to f16."""
+        terms = [Term((), None, None, state.value, state.exponent)]
+        return self._note(
+            "convert", terms, None, state.value, 10, "rn", state.negative,
+            keep_sign=True, name="f16",
+        )  # fmt: skip
+
+    def _note(
+        self,
+        operation: str,
+        terms: Sequence[Term],
+        emax: int | None,
+        total: Value,
+        keep: int,
+        rounding: str,
+        minus_zero: bool = False,
+        *,
+        keep_sign: bool = False,
+        nan: int | None = None,
+        name: str | None = None,
+    ) -> Number:
+        """Round, write the step down, and hand the result on."""
+        name = name or self.type
+        value = _round(total, name, keep, rounding)
+        if value == 0 and total != 0:
+            minus_zero = keep_sign and total < 0
+        bits = _encode(value, name, minus_zero) if nan is None else nan
+        step = Step(
+            operation, tuple(terms), emax, total, keep, rounding, value, name, bits
+        )
+        self.steps.append(step)
+        return _number(bits, name, name)
+
+
+def _bits(array: Bits, name: str) -> list[int]:
+    """Raw bits as integers; packed b1 unpacked."""
+    if name == "b1" and array.dtype == np.uint32:
+        words = np.ascontiguousarray(array).view(np.uint8)
+        array = np.unpackbits(words, bitorder="little")
+    return [int(bits) for bits in array]
+
+
+def _number(bits: int, name: str, operand: str) -> Number:
+    """An element; its exponent is that after conversion to ``operand``."""
+    kind = dtype(name)
+    parts = kind.split(np.array([bits], kind.bits_dtype))
+    negative = bool(parts.sign[0])
+    if parts.special[0]:
+        infinite = parts.special[0] == 1
+        nan = bits | _QUIET if name == "f64" and not infinite else None
+        value = math.inf if infinite else math.nan
+        return Number(-value if negative else value, negative, None, nan)
+    scale = Fraction(2) ** int(parts.exponent[0])
+    magnitude = int(parts.significand[0]) * scale
+    exponent = None
+    if magnitude and not kind.is_integer:
+        least = 1 - dtype(operand).bias if dtype(operand).fraction_bits else -(1 << 30)
+        exponent = max(_log2(magnitude), least)
+    return Number(-magnitude if negative else magnitude, negative, exponent)
+
+
+def _log2(x: Fraction) -> int:
+    """floor(log2(abs(x))) of a binary fraction that is not zero."""
+    return abs(x.numerator).bit_length() - x.denominator.bit_length()
+
+
+def _multiply(x: Value, y: Value) -> Value:
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x * y
+    return math.nan if x == 0 or y == 0 else _sign(x) * _sign(y) * math.inf
+
+
+def _sign(x: Value) -> float:
+    return math.nan if math.isnan(x) else -1.0 if x < 0 else 1.0
+
+
+def _add(x: Value, y: Value) -> Value:
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x + y
+    values = (v for v in (x, y) if not isinstance(v, Fraction))
+    return sum(values, 0.0)
+
+
+def _align(term: Term, unit: Fraction) -> Term:
+    """The term cut toward zero to a multiple of ``unit``."""
+    value = term.value
+    assert isinstance(value, Fraction)
+    cut = abs(value) // unit * unit
+    aligned = -cut if value < 0 else cut
+    return Term(term.k, term.a, term.b, value, term.exponent, aligned, value - aligned)
+
+
+def _round(total: Value, name: str, keep: int, rounding: str) -> Value:
+    """The value with ``keep`` fraction bits, within the range of a type."""
+    if not isinstance(total, Fraction) or total == 0:
+        return total
+    kind = dtype(name)
+    unit = Fraction(2) ** (max(_log2(total), 1 - kind.bias) - keep)
+    modes: dict[str, Callable[[Fraction], int]] = {
+        "rz": math.trunc,
+        "rm": math.floor,
+        "rp": math.ceil,
+        "rn": round,
+    }
+    whole = modes[rounding](total / unit)
+    rounded = whole * unit
+    limit = Fraction(2) ** (kind.bias + 1)
+    if abs(rounded) < limit:
+        return rounded
+    sign = 1 if total > 0 else -1
+    # Toward zero, f64 stops at its largest number; the fused steps do not.
+    if name == "f64" and rounding not in ("rn", "rp" if sign > 0 else "rm"):
+        return sign * (limit - limit / (1 << (kind.fraction_bits + 1)))
+    return sign * math.inf
+
+
+def _encode(value: Value, name: str, minus_zero: bool) -> int:
+    """The bits of a value that the type holds."""
+    kind = dtype(name)
+    sign = 1 << (kind.bits - 1)
+    if not isinstance(value, Fraction):
+        if math.isnan(value):
+            return _NAN_BITS[name]
+        top = ((1 << kind.exponent_bits) - 1) << kind.fraction_bits
+        return top | (sign if value < 0 else 0)
+    if value == 0:
+        return sign if minus_zero else 0
+    power = max(_log2(value), 1 - kind.bias)
+    significand = abs(value) / Fraction(2) ** (power - kind.fraction_bits)
+    field = power + kind.bias - 1
+    magnitude = (field << kind.fraction_bits) + int(significand)
+    return magnitude | (sign if value < 0 else 0)

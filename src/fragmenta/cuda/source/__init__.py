@@ -1,0 +1,1 @@
+"""How is an instruction written in PTX and CUDA C++?"""

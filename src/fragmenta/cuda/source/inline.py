@@ -1,0 +1,393 @@
+"""How is one instruction called from CUDA C++?
+
+Each instruction becomes a ``__device__`` function around one inline ``asm``:
+fragments are arrays of registers, immediates are template parameters, a
+predicate is a ``bool`` that the asm turns into one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+
+from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source.access import REGISTERS
+from fragmenta.cuda.source.helpers import Piece
+from fragmenta.cuda.source.page import (
+    WIDTH,
+    broken,
+    comment,
+    legal_values,
+    signature,
+    template,
+    wrapped,
+)
+from fragmenta.errors import one_of
+from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.operands import destination
+
+_LETTERS = "dabc"
+_IN_REGISTERS = ("mma", "mma.sp", "wmma.mma", "movmatrix")
+"""The families that leave memory alone: the compiler may move them past accesses."""
+
+
+def function_name(op: Instruction) -> str:
+    """The mnemonic as an identifier, without what every spelling has.
+
+    >>> import fragmenta as fm
+    >>> function_name(fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata"))
+    'mma_sp_ordered_m16n8k64_s32_s4_s4_s32'
+    """
+    named = [name for name in _IMPLIED if op.values.get(name)]
+    implied = {name: "" for name in named if _only_choice(op, name)}
+    text = op.form.spell({**op.values, **implied})
+    text = text.replace(".mma_async", "").replace(".sync.aligned", "")
+    text = re.sub(r"\b(kind|scale_vec)::|\.block_scale", "", text)
+    text = text.replace("sp::ordered_metadata", "sp_ordered").replace("b8x16.", "")
+    return re.sub(r"[.:]+", "_", text)
+
+
+_IMPLIED = ("alayout", "blayout", "scale_vec", "stype")
+
+
+def _only_choice(op: Instruction, name: str) -> bool:
+    """Whether the shape, the types and the kind leave a qualifier no choice."""
+    alike = [
+        row
+        for row in op.form.rows
+        if all(row.takes(n, op.values.get(n, "")) for n in ("shape", "kind", "a"))
+    ]
+    return len({v for row in alike for v in row.allowed.get(name, ())}) == 1
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One operand as the function takes it and as the asm uses it."""
+
+    operand: Operand
+    output: bool = False
+    kept: bool = False
+    """Whether the output's old value is read as well."""
+    space: str = ""
+
+    @property
+    def array(self) -> bool:
+        """Whether it is a fragment: an array of registers."""
+        return self.operand.name in _LETTERS and self.operand.ptx != ".b64"
+
+    @property
+    def template(self) -> bool:
+        """Whether it is an immediate with a choice."""
+        return len(self.operand.values) > 1 or self.operand.ptx == "integer"
+
+    @property
+    def literal(self) -> str:
+        """The value of an immediate without a choice."""
+        return str(self.operand.values[0]) if len(self.operand.values) == 1 else ""
+
+    @property
+    def name(self) -> str:
+        """The parameter's name."""
+        if self.operand.ptx == ".b64":
+            return f"{self.operand.name}_descriptor"
+        return self.operand.name
+
+    @property
+    def default(self) -> int:
+        """An immediate's default: do not negate, do not transpose, the first."""
+        if self.operand.ptx == "integer":
+            return 0
+        return 1 if -1 in self.operand.values else self.operand.values[0]
+
+    def parameter(self) -> str:
+        """The parameter of the function, or of its template."""
+        operand = self.operand
+        if self.template:
+            return f"int {self.name} = {self.default}"
+        if operand.ptx == "address":
+            return f"{'' if self.output else 'const '}void* address"
+        if operand.ptx == "stride":
+            return "int stride"
+        if operand.ptx == ".pred":
+            return f"bool {self.name} = true"
+        kind, _ = REGISTERS[operand.ptx]
+        if self.array:
+            const = "" if self.output else "const "
+            return f"{const}{kind} (&{self.name})[{operand.count}]"
+        return f"{kind} {self.name}"
+
+    def bindings(self) -> list[str]:
+        """The asm's operands: a constraint and an expression each."""
+        operand = self.operand
+        if self.literal:
+            return []
+        if self.template:
+            return [f'"n"({self.name})']
+        if operand.ptx == "address":
+            where, constraint = _ADDRESSES[self.space]
+            return [f'"{constraint}"({where})']
+        if operand.ptx == "stride":
+            return ['"r"(stride)']
+        if operand.ptx == ".pred":
+            return [f'"r"(static_cast<int>({self.name}))']
+        _, constraint = REGISTERS[operand.ptx]
+        mark = ("+" if self.kept else "=") if self.output else ""
+        if not self.array:
+            return [f'"{mark}{constraint}"({self.name})']
+        return [f'"{mark}{constraint}"({self.name}[{i}])' for i in range(operand.count)]
+
+
+_SHARED = "static_cast<unsigned>(__cvta_generic_to_shared(address))"
+#: How a pointer becomes an address of each state space, and its constraint.
+_ADDRESSES = {
+    "": ("address", "l"),
+    "global": ("__cvta_generic_to_global(address)", "l"),
+    "shared": (_SHARED, "r"),
+    "shared::cta": (_SHARED, "r"),
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """The function around one instruction."""
+
+    op: Instruction
+    name: str
+    a_registers: bool = False
+
+    @cached_property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Every operand, in PTX order."""
+        op, listed = self.op, ptx.operands(self.op, a_registers=self.a_registers)
+        written = destination(op) or "address"
+        kept = op.family.startswith("wgmma")
+        space = op.values.get("space", "")
+        return tuple(
+            Argument(each, each.name == written, kept, space) for each in listed
+        )
+
+    @cached_property
+    def outputs(self) -> list[Argument]:
+        """The registers that the asm writes."""
+        return [each for each in self.arguments if each.output and each.array]
+
+    @cached_property
+    def inputs(self) -> list[Argument]:
+        """Everything else that the asm names."""
+        return [each for each in self.arguments if each not in self.outputs]
+
+    def text(self) -> str:
+        """The function, without its comment."""
+        templates = [a.parameter() for a in self.arguments if a.template]
+        head = template(templates)
+        checks = [
+            f"    {legal_values(a.name, a.operand.values)}"
+            for a in self.arguments
+            if a.template and a.operand.values
+        ]
+        opening = signature(
+            f"__device__ __forceinline__ void {self.name}", self._parameters()
+        )
+        body = [*checks, *(f"    {line}" for line in self._asm())]
+        return f"{head}{opening}\n{{\n" + "\n".join(body) + "\n}\n"
+
+    def _parameters(self) -> list[str]:
+        """The function's parameters: in PTX order, those with a default last."""
+        listed = [a for a in self.arguments if not (a.template or a.literal)]
+        return [a.parameter() for a in sorted(listed, key=_has_default)]
+
+    def _asm(self) -> Iterator[str]:
+        yield "asm volatile("
+        yield from (f'    "{line}"' for line in self._lines())
+        yield from _section(self.outputs)
+        *lines, last = _section(self.inputs)
+        yield from lines
+        if self.op.family not in _IN_REGISTERS:
+            yield last
+            last = '    : "memory"'
+        yield last + ");"
+
+    def _lines(self) -> list[str]:
+        """The text of the asm, as string literals without their quotes."""
+        numbered = self._numbered()
+        mnemonic, operands = self._statement(numbered)
+        lines = broken(mnemonic, WIDTH - 16)
+        lines[-1] += "\\n"
+        lines += [f"  {line}\\n" for line in operands]
+        flags = [a for a in self.arguments if a.operand.ptx == ".pred"]
+        if not flags:
+            return lines
+        return [
+            "{\\n",
+            "  .reg .pred accumulate;\\n",
+            f"  setp.ne.b32 accumulate, {numbered[flags[0].name][0]}, 0;\\n",
+            f"  {lines[0]}",
+            *(f"  {line}" for line in lines[1:]),
+            "}\\n",
+        ]
+
+    def _statement(self, numbered: Mapping[str, list[str]]) -> tuple[str, list[str]]:
+        """The mnemonic, and its operands: each fragment on lines of its own."""
+        named = {a.operand.name: _operand(a, numbered[a.name]) for a in self.arguments}
+        text = ptx.statement(self.op, a_registers=self.a_registers, **named)
+        mnemonic, _, rest = text.partition(" ")
+        arrays = {named[a.operand.name] for a in self.arguments if a.array}
+        lines: list[str] = []
+        alone = True
+        for operand in re.findall(r"\{[^}]*\}[,;]|[^{,;]+[,;]", rest):
+            words, before = operand.strip(), alone
+            alone = words[:-1] in arrays
+            if not (alone or before):
+                lines[-1] += f" {words}"
+            else:
+                first, *more = wrapped(words.split(" "), WIDTH - 22)
+                lines += [first, *(f" {line}" for line in more)]
+        return mnemonic, lines
+
+    def _numbered(self) -> dict[str, list[str]]:
+        """The asm's number of each operand: outputs first."""
+        found, count = {}, 0
+        for each in (*self.outputs, *self.inputs):
+            size = len(each.bindings())
+            found[each.name] = [f"%{count + i}" for i in range(size)]
+            count += size
+        return found
+
+
+def _operand(argument: Argument, numbers: list[str]) -> str:
+    if argument.literal:
+        return argument.literal
+    if argument.operand.ptx == ".pred":
+        return "accumulate"
+    if argument.operand.ptx == "address":
+        return f"[{numbers[0]}]"
+    if argument.operand.vector and argument.array:
+        return "{" + ", ".join(numbers) + "}"
+    return numbers[0]
+
+
+def _has_default(argument: Argument) -> bool:
+    return argument.operand.ptx == ".pred"
+
+
+def _section(arguments: list[Argument]) -> list[str]:
+    """One section of the asm's operands: each fragment on lines of its own."""
+    groups: list[list[str]] = []
+    for array, group in groupby(arguments, key=lambda each: each.array):
+        bound = [each.bindings() for each in group]
+        groups += bound if array else [[word for words in bound for word in words]]
+    filled = [group for group in groups if group]
+    lines: list[str] = []
+    for number, words in enumerate(filled):
+        end = "," if number < len(filled) - 1 else ""
+        lines += wrapped([*(f"{w}," for w in words[:-1]), words[-1] + end], WIDTH - 10)
+    if not lines:
+        return ["    :"]
+    return [f"    : {lines[0]}", *(f"      {line}" for line in lines[1:])]
+
+
+def instruction_piece(
+    op: Instruction, name: str | None = None, *, a_registers: bool = False
+) -> Piece:
+    """The function, with a comment that says what it does and who holds what."""
+    call = Call(op, name or function_name(op), a_registers)
+    key = f"{call.name} with A in registers" if a_registers else call.name
+    needs = ("wgmma",) if op.family.startswith("wgmma") else ()
+    text = "\n".join(describe(op, a_registers=a_registers)) + "\n" + call.text()
+    return Piece(key, text, needs, op.requires.text)
+
+
+def describe(op: Instruction, *, a_registers: bool = False) -> list[str]:
+    """Comment lines: the mnemonic, what it needs, what it does, who holds what."""
+    first, *more = broken(str(op), WIDTH - 5)
+    lines = [f"// {first}", *(f"//   {line}" for line in more)]
+    lines += [*comment(_does(op, a_registers)), *comment(_needs(op))]
+    if op.family in ("mma", "mma.sp"):  # what there is to note of others is said below
+        lines += [line for note in op.notes for line in comment(note)]
+    from_memory = op.family.startswith("wgmma") and not a_registers
+    if not op.fragments:
+        return lines
+    seen: dict[str, list[str]] = {}
+    for name, part in op.fragments.items():
+        if not (name == "A" and from_memory):
+            seen.setdefault(str(part.layout), []).append(name)
+    width = max(len(", ".join(names)) for names in seen.values())
+    lines += [f"//   {', '.join(n):<{width}}  {line}" for line, n in seen.items()]
+    return lines + comment(_legend(op))
+
+
+def _needs(op: Instruction) -> str:
+    """The version and the targets, spelled out."""
+    words = op.requires.text
+    later = words.endswith("+")
+    targets = f"{words[:-1]} or later" if later else one_of(op.requires.targets)
+    return f"Needs PTX {op.requires.ptx} and {targets}."
+
+
+def _does(op: Instruction, a_registers: bool) -> str:
+    """What it does, with which matrices."""
+    if "does" in op.row.facts:
+        return op.row.facts["does"]
+    if op.family in ("ldmatrix", "stmatrix", "movmatrix"):
+        return _moves(op)
+    if op.family in ("wmma.load", "wmma.store"):
+        return _moves_fragment(op)
+    m, n, k = op.shape
+    a, b, d = (f"{op.types[name]}" for name in "abd")
+    a += f" stored as {m} x {k // 2}" if op.sparse else ""
+    who, then = "One warp", ""
+    if op.family.startswith("wgmma"):
+        who, b = "One warpgroup", f"{b} in shared memory"
+        a += "" if a_registers else " in shared memory"
+        then = " C is what d holds before; scale_d = false leaves it out."
+    if "matrix" in op.d.layout.data:
+        then = " Four such in each warp."
+    scaled = ", both scaled," if op.scale_vec else ""
+    return (
+        f"{who}: D ({m} x {n} {d}) = A ({m} x {k} {a}) * B ({k} x {n} {b})"
+        f"{scaled} + C.{then}"
+    )
+
+
+def _moves_fragment(op: Instruction) -> str:
+    (part,) = op.fragments.values()
+    size = " x ".join(map(str, part.shape))
+    verb, way = ("Load", "from") if op.family == "wmma.load" else ("Store", "to")
+    line = {"row": "row", "col": "column"}[op.values["layout"]]
+    aligned = part.registers * part.register_bits // 8
+    return (
+        f"{verb} {part.name}, {size} {part.dtype}, {way} {line}-major memory. stride: "
+        f"elements from one {line} to the next; each begins on a multiple of {aligned} "
+        "bytes."
+    )
+
+
+def _moves(op: Instruction) -> str:
+    part = next(iter(op.fragments.values()))
+    count, rows, cols = part.shape
+    if op.family == "movmatrix":
+        return f"Transpose one {rows} x {cols} matrix of {part.dtype} in registers."
+    verb, way = ("Load", "from") if op.family == "ldmatrix" else ("Store", "to")
+    what = "matrices" if count > 1 else "matrix"
+    whose = f"row L % {rows} of matrix L / {rows}" if count > 1 else "row L"
+    every = count * rows < 32 and "sm_75" in op.requires.targets
+    warning = " On sm_75 every lane must give a valid one." if every else ""
+    return (
+        f"{verb} {count} {what} of {rows} x {cols} {part.dtype} {way} shared memory. "
+        f"Lane L of 0 to {count * rows - 1} gives the address of {whose}: 16 bytes, "
+        f"aligned to 16.{warning}"
+    )
+
+
+def _legend(op: Instruction) -> str:
+    axes = {axis for part in op.fragments.values() for axis, _ in part.layout.axes}
+    warp = ("W, ", "the warp, ") if "W" in axes else ("", "")
+    said = (
+        f"{warp[0]}L, R, E: bits of {warp[1]}the lane, the register and the element in "
+        "it, lowest first."
+    )
+    seen = op.observed
+    return said + (f" Observed on {seen}; no manual promises it." if seen else "")

@@ -1,0 +1,1 @@
+"""What assembles, compiles and launches it?"""

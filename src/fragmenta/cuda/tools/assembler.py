@@ -1,0 +1,147 @@
+"""What does NVIDIA's assembler say?
+
+``ptxas`` comes with the ``nvidia-cuda-nvcc`` wheel or a CUDA toolkit on PATH.
+It names every wrong line of a module at once, so thousands of statements can
+be judged in one run.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+from fragmenta.cuda.source import ptx
+from fragmenta.errors import Error
+from fragmenta.isa.target import Version
+
+_MESSAGE = re.compile(r"line (\d+); (error|fatal)\s*: (.*)")
+
+
+@cache
+def tool(name: str) -> Path:
+    """A toolkit program: from the installed wheels, else from PATH.
+
+    The wheels come first, so that one environment always means one version.
+    """
+    for folder in map(Path, sys.path):
+        for found in folder.glob(f"nvidia/cu*/bin/{name}"):
+            return found
+    on_path = shutil.which(name)
+    if on_path is None:
+        raise Error(
+            f"no {name} found; install the wheel nvidia-cuda-nvcc (ptxas) or "
+            "nvidia-cuda-nvdisasm (nvdisasm), or put a CUDA toolkit on PATH"
+        )
+    return Path(on_path)
+
+
+@cache
+def newest_version() -> Version:
+    """The newest PTX version that this assembler reads."""
+    said = _run([".version 99.0", ".target sm_90", ".address_size 64"], "compute_90")
+    match = re.search(r"current version is '(\d+\.\d+)'", said)
+    if match is None:
+        raise Error(f"cannot read ptxas's version from: {said}")
+    return Version.parse(match[1])
+
+
+@cache
+def release() -> str:
+    """The assembler's own version, such as ``13.0.88``.
+
+    >>> release().count(".")
+    2
+    """
+    match = re.search(r"V(\d+\.\d+\.\d+)", _call("ptxas", "--version").stdout)
+    if match is None:
+        raise Error("ptxas does not tell its version")
+    return match[1]
+
+
+def judge(
+    statements: Sequence[Iterable[str]], target: str, version: object
+) -> list[str | None]:
+    """Per statement: None if it assembles for the target, else what is wrong.
+
+    Code generation is left out (a virtual architecture parses only), which
+    leaves every rule of syntax, type, version and target in force.
+    """
+    verdicts: dict[int, str | None] = {}
+    left = list(range(len(statements)))
+    while left:
+        found = _judge_on([statements[i] for i in left], target, version)
+        verdicts |= {left[position]: verdict for position, verdict in found.items()}
+        left = [i for i in left if i not in verdicts]
+    return [verdicts[i] for i in range(len(statements))]
+
+
+def _judge_on(
+    statements: Sequence[Iterable[str]], target: str, version: object
+) -> dict[int, str | None]:
+    """The verdicts that one run gives, by position: of one statement or more.
+
+    A statement that cannot be parsed hides what is wrong with the others; after
+    a fatal one ptxas reads no further.
+    """
+    text, numbers = ptx.module(statements, target, version)
+    said = _run(text.splitlines(), _virtual(target))
+    verdicts: dict[int, str] = {}
+    last = numbers[-1]
+    for line, weight, message in _MESSAGE.findall(said):
+        number = int(line)
+        verdicts.setdefault(number, message)
+        if number < numbers[0]:  # a wrong version or target condemns all
+            return dict.fromkeys(range(len(numbers)), message)
+        if message.startswith("Parsing error") and number in numbers:
+            return {numbers.index(number): message}
+        if weight == "fatal":
+            last = min(last, number)
+    judged = [number for number in numbers if number <= last]
+    return {position: verdicts.get(number) for position, number in enumerate(judged)}
+
+
+def assemble(text: str, target: str, *options: str) -> bytes:
+    """The cubin of a PTX module; ptxas's words as an error if it refuses."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = Path(folder, "in.ptx"), Path(folder, "out.cubin")
+        source.write_text(text)
+        done = _call("ptxas", f"-arch={target}", *options, source, "-o", cubin)
+        if done.returncode:
+            raise Error(f"ptxas refuses the module:\n{done.stderr or done.stdout}")
+        return cubin.read_bytes()
+
+
+def disassemble(cubin: bytes) -> str:
+    """The machine instructions of a cubin, as nvdisasm prints them."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "in.cubin")
+        path.write_bytes(cubin)
+        done = _call("nvdisasm", "-c", path)
+        if done.returncode:
+            raise Error(f"nvdisasm fails: {done.stderr}")
+        return done.stdout
+
+
+def _virtual(target: str) -> str:
+    """The virtual architecture to parse for; old targets need a newer one."""
+    name = target.replace("sm_", "compute_")
+    return "compute_75" if name in ("compute_70", "compute_72") else name
+
+
+def _run(lines: Sequence[str], architecture: str) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder, "in.ptx")
+        source.write_text("\n".join(lines) + "\n")
+        done = _call("ptxas", f"-arch={architecture}", source, "-o", Path(folder, "o"))
+    return done.stdout + done.stderr
+
+
+def _call(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(tool(name)), *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)

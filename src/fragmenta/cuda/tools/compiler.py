@@ -1,0 +1,192 @@
+"""Will NVIDIA's compiler take this source?
+
+CUDA C++ becomes machine code through NVRTC, a library that needs no GPU, no
+driver and no host compiler (the wheel ``nvidia-cuda-nvrtc``), or else through
+an ``nvcc`` and the host compiler that goes with it.
+
+What was compiled once is kept in :mod:`fragmenta.machine.cache` under the source, the
+target, the options and the compiler's version.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import re
+import subprocess
+import sys
+import tempfile
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Protocol
+
+from fragmenta.cuda.tools import assembler
+from fragmenta.errors import Error, one_of
+from fragmenta.isa.target import check_target
+from fragmenta.machine.cache import Cache
+
+_LIBRARIES = (
+    "nvidia/cu*/lib/libnvrtc.so*",
+    "nvidia/cuda_nvrtc/lib/libnvrtc.so*",
+    "nvidia/cu*/bin/**/nvrtc64_*.dll",
+)
+
+
+class CompileError(Error):
+    """The compiler refuses the source; the message has its words."""
+
+
+class Compiler(Protocol):
+    """Something that makes machine code of CUDA C++."""
+
+    @property
+    def version(self) -> str:
+        """Its name and version, such as ``nvrtc 13.4``."""
+
+    def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
+        """The cubin, or :class:`CompileError`."""
+
+
+def to_cubin(
+    source: str, target: str, *options: str, compiler: str | None = None
+) -> bytes:
+    r"""The machine code of CUDA C++ for one target, from the cache if it is there.
+
+    >>> to_cubin("__global__ void f(int* x) { *x = 1; }", "sm_90a")[:4]
+    b'\x7fELF'
+    >>> try:
+    ...     to_cubin("__global__ void f() { g(); }", "sm_90a")
+    ... except CompileError as why:
+    ...     print(str(why).splitlines()[1])
+    source.cu(1): error: identifier "g" is undefined
+    """
+    check_target(target)
+    chosen = find(compiler)
+    kept = Cache.present()
+    key = "\0".join([chosen.version, target, *options, source])
+    found = kept.get(key)
+    if found is None:
+        found = chosen.compile(source, target, options)
+        kept.put(key, found)
+    return found
+
+
+@cache
+def find(name: str | None = None) -> Compiler:
+    """A compiler by name, ``nvrtc`` or ``nvcc``; the first that is here if none.
+
+    >>> find().version.split()[0] in ("nvrtc", "nvcc")
+    True
+    """
+    kinds: dict[str, type[Compiler]] = {"nvrtc": Nvrtc, "nvcc": Nvcc}
+    if name is not None and name not in kinds:
+        raise Error(f"no compiler {name}; there are {one_of(kinds, 'and')}")
+    for each in kinds if name is None else (name,):
+        try:
+            return kinds[each]()
+        except (OSError, Error):
+            continue
+    raise Error(
+        f"no {name or 'CUDA compiler'} found; install the wheel nvidia-cuda-nvrtc, "
+        "or put a CUDA toolkit on PATH"
+    )
+
+
+# ── NVRTC ───────────────────────────────────────────────────────────────────
+
+
+def _library() -> str:
+    """The library of the installed wheels, else of the system."""
+    for folder in map(Path, sys.path):
+        for pattern in _LIBRARIES:
+            found = sorted(folder.glob(pattern), key=lambda path: len(path.name))
+            if found:
+                return str(found[0])
+    on_system = ctypes.util.find_library("nvrtc")
+    if on_system is None:
+        raise Error("no nvrtc found")
+    return on_system
+
+
+class Nvrtc:
+    """NVIDIA's compiler as a library."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(_library())
+        self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    @cached_property
+    def version(self) -> str:
+        """``nvrtc`` and its version."""
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
+        return f"nvrtc {major.value}.{minor.value}"
+
+    def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
+        """The cubin, or what the compiler says is wrong."""
+        program = ctypes.c_void_p()
+        self._call(
+            "nvrtcCreateProgram",
+            *(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None),
+        )
+        try:
+            words = [word.encode() for word in (f"-arch={target}", *options)]
+            array = (ctypes.c_char_p * len(words))(*words)
+            if self._library.nvrtcCompileProgram(program, len(words), array):
+                said = self._read("ProgramLog", program).rstrip(b"\0").decode()
+                raise CompileError(
+                    f"nvrtc refuses the source for {target}:\n{said.rstrip()}"
+                )
+            return self._read("CUBIN", program)
+        finally:
+            self._call("nvrtcDestroyProgram", ctypes.byref(program))
+
+    def _read(self, what: str, program: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self._call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        self._call(f"nvrtcGet{what}", program, buffer)
+        return buffer.raw
+
+    def _call(self, name: str, *arguments: object) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code:
+            said = self._library.nvrtcGetErrorString(code).decode()
+            raise Error(f"{name} fails: {said}")
+
+
+# ── nvcc ────────────────────────────────────────────────────────────────────
+
+
+class Nvcc:
+    """NVIDIA's compiler as a program."""
+
+    def __init__(self) -> None:
+        self._program = str(assembler.tool("nvcc"))
+
+    @cached_property
+    def version(self) -> str:
+        """``nvcc`` and its version."""
+        said = self._call("--version").stdout
+        match = re.search(r"V(\d+\.\d+\.\d+)", said)
+        if match is None:
+            raise Error(f"nvcc does not tell its version: {said}")
+        return f"nvcc {match[1]}"
+
+    def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
+        """The cubin, or what the compiler says is wrong."""
+        with tempfile.TemporaryDirectory() as folder:
+            given, made = Path(folder, "source.cu"), Path(folder, "source.cubin")
+            given.write_text(source)
+            words = ("-cubin", f"-arch={target}", *options, "-o", str(made), str(given))
+            done = self._call(*words)
+            if done.returncode:
+                said = (done.stdout + done.stderr).replace(str(given), given.name)
+                raise CompileError(
+                    f"nvcc refuses the source for {target}:\n{said.rstrip()}"
+                )
+            return made.read_bytes()
+
+    def _call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        command = [self._program, *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,0 +1,275 @@
+"""Is there a GPU, and will it run this?
+
+Kernels are launched through NVIDIA's cuda-core.  Operands are NumPy arrays on
+both sides.  Whatever goes wrong on the way becomes an
+:class:`~fragmenta.errors.Error` in CUDA's own words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.cuda.tools import assembler
+from fragmenta.errors import Error, NoDevice
+
+_HINT = "pip install 'fragmenta[cuda]' on a machine with an NVIDIA GPU and driver"
+
+
+@cache
+def present() -> GPU:
+    """The GPU of this machine; :class:`NoDevice` if there is none.
+
+    >>> from fragmenta.errors import NoDevice
+    >>> try:
+    ...     found = present().name
+    ... except NoDevice as why:
+    ...     found = "none"
+    >>> isinstance(found, str)
+    True
+    """
+    try:
+        from cuda.core import Device
+    except ImportError as why:
+        raise NoDevice(f"the package cuda-core is missing; {_HINT}") from why
+    try:
+        device = Device()
+        device.set_current()
+        return GPU(device)
+    except Exception as why:  # cuda-core raises its own error, or OSError
+        raise NoDevice(f"no usable GPU ({why}); {_HINT}") from why
+
+
+class GPU:
+    """One device: its names, and a way to run and time kernels on arrays."""
+
+    def __init__(self, device: Any) -> None:
+        self._device = device
+        self._stream = device.create_stream()
+        self._lost = ""
+
+    @property
+    def name(self) -> str:
+        """What the driver calls it."""
+        return str(self._device.name)
+
+    @property
+    def target(self) -> str:
+        """Its target, with the architecture-specific suffix where there is one."""
+        major, minor = self._device.compute_capability
+        number = 10 * major + minor
+        return f"sm_{number}a" if number >= 90 else f"sm_{number}"
+
+    @cached_property
+    def processors(self) -> int:
+        """How many streaming multiprocessors it has."""
+        return int(self._device.properties.multiprocessor_count)
+
+    def versions(self) -> dict[str, str]:
+        """GPU, driver and assembler: what a recording must name."""
+        from cuda.bindings import driver
+
+        version = _check(driver.cuDriverGetVersion())
+        return {
+            "gpu": self.name,
+            "target": self.target,
+            **_kernel_module(),
+            "cuda_driver": f"{version // 1000}.{version % 1000 // 10}",
+            "ptxas": _assembler(),
+        }
+
+    def load(self, cubin: bytes) -> Any:
+        """A module, whose kernels :meth:`run` takes by name."""
+        from cuda.core import ObjectCode
+
+        with self._faults("loading a module"):
+            return ObjectCode.from_cubin(cubin)
+
+    def load_text(self, text: str) -> Any:
+        """The same from PTX, by the assembler that is part of the driver."""
+        from cuda.core import ObjectCode
+
+        with self._faults("loading a module"):
+            return ObjectCode.from_ptx(text.encode())
+
+    def run(
+        self,
+        module: Any,
+        name: str,
+        grid: int,
+        block: int,
+        inputs: Sequence[NDArray[Any]],
+        output: NDArray[Any],
+    ) -> NDArray[Any]:
+        """Launch with pointers to the output and the inputs; the output back.
+
+        The output buffer starts as given, so that what is never written shows.
+        """
+        with (
+            self._faults(name),
+            self._ready(module, name, grid, block, (output, *inputs)) as (start, first),
+        ):
+            start()
+            self._stream.sync()
+            return self._download(first, output)
+
+    def time(
+        self,
+        module: Any,
+        name: str,
+        grid: int,
+        block: int,
+        inputs: Sequence[NDArray[Any]],
+        output: NDArray[Any],
+        runs: int,
+    ) -> list[float]:
+        """Seconds that each of so many launches took on the GPU, one by one.
+
+        The buffers stay where they are between the launches.
+        """
+        from cuda.bindings import driver
+
+        with (
+            self._faults(name),
+            self._ready(module, name, grid, block, (output, *inputs)) as (start, _),
+            _events(2) as (before, after),
+        ):
+            stream = int(self._stream.handle)
+            found = []
+            for _ in range(runs):
+                _check(driver.cuEventRecord(before, stream))
+                start()
+                _check(driver.cuEventRecord(after, stream))
+                _check(driver.cuEventSynchronize(after))
+                milliseconds = _check(driver.cuEventElapsedTime(before, after))
+                found.append(float(milliseconds) / 1e3)
+            return found
+
+    # ── memory ──────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _ready(
+        self,
+        module: Any,
+        name: str,
+        grid: int,
+        block: int,
+        arrays: Sequence[NDArray[Any]],
+    ) -> Iterator[tuple[Callable[[], None], Any]]:
+        """Arrays on the device for a while: a function that launches, the first."""
+        from cuda.core import LaunchConfig, launch
+
+        buffers: list[Any] = []
+        try:
+            buffers.extend(self._upload(array) for array in arrays)
+            kernel = module.get_kernel(name)
+            config = LaunchConfig(grid=grid, block=block)
+            yield lambda: launch(self._stream, config, kernel, *buffers), buffers[0]
+        finally:
+            for buffer in buffers:
+                with suppress(Exception):  # after a fault nothing can be freed
+                    buffer.close(self._stream)
+
+    def _upload(self, array: NDArray[Any]) -> Any:
+        from cuda.bindings import driver
+
+        data = np.ascontiguousarray(array)
+        buffer = self._device.allocate(max(1, data.nbytes), stream=self._stream)
+        self._stream.sync()
+        _check(driver.cuMemcpyHtoD(int(buffer.handle), data.ctypes.data, data.nbytes))
+        return buffer
+
+    def _download(self, buffer: Any, like: NDArray[Any]) -> NDArray[Any]:
+        from cuda.bindings import driver
+
+        data = np.empty_like(like, order="C")
+        _check(driver.cuMemcpyDtoH(data.ctypes.data, int(buffer.handle), data.nbytes))
+        return data
+
+    # ── faults ──────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _faults(self, what: str) -> Iterator[None]:
+        """Every fault as an Error; one that CUDA cannot get over is remembered."""
+        if self._lost:
+            raise Error(
+                f"{self.name} does not answer this process any more, since "
+                f"{self._lost}; start a new one"
+            )
+        try:
+            self._device.set_current()  # this thread may be another than the last
+            yield
+        except Exception as why:  # cuda-core's errors have no common base
+            said = f"{what} failed: {why}"
+            if not _alive():
+                self._lost = said
+            raise Error(f"{said} ({self.name})") from why
+
+
+def _alive() -> bool:
+    """Whether the context still works after a fault."""
+    try:
+        from cuda.bindings import driver
+
+        return not int(driver.cuCtxSynchronize()[0])
+    except Exception:  # no driver to ask
+        return False
+
+
+@contextmanager
+def _events(count: int) -> Iterator[list[Any]]:
+    from cuda.bindings import driver
+
+    made = [_check(driver.cuEventCreate(0)) for _ in range(count)]
+    try:
+        yield made
+    finally:
+        for event in made:
+            driver.cuEventDestroy(event)
+
+
+def _check(result: Sequence[Any]) -> Any:
+    """What the driver returned beside its status, if that is success."""
+    code, *values = result
+    if int(code):
+        from cuda.bindings import driver
+
+        words = []
+        for ask in (driver.cuGetErrorName, driver.cuGetErrorString):
+            failed, text = ask(code)
+            if not int(failed) and text:
+                words.append(text.decode())
+        raise Error(": ".join(words) or f"the driver says {code}")
+    return values[0] if values else None
+
+
+def _assembler() -> str:
+    try:
+        return assembler.release()
+    except Error:
+        return "the driver's own"
+
+
+def _kernel_module() -> dict[str, str]:
+    """The driver's own version, which only Linux tells without another library."""
+    with suppress(OSError):
+        text = Path("/proc/driver/nvidia/version").read_text()
+        if match := re.search(r"Module.*?\s(\d+\.\d[\d.]*)", text):
+            return {"driver": match[1]}
+    return {}
+
+
+def describe(values: Mapping[str, str]) -> str:
+    """Versions in one line.
+
+    >>> describe({"gpu": "NVIDIA H200", "cuda_driver": "13.0"})
+    'gpu NVIDIA H200, cuda_driver 13.0'
+    """
+    return ", ".join(f"{name} {value}" for name, value in values.items())

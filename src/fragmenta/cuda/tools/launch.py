@@ -1,0 +1,413 @@
+"""What does the GPU of this machine answer?
+
+``on_device`` takes what ``execute`` takes and returns what it returns; only the
+arithmetic is done by the hardware.  A :class:`Kernel` is one instruction with
+its immediates chosen: its PTX, and how its operands become arrays.  Modules are
+kept in memory and on disk by their source and target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.cuda.source import ptx, wgmma
+from fragmenta.cuda.tools import assembler, device
+from fragmenta.cuda.tools.device import GPU
+from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.execution.wgmma import checked_scale_d, in_registers
+from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.target import check_target, number
+from fragmenta.machine.cache import Cache
+from fragmenta.registers.dtype import as_array, batch_shape
+from fragmenta.registers.fragment import Fragment, Words
+from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, Major, extent
+from fragmenta.shared.tiles import PATTERN, Image, as_image, as_words, read_tile
+
+POISON = 0xDEADBEEF
+"""Bits that no kernel of ours writes by chance: shows what was left unwritten."""
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One instruction with its immediates chosen, run once for each tile.
+
+    >>> import fragmenta as fm
+    >>> kernel = Kernel(fm.mma("m16n8k64", a="s8", sp="sp"), (("selector", 0),))
+    >>> kernel.parameters, kernel.lanes
+    (('a', 'b', 'c', 'metadata'), 32)
+    """
+
+    op: Instruction
+    immediates: tuple[tuple[str, int], ...] = ()
+    a_registers: bool = False
+    image_bytes: int = 0
+
+    @property
+    def shared(self) -> bool:
+        """Whether it reads shared memory."""
+        return self.op.family.startswith("wgmma")
+
+    @property
+    def name(self) -> str:
+        """The mnemonic and the immediates, as a name that PTX takes."""
+        chosen = [f"{name}_{value}" for name, value in self.immediates]
+        if self.shared:
+            chosen += ["a_registers" if self.a_registers else "a_memory"]
+        text = "__".join([str(self.op), *chosen]).replace("-", "minus_")
+        return "".join(each if each.isalnum() else "_" for each in text)
+
+    @property
+    def lanes(self) -> int:
+        """Threads of one tile."""
+        return self.op.d.lanes
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The arrays it reads, in order; each is (tiles, …)."""
+        if self.shared:
+            return wgmma.parameters(self.op, a_registers=self.a_registers)[1:]
+        listed = (each for each in self.op.operands if each.ptx != "immediate")
+        return tuple(each.name for each in listed if each.name != "d")
+
+    def entry(self) -> str:
+        """The kernel in PTX."""
+        chosen = dict(self.immediates)
+        if not self.shared:
+            return ptx.entry(self.op, self.name, **chosen)
+        return wgmma.entry(
+            self.op,
+            self.name,
+            image_bytes=self.image_bytes,
+            a_registers=self.a_registers,
+            **chosen,
+        )
+
+    def run(self, gpu: GPU, module: Any, arrays: Arrays) -> NDArray[Any]:
+        """The registers of D, (tiles, lanes, n)."""
+        inputs = [arrays[name] for name in self.parameters]
+        part = self.op.d
+        shape = (len(inputs[0]), part.lanes, part.registers)
+        output = np.full(shape, POISON, f"uint{part.register_bits}")
+        if not output.size:
+            return output
+        return gpu.run(module, self.name, len(output), self.lanes, inputs, output)
+
+
+def source(kernels: list[Kernel], target: str) -> str:
+    """A module of kernels, in the first PTX version that has them all.
+
+    >>> import fragmenta as fm
+    >>> text = source([Kernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
+    >>> text.splitlines()[:2]
+    ['.version 8.0', '.target sm_90a']
+    """
+    version = max(kernel.op.requires.ptx_on(target) for kernel in kernels)
+    entries = "".join(kernel.entry() for kernel in kernels)
+    return ptx.header(target, version) + entries
+
+
+@lru_cache(maxsize=128)
+def load(gpu: GPU, text: str) -> Any:
+    """The module of a PTX source, assembled once for each source and target."""
+    try:
+        assembler.tool("ptxas")
+    except Error:
+        return gpu.load_text(text)  # the driver has an assembler, too
+    return gpu.load(cubin(text, gpu.target))
+
+
+def cubin(text: str, target: str) -> bytes:
+    r"""What ptxas makes of a source, from the cache if it did so before.
+
+    >>> import fragmenta as fm
+    >>> text = source([Kernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
+    >>> cubin(text, "sm_90a")[:4]
+    b'\x7fELF'
+    """
+    kept = Cache.present()
+    key = "\0".join([f"ptxas {assembler.release()}", target, text])
+    found = kept.get(key)
+    if found is None:
+        found = assembler.assemble(text, target)
+        kept.put(key, found)
+    return found
+
+
+# ── registers in, registers out ─────────────────────────────────────────────
+
+
+def on_device(
+    op: Instruction, *operands: Any, gpu: GPU | None = None, **options: Any
+) -> Words:
+    """The registers of D that the GPU computes.
+
+    Takes the operands and options of :func:`fragmenta.execution.mma.execute`, for
+    ``wgmma`` those of :func:`fragmenta.execution.wgmma.execute`, and returns arrays
+    of the same shapes.  A ``target`` may be given, and is refused if this GPU
+    is another.  Metadata is not checked: the hardware shows what it makes of
+    codes that are illegal.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.mma("m16n8k16", a="f16", d="f32")
+    >>> one = [part.pack(np.ones(part.shape)) for part in (op.a, op.b, op.c)]
+    >>> try:
+    ...     found = float(op.d.unpack(on_device(op, *one))[0, 0])
+    ... except fm.NoDevice:
+    ...     found = 17.0
+    >>> found
+    17.0
+    """
+    check_multiplies(op)
+    chosen = gpu or device.present()
+    _check_target(op, chosen, options.pop("target", None))
+    prepare = _shared if op.family.startswith("wgmma") else _registers
+    kernel, arrays = prepare(op, *operands, **options)
+    batch, flat = _flat(arrays, _ends(kernel))
+    module = load(chosen, source([kernel], chosen.target))
+    d = kernel.run(chosen, module, flat)
+    return d.reshape(*batch, *d.shape[1:])
+
+
+def _check_target(op: Instruction, gpu: GPU, target: str | None) -> None:
+    if not op.supported_on(gpu.target):
+        raise UnsupportedTarget(f"{op} needs {op.requires}; {gpu.name} is {gpu.target}")
+    if target is not None and number(check_target(target)) != number(gpu.target):
+        raise UnsupportedTarget(
+            f"{gpu.name} is {gpu.target}, not {target}; execute() answers for any"
+        )
+
+
+def _registers(
+    op: Instruction,
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike,
+    *,
+    metadata: ArrayLike | None = None,
+    selector: int = 0,
+    scale_a: ArrayLike | None = None,
+    scale_b: ArrayLike | None = None,
+    **identifiers: int,
+) -> tuple[Kernel, dict[str, NDArray[Any]]]:
+    """The kernel and the arrays of an instruction that works on registers."""
+    given = {
+        "a": a,
+        "b": b,
+        "c": c,
+        "metadata": metadata,
+        "scale_a": scale_a,
+        "scale_b": scale_b,
+    }
+    chosen = {"selector": selector, **identifiers}
+    allowed = {each.name: each.values for each in op.operands if each.values}
+    kernel = Kernel(op, _immediates(op, chosen, allowed))
+    return kernel, {
+        name: words_of(_part(op, name), value)
+        for name, value in _wanted(op, given, kernel.parameters).items()
+    }
+
+
+def _wanted(
+    op: Instruction, given: dict[str, Any], names: tuple[str, ...]
+) -> dict[str, Any]:
+    """Exactly the operands that the instruction has."""
+    missing = [name for name in names if given[name] is None]
+    if missing:
+        raise Error(f"{op} needs {one_of(missing, 'and')}")
+    extra = [n for n, value in given.items() if value is not None and n not in names]
+    if extra:
+        raise Error(f"{op} takes no {one_of(extra)}; it takes {one_of(names, 'and')}")
+    return {name: given[name] for name in names}
+
+
+def _immediates(
+    op: Instruction, chosen: dict[str, int], allowed: Mapping[str, tuple[int, ...]]
+) -> tuple[tuple[str, int], ...]:
+    """The immediates that the instruction has, refused if they are illegal."""
+    for name, value in chosen.items():
+        plain = (1,) if name.startswith("scale") else (0,)
+        legal = allowed.get(name, plain)
+        if value not in legal:
+            raise ShapeError(
+                f"{name} {value} is not allowed; {op} takes {one_of(legal)}"
+            )
+    return tuple((name, int(chosen.get(name, allowed[name][0]))) for name in allowed)
+
+
+def _part(op: Instruction, name: str) -> Fragment:
+    named = {each.lower(): part for each, part in op.fragments.items()}
+    return named[name]
+
+
+def words_of(part: Fragment, registers: ArrayLike) -> Words:
+    """Registers as the kernels take them, checked: (…, lanes, n).
+
+    >>> import fragmenta as fm
+    >>> words_of(fm.mma("m16n8k32", a="s8").a, [[1]])
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.ShapeError: A is in registers of shape (…, 32 lanes, 4); \
+given shape (1, 1)
+    """
+    return part._registers(as_array(registers))
+
+
+# ── a warpgroup and its shared memory ───────────────────────────────────────
+
+
+def _shared(
+    op: Instruction,
+    d: ArrayLike,
+    a: ArrayLike | Descriptor,
+    b: ArrayLike | Descriptor,
+    *,
+    smem: ArrayLike,
+    metadata: ArrayLike | None = None,
+    selector: int = 0,
+    scale_d: ArrayLike = 1,
+    **immediates: int,
+) -> tuple[Kernel, dict[str, NDArray[Any]]]:
+    """The kernel and the arrays of ``wgmma``."""
+    registers = in_registers(a)
+    listed = ptx.operands(op, a_registers=registers)
+    allowed = {each.name: each.values for each in listed if each.values}
+    chosen = {"selector": selector, **_defaults(immediates)}
+    if registers and chosen["trans_a"]:
+        raise Error("A from registers cannot be transposed; trans_a is 0")
+    fixed = _immediates(op, chosen, allowed)
+    keep = checked_scale_d(scale_d)
+    given = {"c": d, "metadata": metadata}
+    wanted = ("c", "metadata") if op.sparse else ("c",)
+    arrays = {
+        name: words_of(_part(op, name), value)
+        for name, value in _wanted(op, given, wanted).items()
+    }
+    arrays["scale_d"] = keep.astype(np.uint32)
+    memory = {"b": _words(b)}
+    if registers:
+        arrays["a"] = words_of(op.a, a)  # type: ignore[arg-type]
+    else:
+        memory["a"] = _words(a)
+    majors = {name: MAJORS[chosen[f"trans_{name}"]] for name in memory}
+    image, moved = _window(op, as_image(smem), memory, majors)
+    kernel = Kernel(op, fixed, registers, image.shape[-1])
+    return kernel, {**arrays, **moved, "image": image}
+
+
+def _defaults(given: dict[str, int]) -> dict[str, int]:
+    plain = {"scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
+    unknown = sorted(given.keys() - plain.keys())
+    if unknown:
+        raise Error(f"wgmma takes no {unknown[0]}; it takes {one_of(plain, 'and')}")
+    return {**plain, **given}
+
+
+def _words(descriptor: ArrayLike | Descriptor) -> NDArray[np.uint64]:
+    if isinstance(descriptor, Descriptor):
+        return np.array(descriptor.encode(), np.uint64)
+    return as_words(descriptor)
+
+
+def _window(
+    op: Instruction,
+    image: Image,
+    words: dict[str, NDArray[np.uint64]],
+    majors: dict[str, Major],
+) -> tuple[Image, dict[str, NDArray[Any]]]:
+    """The image and descriptors that fit a kernel's shared memory.
+
+    A larger image is cut to what the operands read, one after the other.
+    Reads outside the image are refused, as by the emulation.
+    """
+    for name, each in words.items():
+        read_tile(image, each, op, name.upper(), major=majors[name])
+    if image.shape[-1] <= wgmma.MOST:
+        short = -image.shape[-1] % UNIT
+        return np.pad(image, [(0, 0)] * (image.ndim - 1) + [(0, short)]), dict(words)
+    shapes = {name: each.shape for name, each in words.items()}
+    batch = batch_shape(image=image.shape[:-1], **shapes)
+    images = np.broadcast_to(image, (*batch, image.shape[-1])).reshape(
+        -1, image.shape[-1]
+    )
+    moved: dict[str, NDArray[Any]] = {}
+    pieces: list[Image] = []
+    start = 0
+    for name, each in words.items():
+        flat = np.broadcast_to(each, batch).ravel()
+        piece, moved[name] = _piece(op, name.upper(), majors[name], images, flat, start)
+        moved[name] = moved[name].reshape(batch)
+        pieces.append(piece)
+        start += piece.shape[-1]
+    if start > wgmma.MOST:
+        raise Error(
+            f"the operands of {op} are spread over {start} bytes of shared memory; "
+            f"on the GPU they may span {wgmma.MOST}"
+        )
+    whole = np.concatenate(pieces, axis=-1)
+    return whole.reshape(*batch, whole.shape[-1]), moved
+
+
+def _piece(
+    op: Instruction,
+    operand: str,
+    major: Major,
+    images: Image,
+    words: NDArray[np.uint64],
+    start: int,
+) -> tuple[Image, NDArray[np.uint64]]:
+    """What one operand reads of each image, and its descriptors moved there."""
+    rows, k = extent(op, operand)
+    of = op.types[operand.lower()]
+    mn, along = np.ogrid[:rows, :k]
+    ranges = {}
+    for word in np.unique(words).tolist():
+        address = Descriptor.decode(word).address(mn, along, of, major)
+        # whole patterns, so that every swizzle stays as it is
+        first = int(address.min()) // PATTERN * PATTERN
+        ranges[word] = (first, int(address.max()) - first + max(1, of.bits // 8))
+    size = -(-max(length for _, length in ranges.values()) // PATTERN) * PATTERN
+    piece = np.zeros((len(words), size), np.uint8)
+    moved = np.empty_like(words)
+    for tile, word in enumerate(words.tolist()):
+        first, _ = ranges[word]
+        found = images[tile, first : first + size]
+        piece[tile, : found.size] = found
+        moved[tile] = word + (start - first) // UNIT
+    return piece, moved
+
+
+# ── batches ─────────────────────────────────────────────────────────────────
+
+
+def _ends(kernel: Kernel) -> dict[str, int]:
+    """How many axes of each array belong to one tile."""
+    ends = dict.fromkeys(kernel.parameters, 2)
+    if kernel.shared:
+        ends |= {"b": 0, "scale_d": 0, "image": 1}
+        ends |= {} if kernel.a_registers else {"a": 0}
+    return ends
+
+
+def _flat(
+    arrays: dict[str, NDArray[Any]], ends: dict[str, int]
+) -> tuple[tuple[int, ...], dict[str, NDArray[Any]]]:
+    """One batch axis for all, and the shape that it had."""
+    leading = {name: array.shape[: array.ndim - ends[name]] for name, array in
+               arrays.items()}  # fmt: skip
+    batch = batch_shape(**leading)
+    tiles = int(np.prod(batch))
+    flat = {}
+    for name, array in arrays.items():
+        end = array.shape[array.ndim - ends[name] :]
+        flat[name] = np.ascontiguousarray(
+            np.broadcast_to(array, (*batch, *end)).reshape(tiles, *end)
+        )
+    return batch, flat

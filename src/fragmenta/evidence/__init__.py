@@ -1,0 +1,1 @@
+"""What does a GPU answer, and do we?"""

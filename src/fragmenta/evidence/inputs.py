@@ -1,0 +1,240 @@
+"""What should an instruction be tried on?
+
+Inputs of several kinds, the same everywhere: they are made from the raw words
+of a counter-based generator by integer arithmetic alone, so a recording needs
+to store only what a GPU answered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.isa.instruction import Instruction
+from fragmenta.registers.dtype import DType
+from fragmenta.registers.fragment import Fragment, Words
+
+Bits = NDArray[Any]
+
+#: The kinds of input for floating point, and what each is for.
+FLOAT_KINDS = {
+    "bits": "uniform random bits: NaN, Inf and subnormals as they come",
+    "normal": "ordinary values of similar size",
+    "wide": "every finite exponent alike, so that most products are lost",
+    "subnormal": "values at and below the smallest normal number",
+    "cancel": "few different magnitudes of both signs, whose sums cancel",
+    "overflow": "values near the largest, so that sums overflow",
+    "zeros": "mostly zeros of both signs",
+    "special": "ordinary values with some Inf, NaN and zero among them",
+}
+INTEGER_KINDS = {
+    "bits": "uniform random bits",
+    "extreme": "A and B at the ends of their range",
+    "edge": "accumulators within 2^12 of the ends of 32 bits",
+}
+
+
+class Source:
+    """A stream of raw 64-bit words that every platform and version repeats."""
+
+    def __init__(self, *key: object) -> None:
+        digest = hashlib.sha256(repr(key).encode()).digest()
+        self._generator = np.random.Philox(key=int.from_bytes(digest[:16], "little"))
+
+    def words(self, shape: tuple[int, ...]) -> NDArray[np.uint64]:
+        """Uniform 64-bit words."""
+        count = int(np.prod(shape))
+        return self._generator.random_raw(count).reshape(shape)
+
+    def below(self, bound: int, shape: tuple[int, ...]) -> NDArray[np.uint64]:
+        """Integers from 0 to bound - 1, near enough to uniform for tests."""
+        high = self.words(shape) >> np.uint64(32)
+        return (high * np.uint64(bound)) >> np.uint64(32)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One set of operands: registers by operand name, and the selector."""
+
+    registers: Mapping[str, Words]
+    selector: int | None
+
+    def digest(self) -> str:
+        """A short fingerprint of all operands."""
+        total = hashlib.sha256()
+        for name in sorted(self.registers):
+            total.update(np.ascontiguousarray(self.registers[name]).tobytes())
+        return total.hexdigest()[:16]
+
+
+def kinds(op: Instruction) -> tuple[str, ...]:
+    """The kinds of input that make sense for an instruction."""
+    floating = op.types["a"].kind == "float"
+    return tuple(FLOAT_KINDS if floating else INTEGER_KINDS)
+
+
+def tile_count(op: Instruction, tiles: int) -> int:
+    """How many tiles a trial of at least so many has: as many of each kind."""
+    return -(-tiles // len(kinds(op))) * len(kinds(op))
+
+
+def trial(op: Instruction, tiles: int, seed: int, selector: int | None) -> Trial:
+    """Operands for at least ``tiles`` tiles, as many of each kind in turn."""
+    source = Source(str(op), tiles, seed, selector)
+    each = tile_count(op, tiles) // len(kinds(op))
+    registers: dict[str, Words] = {}
+    for name, part in op.fragments.items():
+        if name == "D":
+            continue
+        if name == "metadata":
+            codes = _codes(op, tile_count(op, tiles), source)
+            registers["metadata"] = _noise(part, codes, selector or 0, source)
+            continue
+        chunks = [_elements(part, name, kind, each, source) for kind in kinds(op)]
+        bits = np.concatenate(chunks)
+        registers[name.lower()] = part.pack(part.dtype.decode(bits))
+    return Trial(registers, selector)
+
+
+def trials(op: Instruction, tiles: int, seed: int) -> Iterator[Trial]:
+    """A trial for each legal selector (one, without, if dense)."""
+    for selector in op.selectors or (None,):
+        yield trial(op, tiles, seed, selector)
+
+
+# ── elements ────────────────────────────────────────────────────────────────
+
+
+def _elements(part: Fragment, name: str, kind: str, tiles: int, source: Source) -> Bits:
+    shape = (tiles, *part.shape)
+    dt = part.dtype
+    if dt.kind == "float":
+        bits = _floats(dt, kind, name in "CD", shape, source)
+    else:
+        bits = _integers(dt, kind, name in "CD", shape, source)
+    return bits.astype(dt.bits_dtype)
+
+
+def _integers(
+    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: Source
+) -> Bits:
+    mask = np.uint64(dt.mask)
+    words = source.words(shape)
+    if kind == "extreme" and not accumulator and dt.bits > 1:
+        low, high = dt.limits
+        ends = np.array([low, high, high, -1 if low else 1], np.int64)
+        chosen: Bits = ends.astype(np.uint64)[words & np.uint64(3)] & mask
+        return chosen
+    if kind == "edge" and accumulator:
+        distance = words & np.uint64(0xFFF)
+        top = np.uint64(0x7FFFFFFF) - distance
+        bottom = np.uint64(0x80000000) + distance
+        return np.where(words >> np.uint64(63), bottom, top)
+    return words & mask
+
+
+def _floats(
+    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: Source
+) -> Bits:
+    """Raw bits of one kind, from a sign, an exponent field and a fraction."""
+    words = source.words(shape)
+    if kind == "bits":
+        return words & np.uint64(dt.mask)
+    sign = words >> np.uint64(63)
+    fraction = words & np.uint64((1 << dt.fraction_bits) - 1)
+    exponent = _exponents(dt, kind, accumulator, shape, source)
+    if kind == "cancel":  # two leading fraction bits, the rest zero
+        keep = min(2, dt.fraction_bits)
+        fraction = (fraction >> np.uint64(dt.fraction_bits - keep)) << np.uint64(
+            dt.fraction_bits - keep
+        )
+    bits = _assemble(dt, sign, exponent, fraction)
+    if kind == "zeros":
+        zero = source.below(8, shape) < 6
+        return np.where(zero, _assemble(dt, sign, exponent * 0, fraction * 0), bits)
+    if kind == "special":
+        return _sprinkle(dt, bits, sign, source)
+    return bits
+
+
+def _exponents(
+    dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: Source
+) -> Bits:
+    """Exponent fields; those of A and B leave room for their product."""
+    largest = (1 << dt.exponent_bits) - 1 - int(dt.has_infinity)
+    bias = np.uint64(dt.bias)
+    if kind == "wide":
+        return source.below(largest + 1, shape)
+    if kind == "subnormal":
+        return source.below(3, shape)
+    if kind == "cancel":
+        return np.broadcast_to(bias, shape).copy()
+    if kind == "overflow":
+        top = largest if accumulator else min(largest, dt.bias + dt.bias // 2 + 1)
+        span = min(3, top)
+        return np.uint64(top) - source.below(span, shape)
+    spread = min(7, largest)
+    low = max(0, min(int(bias) - spread // 2, largest - spread))
+    return np.uint64(low) + source.below(spread, shape)
+
+
+def _assemble(dt: DType, sign: Bits, exponent: Bits, fraction: Bits) -> Bits:
+    # tf32 lives in an f32: its fields sit thirteen bits higher
+    shift = 13 if dt.name == "tf32" else 0
+    top = dt.fraction_bits + dt.exponent_bits
+    fields = sign << np.uint64(top) | exponent << np.uint64(dt.fraction_bits) | fraction
+    return fields << np.uint64(shift)
+
+
+def _sprinkle(dt: DType, bits: Bits, sign: Bits, source: Source) -> Bits:
+    """Replace about one element in forty by Inf, NaN or zero."""
+    zero = np.zeros_like(bits)
+    ones = np.uint64((1 << dt.exponent_bits) - 1)
+    choices = [_assemble(dt, sign, zero, zero)]
+    if dt.has_infinity:
+        choices.append(_assemble(dt, sign, zero + ones, zero))
+    if dt.has_nan:
+        fraction = zero + np.uint64((1 << dt.fraction_bits) - 1)
+        choices.append(_assemble(dt, sign, zero + ones, fraction))
+    pick = source.below(40 * len(choices), bits.shape)
+    for number, choice in enumerate(choices):
+        bits = np.where(pick == number, choice, bits)
+    return bits
+
+
+# ── metadata ────────────────────────────────────────────────────────────────
+
+
+@cache
+def _legal(tf32: bool, ordered: bool) -> NDArray[np.uint8]:
+    """Every legal code: two different positions, or one of tf32's two."""
+    if tf32:
+        return np.array([0b0100, 0b1110], np.uint8)
+    pairs = [(i, j) for i in range(4) for j in range(4)]
+    legal = [i | j << 2 for i, j in pairs if (i < j if ordered else i != j)]
+    return np.array(legal, np.uint8)
+
+
+def _codes(op: Instruction, tiles: int, source: Source) -> Bits:
+    """Random legal metadata codes; unordered where that is legal."""
+    ordered = op.values.get("sp") == "sp::ordered_metadata"
+    legal = _legal(op.types["a"].name == "tf32", ordered)
+    shape = (tiles, *op.fragments["metadata"].shape)
+    return legal[source.below(len(legal), shape)]
+
+
+def _noise(part: Fragment, codes: Bits, selector: int, source: Source) -> Words:
+    """Metadata words with junk in every lane that should not count."""
+    if not part.selectors:
+        return Fragment.pack(part, codes)
+    words = Fragment.pack(part, codes, selector=selector)
+    mask = np.full(part.shape, 0xF, np.uint8)
+    counted = Fragment.pack(part, mask, selector=selector)
+    junk = source.words(words.shape).astype(words.dtype)
+    return np.where(counted != 0, words, junk)

@@ -1,0 +1,163 @@
+"""Is this file a recording, and one that can be replayed?
+
+A recording comes from somewhere else, so it is checked once, when it is loaded:
+that every field is there and of its kind, that the instructions exist and the
+target has them, that each case has the answers it says, and no more inputs than
+these answers go with.  What passes can be replayed without further questions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import MISSING, fields
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.npy import Archive, read
+from fragmenta.errors import Error, one_of
+from fragmenta.isa.target import check_target
+from fragmenta.registers.layout import is_whole
+
+Words = NDArray[np.uint32]
+Form = tuple[tuple[int, ...], np.dtype[Any]]
+"""The shape and the type of the answers of a case."""
+
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+_LARGE = 1 << 63
+"""Whole numbers of a recording lie below this."""
+
+
+class Content(NamedTuple):
+    """What a file of recordings holds, its cases not yet looked at."""
+
+    made: dict[str, str]
+    cases: list[dict[str, Any]]
+    words: Words
+
+
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    """Have every refusal say what is refused."""
+    try:
+        yield
+    except Error as why:
+        raise Error(f"{what}: {why}") from None
+
+
+def content(path: Path) -> Content:
+    """The parts of a recording, each of its kind."""
+    with refused(f"{path} is not a recording"):
+        found = read(path)
+        if not isinstance(found, Archive) or not {"about", "words"} <= set(found):
+            raise Error("it is an archive of about and words")
+        words, about = found["words"], _about(found["about"])
+        if words.ndim != 1 or words.dtype != np.uint32:
+            raise Error(f"words are uint32; given {words.dtype} of shape {words.shape}")
+        made, cases = about.get("made"), about.get("cases")
+        if not isinstance(made, dict) or not all(_is_text(x) for x in made.values()):
+            raise Error("made says what made it, in words")
+        if not isinstance(cases, list) or not cases:
+            raise Error("it has no cases")
+        for each in cases:
+            if not isinstance(each, dict):
+                raise Error(f"a case has names and values; given {_short(each)}")
+        check_target(made.get("target", ""))
+        return Content(made, cases, words)
+
+
+def _about(written: NDArray[Any]) -> dict[str, Any]:
+    if written.ndim != 1 or written.dtype != np.uint8:
+        raise Error(f"about is bytes; given {written.dtype} of shape {written.shape}")
+    try:
+        found = json.loads(written.tobytes())
+    except (ValueError, RecursionError) as why:
+        raise Error(f"about is no JSON ({why})") from None
+    if not isinstance(found, dict):
+        raise Error(f"about has the names made and cases; given {_short(found)}")
+    return found
+
+
+# ── the fields of a case ────────────────────────────────────────────────────
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: object) -> bool:
+    return is_whole(value) and -_LARGE <= int(value) < _LARGE  # type: ignore[call-overload]
+
+
+def _is_count(value: object) -> bool:
+    return _is_number(value) and int(value) >= 0  # type: ignore[call-overload]
+
+
+def _is_shape(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_count, value))
+
+
+class _Rule(NamedTuple):
+    allows: Callable[[Any], bool]
+    what: str
+
+
+# A field by its name: what it may be, in code and in words.
+RULES = {
+    "instruction": _Rule(_is_text, "text"),
+    "selector": _Rule(lambda x: x is None or _is_count(x), "a whole number or null"),
+    "tiles": _Rule(lambda x: _is_count(x) and x > 0, "a whole number, 1 or more"),
+    "seed": _Rule(_is_number, "a whole number"),
+    "digest": _Rule(
+        lambda x: _is_text(x) and bool(_DIGEST.fullmatch(x)), "16 hexadecimal digits"
+    ),
+    "start": _Rule(_is_count, "a whole number, 0 or more"),
+    "shape": _Rule(_is_shape, "a list of whole numbers"),
+    "variant": _Rule(
+        lambda x: isinstance(x, dict) or _is_count(x), "names and values, or a number"
+    ),
+}
+
+
+def case_fields(given: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
+    """The fields of a case, if they are those of its kind and may be what they are."""
+    wanted = {each.name: each.default is MISSING for each in fields(kind)}
+    missing = [name for name, needed in wanted.items() if needed and name not in given]
+    unknown = [name for name in given if name not in wanted]
+    if missing or unknown:
+        raise Error(
+            f"a case has {one_of(wanted, 'and')}; "
+            + (f"{missing[0]} is missing" if missing else f"not {_short(unknown[0])}")
+        )
+    for name, value in given.items():
+        if not RULES[name].allows(value):
+            raise Error(f"{name} is {RULES[name].what}; given {_short(value)}")
+    return {**given, "shape": tuple(given["shape"])}
+
+
+def check_answers(case: Any, form: Form, words: int) -> None:
+    """Refuse a case whose answers are not those that its inputs have."""
+    shape, kind = form
+    if case.shape != shape:
+        raise Error(
+            f"{case.tiles} tiles have answers of shape {list(shape)}; given "
+            f"{list(case.shape)}"
+        )
+    end = case.start + prod(shape) * kind.itemsize // 4
+    if end > words:
+        raise Error(f"its answers end with word {end - 1}, and there are {words} words")
+
+
+def _short(value: object) -> str:
+    """A value as text that fits a message."""
+    try:
+        text = repr(value)
+    except ValueError:  # more digits than Python writes
+        text = "a very large number"
+    return text if len(text) <= 40 else f"{text[:37]}..."

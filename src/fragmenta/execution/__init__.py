@@ -1,0 +1,1 @@
+"""What are the results, and why?"""

@@ -1,0 +1,123 @@
+"""How do many machines multiply one pair of matrices, bit for bit?
+
+Blocks of D are independent; the blocks of one row of A and one column of B
+are chained in ascending k, each product taking the last one as its C, so the
+bits are those of the whole matrices at once.
+"""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import Any
+
+from fragmenta.errors import Error, ShapeError
+from fragmenta.execution.mma import check_whole, given_scales
+from fragmenta.isa.instruction import Instruction
+from fragmenta.sparse.compress import Compressed
+
+
+def matmul(
+    A: Any,
+    B: Any,
+    op: Instruction,
+    C: Any = None,
+    *,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    target: str | None = None,
+) -> Any:
+    """D = A B + C as a lazy Dask array, blockwise over M and N.
+
+    Blocks along k must be whole multiples of the instruction's k, except the
+    last: otherwise a tile would straddle two machines and round differently.
+    """
+    import dask.array as da
+
+    if isinstance(A, Compressed):
+        raise Error("a Compressed A is not cut into blocks; give the pruned matrix")
+    a, b = da.asarray(A), da.asarray(B)
+    _check(a, b, op, C)
+    b = b.rechunk({0: a.chunks[1]})
+    c = None if C is None else da.asarray(C).rechunk((a.chunks[0], b.chunks[1]))
+    scales = _scales(a, b, op, scale_a, scale_b)
+    rows, cols = a.numblocks[0], b.numblocks[1]
+    blocks = [
+        [_chain(a, b, c, scales, op, target, i, j) for j in range(cols)]
+        for i in range(rows)
+    ]
+    return da.block(blocks)
+
+
+def _scales(a: Any, b: Any, op: Instruction, scale_a: Any, scale_b: Any) -> Any:
+    """The block scales, cut as A and B are."""
+    import dask.array as da
+
+    given = given_scales(op, scale_a, scale_b)
+    if not given:
+        return None
+    check_whole(op, (a.shape[0], b.shape[1], a.shape[1]), scales=given)
+    along = tuple(-(-size // op.shape.k) * op.scale_vec for size in a.chunks[1])
+    cut = ((a.chunks[0], along), (along, b.chunks[1]))
+    return [da.asarray(s).rechunk(n) for s, n in zip(given.values(), cut, strict=True)]
+
+
+def _chain(
+    a: Any,
+    b: Any,
+    c: Any,
+    scales: Any,
+    op: Instruction,
+    target: str | None,
+    i: int,
+    j: int,
+) -> Any:
+    """One block of D: products along k, each continuing from the last."""
+    import dask.array as da
+    from dask.delayed import delayed
+
+    name = str(op)  # text travels; the tables are at the other end already
+    step = delayed(_step, pure=True)
+    total = None if c is None else c.blocks[i, j]
+    for part in range(a.numblocks[1]):
+        pair = (None, None)
+        if scales is not None:
+            pair = (scales[0].blocks[i, part], scales[1].blocks[part, j])
+        left, right = a.blocks[i, part], b.blocks[part, j]
+        total = step(left, right, name, total, *pair, target)
+    shape = (a.chunks[0][i], b.chunks[1][j])
+    return da.from_delayed(total, shape, dtype=op.types["d"].storage)
+
+
+def _step(
+    a: Any, b: Any, op: str, c: Any, scale_a: Any, scale_b: Any, target: str | None
+) -> Any:
+    from fragmenta.execution.matmul import matmul as whole
+
+    return whole(
+        a, b, op, c, scale_a=scale_a, scale_b=scale_b, target=target,
+        progress=lambda _: None,
+    )  # fmt: skip
+
+
+def _check(a: Any, b: Any, op: Instruction, c: Any) -> None:
+    if a.ndim != 2 or b.ndim != 2:
+        raise Error("Dask arrays must have two axes; map over batches instead")
+    if any(map(isnan, (*a.shape, *b.shape))):
+        raise ShapeError(
+            f"A has shape {a.shape} and B {b.shape}: what is not known yet, Dask calls "
+            "nan; compute_chunk_sizes() finds it out"
+        )
+    if a.shape[1] != b.shape[0]:
+        raise ShapeError(f"A has {a.shape[1]} columns and B has {b.shape[0]} rows")
+    check_whole(op, (a.shape[0], b.shape[1], a.shape[1]), c)
+    if a.shape[1] > op.shape.k and op.types.get("c", op.types["d"]) != op.types["d"]:
+        raise ShapeError(
+            f"{op} cannot go on from its result: C is {op.types['c']}, D is "
+            f"{op.types['d']}; k is at most {op.shape.k}"
+        )
+    odd = [size for size in a.chunks[1][:-1] if size % op.shape.k]
+    if odd:
+        raise ShapeError(
+            f"a block of {odd[0]} columns is not a multiple of k = {op.shape.k}; "
+            f"rechunk A to {-(-odd[0] // op.shape.k) * op.shape.k} columns"
+        )

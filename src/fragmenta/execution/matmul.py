@@ -1,0 +1,123 @@
+"""What is the product of whole matrices, computed with one instruction?
+
+Every element of D depends on one row of A and one column of B only, so tiling
+along m and n changes nothing.  Along k it does: instructions follow each other
+in ascending k, each taking the last one's result as its C, and what is missing
+at the edge of the last tile is zero.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.errors import ShapeError
+from fragmenta.execution.mma import (
+    Stored,
+    accumulator,
+    chosen_target,
+    multiply_bits,
+    numeric_model,
+    scale_bits,
+    stored,
+)
+from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.parse import instruction
+from fragmenta.progress import Progress, bar
+from fragmenta.registers.dtype import as_array, batch_shape
+from fragmenta.sparse.compress import Compressed
+
+Bits = NDArray[Any]
+
+
+def matmul(
+    A: ArrayLike | Compressed,
+    B: ArrayLike,
+    op: Instruction | str,
+    C: ArrayLike | None = None,
+    *,
+    scale_a: ArrayLike | None = None,
+    scale_b: ArrayLike | None = None,
+    target: str | None = None,
+    progress: Progress | None = None,
+) -> NDArray[Any]:
+    """D = A B + C of any size, as a kernel of this instruction computes it.
+
+    A is (…, M, K), B (…, K, N), C (…, M, N); batch axes broadcast.  A sparse
+    instruction takes a pruned A or a ``Compressed`` one.  Block scales follow
+    each other along k: ``scale_a`` is (…, M, scales), ``scale_b`` (…, scales,
+    N).  Dask arrays give a Dask array.  A long computation shows a bar unless
+    ``progress`` is given.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.mma("m16n8k32", a="s8")
+    >>> A = np.full((100, 70), 2, np.int8)
+    >>> B = np.full((70, 30), 3, np.int8)
+    >>> D = matmul(A, B, op)
+    >>> D.shape, D.dtype, int(D[99, 29])
+    ((100, 30), dtype('int32'), 420)
+    """
+    found = instruction(op)
+    check_multiplies(found)
+    model = numeric_model(found, chosen_target(found, target))
+    if _is_dask(A) or _is_dask(B) or _is_dask(C):
+        from fragmenta.execution.dask import matmul as lazily
+
+        return lazily(  # type: ignore[no-any-return]
+            A, B, found, C, scale_a=scale_a, scale_b=scale_b, target=target
+        )
+    given = stored(found, A)
+    b = found.types["b"].encode(as_array(B))
+    a, b, index = whole_tiles(found, given, b)
+    shape = _shape(a, b)
+    c = accumulator(found, C, shape)
+    if c.shape[-2:] != shape[-2:]:
+        raise ShapeError(f"A B is {shape[-2]}x{shape[-1]}; C has shape {c.shape}")
+    scales = scale_bits(found, scale_a, scale_b)
+    with bar(f"{shape[-2]}x{shape[-1]}x{b.shape[-2]}") as shown:
+        d = multiply_bits(a, b, c, model, index, scales, progress or shown)
+    return found.types["d"].decode(d)
+
+
+def _is_dask(array: object) -> bool:
+    return type(array).__module__.partition(".")[0] == "dask"
+
+
+def whole_tiles(op: Instruction, A: Stored, b: Bits) -> tuple[Bits, Bits, Bits | None]:
+    """Fill the last tile along k with zeros."""
+    a, index, columns = A
+    if a.ndim < 2 or b.ndim < 2:
+        raise ShapeError(f"matrices have 2 axes or more; given {a.shape}, {b.shape}")
+    per, rows = 2 if op.sparse else 1, b.shape[-2]
+    if columns != rows:
+        raise ShapeError(
+            f"A has {columns} columns and B has {rows} rows; they must agree"
+        )
+    if not rows:
+        raise ShapeError("A has no columns and B no rows: there is nothing to multiply")
+    whole = -(-rows // op.shape.k) * op.shape.k
+    if index is not None:
+        index = _fill_columns(index, whole // per) % op.shape.k
+    return _pad(a, -1, whole // per), _pad(b, -2, whole), index
+
+
+def _fill_columns(index: Bits, count: int) -> Bits:
+    """Columns for stored zeros at the edge: any will do, B is zero there too."""
+    tail = np.arange(index.shape[-1], count, dtype=index.dtype) * 2
+    tail = np.broadcast_to(tail, (*index.shape[:-1], tail.size))
+    return np.concatenate([index, tail], axis=-1)
+
+
+def _pad(bits: Bits, axis: int, size: int) -> Bits:
+    if bits.shape[axis] == size:
+        return bits
+    width = [(0, 0)] * bits.ndim
+    width[axis] = (0, size - bits.shape[axis])
+    return np.pad(bits, width)
+
+
+def _shape(a: Bits, b: Bits) -> tuple[int, ...]:
+    batch = batch_shape(A=a.shape[:-2], B=b.shape[:-2])
+    return (*batch, a.shape[-2], b.shape[-1])

@@ -1,0 +1,329 @@
+"""What are the registers of D after one instruction?
+
+Registers in, registers out, any batch of them; or matrices in, matrix out.
+The bits depend on the target, because targets round in different places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta import arithmetic
+from fragmenta.arithmetic.models import Model
+from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.target import check_target
+from fragmenta.progress import Progress, nobody
+from fragmenta.registers.dtype import as_array
+from fragmenta.registers.fragment import Fragment, Words
+from fragmenta.registers.layout import is_whole
+from fragmenta.sparse.compress import Compressed, check_compressed, compress
+
+Bits = NDArray[Any]
+
+_FAMILIES = ("mma", "mma.sp", "wmma.mma")
+_PREFERRED = "sm_90a"
+"""The target whose numbers were measured."""
+
+
+def chosen_target(op: Instruction, target: str | None) -> str:
+    """The target to compute for; an error if it lacks the instruction.
+
+    >>> import fragmenta as fm
+    >>> chosen_target(fm.mma("m16n8k16", a="f16", d="f32"), None)
+    'sm_90a'
+    >>> chosen_target(fm.mma("m16n8k16", a="f16", d="f32"), "sm_75")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnsupportedTarget: \
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 needs PTX 7.0, sm_80+; given sm_75
+    """
+    if target is None:
+        have = op.requires.targets
+        return _PREFERRED if _PREFERRED in have else have[0]
+    if not op.supported_on(check_target(target)):
+        raise UnsupportedTarget(f"{op} needs {op.requires}; given {target}")
+    return target
+
+
+def numeric_model(op: Instruction, target: str) -> Model:
+    """How the target computes the instruction.
+
+    >>> import fragmenta as fm
+    >>> numeric_model(fm.mma("m16n8k16", a="f16", d="f32"), "sm_90a").products
+    16
+    """
+    types = op.types
+    bitop = op.values.get("bitop", "").removesuffix(".popc") or None
+    return arithmetic.model(
+        target,
+        types["a"].name,
+        types["b"].name,
+        types.get("c", types["d"]).name,
+        types["d"].name,
+        op.shape.k,
+        unit=op.family.split(".")[0],
+        kind=op.kind,
+        sparse=op.sparse,
+        scale=op.values.get("stype") or None,
+        scale_vec=op.scale_vec or None,
+        rounding=op.values.get("rounding") or "rn",
+        satfinite=op.satfinite,
+        bitop=bitop,
+    )
+
+
+def execute(
+    op: Instruction,
+    a: ArrayLike,
+    b: ArrayLike,
+    c: ArrayLike,
+    *,
+    metadata: ArrayLike | None = None,
+    selector: int = 0,
+    scale_a: ArrayLike | None = None,
+    scale_b: ArrayLike | None = None,
+    byte_a: int = 0,
+    thread_a: int = 0,
+    byte_b: int = 0,
+    thread_b: int = 0,
+    target: str | None = None,
+) -> Words:
+    """The registers of D: what one ``mma`` or ``mma.sp`` returns, bit for bit.
+
+    Registers are (…, lanes, n) as :meth:`Fragment.pack` gives them; the
+    leading axes of all operands broadcast.  ``target`` is sm_90a unless it is
+    named or lacks the instruction.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.mma("m16n8k16", a="f16", d="f32")
+    >>> one = op.a.pack(np.ones((16, 16), np.float16))
+    >>> d = execute(op, one, op.b.pack(np.ones((16, 8), np.float16)),
+    ...             op.c.pack(np.full((16, 8), 0.5, np.float32)))
+    >>> float(op.d.unpack(d)[0, 0])
+    16.5
+    """
+    if op.family not in _FAMILIES:
+        raise Error(
+            f"{op.family} takes other operands; this is for {one_of(_FAMILIES)}"
+        )
+    where = chosen_target(op, target)
+    index = stored_columns(op, metadata, selector)
+    scales = _scales(op, scale_a, scale_b, (byte_a, thread_a), (byte_b, thread_b))
+    d = multiply_bits(
+        op.a.unpack_bits(a),
+        op.b.unpack_bits(b),
+        op.c.unpack_bits(c),
+        numeric_model(op, where),
+        index,
+        scales,
+    )
+    return op.d.pack(op.d.dtype.decode(d))
+
+
+def call(
+    op: Instruction,
+    A: ArrayLike | Compressed,
+    B: ArrayLike,
+    C: ArrayLike | None = None,
+    *,
+    scale_a: ArrayLike | None = None,
+    scale_b: ArrayLike | None = None,
+    target: str | None = None,
+) -> NDArray[Any]:
+    """D = A B + C for matrices of the instruction's own shape.
+
+    A sparse instruction takes a pruned A or a ``Compressed`` one.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.mma("m16n8k32", a="s8")
+    >>> A = np.ones((16, 32), np.int8)
+    >>> int(call(op, A, np.ones((32, 8), np.int8))[3, 5])
+    32
+    """
+    check_multiplies(op)
+    where = chosen_target(op, target)
+    a, index, columns = stored(op, A)
+    _expect(op, "A", a.shape, (op.shape.m, a_columns(op)))
+    m, n, k = op.shape
+    if columns != k:
+        raise ShapeError(f"A of {op} is {m}x{k}; given a Compressed of {m}x{columns}")
+    b = _encode(op.types["b"], B)
+    _expect(op, "B", b.shape, (k, n))
+    c = accumulator(op, C, (m, n))
+    _expect(op, "C", c.shape, (m, n))
+    scales = scale_bits(op, scale_a, scale_b)
+    for name, bits in scales.items():
+        _expect(op, name, bits.shape, getattr(op, name).shape)
+    model = numeric_model(op, where)
+    d = multiply_bits(a, b, c, model, index, scales)
+    return op.types["d"].decode(d)
+
+
+def multiply_bits(
+    a: Bits,
+    b: Bits,
+    c: Bits,
+    model: Model,
+    index: Bits | None,
+    scales: dict[str, Bits],
+    progress: Progress = nobody,
+) -> Bits:
+    """What :func:`fragmenta.arithmetic.multiply` gives, with scales by name."""
+    scale_a, scale_b = scales.get("scale_a"), scales.get("scale_b")
+    return arithmetic.multiply(
+        a, b, c, model, index=index, scale_a=scale_a, scale_b=scale_b, progress=progress
+    )
+
+
+def scale_bits(
+    op: Instruction, scale_a: ArrayLike | None, scale_b: ArrayLike | None
+) -> dict[str, Bits]:
+    """The bits of the scale matrices, by name; none without block scaling."""
+    given = given_scales(op, scale_a, scale_b)
+    return {name: _encode(op.scale_a.dtype, each) for name, each in given.items()}
+
+
+def given_scales(op: Instruction, scale_a: Any, scale_b: Any) -> dict[str, Any]:
+    """The scales by name, if they are what the instruction takes.
+
+    >>> import fragmenta as fm
+    >>> given_scales(fm.mma("m16n8k16", a="f16", d="f32"), None, None)
+    {}
+    """
+    given = {"scale_a": scale_a, "scale_b": scale_b}
+    if not op.scale_vec:
+        if any(each is not None for each in given.values()):
+            raise Error(f"{op} takes no scales")
+        return {}
+    missing = [name for name, each in given.items() if each is None]
+    if missing:
+        raise Error(f"{op} needs {one_of(missing, 'and')}")
+    return given
+
+
+def check_whole(
+    op: Instruction,
+    size: tuple[int, int, int],
+    c: Any = None,
+    scales: Mapping[str, Any] | None = None,
+) -> None:
+    """Refuse a C, or scales, that do not go with matrices of m x n x k, whole.
+
+    >>> import fragmenta as fm, numpy as np
+    >>> check_whole(fm.mma("m16n8k16", a="f16", d="f32"), (4, 5, 6), np.ones((4, 4)))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: A B is 4x5; C has shape (4, 4)
+    """
+    m, n, k = size
+    if c is not None and c.shape != (m, n):
+        raise ShapeError(f"A B is {m}x{n}; C has shape {c.shape}")
+    blocks = -(-k // op.shape.k) * op.scale_vec
+    wanted = {"scale_a": (m, blocks), "scale_b": (blocks, n)}
+    for name, each in (scales or {}).items():
+        rows, columns = wanted[name]
+        if each.shape != (rows, columns):
+            raise ShapeError(f"{name} is {rows}x{columns}; given {each.shape}")
+
+
+class Stored(NamedTuple):
+    """An A as an instruction takes it."""
+
+    bits: Bits
+    places: Bits | None
+    """The column of each stored value; None when dense."""
+    columns: int
+    """Those of A itself, with its zeros and without what fills a chunk."""
+
+
+def stored(op: Instruction, A: ArrayLike | Compressed) -> Stored:
+    """The bits of A as stored, the column of each, and the width of A."""
+    of = op.types["a"]
+    if not op.sparse:
+        if isinstance(A, Compressed):
+            raise Error(f"{op} is dense; decompress A first")
+        bits = _encode(of, A)
+        return Stored(bits, None, bits.shape[-1] if bits.ndim else 0)
+    if isinstance(A, Compressed):
+        check_compressed(A, op)
+    else:
+        A = compress(A, op)
+    return Stored(_encode(of, A.values), A.columns(), A.width)
+
+
+def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) -> Bits:
+    """The bits of C; zeros if there is none."""
+    of = op.types.get("c", op.types["d"])
+    return np.zeros(shape, of.bits_dtype) if C is None else _encode(of, C)
+
+
+def a_columns(op: Instruction) -> int:
+    """Stored columns of A."""
+    return op.shape.k // 2 if op.sparse else op.shape.k
+
+
+def _encode(of: Any, matrix: ArrayLike) -> Bits:
+    bits: Bits = of.encode(as_array(matrix))
+    return bits
+
+
+def _expect(
+    op: Instruction, name: str, given: tuple[int, ...], wanted: tuple[int, ...]
+) -> None:
+    if given[len(given) - len(wanted) :] != wanted or len(given) < len(wanted):
+        size = "x".join(map(str, wanted))
+        raise ShapeError(f"{name} of {op} is {size}; given shape {given}")
+
+
+def stored_columns(
+    op: Instruction, metadata: ArrayLike | None, selector: int
+) -> Bits | None:
+    """The logical column of each stored value, from the metadata registers."""
+    if not op.sparse:
+        if metadata is not None or selector != 0:
+            raise Error(f"{op} is dense: it takes no metadata and no selector")
+        return None
+    if metadata is None:
+        raise BadMetadata(f"{op} needs metadata: op.metadata.pack(indices, selector)")
+    if not is_whole(selector) or selector not in op.selectors:
+        allowed = one_of(op.selectors)
+        raise ShapeError(f"selector {selector!r} is out of range; {op} has {allowed}")
+    codes = op.metadata.unpack(metadata, selector=selector)
+    granularity = op.granularity
+    assert granularity is not None
+    values = np.empty((*codes.shape[:-1], a_columns(op)), np.uint8)
+    return Compressed(values, codes, granularity).columns()
+
+
+def _scales(
+    op: Instruction,
+    scale_a: ArrayLike | None,
+    scale_b: ArrayLike | None,
+    a: tuple[int, int],
+    b: tuple[int, int],
+) -> dict[str, Bits]:
+    """The bits of both scale matrices, read through their selectors."""
+    if not op.scale_vec or scale_a is None or scale_b is None:
+        if any((*a, *b)):
+            raise Error(f"{op} is given no scales that bytes or threads could select")
+        return scale_bits(op, scale_a, scale_b)  # none, or the error it deserves
+    return {
+        "scale_a": op.scale_a.unpack_bits(scale_a, **_selected(op.scale_a, *a)),
+        "scale_b": op.scale_b.unpack_bits(scale_b, **_selected(op.scale_b, *b)),
+    }
+
+
+def _selected(part: Fragment, byte: int, thread: int) -> dict[str, int]:
+    """The selectors by name; a byte-id counts bytes, not groups of them."""
+    step = part.layout.shape[1 if part.name == "scale_A" else 0]
+    if not is_whole(byte) or byte not in range(0, 5 - step, step):
+        allowed = one_of(range(0, 5 - step, step))
+        raise ShapeError(
+            f"byte {byte!r} of {part.name} is not allowed; it is {allowed}"
+        )
+    named = {"thread": thread, "byte": byte, "pair": byte // 2}
+    return {name: value for name, value in named.items() if name in part.selectors}

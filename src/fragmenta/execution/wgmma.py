@@ -1,0 +1,132 @@
+"""What are the registers of D after one ``wgmma``?
+
+A warpgroup reads B, and A unless it comes from registers, from shared memory
+through descriptors.  Shared memory is an image, an array of bytes whose index
+is the address; see :mod:`fragmenta.shared.tiles`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta import arithmetic
+from fragmenta.errors import Error, ShapeError
+from fragmenta.execution.mma import chosen_target, numeric_model, stored_columns
+from fragmenta.isa.instruction import Instruction
+from fragmenta.registers.dtype import DType, as_array, batch_shape
+from fragmenta.registers.fragment import Words
+from fragmenta.registers.layout import is_whole
+from fragmenta.shared.descriptor import MAJORS, Descriptor
+from fragmenta.shared.tiles import read_tile
+
+Bits = NDArray[Any]
+
+
+def execute(
+    op: Instruction,
+    d: ArrayLike,
+    a: ArrayLike | Descriptor,
+    b: ArrayLike | Descriptor,
+    *,
+    smem: ArrayLike,
+    metadata: ArrayLike | None = None,
+    selector: int = 0,
+    scale_d: ArrayLike = 1,
+    scale_a: int = 1,
+    scale_b: int = 1,
+    trans_a: int = 0,
+    trans_b: int = 0,
+    target: str | None = None,
+) -> Words:
+    """The registers of D: what one ``wgmma`` returns, bit for bit.
+
+    ``d`` and a register ``a`` are (…, 128 lanes, n); a descriptor is a
+    :class:`Descriptor`, its 64-bit word, or an array of words; ``smem`` is
+    (…, bytes).  Leading axes broadcast.  ``scale_d`` 0 leaves the old D out,
+    ``scale_a`` and ``scale_b`` of -1 negate, ``trans_a`` and ``trans_b`` of 1
+    mean that m or n, not k, runs along memory.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> from fragmenta.shared.tiles import shared_tile
+    >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
+    >>> smem, a = shared_tile(np.ones((64, 16), np.float16), op, "A", swizzle=32)
+    >>> smem, b = shared_tile(np.ones((16, 8), np.float16), op, "B", swizzle=32,
+    ...                       image=smem)
+    >>> d = execute(op, np.zeros((128, 4), np.uint32), a, b, smem=smem)
+    >>> float(op.d.unpack(d)[63, 7])
+    16.0
+    """
+    where = chosen_target(op, target)
+    _check_signs(op, scale_a, scale_b, trans_a, trans_b)
+    if in_registers(a):
+        if trans_a:
+            raise Error("A from registers cannot be transposed; trans_a is 0")
+        bits_a = op.a.unpack_bits(a)  # type: ignore[arg-type]
+    else:
+        bits_a = read_tile(smem, a, op, "A", major=MAJORS[trans_a])
+    bits_b = read_tile(smem, b, op, "B", major=MAJORS[trans_b])
+    result = arithmetic.multiply(
+        _signed(bits_a, op.types["a"], scale_a),
+        _signed(bits_b, op.types["b"], scale_b),
+        _accumulator(op, d, scale_d),
+        numeric_model(op, where),
+        index=stored_columns(op, metadata, selector),
+    )
+    return op.d.pack(op.d.dtype.decode(result))
+
+
+def in_registers(a: ArrayLike | Descriptor) -> bool:
+    """Registers are 32-bit and end in (128, 4); descriptor words are 64-bit.
+
+    >>> in_registers(np.zeros((128, 4), np.uint32)), in_registers(1 << 62)
+    (True, False)
+    """
+    if isinstance(a, Descriptor | int | np.integer):
+        return False
+    given = as_array(a)
+    if given.shape[-2:] == (128, 4) and given.dtype == np.int64:
+        raise ShapeError("registers are uint32, descriptor words uint64; given int64")
+    return given.ndim >= 2 and given.dtype.itemsize == 4
+
+
+def _check_signs(op: Instruction, *given: int) -> None:
+    """The immediates: their values, and whether the type has them at all."""
+    names = ("scale_a", "scale_b", "trans_a", "trans_b")
+    have = {each.name: each.values for each in op.operands}
+    for name, value in zip(names, given, strict=True):
+        plain = 1 if name.startswith("scale") else 0
+        allowed = have.get(name, (plain,))
+        if not is_whole(value) or value not in allowed:
+            what = " or ".join(map(str, allowed))
+            raise ShapeError(f"{name} {value} is not allowed; {op} takes {what}")
+
+
+def _signed(bits: Bits, of: DType, sign: int) -> Bits:
+    """Negate every element by its sign bit, as the immediate -1 does."""
+    if sign == 1:
+        return bits
+    negated: Bits = bits ^ bits.dtype.type(1 << (of.bits - 1))
+    return negated
+
+
+def checked_scale_d(scale_d: ArrayLike) -> NDArray[Any]:
+    """Whether the old D counts, one for each tile or one for all.
+
+    >>> checked_scale_d([0, 1])
+    array([0, 1])
+    """
+    keep = as_array(scale_d)
+    if keep.dtype.kind not in "biu" or not np.isin(keep, (0, 1)).all():
+        raise ShapeError(f"scale_d is 0 or 1; given {scale_d!r}")
+    return keep
+
+
+def _accumulator(op: Instruction, d: ArrayLike, scale_d: ArrayLike) -> Bits:
+    """The old D, or zero where it does not count."""
+    bits = op.d.unpack_bits(d)
+    keep = checked_scale_d(scale_d)
+    batch_shape(d=bits.shape[:-2], scale_d=keep.shape)
+    return np.where(keep.astype(bool)[..., None, None], bits, bits.dtype.type(0))

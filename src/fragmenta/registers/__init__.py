@@ -1,0 +1,1 @@
+"""What is an element, a word, a layout, a fragment?"""

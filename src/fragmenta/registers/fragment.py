@@ -1,0 +1,561 @@
+"""Where in the registers is this operand?
+
+A fragment is one operand of one instruction: an element type, the layout that
+spreads the operand over lanes and registers, and the name the manual gives it.
+It looks places up, packs matrices into registers and reads them back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.errors import ShapeError
+from fragmenta.registers import notation
+from fragmenta.registers.dtype import DType, as_array
+from fragmenta.registers.layout import Index, Layout, check_numbers, is_whole
+from fragmenta.registers.words import Container, encode_words, pack_words, unpack_words
+
+Words = NDArray[np.uint32] | NDArray[np.uint64]
+
+_LARGE = 1 << 23
+"""Bytes from which packing is worth several threads."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one element is: lane, register and bits (lowest, highest)."""
+
+    lane: int
+    register: int
+    bits: tuple[int, int]
+    warp: int | None = None
+    copies: tuple[Place, ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        warp = "" if self.warp is None else f"warp {self.warp}, "
+        low, high = self.bits
+        bits = f"bits {high}:{low}" if high > low else f"bit {low}"
+        return f"{warp}lane {self.lane}, register {self.register}, {bits}"
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One operand of one instruction, spread over lanes and registers.
+
+    >>> import fragmenta as fm
+    >>> a = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32").a
+    >>> a
+    <Fragment A: s4 16x64, row = L2 L3 L4 R0  col = E0 E1 E2 L0 L1 R1>
+    >>> a.where(3, 17)
+    Place(lane=14, register=0, bits=(4, 7), warp=None)
+    """
+
+    name: str
+    dtype: DType
+    layout: Layout
+    container: Container
+    major: tuple[str, ...] = ("row", "col")
+    """The coordinates, fastest first, as CuTe numbers the operand."""
+    stored: int = 1
+    """Logical columns per stored column: 2 for a sparse A, else 1."""
+    observed: str = ""
+    """Where the layout was seen, for layouts that no manual specifies."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The matrix: rows and columns (with the number of matrices first)."""
+        return self.layout.shape
+
+    @cached_property
+    def lanes(self) -> int:
+        """Lanes that hold the fragment: 32, or 128 for a warpgroup."""
+        sizes = dict(self.layout.axes)
+        return sizes.get("W", 1) * sizes["L"]
+
+    @cached_property
+    def registers(self) -> int:
+        """Registers per lane."""
+        return dict(self.layout.axes)["R"]
+
+    @cached_property
+    def elements(self) -> int:
+        """Elements per register."""
+        return dict(self.layout.axes).get("E", 1)
+
+    @property
+    def register_bits(self) -> int:
+        """Width of one register: 64 for f64, else 32."""
+        return max(32, self.container.bits)
+
+    @property
+    def letter(self) -> str:
+        """What the manual calls the elements: a, b, c or d (e: metadata)."""
+        return {"metadata": "e"}.get(self.name, self.name[-1].lower())
+
+    @cached_property
+    def selectors(self) -> tuple[str, ...]:
+        """Coordinates that choose which places count (not mere copies)."""
+        return tuple(name for name in self.layout.free if name != "copy")
+
+    # ── looking up ──────────────────────────────────────────────────────────
+
+    def where(self, *element: int, **selected: int) -> Place:
+        """The place of an element; further copies are in ``.copies``.
+
+        The indices are those of :attr:`shape`; a selector may be pinned by
+        name (``selector=1``), otherwise the places of every selector count.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> print(op.b.where(40, 5))
+        lane 21, register 1, bits 3:0
+        """
+        if len(element) != len(self.shape):
+            given = ", ".join(map(str, element))
+            raise ShapeError(
+                f"{self.name} is indexed by ({', '.join(self.layout.data)}), "
+                f"sizes {self.shape}; given ({given})"
+            )
+        stored, column = self.shape[-1], element[-1]
+        if is_whole(column) and stored <= column < stored * self.stored:
+            raise ShapeError(
+                f"{self.name} is stored without its zeros, in {stored} columns, and "
+                f"metadata says which columns these are; given column {column}"
+            )
+        named = dict(zip(self.layout.data, element, strict=True))
+        first, *rest = map(self._place, self.layout.places(**named, **selected))
+        return Place(
+            first.lane, first.register, first.bits, first.warp, copies=tuple(rest)
+        )
+
+    def _place(self, axes: dict[str, int]) -> Place:
+        low = axes.get("E", 0) * self.container.bits + self.container.shift
+        return Place(
+            axes["L"], axes["R"], (low, low + self.dtype.bits - 1), axes.get("W")
+        )
+
+    def holds(
+        self, lane: int, *, register: int | None = None, warp: int | None = None
+    ) -> list[tuple[int, ...]]:
+        """The elements a lane holds, in register order, lowest bits first.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> op.c.holds(lane=13)
+        [(3, 2), (3, 3), (11, 2), (11, 3)]
+        """
+        check_lane(lane, 0 if warp is None else warp)
+        place: dict[str, ArrayLike] = {"L": lane}
+        sizes = dict(self.layout.axes)
+        if "W" in sizes:
+            place["W"] = 0 if warp is None else warp
+        elif warp not in (None, 0):
+            raise ShapeError(f"{self.name} lies in one warp: warp is 0, not {warp}")
+        if register is not None:
+            self._check_register(register)
+        register_axis = np.arange(self.registers) if register is None else [register]
+        place["R"] = np.reshape(register_axis, (-1, 1))
+        if "E" in sizes:
+            place["E"] = np.arange(self.elements)
+        found = self.layout.element(**place)
+        shape = (np.size(register_axis), self.elements)
+        columns = [np.broadcast_to(found[name], shape) for name in self.layout.data]
+        return list(zip(*(column.ravel().tolist() for column in columns), strict=True))
+
+    def _check_register(self, register: int) -> None:
+        check_numbers(register=register)
+        if not 0 <= register < self.registers:
+            have = f"registers 0 to {self.registers - 1}"
+            have = have if self.registers > 1 else "register 0 only"
+            raise ShapeError(
+                f"register {register} is out of range; {self.name} has {have}"
+            )
+
+    # ── packing ─────────────────────────────────────────────────────────────
+
+    def pack(self, matrix: ArrayLike, **selected: int) -> Words:
+        """Registers that hold a matrix: (…, lanes, registers).
+
+        ``matrix`` ends in :attr:`shape`, with any batch axes before.  Where a
+        selector decides which lanes count (``selector=``, default 0), the
+        other lanes are zero; copies are all written.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> op.a.pack(np.ones((16, 64), np.int8))[0]
+        array([286331153, 286331153, 286331153, 286331153], dtype=uint32)
+        """
+        array = self._matrix(matrix)
+        mask = self._selection(selected)
+        order, words = self._words(array)
+        if words is None or mask is not None:
+            bits = self.container.insert(self.dtype.encode(array))
+            places = _take(bits, len(self.shape), self.layout.gather())
+            if mask is not None:
+                places = np.where(mask, places, places.dtype.type(0))
+            packed = pack_words(places, self.container.bits, self.register_bits)
+            packed = packed[..., 0]
+        else:
+            packed = _take(words, len(order), self._word_gather(order))
+        batch = array.shape[: array.ndim - len(self.shape)]
+        return packed.reshape(*batch, self.lanes, self.registers)
+
+    def unpack(self, registers: ArrayLike, **selected: int) -> NDArray[Any]:
+        """The matrix that registers hold: the inverse of :meth:`pack`.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> C = np.arange(128, dtype=np.int32).reshape(16, 8)
+        >>> bool((op.c.unpack(op.c.pack(C)) == C).all())
+        True
+        """
+        return self.dtype.decode(self.unpack_bits(registers, **selected))
+
+    def unpack_bits(self, registers: ArrayLike, **selected: int) -> NDArray[Any]:
+        """As :meth:`unpack`, but the raw bits of each element."""
+        words = self._registers(registers)
+        self._selection(selected)
+        batch = words.shape[:-2]
+        if self.container.bits >= 8:  # whole bytes need no unpacking
+            slots = words.view(f"u{self.container.bits // 8}")
+        else:
+            slots = unpack_words(words, self.container.bits)
+        flat = slots.reshape(*batch, prod(slots.shape[len(batch) :]))
+        bits = flat.take(self._scatter(selected), axis=-1, mode="wrap")
+        bits = bits.reshape(*batch, *self.shape)
+        whole = self.container.width == self.container.bits
+        return bits if whole else self.container.extract(bits)
+
+    def pack_tiles(self, matrix: ArrayLike, *, pad: bool = False) -> Words:
+        """All tiles of a full-size matrix: (…, M/m, K/k, lanes, registers).
+
+        Edges that do not fill a tile are refused, or filled with zeros if
+        ``pad`` is set.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> op.a.pack_tiles(np.ones((64, 256), np.int8)).shape
+        (4, 4, 32, 4)
+        """
+        array = self._whole(matrix, pad)
+        rows, cols = (s // t for s, t in zip(array.shape[-2:], self.shape, strict=True))
+        if not array.size:
+            self.dtype.encode(array)  # what is no element is none here, either
+            shape = (*array.shape[:-2], rows, cols, self.lanes, self.registers)
+            return np.zeros(shape, f"u{self.register_bits // 8}")
+        order, words = self._words(array)
+        if words is None:
+            size = (rows, self.shape[0], cols, self.shape[1])
+            tiled = array.reshape(*array.shape[:-2], *size)
+            return self.pack(tiled.swapaxes(-3, -2))
+        # One strip of tiles at a time: its index fits the cache and serves all.
+        outer, inner = (rows, cols) if order == self.layout.data else (cols, rows)
+        index = self._word_gather(order, inner)
+        each = prod(words.shape[-2:]) // max(1, outer)
+        strips = words.reshape(*words.shape[:-2], outer, each)
+        packed = _take(strips, 1, index)
+        shape = (*packed.shape[: strips.ndim - 1], inner, self.lanes, self.registers)
+        packed = packed.reshape(shape)
+        if order != self.layout.data:
+            packed = np.ascontiguousarray(packed.swapaxes(-4, -3))
+        return packed
+
+    def unpack_tiles(
+        self, registers: ArrayLike, shape: tuple[int, int] | None = None
+    ) -> NDArray[Any]:
+        """The full-size matrix again; ``shape`` cuts the padding off.
+
+        >>> import numpy as np, fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> C = np.arange(30 * 20, dtype=np.int32).reshape(30, 20)
+        >>> tiles = op.c.pack_tiles(C, pad=True)
+        >>> bool((op.c.unpack_tiles(tiles, (30, 20)) == C).all())
+        True
+        """
+        words = self._registers(registers, leading=2)
+        tiles = self.unpack(words).swapaxes(-3, -2)
+        rows, cols = words.shape[-4] * self.shape[0], words.shape[-3] * self.shape[1]
+        matrix = tiles.reshape(*words.shape[:-4], rows, cols)
+        return cut_tiles(matrix, self.shape, shape)
+
+    def _words(self, array: NDArray[Any]) -> tuple[tuple[str, ...], Words | None]:
+        """The matrix with each register's elements joined, if they are neighbours.
+
+        Joining first moves whole words instead of elements.  The words run
+        along the coordinate that the elements run along, which becomes last.
+        """
+        run = self.layout.low_run("E") if "E" in dict(self.layout.axes) else None
+        data = self.layout.data
+        if len(data) != 2 or (run is None and self.elements > 1):
+            return data, None
+        if run == data[0] and self.elements > 1:
+            data, array = data[::-1], np.ascontiguousarray(array.swapaxes(-1, -2))
+        words = encode_words(array, self.dtype, self.container)
+        return data, words
+
+    def _scatter(self, selected: dict[str, int]) -> Index:
+        """Where each element is read from; remembered, since tiles come often."""
+        key = tuple(sorted(selected.items()))
+        if key not in self._scatters:
+            self._scatters[key] = self.layout.scatter(**selected).ravel()
+        return self._scatters[key]
+
+    @cached_property
+    def _scatters(self) -> dict[tuple[tuple[str, int], ...], Index]:
+        return {}
+
+    def _word_gather(self, order: tuple[str, ...], tiles: int = 1) -> Index:
+        return _word_gather(self.layout, order, tiles)
+
+    def _selection(self, selected: dict[str, int]) -> NDArray[np.bool_] | None:
+        """Which places count, or None when all do."""
+        unknown = [name for name in selected if name not in self.selectors]
+        if unknown:
+            known = ", ".join(self.selectors) or "none"
+            raise ShapeError(f"{self.name} has the selectors {known}, not {unknown[0]}")
+        if not self.selectors:
+            return None
+        grid = self.layout.grid()
+        mask = np.ones(self.layout.place_shape, dtype=bool)
+        for name in self.selectors:
+            value, size = selected.get(name, 0), self.layout.sizes[name]
+            allowed = f"0 to {size - 1}" if size > 1 else "0"
+            if not is_whole(value):
+                raise ShapeError(
+                    f"{name} is a whole number, {allowed}; given {value!r}"
+                )
+            if not 0 <= value < size:
+                raise ShapeError(f"{name} {value} is out of range; it is {allowed}")
+            mask &= grid[name] == value
+        return mask
+
+    def _matrix(self, matrix: ArrayLike) -> NDArray[Any]:
+        if hasattr(matrix, "indices") and hasattr(matrix, "values"):
+            raise ShapeError(
+                "of a compressed matrix A packs the values and metadata the indices"
+            )
+        array = as_array(matrix)
+        if array.shape[max(0, array.ndim - len(self.shape)) :] != self.shape:
+            wanted = "x".join(map(str, self.shape))
+            hint = "; it is stored without its zeros: compress" * (self.stored > 1)
+            raise ShapeError(
+                f"{self.name} takes matrices of {wanted} {self.dtype} "
+                f"({', '.join(self.layout.data)}); given shape {array.shape}{hint}"
+            )
+        return array
+
+    def _whole(self, matrix: ArrayLike, pad: bool) -> NDArray[Any]:
+        array = as_array(matrix)
+        if len(self.shape) != 2 or self.selectors:
+            raise ShapeError(f"{self.name} has no tiles: pack it one at a time")
+        return whole_tiles(array, self.shape, self.name, pad)
+
+    def _registers(self, registers: ArrayLike, leading: int = 0) -> Words:
+        words = as_array(registers)
+        wanted = np.dtype(f"uint{self.register_bits}")
+        tail = (self.lanes, self.registers)
+        if words.shape[-2:] != tail or words.ndim < 2 + leading:
+            before = "…, " + "tiles, tiles, " * (leading // 2)
+            raise ShapeError(
+                f"{self.name} is in registers of shape ({before}{tail[0]} lanes, "
+                f"{tail[1]}); given shape {words.shape}"
+            )
+        if words.dtype.kind not in "iu" or words.dtype.itemsize != wanted.itemsize:
+            raise ShapeError(f"registers are {wanted}; given {words.dtype}")
+        return np.ascontiguousarray(words).view(wanted)
+
+    # ── other notations ─────────────────────────────────────────────────────
+
+    def formula(self) -> str:
+        """The row and column of element i, in the words of the PTX manual.
+
+        Of a sparse A, ``col`` is the stored column; metadata says which of the
+        columns firstcol to lastcol each was kept from.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> print(op.c.formula())
+        groupID           = %laneid >> 2
+        threadID_in_group = %laneid % 4
+        <BLANKLINE>
+        row = groupID                              for ci where i < 2
+              groupID + 8                          for ci where i >= 2
+        col = (threadID_in_group * 2) + (i & 0x1)
+        """
+        return str(notation.formula(self.layout, self.letter, self.stored))
+
+    def to_cute(self) -> str:
+        """The thread-value layout as CuTe writes it, ``shape:stride``.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_cute()
+        '((4,8),(2,2,2)):((32,1),(16,8,128))'
+        """
+        return notation.cute(self.layout, self.major)
+
+    def to_linear_layout(self) -> notation.LinearLayout:
+        """Triton's linear-layout bases, by register, lane and warp.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k16", a="f16", d="f32").c.to_linear_layout()["lane"]
+        [(0, 2), (0, 4), (1, 0), (2, 0), (4, 0)]
+        """
+        return notation.linear_layout(self.layout)
+
+    def table(self, by: str = "matrix", format: str = "text") -> str:
+        """Who holds what, written out by matrix or by lane.
+
+        ``format`` is text (cut to 80 columns), csv, markdown or json.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
+        >>> for line in op.a.table().splitlines()[4:6]:
+        ...     print(line)
+              0  T0:a0  T1:a0  T2:a0  T3:a0
+              1  T4:a0  T5:a0  T6:a0  T7:a0
+        """
+        # Only who prints a table pays for importing its formats.
+        from fragmenta.view.table import table
+
+        return table(self, by, format)
+
+    def to_svg(self) -> str:
+        """A picture, lanes in colours; see :mod:`fragmenta.view.svg`.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_svg()[:4]
+        '<svg'
+        """
+        from fragmenta.view.svg import fragment_svg
+
+        return fragment_svg(self)
+
+    _repr_svg_ = to_svg
+
+    def rows(self) -> Iterator[dict[str, int]]:
+        """Every place as a flat record, in lane and register order.
+
+        >>> import fragmenta as fm
+        >>> next(fm.mma("m16n8k16", a="f16", d="f32").a.rows())
+        {'lane': 0, 'register': 0, 'low': 0, 'high': 15, 'row': 0, 'col': 0}
+        """
+        axes = {"W": "warp", "L": "lane", "R": "register"}
+        names = [axes[a] for a, _ in self.layout.axes if a in axes]
+        places = np.indices(self.layout.place_shape).reshape(len(self.layout.axes), -1)
+        by_axis = dict(zip((a for a, _ in self.layout.axes), places, strict=True))
+        low = by_axis.get("E", np.zeros_like(places[0])) * self.container.bits
+        low = low + self.container.shift
+        columns = [by_axis[a] for a, _ in self.layout.axes if a in axes]
+        columns += [low, low + self.dtype.bits - 1]
+        columns += [grid.ravel() for grid in self.layout.grid().values()]
+        names += ["low", "high", *(name for name, _ in self.layout.coordinates)]
+        for row in zip(*(column.tolist() for column in columns), strict=True):
+            yield dict(zip(names, row, strict=True))
+
+    def __repr__(self) -> str:
+        size = "x".join(map(str, self.shape))
+        return f"<Fragment {self.name}: {self.dtype} {size}, {self.layout}>"
+
+
+def whole_tiles(
+    array: NDArray[Any], tile: tuple[int, ...], name: str, pad: bool, fill: int = 0
+) -> NDArray[Any]:
+    """A matrix that is a whole number of tiles, filled up if that is asked for.
+
+    >>> whole_tiles(np.ones((3, 4)), (2, 4), "A", pad=True).shape
+    (4, 4)
+    """
+    if array.ndim < 2:
+        raise ShapeError(f"a matrix has 2 axes or more; given shape {array.shape}")
+    short = [-size % step for size, step in zip(array.shape[-2:], tile, strict=True)]
+    if not any(short):
+        return array
+    if not pad:
+        rows, columns = array.shape[-2:]
+        raise ShapeError(
+            f"{rows}x{columns} is not a whole number of {name} tiles of "
+            f"{tile[0]}x{tile[1]}; pad=True fills {rows + short[0]}x"
+            f"{columns + short[1]} with {'empty chunks' if fill else 'zeros'}"
+        )
+    width = [(0, 0)] * (array.ndim - 2) + [(0, short[0]), (0, short[1])]
+    return np.pad(array, width, constant_values=fill)
+
+
+def cut_tiles(
+    array: NDArray[Any], tile: tuple[int, ...], shape: tuple[int, int] | None
+) -> NDArray[Any]:
+    """The matrix that was filled up to whole tiles, if it is known how large it was.
+
+    >>> cut_tiles(np.ones((4, 4)), (2, 4), (3, 4)).shape
+    (3, 4)
+    """
+    if shape is None:
+        return array
+    if not isinstance(shape, tuple | list) or len(shape) != 2:
+        raise ShapeError(f"a matrix is cut to rows and columns; given {shape!r}")
+    check_numbers(rows=shape[0], columns=shape[1])
+    rows, columns = array.shape[-2:]
+    left = rows - shape[0], columns - shape[1]
+    if not all(0 <= rest < step for rest, step in zip(left, tile, strict=True)):
+        raise ShapeError(
+            f"these tiles hold a {rows}x{columns} matrix; it cannot be cut to "
+            f"{shape[0]}x{shape[1]}"
+        )
+    return array[..., : shape[0], : shape[1]]
+
+
+def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
+    """Reorder the last axes by a flat index of the same elements."""
+    batch = array.shape[: array.ndim - axes]
+    size = prod(array.shape[len(batch) :])
+    flat = np.ascontiguousarray(array).reshape(prod(batch), size)
+    order = index.ravel()
+    moved = np.empty((len(flat), order.size), flat.dtype)
+
+    def move(rows: slice) -> None:
+        # The index is in range by construction; "wrap" skips NumPy's slow check.
+        np.take(flat[rows], order, axis=1, out=moved[rows], mode="wrap")
+
+    # NumPy lets go of the interpreter here, so a large matrix uses every core.
+    workers = min(len(flat), os.cpu_count() or 1) if moved.nbytes > _LARGE else 1
+    if workers > 1:
+        from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+        step = -(-len(flat) // workers)
+        parts = [slice(at, at + step) for at in range(0, len(flat), step)]
+        with ThreadPoolExecutor(workers) as pool:
+            list(pool.map(move, parts))
+    else:
+        move(slice(None))
+    return moved.reshape(*batch, *index.shape)
+
+
+@lru_cache(maxsize=256)
+def _word_gather(layout: Layout, order: tuple[str, ...], tiles: int) -> Index:
+    """Index of the words of a strip of tiles, in register order."""
+    words = layout.without("E") if "E" in dict(layout.axes) else layout
+    return words.tile(**{order[-1]: tiles}).gather(order)
+
+
+def check_lane(lane: int, warp: int = 0) -> None:
+    """Refuse lanes that no warp has, and warps that no warpgroup has.
+
+    >>> check_lane(33)
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: lane 33 is out of range; lanes are 0 to 31; that is \
+lane 1 of warp 1
+    """
+    check_numbers(lane=lane, warp=warp)
+    if not 0 <= lane < 32:
+        hint = f"; that is lane {lane % 32} of warp {lane // 32}" if lane > 0 else ""
+        raise ShapeError(f"lane {lane} is out of range; lanes are 0 to 31{hint}")
+    if not 0 <= warp < 4:
+        raise ShapeError(f"warp {warp} is out of range; warps are 0 to 3")

@@ -1,0 +1,424 @@
+"""Who holds what?  A layout is a permutation of digits, written as one line.
+
+A *place* is a tuple of axes, each named by one capital letter: for a register
+fragment W (warp), L (lane), R (register) and E (element in the register).  An
+*element* is a tuple of named coordinates, such as row and col.  Every digit of
+every coordinate *is* some digit of the place, so a layout is one line, each
+coordinate least significant digit first::
+
+    row = L2 L3 L4 R0  col = E* L0 L1 R1*
+
+``L2`` is bit 2 of axis L.  ``R1*`` is all of axis R from bit 1 up, one digit
+of whatever size is left, which need not be a power of two; if nothing is left
+it disappears.  ``I`` is E and R joined (``i = register * elements + element``,
+the index the PTX manual writes), so ``I0`` is E0 where a register holds
+several elements and R0 where it holds one.
+
+Coordinates after a ``|`` do not change which element is held: a copy number,
+a selector that decides which lanes count::
+
+    row = L2 L3 L4 L0  chunk = E0 E1 E2 | selector = L1
+
+Every digit of every axis must be used exactly once, so each line is a
+bijection between places and (element, free coordinates) or is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
+from fragmenta.registers.dtype import as_array, batch_shape
+
+Index = NDArray[np.intp]
+
+_TOKEN = re.compile(r"([A-Z])(\d*)(\*?)(\d*)$")
+# A name begins where a word does: a search in a long word ends at once.
+_ASSIGNMENT = re.compile(r"(?<!\w)(\w+)\s*=\s*((?:(?:[A-Z]\d*\*?\d*|0\b)\s*)*)")
+LONGEST = 4096
+"""No line is longer than so many characters; the longest here has some 80."""
+_JOINED = {"I": ("E", "R")}
+
+
+class Digit(NamedTuple):
+    """``size`` consecutive values of one axis, in steps of ``stride``."""
+
+    axis: str
+    stride: int
+    size: int
+
+    def of(self, value: Any) -> Any:
+        """This digit of an axis value."""
+        return value // self.stride % self.size
+
+    def __str__(self) -> str:
+        position = self.stride.bit_length() - 1
+        if self.size == 2:
+            return f"{self.axis}{position}"
+        return f"{self.axis}{position}*{self.size}"
+
+    def bits(self) -> list[Digit]:
+        """This digit as single bits, if it has a power of two of values."""
+        if self.size & (self.size - 1):
+            return [self]
+        count = self.size.bit_length() - 1
+        return [Digit(self.axis, self.stride << bit, 2) for bit in range(count)]
+
+
+Digits = tuple[Digit, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A bijection between places and elements, made of digits.
+
+    >>> layout = Layout.parse("row = L2 L3 L4 R0  col = E* L0 L1", L=32, R=2, E=4)
+    >>> layout
+    Layout('row = L2 L3 L4 R0  col = E0 E1 L0 L1', L=32, R=2, E=4)
+    >>> layout.element(L=13, R=1, E=2)
+    {'row': 11, 'col': 6}
+    >>> layout.places(row=11, col=6)
+    [{'L': 13, 'R': 1, 'E': 2}]
+    """
+
+    coordinates: tuple[tuple[str, Digits], ...]
+    axes: tuple[tuple[str, int], ...]
+    free: tuple[str, ...] = ()
+
+    @classmethod
+    def parse(cls, line: str, **sizes: int) -> Layout:
+        """Read one line; ``sizes`` gives each axis its size, outermost first.
+
+        >>> Layout.parse("row = L0 L1  col = L1 L2", L=8)
+        Traceback (most recent call last):
+        ...
+        fragmenta.errors.LayoutError: row = L0 L1  col = L1 L2: L1 is used twice
+        """
+        if not isinstance(line, str):
+            raise LayoutError(f"a layout is read from one line; given {line!r}")
+        if len(line) > LONGEST:
+            raise LayoutError(
+                f"a layout has at most {LONGEST:,} characters; given {shortened(line)}"
+            )
+        data, _, free = line.partition("|")
+        coordinates: list[tuple[str, Digits]] = []
+        for part in (data, free):
+            if _ASSIGNMENT.sub("", part).strip():
+                raise LayoutError(f"{line}: expected 'name = digits …'")
+            for name, tokens in _ASSIGNMENT.findall(part):
+                digits = _digits(line, tokens.split(), sizes)
+                # A free coordinate of one value says nothing: leave it out.
+                if digits or part is data:
+                    coordinates.append((name, digits))
+        _check_bijection(line, coordinates, sizes)
+        listed = {name for name, _ in _ASSIGNMENT.findall(free)}
+        free_names = tuple(name for name, _ in coordinates if name in listed)
+        return cls(tuple(coordinates), tuple(sizes.items()), free_names)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """The size of each coordinate.
+
+        >>> Layout.parse("row = L1 L2  col = L0 | copy = R*", L=8, R=3).sizes
+        {'row': 4, 'col': 2, 'copy': 3}
+        """
+        return {name: prod(d.size for d in ds) for name, ds in self.coordinates}
+
+    @cached_property
+    def data(self) -> tuple[str, ...]:
+        """The coordinates that name an element, in the order of the line."""
+        return tuple(name for name, _ in self.coordinates if name not in self.free)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes of the data coordinates: the shape of the matrix.
+
+        >>> Layout.parse("row = L1 L2  col = L0 | copy = R*", L=8, R=3).shape
+        (4, 2)
+        """
+        return tuple(self.sizes[name] for name in self.data)
+
+    @cached_property
+    def place_shape(self) -> tuple[int, ...]:
+        """The sizes of the place axes, outermost first."""
+        return tuple(size for _, size in self.axes)
+
+    @property
+    def copies(self) -> int:
+        """How many places hold each element, over all free coordinates."""
+        return prod(self.sizes[name] for name in self.free)
+
+    def element(self, **place: ArrayLike) -> dict[str, Any]:
+        """The element at a place, coordinate by coordinate; arrays broadcast."""
+        self._check_names("axes", [name for name, _ in self.axes], place)
+        values = {a: _in_range(a, place[a], size) for a, size in self.axes}
+        batch_shape(**{axis: np.shape(value) for axis, value in values.items()})
+        return {name: _join(ds, values) for name, ds in self.coordinates}
+
+    def places(self, **element: int) -> list[dict[str, int]]:
+        """All places of an element; free coordinates may be pinned.
+
+        >>> layout = Layout.parse("row = L0 L1  col = L2 | copy = R0", L=8, R=2)
+        >>> layout.places(row=3, col=1)
+        [{'L': 7, 'R': 0}, {'L': 7, 'R': 1}]
+        >>> layout.places(row=3, col=1, copy=1)
+        [{'L': 7, 'R': 1}]
+        """
+        self._check_names("coordinates", self.data, element, optional=self.free)
+        pinned = {
+            name: _in_range(name, value, self.sizes[name])
+            for name, value in element.items()
+        }
+        for name, value in pinned.items():
+            if not isinstance(value, int):
+                raise ShapeError(f"{name} is one number; given {element[name]!r}")
+        choices = [
+            [pinned[name]] if name in pinned else range(self.sizes[name])
+            for name, _ in self.coordinates
+        ]
+        found = [self._place(values) for values in product(*choices)]
+        return sorted(found, key=lambda place: tuple(place.values()))
+
+    def _place(self, values: Iterable[int]) -> dict[str, int]:
+        """The place whose digits spell these coordinate values."""
+        place = {name: 0 for name, _ in self.axes}
+        for (_, digits), value in zip(self.coordinates, values, strict=True):
+            left = value
+            for digit in digits:
+                left, part = divmod(left, digit.size)
+                place[digit.axis] += part * digit.stride
+        return place
+
+    def grid(self) -> dict[str, Index]:
+        """Each coordinate at every place, as arrays of ``place_shape``."""
+        axes = np.indices(self.place_shape, sparse=True)
+        values = {name: a for (name, _), a in zip(self.axes, axes, strict=True)}
+        shape = self.place_shape
+        return {
+            name: np.broadcast_to(_join(ds, values), shape)
+            for name, ds in self.coordinates
+        }
+
+    def gather(self, order: Iterable[str] | None = None) -> Index:
+        """Index of each place's element in the flattened matrix.
+
+        ``matrix.ravel()[layout.gather()]`` is the packed matrix: an array of
+        ``place_shape``.  ``order`` names the matrix axes, outermost first.
+        """
+        names = tuple(order) if order is not None else self.data
+        grid = self.grid()
+        shape = tuple(self.sizes[name] for name in names)
+        flat = np.ravel_multi_index([grid[name] for name in names], shape)
+        return np.asarray(flat, dtype=np.intp)
+
+    def place_index(self) -> Index:
+        """Flat place of each element, indexed by all coordinates in order."""
+        return self._places
+
+    @cached_property
+    def _places(self) -> Index:
+        grid = self.grid()
+        shape = tuple(self.sizes[name] for name, _ in self.coordinates)
+        flat = np.ravel_multi_index([grid[n] for n, _ in self.coordinates], shape)
+        places = np.empty(prod(shape), dtype=np.intp)
+        places[flat.ravel()] = np.arange(places.size)
+        places.setflags(write=False)
+        return places.reshape(shape)
+
+    def scatter(self, **pinned: int) -> Index:
+        """Flat place that each matrix element is read from (its first copy).
+
+        ``packed.ravel()[layout.scatter()]`` is the matrix again.  A selector
+        may be pinned; free coordinates that are not read copy 0.
+        """
+        chosen: tuple[Any, ...] = (..., *(pinned.get(name, 0) for name in self.free))
+        order = [name for name, _ in self.coordinates]
+        axes = [order.index(name) for name in (*self.data, *self.free)]
+        places: Index = self.place_index().transpose(axes)[chosen]
+        return places
+
+    def tile(self, **tiles: int) -> Layout:
+        """Compose with a tiling: repeat along coordinates, tiles outermost.
+
+        Each repeated coordinate gets a new place axis, named in the order
+        Y, X, Z, that counts the tiles along it.
+
+        >>> layout = Layout.parse("row = L1  col = L0", L=4)
+        >>> layout.tile(row=4, col=3)
+        Layout('row = L1 Y0 Y1  col = L0 X0*3', Y=4, X=3, L=4)
+        """
+        self._check_names("coordinates", (), tiles, optional=self.data)
+        letters = dict(zip(tiles, "YXZ", strict=False))
+        if len(letters) < len(tiles):
+            raise LayoutError("at most three coordinates can be tiled")
+        extra = {n: tuple(Digit(letters[n], 1, c).bits()) for n, c in tiles.items()}
+        coordinates = tuple((n, ds + extra.get(n, ())) for n, ds in self.coordinates)
+        axes = tuple((letters[n], c) for n, c in tiles.items() if c > 1)
+        return Layout(coordinates, axes + self.axes, self.free)
+
+    def low_run(self, axis: str) -> str | None:
+        """The data coordinate whose lowest digits are all of this axis.
+
+        Packing can then join neighbours into words before moving them.
+        """
+        size = dict(self.axes)[axis]
+        for name in self.data:
+            digits = dict(self.coordinates)[name]
+            covered = 1
+            for digit in digits:
+                if digit.axis != axis or digit.stride != covered:
+                    break
+                covered *= digit.size
+            if covered == size:
+                return name
+        return None
+
+    def without(self, axis: str) -> Layout:
+        """The layout of whole words: one axis divided out of its coordinate."""
+        coordinates = tuple(
+            (name, tuple(d for d in ds if d.axis != axis))
+            for name, ds in self.coordinates
+        )
+        axes = tuple(pair for pair in self.axes if pair[0] != axis)
+        return Layout(coordinates, axes, self.free)
+
+    def weights(self, axis: str) -> list[tuple[Digit, str, int]]:
+        """An axis' digits, lowest first, each with its coordinate and weight."""
+        found = []
+        for name, digits in self.coordinates:
+            weight = 1
+            for digit in digits:
+                if digit.axis == axis:
+                    found.append((digit, name, weight))
+                weight *= digit.size
+        return sorted(found, key=lambda entry: entry[0].stride)
+
+    def _check_names(
+        self,
+        what: str,
+        required: Iterable[str],
+        given: Mapping[str, object],
+        optional: Iterable[str] = (),
+    ) -> None:
+        required, optional = list(required), list(optional)
+        unknown = [name for name in given if name not in (*required, *optional)]
+        missing = [name for name in required if name not in given]
+        if unknown or missing:
+            raise LayoutError(
+                f"this layout has the {what} {one_of([*required, *optional], 'and')};"
+                f" given {one_of(given, 'and') or 'none'}"
+            )
+
+    def __str__(self) -> str:
+        def write(names: Iterable[str]) -> str:
+            digits = dict(self.coordinates)
+            return "  ".join(
+                f"{name} = {' '.join(map(str, digits[name])) or '0'}" for name in names
+            )
+
+        free = f" | {write(self.free)}" if self.free else ""
+        return write(self.data) + free
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{name}={size}" for name, size in self.axes)
+        return f"Layout({str(self)!r}, {sizes})"
+
+
+def _digits(line: str, tokens: list[str], sizes: Mapping[str, int]) -> Digits:
+    written = [token for token in tokens if token != "0"]
+    return tuple(d for token in written for d in _resolve(line, token, sizes))
+
+
+def _resolve(line: str, token: str, sizes: Mapping[str, int]) -> list[Digit]:
+    """The digits one token stands for: none, one, or one per joined axis."""
+    match = _TOKEN.match(token)
+    if match is None:
+        raise LayoutError(f"{line}: {token!r} is not a digit such as L2 or R1*")
+    axis, position, rest = match[1], int(match[2] or 0), bool(match[3])
+    digits = []
+    for part in _JOINED.get(axis, (axis,)) if axis not in sizes else (axis,):
+        if part not in sizes:
+            raise LayoutError(f"{line}: no size is given for axis {part}")
+        left = sizes[part] >> position
+        if left << position != sizes[part] and left:
+            raise LayoutError(f"{line}: {token} does not divide {part}={sizes[part]}")
+        if rest and left > 1:
+            digits += Digit(part, 1 << position, left).bits()
+        elif not rest and left > 1:
+            return [Digit(part, 1 << position, 2)]
+        position = max(0, position - (sizes[part].bit_length() - 1))
+    if not digits and not rest:
+        raise LayoutError(f"{line}: axis {axis} has no digit {token}")
+    if match[4] and prod(d.size for d in digits) != int(match[4]):
+        raise LayoutError(f"{line}: {token} does not fit the size of axis {axis}")
+    return digits
+
+
+def _check_bijection(
+    line: str, coordinates: list[tuple[str, Digits]], sizes: Mapping[str, int]
+) -> None:
+    digits = [digit for _, ds in coordinates for digit in ds]
+    for axis, size in sizes.items():
+        used = sorted(d for d in digits if d.axis == axis)
+        reached = 1
+        for digit in used:
+            if digit.stride < reached:
+                raise LayoutError(f"{line}: {digit} is used twice")
+            if digit.stride > reached:
+                break
+            reached *= digit.size
+        if reached != size:
+            missing = Digit(axis, reached, 2)
+            raise LayoutError(f"{line}: {missing} of {axis}={size} is not used")
+
+
+def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
+    """The coordinate that these digits of the place spell."""
+    total: Any = 0
+    weight = 1
+    for digit in digits:
+        total = total + weight * digit.of(values[digit.axis])
+        weight *= digit.size
+    return total
+
+
+def is_whole(value: object) -> bool:
+    """Whether this is a whole number; truth values are none.
+
+    >>> is_whole(np.int8(1)), is_whole(1.0), is_whole(True)
+    (True, False, False)
+    """
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def check_numbers(**given: object) -> None:
+    """Refuse what is no whole number, by its name.
+
+    >>> check_numbers(lane=1.5)
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: lane must be a whole number; given 1.5
+    """
+    for name, value in given.items():
+        if not is_whole(value):
+            raise ShapeError(f"{name} must be a whole number; given {value!r}")
+
+
+def _in_range(name: str, value: ArrayLike, size: int) -> Any:
+    array = as_array(value)
+    large = isinstance(value, int) and array.dtype.kind == "O"  # no machine integer
+    if array.dtype.kind not in "iu" and not large:
+        raise ShapeError(f"{name} must be a whole number; given {value!r}")
+    if array.size and not 0 <= int(array.min()) <= int(array.max()) < size:
+        wrong = array[(array < 0) | (array >= size)].flat[0]
+        raise ShapeError(f"{name} {wrong} is out of range; {name} is 0 to {size - 1}")
+    # In the caller's own type a coordinate may not fit: int8 has no column 128.
+    return array.astype(np.intp) if array.ndim else int(array)

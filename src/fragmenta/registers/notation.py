@@ -1,0 +1,290 @@
+"""How do others write the same layout?
+
+The PTX manual writes formulas over ``%laneid`` and ``i``, CuTe writes
+``shape:stride``, Triton writes the image of each place bit.  All three are
+derived here from the digits of a :class:`~fragmenta.registers.layout.Layout`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fragmenta.errors import LayoutError
+from fragmenta.registers.layout import Digit, Layout
+
+LinearLayout = dict[str, list[tuple[int, ...]]]
+
+
+# ── the PTX manual's formulas ───────────────────────────────────────────────
+
+
+class Run(NamedTuple):
+    """Neighbouring digits of one axis that are neighbours in a coordinate."""
+
+    axis: str
+    stride: int
+    size: int
+    weight: int
+
+
+class Case(NamedTuple):
+    """One line of a formula: an expression and when it holds."""
+
+    expression: str
+    condition: str
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A layout in the words of the PTX manual; ``str()`` gives the text."""
+
+    definitions: tuple[tuple[str, str], ...]
+    cases: tuple[tuple[str, tuple[Case, ...]], ...]
+
+    def __str__(self) -> str:
+        width = max((len(name) for name, _ in self.definitions), default=0)
+        lines = [f"{name:<{width}} = {text}" for name, text in self.definitions]
+        if lines:
+            lines.append("")
+        indent = max(len(name) for name, _ in self.cases) + 3
+        longest = max(len(case.expression) for _, cs in self.cases for case in cs)
+        for name, cases in self.cases:
+            head = f"{name:<{indent - 3}} = "
+            for case in cases:
+                text = f"{case.expression:<{longest}}  {case.condition}"
+                lines.append((head + text).rstrip())
+                head = " " * indent
+        return "\n".join(lines)
+
+
+def formula(layout: Layout, letter: str, stored: int = 1) -> Formula:
+    """The PTX-style formula of a fragment whose elements are ``letter`` + i.
+
+    Where a stored column stands for one of ``stored``, ``col`` counts stored ones;
+    firstcol and lastcol bound those of the matrix with its zeros.
+
+    >>> layout = Layout.parse("row = L2 L3 L4 R0  col = E* L0 L1 R1*", L=32, R=4, E=8)
+    >>> print(formula(layout, "a"))
+    groupID           = %laneid >> 2
+    threadID_in_group = %laneid % 4
+    <BLANKLINE>
+    row = groupID                                   for ai where 0 <= i < 8 || 16 <= i < 24
+          groupID + 8                               otherwise
+    col = (threadID_in_group * 8) + (i & 0x7)       for ai where i < 16
+          (threadID_in_group * 8) + (i & 0x7) + 32  for ai where i >= 16
+    """  # noqa: E501 - the manual's own line
+    sizes = dict(layout.axes)
+    count = sizes.get("R", 1) * sizes.get("E", 1)
+    cases = tuple(
+        (name, _cases(_runs(layout, name), letter, count))
+        for name, _ in layout.coordinates
+    )
+    if stored > 1:
+        cases += _bounds(_runs(layout, "col"), letter, count, stored)
+    text = " ".join(case.expression for _, cs in cases for case in cs)
+    known = (
+        ("warpID", "%warpid % 4"),
+        ("groupID", "%laneid >> 2"),
+        ("threadID_in_group", "%laneid % 4"),
+    )
+    return Formula(tuple(pair for pair in known if pair[0] in text), cases)
+
+
+def _bounds(
+    runs: list[Run], letter: str, count: int, stored: int
+) -> tuple[tuple[str, tuple[Case, ...]], ...]:
+    """The columns of A that neighbouring elements of a lane are kept from."""
+    together = runs[0].size if runs[0].axis == "i" else 1
+    rest = [
+        run._replace(weight=run.weight * stored)
+        for run in runs
+        if run.axis != "i" or run.weight > 1
+    ]
+    first = tuple(
+        case._replace(expression=re.sub(r"^\(([^()]*)\)$", r"\1", case.expression))
+        for case in _cases(rest, letter, count)
+    )
+    last = Case(f"firstcol + {together * stored - 1}", "(col counts stored columns)")
+    return ("firstcol", first), ("lastcol", (last,))
+
+
+def _runs(layout: Layout, coordinate: str) -> list[Run]:
+    """The coordinate as a sum of runs, with E and R joined into axis i."""
+    elements = dict(layout.axes).get("E", 1)
+    runs: list[Run] = []
+    weight = 1
+    for digit in dict(layout.coordinates)[coordinate]:
+        axis, stride = digit.axis, digit.stride
+        if axis in "ER":
+            axis, stride = "i", stride * (elements if axis == "R" else 1)
+        last = runs[-1] if runs else None
+        if last and last.axis == axis and last.stride * last.size == stride:
+            runs[-1] = last._replace(size=last.size * digit.size)
+        else:
+            runs.append(Run(axis, stride, digit.size, weight))
+        weight *= digit.size
+    return runs
+
+
+def _cases(runs: list[Run], letter: str, count: int) -> tuple[Case, ...]:
+    """Split on the one bit of i that only adds a constant, as the manual does."""
+    split = [run for run in runs if run.axis == "i" and run.size == 2]
+    split = [run for run in split if run.weight > 1 or len(runs) == 1]
+    plain = [run for run in runs if run not in split]
+    if len(split) != 1:
+        return (Case(_sum(runs, count), ""),)
+    (run,) = split
+    low, high = _conditions(run, letter, count)
+    base = _sum(plain, count) if plain else ""
+    added = f"{base} + {run.weight}" if base else str(run.weight)
+    return (Case(base or "0", low), Case(added, high))
+
+
+def _conditions(run: Run, letter: str, count: int) -> tuple[str, str]:
+    """When is this bit of i clear, and when is it set?"""
+    bit = run.stride
+    where = f"for {letter}i where "
+    if count == 2 * bit:
+        return f"{where}i < {bit}", f"{where}i >= {bit}"
+    if count == 4 * bit:
+        return (
+            f"{where}0 <= i < {bit} || {2 * bit} <= i < {3 * bit}",
+            "otherwise",
+        )
+    return f"{where}(i & {bit:#x}) == 0", "otherwise"
+
+
+def _sum(runs: Sequence[Run], count: int) -> str:
+    """The runs as a sum: warp, lane, then i, as the manual orders them."""
+    order = {"W": 0, "L": 1, "i": 2}
+    ranked = sorted(runs, key=lambda run: order.get(run.axis, 3))
+    return " + ".join(_term(run, count) for run in ranked) or "0"
+
+
+def _term(run: Run, count: int) -> str:
+    value = _value(run, count)
+    if run.weight == 1:
+        return value
+    return f"({value} * {run.weight})"
+
+
+def _value(run: Run, count: int) -> str:
+    if run.axis == "L" and (run.stride, run.size) == (4, 8):
+        return "groupID"
+    if run.axis == "L" and (run.stride, run.size) == (1, 4):
+        return "threadID_in_group"
+    if run.axis == "W" and (run.stride, run.size) == (1, 4):
+        return "warpID"
+    name = {"L": "%laneid", "W": "warpID"}.get(run.axis, run.axis)
+    full = {"L": 32, "W": 4}.get(run.axis, count)
+    return _digit_text(name, run.stride, run.size, full)
+
+
+def _digit_text(name: str, stride: int, size: int, full: int) -> str:
+    shift = stride.bit_length() - 1
+    if stride * size == full:
+        return f"({name} >> {shift})" if shift else name
+    if size & (size - 1):
+        raise LayoutError(f"digit {name}/{stride} of size {size} is not outermost")
+    if not shift:
+        return f"({name} & {size - 1:#x})"
+    return f"(({name} >> {shift}) & {size - 1:#x})"
+
+
+# ── CuTe ────────────────────────────────────────────────────────────────────
+
+
+def cute(layout: Layout, order: Iterable[str]) -> str:
+    """The thread-value layout as CuTe's ``shape:stride``.
+
+    The coordinates in ``order`` are numbered with the first one fastest, as
+    CuTe's MMA traits do: (m, k) for A, (n, k) for B, (m, n) for C.  What does
+    not change the element (copies, selectors) has stride 0.
+
+    >>> layout = Layout.parse("row = L2 L3 L4 R0  col = E* L0 L1 R1*", L=32, R=4, E=2)
+    >>> cute(layout, ("row", "col"))
+    '((4,8),(2,2,2)):((32,1),(16,8,128))'
+    """
+    scale, weight = {}, 1
+    for name in order:
+        scale[name] = weight
+        weight *= layout.sizes[name]
+    thread = _modes(layout, "LW", scale)
+    value = _modes(layout, "ER", scale)
+    shape = f"({_tuple(s for s, _ in thread)},{_tuple(s for s, _ in value)})"
+    stride = f"({_tuple(d for _, d in thread)},{_tuple(d for _, d in value)})"
+    return f"{shape}:{stride}"
+
+
+def _modes(layout: Layout, axes: str, scale: dict[str, int]) -> list[tuple[int, int]]:
+    """(size, stride) of each digit of some axes, neighbours merged."""
+    modes: list[tuple[int, int]] = []
+    for axis in axes:
+        for digit, name, weight in layout.weights(axis):
+            size, stride = digit.size, weight * scale.get(name, 0)
+            if modes and modes[-1][1] * modes[-1][0] == stride:
+                size, stride = modes[-1][0] * size, modes[-1][1]
+                modes.pop()
+            modes.append((size, stride))
+    return modes or [(1, 0)]
+
+
+def _tuple(numbers: Iterable[int]) -> str:
+    listed = [str(number) for number in numbers]
+    return listed[0] if len(listed) == 1 else f"({','.join(listed)})"
+
+
+# ── Triton ──────────────────────────────────────────────────────────────────
+
+
+def linear_layout(layout: Layout) -> LinearLayout:
+    """Triton's linear-layout bases: where each place bit moves the element.
+
+    ``register`` counts the elements of one lane (i), as Triton does.
+
+    >>> layout = Layout.parse("row = L2 L3 L4 R1  col = R0 L0 L1", L=32, R=4)
+    >>> linear_layout(layout)["register"]
+    [(0, 1), (8, 0)]
+    """
+    bases: LinearLayout = {}
+    for name, axes in (("register", "ER"), ("lane", "L"), ("warp", "W")):
+        bases[name] = [
+            _basis(layout, digit, coordinate, weight)
+            for axis in axes
+            for digit, coordinate, weight in layout.weights(axis)
+        ]
+    return bases
+
+
+def _basis(
+    layout: Layout, digit: Digit, coordinate: str, weight: int
+) -> tuple[int, ...]:
+    if digit.size != 2:
+        raise LayoutError(
+            f"linear layouts have power-of-two sizes only, and {digit} takes "
+            f"{digit.size} values; the nearest is {1 << digit.size.bit_length() - 1}"
+        )
+    return tuple(weight if name == coordinate else 0 for name in layout.data)
+
+
+def linear_layout_text(bases: LinearLayout, shape: Sequence[int]) -> str:
+    """The bases as Triton prints them.
+
+    >>> print(linear_layout_text({"lane": [(0, 1), (1, 0)], "warp": []}, (2, 2)))
+     - lane=1 -> (0, 1)
+       lane=2 -> (1, 0)
+     - warp is a size 1 dimension
+    where out dims are: [dim0 (size 2), dim1 (size 2)]
+    """
+    lines = []
+    for name, vectors in bases.items():
+        if not vectors:
+            lines.append(f" - {name} is a size 1 dimension")
+        for bit, vector in enumerate(vectors):
+            inside = ", ".join(map(str, vector))
+            lines.append(f" {' ' if bit else '-'} {name}={1 << bit} -> ({inside})")
+    dims = ", ".join(f"dim{i} (size {size})" for i, size in enumerate(shape))
+    return "\n".join([*lines, f"where out dims are: [{dims}]"])

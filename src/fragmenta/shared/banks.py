@@ -1,0 +1,378 @@
+"""How many times does shared memory have to be asked?
+
+Shared memory has 32 banks of 4 bytes.  A warp's access is served in *phases*:
+all 32 lanes at once if each takes 4 bytes or less, 16 if 8 bytes, 8 if 16
+bytes (an ``ldmatrix`` takes one matrix, eight rows of 16 bytes, in a phase).
+In a phase a bank delivers one word, to every lane that wants it; each further
+word of the same bank costs another turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fragmenta.errors import ShapeError, one_of
+from fragmenta.registers.dtype import as_array
+from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
+from fragmenta.shared.descriptor import (
+    LIMIT,
+    UNIT,
+    AddressError,
+    Addresses,
+    span,
+    swizzled,
+)
+
+Access: TypeAlias = Literal["ldmatrix", "rows", "column"]
+
+BANKS = 32
+WORD = 4
+LANES = 32
+IDLE = -1
+"""The address of a lane that takes no part."""
+
+#: What a warp may do with a tile, 16 bytes a lane.
+ACCESSES = {
+    "ldmatrix": "lanes 8i to 8i + 7 take the same 16 bytes of eight rows",
+    "rows": "neighbouring lanes take neighbouring 16 bytes, row after row",
+    "column": "each lane takes the same 16 bytes of its own row",
+}
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Lanes that are served together."""
+
+    lanes: tuple[int, ...]
+    words: tuple[tuple[int, ...], ...]
+    """For each bank, the word addresses that are wanted of it."""
+
+    @property
+    def degree(self) -> int:
+        """How often the busiest bank is asked; 1 is free of conflicts."""
+        return max(len(words) for words in self.words)
+
+    @property
+    def busiest(self) -> tuple[int, ...]:
+        """The banks that are asked most often."""
+        return tuple(
+            bank for bank, words in enumerate(self.words) if len(words) == self.degree
+        )
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """What one access of a warp costs; ``str()`` reports it phase by phase."""
+
+    width: int
+    phases: tuple[Phase, ...]
+
+    @property
+    def degree(self) -> int:
+        """The worst phase's: 1 is free of conflicts, 8 means 8-way."""
+        return max(phase.degree for phase in self.phases)
+
+    @property
+    def turns(self) -> int:
+        """Turns of shared memory in all; without conflicts one a phase."""
+        return sum(phase.degree for phase in self.phases)
+
+    def records(self) -> list[dict[str, Any]]:
+        """One flat record for each phase.
+
+        >>> bank_conflicts(range(0, 1024, 32), width=4).records()[0]["degree"]
+        8
+        """
+        return [
+            {
+                "phase": number,
+                "first_lane": phase.lanes[0],
+                "last_lane": phase.lanes[-1],
+                "degree": phase.degree,
+                "busiest": list(phase.busiest),
+            }
+            for number, phase in enumerate(self.phases)
+        ]
+
+    def __str__(self) -> str:
+        free = "no bank conflicts" if self.degree <= 1 else f"{self.degree}-way"
+        taken = [phase for phase in self.phases if phase.degree]
+        lines = [f"{free}: {self.turns} turns for {len(taken)} phases"]
+        for phase in taken:
+            lanes = f"lanes {phase.lanes[0]:2} to {phase.lanes[-1]:2}"
+            turns = f"{phase.degree} turn{'s' if phase.degree > 1 else ''}"
+            where = f", banks {ranges(phase.busiest)}" if phase.degree > 1 else ""
+            lines.append(f"  {lanes}: {turns}{where}")
+        return "\n".join(lines)
+
+
+def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
+    """What a warp's access costs: 32 byte addresses, ``width`` bytes each.
+
+    The addresses that :func:`fragmenta.ldmatrix_addresses` and
+    :func:`fragmenta.stmatrix_addresses` return know their width and which
+    lanes count; with plain integers say the width.  An address of -1 is a lane
+    that takes no part.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k16", a="f16", d="f32")
+    >>> print(bank_conflicts(fm.ldmatrix_addresses(op, "B", order="col", pitch=48)[1]))
+    no bank conflicts: 2 turns for 2 phases
+      lanes  0 to  7: 1 turn
+      lanes  8 to 15: 1 turn
+    >>> bank_conflicts(range(0, 128, 4), width=4).degree
+    1
+    >>> print(bank_conflicts([128 * row for row in range(32)], width=16))
+    8-way: 32 turns for 4 phases
+      lanes  0 to  7: 8 turns, banks 0-3
+      lanes  8 to 15: 8 turns, banks 0-3
+      lanes 16 to 23: 8 turns, banks 0-3
+      lanes 24 to 31: 8 turns, banks 0-3
+    """
+    given = as_array(list(addresses) if isinstance(addresses, range) else addresses)
+    if given.shape != (LANES,) or given.dtype.kind not in "iu":
+        warps = given.ndim > 1 and given.shape[-1] == LANES
+        raise ShapeError(
+            f"a warp has {LANES} byte addresses, one for each lane; given "
+            f"{given.dtype} of shape {given.shape}"
+            + (", so take one warp of it at a time" if warps else "")
+        )
+    taken = _width(addresses, width)
+    if (given >= LIMIT).any():
+        lane = int((given >= LIMIT).argmax())
+        raise AddressError(
+            f"addresses count the bytes of shared memory, below {LIMIT}; lane {lane} "
+            f"is at {int(given[lane])}"
+        )
+    where: Addresses = np.array(given, np.int64)
+    if isinstance(addresses, LaneAddresses) and addresses.used is not None:
+        where[addresses.used :] = IDLE
+    wrong = (where < IDLE) | ((where >= 0) & (where % taken != 0))
+    if wrong.any():
+        lane = int(wrong.argmax())
+        raise AddressError(
+            f"lane {lane} takes {taken} bytes at address {where[lane]}, which is no "
+            f"multiple of {taken}"
+        )
+    size = min(LANES, LANES * WORD // taken)
+    starts = range(0, LANES, size)
+    return Conflicts(taken, tuple(_phase(where, at, size, taken) for at in starts))
+
+
+def _width(addresses: object, given: int | None) -> int:
+    """The bytes that each lane takes: what the addresses know, or what is said."""
+    known = addresses.width if isinstance(addresses, LaneAddresses) else None
+    if given is None and known is None:
+        raise AddressError(
+            "these addresses do not say how many bytes a lane takes: give width="
+            f"{one_of(WIDTHS)}; addresses of ldmatrix_addresses and "
+            "stmatrix_addresses know it, unless lanes of them were picked or changed"
+        )
+    if known is None:
+        return check_width(given)
+    if given is not None and check_width(given) != known:
+        raise AddressError(
+            f"at each of these addresses a lane takes {known} bytes; given width="
+            f"{given}; np.asarray(addresses) are the same numbers for any width"
+        )
+    return known
+
+
+def _phase(where: Addresses, first: int, size: int, width: int) -> Phase:
+    lanes = range(first, first + size)
+    wanted: list[set[int]] = [set() for _ in range(BANKS)]
+    for address in where[first : first + size].tolist():
+        if address < 0:
+            continue
+        for word in range(address // WORD, (address + width - 1) // WORD + 1):
+            wanted[word % BANKS].add(word * WORD)
+    return Phase(tuple(lanes), tuple(tuple(sorted(words)) for words in wanted))
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers with their runs joined.
+
+    >>> ranges([0, 1, 2, 3, 8])
+    '0-3, 8'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
+
+
+# ── accesses to a tile ──────────────────────────────────────────────────────
+
+
+class Tile(NamedTuple):
+    """Rows of bytes in shared memory, ``pitch`` bytes apart, perhaps swizzled.
+
+    A swizzle of 128 over rows of 128 bytes is the K-major tile of ``wgmma``
+    and of a tensor map.
+    """
+
+    rows: int
+    row_bytes: int
+    swizzle: int = 0
+    pitch: int | None = None
+
+    def check(self) -> None:
+        """Refuse what is not whole 16-byte units."""
+        span(self.swizzle)
+        step = self.pitch if self.pitch is not None else self.row_bytes
+        if self.rows < 1 or self.row_bytes < UNIT or self.row_bytes % UNIT:
+            raise AddressError(
+                f"a tile is rows of a multiple of {UNIT} bytes; given {self.rows} rows "
+                f"of {self.row_bytes}"
+            )
+        if step < self.row_bytes or step % UNIT:
+            raise AddressError(
+                f"rows of {self.row_bytes} bytes lie at least so far apart, a multiple "
+                f"of {UNIT} bytes; given pitch {self.pitch}"
+            )
+
+    def address(self, row: Any, unit: Any) -> Any:
+        """The address of a 16-byte unit of a row.
+
+        >>> Tile(8, 128, swizzle=128).address(1, 0)
+        np.int64(144)
+        """
+        step = self.row_bytes if self.pitch is None else self.pitch
+        return swizzled(np.asarray(row) * step + np.asarray(unit) * UNIT, self.swizzle)
+
+
+def access_addresses(tile: Tile, access: Access = "ldmatrix") -> LaneAddresses:
+    """The 32 addresses of one access; :data:`ACCESSES` says which there are.
+
+    Each lane takes 16 bytes; lanes beyond the tile take no part (-1).
+
+    >>> access_addresses(Tile(8, 128), "ldmatrix")[:9].tolist()
+    [0, 128, 256, 384, 512, 640, 768, 896, 16]
+    """
+    tile.check()
+    if access not in ACCESSES:
+        raise AddressError(f"an access is {one_of(ACCESSES)}; given {access!r}")
+    lane = np.arange(LANES)
+    units = tile.row_bytes // UNIT
+    if access == "rows":
+        row, unit = lane // units, lane % units
+    elif access == "column":
+        row, unit = lane, np.zeros_like(lane)
+    else:  # as many matrices down the rows as there are, then along them
+        down = max(1, min(4, tile.rows // 8))
+        matrix = lane // 8
+        row, unit = lane % 8 + 8 * (matrix % down), matrix // down
+    inside = (row < tile.rows) & (unit < units)
+    found = np.where(inside, tile.address(row, unit), IDLE)
+    return LaneAddresses(found, width=UNIT)
+
+
+def conflict_picture(
+    rows: int,
+    row_bytes: int,
+    swizzle: int = 0,
+    access: Access = "ldmatrix",
+    pitch: int | None = None,
+) -> str:
+    """A tile in shared memory, 128 bytes a line, and what an access costs.
+
+    Each cell is 16 bytes, four banks; it names the row and the 16-byte unit of
+    it that lie there.  Those of the first phase are in brackets: two of them
+    in one column are in conflict.
+
+    >>> print(conflict_picture(8, 64, swizzle=64))
+    8 rows of 64 bytes, 64-byte swizzle; ldmatrix
+    banks       0-3      4-7     8-11    12-15    16-19    20-23    24-27    28-31
+        0    [r0.0]    r0.1     r0.2     r0.3    [r1.0]    r1.1     r1.2     r1.3
+      128     r2.1    [r2.0]    r2.3     r2.2     r3.1    [r3.0]    r3.3     r3.2
+      256     r4.2     r4.3    [r4.0]    r4.1     r5.2     r5.3    [r5.0]    r5.1
+      384     r6.3     r6.2     r6.1    [r6.0]    r7.3     r7.2     r7.1    [r7.0]
+    no bank conflicts: 4 turns for 4 phases
+      lanes  0 to  7: 1 turn
+      lanes  8 to 15: 1 turn
+      lanes 16 to 23: 1 turn
+      lanes 24 to 31: 1 turn
+    """
+    tile = Tile(rows, row_bytes, swizzle, pitch)
+    return tile_picture(tile, access_addresses(tile, access), access)
+
+
+def tile_picture(tile: Tile, addresses: LaneAddresses, access: str) -> str:
+    """:func:`conflict_picture` of any addresses in a tile; ``access`` names them.
+
+    >>> tile = Tile(8, 16)
+    >>> addresses = LaneAddresses(range(0, 512, 16), width=16, used=8)
+    >>> print(tile_picture(tile, addresses, "ldmatrix.m8n8.x1.b16"))
+    8 rows of 16 bytes, no swizzle; ldmatrix.m8n8.x1.b16
+    banks       0-3      4-7     8-11    12-15    16-19    20-23    24-27    28-31
+        0    [r0.0]   [r1.0]   [r2.0]   [r3.0]   [r4.0]   [r5.0]   [r6.0]   [r7.0]
+    no bank conflicts: 1 turns for 1 phases
+      lanes  0 to  7: 1 turn
+    """
+    tile.check()
+    rows, row_bytes, swizzle, pitch = tile
+    cost = bank_conflicts(addresses)
+    first = {int(addresses[lane]) for lane in cost.phases[0].lanes}
+    mode = f"{swizzle}-byte swizzle" if swizzle else "no swizzle"
+    apart = f", {pitch} apart" if pitch not in (None, row_bytes) else ""
+    title = f"{rows} rows of {row_bytes} bytes{apart}, {mode}; {access}"
+    return "\n".join([title, *_cells(tile, first), str(cost)])
+
+
+def _cells(tile: Tile, marked: set[int], most: int = 16) -> list[str]:
+    """The lines of the picture; long tiles are cut."""
+    held = {
+        int(tile.address(row, unit)): f"r{row}.{unit}"
+        for row in range(min(tile.rows, 256))
+        for unit in range(tile.row_bytes // UNIT)
+    }
+    heads = [f"{bank}-{bank + 3}" for bank in range(0, BANKS, UNIT // WORD)]
+    lines = ["banks " + "".join(f"{head:>9}" for head in heads)]
+    line_bytes = BANKS * WORD
+    last = max(held) // line_bytes
+    for number in range(min(last + 1, most)):
+        cells = ""
+        for place in range(number * line_bytes, (number + 1) * line_bytes, UNIT):
+            text = held.get(place, "-")
+            cells += f"[{text}]".rjust(9) if place in marked else f"{text:>8} "
+        lines.append(f"{number * line_bytes:5} {cells}".rstrip())
+    if last >= most:
+        lines.append(f"  …   {last + 1 - most} more lines of {line_bytes} bytes")
+    return lines
+
+
+def conflict_table(rows: int, row_bytes: int) -> list[dict[str, Any]]:
+    """The degree of every access under every swizzle, as flat records.
+
+    >>> for record in conflict_table(64, 128):
+    ...     if record["access"] == "ldmatrix":
+    ...         print(record["swizzle"], record["degree"])
+    0 8
+    32 4
+    64 2
+    128 1
+    """
+    return [
+        {
+            "access": access,
+            "swizzle": swizzle,
+            "degree": cost.degree,
+            "turns": cost.turns,
+        }
+        for access in ACCESSES
+        for swizzle in (0, 32, 64, 128)
+        for cost in [_cost(Tile(rows, row_bytes, swizzle), access)]
+    ]
+
+
+def _cost(tile: Tile, access: str) -> Conflicts:
+    chosen: Any = access
+    return bank_conflicts(access_addresses(tile, chosen))

@@ -1,0 +1,1 @@
+"""How is a sparse A stored, made and exchanged?"""

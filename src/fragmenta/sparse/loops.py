@@ -1,0 +1,249 @@
+"""How are millions of chunks pruned, compressed and put back quickly?
+
+Kernels over flat arrays of unsigned integers (:mod:`fragmenta.machine`).  A *place*
+is what a code chooses: one element, or a pair of neighbours seen as one integer
+twice as wide.  Every place of a chunk has a name and nothing branches, which is
+what lets the compiler use vector instructions.
+
+Matrices go through them in blocks of rows, side by side in threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.threads import cores
+
+if TYPE_CHECKING:  # LLVM is loaded when something is compiled
+    from fragmenta.machine.compiler import Kernel
+    from fragmenta.machine.trace import Code, Value
+
+Array = NDArray[Any]
+Places = NDArray[Any]
+Codes = NDArray[Any]
+Progress = Callable[[float], object]
+"""Called with the share of the work that is done, now and then."""
+
+# Bytes of the matrix handled at once.  Threads take turns at Python's lock for
+# every block, so it must keep one busy for a while; its temporaries are as large.
+_BLOCK = 1 << 22
+
+# Blocks below which starting threads costs more than it gains.
+_FEW = 4
+
+
+def prune(picks: int, keys: Array, places: Places, out: Places) -> None:
+    """Copy the places of each chunk with the greatest keys, zero the others.
+
+    Two of four places stay, or one of two; of equals the lower one wins.
+
+    >>> import numpy as np
+    >>> out = np.zeros(4, np.uint8)
+    >>> prune(2, np.uint8([5, 9, 5, 1]), np.uint8([5, 9, 5, 1]), out)
+    >>> out
+    array([5, 9, 0, 0], dtype=uint8)
+    """
+    kernel = _prune(picks, keys.dtype, places.dtype)
+    kernel(keys, places, out, len(places) // (2 * picks))
+
+
+def compress(
+    picks: int, places: Places, value_bits: int, stored: Places, codes: Codes
+) -> None:
+    """Store the values of each chunk, and the code that says where they were.
+
+    A place with none of the ``value_bits`` set is a zero.  Of four places two are
+    stored: where fewer are values, the zero of place 2 too, then that of place
+    3.  Of two places the second is stored, unless the first is a value.  Where
+    there are more values than that, the code is 0, which no chunk has.
+
+    >>> import numpy as np
+    >>> stored, codes = np.zeros(2, np.uint8), np.zeros(1, np.uint8)
+    >>> compress(2, np.uint8([0, 7, 0, 9]), 255, stored, codes)
+    >>> stored, f"{codes[0]:04b}"
+    (array([7, 9], dtype=uint8), '1101')
+    """
+    signed = np.array(value_bits, places.dtype).view(f"i{places.itemsize}")
+    _compress(picks, places.dtype)(places, stored, codes, int(signed), len(codes))
+
+
+def decompress(picks: int, stored: Places, codes: Codes, out: Places) -> None:
+    """Put the stored places of each chunk back, with zeros between them."""
+    _decompress(picks, stored.dtype)(stored, codes, out, len(codes))
+
+
+# ── the kernels ─────────────────────────────────────────────────────────────
+
+
+@cache
+def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Kernel:
+    from fragmenta.machine.compiler import kernel, pointer, type_of
+    from fragmenta.machine.trace import I64, select, unsigned
+
+    def beats(one: Value, other: Value) -> Value:
+        return unsigned(">", one, other) if keys.kind == "u" else one > other
+
+    @kernel(
+        keys=pointer(type_of(keys)), places=pointer(type_of(places)),
+        out=pointer(type_of(places)), chunks=I64,
+    )  # fmt: skip
+    def prune_chunks(
+        code: Code, keys: Any, places: Any, out: Any, chunks: Value
+    ) -> None:
+        with code.loop(chunks) as chunk:
+            size = 2 * picks
+            first = chunk * size
+            k = [keys[first + i] for i in range(size)]
+            p = [places[first + i] for i in range(size)]
+            for i in range(size):
+                rivals = [
+                    beats(k[j], k[i]) if j > i else ~beats(k[i], k[j])
+                    for j in range(size)
+                    if j != i
+                ]
+                out[first + i] = select(_stays(rivals), p[i], 0)
+
+    def _stays(rivals: list[Value]) -> Value:
+        """Whether fewer than ``picks`` rivals win."""
+        if picks == 1:
+            return ~rivals[0]
+        one, two, three = rivals
+        return ~((one & two) | (one & three) | (two & three))
+
+    return prune_chunks
+
+
+@cache
+def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
+    from fragmenta.machine.compiler import kernel, pointer, type_of
+    from fragmenta.machine.trace import I8, I64, convert, select
+
+    of = type_of(places)
+
+    def one_of_two(p: list[Value], has: list[Value], code: Any) -> Any:
+        chosen = select(has[0], code(0b0100), code(0b1110))
+        full = has[0] & has[1]
+        return [select(has[0], p[0], p[1])], select(full, code(0), chosen)
+
+    def two_of_four(p: list[Value], has: list[Value], code: Any) -> Any:
+        either, both = has[0] | has[1], has[0] & has[1]
+        last = has[3] | ~either
+        first = select(has[0], p[0], select(has[1], p[1], p[2]))
+        second = select(both, p[1], select(last, p[3], p[2]))
+        low = select(has[0], code(0), select(has[1], code(1), code(2)))
+        high = select(both, code(0b0100), select(last, code(0b1100), code(0b1000)))
+        full = (both & (has[2] | has[3])) | (either & has[2] & has[3])
+        return [first, second], select(full, code(0), low | high)
+
+    choose = one_of_two if picks == 1 else two_of_four
+
+    @kernel(
+        places=pointer(of), stored=pointer(of), codes=pointer(I8), value_bits=I64,
+        chunks=I64,
+    )  # fmt: skip
+    def compress_chunks(
+        code: Code, places: Any, stored: Any, codes: Any, value_bits: Value,
+        chunks: Value,
+    ) -> None:  # fmt: skip
+        bits = convert(value_bits, of)
+        with code.loop(chunks) as chunk:
+            p = [places[chunk * (2 * picks) + i] for i in range(2 * picks)]
+            has = [place & bits != 0 for place in p]
+            values, word = choose(p, has, code.constant(0, I8).lift)
+            for i, value in enumerate(values):
+                stored[chunk * picks + i] = value
+            codes[chunk] = word
+
+    return compress_chunks
+
+
+@cache
+def _decompress(picks: int, places: np.dtype[Any]) -> Kernel:
+    from fragmenta.machine.compiler import kernel, pointer, type_of
+    from fragmenta.machine.trace import I8, I64, select
+
+    of = type_of(places)
+
+    def one_of_two(s: list[Value], word: Value) -> list[Value]:
+        second = word == 0b1110
+        return [select(~second, s[0], 0), select(second, s[0], 0)]
+
+    def two_of_four(s: list[Value], word: Value) -> list[Value]:
+        low, high = word & 3, (word >> 2) & 3
+        return [
+            select(low == i, s[0], 0) | select(high == i, s[1], 0) for i in range(4)
+        ]
+
+    place = one_of_two if picks == 1 else two_of_four
+
+    @kernel(stored=pointer(of), codes=pointer(I8), out=pointer(of), chunks=I64)
+    def decompress_chunks(
+        code: Code, stored: Any, codes: Any, out: Any, chunks: Value
+    ) -> None:
+        with code.loop(chunks) as chunk:
+            values = [stored[chunk * picks + i] for i in range(picks)]
+            for i, value in enumerate(place(values, codes[chunk])):
+                out[chunk * (2 * picks) + i] = value
+
+    return decompress_chunks
+
+
+# ── blocks of rows ──────────────────────────────────────────────────────────
+
+
+def rows_of(matrix: Array) -> Array:
+    """All rows of all batches.
+
+    >>> rows_of(np.zeros((2, 3, 4))).shape
+    (6, 4)
+    """
+    rows = int(np.prod(matrix.shape[:-1]))
+    return matrix.reshape(rows, matrix.shape[-1])
+
+
+def places_of(rows: Array, group: int) -> Places:
+    """Contiguous rows as one flat array of what the codes choose from.
+
+    >>> places_of(np.uint8([[1, 2, 3, 4]]), 2)
+    array([ 513, 1027], dtype=uint16)
+    """
+    return rows.reshape(-1).view(np.dtype(f"u{group * rows.itemsize}"))
+
+
+def in_blocks(
+    work: Callable[[slice], Any],
+    rows: int,
+    row_bytes: int,
+    progress: Progress | None = None,
+) -> list[Any]:
+    """Do blocks of rows, in threads if they are many; the results in order.
+
+    ``row_bytes`` is what the work needs for a row beyond its result.
+
+    >>> in_blocks(lambda block: block.stop - block.start, rows=5, row_bytes=1 << 21)
+    [2, 2, 1]
+    """
+    step = max(1, _BLOCK // max(1, row_bytes))
+    starts = range(0, rows, step)
+    blocks = [slice(start, min(start + step, rows)) for start in starts]
+    if len(blocks) < _FEW:
+        return _collect(map(work, blocks), len(blocks), progress)
+    with ThreadPoolExecutor(min(cores(), len(blocks))) as pool:
+        return _collect(pool.map(work, blocks), len(blocks), progress)
+
+
+def _collect(
+    results: Iterable[Any], count: int, progress: Progress | None
+) -> list[Any]:
+    done = []
+    for result in results:
+        done.append(result)
+        if progress is not None:
+            progress(len(done) / count)
+    return done

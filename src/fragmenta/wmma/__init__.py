@@ -1,0 +1,106 @@
+"""What would this CUDA C++ ``wmma`` kernel compute?
+
+The names, arguments and rules are those of ``nvcuda::wmma`` in the CUDA C++
+programming guide, so that a kernel can be tried line by line on the CPU::
+
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
+    wmma::load_matrix_sync(a, A + 256, 16);
+
+    a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
+    wmma.load_matrix_sync(a, wmma.pointer(A) + 256, 16)
+    wmma.load_matrix_sync(a, A, 16, offset=256)
+
+Memory is a NumPy array.  ``wmma.pointer(A) + n`` counts items of the array, as
+C++ counts with ``A + n``, ``offset=n`` elements of the fragment: the same, but
+for elements of 4 bits and 1 bit, which share the items of A.  What the guide
+forbids is an error here; what it leaves open (where a fragment keeps which
+element) is the order observed on sm_90, whatever the target.  The numbers are
+those of the target: sm_90, or what ``with wmma.target("sm_80"):`` or a call's
+own ``target=`` names.
+
+One object stands for the fragments of a whole warp, or of many warps at once:
+``x`` is (…warps, 32 lanes, storage elements).
+
+>>> import numpy as np
+>>> from fragmenta import wmma
+>>> a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
+>>> b = wmma.fragment(wmma.matrix_b, 16, 16, 16, wmma.half, wmma.col_major)
+>>> c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
+>>> A = np.arange(256, dtype=np.float16)
+>>> wmma.load_matrix_sync(a, A, 16)
+>>> wmma.fill_fragment(b, 2.0)
+>>> wmma.fill_fragment(c, 0.5)
+>>> wmma.mma_sync(c, a, b, c)
+>>> D = np.zeros((16, 16), np.float32)
+>>> wmma.store_matrix_sync(D, c, 16, wmma.mem_row_major)
+>>> D[1, :3], bool((D == 2 * A.reshape(16, 16).sum(1, np.float32)[:, None] + 0.5).all())
+(array([752.5, 752.5, 752.5], dtype=float32), True)
+"""
+
+from fragmenta.wmma.calls import (
+    AlignmentError,
+    DeprecatedVariant,
+    ObservedLayout,
+    OutOfBounds,
+    __float_to_tf32,
+    __half,
+    __nv_bfloat16,
+    accumulator,
+    bmma_sync,
+    col_major,
+    double,
+    experimental,
+    fill_fragment,
+    float_to_tf32,
+    fragment,
+    half,
+    layout_t,
+    load_matrix_sync,
+    matrix_a,
+    matrix_b,
+    mem_col_major,
+    mem_row_major,
+    mma_sync,
+    nv_bfloat16,
+    pointer,
+    precision,
+    row_major,
+    signed_char,
+    store_matrix_sync,
+    target,
+    unsigned_char,
+)
+
+__all__ = [
+    "AlignmentError",
+    "DeprecatedVariant",
+    "ObservedLayout",
+    "OutOfBounds",
+    "__float_to_tf32",
+    "__half",
+    "__nv_bfloat16",
+    "accumulator",
+    "bmma_sync",
+    "col_major",
+    "double",
+    "experimental",
+    "fill_fragment",
+    "float_to_tf32",
+    "fragment",
+    "half",
+    "layout_t",
+    "load_matrix_sync",
+    "matrix_a",
+    "matrix_b",
+    "mem_col_major",
+    "mem_row_major",
+    "mma_sync",
+    "nv_bfloat16",
+    "pointer",
+    "precision",
+    "row_major",
+    "signed_char",
+    "store_matrix_sync",
+    "target",
+    "unsigned_char",
+]

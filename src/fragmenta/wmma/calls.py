@@ -1,0 +1,490 @@
+"""How do loads, stores and products of fragments behave?
+
+The calls of ``nvcuda::wmma``; :mod:`fragmenta.wmma` shows them in use.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.errors import (
+    Error,
+    ShapeError,
+    UnknownInstruction,
+    UnsupportedTarget,
+    ValueRangeError,
+    one_of,
+)
+from fragmenta.execution.mma import execute
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.parse import instruction
+from fragmenta.isa.target import number
+from fragmenta.registers.dtype import as_array, is_real
+from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.layout import Index, is_whole
+from fragmenta.wmma.fragments import ObservedLayout, fragment
+from fragmenta.wmma.memory import AlignmentError, OutOfBounds, pointer, view
+from fragmenta.wmma.names import (
+    NAMES,
+    Chosen,
+    __half,
+    __nv_bfloat16,
+    accumulator,
+    bmmaAccumulateOp,
+    bmmaBitOp,
+    choose,
+    col_major,
+    double,
+    experimental,
+    half,
+    layout_t,
+    matrix_a,
+    matrix_b,
+    mem_col_major,
+    mem_row_major,
+    member,
+    no_member,
+    nv_bfloat16,
+    precision,
+    row_major,
+    signed_char,
+    target,
+    unsigned_char,
+)
+
+__all__ = [
+    "AlignmentError",
+    "DeprecatedVariant",
+    "ObservedLayout",
+    "OutOfBounds",
+    "__float_to_tf32",
+    "__half",
+    "__nv_bfloat16",
+    "accumulator",
+    "bmma_sync",
+    "col_major",
+    "double",
+    "experimental",
+    "fill_fragment",
+    "float_to_tf32",
+    "fragment",
+    "half",
+    "layout_t",
+    "load_matrix_sync",
+    "matrix_a",
+    "matrix_b",
+    "mem_col_major",
+    "mem_row_major",
+    "mma_sync",
+    "nv_bfloat16",
+    "pointer",
+    "precision",
+    "row_major",
+    "signed_char",
+    "store_matrix_sync",
+    "target",
+    "unsigned_char",
+]
+
+Array = NDArray[Any]
+
+
+class DeprecatedVariant(DeprecationWarning):
+    """The guide deprecates this multiplication on the target that was named.
+
+    >>> a = fragment(matrix_a, 8, 8, 32, "s4", row_major)
+    >>> b = fragment(matrix_b, 8, 8, 32, "s4", col_major)
+    >>> c = fragment(accumulator, 8, 8, 32, int)
+    >>> for each in (a, b, c):
+    ...     fill_fragment(each, 1)
+    >>> with warnings.catch_warnings(record=True) as said:
+    ...     warnings.simplefilter("always")
+    ...     mma_sync(c, a, b, c, target="sm_90")
+    >>> said[0].category.__name__
+    'DeprecatedVariant'
+    """
+
+
+# ── memory ──────────────────────────────────────────────────────────────────
+
+
+def load_matrix_sync(
+    frag: fragment,
+    memory: Array | bytes | bytearray | memoryview | pointer,
+    ldm: int,
+    layout: layout_t | None = None,
+    *,
+    offset: ArrayLike = 0,
+    target: str | None = None,
+) -> None:
+    """Fill a fragment from memory.
+
+    ``ldm`` is the distance, in elements, between the starts of rows (row
+    major) or columns; ``offset`` the element at which the matrix begins, one
+    for all warps or one for each.  A :class:`pointer` in place of the memory
+    says it as C++ does.  Only an accumulator takes ``layout``.
+
+    >>> A = np.arange(16 * 24, dtype=np.int8)
+    >>> a = fragment(matrix_a, 16, 16, 16, signed_char, row_major)
+    >>> load_matrix_sync(a, A, 20)
+    Traceback (most recent call last):
+    ...
+    fragmenta.wmma.memory.AlignmentError: ldm 20 of signed char is 20 bytes; it must \
+be a multiple of 8 bytes, 8 elements (16 or 24 would do)
+    >>> load_matrix_sync(a, A, 16, offset=32)
+    >>> int(a.x[0, 0])
+    32
+    """
+    _require_fragments(frag=frag)
+    chosen = choose(target)
+    _require(_move(frag), chosen, frag)
+    access = frag._access("load_matrix_sync", chosen.rules)
+    found = view(access, memory, ldm, _load_layout(frag, layout), offset)
+    frag.x.view(found.units.dtype)[...] = found.units[found.index]
+
+
+def store_matrix_sync(
+    memory: Array | bytearray | memoryview | pointer,
+    frag: fragment,
+    ldm: int,
+    layout: layout_t,
+    *,
+    offset: ArrayLike = 0,
+    target: str | None = None,
+) -> None:
+    """Write an accumulator to memory; nothing is written if anything is wrong.
+
+    >>> c = fragment(accumulator, 8, 8, 32, int)
+    >>> fill_fragment(c, 7)
+    >>> D = np.zeros((8, 12), np.int32)
+    >>> store_matrix_sync(D, c, 12, mem_row_major)
+    >>> D[0]
+    array([7, 7, 7, 7, 7, 7, 7, 7, 0, 0, 0, 0], dtype=int32)
+    >>> store_matrix_sync(D, c, 12, mem_row_major, offset=8)
+    Traceback (most recent call last):
+    ...
+    fragmenta.wmma.memory.OutOfBounds: store_matrix_sync would touch elements 8 to 99 \
+of memory that holds 96 of int
+    """
+    _require_fragments(frag=frag)
+    if frag.use is not accumulator:
+        raise Error(f"only an accumulator can be stored, not {frag}")
+    chosen = choose(target)
+    _require(_move(frag), chosen, frag)
+    _require_defined(frag=frag)
+    major = member(layout_t, layout, "layout in memory")
+    access = frag._access("store_matrix_sync", chosen.rules, write=True)
+    found = view(access, memory, ldm, major.value, offset)
+    found.units[found.index] = frag.x.view(found.units.dtype)
+
+
+def fill_fragment(frag: fragment, value: float) -> None:
+    """Set every element to one value, converted as C++ converts it.
+
+    Integers keep their low bits, fractions are cut off; a floating-point value
+    that an integer type does not hold is refused, for C++ leaves it open.
+
+    >>> a = fragment(matrix_a, 8, 8, 32, "s4", row_major)
+    >>> fill_fragment(a, -2)
+    >>> hex(a.registers[0, 0])
+    '0xeeeeeeee'
+    >>> b = fragment(matrix_b, 16, 16, 16, signed_char, col_major)
+    >>> fill_fragment(b, -1.75)
+    >>> int(b.x[0, 0])
+    -1
+    """
+    _require_fragments(frag=frag)
+    of = frag.element_type
+    number = _one_number(value)
+    if of.is_integer:
+        low = _converted(number, frag.storage_element_type) & of.mask
+        bits = 8 * frag.storage_element_type.itemsize
+        word = sum(low << at for at in range(0, bits, of.bits))
+        frag.x.view(f"u{bits // 8}")[...] = word
+    else:
+        with np.errstate(all="ignore"):  # too large is infinite, as in C++
+            wide = number.astype(np.float64) if number.dtype == object else number
+            frag.x[...] = wide.astype(of.storage)
+
+
+def _one_number(value: object) -> Array:
+    given = np.asarray(value)
+    if is_whole(value) and given.dtype == object and abs(given.item()) < 1 << 1023:
+        return given  # an integer beyond 64 bits
+    if given.ndim or not is_real(given):
+        raise ValueRangeError(f"fill_fragment takes one real number; given {value!r}")
+    return given
+
+
+def _converted(number: Array, storage: np.dtype[Any]) -> int:
+    """A number as an integer; what is beyond the type C++ leaves open."""
+    if number.dtype == object or number.dtype.kind in "biu":
+        return int(number)
+    value = float(number)
+    limits = np.iinfo(storage)
+    if not limits.min - 1 < value < limits.max + 1:  # NaN, too
+        raise ValueRangeError(
+            f"{storage} holds {limits.min} to {limits.max}; C++ leaves open what "
+            f"becomes of {value}"
+        )
+    return int(value)
+
+
+def _require(op: Instruction, chosen: Chosen, what: object) -> None:
+    if not op.supported_on(chosen.name):
+        raise UnsupportedTarget(f"{what} needs {op.requires.text}; given {chosen.name}")
+
+
+def _load_layout(frag: fragment, layout: object) -> str:
+    """``row`` or ``col``: the fragment knows it, or the call says it."""
+    if frag.memory_layout is None:
+        if layout is None:
+            raise Error(f"loading {frag} needs mem_row_major or mem_col_major")
+        return str(member(layout_t, layout, "layout in memory").value)
+    if layout is not None:
+        raise Error(f"{frag} has its own layout; the call takes none")
+    return frag.memory_layout.value
+
+
+@lru_cache
+def _load(operand: str, layout: str, shape: str, of: str) -> Instruction:
+    return instruction(f"wmma.load.{operand}.sync.aligned.{layout}.{shape}.{of}")
+
+
+def _move(frag: fragment) -> Instruction:
+    """The load instruction of a fragment, for what it requires."""
+    layout = frag.memory_layout.value if frag.memory_layout else "row"
+    operand = frag.use.value.lower()
+    return _load(operand, layout, str(frag.shape), frag.element_type.name)
+
+
+# ── multiplication ──────────────────────────────────────────────────────────
+
+
+def mma_sync(
+    d: fragment,
+    a: fragment,
+    b: fragment,
+    c: fragment,
+    satf: bool = False,
+    *,
+    target: str | None = None,
+) -> None:
+    """D = A B + C, exactly as the target computes it; ``d`` may be ``c``.
+
+    ``satf`` clamps integer results instead of letting them wrap.
+
+    >>> a = fragment(matrix_a, 8, 8, 32, "u4", row_major)
+    >>> b = fragment(matrix_b, 8, 8, 32, "u4", col_major)
+    >>> c = fragment(accumulator, 8, 8, 32, int)
+    >>> for each, value in ((a, 15), (b, 15), (c, 2**31 - 1)):
+    ...     fill_fragment(each, value)
+    >>> mma_sync(c, a, b, c, True)
+    >>> int(c.x[0, 0]) == 2**31 - 1
+    True
+    """
+    _check_operands(d, a, b, c)
+    if a.element_type.name == "b1":
+        raise Error(f"{a} is multiplied by bmma_sync")
+    if not isinstance(satf, bool | np.bool_):
+        raise Error(f"satf is True or False; given {satf!r}")
+    if satf and not a.element_type.is_integer:
+        name = NAMES[a.element_type.name][0]
+        raise Error(f"satf is for integers; {a} holds {name}")
+    _multiply(d, a, b, c, "", "satfinite" if satf else "", target)
+
+
+def bmma_sync(
+    d: fragment,
+    a: fragment,
+    b: fragment,
+    c: fragment,
+    op: bmmaBitOp = bmmaBitOp.bmmaBitOpXOR,
+    accumulate: bmmaAccumulateOp = bmmaAccumulateOp.bmmaAccumulateOpPOPC,
+    *,
+    target: str | None = None,
+) -> None:
+    """D = C + the number of ones in (a row of A ``op`` a column of B).
+
+    >>> a = fragment(matrix_a, 8, 8, 128, "b1", row_major)
+    >>> b = fragment(matrix_b, 8, 8, 128, "b1", col_major)
+    >>> c = fragment(accumulator, 8, 8, 128, int)
+    >>> for each, value in ((a, 1), (b, 0), (c, 1000)):
+    ...     fill_fragment(each, value)
+    >>> bmma_sync(c, a, b, c, experimental.bmmaBitOpXOR)
+    >>> int(c.x[0, 0])
+    1128
+    """
+    _check_operands(d, a, b, c)
+    if a.element_type.name != "b1":
+        raise Error(f"{a} is multiplied by mma_sync; bmma_sync is for single bits")
+    for kind, given in ((bmmaBitOp, op), (bmmaAccumulateOp, accumulate)):
+        if not isinstance(given, kind):
+            raise no_member(kind, given, kind.__name__)
+    word = "xor" if op is bmmaBitOp.bmmaBitOpXOR else "and"
+    _multiply(d, a, b, c, f"{word}.popc", "", target, op.name)
+
+
+def _check_operands(d: fragment, a: fragment, b: fragment, c: fragment) -> None:
+    """Refuse fragments that do not belong together."""
+    wanted = {"d": accumulator, "a": matrix_a, "b": matrix_b, "c": accumulator}
+    given = {"d": d, "a": a, "b": b, "c": c}
+    _require_fragments(**given)
+    for name, each in given.items():
+        if each.use is not wanted[name]:
+            raise Error(f"{name} is {each}; it must be {wanted[name].name}")
+        if each.shape != a.shape:
+            raise ShapeError(
+                f"{name} is {each}, but a is {a}: the shapes must be the same"
+            )
+    if a.element_type != b.element_type:
+        raise UnknownInstruction(
+            f"a is {a} and b is {b}: their element types must be the same"
+        )
+    try:
+        together = np.broadcast_shapes(a.warps, b.warps, c.warps, d.warps)
+    except ValueError:
+        together = ()
+    if together != d.warps:
+        shapes = one_of((f"{name} {each.warps}" for name, each in given.items()), "and")
+        raise ShapeError(f"the warps of {shapes} do not fit those of d")
+    _require_defined(a=a, b=b, c=c)
+
+
+def _require_fragments(**given: object) -> None:
+    for name, each in given.items():
+        if not isinstance(each, fragment):
+            raise Error(f"{name} must be a fragment; given {type(each).__name__}")
+
+
+def _require_defined(**given: fragment) -> None:
+    for name, each in given.items():
+        if not each._defined:
+            raise Error(f"{name}, {each}, was never loaded or filled")
+
+
+def _multiply(
+    d: fragment,
+    a: fragment,
+    b: fragment,
+    c: fragment,
+    bitop: str,
+    satfinite: str,
+    named: str | None,
+    what: str = "",
+) -> None:
+    chosen = choose(named)
+    op = _mma(
+        *(each.memory_layout.value for each in (a, b) if each.memory_layout),
+        str(a.shape),
+        *(each.element_type.name for each in (d, a, c)),
+        bitop,
+        satfinite,
+    )
+    _require(op, chosen, what or a)
+    _warn_deprecated(a, bitop, chosen)
+    for each in (a, b):
+        _refuse_torn(each)
+    registers = execute(op, a.registers, b.registers, c.registers, target=chosen.name)
+    d.registers[...] = registers
+
+
+@lru_cache
+def _mma(
+    a_layout: str,
+    b_layout: str,
+    shape: str,
+    d: str,
+    a: str,
+    c: str,
+    bitop: str,
+    satfinite: str,
+) -> Instruction:
+    """The PTX instruction that a call of mma_sync or bmma_sync becomes."""
+    types = (d, c) if a == "f16" else (d, a, a, c)
+    words = ("wmma.mma", bitop, "sync.aligned", a_layout, b_layout, shape, *types)
+    try:
+        return instruction(".".join(word for word in (*words, satfinite) if word))
+    except UnknownInstruction as why:
+        of, with_c, with_d = (NAMES[each][0] for each in (a, c, d))
+        raise UnknownInstruction(
+            f"{of} has no mma_sync with c of {with_c} and d of {with_d}: {why}"
+        ) from why
+
+
+def _warn_deprecated(a: fragment, bitop: str, chosen: Chosen) -> None:
+    """What the guide announces for sm_90, said when such a target is named."""
+    if not chosen.named or number(chosen.name) < 90:
+        return
+    of = a.element_type.name
+    if of in ("u4", "s4") or bitop == "xor.popc":
+        what = NAMES[of][0] + (" with bmmaBitOpXOR" if bitop else "")
+        warnings.warn(
+            f"the CUDA programming guide deprecates {what} and announces its removal "
+            f"in sm_90; on {chosen.name} the assembler still accepts it, and computes "
+            "it by other instructions",
+            DeprecatedVariant,
+            stacklevel=4,
+        )
+
+
+def _refuse_torn(frag: fragment) -> None:
+    """Copies of one element must agree, for nobody says which of them counts."""
+    part = frag._part
+    if part.layout.copies == 1:
+        return
+    bits = frag._x.view(f"uint{part.dtype.bits}").reshape(*frag.warps, -1)
+    if (bits != bits[..., _first_copies(part)]).any():
+        raise Error(
+            f"{frag} holds copies of elements, and x was changed so that they "
+            "differ; change all of x alike"
+        )
+
+
+@lru_cache
+def _first_copies(part: Fragment) -> Index:
+    """For each place, the first place that holds the same element."""
+    first: Index = part.layout.scatter().ravel()[part.layout.gather().ravel()]
+    return first
+
+
+# ── tf32 ────────────────────────────────────────────────────────────────────
+
+
+def float_to_tf32(value: ArrayLike) -> Any:
+    """Round float32 to tf32: to nearest, ties away from zero.
+
+    This is ``cvt.rna.tf32.f32`` to the bit, as the machine code says that ptxas
+    writes for every target that has tf32: to a finite value, add half of the
+    last place kept; then clear the low 13 bits.  So values above the largest
+    tf32 become infinite, infinities stay, and a NaN keeps its sign and the
+    upper 10 bits of its payload; a NaN with no payload there (none of the NaNs
+    that arithmetic makes) becomes an infinity.
+
+    CUDA calls it ``__float_to_tf32``, and so does this module; this name is
+    for use inside a class, where Python rewrites names that begin with ``__``.
+
+    >>> import fragmenta.wmma
+    >>> float_to_tf32(np.float32(1 + 2**-11))
+    np.float32(1.0009766)
+    >>> fragmenta.wmma.__float_to_tf32([1 + 2**-12, -1 - 2**-11])
+    array([ 1.       , -1.0009766], dtype=float32)
+    """
+    source = as_array(float(value) if isinstance(value, int) else value)
+    if not is_real(source):
+        raise ValueRangeError(f"float_to_tf32 takes real numbers; given {source.dtype}")
+    with np.errstate(all="ignore"):  # a float64 beyond float32 is infinite
+        given = source.astype(np.float32)
+    bits = given.view(np.uint32)
+    finite = bits & np.uint32(0x7F800000) != 0x7F800000
+    rounded = bits + np.where(finite, np.uint32(0x1000), np.uint32(0))
+    kept: Array = (rounded & np.uint32(0xFFFFE000)).astype(np.uint32)
+    return kept.view(np.float32)[()]
+
+
+__float_to_tf32 = float_to_tf32

@@ -1,0 +1,350 @@
+"""Which bytes of memory does a fragment's matrix occupy, and may it?
+
+A load or store of ``wmma`` names a pointer and a leading dimension.  Here the
+pointer is an array and an offset into it, or a :class:`pointer`, which counts
+as C++ does; everything that could be wrong with them is found before a single
+byte moves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.errors import Error, ShapeError, UnknownType, one_of
+from fragmenta.registers.dtype import DType, refuse_masks
+from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.layout import Index, is_whole
+
+Array = NDArray[Any]
+
+#: Whose alignment rules hold.
+RULES = ("either", "guide", "ptx")
+
+# The programming guide: pointers are 256-bit aligned, and a leading dimension
+# is a multiple of 16 bytes (said of half, float, u4, s4 and b1; taken here for
+# the types it does not mention).
+_GUIDE_POINTER, _GUIDE_LEADING = 32, 16
+
+
+class AlignmentError(ShapeError):
+    """A pointer or a leading dimension breaks an alignment rule."""
+
+
+class OutOfBounds(ShapeError):
+    """A load or store would touch elements outside the memory."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One load or store, but for its pointer: what moves, and how to speak of it."""
+
+    call: str
+    part: Fragment
+    label: str
+    type_name: str
+    warps: tuple[int, ...]
+    rules: str
+    write: bool = False
+
+    @property
+    def fragment_bytes(self) -> int:
+        """What one lane holds: the alignment that the PTX manual asks for."""
+        return self.part.registers * self.part.register_bits // 8
+
+    @property
+    def pointer_bytes(self) -> int:
+        """What addresses must be multiples of."""
+        return self._ruled(_GUIDE_POINTER)
+
+    @property
+    def leading_bytes(self) -> int:
+        """What the distance between two rows must be a multiple of."""
+        return self._ruled(_GUIDE_LEADING)
+
+    def _ruled(self, guide: int) -> int:
+        # Fragments have 4, 8, 16 or 32 bytes.  Of 32, all that the PTX manual
+        # allows the guide does; of fewer, the other way round.  So the smaller
+        # numbers are those of one manual, and allow all that either does.
+        size = self.fragment_bytes
+        return {"guide": guide, "ptx": size, "either": min(guide, size)}[self.rules]
+
+
+class pointer:
+    """A pointer that counts as C++ does: in items of the array that it points into.
+
+    ``pointer(A) + n`` is the C++ expression ``A + n``.  If A is an array of
+    uint32 that holds packed 4-bit elements, it is n words of 32 bits further,
+    8 n elements, as with ``const unsigned* A``; ``offset=n`` of a load counts
+    elements.  With elements of 8 bits and more the two agree.
+
+    n may be an array, one for each warp.
+
+    >>> import numpy as np
+    >>> from fragmenta import wmma
+    >>> A = np.arange(256, dtype=np.uint32)
+    >>> a = wmma.fragment(wmma.matrix_a, 8, 8, 32, "s4", wmma.row_major)
+    >>> wmma.load_matrix_sync(a, wmma.pointer(A) + 8, 32)
+    >>> hex(a.x[0, 0])
+    '0x8'
+    >>> wmma.load_matrix_sync(a, A, 32, offset=64)
+    >>> hex(a.x[0, 0])
+    '0x8'
+    """
+
+    __array_ufunc__ = None  # n + pointer is a pointer, also for an array n
+
+    def __init__(self, memory: object, index: ArrayLike = 0) -> None:
+        if isinstance(memory, bytes | bytearray | memoryview):
+            memory = np.frombuffer(memory, np.uint8)
+        if not isinstance(memory, np.ndarray):
+            raise Error(f"a pointer is into an array or bytes, not {_kind(memory)}")
+        counted = np.asarray(index)
+        if counted.dtype.kind not in "iu" or not _in_memory(counted):
+            raise ShapeError(f"a pointer moves by whole items; given {index!r}")
+        self.memory: Array = memory
+        self.index: Index = counted.astype(np.intp)
+
+    def __add__(self, items: ArrayLike) -> pointer:
+        if isinstance(items, pointer):
+            raise Error("two pointers cannot be added")
+        moved = pointer(self.memory, items)
+        return pointer(self.memory, self.index + moved.index)
+
+    __radd__ = __add__
+
+    def __sub__(self, items: ArrayLike) -> pointer:
+        if isinstance(items, pointer):
+            raise Error("the distance of two pointers is no pointer")
+        return self + -pointer(self.memory, items).index
+
+    def __repr__(self) -> str:
+        return f"<pointer to {self.memory.dtype} + {self.index.tolist()}>"
+
+
+def _kind(given: object) -> str:
+    return type(given).__name__
+
+
+def _in_memory(index: Array) -> bool:
+    """Whether sums and products of an index cannot wrap around."""
+    return bool(((index > -(1 << 48)) & (index < 1 << 48)).all())
+
+
+@dataclass(frozen=True)
+class View:
+    """Memory as a load or store sees it."""
+
+    units: Array
+    """All of it, as elements (as 32-bit words of them where they are packed)."""
+    index: Index
+    """(…warps, lanes, entries): the unit that each entry of a fragment is."""
+
+
+def view(
+    access: Access, memory: object, ldm: int, major: str, offset: ArrayLike
+) -> View:
+    """Check everything about a load or store, then say where it goes.
+
+    ``major`` is ``row`` or ``col``; ``ldm`` and ``offset`` count elements, a
+    :class:`pointer` its own items.
+    """
+    at = memory if isinstance(memory, pointer) else None
+    buffer = _buffer(access, at.memory if at else memory)
+    rows, cols = access.part.shape
+    leading, inner = (rows, cols) if major == "row" else (cols, rows)
+    _check_ldm(access, ldm, inner)
+    start = _pointed(access, at, offset) if at else _offsets(access, offset)
+    distance = _distance(buffer)
+    _check_pointer(access, start, distance)
+    _check_bounds(access, buffer, start, (leading - 1) * int(ldm) + inner)
+    bits = access.part.dtype.bits
+    unit = np.dtype("u4" if bits < 8 else f"u{bits // 8}")
+    per_unit = unit.itemsize * 8 // bits
+    data = buffer.reshape(-1, order="A").view(np.uint8)
+    # Units lie at multiples of their size from the owner's first byte, and a
+    # view may begin between two of them.
+    data = data[-distance % unit.itemsize :]
+    units = data[: data.size // unit.itemsize * unit.itemsize].view(unit)
+    offsets = (start.bits - -distance % unit.itemsize * 8) // bits
+    outer, along = _coordinates(access.part, major, per_unit)
+    index = (offsets[..., None, None] + outer * int(ldm) + along) // per_unit
+    if access.write:
+        _refuse_race(access, index)
+    return View(units, index)
+
+
+@lru_cache
+def _coordinates(part: Fragment, major: str, per_unit: int) -> tuple[Index, Index]:
+    """Of each entry: its row (or column), and its place along it."""
+    grid = part.layout.grid()
+    names = ("row", "col") if major == "row" else ("col", "row")
+    outer, along = (grid[name].reshape(part.lanes, -1) for name in names)
+    # packed elements are neighbours in memory, so the first stands for its word
+    return outer[:, ::per_unit], along[:, ::per_unit]
+
+
+# ── the memory itself ───────────────────────────────────────────────────────
+
+
+def _buffer(access: Access, memory: object) -> Array:
+    """The memory as an array in one piece, of a type that makes sense."""
+    if isinstance(memory, bytes | bytearray | memoryview):
+        memory = np.frombuffer(memory, np.uint8)
+    refuse_masks(memory)
+    if not isinstance(memory, np.ndarray):
+        raise Error(f"memory is a NumPy array or bytes, not {type(memory).__name__}")
+    if not (memory.flags.c_contiguous or memory.flags.f_contiguous):
+        raise ShapeError(
+            "memory must lie in one piece; give the whole array and say with "
+            "offset= where the matrix begins"
+        )
+    if access.write and not memory.flags.writeable:
+        raise Error("memory is read-only")
+    if not memory.dtype.isnative or not _holds(memory.dtype, access.part.dtype):
+        raise UnknownType(f"memory of {memory.dtype} does not hold {_hint(access)}")
+    return memory
+
+
+def _holds(given: np.dtype[Any], of: DType) -> bool:
+    """Whether memory of a NumPy type can be a T* of the fragment's T."""
+    if of.bits < 8:  # a void*: packed bytes or words
+        return given.kind == "u" or given == np.int32
+    if given == of.storage:
+        return True
+    return of.bits > 8 and given in (np.uint8, np.dtype(f"u{of.bits // 8}"))
+
+
+def _hint(access: Access) -> str:
+    of, name = access.part.dtype, access.type_name
+    if of.bits < 8:
+        return (
+            f"packed {name}; it takes bytes (uint8) of {8 // of.bits} elements, or "
+            f"words, as fragmenta.registers.words.encode_words(matrix, "
+            f"{of.name!r}) makes them"
+        )
+    if of.bits == 8:
+        return f"{name}; it takes {of.storage.name}"
+    raw = f"uint{of.bits}"
+    return f"{name}; it takes {of.storage.name}, or raw bits as {raw} or uint8"
+
+
+def _distance(buffer: Array) -> int:
+    """Bytes between the array that owns the memory and this view of it."""
+    owner = buffer
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+    return _address(buffer) - _address(owner)
+
+
+def _address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+# ── the rules ───────────────────────────────────────────────────────────────
+
+
+def _check_ldm(access: Access, ldm: int, inner: int) -> None:
+    if not is_whole(ldm):
+        raise ShapeError(f"ldm is a whole number of elements; given {ldm!r}")
+    if ldm < inner:
+        raise ShapeError(
+            f"ldm {ldm} is too small: {access.label} has {inner} elements in a row"
+        )
+    wanted, bits = access.leading_bytes, access.part.dtype.bits
+    step = wanted * 8 // bits
+    if ldm % step:
+        below = int(ldm) // step * step
+        near = one_of(each for each in (below, below + step) if each >= inner)
+        raise AlignmentError(
+            f"ldm {ldm} of {access.type_name} is {_bytes(int(ldm) * bits)}; it must "
+            f"be a multiple of {wanted} bytes, {step} elements ({near} would do)"
+        )
+
+
+class _Start(NamedTuple):
+    """Where the matrix of each warp begins, and in whose words."""
+
+    bits: Index
+    said: Index
+    words: str
+
+
+def _offsets(access: Access, offset: ArrayLike) -> _Start:
+    """The offset of each warp, which counts elements."""
+    given = np.asarray(offset)
+    if given.dtype.kind not in "iu":
+        raise ShapeError(f"offset counts elements; given {offset!r}")
+    if not _in_memory(given):
+        raise OutOfBounds(f"no memory has so many elements; given offset {offset!r}")
+    said = _each_warp(access, given.astype(np.intp), "offset")
+    return _Start(said * access.part.dtype.bits, said, "offset {}")
+
+
+def _pointed(access: Access, at: pointer, offset: ArrayLike) -> _Start:
+    """The place of each warp's pointer, which counts items of its array."""
+    if np.any(np.asarray(offset) != 0):
+        raise Error(
+            f"offset= counts elements and a pointer items of {at.memory.dtype}: say "
+            f"it once; given {at} and offset {offset!r}"
+        )
+    said = _each_warp(access, at.index, "pointer")
+    words = f"pointer + {{}} ({at.memory.dtype})"
+    return _Start(said * at.memory.itemsize * 8, said, words)
+
+
+def _each_warp(access: Access, given: Index, what: str) -> Index:
+    try:
+        return np.broadcast_to(given, access.warps)
+    except ValueError as why:
+        raise ShapeError(
+            f"{what} has shape {given.shape}; {access.label} is of warps {access.warps}"
+        ) from why
+
+
+def _check_pointer(access: Access, begin: _Start, distance: int) -> None:
+    """Every matrix must begin at an aligned address.
+
+    The first byte of the array that owns the memory counts as aligned, as the
+    address is that an allocation on a GPU returns.
+    """
+    wanted, bits = access.pointer_bytes, access.part.dtype.bits
+    positions = distance * 8 + begin.bits
+    wrong = positions % (wanted * 8) != 0
+    if wrong.any():
+        said = begin.words.format(int(begin.said[wrong][0]))
+        raise AlignmentError(
+            f"{said} is {_bytes(int(positions[wrong][0]))} "
+            f"into memory; {access.label} must begin at a multiple of {wanted} bytes "
+            f"({wanted * 8} bits, {wanted * 8 // bits} elements)"
+        )
+
+
+def _check_bounds(access: Access, buffer: Array, begin: _Start, span: int) -> None:
+    bits = access.part.dtype.bits
+    wrong = (begin.bits < 0) | (begin.bits > buffer.nbytes * 8 - span * bits)
+    if wrong.any():
+        first = int(begin.bits[wrong][0]) // bits
+        raise OutOfBounds(
+            f"{access.call} would touch elements {first} to {first + span - 1} of "
+            f"memory that holds {buffer.nbytes * 8 // bits} of {access.type_name}"
+        )
+
+
+def _refuse_race(access: Access, index: Index) -> None:
+    """Two warps that write the same element: on a GPU, either may win."""
+    if prod(access.warps) == 1:
+        return
+    order = np.sort(index, axis=None)
+    twice = order[1:][order[1:] == order[:-1]]
+    if twice.size:
+        raise Error(f"several warps would write element {int(twice[0])}: a race")
+
+
+def _bytes(bits: int) -> str:
+    return f"{bits / 8:g} byte" + ("" if bits == 8 else "s")

@@ -1,0 +1,225 @@
+"""What are the words of ``nvcuda::wmma``, and which target is meant?
+
+Uses, layouts, element types and bit operations under their CUDA names, and the
+target that calls compute for.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar, Token
+from enum import Enum, IntEnum
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fragmenta.errors import Error, UnknownType, nearest, one_of
+from fragmenta.isa.target import check_target
+from fragmenta.registers.dtype import DType, dtype
+from fragmenta.wmma.memory import RULES
+
+
+class Use(Enum):
+    """What a fragment is in ``D = A B + C``."""
+
+    matrix_a = "A"
+    matrix_b = "B"
+    accumulator = "C"
+
+
+class Major(Enum):
+    """How memory holds matrix_a or matrix_b: rows, or columns, in one piece."""
+
+    row_major = "row"
+    col_major = "col"
+
+
+class layout_t(Enum):
+    """How memory holds an accumulator; a call says it, not the fragment."""
+
+    mem_row_major = "row"
+    mem_col_major = "col"
+
+
+matrix_a, matrix_b, accumulator = Use
+row_major, col_major = Major
+mem_row_major, mem_col_major = layout_t
+
+half = __half = dtype("f16")
+nv_bfloat16 = __nv_bfloat16 = dtype("bf16")
+double = dtype("f64")
+signed_char, unsigned_char = dtype("s8"), dtype("u8")
+
+
+class precision:
+    """Element types that are stored as another type.
+
+    >>> precision.tf32.storage
+    dtype('float32')
+    """
+
+    tf32 = dtype("tf32")
+
+
+class bmmaBitOp(IntEnum):
+    """What happens to a bit of A and a bit of B."""
+
+    bmmaBitOpXOR = 1
+    bmmaBitOpAND = 2
+
+
+class bmmaAccumulateOp(IntEnum):
+    """What happens to the bits that come of it: they are counted."""
+
+    bmmaAccumulateOpPOPC = 1
+
+
+class experimental:
+    """Sub-byte types and operations, a preview in the guide's words.
+
+    >>> experimental.precision.u4.bits, int(experimental.bmmaBitOpAND)
+    (4, 2)
+    """
+
+    class precision:
+        """4-bit unsigned, 4-bit signed, and single bits."""
+
+        u4, s4, b1 = dtype("u4"), dtype("s4"), dtype("b1")
+
+    bmmaBitOp = bmmaBitOp
+    bmmaAccumulateOp = bmmaAccumulateOp
+    bmmaBitOpXOR = bmmaBitOp.bmmaBitOpXOR
+    bmmaBitOpAND = bmmaBitOp.bmmaBitOpAND
+    bmmaAccumulateOpPOPC = bmmaAccumulateOp.bmmaAccumulateOpPOPC
+
+
+# CUDA's name first: the one that messages use.
+NAMES = {
+    "f16": ("half", "__half"),
+    "bf16": ("__nv_bfloat16", "nv_bfloat16"),
+    "tf32": ("precision::tf32",),
+    "f32": ("float",),
+    "f64": ("double",),
+    "s8": ("signed char",),
+    "u8": ("unsigned char",),
+    "s32": ("int",),
+    "u4": ("experimental::precision::u4",),
+    "s4": ("experimental::precision::s4",),
+    "b1": ("experimental::precision::b1",),
+}
+_BY_NAME = {name: of for of, names in NAMES.items() for name in (of, *names)}
+
+#: The storage element that packed elements share.
+SUB_BYTE_STORAGE = {"u4": np.uint32, "s4": np.int32, "b1": np.uint32}
+
+
+def element_type(given: object) -> DType:
+    """The element type of a CUDA name, one of ours, or a NumPy type.
+
+    >>> element_type("unsigned char"), element_type(float), element_type("wmma::half")
+    (dtype('u8'), dtype('f32'), dtype('f16'))
+    """
+    if isinstance(given, DType):
+        found = given.name
+    elif isinstance(given, str):
+        found = _BY_NAME.get(given.replace("wmma::", ""), given)
+    elif given is float or given is int:  # as C++ means them
+        found = "f32" if given is float else "s32"
+    else:
+        found = _of_numpy(given)
+    if found not in NAMES:
+        allowed = one_of((names[0] for names in NAMES.values()), "and")
+        hint = nearest(str(given), _BY_NAME)
+        raise UnknownType(f"no fragment has elements of {given}{hint}; {allowed} exist")
+    return dtype(found)
+
+
+def _of_numpy(given: object) -> str:
+    """The element type that NumPy's type stores, or nothing."""
+    if given is None:  # which NumPy takes for float64
+        return ""
+    try:
+        stored = np.dtype(given)  # type: ignore[call-overload]
+    except TypeError:
+        return ""
+    # float32 is float, not tf32; uint8 is unsigned char, not single bits
+    plain = (of for of in NAMES if of not in ("tf32", "b1"))
+    return next((of for of in plain if dtype(of).storage == stored), "")
+
+
+# ── which target, and whose rules ───────────────────────────────────────────
+
+
+class Chosen(NamedTuple):
+    """The target of a call, whether anyone named it, and the rules in force."""
+
+    name: str
+    named: bool
+    rules: str
+
+
+_DEFAULT = Chosen("sm_90", False, "either")
+_current: ContextVar[Chosen] = ContextVar("target", default=_DEFAULT)
+
+
+class target:
+    """Within ``with``: compute, and check, for this target.
+
+    ``rules`` says whose alignment rules hold: those of the programming
+    ``"guide"``, or those of the ``"ptx"`` manual, which ask for less where
+    fragments are small and for more where they are large; ``"either"``, unless
+    told otherwise, takes what one of them allows.
+
+    >>> import numpy as np
+    >>> from fragmenta import wmma
+    >>> with wmma.target("sm_75"):
+    ...     b = wmma.fragment(wmma.matrix_b, 16, 16, 16, "bf16", wmma.row_major)
+    ...     wmma.load_matrix_sync(b, np.zeros(256, np.uint16), 16)
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnsupportedTarget: \
+fragment<matrix_b, 16, 16, 16, __nv_bfloat16, row_major> needs sm_80+; given sm_75
+    """
+
+    def __init__(self, name: str, *, rules: str = "either") -> None:
+        if rules not in RULES:
+            raise Error(f"rules are {one_of(RULES)}, not {rules!r}")
+        self._chosen = Chosen(check_target(name), True, rules)
+        self._tokens: list[Token[Chosen]] = []
+
+    def __enter__(self) -> target:
+        self._tokens.append(_current.set(self._chosen))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        _current.reset(self._tokens.pop())
+
+
+def choose(given: str | None) -> Chosen:
+    """The target that a call names, else the surrounding one."""
+    around = _current.get()
+    return around if given is None else Chosen(check_target(given), True, around.rules)
+
+
+def member(kind: type[Any], given: object, what: str) -> Any:
+    """A member of an enum, given as itself or by its name."""
+    if isinstance(given, kind):
+        return given
+    if given in list(kind.__members__):
+        return kind[str(given)]
+    raise no_member(kind, given, what)
+
+
+def no_member(kind: type[Any], given: object, what: str) -> Error:
+    """What there is instead.
+
+    >>> print(no_member(bmmaBitOp, True, "bmmaBitOp"))
+    True is no bmmaBitOp; it is bmmaBitOpXOR or bmmaBitOpAND
+    """
+    shown = given.name if isinstance(given, Enum) else repr(given)
+    return Error(f"{shown} is no {what}; it is {one_of(kind.__members__)}")

@@ -1,0 +1,237 @@
+"""The kernels that record wmma: they assemble, and a recording finds mistakes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fragmenta as fm
+from fragmenta.cuda.tools import assembler
+from fragmenta.evidence import wmma_record as kernels
+from fragmenta.evidence.record import POISON
+from fragmenta.isa.parse import catalogue
+from fragmenta.registers.words import unpack_words
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"
+TARGET = "sm_90a"
+WORKS = kernels.works(TARGET, tiles=8, seed=1)
+
+# one worker makes the recording that several tests look at
+together = pytest.mark.xdist_group("wmma recording")
+
+
+def test_every_shape_type_and_layout_is_asked():
+    asked = {work.instruction for work in WORKS}
+    loads = [op for op in catalogue("wmma.load") if op.values["space"] == "global"]
+    products = [op for op in catalogue("wmma.mma") if not op.values.get("rounding")]
+    assert asked == {*map(str, loads), *map(str, products), kernels.ROUND}
+    for instruction in asked - {kernels.ROUND}:
+        found = [work for work in WORKS if work.instruction == instruction]
+        assert [work.variant for work in found] == [0, 1, 2]
+        assert (
+            len({tuple(work.inputs[-1]) for work in found}) == 3
+        )  # leading dimensions
+
+
+def test_leading_dimensions_and_pointers_are_legal():
+    for work in WORKS:
+        images = getattr(work, "images", None) or {"x": getattr(work, "image", None)}
+        for image in filter(None, images.values()):
+            assert image.ldm >= image.sizes[1]
+            assert image.ldm * image.of.bits % 128 == 0
+            assert image.words * 4 % 32 == 0
+
+
+@pytest.mark.parametrize("target", [TARGET, "sm_80", "sm_120a"])
+def test_the_kernels_assemble(target):
+    works = kernels.works(target, tiles=8, seed=1)
+    text = kernels.module(works, target)
+    assert assembler.assemble(text, target)
+    assert text.count(".entry") == len({work.kernel for work in works})
+
+
+def test_a_kernel_says_what_it_does():
+    (text,) = {
+        work.entry()
+        for work in WORKS
+        if work.kernel.endswith("row_col_m8n8k32_s32_s4_s4_s32_col")
+    }
+    statements = re.findall(r"(?m)^\s+(wmma\.\S+)", text)
+    assert [fm.instruction(each).family for each in statements] == [
+        "wmma.load", "wmma.load", "wmma.load", "wmma.mma", "wmma.store",
+    ]  # fmt: skip
+    assert "wmma.store.d.sync.aligned.col.m8n8k32.global.s32" in statements
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_89", TARGET, "sm_100a", "sm_120a"])
+def test_rounding_to_tf32_is_the_arithmetic_that_is_documented(target):
+    """Unless it is infinite or NaN: add 0x1000; then clear 13 bits."""
+    text = kernels.module([kernels.Round(0, 1, 0)], target)
+    code = assembler.disassemble(assembler.assemble(text, target))
+    assert re.search(r"FSETP\.GEU\.AND P0, PT, \|R\d+\|, \+INF", code)
+    # the constant is written as a number, or as the half 2^-11, whose bits it is
+    assert re.search(r"0x1000\b|0\.00048828125", code)
+    assert re.search(r"@!P0 \S*IADD\S* ", code)
+    assert "0xffffe000" in code
+    assert int(np.float16(2.0**-11).view(np.uint16)) == 0x1000
+
+
+# ── a machine that is no GPU ────────────────────────────────────────────────
+
+
+def read(image, words):
+    """The matrices in a memory image, by slices."""
+    of = image.of
+    leading, inner = image.sizes
+    flat = words.view(np.uint64) if of.bits == 64 else words
+    bits = unpack_words(flat, of.bits).reshape(len(words), leading, image.ldm)
+    matrix = bits[..., :inner]
+    return matrix if image.layout == "row" else matrix.mT
+
+
+def written(image, matrices):
+    """A poisoned memory image with matrices in it, by slices."""
+    of = image.of
+    leading, inner = image.sizes
+    words = np.full((len(matrices), image.words), POISON, np.uint32)
+    rows = words.view(of.bits_dtype).reshape(len(matrices), leading, image.ldm)
+    rows[..., :inner] = matrices if image.layout == "row" else matrices.mT
+    return words
+
+
+def registers(part, bits):
+    packed = part.pack(part.dtype.decode(bits))
+    return packed.reshape(len(bits), -1).view(np.uint32)
+
+
+class Machine:
+    """Answers as the kernels should, from fragments and slices alone."""
+
+    target = TARGET
+
+    def load(self, cubin):
+        assert cubin
+        return cubin
+
+    def versions(self):
+        return {"gpu": "none", "target": self.target}
+
+    def run(self, module, name, grid, block, inputs, output):
+        assert (grid, block) == (len(output), 32)
+        assert (output == POISON).all()
+        if name == "round":
+            return self.round(inputs[0])
+        work = next(work for work in WORKS if work.kernel == name)
+        *memory, ldm = inputs
+        if isinstance(work, kernels.Load):
+            image = self.with_ldm(work.image, ldm[0])
+            return registers(image.part, read(image, memory[0]))
+        images = {
+            name: self.with_ldm(image, each)
+            for (name, image), each in zip(work.images.items(), ldm, strict=True)
+        }
+        parts = [
+            images[name].part.pack(images[name].of.decode(read(images[name], words)))
+            for name, words in zip("abc", memory, strict=True)
+        ]
+        d = work.op.execute(*parts, target=self.target)
+        image = written(images["d"], work.op.d.unpack_bits(d))
+        return np.hstack([d.reshape(len(d), -1).view(np.uint32), image])
+
+    def with_ldm(self, image, ldm):
+        found = next(
+            each for each in range(9) if replace(image, longer=each).ldm == ldm
+        )
+        return replace(image, longer=found)
+
+    def round(self, words):
+        magnitude = words & 0x7FFFFFFF
+        nearest = (words.astype(np.uint64) + 0x1000).astype(np.uint32)
+        return np.where(magnitude < 0x7F800000, nearest, words) & np.uint32(0xFFFFE000)
+
+
+@pytest.fixture(scope="module")
+def recording():
+    said = []
+    made = kernels.record_wmma(Machine(), tiles=8, seed=1, progress=said.append)
+    assert len(said) == len(WORKS)
+    return made
+
+
+@together
+def test_a_recording_is_small_and_survives_saving(recording, tmp_path):
+    recording.save(tmp_path / "wmma.npz")
+    assert (tmp_path / "wmma.npz").stat().st_size < 3e6
+    again = kernels.WmmaRecording.load(tmp_path / "wmma.npz")
+    assert again.cases == recording.cases
+    assert again.made == recording.made
+    assert (again.words == recording.words).all()
+
+
+@together
+def test_what_the_machine_answers_is_what_wmma_computes(recording):
+    found = list(kernels.replay_wmma(recording))
+    assert len(found) == len(WORKS)
+    assert not [str(each) for _, each in found if each]
+
+
+@together
+def test_every_wrong_bit_is_found(recording):
+    rng = np.random.default_rng(4)
+    words = recording.words.copy()
+    chosen = rng.choice(len(recording.cases), 20, replace=False)
+    for number in chosen:
+        case = recording.cases[number]
+        at = case.start + int(rng.integers(np.prod(case.shape)))
+        words[at] ^= np.uint32(1) << np.uint32(rng.integers(32))
+    broken = replace(recording, words=words)
+    found = [n for n, (_, each) in enumerate(kernels.replay_wmma(broken)) if each]
+    assert sorted(chosen) == found
+    shown = [each for _, each in kernels.replay_wmma(broken) if each]
+    assert all(each.bits == each.elements == 1 for each in shown)
+    assert all(
+        re.match(r"tile \d+, .*: GPU 0x\w+, CPU 0x", each.first) for each in shown
+    )
+
+
+@together
+def test_other_inputs_are_noticed(recording):
+    wrong = replace(recording.cases[0], digest="0" * 16)
+    broken = replace(recording, cases=[wrong])
+    with pytest.raises(fm.Error, match="are not those that were recorded"):
+        list(kernels.replay_wmma(broken))
+
+
+# ── a GPU's own answers ─────────────────────────────────────────────────────
+
+
+@pytest.mark.skipif(not GOLDEN.exists(), reason="no recording of wmma in tests/golden")
+def test_the_recorded_answers_are_those_of_wmma():
+    golden = kernels.WmmaRecording.load(GOLDEN)
+    target = golden.made["target"]
+    case = golden.cases[-2]
+    asked = kernels.works(target, case.tiles, case.seed)
+    assert [c.instruction for c in golden.cases] == [work.instruction for work in asked]
+    wrong = [each for _, each in kernels.replay_wmma(golden) if each]
+    assert not wrong, "\n".join(
+        f"{each.case.instruction}: {each.first}" for each in wrong
+    )
+
+
+@pytest.mark.gpu
+def test_a_gpu_answers_what_wmma_computes():
+    from fragmenta.cuda.tools.device import present
+
+    try:
+        gpu = present()
+    except fm.NoDevice as why:
+        pytest.skip(str(why))
+    answered = kernels.record_wmma(gpu, tiles=8, seed=99)
+    wrong = [each for _, each in kernels.replay_wmma(answered) if each]
+    assert not wrong, "\n".join(
+        f"{each.case.instruction}: {each.first}" for each in wrong
+    )

@@ -1,0 +1,117 @@
+"""Layouts: the line, the bijection, and the maps both ways."""
+
+from math import prod
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fragmenta.errors import LayoutError, ShapeError
+from fragmenta.registers.layout import Layout
+
+A_INT4 = "row = L2 L3 L4 R0  col = E* L0 L1 R1*"
+
+
+@st.composite
+def layouts(draw):
+    """Random digit permutations over W, L, R, E, with an odd rest now and then."""
+    sizes = {"W": 4, "L": 32, "R": draw(st.sampled_from([4, 8, 12, 20])), "E": 4}
+    tokens = ["W0", "W1", *(f"L{i}" for i in range(5)), "R0", "R1", "E0", "E1"]
+    tokens += ["R2*"] if sizes["R"] > 4 else []
+    tokens = draw(st.permutations(tokens))
+    cut = sorted(draw(st.lists(st.integers(0, len(tokens)), min_size=2, max_size=2)))
+    row, col, copy = tokens[: cut[0]], tokens[cut[0] : cut[1]], tokens[cut[1] :]
+    line = f"row = {' '.join(row) or 0}  col = {' '.join(col) or 0}"
+    line += f" | copy = {' '.join(copy)}" if copy else ""
+    return Layout.parse(line, **sizes)
+
+
+@settings(max_examples=60, deadline=None)
+@given(layouts())
+def test_places_and_elements_are_a_bijection(layout):
+    assert prod(layout.shape) * layout.copies == prod(layout.place_shape)
+    counts = np.bincount(layout.gather().ravel(), minlength=prod(layout.shape))
+    assert (counts == layout.copies).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(layouts(), st.randoms(use_true_random=False))
+def test_a_place_holds_what_is_found_there(layout, random):
+    place = {name: random.randrange(size) for name, size in layout.axes}
+    element = layout.element(**place)
+    assert layout.places(**element) == [place]
+    data = {name: element[name] for name in layout.data}
+    found = layout.places(**data)
+    assert place in found
+    assert len(found) == layout.copies
+
+
+@settings(max_examples=40, deadline=None)
+@given(layouts())
+def test_scatter_undoes_gather(layout):
+    matrix = np.arange(prod(layout.shape)).reshape(layout.shape)
+    packed = matrix.ravel()[layout.gather()]
+    assert (packed.ravel()[layout.scatter()] == matrix).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(layouts())
+def test_the_text_of_a_layout_reads_back(layout):
+    assert Layout.parse(str(layout), **dict(layout.axes)) == layout
+
+
+@settings(max_examples=40, deadline=None)
+@given(layouts(), st.integers(1, 3), st.integers(1, 5))
+def test_a_tiled_layout_is_the_layout_of_every_tile(layout, rows, cols):
+    tiled = layout.tile(row=rows, col=cols)
+    height, width = layout.shape
+    matrix = np.arange(rows * height * cols * width)
+    matrix = matrix.reshape(rows * height, cols * width)
+    packed = matrix.ravel()[tiled.gather()].reshape(rows, cols, *layout.place_shape)
+    for r in range(rows):
+        for c in range(cols):
+            tile = matrix[r * height :, c * width :][:height, :width]
+            expected = np.ascontiguousarray(tile).ravel()[layout.gather()]
+            assert (packed[r, c] == expected).all()
+
+
+def test_a_rest_need_not_be_a_power_of_two():
+    layout = Layout.parse("row = L*  col = R0 R1*", L=32, R=24)
+    assert str(layout) == "row = L0 L1 L2 L3 L4  col = R0 R1*12"
+    assert layout.element(L=5, R=23) == {"row": 5, "col": 23}
+
+
+def test_joined_digits_follow_the_element_width():
+    line = "row = L2 L3 L4 I1  col = I0 L0 L1"
+    assert str(Layout.parse(line, L=32, R=4, E=1)).endswith("col = R0 L0 L1")
+    assert str(Layout.parse(line, L=32, R=2, E=2)).endswith("col = E0 L0 L1")
+
+
+@pytest.mark.parametrize(
+    ("line", "sizes", "complaint"),
+    [
+        ("row = L0 L1  col = L1 L2", {"L": 8}, "L1 is used twice"),
+        ("row = L0  col = L2", {"L": 8}, "L1 of L=8 is not used"),
+        ("row = L0 L1 L2 L3", {"L": 8}, "no digit L3"),
+        ("row = L0 R0", {"L": 2}, "no size is given for axis R"),
+        ("row = L0 l1", {"L": 4}, "expected 'name = digits"),
+        ("row = L1*", {"L": 3}, "does not divide"),
+        ("row = L0*3", {"L": 4}, "does not fit"),
+    ],
+)
+def test_what_is_not_a_bijection_is_refused(line, sizes, complaint):
+    with pytest.raises(LayoutError, match=complaint.replace("*", r"\*")):
+        Layout.parse(line, **sizes)
+
+
+def test_indices_out_of_range_are_named():
+    layout = Layout.parse(A_INT4, L=32, R=4, E=8)
+    with pytest.raises(ShapeError, match="row -1 is out of range; row is 0 to 15"):
+        layout.places(row=-1, col=0)
+    with pytest.raises(ShapeError, match="L 32 is out of range; L is 0 to 31"):
+        layout.element(L=32, R=0, E=0)
+    with pytest.raises(ShapeError, match="must be a whole number"):
+        layout.places(row=1.5, col=0)
+    with pytest.raises(LayoutError, match="coordinates row and col; given row"):
+        layout.places(row=1)
