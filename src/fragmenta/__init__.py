@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from fragmenta.registers.dtype import dtype as dtype
     from fragmenta.registers.fragment import Fragment as Fragment
     from fragmenta.registers.fragment import Place as Place
+    from fragmenta.registers.granularity import Granularity as Granularity
     from fragmenta.registers.layout import Layout as Layout
-    from fragmenta.registers.metadata import Granularity as Granularity
     from fragmenta.registers.metadata import Metadata as Metadata
     from fragmenta.shared.addresses import LaneAddresses as LaneAddresses
     from fragmenta.shared.banks import bank_conflicts as bank_conflicts
@@ -85,7 +85,8 @@ _MODULES = {
     "registers.layout": "Layout",
     "registers.dtype": "dtype DType",
     "sparse.prune": "prune",
-    "registers.metadata": "Granularity Metadata",
+    "registers.granularity": "Granularity",
+    "registers.metadata": "Metadata",
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",

@@ -16,7 +16,7 @@ import numpy as np
 
 import fragmenta as fm
 from fragmenta.isa.parse import catalogue
-from fragmenta.registers.metadata import Granularity
+from fragmenta.registers.granularity import Granularity
 from fragmenta.sparse import exchange
 from fragmenta.sparse.compress import (
     Compressed,

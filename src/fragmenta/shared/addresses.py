@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import ShapeError, one_of
-from fragmenta.registers.layout import is_whole
 from fragmenta.shared.descriptor import AddressError
 
 WIDTHS = (1, 2, 4, 8, 16)

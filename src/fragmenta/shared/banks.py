@@ -16,8 +16,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fragmenta.arrays.checks import as_array
 from fragmenta.errors import ShapeError, one_of
-from fragmenta.registers.dtype import as_array
 from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
 from fragmenta.shared.descriptor import (
     LIMIT,

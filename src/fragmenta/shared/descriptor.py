@@ -26,11 +26,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
-from fragmenta.registers.dtype import DType, as_array, batch_shape, dtype
-from fragmenta.registers.layout import check_numbers, is_whole
+from fragmenta.registers.dtype import DType, dtype
 
 Major: TypeAlias = Literal["k", "mn"]
 MAJORS: tuple[Major, Major] = ("k", "mn")

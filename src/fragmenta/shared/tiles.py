@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
-from fragmenta.registers.dtype import DType, as_array, batch_shape, dtype
+from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.words import pack_words, unpack_words
 from fragmenta.shared.descriptor import (
     LIMIT,

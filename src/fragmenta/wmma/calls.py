@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, is_real, is_whole
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -24,9 +25,8 @@ from fragmenta.execution.mma import execute
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
 from fragmenta.isa.target import number
-from fragmenta.registers.dtype import as_array, is_real
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Index, is_whole
+from fragmenta.registers.layout import Index
 from fragmenta.wmma.fragments import ObservedLayout, fragment
 from fragmenta.wmma.memory import AlignmentError, OutOfBounds, pointer, view
 from fragmenta.wmma.names import (

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import is_whole, refuse_masks
 from fragmenta.errors import Error, ShapeError, UnknownType, one_of
-from fragmenta.registers.dtype import DType, refuse_masks
+from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Index, is_whole
+from fragmenta.registers.layout import Index
 
 Array = NDArray[Any]
 
