@@ -19,6 +19,7 @@ import fragmenta as fm
 from fragmenta.cuda.source import wgmma
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.cuda.tools.launch import Kernel, on_device
+from fragmenta.errors import AddressError
 from fragmenta.evidence import record, verify, wgmma_record, wmma_record
 from fragmenta.evidence.wgmma_inputs import (
     MoveTrial,
@@ -29,7 +30,6 @@ from fragmenta.evidence.wgmma_inputs import (
 )
 from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.isa.parse import catalogue
-from fragmenta.shared.descriptor import AddressError
 from fragmenta.shared.tiles import shared_tile
 
 FEW = (

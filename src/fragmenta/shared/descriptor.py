@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.errors import AddressError, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import DType, dtype
@@ -73,10 +73,6 @@ LINES = 8
 """Spans that follow each other before an offset is used."""
 READ = 32
 """Bytes of k per row that one dense ``wgmma`` reads (64 of a sparse one's B)."""
-
-
-class AddressError(Error):
-    """A shared-memory address or offset is misaligned or out of range."""
 
 
 def swizzled(address: ArrayLike, swizzle: int) -> Any:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import AddressError, Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction
 from fragmenta.registers.dtype import DType, dtype
@@ -27,7 +27,6 @@ from fragmenta.shared.descriptor import (
     LIMIT,
     LINES,
     UNIT,
-    AddressError,
     Addresses,
     Descriptor,
     Major,

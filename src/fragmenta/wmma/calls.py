@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, is_real, is_whole
 from fragmenta.errors import (
+    AlignmentError,
     Error,
+    OutOfBounds,
     ShapeError,
     UnknownInstruction,
     UnsupportedTarget,
@@ -28,7 +30,7 @@ from fragmenta.isa.target import number
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Index
 from fragmenta.wmma.fragments import ObservedLayout, fragment
-from fragmenta.wmma.memory import AlignmentError, OutOfBounds, pointer, view
+from fragmenta.wmma.memory import pointer, view
 from fragmenta.wmma.names import (
     NAMES,
     Chosen,
