@@ -26,8 +26,8 @@ from fragmenta.sparse.compress import (
     sparsity_report,
 )
 from fragmenta.sparse.prune import prune
-from fuzz.engine import Ask, Surface, bits, expect, index, odd, same
-from fuzz.packing import is_index, patterns
+from tests.fuzz.engine import Ask, Surface, bits, expect, index, odd, same
+from tests.fuzz.packing import is_index, patterns
 
 
 @cache

@@ -339,7 +339,7 @@ class Descriptor:
         Descriptor(start=0, leading=8192, stride=1024, swizzle=128, base_offset=0)
         >>> Descriptor.for_tile(64, 64, "s8", major="mn")
         Traceback (most recent call last):
-        fragmenta.shared.descriptor.AddressError: s8 cannot be MN-major: wgmma \
+        fragmenta.errors.AddressError: s8 cannot be MN-major: wgmma \
 transposes 16-bit types only, f16 and bf16; major="k" takes every type
         """
         lines, spans = atoms(rows, k, dtype, major, swizzle)

@@ -151,7 +151,7 @@ def read_tile(
     True
     >>> read_tile(image[:96], descriptor, op, "B")
     Traceback (most recent call last):
-    fragmenta.shared.descriptor.AddressError: B of \
+    fragmenta.errors.AddressError: B of \
 wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8: row 0, column 3 is at address 96, \
 outside the image of 96 bytes
     """
