@@ -6,7 +6,7 @@ thing.  Everything this package raises on purpose is a :class:`Error`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class Error(Exception):
@@ -121,6 +121,21 @@ def shortened(text: str, most: int = 60) -> str:
     if len(text) <= most:
         return repr(text)
     return f"{text[:most]!r} … ({len(text):,} characters)"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers with their runs joined.
+
+    >>> ranges([0, 1, 2, 3, 8])
+    '0-3, 8'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:

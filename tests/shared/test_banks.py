@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.errors import AddressError
+from fragmenta.errors import AddressError, ranges
 from fragmenta.shared.banks import (
     ACCESSES,
     Tile,
@@ -16,7 +16,6 @@ from fragmenta.shared.banks import (
     bank_conflicts,
     conflict_picture,
     conflict_table,
-    ranges,
 )
 from fragmenta.shared.descriptor import Descriptor
 

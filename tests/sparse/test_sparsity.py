@@ -478,7 +478,7 @@ def test_bad_input_is_refused_with_what_is_allowed(case):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """As if every matrix were large: many blocks, several threads."""
-    monkeypatch.setattr(sparsity_loops, "_BLOCK", 256)
+    monkeypatch.setattr("fragmenta.arrays.threads._BLOCK", 256)
 
 
 @pytest.mark.usefixtures("small_blocks")

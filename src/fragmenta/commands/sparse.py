@@ -376,7 +376,7 @@ def _problems(codes: list[Nibble]) -> list[str]:
     """What is wrong, each kind once, with all places that have it."""
     import textwrap
 
-    from fragmenta.shared.banks import ranges
+    from fragmenta.errors import ranges
 
     places: dict[tuple[str, int | None, int], list[int]] = {}
     for code in codes:

@@ -70,7 +70,7 @@ def matmul(
         )
     given = stored(found, A)
     b = found.types["b"].encode(as_array(B))
-    a, b, index = whole_tiles(found, given, b)
+    a, b, index = whole_along_k(found, given, b)
     shape = _shape(a, b)
     c = accumulator(found, C, shape)
     if c.shape[-2:] != shape[-2:]:
@@ -85,7 +85,9 @@ def _is_dask(array: object) -> bool:
     return type(array).__module__.partition(".")[0] == "dask"
 
 
-def whole_tiles(op: Instruction, A: Stored, b: Bits) -> tuple[Bits, Bits, Bits | None]:
+def whole_along_k(
+    op: Instruction, A: Stored, b: Bits
+) -> tuple[Bits, Bits, Bits | None]:
     """Fill the last tile along k with zeros."""
     a, index, columns = A
     if a.ndim < 2 or b.ndim < 2:

@@ -7,7 +7,6 @@ It looks places up, packs matrices into registers and reads them back.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, check_numbers, is_whole
+from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import ShapeError
 from fragmenta.registers import notation
 from fragmenta.registers.dtype import DType
@@ -26,9 +26,6 @@ from fragmenta.registers.tiles import cut_tiles, whole_tiles
 from fragmenta.registers.words import Container, encode_words, pack_words, unpack_words
 
 Words = NDArray[np.uint32] | NDArray[np.uint64]
-
-_LARGE = 1 << 23
-"""Bytes from which packing is worth several threads."""
 
 
 @dataclass(frozen=True)
@@ -480,16 +477,7 @@ def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
         np.take(flat[rows], order, axis=1, out=moved[rows], mode="wrap")
 
     # NumPy lets go of the interpreter here, so a large matrix uses every core.
-    workers = min(len(flat), os.cpu_count() or 1) if moved.nbytes > _LARGE else 1
-    if workers > 1:
-        from concurrent.futures import ThreadPoolExecutor  # slow to import
-
-        step = -(-len(flat) // workers)
-        parts = [slice(at, at + step) for at in range(0, len(flat), step)]
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(move, parts))
-    else:
-        move(slice(None))
+    in_blocks(move, len(flat), moved[:1].nbytes)
     return moved.reshape(*batch, *index.shape)
 
 

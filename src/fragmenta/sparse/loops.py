@@ -10,15 +10,13 @@ Matrices go through them in blocks of rows, side by side in threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.threads import cores
 from fragmenta.registers.granularity import Granularity
 
 if TYPE_CHECKING:  # LLVM is loaded when something is compiled
@@ -30,13 +28,6 @@ Places = NDArray[Any]
 Codes = NDArray[Any]
 Progress = Callable[[float], object]
 """Called with the share of the work that is done, now and then."""
-
-# Bytes of the matrix handled at once.  Threads take turns at Python's lock for
-# every block, so it must keep one busy for a while; its temporaries are as large.
-_BLOCK = 1 << 22
-
-# Blocks below which starting threads costs more than it gains.
-_FEW = 4
 
 ONE_OF_TWO = Granularity(1, 2)
 
@@ -217,36 +208,3 @@ def places_of(rows: Array, group: int) -> Places:
     array([ 513, 1027], dtype=uint16)
     """
     return rows.reshape(-1).view(np.dtype(f"u{group * rows.itemsize}"))
-
-
-def in_blocks(
-    work: Callable[[slice], Any],
-    rows: int,
-    row_bytes: int,
-    progress: Progress | None = None,
-) -> list[Any]:
-    """Do blocks of rows, in threads if they are many; the results in order.
-
-    ``row_bytes`` is what the work needs for a row beyond its result.
-
-    >>> in_blocks(lambda block: block.stop - block.start, rows=5, row_bytes=1 << 21)
-    [2, 2, 1]
-    """
-    step = max(1, _BLOCK // max(1, row_bytes))
-    starts = range(0, rows, step)
-    blocks = [slice(start, min(start + step, rows)) for start in starts]
-    if len(blocks) < _FEW:
-        return _collect(map(work, blocks), len(blocks), progress)
-    with ThreadPoolExecutor(min(cores(), len(blocks))) as pool:
-        return _collect(pool.map(work, blocks), len(blocks), progress)
-
-
-def _collect(
-    results: Iterable[Any], count: int, progress: Progress | None
-) -> list[Any]:
-    done = []
-    for result in results:
-        done.append(result)
-        if progress is not None:
-            progress(len(done) / count)
-    return done
