@@ -32,7 +32,7 @@ FAMILIES = {
     "mma": ("mma",),
     "mma_sp": ("mma.sp",),
     "wmma": ("wmma.mma", "wmma.load", "wmma.store"),
-    "wgmma": ("wgmma", "wgmma.sp"),
+    "wgmma": ("wgmma", "wgmma.sp", "sync"),
     "moves": ("ldmatrix", "stmatrix", "movmatrix"),
 }
 FIGURES: dict[str, fm.Instruction | fm.Fragment] = {
@@ -91,6 +91,10 @@ def family(name: str) -> str:
     rows: list[tuple[str, ...]] = []
     pictures: dict[str, fm.Instruction] = {}
     for ops in groups.values():
+        if not ops[0].fragments:  # what orders the others has nothing to draw
+            plain = [(f"`{op}`", str(op.requires), status(op)) for op in ops]
+            rows += [(name, "", "", "", *facts, "") for name, *facts in plain]
+            continue
         picture = _picture(ops[0])
         pictures.setdefault(picture, ops[0])
         rows.append((*_row(ops), f"[picture](#{picture})"))
@@ -101,6 +105,8 @@ def family(name: str) -> str:
 
 def _alike(op: fm.Instruction) -> tuple[str, ...]:
     """What instructions of one row share."""
+    if not op.fragments:
+        return (op.family,)
     shape = re.sub(r"n\d+", "nN", str(op.shape)) if "wgmma" in op.family else op.shape
     values = {k: v for k, v in op.values.items() if k in ("kind", "scale_vec", "num")}
     moved = op.values.get("operand", "") + op.values.get("trans", "")
@@ -191,6 +197,8 @@ def _numbers(op: fm.Instruction) -> tuple[str, ...]:
 
 def status(op: fm.Instruction) -> str:
     """How an instruction's numbers are known."""
+    if not op.fragments:
+        return "has none"
     if op.supported_on("sm_90a") and _numbers(op) in recorded():
         return "exact on H200"
     if op.family.split(".")[-1] in ("load", "store") or not op.shape.k:
@@ -299,7 +307,8 @@ def instruction_table() -> str:
         for name in names:
             ops = fm.catalogue(name)
             rows = [(f"`{op}`", str(op.requires), status(op)) for op in ops]
-            link = f"{len(rows)} instructions, drawn in [{page}](families/{page}.md)."
+            drawn = "listed" if name == "sync" else "drawn"
+            link = f"{len(rows)} instructions, {drawn} in [{page}](families/{page}.md)."
             head = ("instruction", "requires", "numbers")
             parts.append(f"## {name}\n\n{link}\n\n{table(head, rows)}")
     return "\n\n".join(parts)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from fragmenta.dtype import as_array
 from fragmenta.errors import ShapeError, one_of
@@ -142,7 +142,7 @@ def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
             f"{given.dtype} of shape {given.shape}"
             + (", so take one warp of it at a time" if warps else "")
         )
-    taken = _width(given, width)
+    taken = _width(addresses, width)
     if (given >= LIMIT).any():
         lane = int((given >= LIMIT).argmax())
         raise AddressError(
@@ -150,8 +150,8 @@ def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
             f"is at {int(given[lane])}"
         )
     where: Addresses = np.array(given, np.int64)
-    if isinstance(given, LaneAddresses) and given.used is not None:
-        where[given.used :] = IDLE
+    if isinstance(addresses, LaneAddresses) and addresses.used is not None:
+        where[addresses.used :] = IDLE
     wrong = (where < IDLE) | ((where >= 0) & (where % taken != 0))
     if wrong.any():
         lane = int(wrong.argmax())
@@ -164,7 +164,7 @@ def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
     return Conflicts(taken, tuple(_phase(where, at, size, taken) for at in starts))
 
 
-def _width(addresses: NDArray[Any], given: int | None) -> int:
+def _width(addresses: object, given: int | None) -> int:
     """The bytes that each lane takes: what the addresses know, or what is said."""
     known = addresses.width if isinstance(addresses, LaneAddresses) else None
     if given is None and known is None:

@@ -65,7 +65,7 @@ def test_sources_unfold_to_what_is_emitted(records):
         )
         return "\n\n".join(lines) + "\n"
 
-    ops = list(catalogue())
+    ops = [op for op in catalogue() if op.fragments]
     for number in range(0, len(ops), 251):
         cuda, ptx = kept["texts"][number]
         assert unfold(cuda) == ops[number].to_cuda().rstrip("\n") + "\n"
@@ -132,7 +132,8 @@ def test_refreshing_a_page_keeps_all_but_the_records(page):
 def test_every_operand_is_in_the_catalogue(records):
     kept = records["catalogue"]
     by_name = {each["name"]: each for each in kept["instructions"]}
-    for op in catalogue():
+    assert set(by_name) == {str(op) for op in catalogue() if op.fragments}
+    for op in (op for op in catalogue() if op.fragments):
         parts = by_name[str(op)]["parts"]
         assert set(parts) == set(op.fragments)
         for name, part in op.fragments.items():

@@ -36,6 +36,8 @@ def instructions() -> list[fm.Instruction]:
     for op in fm.catalogue():
         if op.family.startswith("wgmma") and op.shape.n not in (8, 24, 256):
             continue
+        if not op.fragments:
+            continue
         key = tuple(
             (p.name, p.dtype, p.layout, p.stored) for p in op.fragments.values()
         )

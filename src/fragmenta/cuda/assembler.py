@@ -72,16 +72,23 @@ def judge(
     Code generation is left out (a virtual architecture parses only), which
     leaves every rule of syntax, type, version and target in force.
     """
-    verdicts: list[str | None] = []
-    while len(verdicts) < len(statements):
-        verdicts += _judge_on(statements[len(verdicts) :], target, version)
-    return verdicts
+    verdicts: dict[int, str | None] = {}
+    left = list(range(len(statements)))
+    while left:
+        found = _judge_on([statements[i] for i in left], target, version)
+        verdicts |= {left[position]: verdict for position, verdict in found.items()}
+        left = [i for i in left if i not in verdicts]
+    return [verdicts[i] for i in range(len(statements))]
 
 
 def _judge_on(
     statements: Sequence[Iterable[str]], target: str, version: object
-) -> list[str | None]:
-    """Verdicts up to and including the first that makes ptxas stop reading."""
+) -> dict[int, str | None]:
+    """The verdicts that one run gives, by position: of one statement or more.
+
+    A statement that cannot be parsed hides what is wrong with the others; after
+    a fatal one ptxas reads no further.
+    """
     text, numbers = ptx.module(statements, target, version)
     said = _run(text.splitlines(), _virtual(target))
     verdicts: dict[int, str] = {}
@@ -90,11 +97,13 @@ def _judge_on(
         number = int(line)
         verdicts.setdefault(number, message)
         if number < numbers[0]:  # a wrong version or target condemns all
-            return [message] * len(numbers)
-        # after what it cannot parse, ptxas reads no further
-        if weight == "fatal" or message.startswith("Parsing error"):
+            return dict.fromkeys(range(len(numbers)), message)
+        if message.startswith("Parsing error") and number in numbers:
+            return {numbers.index(number): message}
+        if weight == "fatal":
             last = min(last, number)
-    return [verdicts.get(number) for number in numbers if number <= last]
+    judged = [number for number in numbers if number <= last]
+    return {position: verdicts.get(number) for position, number in enumerate(judged)}
 
 
 def assemble(text: str, target: str, *options: str) -> bytes:

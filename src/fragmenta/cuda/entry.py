@@ -90,8 +90,8 @@ def _immediates(
         if not (each.values or each.ptx == "integer"):
             continue
         value = given.get(each.name, Argument(each).default)
-        legal = value in each.values if each.values else value >= 0
-        if type(value) is not int or not legal:
+        legal = each.values or range(1 << 64)
+        if type(value) is not int or value not in legal:
             raise Error(
                 f"{each.name} {value} is not legal for {op}; "
                 f"it is {one_of(each.values) or 'an integer, 0 or more'}"

@@ -41,21 +41,20 @@ _WORDS = {(line["family"], line["operand"]): line["word"] for line in read(WORDS
 # Which declared registers an operand takes: the first line that fits it, empty
 # cells fit all.  ``elements`` is the type in the registers.
 REGISTERS = """
-class   | family              | elements  | registers
-.f32    |                     |           | .f32 .b32
-.s32    |                     |           | .s32 .u32 .b32
-.f64    | wmma.mma wmma.load wmma.store | | .f64 .b64
-.f64    |                     |           | .f64 .b64 .u64 .s64
-.b64    |                     |           | .b64 .u64 .s64
-.pred   |                     |           | .pred
-stride  |                     |           | .b32 .u32 .s32
-address |                     |           | .b32 .u32 .s32 .b64 .u64 .s64
-immediate |                   |           | .b16 .u16 .s16
-.b32    | wgmma wgmma.sp      | bf16 tf32 | .b32 .f16x2
-.b32    |                     | bf16 tf32 | .b32
-.b32    |                     | f16       | .b32 .f16x2
-.b32    | wmma.mma wmma.load  |           | .b32 .u32 .s32
-.b32    |                     |           | .b32 .u32 .s32 .f32 .f16x2
+class     | family                        | elements            | registers
+.f32      |                               |                     | .f32 .b32
+.s32      |                               |                     | .s32 .u32 .b32
+.f64      | wmma.mma wmma.load wmma.store |                     | .f64 .b64
+.f64      |                               |                     | .f64 .b64 .u64 .s64
+.b64      |                               |                     | .b64 .u64 .s64
+.pred     |                               |                     | .pred
+stride    |                               |                     | .b32 .u32 .s32
+address   |                               |                     | .b32 .u32 .s32 .b64 .u64 .s64
+.b32      | wgmma wgmma.sp                | bf16 tf32 e4m3 e5m2 | .b32 .f16x2
+.b32      |                               | bf16 tf32           | .b32
+.b32      |                               | f16                 | .b32 .f16x2
+.b32      | wmma.mma wmma.load            |                     | .b32 .u32 .s32
+.b32      |                               |                     | .b32 .u32 .s32 .f32 .f16x2
 """
 _REGISTERS = read(REGISTERS)
 
@@ -76,6 +75,7 @@ _SPELLED = {
 }
 #: Families that take a vector variable (``.reg .v4 .b32 v``) for braces.
 _VARIABLES = ("mma", "mma.sp", "wgmma", "wgmma.sp", "ldmatrix", "stmatrix")
+_HALVES = (".b16", ".u16", ".s16")
 _LOADS = ("mma", "mma.sp", "wmma.mma", "ldmatrix", "movmatrix")
 
 
@@ -130,7 +130,9 @@ def _braced_alike(operands: tuple[Operand, ...], text: str) -> bool:
         given = listed(text)
     except Unreadable:
         return False
-    return len(given) < 2 or (given[1].form == "vector") == _is_vector(operands[1])
+    if len(given) < 2 or len(operands) < 2:
+        return True
+    return (given[1].form == "vector") == _is_vector(operands[1])
 
 
 def _read(op: Instruction, operands: tuple[Operand, ...], text: str) -> list[Written]:
@@ -239,6 +241,7 @@ def _check(
     for slot, written in zip(slots, given, strict=False):
         if len(slot) > 1:
             _check_pair(op, slot, written)
+            _check_pair_declared(op, written, declared)
             continue
         _check_one(op, slot[0], written)
         _check_names(op, slot[0], written, widths)
@@ -340,6 +343,18 @@ def _check_pair(op: Instruction, slot: tuple[Operand, ...], written: Written) ->
             _refuse(op, operand, f"{one_of(operand.values)} or a register", item)
 
 
+def _check_pair_declared(
+    op: Instruction, written: Written, declared: Mapping[str, str] | None
+) -> None:
+    for name in _names(written) if declared is not None else ():
+        of = declared.get(name) if declared else None
+        if of not in _HALVES:
+            raise BadOperands(
+                f"{op}: {name} of {written} is in {one_of(_HALVES)}; given "
+                f"{of or 'no declaration'}"
+            )
+
+
 # ── vectors ─────────────────────────────────────────────────────────────────
 
 
@@ -377,10 +392,23 @@ def _check_sink(
 ) -> None:
     if operand.name != destination(op):
         _refuse(op, operand, "read, so that _ cannot stand in it", written)
-    if op.family.startswith("wgmma"):
+    if not has_sinks(op):
         _refuse(op, operand, "read and written, so that _ cannot stand in it", written)
     if alone:
         _refuse(op, operand, "at least one register besides _", written)
+
+
+def has_sinks(op: Instruction) -> bool:
+    """Whether ``_`` can stand in what is written: not where it is also read.
+
+    The tf32 of wmma takes two steps, the second of which reads D.
+
+    >>> import fragmenta as fm
+    >>> has_sinks(fm.mma("m16n8k8", a="tf32")), has_sinks(fm.wgmma("m64n8k8", a="tf32"))
+    (True, False)
+    """
+    in_two_steps = op.family == "wmma.mma" and op.values["a"] == "tf32"
+    return not (op.family.startswith("wgmma") or in_two_steps)
 
 
 def _check_constant(op: Instruction, operand: Operand, item: str, alone: bool) -> None:
@@ -441,7 +469,11 @@ def _names(written: Written) -> list[str]:
 def _check_declared(
     op: Instruction, operand: Operand, written: Written, declared: Mapping[str, str]
 ) -> None:
+    if operand.ptx in ("immediate", "integer"):
+        return
     allowed = registers(op, operand)
+    if _is_vector(operand) and written.form == "scalar":
+        allowed = [f".v{operand.count} {each}" for each in allowed]
     found = set()
     for name in _names(written):
         if name not in declared:
