@@ -99,6 +99,7 @@ DAMAGED = {
     "keys": headed("{1: 2, 'a': 3}"),
     "shape": headed(about(shape="[2]"), bytes(8)),
     "float": headed(about(shape="(2.0,)"), bytes(8)),
+    "padding": headed(about() + "   \x0b", bytes(8)),
     "order": headed(about(order="None"), bytes(8)),
     "bool": headed(about(shape="(True,)"), bytes(4)),
     "negative": headed(about(shape="(-2,)"), bytes(8)),

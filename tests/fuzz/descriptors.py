@@ -282,5 +282,5 @@ SURFACE = Surface(
         advanced: 2,
         loaded: 2,
     },
-    share=0.34,
+    share=0.40,
 )

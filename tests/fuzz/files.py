@@ -257,7 +257,8 @@ def tampered_recordings(ask: Ask) -> None:
             break
     text = np.frombuffer(json.dumps(changed).encode(), np.uint8)
     path = put(archived({"about": text, "words": words}, False), "r.npz")
-    call = ask.accepted if changed == about else ask
+    # as text, for which True is not 1
+    call = ask.accepted if json.dumps(changed) == json.dumps(about) else ask
     found = call(record.load, Path(path))
     for case in found.cases:
         answer = found.result(case)
