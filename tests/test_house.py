@@ -12,6 +12,7 @@ SOURCE = Path(fragmenta.__file__).parent
 ROOMS = [
     "errors",
     "progress",
+    "arrays",
     "cache",
     "threads",
     "machine",

@@ -36,7 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import as_array, batch_shape
+from fragmenta.arrays import batch_shape
+from fragmenta.dtype import as_array
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
 
 Index = NDArray[np.intp]

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import as_array, batch_shape
+from fragmenta.arrays import batch_shape
+from fragmenta.dtype import as_array
 from fragmenta.errors import ShapeError
 from fragmenta.execute import (
     Stored,

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, as_array, batch_shape, dtype
+from fragmenta.arrays import batch_shape
+from fragmenta.dtype import DType, as_array, dtype
 from fragmenta.errors import BadMetadata, ShapeError, one_of
 from fragmenta.fragment import Fragment, Words, check_lane, cut_tiles, whole_tiles
 from fragmenta.layout import Layout, check_numbers, is_whole

@@ -14,7 +14,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import as_array, batch_shape
+from fragmenta.arrays import batch_shape
+from fragmenta.dtype import as_array
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, as_array, batch_shape, dtype
+from fragmenta.arrays import batch_shape
+from fragmenta.dtype import DType, as_array, dtype
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import sparsity_loops as loops
-from fragmenta.dtype import as_array, is_zero
+from fragmenta.arrays import is_zero
+from fragmenta.dtype import as_array
 from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.parse import instruction

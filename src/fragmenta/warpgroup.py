@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
-from fragmenta.dtype import DType, as_array, batch_shape
+from fragmenta.arrays import batch_shape
+from fragmenta.dtype import DType, as_array
 from fragmenta.errors import Error, ShapeError
 from fragmenta.execute import chosen_target, numeric_model, stored_columns
 from fragmenta.fragment import Words

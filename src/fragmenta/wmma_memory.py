@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.dtype import DType, refuse_masks
+from fragmenta.arrays import refuse_masks
+from fragmenta.dtype import DType
 from fragmenta.errors import Error, ShapeError, UnknownType, one_of
 from fragmenta.fragment import Fragment
 from fragmenta.layout import Index, is_whole

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
-from fragmenta.dtype import batch_shape, dtype
+from fragmenta.arrays import batch_shape
+from fragmenta.dtype import dtype
 from fragmenta.errors import Error, ShapeError, ValueRangeError
 from fragmenta.progress import Progress, nobody
 

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays import batch_shape
 from fragmenta.cache import Cache
 from fragmenta.cuda import assembler, device, ptx, wgmma
 from fragmenta.cuda.device import GPU
-from fragmenta.dtype import as_array, batch_shape
+from fragmenta.dtype import as_array
 from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.fragment import Fragment, Words
 from fragmenta.isa.instruction import Instruction, check_multiplies
