@@ -37,36 +37,36 @@ One object stands for the fragments of a whole warp, or of many warps at once:
 (array([752.5, 752.5, 752.5], dtype=float32), True)
 """
 
+from fragmenta.errors import AlignmentError, OutOfBounds
 from fragmenta.wmma.calls import (
-    AlignmentError,
     DeprecatedVariant,
-    ObservedLayout,
-    OutOfBounds,
     __float_to_tf32,
+    bmma_sync,
+    fill_fragment,
+    float_to_tf32,
+    load_matrix_sync,
+    mma_sync,
+    store_matrix_sync,
+)
+from fragmenta.wmma.fragments import ObservedLayout, fragment
+from fragmenta.wmma.memory import pointer
+from fragmenta.wmma.names import (
     __half,
     __nv_bfloat16,
     accumulator,
-    bmma_sync,
     col_major,
     double,
     experimental,
-    fill_fragment,
-    float_to_tf32,
-    fragment,
     half,
     layout_t,
-    load_matrix_sync,
     matrix_a,
     matrix_b,
     mem_col_major,
     mem_row_major,
-    mma_sync,
     nv_bfloat16,
-    pointer,
     precision,
     row_major,
     signed_char,
-    store_matrix_sync,
     target,
     unsigned_char,
 )
