@@ -244,8 +244,7 @@ def published_tables() -> str:
     head = ("target", "in MMA-Sim", "unit", "types", "rows", "elements", "different")
     return "\n\n".join(
         [
-            f"MMA-Sim {made['mmasim']}, compared on {made['date']} by "
-            f"`{made['script']}`:",
+            f"MMA-Sim {made['mmasim']}, on {made['date']}, by `{made['script']}`:",
             table(head, compared),
             "Not compared (an instruction counts once for each target):",
             table(("reason", "instructions", "targets"), left_out),
