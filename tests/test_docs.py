@@ -138,3 +138,18 @@ def test_status_is_said_with_care() -> None:
 def test_every_page_is_in_the_table_of_contents() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert set(map(name, PAGES)) <= set(re.findall(r"(\S+\.md)$", nav, re.M))
+
+
+def test_the_chart_of_kernels_shows_the_committed_benchmark() -> None:
+    """The chart is drawn by hand, so it could be older than the numbers."""
+    chart = (DOCS / "plots" / "kernels.svg").read_text(encoding="utf-8")
+    measured = json.loads((DOCS / "benchmarks" / "h200-gemm.json").read_text("utf-8"))
+    compared = re.compile(r"torch[._]|cuSPARSELt tuned$|fragmenta 2:4 \[")
+    rates = [
+        f"{row['rate']:.0f}"
+        for row in measured["rows"]
+        if row["size"] == [8192] * 3 and compared.match(row["what"])
+    ]
+    assert len(rates) == 3 * 4
+    for rate in rates:
+        assert f">{rate}</text>" in chart
