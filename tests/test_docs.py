@@ -74,13 +74,18 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / link).exists(), link
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+def script(path: str) -> ModuleType:
+    """A script of docs/, as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, DOCS / path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def generator() -> ModuleType:
+    return script("generate.py")
 
 
 def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,3 +158,21 @@ def test_the_chart_of_kernels_shows_the_committed_benchmark() -> None:
     assert len(rates) == 3 * 4
     for rate in rates:
         assert f">{rate}</text>" in chart
+
+
+def test_contributing_names_every_room() -> None:
+    """The table has every folder and module of the package; the picture shows it."""
+    drawn = script("plots/rooms.py")
+    source = Path(fm.__file__).parent
+    found = {path.relative_to(source).parts[0] for path in source.rglob("*.py")}
+    known = drawn.rooms()
+    assert {name.partition("/")[0] for name in known} == {
+        name.removesuffix(".py") for name in found - {"__init__.py", "__main__.py"}
+    }
+    assert {
+        module for module, _ in drawn.modules() if not drawn.room(module, known)
+    } <= {
+        "cuda"  # it only holds two rooms
+    }
+    picture = drawn.PICTURE.read_text(encoding="utf-8")
+    assert picture == drawn.draw(), "run: python docs/plots/rooms.py"
