@@ -187,7 +187,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=400, help="training steps")
     parser.add_argument("--results", type=Path, help="write the numbers here, as JSON")
-    parser.add_argument("--again", action="store_true", help="read the numbers from --results instead")
+    parser.add_argument(
+        "--again", action="store_true", help="read the numbers from --results instead"
+    )
     parser.add_argument("--plot", type=Path, help="write a picture here")
     options = parser.parse_args()
     if options.again and not options.results:
