@@ -175,8 +175,8 @@ def search(text: str) -> list[Instruction]:
     found = [
         op
         for form in FORMS
-        for row in form.rows
-        if _may_fit(form, row, wanted)
+        for row, words in zip(form.rows, _row_words(form), strict=True)
+        if words.issuperset(wanted)  # cheap, before anything is spelled
         for op in (Instruction(form, row, values) for values in row.combinations())
         if _is_abbreviation(wanted, op.mnemonic)
     ]
@@ -198,24 +198,25 @@ def _words(text: str) -> list[str]:
     return [word for word in re.split(r"[.;\s]+", text.strip().lower()) if word]
 
 
-def _vocabulary(form: Form, row: Row | None = None) -> set[str]:
-    """Every word that can stand in a mnemonic of a form, or of one row."""
-    words = set(re.findall(r"[\w:]+", re.sub(r"\{\w+\}", "", form.spellings[0])))
-    for each in form.rows if row is None else (row,):
-        for values in each.allowed.values():
-            for value in values:
-                words.update(value.lower().split("."))
-    return words
+@cache
+def _row_words(form: Form) -> tuple[frozenset[str], ...]:
+    """Of each row, every word that can stand in one of its mnemonics."""
+    fixed = re.findall(r"[\w:]+", re.sub(r"\{\w+\}", "", form.spellings[0]))
+    values = ([v for each in row.allowed.values() for v in each] for row in form.rows)
+    return tuple(
+        frozenset(fixed).union(*(value.lower().split(".") for value in listed))
+        for listed in values
+    )
+
+
+@cache
+def _vocabulary(form: Form) -> frozenset[str]:
+    """Every word that can stand in a mnemonic of a form."""
+    return frozenset().union(*_row_words(form))
 
 
 def _has(form: Form, word: str) -> bool:
     return word in _vocabulary(form)
-
-
-def _may_fit(form: Form, row: Row, wanted: list[str]) -> bool:
-    """Whether every word occurs in the row at all: cheap, before spelling."""
-    words = _vocabulary(form, row)
-    return all(word in words for word in wanted)
 
 
 def _is_abbreviation(wanted: list[str], mnemonic: str) -> bool:
