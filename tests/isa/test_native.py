@@ -7,8 +7,8 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.native import expansion
-from fragmenta.isa.parse import catalogue
 
 TARGETS = [
     "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_90a",

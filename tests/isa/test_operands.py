@@ -5,7 +5,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.isa import operands
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.statement import MOST, split
 
 SPARSE = "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32"

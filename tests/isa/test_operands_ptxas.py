@@ -13,8 +13,7 @@ import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa import operands
-from fragmenta.isa.families import NOT_YET, OTHERS, uncovered
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import NOT_YET, OTHERS, catalogue, uncovered
 from fragmenta.isa.statement import split
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS, expand

@@ -7,8 +7,8 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
+from fragmenta.isa.families import FORMS, catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import FORMS, catalogue
 from fragmenta.isa.target import TARGETS, Version
 
 VERSIONS = [

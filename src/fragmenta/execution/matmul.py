@@ -24,7 +24,7 @@ from fragmenta.execution.mma import (
     stored,
 )
 from fragmenta.isa.instruction import Instruction, check_multiplies
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.progress import Progress, bar
 from fragmenta.registers.dtype import as_array, batch_shape
 from fragmenta.sparse.compress import Compressed

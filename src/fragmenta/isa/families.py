@@ -1,11 +1,12 @@
-"""Which families of instructions are there, and which are not covered?"""
+"""Which instructions are there, in which families, and which are not covered?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from fragmenta.errors import one_of
+from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa import sync
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import Form, read
 from fragmenta.isa.tables import mma, mma_sp, moves, wgmma, wmma
 from fragmenta.isa.target import expand
@@ -25,6 +26,36 @@ FORMS: tuple[Form, ...] = (
     *sync.FORMS,
 )
 FAMILIES = tuple(dict.fromkeys(form.name for form in FORMS))
+
+
+def catalogue(
+    family: str | None = None, *, form: Form | None = None
+) -> Iterator[Instruction]:
+    """Every instruction, in table order; optionally of one family.
+
+    >>> sum(1 for op in catalogue("movmatrix"))
+    1
+    """
+    if family is not None and family not in FAMILIES:
+        raise UnknownInstruction(
+            f"no family {family}{nearest(str(family), FAMILIES)}; there are "
+            f"{one_of(FAMILIES, 'and')}"
+        )
+    return _combinations(family, FORMS if form is None else (form,))
+
+
+def _combinations(family: str | None, forms: Iterable[Form]) -> Iterator[Instruction]:
+    seen: set[str] = set()
+    for each in forms:
+        if family is not None and each.name != family:
+            continue
+        for row in each.rows:
+            for values in row.combinations():
+                op = Instruction(each, row, values)
+                if op.mnemonic not in seen:  # rows may overlap; the first one counts
+                    seen.add(op.mnemonic)
+                    yield op
+
 
 # What a kernel with Tensor Cores may need besides, and which targets have it.
 NOT_YET = """

@@ -115,7 +115,7 @@ class Instruction:
 
     def __reduce__(self) -> tuple[Callable[[str], Instruction], tuple[str]]:
         """Copies and pickles are the instruction of that name."""
-        from fragmenta.isa.parse import instruction
+        from fragmenta.isa.reading import instruction
 
         return instruction, (self.mnemonic,)
 

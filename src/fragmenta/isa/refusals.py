@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from fragmenta.errors import LONGEST_WORD, nearest, one_of, shortened
+from fragmenta.errors import (
+    LONGEST_WORD,
+    AmbiguousInstruction,
+    nearest,
+    one_of,
+    shortened,
+)
 from fragmenta.isa.families import FAMILIES, FORMS, uncovered
-from fragmenta.isa.reading import Reading
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.tables import mma, mma_sp
+
+if TYPE_CHECKING:
+    from fragmenta.isa.reading import Reading
 
 #: What to call each qualifier in a message.
 _WORDS = {
@@ -131,6 +141,15 @@ def contradiction(
     shapes = _shapes_with(form, name, value) if value and name != "shape" else ""
     text += f"; .{value} has {shapes}" if shapes else f"; it has {fits}"
     return text + _nearest_text(form, values)
+
+
+def ambiguous(what: str, fitting: Sequence[Instruction]) -> AmbiguousInstruction:
+    """The error for what fits several instructions: it lists the first of them."""
+    shown = "".join(f"\n  {op}" for op in fitting[:12])
+    more = f"\n  … and {len(fitting) - 12} more" if len(fitting) > 12 else ""
+    return AmbiguousInstruction(
+        f"{what} fits {len(fitting)} instructions; say more:{shown}{more}"
+    )
 
 
 def describe(family: str, values: Mapping[str, str]) -> str:

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import check_target
 from fragmenta.registers.dtype import as_array, batch_shape
 from fragmenta.registers.fragment import Fragment, Words

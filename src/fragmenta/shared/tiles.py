@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.errors import Error, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.registers.dtype import DType, as_array, batch_shape, dtype
 from fragmenta.registers.words import pack_words, unpack_words
 from fragmenta.shared.descriptor import (

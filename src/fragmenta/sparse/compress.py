@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.registers.dtype import as_array, is_zero
 from fragmenta.registers.layout import is_whole
 from fragmenta.registers.metadata import Codes, Granularity, Nibble, as_codes, locate
