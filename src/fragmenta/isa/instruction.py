@@ -24,6 +24,8 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
+from fragmenta.isa.native import expansion
+from fragmenta.isa.notes import notes
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.registers.dtype import DType, dtype
@@ -200,8 +202,6 @@ class Instruction:
         >>> op.native_on("sm_80"), op.native_on("sm_90")
         (True, False)
         """
-        from fragmenta.isa.native import expansion
-
         return self.supported_on(target) and expansion(self, target) is None
 
     def expanded_to(self, target: str) -> str | None:
@@ -211,8 +211,6 @@ class Instruction:
         >>> fm.mma("m16n8k64", a="s4", b="s4").expanded_to("sm_90")
         's8/u8'
         """
-        from fragmenta.isa.native import expansion
-
         return expansion(self, target)
 
     @cached_property
@@ -228,8 +226,6 @@ class Instruction:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Deprecations, and what the manual or the assembler warns about."""
-        from fragmenta.isa.notes import notes
-
         return notes(self)
 
     # What the rooms further down do with an instruction.  They import this one,

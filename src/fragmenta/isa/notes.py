@@ -6,8 +6,10 @@ Deprecations, and what the manual or the assembler warns about.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from fragmenta.isa.instruction import Instruction
+if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction
 
 _FOUR_BIT = ("s4", "u4")
 
