@@ -21,7 +21,7 @@ LOAD = "wmma.load.a.sync.aligned.row.m8n8k32.s4"
 
 def test_every_statement_that_is_written_is_read():
     for op in catalogue():
-        sources = (False, True) if op.family.startswith("wgmma") else (False,)
+        sources = (False, True) if op.warpgroup else (False,)
         for source in sources:
             assert fm.instruction(ptx.statement(op, a_registers=source)) == op
 

@@ -26,7 +26,7 @@ def written(op, a_registers=False):
 
 def both_sources(op):
     """A wgmma takes A from a descriptor or from registers: two statements."""
-    return (False, True) if op.family.startswith("wgmma") else (False,)
+    return (False, True) if op.warpgroup else (False,)
 
 
 @pytest.fixture(scope="module", autouse=True)

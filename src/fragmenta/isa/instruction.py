@@ -151,6 +151,28 @@ class Instruction:
         return self.family.endswith(".sp")
 
     @property
+    def warpgroup(self) -> bool:
+        """Whether a warpgroup multiplies, with B in shared memory: a ``wgmma``.
+
+        >>> import fragmenta as fm
+        >>> fm.wgmma("m64n8k16", a="f16", d="f32").warpgroup
+        True
+        >>> fm.find("wgmma.fence").warpgroup  # orders multiplications, and is none
+        False
+        """
+        return self.family in ("wgmma", "wgmma.sp")
+
+    @property
+    def stored_k(self) -> int:
+        """How many columns of A are stored: k, or k / 2 if A is sparse.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k64", a="s8", sp="sp").stored_k
+        32
+        """
+        return self.shape.k // 2 if self.sparse else self.shape.k
+
+    @property
     def satfinite(self) -> bool:
         """Whether integer results are clamped instead of wrapped."""
         return bool(self.values.get("satfinite"))
@@ -240,7 +262,7 @@ class Instruction:
         from fragmenta.execution import mma as execute
         from fragmenta.execution import wgmma as warpgroup
 
-        room: Any = warpgroup if self.family.startswith("wgmma") else execute
+        room: Any = warpgroup if self.warpgroup else execute
         result: Words = room.execute(self, *operands, **options)
         return result
 
@@ -308,7 +330,7 @@ class Instruction:
         if not named:
             raise UnknownOperand(f"{self} holds no matrices, so it has no {name}")
         have = f"in registers are {one_of(self.fragments, 'and') or 'none'}"
-        if name.lower() == "b" and self.family.startswith("wgmma"):
+        if name.lower() == "b" and self.warpgroup:
             raise UnknownOperand(
                 f"B of {self.family} is in shared memory, read through a descriptor; "
                 f"{have}"

@@ -74,7 +74,7 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
         "Not in the manual; accepted by the assembler.",
     ),
     (
-        lambda op: op.family.startswith("wgmma"),
+        lambda op: op.warpgroup,
         (
             "Asynchronous: wgmma.fence before it, wgmma.commit_group and wait_group "
             "after it, before D is read or A's registers are written."
