@@ -8,14 +8,13 @@ its operands' fragments.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from numpy.typing import ArrayLike, NDArray
-
+from fragmenta import methods
 from fragmenta.errors import (
     Error,
     UnknownInstruction,
@@ -29,13 +28,10 @@ from fragmenta.isa.notes import notes
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.registers.dtype import DType, dtype
-from fragmenta.registers.fragment import Fragment, Words
+from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Layout
 from fragmenta.registers.metadata import Granularity, Metadata, granularity
 from fragmenta.registers.words import container
-
-if TYPE_CHECKING:
-    from fragmenta.execution.explain import Explained
 
 WARP = 32
 MULTIPLYING = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
@@ -115,11 +111,7 @@ class Instruction:
         # Instructions are shared between all who ask for them.
         object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
 
-    def __reduce__(self) -> tuple[Callable[[str], Instruction], tuple[str]]:
-        """Copies and pickles are the instruction of that name."""
-        from fragmenta.isa.reading import instruction
-
-        return instruction, (self.mnemonic,)
+    __reduce__ = methods.reduce_instruction
 
     @property
     def family(self) -> str:
@@ -250,57 +242,14 @@ class Instruction:
         """Deprecations, and what the manual or the assembler warns about."""
         return notes(self)
 
-    # What the rooms further down do with an instruction.  They import this one,
-    # so these doors open only when used.
-
-    def execute(self, *operands: ArrayLike, **options: Any) -> Words:
-        """Registers in, registers out, bit for bit.
-
-        See :func:`fragmenta.execution.mma.execute`, for the instructions of a
-        warpgroup :func:`fragmenta.execution.wgmma.execute`.
-        """
-        from fragmenta.execution import mma as execute
-        from fragmenta.execution import wgmma as warpgroup
-
-        room: Any = warpgroup if self.warpgroup else execute
-        result: Words = room.execute(self, *operands, **options)
-        return result
-
-    def __call__(self, *matrices: ArrayLike, **options: Any) -> NDArray[Any]:
-        """Matrices in, matrix out; see :func:`fragmenta.execution.mma.call`."""
-        from fragmenta.execution.mma import call
-
-        return call(self, *matrices, **options)
-
-    def explain(self, *matrices: ArrayLike, **options: Any) -> Explained:
-        """One element of D step by step; see :func:`fragmenta.execution.explain.explain`."""
-        from fragmenta.execution.explain import explain
-
-        return explain(self, *matrices, **options)
-
-    def to_cuda(self, **options: Any) -> str:
-        """A CUDA function around it; see :func:`fragmenta.cuda.source.emit.to_cuda`."""
-        from fragmenta.cuda.source.emit import to_cuda
-
-        return to_cuda(self, **options)
-
-    def to_ptx(self, **options: Any) -> str:
-        """A PTX module that does it; see :func:`fragmenta.cuda.source.emit.to_ptx`."""
-        from fragmenta.cuda.source.emit import to_ptx
-
-        return to_ptx(self, **options)
-
-    def on_device(self, *operands: ArrayLike, **options: Any) -> Words:
-        """As :meth:`execute`, on the GPU; see :mod:`fragmenta.cuda.tools.launch`."""
-        from fragmenta.cuda.tools.launch import on_device
-
-        return on_device(self, *operands, **options)
-
-    def to_svg(self) -> str:
-        """A picture of all operands; see :mod:`fragmenta.view.svg`."""
-        from fragmenta.view.svg import instruction_svg
-
-        return instruction_svg(self)
+    # What later rooms do with an instruction.
+    execute = methods.execute
+    __call__ = methods.call
+    explain = methods.explain
+    to_cuda = methods.to_cuda
+    to_ptx = methods.to_ptx
+    on_device = methods.on_device
+    to_svg = methods.instruction_to_svg
 
     def _repr_svg_(self) -> str | None:
         return self.to_svg() if self.fragments else None
