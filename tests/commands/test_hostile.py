@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import ask, complaint
 
 import fragmenta as fm
 from fragmenta.arrays import npy
 from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
+from tests.asking import ask, complaint
 
 OP = "mma.m16n8k16.f32.f16"
 SPARSE = fm.mma("m16n8k32", a="f16", d="f32", sp="sp")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import ask
 
 import fragmenta as fm
 from fragmenta.evidence import record, wgmma_record
 from fragmenta.evidence.record import Case, Recording
+from tests.asking import ask
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 

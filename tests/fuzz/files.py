@@ -27,9 +27,9 @@ from fragmenta.commands.compute import load_a
 from fragmenta.evidence import record
 from fragmenta.registers.dtype import DTYPES
 from fragmenta.sparse.compress import compress
-from fuzz.engine import Ask, Surface, Wrong, bits, expect, same
-from fuzz.packing import patterns
-from fuzz.sparsity import forms, sparse_bits
+from tests.fuzz.engine import Ask, Surface, Wrong, bits, expect, same
+from tests.fuzz.packing import patterns
+from tests.fuzz.sparsity import forms, sparse_bits
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 KINDS = ("<f4", "<f8", ">f4", "<f2", "|i1", "|u1", "<i4", ">i8", "|b1", "|V1", "<u2")

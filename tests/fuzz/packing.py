@@ -14,7 +14,7 @@ import numpy as np
 import fragmenta as fm
 from fragmenta.isa.parse import catalogue
 from fragmenta.registers.dtype import DTYPES, DType
-from fuzz.engine import Ask, Surface, bits, expect, index, odd, same
+from tests.fuzz.engine import Ask, Surface, bits, expect, index, odd, same
 
 
 @cache

@@ -15,7 +15,7 @@ from fragmenta.isa.parse import catalogue, find, instruction
 from fragmenta.isa.target import TARGETS, check_target
 from fragmenta.registers.dtype import DTYPES, dtype
 from fragmenta.registers.layout import Layout
-from fuzz.engine import Ask, Surface, Wrong, expect, odd
+from tests.fuzz.engine import Ask, Surface, Wrong, expect, odd
 
 LONG = 20_000
 """Characters of the longest texts."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fragmenta as fm
+from fragmenta.errors import AddressError
 from fragmenta.shared.banks import (
     ACCESSES,
     Tile,
@@ -17,7 +18,7 @@ from fragmenta.shared.banks import (
     conflict_table,
     ranges,
 )
-from fragmenta.shared.descriptor import AddressError, Descriptor
+from fragmenta.shared.descriptor import Descriptor
 
 
 def turns(addresses, width):

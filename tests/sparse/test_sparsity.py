@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta.isa.parse import catalogue
-from fragmenta.registers.metadata import Granularity
+from fragmenta.registers.granularity import Granularity
 from fragmenta.sparse import loops as sparsity_loops
 from fragmenta.sparse.compress import (
     Compressed,

@@ -24,8 +24,8 @@ from typing import IO, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
-from fragmenta.registers.layout import is_whole
 
 Array = NDArray[Any]
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fragmenta.isa.instruction import Instruction
-    from fragmenta.registers.metadata import Granularity, Nibble
+    from fragmenta.registers.granularity import Granularity
+    from fragmenta.registers.metadata import Nibble
     from fragmenta.sparse.compress import SparsityReport
 
     Array = NDArray[Any]
@@ -238,7 +239,7 @@ def _lines(
     report: SparsityReport,
     found: list[tuple[tuple[int, ...], int]],
 ) -> list[str]:
-    from fragmenta.registers.metadata import locate
+    from fragmenta.registers.granularity import locate
 
     size = 1
     for each in report.shape:

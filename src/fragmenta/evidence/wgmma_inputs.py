@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
 from fragmenta.evidence import inputs
 from fragmenta.evidence.inputs import Source
@@ -27,7 +28,6 @@ from fragmenta.isa.table import read
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Words
-from fragmenta.registers.layout import is_whole
 from fragmenta.shared.descriptor import (
     LIMIT,
     LINES,

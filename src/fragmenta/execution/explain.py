@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.trace import Explanation, Step, Term, explain_steps
 from fragmenta.arithmetic.trace import Value as Number
+from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import ShapeError
 from fragmenta.execution.matmul import whole_tiles
 from fragmenta.execution.mma import (
@@ -29,8 +30,6 @@ from fragmenta.execution.mma import (
     stored,
 )
 from fragmenta.isa.instruction import Instruction, check_multiplies
-from fragmenta.registers.dtype import as_array
-from fragmenta.registers.layout import is_whole
 from fragmenta.sparse.compress import Compressed
 
 _ROUNDED = {

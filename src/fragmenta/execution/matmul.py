@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.errors import ShapeError
 from fragmenta.execution.mma import (
     Stored,
@@ -26,7 +27,6 @@ from fragmenta.execution.mma import (
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.reading import instruction
 from fragmenta.progress import Progress, bar
-from fragmenta.registers.dtype import as_array, batch_shape
 from fragmenta.sparse.compress import Compressed
 
 Bits = NDArray[Any]

@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, nobody
-from fragmenta.registers.dtype import as_array
 from fragmenta.registers.fragment import Fragment, Words
-from fragmenta.registers.layout import is_whole
 from fragmenta.sparse.compress import Compressed, check_compressed, compress
 
 Bits = NDArray[Any]

@@ -29,8 +29,9 @@ from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.granularity import Granularity, granularity
 from fragmenta.registers.layout import Layout
-from fragmenta.registers.metadata import Granularity, Metadata, granularity
+from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.words import container
 
 WARP = 32
@@ -307,12 +308,13 @@ class Instruction:
         """Result D: m x n."""
         return self.fragment("D")
 
-    @property
+    @cached_property
     def metadata(self) -> Metadata:
         """The sparsity metadata: one nibble per row and chunk of A."""
         found = self.fragment("metadata")
-        assert isinstance(found, Metadata)
-        return found
+        assert self.granularity is not None
+        ordered = self.values.get("sp") == "sp::ordered_metadata"
+        return Metadata(found, self.granularity, ordered)
 
     @property
     def scale_a(self) -> Fragment:

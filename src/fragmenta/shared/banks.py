@@ -16,17 +16,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.errors import ShapeError, one_of
-from fragmenta.registers.dtype import as_array
+from fragmenta.arrays.checks import as_array
+from fragmenta.errors import AddressError, ShapeError, one_of
 from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
-from fragmenta.shared.descriptor import (
-    LIMIT,
-    UNIT,
-    AddressError,
-    Addresses,
-    span,
-    swizzled,
-)
+from fragmenta.shared.descriptor import LIMIT, UNIT, Addresses, span, swizzled
 
 Access: TypeAlias = Literal["ldmatrix", "rows", "column"]
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.threads import cores
+from fragmenta.registers.granularity import Granularity
 
 if TYPE_CHECKING:  # LLVM is loaded when something is compiled
     from fragmenta.machine.compiler import Kernel
@@ -36,6 +37,8 @@ _BLOCK = 1 << 22
 
 # Blocks below which starting threads costs more than it gains.
 _FEW = 4
+
+ONE_OF_TWO = Granularity(1, 2)
 
 
 def prune(picks: int, keys: Array, places: Places, out: Places) -> None:
@@ -127,7 +130,7 @@ def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
     of = type_of(places)
 
     def one_of_two(p: list[Value], has: list[Value], code: Any) -> Any:
-        chosen = select(has[0], code(0b0100), code(0b1110))
+        chosen = select(has[0], code(ONE_OF_TWO.code(0)), code(ONE_OF_TWO.code(1)))
         full = has[0] & has[1]
         return [select(has[0], p[0], p[1])], select(full, code(0), chosen)
 
@@ -137,9 +140,9 @@ def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
         first = select(has[0], p[0], select(has[1], p[1], p[2]))
         second = select(both, p[1], select(last, p[3], p[2]))
         low = select(has[0], code(0), select(has[1], code(1), code(2)))
-        high = select(both, code(0b0100), select(last, code(0b1100), code(0b1000)))
+        high = select(both, code(1), select(last, code(3), code(2)))
         full = (both & (has[2] | has[3])) | (either & has[2] & has[3])
-        return [first, second], select(full, code(0), low | high)
+        return [first, second], select(full, code(0), low | high << 2)
 
     choose = one_of_two if picks == 1 else two_of_four
 
@@ -171,7 +174,7 @@ def _decompress(picks: int, places: np.dtype[Any]) -> Kernel:
     of = type_of(places)
 
     def one_of_two(s: list[Value], word: Value) -> list[Value]:
-        second = word == 0b1110
+        second = word == ONE_OF_TWO.code(1)
         return [select(~second, s[0], 0), select(second, s[0], 0)]
 
     def two_of_four(s: list[Value], word: Value) -> list[Value]:

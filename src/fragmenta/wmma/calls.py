@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, is_real, is_whole
 from fragmenta.errors import (
+    AlignmentError,
     Error,
+    OutOfBounds,
     ShapeError,
     UnknownInstruction,
     UnsupportedTarget,
@@ -24,11 +27,10 @@ from fragmenta.execution.mma import execute
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import number
-from fragmenta.registers.dtype import as_array, is_real
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Index, is_whole
+from fragmenta.registers.layout import Index
 from fragmenta.wmma.fragments import ObservedLayout, fragment
-from fragmenta.wmma.memory import AlignmentError, OutOfBounds, pointer, view
+from fragmenta.wmma.memory import pointer, view
 from fragmenta.wmma.names import (
     NAMES,
     Chosen,
@@ -134,7 +136,7 @@ def load_matrix_sync(
     >>> load_matrix_sync(a, A, 20)
     Traceback (most recent call last):
     ...
-    fragmenta.wmma.memory.AlignmentError: ldm 20 of signed char is 20 bytes; it must \
+    fragmenta.errors.AlignmentError: ldm 20 of signed char is 20 bytes; it must \
 be a multiple of 8 bytes, 8 elements (16 or 24 would do)
     >>> load_matrix_sync(a, A, 16, offset=32)
     >>> int(a.x[0, 0])
@@ -168,7 +170,7 @@ def store_matrix_sync(
     >>> store_matrix_sync(D, c, 12, mem_row_major, offset=8)
     Traceback (most recent call last):
     ...
-    fragmenta.wmma.memory.OutOfBounds: store_matrix_sync would touch elements 8 to 99 \
+    fragmenta.errors.OutOfBounds: store_matrix_sync would touch elements 8 to 99 \
 of memory that holds 96 of int
     """
     _require_fragments(frag=frag)
