@@ -1,4 +1,4 @@
-"""Operands behind a mnemonic: what fits, what does not, and how it is said."""
+"""Operands after a mnemonic: what fits, what does not, and how it is said."""
 
 import pytest
 
@@ -115,8 +115,8 @@ def test_what_does_not_fit_is_named(text, said):
         fm.find(text)
 
 
-def test_white_space_behind_a_dot_is_not_ptx():
-    with pytest.raises(fm.UnknownInstruction, match="not behind it"):
+def test_white_space_after_a_dot_is_not_ptx():
+    with pytest.raises(fm.UnknownInstruction, match="not after it"):
         fm.instruction("mma.sync. aligned.m16n8k16.row.col.f32.f16.f16.f32")
 
 

@@ -57,7 +57,7 @@ def _combinations(family: str | None, forms: Iterable[Form]) -> Iterator[Instruc
                     yield op
 
 
-# What a kernel with Tensor Cores may need besides, and which targets have it.
+# What else a kernel with Tensor Cores may need, and which targets have it.
 NOT_YET = """
 begins    | targets
 tcgen05   | 100a/f 110a/f
@@ -67,7 +67,7 @@ mbarrier  | sm_80+
 setmaxnreg | sm_90a 100a/f 110a/f 120a/f
 """
 
-# Every other opcode of PTX: it exists, and the Tensor Cores have no part in it.
+# Every other opcode of PTX: it exists, but does not use the Tensor Cores.
 OTHERS = """
 abs activemask add addc alloca and applypriority atom bar barrier bfe bfi bfind bmsk
 bra brev brkpt brx call clusterlaunchcontrol clz cnot copysign cos cp createpolicy cvt

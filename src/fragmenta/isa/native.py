@@ -1,8 +1,7 @@
 """Does the target run the instruction itself, or does the assembler expand it?
 
-PTX is a promise, not a machine.  Where a target has lost an instruction (or
-never had it), the assembler writes others in its place; the numbers can differ
-because of it.  These rows were read off the machine code that ptxas writes,
+PTX is not machine code.  Where a target has lost an instruction (or never had
+it), the assembler writes others in its place, and the numbers can differ.  These rows were read off the machine code that ptxas writes,
 from toolkit 13.0 to 13.4.  :mod:`fragmenta.arithmetic.models` has the numbers
 that follow; a test ties the two tables together.
 """

@@ -1,4 +1,4 @@
-"""What should one know before using an instruction?
+"""What is worth knowing before an instruction is used?
 
 Deprecations, and what the manual or the assembler warns about.
 """

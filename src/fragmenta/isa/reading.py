@@ -58,7 +58,7 @@ def _named(mnemonic: str) -> Instruction:
 
 
 def check_text(text: object) -> None:
-    """Refuse what cannot name an instruction: no text, or one without end."""
+    """Refuse what cannot name an instruction: not text, or too long."""
     if not isinstance(text, str):
         raise UnknownInstruction(f"an instruction is named by text; given {text!r}")
     if len(text) > MOST:
@@ -95,7 +95,7 @@ def select(form: Form, values: Mapping[str, str], names: Iterable[str]) -> Row:
 
 
 def _importance(name: str) -> int:
-    """Shape and multiplicands first: they are what one is looking for."""
+    """Shape and multiplicands first: they are what users look for."""
     first = ("sp", "shape", "kind", "a", "b", "type", "operand", "num")
     return first.index(name) if name in first else len(first)
 

@@ -1,7 +1,7 @@
 """Why is there no such instruction?
 
-The first thing wrong is named, then what could stand there, then the nearest
-instruction that exists.
+The first thing wrong is named, then what could be there instead, then the
+nearest instruction that exists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fragmenta.isa.tables import mma, mma_sp
 if TYPE_CHECKING:
     from fragmenta.isa.reading import Reading
 
-#: What to call each qualifier in a message.
+#: What each qualifier is called in a message.
 _WORDS = {
     "shape": "shape",
     "alayout": "layout of A",
@@ -52,7 +52,7 @@ _WORDS = {
 
 
 def misspelled(mnemonic: str, readings: Sequence[Reading]) -> str:
-    """The first token that fits no spelling, and what could stand there."""
+    """The first token that fits no spelling, and what could be there instead."""
     tokens = mnemonic.split(".")
     reading = readings[0]
     why = uncovered(tokens)
@@ -97,7 +97,7 @@ def _literals(readings: Iterable[Reading]) -> str:
 
 
 def told(token: str) -> str:
-    """A word as a message has it: whole, unless it is endless.
+    """A word as a message quotes it: whole, unless it is very long.
 
     >>> told("f17")
     'f17'
