@@ -149,7 +149,7 @@ def _picture(op: fm.Instruction) -> str:
     key: list[tuple[object, ...]] = [
         (p.name, p.layout, p.stored, p.dtype.bits) for p in op.fragments.values()
     ]
-    if op.family.startswith("wgmma"):  # of C and D only the width of elements counts
+    if op.warpgroup:  # of C and D only the width of elements counts
         key = [part for part in key if part[0] not in ("C", "D")]
         key.append(("D", op.fragments["D"].elements))
     return _drawn(op, tuple(key))

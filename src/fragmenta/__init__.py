@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
     from fragmenta.execution.matmul import matmul as matmul
+    from fragmenta.isa.building import mma as mma
+    from fragmenta.isa.building import wgmma as wgmma
+    from fragmenta.isa.families import catalogue as catalogue
     from fragmenta.isa.instruction import Instruction as Instruction
     from fragmenta.isa.instruction import Shape as Shape
-    from fragmenta.isa.parse import catalogue as catalogue
-    from fragmenta.isa.parse import find as find
-    from fragmenta.isa.parse import instruction as instruction
-    from fragmenta.isa.parse import mma as mma
-    from fragmenta.isa.parse import search as search
-    from fragmenta.isa.parse import wgmma as wgmma
+    from fragmenta.isa.reading import instruction as instruction
+    from fragmenta.isa.searching import find as find
+    from fragmenta.isa.searching import search as search
     from fragmenta.isa.target import Requirement as Requirement
     from fragmenta.registers.dtype import DType as DType
     from fragmenta.registers.dtype import dtype as dtype
@@ -81,7 +81,10 @@ __version__ = "0.1.0"
 # Every public name by the module it lives in.  The imports above say the same
 # to type checkers; a test holds the two together.
 _MODULES = {
-    "isa.parse": "instruction find search catalogue mma wgmma",
+    "isa.reading": "instruction",
+    "isa.searching": "find search",
+    "isa.building": "mma wgmma",
+    "isa.families": "catalogue",
     "isa.instruction": "Instruction Shape",
     "isa.target": "Requirement",
     "registers.fragment": "Fragment Place",

@@ -25,7 +25,7 @@ from fragmenta.execution.mma import (
     stored,
 )
 from fragmenta.isa.instruction import Instruction, check_multiplies
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.progress import Progress, bar
 from fragmenta.sparse.compress import Compressed
 
@@ -66,7 +66,7 @@ def matmul(
         from fragmenta.execution.dask import matmul as lazily
 
         return lazily(  # type: ignore[no-any-return]
-            A, B, found, C, scale_a=scale_a, scale_b=scale_b, target=target
+            _block, A, B, found, C, scale_a=scale_a, scale_b=scale_b, target=target
         )
     given = stored(found, A)
     b = found.types["b"].encode(as_array(B))
@@ -79,6 +79,11 @@ def matmul(
     with bar(f"{shape[-2]}x{shape[-1]}x{b.shape[-2]}") as shown:
         d = multiply_bits(a, b, c, model, index, scales, progress or shown)
     return found.types["d"].decode(d)
+
+
+def _block(*matrices: Any, **options: Any) -> NDArray[Any]:
+    """The product of one block, as Dask's machines compute it: with no bar."""
+    return matmul(*matrices, **options, progress=lambda _: None)
 
 
 def _is_dask(array: object) -> bool:

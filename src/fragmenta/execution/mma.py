@@ -147,7 +147,7 @@ def call(
     check_multiplies(op)
     where = chosen_target(op, target)
     a, index, columns = stored(op, A)
-    _expect(op, "A", a.shape, (op.shape.m, a_columns(op)))
+    _expect(op, "A", a.shape, (op.shape.m, op.stored_k))
     m, n, k = op.shape
     if columns != k:
         raise ShapeError(f"A of {op} is {m}x{k}; given a Compressed of {m}x{columns}")
@@ -260,11 +260,6 @@ def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) ->
     return np.zeros(shape, of.bits_dtype) if C is None else _encode(of, C)
 
 
-def a_columns(op: Instruction) -> int:
-    """Stored columns of A."""
-    return op.shape.k // 2 if op.sparse else op.shape.k
-
-
 def _encode(of: Any, matrix: ArrayLike) -> Bits:
     bits: Bits = of.encode(as_array(matrix))
     return bits
@@ -294,7 +289,7 @@ def stored_columns(
     codes = op.metadata.unpack(metadata, selector=selector)
     granularity = op.granularity
     assert granularity is not None
-    values = np.empty((*codes.shape[:-1], a_columns(op)), np.uint8)
+    values = np.empty((*codes.shape[:-1], op.stored_k), np.uint8)
     return Compressed(values, codes, granularity).columns()
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta import methods
 from fragmenta.arrays.checks import as_array, check_numbers, is_whole
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import ShapeError
@@ -409,34 +410,8 @@ class Fragment:
         """
         return notation.linear_layout(self.layout)
 
-    def table(self, by: str = "matrix", format: str = "text") -> str:
-        """Who holds what, written out by matrix or by lane.
-
-        ``format`` is text (cut to 80 columns), csv, markdown or json.
-
-        >>> import fragmenta as fm
-        >>> op = fm.instruction("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
-        >>> for line in op.a.table().splitlines()[4:6]:
-        ...     print(line)
-              0  T0:a0  T1:a0  T2:a0  T3:a0
-              1  T4:a0  T5:a0  T6:a0  T7:a0
-        """
-        # Only who prints a table pays for importing its formats.
-        from fragmenta.view.table import table
-
-        return table(self, by, format)
-
-    def to_svg(self) -> str:
-        """A picture, lanes in colours; see :mod:`fragmenta.view.svg`.
-
-        >>> import fragmenta as fm
-        >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_svg()[:4]
-        '<svg'
-        """
-        from fragmenta.view.svg import fragment_svg
-
-        return fragment_svg(self)
-
+    table = methods.table
+    to_svg = methods.fragment_to_svg
     _repr_svg_ = to_svg
 
     def rows(self) -> Iterator[dict[str, int]]:

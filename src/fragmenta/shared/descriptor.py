@@ -392,7 +392,7 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
     >>> extent(op, "A"), extent(op, "B")
     ((64, 16), (24, 32))
     """
-    if not op.family.startswith("wgmma"):
+    if not op.warpgroup:
         raise Error(f"{op} takes no descriptors; wgmma.mma_async does")
     if not isinstance(operand, str) or operand not in ("A", "B"):
         raise Error(f"in shared memory are the operands A and B; given {operand!r}")

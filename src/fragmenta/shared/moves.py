@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import AddressError, Error, ShapeError, one_of
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import check_target
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.registers.words import unpack_words

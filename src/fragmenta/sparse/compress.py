@@ -33,7 +33,7 @@ from fragmenta.arrays.checks import as_array, is_whole, is_zero
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.registers.granularity import Codes, Granularity, as_codes, locate
 from fragmenta.registers.metadata import Nibble
 from fragmenta.sparse import loops

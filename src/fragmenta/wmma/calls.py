@@ -23,7 +23,7 @@ from fragmenta.errors import (
 )
 from fragmenta.execution.mma import execute
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import number
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Index

@@ -60,10 +60,9 @@ def metadata(op: Instruction, warps: int = 1) -> Parts:
 
 def parts(op: Instruction) -> Parts:
     """A as stored, B, C, D, metadata and the scales."""
-    m, n, k = op.shape
     return {
-        **mma.multiplicands(op, k // 2),
-        **mma.accumulators(op, m, n),
+        **mma.multiplicands(op),
+        **mma.accumulators(op, op.shape.m, op.shape.n),
         **metadata(op),
         **mma.scales(op),
     }
