@@ -66,7 +66,6 @@ LONG_YET = {  # until they are split by what they answer or test
     "tests/sparse/test_sparsity.py",
     "tests/wmma/test_wmma.py",
 }
-FORMER_HOMES = {"fragmenta.isa.parse"}  # until every room imports from the new ones
 
 
 class Import(NamedTuple):
@@ -247,12 +246,6 @@ def test_nothing_is_imported_by_name_elsewhere() -> None:
         if not reader.module.startswith(BY_NAME[1:]) and reader.module != BY_NAME[0]
     ]
     assert not wrong
-
-
-def test_former_homes_are_left() -> None:
-    """A module that only hands names on goes when nothing imports it any more."""
-    used = {each.target for each in imports()} & set(modules())
-    assert not FORMER_HOMES - used
 
 
 @pytest.mark.parametrize("folder", [SOURCE, TESTS], ids=["src", "tests"])

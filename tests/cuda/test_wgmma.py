@@ -32,7 +32,7 @@ from fragmenta.evidence.wgmma_record import (
     replay_moves,
     replay_wgmma,
 )
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
 

@@ -84,7 +84,7 @@ def test_unknown_kinds_are_refused(monkeypatch):
 def test_block_scales_are_replayed():
     """A recording of sm_120a has them, though this project has no such GPU."""
     from fragmenta.evidence import inputs
-    from fragmenta.isa.parse import catalogue
+    from fragmenta.isa.families import catalogue
 
     op = next(op for op in catalogue("mma.sp") if op.scale_vec)
     each = next(inputs.trials(op, 8, 1))

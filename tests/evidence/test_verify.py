@@ -27,8 +27,8 @@ from fragmenta.evidence.wgmma_inputs import (
     plan,
     variants,
 )
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING
-from fragmenta.isa.parse import catalogue
 from fragmenta.shared.tiles import shared_tile
 from tests.asking import ask
 

@@ -15,7 +15,7 @@ import numpy as np
 
 import fragmenta as fm
 from fragmenta.execution.mma import chosen_target, numeric_model
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.shared.tiles import shared_tile
 from fragmenta.sparse.compress import compress
 from tests.arithmetic import reference

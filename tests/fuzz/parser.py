@@ -11,7 +11,9 @@ from functools import cache
 from itertools import product
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue, find, instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import find
 from fragmenta.isa.target import TARGETS, check_target
 from fragmenta.registers.dtype import DTYPES, dtype
 from fragmenta.registers.layout import Layout

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.registers.granularity import Granularity
 from fragmenta.sparse import exchange
 from fragmenta.sparse.compress import (

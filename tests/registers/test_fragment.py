@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
 
 INT4 = instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
 F16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.registers.granularity import Granularity, as_codes, locate
 from fragmenta.registers.metadata import Metadata
 from fragmenta.sparse.compress import decode_words

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta.errors import AddressError
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
 from fragmenta.shared.tiles import read_tile, shared_tile, tensor_map
 

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.registers.granularity import Granularity
 from fragmenta.sparse import loops as sparsity_loops
 from fragmenta.sparse.compress import (

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
 
