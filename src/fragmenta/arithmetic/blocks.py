@@ -6,19 +6,29 @@ rows.  A block is some of each; blocks are what threads share out among them.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arrays.threads import share_out
+from fragmenta.arrays.threads import cores, share_out
 from fragmenta.machine.trace import LANES
 
-#: Rows, columns and products along k of one block: its parts fit in the L2 cache.
-ROWS, COLUMNS, DEPTH = 128, 128, 256
+#: The most rows and columns of a block, and products along k that it takes at a
+#: time: the parts of A and B then fit in the L2 cache, a panel of B in L1.
+SIDE, DEPTH = 256, 256
+
+#: Products below which a block of its own does not pay: Python prepares it.
+_LEAST = 1 << 19
+
+#: Bytes of an array that a thread may keep.
+_KEPT = 1 << 22
 
 
 class Block(NamedTuple):
@@ -52,19 +62,13 @@ class Block(NamedTuple):
 
 def each_block(given: Operands, work: Callable[[Block], None]) -> None:
     """Do all blocks of a product, on all cores."""
-    rows, columns = min(ROWS, given.rows), min(COLUMNS, given.columns)
-    depth = min(DEPTH, given.model.stored * given.instructions)
-    # Small matrices are taken several at a time.
-    most = min(COLUMNS // columns, DEPTH // depth) * (ROWS // rows)
-    tiles = min(max(1, most), given.batches)
-    counts = [
-        -(-whole // part)
-        for whole, part in (
-            (given.batches, tiles),
-            (given.rows, rows),
-            (given.columns, columns),
-        )
-    ]
+    if given.products <= _LEAST:
+        whole = (given.batches, given.rows, given.columns)
+        work(Block(*(slice(0, size) for size in whole)))
+        return
+    tiles, rows, columns = sizes = _block_sizes(given)
+    whole = (given.batches, given.rows, given.columns)
+    counts = [-(-all_of // part) for all_of, part in zip(whole, sizes, strict=True)]
 
     def run(first: int, last: int) -> None:
         for number in range(first, last):
@@ -80,6 +84,29 @@ def each_block(given: Operands, work: Callable[[Block], None]) -> None:
 
     pieces = counts[0] * counts[1] * counts[2]
     share_out(run, pieces, given.products, given.progress)
+
+
+def _block_sizes(given: Operands) -> tuple[int, int, int]:
+    """Tiles, rows and columns of a block: as large as the caches allow.
+
+    They are smaller where there would not be two blocks for every core.
+    """
+    rows, columns = min(SIDE, given.rows), min(SIDE, given.columns)
+    length = given.model.stored * given.instructions
+    fit = min(SIDE // columns, DEPTH // min(DEPTH, length)) * (SIDE // rows)
+    tiles = min(max(1, fit), given.batches)
+    products = given.batches * given.rows * given.columns * length
+    wanted = max(_LEAST, products // (2 * cores()))
+    while tiles * rows * columns * length > wanted:
+        if tiles > 1:
+            tiles = (tiles + 1) // 2
+        elif rows >= columns and rows > LANES:
+            rows = (rows + 1) // 2
+        elif columns > LANES:
+            columns = -(-columns // (2 * LANES)) * LANES
+        else:
+            break
+    return tiles, rows, columns
 
 
 def _slice(number: int, size: int, whole: int) -> slice:
@@ -116,6 +143,29 @@ def padded(array: Bits, width: int) -> Bits:
     whole = np.zeros((*array.shape[:-1], width), array.dtype)
     whole[..., : array.shape[-1]] = array
     return whole
+
+
+_scratch = threading.local()
+
+
+def scratch(name: str, shape: tuple[int, ...], kind: DTypeLike) -> Bits:
+    """An array of this thread's own, of any content, until it is asked for again.
+
+    New memory would cost more than what is written to it: the system clears
+    every page.
+
+    >>> scratch("A", (2, 3), np.int32).shape
+    (2, 3)
+    """
+    of = np.dtype(kind)
+    size = prod(shape) * of.itemsize
+    if size > _KEPT:
+        return np.empty(shape, of)
+    held = getattr(_scratch, name, None)
+    if held is None or held.nbytes < size:
+        held = np.empty(size, np.uint8)
+        setattr(_scratch, name, held)
+    return held[:size].view(of).reshape(shape)
 
 
 def stride(array: Bits) -> int:

@@ -17,6 +17,7 @@ from fragmenta.arithmetic.blocks import (
     from_panels,
     row_offsets,
     row_stride,
+    scratch,
     stride,
     to_panels,
 )
@@ -25,7 +26,8 @@ from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.whole import bits, integer
 from fragmenta.arrays.threads import share_out
-from fragmenta.machine.trace import F32, F64, I8, I16, I32
+from fragmenta.machine.compiler import Kernel, type_of
+from fragmenta.machine.trace import F32, F64
 from fragmenta.registers.dtype import dtype
 
 # Twice the value of each e2m1.
@@ -47,7 +49,7 @@ class Decoded(NamedTuple):
 
 def fused(given: Operands) -> Bits:
     """Fused steps, in the kernels of :mod:`fragmenta.arithmetic.floating`."""
-    model = given.model
+    model, fixed = given.model, _fixed(given.model)
     d = np.empty((given.batches, given.rows, given.columns), _BITS[model.accumulator])
 
     def work(block: Block) -> None:
@@ -55,7 +57,7 @@ def fused(given: Operands) -> Bits:
         chunk = max(1, DEPTH // model.stored)
         for first in range(0, given.instructions, chunk):
             count = min(chunk, given.instructions - first)
-            _run_steps(given, block, first, count, c)
+            _run_steps(given, fixed, block, first, count, c)
         d[block] = _result(from_panels(c, block.shape[2]), model.accumulator)
 
     each_block(given, work)
@@ -63,11 +65,12 @@ def fused(given: Operands) -> Bits:
 
 
 def _run_steps(
-    given: Operands, block: Block, first: int, count: int, c: Floats
+    given: Operands, fixed: _Fixed, block: Block, first: int, count: int, c: Floats
 ) -> None:
     """Take the accumulators of a block through some instructions, in place."""
-    fixed, model = _fixed(given.model), given.model
-    a, b = _rows(given, block, first, count), _columns(given, block, first, count)
+    model = given.model
+    a = _rows(given, fixed, block, first, count)
+    b = _columns(given, fixed, block, first, count)
     offsets = row_offsets(given, block, first, count)
     careful = a.careful or b.careful
     tiles, rows, _ = block.shape
@@ -76,19 +79,21 @@ def _run_steps(
         stride(a.values), stride(b.values), stride(offsets), row_stride(offsets),
         *fixed.rounding, fixed.c_least if first == 0 else fixed.rounding[-1],
     )  # fmt: skip
-    run = floating.steps(fixed.variant._replace(careful=careful))
+    run = fixed.steps[careful]
     run(a.values, a.exponents, offsets, b.values, b.exponents, c, *sizes)
 
 
-def _rows(given: Operands, block: Block, first: int, count: int) -> Decoded:
+def _rows(
+    given: Operands, fixed: _Fixed, block: Block, first: int, count: int
+) -> Decoded:
     """Some rows of A, in the order that their products are taken."""
-    model, fixed = given.model, _fixed(given.model)
+    model = given.model
     some = slice(first * model.stored, (first + count) * model.stored)
     a = block.of_a(given.a)[..., some]
     if fixed.reordered:
         a = a.reshape(*a.shape[:2], count, model.stored)[..., model.order]
         a = a.reshape(*a.shape[:2], -1)
-    parts = _taken_apart(a, fixed.a, fixed.values)
+    parts = _taken_apart("A", a, fixed.a)
     if given.scale_a is None:
         return parts
     some = slice(first * model.scale_vec, (first + count) * model.scale_vec)
@@ -97,11 +102,13 @@ def _rows(given: Operands, block: Block, first: int, count: int) -> Decoded:
     return _scaled(parts, scales[..., None], shape)
 
 
-def _columns(given: Operands, block: Block, first: int, count: int) -> Decoded:
+def _columns(
+    given: Operands, fixed: _Fixed, block: Block, first: int, count: int
+) -> Decoded:
     """Some columns of B, in panels."""
-    model, fixed = given.model, _fixed(given.model)
+    model = given.model
     b = block.of_b(given.b)[:, first * model.k : (first + count) * model.k]
-    parts = _taken_apart(to_panels(b), fixed.b, fixed.values)
+    parts = _taken_apart("B", to_panels(b), fixed.b)
     if given.scale_b is None:
         return parts
     some = slice(first * model.scale_vec, (first + count) * model.scale_vec)
@@ -110,14 +117,12 @@ def _columns(given: Operands, block: Block, first: int, count: int) -> Decoded:
     return _scaled(parts, scales[..., None, :], shape)
 
 
-def _taken_apart(elements: Bits, form: Format, values: Any) -> Decoded:
+def _taken_apart(name: str, elements: Bits, of: _Elements) -> Decoded:
     source = np.ascontiguousarray(elements)
-    kind = {1: I8, 2: I16, 4: I32}[source.itemsize]
-    floats = np.empty(source.shape, np.float32 if values == F32 else np.float64)
-    exponents = np.empty(source.shape, np.int32)
+    floats = scratch(f"{name} values", source.shape, of.values)
+    exponents = scratch(f"{name} exponents", source.shape, np.int32)
     found = np.zeros(1, np.int32)
-    decode = decoder(kind, values, form.exponent_bits == 8)
-    decode(source, floats, exponents, found, source.size, *form)
+    of.decode(source, floats, exponents, found, source.size, *of.form)
     return Decoded(floats, exponents, bool(found[0]))
 
 
@@ -152,7 +157,7 @@ def grouped_products(given: Operands) -> Bits:
     scale_a, scale_b = given.scale_a, given.scale_b
     a, b = _TWICE[given.a], _TWICE[given.b]
     d = np.empty((given.batches, given.rows, given.columns), np.uint32)
-    nearest, numbers = model.rounding == "rn", _fixed(model).rounding
+    nearest, numbers = model.rounding == "rn", _numbers(model)
     groups = model.products // GROUP
     run = grouped.steps(grouped.GroupedVariant(GROUP, groups, nearest))
 
@@ -263,35 +268,57 @@ FORMS: dict[str, Callable[[Operands], Bits]] = {
 # -- what a model decides -----------------------------------------------------
 
 
-class _Fixed(NamedTuple):
-    """What a model alone decides about its kernel."""
+class _Elements(NamedTuple):
+    """How the elements of an operand are taken apart."""
 
-    variant: floating.FusedVariant
+    form: Format
+    decode: Kernel
+    values: np.dtype[Any]
+
+
+class _Fixed(NamedTuple):
+    """What a model alone decides about its kernels."""
+
+    steps: tuple[Kernel, Kernel]  #: without and with infinities or NaN
     rounding: tuple[int, int, int, int]  #: fraction, floor, keep, least
     c_least: int
     reordered: bool
-    a: Format
-    b: Format
-
-    @property
-    def values(self) -> Any:
-        return self.variant.values
+    a: _Elements
+    b: _Elements
 
 
 @cache
 def _fixed(model: Model) -> _Fixed:
-    a, b = _format(model.a, model.operand), _format(model.b, model.operand)
-    narrow = max(a.exponent_bits, b.exponent_bits) <= 5 and not model.scale
+    forms = [_format(name, model.operand) for name in (model.a, model.b)]
+    narrow = max(form.exponent_bits for form in forms) <= 5 and not model.scale
+    values = F32 if narrow else F64
     variant = floating.FusedVariant(
-        values=F32 if narrow else F64,
+        values=values,
         products=model.products,
         nearest=model.rounding == "rn",
         from_zero=model.start == "zero",
         half=model.accumulator == "f16",
         careful=False,
     )
-    numbers = (model.fraction, model.floor, model.keep, _least(model.accumulator))
-    return _Fixed(variant, numbers, _least(model.c_enters), model.reordered, a, b)
+    numbers = _numbers(model)
+    steps = (
+        floating.steps(variant),
+        floating.steps(variant._replace(careful=True)),
+    )
+    a, b = (
+        _Elements(
+            form,
+            decoder(type_of(dtype(name).bits_dtype), values, form.exponent_bits == 8),
+            np.dtype(np.float32 if narrow else np.float64),
+        )
+        for name, form in zip((model.a, model.b), forms, strict=True)
+    )
+    return _Fixed(steps, numbers, _least(model.c_enters), model.reordered, a, b)
+
+
+def _numbers(model: Model) -> tuple[int, int, int, int]:
+    """The fraction, the floor, the bits to keep and the least exponent of a step."""
+    return model.fraction, model.floor, model.keep, _least(model.accumulator)
 
 
 def _least(name: str) -> int:

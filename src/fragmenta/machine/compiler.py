@@ -94,7 +94,7 @@ class Kernel:
                     f"{self.name}: {name} is {array.dtype}, contiguous: "
                     f"{array.flags.c_contiguous}"
                 )
-            words[place] = array.__array_interface__["data"][0]
+            words[place] = _address(array)
         call = self._call or self.compile()
         call(*words)
 
@@ -150,6 +150,15 @@ def _machine() -> Any:
     cpu, features = _processor()
     target = binding.Target.from_default_triple()
     return target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
+
+
+def _address(array: Any) -> int:
+    """Where an array begins in memory."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # read-only, or empty; this takes longer
+        address: int = array.__array_interface__["data"][0]
+        return address
 
 
 @cache
