@@ -203,7 +203,7 @@ def test_bad_operands_are_refused():
     _refused(ShapeError, "a has 0 columns", a=zeros((2, 16, 0), np.uint16))
     _refused(ShapeError, "b is 8 x 8; .* 16 x 8", b=zeros((2, 8, 8), np.uint16))
     _refused(ShapeError, "c is 8 x 16; .* 16 x 8", c=zeros((2, 8, 16), np.uint32))
-    _refused(ShapeError, "do not go together", c=zeros((3, 16, 8), np.uint32))
+    _refused(ShapeError, "do not broadcast together", c=zeros((3, 16, 8), np.uint32))
     _refused(Error, "takes no index", index=zeros((2, 16, 16), np.uint8))
     _refused(Error, "takes no scale_a", scale_a=zeros((2, 16, 1), np.uint8))
     _refused(Error, "needs index", SPARSE, index=None)

@@ -12,7 +12,7 @@ import numpy as np
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.progress import Progress, nobody
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.dtype import dtype
 
 
@@ -25,7 +25,7 @@ def multiply(
     index: Bits | None = None,
     scale_a: Bits | None = None,
     scale_b: Bits | None = None,
-    progress: Progress = nobody,
+    progress: Progress = ignore_progress,
 ) -> Bits:
     """A times B plus C, bit for bit as the model's target computes it.
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.checks import batch_shape
 from fragmenta.errors import Error, ShapeError, ValueRangeError
-from fragmenta.progress import Progress, nobody
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.dtype import dtype
 
 Bits: TypeAlias = NDArray[Any]
@@ -42,7 +42,7 @@ class Operands:
     rows: int
     columns: int
     instructions: int  #: how many are chained along k
-    progress: Progress = nobody
+    progress: Progress = ignore_progress
 
     @classmethod
     def check(
@@ -54,7 +54,7 @@ class Operands:
         index: Bits | None = None,
         scale_a: Bits | None = None,
         scale_b: Bits | None = None,
-        progress: Progress = nobody,
+        progress: Progress = ignore_progress,
     ) -> Operands:
         """Refuse whatever does not fit the model or the rest.
 

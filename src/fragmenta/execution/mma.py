@@ -18,7 +18,7 @@ from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target
-from fragmenta.progress import Progress, nobody
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.sparse.compress import Compressed, check_compressed, compress
 
@@ -170,7 +170,7 @@ def multiply_bits(
     model: Model,
     index: Bits | None,
     scales: dict[str, Bits],
-    progress: Progress = nobody,
+    progress: Progress = ignore_progress,
 ) -> Bits:
     """What :func:`fragmenta.arithmetic.multiply` gives, with scales by name."""
     scale_a, scale_b = scales.get("scale_a"), scales.get("scale_b")
