@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # slow to import, and short work does not need it
 # Below this many products a second thread costs more time than it saves.
 _WORTH_A_THREAD = 1 << 18
 
-# Each thread gets at least this many portions of work, so that no thread is idle.
+# Work is divided into at least this many portions per thread, so that none is idle.
 _PORTIONS = 4
 
 # The most products in a portion: progress is shown after each portion.

@@ -1,8 +1,8 @@
 """Does the target run the instruction itself, or does the assembler expand it?
 
-PTX is a promise, not a machine.  Where a target has lost an instruction (or
-never had it), the assembler writes others in its place; the numbers can differ
-because of it.  These rows were read off the machine code that ptxas writes.
+A PTX instruction is not always one instruction of the machine.  If a target does not
+have it, the assembler replaces it by others, and the results can differ.  The table
+was made from the machine code that ptxas writes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
 from fragmenta.isa.target import check_target, expand
 
-#: The assembler whose machine code the table describes.
+#: The versions of the toolkit whose machine code the table describes.
 TOOLKIT = "13.0 to 13.4"
 
-# An empty cell fits anything.  ``becomes`` says what does the arithmetic:
-# another element type, another shape, or "fma", ordinary scalar arithmetic.
+# An empty cell means any value.  ``becomes`` is what computes the result: another
+# element type, another shape, or "fma" for ordinary scalar arithmetic.
 TABLE = """
 family          | a, b      | shape                    | bitop    | targets      | becomes
 mma             | f16       | m8n8k4                   |          | sm_80+       | fma
@@ -30,7 +30,7 @@ _ROWS = read(TABLE)
 
 
 def expansion(op: Instruction, target: str) -> str | None:
-    """What the assembler writes in the instruction's place, or None.
+    """What the assembler writes instead of the instruction; None if it is native.
 
     >>> import fragmenta as fm
     >>> xor = fm.mma("m16n8k256", a="b1", bitop="xor")
