@@ -1,7 +1,7 @@
 """How is a product cut into blocks that fit the caches, and laid out for kernels?
 
-The kernels walk through *tiles* (matrices of a batch), *panels* of eight columns and
-rows.  A block is some of each; blocks are what threads share out among them.
+The kernels loop over *tiles* (the matrices of a batch), *panels* (eight columns each)
+and rows.  A block is a part of each.  Threads work on different blocks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fragmenta.machine.trace import LANES
 #: time: the parts of A and B then fit in the L2 cache, a panel of B in L1.
 SIDE, DEPTH = 256, 256
 
-#: Products below which a block of its own does not pay: Python prepares it.
+#: A block has at least this many products: preparing one takes Python some time.
 _LEAST = 1 << 19
 
-#: Bytes of an array that a thread may keep.
+#: Each thread keeps arrays of at most this many bytes for later use.
 _KEPT = 1 << 22
 
 
@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """How many tiles, rows and columns."""
+        """The number of tiles, rows and columns."""
         tiles, rows, columns = (part.stop - part.start for part in self)
         return tiles, rows, columns
 
@@ -49,11 +49,17 @@ class Block(NamedTuple):
         return matrix[self]
 
     def of_a(self, matrix: Bits) -> Bits:
-        """The rows of a matrix that goes along A; one tile if all share it."""
+        """The block's rows of A, or of a matrix with the rows of A.
+
+        If all tiles share the matrix, the result has one tile.
+        """
         return self._tiles(matrix)[:, self.rows]
 
     def of_b(self, matrix: Bits) -> Bits:
-        """The columns of a matrix that goes along B; one tile if all share it."""
+        """The block's columns of B, or of a matrix with the columns of B.
+
+        If all tiles share the matrix, the result has one tile.
+        """
         return self._tiles(matrix)[:, :, self.columns]
 
     def _tiles(self, matrix: Bits) -> Bits:
@@ -61,7 +67,7 @@ class Block(NamedTuple):
 
 
 def each_block(given: Operands, work: Callable[[Block], None]) -> None:
-    """Do all blocks of a product, on all cores."""
+    """Call ``work`` for every block of a product, on all cores."""
     if given.products <= _LEAST:
         whole = (given.batches, given.rows, given.columns)
         work(Block(*(slice(0, size) for size in whole)))
@@ -114,9 +120,9 @@ def _slice(number: int, size: int, whole: int) -> slice:
 
 
 def to_panels(matrix: Bits) -> Bits:
-    """(tiles, k, columns) as (tiles, panels, k, 8), with zeros up to the last eight.
+    """(tiles, k, columns) as (tiles, panels, k, 8); zeros fill the last panel.
 
-    It may be the same memory.
+    The result may share memory with the matrix.
 
     >>> to_panels(np.arange(20).reshape(1, 2, 10))[0, 1]
     array([[ 8,  9,  0,  0,  0,  0,  0,  0],
@@ -131,13 +137,13 @@ def to_panels(matrix: Bits) -> Bits:
 
 
 def from_panels(panels: Bits, columns: int) -> Bits:
-    """What :func:`to_panels` made a panel of, as a matrix again."""
+    """The matrix from its panels: the inverse of :func:`to_panels`."""
     tiles, _, rows, _ = panels.shape
     return panels.transpose(0, 2, 1, 3).reshape(tiles, rows, -1)[..., :columns]
 
 
 def padded(array: Bits, width: int) -> Bits:
-    """The array with columns of zeros up to a width."""
+    """The array with columns of zeros added up to this width."""
     if array.shape[-1] == width:
         return array
     whole = np.zeros((*array.shape[:-1], width), array.dtype)
@@ -149,10 +155,9 @@ _scratch = threading.local()
 
 
 def scratch(name: str, shape: tuple[int, ...], kind: DTypeLike) -> Bits:
-    """An array of this thread's own, of any content, until it is asked for again.
+    """An array that this thread uses again and again; its content is arbitrary.
 
-    New memory would cost more than what is written to it: the system clears
-    every page.
+    A new array would take longer: the system clears every page before its first use.
 
     >>> scratch("A", (2, 3), np.int32).shape
     (2, 3)
@@ -169,19 +174,22 @@ def scratch(name: str, shape: tuple[int, ...], kind: DTypeLike) -> Bits:
 
 
 def stride(array: Bits) -> int:
-    """Items from one tile to the next; none if there is one for all."""
+    """The number of items from one tile to the next; 0 if all share one tile."""
     return 0 if len(array) == 1 else array[0].size
 
 
 def row_stride(offsets: Bits) -> int:
-    """Items from the offsets of one row to those of the next, as for :func:`stride`."""
+    """The number of items from the offsets of one row to those of the next.
+
+    It is 0 if all rows share their offsets.
+    """
     return 0 if offsets.shape[1] == 1 else offsets.shape[2]
 
 
 def row_offsets(given: Operands, block: Block, first: int, count: int) -> Bits:
-    """Where the row of B of each product begins in a panel.
+    """For each product, where its row of B begins in a panel.
 
-    Of shape (tiles, rows, products), or (1, 1, products) if all rows share them.
+    The shape is (tiles, rows, products), or (1, 1, products) if all rows share them.
     """
     model = given.model
     if given.index is None:

@@ -1,4 +1,4 @@
-"""Which kernel computes which form of model, and on what arrays?"""
+"""Which kernel computes which form of model, and on which arrays?"""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ Floats = NDArray[Any]
 
 
 class Decoded(NamedTuple):
-    """Elements taken apart."""
+    """Elements as values and exponents."""
 
     values: Floats
     exponents: NDArray[np.int32]
-    careful: bool  #: whether one is infinite or NaN
+    careful: bool  #: whether an element is infinite or NaN
 
 
 # -- fused steps --------------------------------------------------------------
 
 
 def fused(given: Operands) -> Bits:
-    """Fused steps, in the kernels of :mod:`fragmenta.arithmetic.floating`."""
+    """Fused steps, with the kernels of :mod:`fragmenta.arithmetic.floating`."""
     model, fixed = given.model, _fixed(given.model)
     d = np.empty((given.batches, given.rows, given.columns), _BITS[model.accumulator])
 
@@ -67,7 +67,7 @@ def fused(given: Operands) -> Bits:
 def _run_steps(
     given: Operands, fixed: _Fixed, block: Block, first: int, count: int, c: Floats
 ) -> None:
-    """Take the accumulators of a block through some instructions, in place."""
+    """Compute some instructions of a block; the accumulators change in place."""
     model = given.model
     a = _rows(given, fixed, block, first, count)
     b = _columns(given, fixed, block, first, count)
@@ -86,7 +86,7 @@ def _run_steps(
 def _rows(
     given: Operands, fixed: _Fixed, block: Block, first: int, count: int
 ) -> Decoded:
-    """Some rows of A, in the order that their products are taken."""
+    """Some rows of A, in the order in which their products are added."""
     model = given.model
     some = slice(first * model.stored, (first + count) * model.stored)
     a = block.of_a(given.a)[..., some]
@@ -134,8 +134,8 @@ _SCALES = np.append(np.ldexp(1.0, _SCALE_POWERS[:-1]), np.nan)
 def _scaled(parts: Decoded, scales: Bits, shape: tuple[int, ...]) -> Decoded:
     """Elements times their ue8m0 scales.
 
-    ``shape``, behind the tiles, has an axis of length one in the scales along
-    which all elements share one.
+    ``shape`` is the shape of the elements after the axis of tiles.  Where the scales
+    have an axis of length 1, all elements along that axis share a scale.
     """
     values = parts.values.reshape(-1, *shape) * _SCALES[scales]
     powers = parts.exponents.reshape(-1, *shape)
@@ -150,7 +150,7 @@ def _scaled(parts: Decoded, scales: Bits, shape: tuple[int, ...]) -> Decoded:
 
 
 def grouped_products(given: Operands) -> Bits:
-    """mxf4 and mxf4nvf4, in :mod:`fragmenta.arithmetic.grouped`."""
+    """mxf4 and mxf4nvf4, with the kernel of :mod:`fragmenta.arithmetic.grouped`."""
     model = given.model
     assert given.scale_a is not None
     assert given.scale_b is not None
@@ -183,9 +183,9 @@ def grouped_products(given: Operands) -> Bits:
 
 
 def _scale_parts(name: str) -> tuple[Floats, NDArray[np.int32]]:
-    """The significand in eighths of every scale, NaN for NaN, and its exponent.
+    """The significand (in eighths) and the exponent of every scale.
 
-    The exponent of a subnormal is not normalised.
+    The significand of a NaN is NaN.  The exponent of a subnormal is not normalised.
     """
     bits = np.arange(256)
     if name == "ue8m0":
@@ -203,7 +203,7 @@ _SCALE_PARTS = {name: _scale_parts(name) for name in ("ue8m0", "ue4m3")}
 
 
 def double(given: Operands) -> Bits:
-    """f64, in :mod:`fragmenta.arithmetic.chain`."""
+    """f64, with the kernels of :mod:`fragmenta.arithmetic.chain`."""
     rounding = given.model.rounding
     a, b, c = (each.view(np.float64) for each in (given.a, given.b, given.c))
     d = _copied(given, c)
@@ -221,7 +221,7 @@ def double(given: Operands) -> Bits:
 
 
 def software(given: Operands) -> Bits:
-    """f16 with k = 4 where no hardware has it, one instruction at a time."""
+    """f16 with k = 4 on targets without it in hardware, one instruction at a time."""
     model = given.model
     c = _widened(given.c) if model.c == "f16" else given.c
     d = _copied(given, c.view(np.float32))
@@ -240,7 +240,7 @@ def software(given: Operands) -> Bits:
 
 
 def _chain_sizes(given: Operands, a: Bits, b: Bits, k: int) -> tuple[int, ...]:
-    """All of :class:`chain.ChainSizes` but the rows."""
+    """All of :class:`chain.ChainSizes` except the first and the last row."""
     return given.rows, given.columns, k, int(len(a) > 1), int(len(b) > 1)
 
 
@@ -265,11 +265,11 @@ FORMS: dict[str, Callable[[Operands], Bits]] = {
 }
 
 
-# -- what a model decides -----------------------------------------------------
+# -- constants of a model -----------------------------------------------------
 
 
 class _Elements(NamedTuple):
-    """How the elements of an operand are taken apart."""
+    """How the elements of an operand are decoded."""
 
     form: Format
     decode: Kernel
@@ -277,7 +277,7 @@ class _Elements(NamedTuple):
 
 
 class _Fixed(NamedTuple):
-    """What a model alone decides about its kernels."""
+    """What depends only on the model."""
 
     steps: tuple[Kernel, Kernel]  #: without and with infinities or NaN
     rounding: tuple[int, int, int, int]  #: fraction, floor, keep, least
@@ -327,10 +327,10 @@ def _least(name: str) -> int:
 
 
 def _format(name: str, operand: str | None) -> Format:
-    """A type as the loops know it, after conversion to ``operand``."""
+    """A type as the kernels need it, after conversion to ``operand``."""
     kind = dtype(name)
     top = ((1 << kind.exponent_bits) - 1) << kind.fraction_bits
-    special = infinity = 1 << 30  # beyond every pattern
+    special = infinity = 1 << 30  # greater than every pattern
     if kind.has_infinity:
         special = infinity = top & (infinity - 1)
     elif kind.has_nan:
@@ -346,7 +346,7 @@ _BITS: dict[str, np.dtype[Any]] = {
 
 
 def _accumulators(given: Operands, block: Block) -> Floats:
-    """The accumulators that c brings into a block: a new array of float32."""
+    """The part of c for a block, as a new array of float32."""
     half = given.model.c == "f16"
     c = given.c.view(np.float16 if half else np.float32)
     if len(c) < given.batches:
@@ -354,12 +354,12 @@ def _accumulators(given: Operands, block: Block) -> Floats:
     some = block.of(c)
     if not half:
         return some.copy()
-    with np.errstate(invalid="ignore"):  # NaN that signal
+    with np.errstate(invalid="ignore"):  # no warning about signalling NaNs
         return some.astype(np.float32)
 
 
 def _result(sums: Floats, accumulator: str) -> Bits:
-    """The bits of accumulators, which their type holds exactly."""
+    """The bits of the accumulators; their type holds them exactly."""
     words: Bits = sums.view(np.uint32)
     return _rounded(words) if accumulator == "f16" else words
 
@@ -371,7 +371,7 @@ def _widened(half: Bits) -> Bits:
 
 
 def _rounded(single: Bits) -> Bits:
-    """f32 bits as f16 bits, to nearest."""
+    """f32 bits as f16 bits, rounded to nearest."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         half = single.view(np.float32).astype(np.float16)
     return np.where(np.isnan(half), np.uint16(0x7FFF), half.view(np.uint16))
