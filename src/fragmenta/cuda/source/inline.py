@@ -97,10 +97,8 @@ class Argument:
 
     @property
     def default(self) -> int:
-        """An immediate's default: do not negate, do not transpose, the first."""
-        if self.operand.ptx == "integer":
-            return 0
-        return 1 if -1 in self.operand.values else self.operand.values[0]
+        """What an immediate is unless it is given."""
+        return ptx.default(self.operand)
 
     def parameter(self) -> str:
         """The parameter of the function, or of its template."""
