@@ -54,12 +54,7 @@ BY_NAME = ("fragmenta", "fragmenta.methods", "fragmenta.commands")
 
 # Temporary exceptions.  One that is no longer needed fails its test, too.
 UPHILL_YET: set[str] = set()
-CIRCULAR_YET = {  # until recordings of every kind are one thing
-    "fragmenta.evidence.record",
-    "fragmenta.evidence.wgmma_record",
-    "fragmenta.evidence.wmma_record",
-    "fragmenta.evidence.wmma_work",
-}
+CIRCULAR_YET: set[str] = set()
 LONG_YET = {  # until they are split by what they answer or test
     "tests/cuda/test_emit.py",
     "tests/registers/test_dtype.py",

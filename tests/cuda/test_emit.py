@@ -21,8 +21,8 @@ from fragmenta.registers.metadata import Metadata
 from fragmenta.shared.descriptor import Descriptor
 
 OPS = list(catalogue())
-WGMMA = [op for op in OPS if op.family.startswith("wgmma")]
-OTHERS = [op for op in OPS if not op.family.startswith("wgmma")]
+WGMMA = [op for op in OPS if op.warpgroup]
+OTHERS = [op for op in OPS if not op.warpgroup]
 
 # Widths of wgmma that stand for all: the least, one that is no power of two,
 # the most.
@@ -31,7 +31,7 @@ WIDTHS = (8, 24, 256)
 
 def forms(op):
     """A wgmma is emitted twice: with A in shared memory, with A in registers."""
-    return (False, True) if op.family.startswith("wgmma") else (False,)
+    return (False, True) if op.warpgroup else (False,)
 
 
 @pytest.fixture(autouse=True)
@@ -225,7 +225,7 @@ def test_every_asm_is_the_statement_with_its_operands():
                 read_back(call),
                 ptx.statement(op, a_registers=source, **named),
             )
-            if op.family.startswith("wgmma"):
+            if op.warpgroup:
                 opening = (
                     "{ .reg .pred accumulate; setp.ne.b32 accumulate, %scale_d, 0;"
                 )
@@ -318,7 +318,7 @@ def test_the_comment_has_the_instruction_its_needs_and_its_layouts():
         assert f"// {op}\n" in text
         assert f"Needs PTX {op.requires.ptx} and" in text
         for name, part in op.fragments.items():
-            if not (name == "A" and op.family.startswith("wgmma")):
+            if not (name == "A" and op.warpgroup):
                 assert str(part.layout) in text
 
 
@@ -423,7 +423,7 @@ def cases():
     """Every fragment in both orders and with every selector; wide ones by sample."""
     for op, part, direction in FRAGMENTS:
         if (
-            op.family.startswith("wgmma")
+            op.warpgroup
             and part.name in "CD"
             and op.shape.n not in WIDTHS
         ):
