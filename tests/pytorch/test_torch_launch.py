@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import inspect
 
 import pytest
 import torch
@@ -9,7 +10,7 @@ import torch
 import fragmenta as fm
 import fragmenta.torch as ft
 from fragmenta.kernels import Tile, launch, prepare, tuning
-from fragmenta.torch import operators, running
+from fragmenta.torch import operators, request, running
 from fragmenta.torch import tuning as trials
 
 
@@ -97,6 +98,35 @@ def test_the_others(driver, name):
     assert d.shape == (65, 3)
     assert d.is_contiguous()
     assert driver.launches[0][4] == [65, 3, 1]
+
+
+@pytest.mark.parametrize(
+    "name, read",
+    [
+        ("sparse_mm", request.sparse_product),
+        ("sparse_linear", request.linear_product),
+        ("dense_mm", request.dense_product),
+    ],
+)
+def test_the_record_takes_the_arguments_in_the_order_of_the_schema(name, read):
+    schema = getattr(torch.ops.fragmenta, name).default._schema
+    assert [each.name for each in schema.arguments] == [
+        *inspect.signature(read).parameters
+    ]
+
+
+def test_each_tensor_of_the_epilogue_has_its_own_name():
+    given = {name: torch.ones(1) for name in request.EPILOGUE}
+    matrix = torch.ones(1, 16, dtype=torch.int8)
+    kinds = (torch.float32, *given.values(), False, False, [])
+    dense = request.dense_product(matrix, matrix, *kinds)
+    sparse = request.sparse_product(matrix, matrix, "s8", 1, *kinds)
+    layer = request.linear_product(
+        matrix, matrix, "s8", 1, torch.float32, *given.values(), False, []
+    )
+    for product in (dense, sparse, layer):
+        assert list(product.epilogue) == list(given)
+        assert all(product.epilogue[name] is given[name] for name in given)
 
 
 def test_nothing_is_launched_for_nothing(driver, weight):

@@ -15,6 +15,7 @@ operators, so that ``torch.compile`` and CUDA graphs take them.
 
     matrix      what is a sparse matrix here?
     running     how does a product of tensors run?
+    request     which product is asked for, and is there a kernel for it?
     operators   how does PyTorch know the products?
     products    what can be called?
     modules     what can stand in a model?

@@ -20,7 +20,7 @@ from torch.utils.dlpack import from_dlpack
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import Tile
 from fragmenta.torch.matrix import OUTPUTS, SparseMatrix, listed, type_name
-from fragmenta.torch.operators import Part, call, check_weight
+from fragmenta.torch.operators import call, check_weight
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -136,10 +136,10 @@ def sparse_mm(
     b: Tensor,
     *,
     out_dtype: torch.dtype | None = None,
-    scale: Part = None,
-    scale_m: Part = None,
-    scale_n: Part = None,
-    bias: Part = None,
+    scale: Tensor | None = None,
+    scale_m: Tensor | None = None,
+    scale_n: Tensor | None = None,
+    bias: Tensor | None = None,
     transposed: bool = False,
     promote: bool = False,
     tile: Tile | None = None,
@@ -177,10 +177,10 @@ def dense_mm(
     b: Tensor,
     *,
     out_dtype: torch.dtype | None = None,
-    scale: Part = None,
-    scale_m: Part = None,
-    scale_n: Part = None,
-    bias: Part = None,
+    scale: Tensor | None = None,
+    scale_m: Tensor | None = None,
+    scale_n: Tensor | None = None,
+    bias: Tensor | None = None,
     transposed: bool = False,
     promote: bool = False,
     tile: Tile | None = None,
@@ -205,12 +205,12 @@ def dense_mm(
 def sparse_linear(
     x: Tensor,
     weight: SparseMatrix,
-    bias: Part = None,
+    bias: Tensor | None = None,
     *,
     out_dtype: torch.dtype | None = None,
-    scale: Part = None,
-    scale_x: Part = None,
-    scale_weight: Part = None,
+    scale: Tensor | None = None,
+    scale_x: Tensor | None = None,
+    scale_weight: Tensor | None = None,
     promote: bool = False,
     tile: Tile | None = None,
 ) -> Tensor:
@@ -237,12 +237,12 @@ def linear(
     packed: Tensor,
     a: str,
     shape: tuple[int, int],
-    bias: Part = None,
+    bias: Tensor | None = None,
     *,
     out_dtype: torch.dtype | None = None,
-    scale: Part = None,
-    scale_x: Part = None,
-    scale_weight: Part = None,
+    scale: Tensor | None = None,
+    scale_x: Tensor | None = None,
+    scale_weight: Tensor | None = None,
     promote: bool = False,
     tile: Tile | None = None,
 ) -> Tensor:
@@ -297,6 +297,6 @@ def _sizes(tile: Tile | None) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def _default(a: str, parts: tuple[Part, ...]) -> torch.dtype:
+def _default(a: str, parts: tuple[Tensor | None, ...]) -> torch.dtype:
     scaled = any(part is not None for part in parts)
     return torch.int32 if a in _INTEGERS and not scaled else torch.float32

@@ -32,7 +32,8 @@ from fragmenta.torch.matrix import (
     tensor_of,
 )
 
-Parts: TypeAlias = dict[str, Tensor]
+EpilogueTensors: TypeAlias = dict[str, Tensor]
+"""The tensors of an epilogue that are given, by name."""
 
 _RESULTS = {name: kind for kind, name in OUTPUTS.items()}
 _MOST = 4096  # descriptions to remember
@@ -131,7 +132,7 @@ class Ready(NamedTuple):
     copies: tuple[bool, bool, bool]
     """Whether A, B and parts have to be copied to where the kernel can read."""
 
-    def run(self, a: Tensor, b: Tensor, parts: Parts) -> Tensor:
+    def run(self, a: Tensor, b: Tensor, parts: EpilogueTensors) -> Tensor:
         """One launch on the current stream."""
         room = (self.rows, self.pitch)
         d = torch.empty(room, dtype=self.kind, device=self.device)
@@ -149,7 +150,7 @@ class Ready(NamedTuple):
         return d if self.columns == self.pitch else d[:, : self.columns].contiguous()
 
     def _launch(
-        self, planned: Plan, a: Tensor, b: Tensor, d: Tensor, parts: Parts
+        self, planned: Plan, a: Tensor, b: Tensor, d: Tensor, parts: EpilogueTensors
     ) -> None:
         size = self.kind.itemsize
         launch(
@@ -187,7 +188,9 @@ def description(x: Tensor) -> Hashable:
     return x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % ALIGNMENT
 
 
-def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Ready:
+def prepared(
+    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: EpilogueTensors
+) -> Ready:
     """How the product of such operands runs, which go together."""
     device, (n, k) = b.device, b.shape
     shape = (m, n, k * 8 if kernel.a == "b1" else k)
@@ -209,7 +212,7 @@ def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Read
 
 
 def run(
-    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts | None = None
+    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: EpilogueTensors | None = None
 ) -> Tensor:
     """One launch on the current stream; ``parts`` are operands of the epilogue."""
     given = parts or {}
@@ -255,7 +258,7 @@ given [64, 64]
 
 
 def check_parts(
-    parts: Parts, m: int, b: Tensor, words: dict[str, str] | None = None
+    parts: EpilogueTensors, m: int, b: Tensor, words: dict[str, str] | None = None
 ) -> None:
     """Refuse operands of an epilogue that are not as many numbers as there must be.
 
@@ -280,7 +283,9 @@ torch.float32 of shape (2,) on cpu
 # ── without a GPU ───────────────────────────────────────────────────────────
 
 
-def emulated(kernel: Kernel, a: Any, b: Tensor, m: int, parts: Parts) -> Tensor:
+def emulated(
+    kernel: Kernel, a: Any, b: Tensor, m: int, parts: EpilogueTensors
+) -> Tensor:
     """The same bits from the CPU; ``a`` is an array, or packed."""
     n, kind = b.shape[0], _RESULTS[kernel.out]
     if not m or not n:
