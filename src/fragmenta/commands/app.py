@@ -140,7 +140,7 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
 
 
 def _complete_instruction(incomplete: str) -> list[str]:
-    from fragmenta.isa.parse import catalogue
+    from fragmenta.isa.families import catalogue
 
     return [str(op) for op in catalogue() if str(op).startswith(incomplete)]
 
@@ -180,9 +180,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def find(text: str) -> Instruction:
     """The instruction that an argument names."""
-    from fragmenta.isa import parse
+    from fragmenta.isa import searching
 
-    return parse.find(text)
+    return searching.find(text)
 
 
 def find_holding(text: str, what: str) -> Instruction:

@@ -26,7 +26,7 @@ TYPES = ("d", "a", "b", "c", "stype", "type")
 
 
 def _complete_family(incomplete: str) -> list[str]:
-    from fragmenta.isa.parse import FAMILIES
+    from fragmenta.isa.families import FAMILIES
 
     return [each for each in FAMILIES if each.startswith(incomplete)]
 
@@ -90,7 +90,7 @@ def list_(
 def _chosen(
     family: str | None, types: list[str], shape: str | None, target: str | None
 ) -> list[Instruction]:
-    from fragmenta.isa.parse import FAMILIES, FORMS, catalogue
+    from fragmenta.isa.families import FAMILIES, FORMS, catalogue
     from fragmenta.isa.target import check_target
 
     words = {v for form in FORMS for t in TYPES for v in form.vocabulary(t) if v}

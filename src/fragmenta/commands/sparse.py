@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from fragmenta.isa.instruction import Instruction
-    from fragmenta.registers.metadata import Granularity, Nibble
+    from fragmenta.registers.granularity import Granularity
+    from fragmenta.registers.metadata import Nibble
     from fragmenta.sparse.compress import SparsityReport
 
     Array = NDArray[Any]
@@ -238,7 +239,7 @@ def _lines(
     report: SparsityReport,
     found: list[tuple[tuple[int, ...], int]],
 ) -> list[str]:
-    from fragmenta.registers.metadata import locate
+    from fragmenta.registers.granularity import locate
 
     size = 1
     for each in report.shape:
@@ -375,7 +376,7 @@ def _problems(codes: list[Nibble]) -> list[str]:
     """What is wrong, each kind once, with all places that have it."""
     import textwrap
 
-    from fragmenta.shared.banks import ranges
+    from fragmenta.errors import ranges
 
     places: dict[tuple[str, int | None, int], list[int]] = {}
     for code in codes:
