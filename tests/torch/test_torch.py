@@ -144,6 +144,12 @@ def test_copies_and_files(tmp_path):
     assert torch.equal(layer(input=x), layer(x))
 
 
+def test_the_element_type_keeps_its_older_name():
+    weight = ft.compress(drawn(torch.bfloat16, 4, 8))
+    assert weight.element_type == weight.a == "bf16"
+    assert set(weight.__dict__) == {"data", "a", "shape"}  # as in saved files
+
+
 def test_illegal_codes_are_refused():
     data = ft.compress(drawn(torch.bfloat16, 8, 32)).data.clone()
     data[..., -1] = 0

@@ -11,7 +11,7 @@ import fragmenta as fm
 import fragmenta.torch as ft
 from fragmenta.kernels import Tile, launch, prepare, tuning
 from fragmenta.torch import operators, request, running
-from fragmenta.torch import tuning as trials
+from fragmenta.torch import tuning as searching
 
 
 class Listener:
@@ -67,7 +67,7 @@ def linear(x, weight, bias=None, tile=()):
     """The CUDA implementation itself."""
     given = (None, None, None, bias, False, list(tile))
     return operators._OPERATORS["sparse_linear"].cuda(
-        x, weight.data, weight.a, weight.shape[0], torch.bfloat16, *given
+        x, weight.data, weight.element_type, weight.shape[0], torch.bfloat16, *given
     )
 
 
@@ -154,16 +154,16 @@ def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch)
     tuning._kept.cache_clear()
     asked = []
 
-    def measure(once, trial, shape, kernel):
+    def measure(once, search, shape, kernel):
         """The wider the better, as it were."""
-        trial.forced[kernel.kind, shape] = kernel.tile
+        search.forced[kernel.kind, shape] = kernel.tile
         driver.launches.clear()
         once()
         asked.append(kernel.tile)
         assert kernel.tile in {each[0].tile for each in driver.launches}
         return -kernel.tile.n
 
-    monkeypatch.setattr(trials, "_measure", measure)
+    monkeypatch.setattr(searching, "_measure", measure)
     x = torch.ones(200, 192).bfloat16()
     bias = torch.zeros(256)
 
@@ -181,7 +181,7 @@ def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch)
     driver.launches.clear()
     model()  # from now on, too
     assert {each[0].tile.n for each in driver.launches} == {widest}
-    assert not running.TRIALS
+    assert not running.SEARCHES
     tuning._kept.cache_clear()
 
 

@@ -58,7 +58,7 @@ class _Map(ctypes.Structure):
     address: int
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """What a launch needs beside its pointers."""
 
     kernel: Kernel
@@ -74,7 +74,9 @@ class Plan(NamedTuple):
     sizes: list[ctypes.c_int]
 
 
-def plan(kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None) -> Plan:
+def plan(
+    kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None
+) -> LaunchPlan:
     """The kernel for an m x n x k product, ready on the current device.
 
     ``blocks`` of threads share the tiles: as many as there are multiprocessors,
@@ -82,7 +84,7 @@ def plan(kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None) -> P
     """
     wide, high = kernel.box
     sizes = [ctypes.c_int(size) for size in (m, n, -(-k // kernel.slab_k))]
-    return Plan(
+    return LaunchPlan(
         kernel,
         _function(kernel, _context()),
         (kernel.grid(m, n, blocks or processors()), 1),
@@ -95,7 +97,7 @@ def plan(kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None) -> P
 
 
 def launch(
-    planned: Plan,
+    planned: LaunchPlan,
     a: Matrix | int,
     b: Matrix,
     d: Matrix,

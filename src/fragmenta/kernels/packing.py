@@ -50,28 +50,33 @@ class Packed:
     data: Bytes
     """(256s of rows, slabs, m64 blocks, bytes of a block)."""
     a: str
-    """The element type."""
+    """An older name of :attr:`element_type`."""
     shape: tuple[int, int]
+
+    @property
+    def element_type(self) -> str:
+        """The type of the elements."""
+        return self.a
 
     def __repr__(self) -> str:
         rows, columns = self.shape
-        return f"<Packed {rows}x{columns} {self.a}, {self.data.size} bytes>"
+        return f"<Packed {rows}x{columns} {self.element_type}, {self.data.size} bytes>"
 
 
-def packed_shape(a: str, m: int, k: int) -> tuple[int, int, int, int]:
+def packed_shape(element_type: str, m: int, k: int) -> tuple[int, int, int, int]:
     """The shape of the bytes of an m x k matrix.
 
     >>> packed_shape("bf16", 300, 128)
     (2, 2, 4, 4608)
     """
-    slab_k, size = _slab(a)
+    slab_k, size = _slab(element_type)
     return -(-m // PACKED_M), -(-k // slab_k), PACKED_M // BLOCK, size
 
 
 @lru_cache(maxsize=16)
-def _slab(a: str) -> tuple[int, int]:
+def _slab(element_type: str) -> tuple[int, int]:
     """Elements of k in a slab, and bytes of 64 rows of it."""
-    kernel = _any_kernel(a)
+    kernel = _any_kernel(element_type)
     return kernel.slab_k, kernel.block_bytes
 
 
@@ -118,13 +123,13 @@ def unpack(packed: Packed) -> Compressed:
     >>> bool((unpack(pack(sp, op)).indices == sp.indices).all())
     True
     """
-    kernel = _any_kernel(packed.a)
+    kernel = _any_kernel(packed.element_type)
     op, granularity = sparse(kernel.instruction)
     of = op.types["a"]
     m, k = packed.shape
     tall, slabs, blocks, _ = packed.data.shape
     units = packed.data[..., :VALUE_BYTES].reshape(tall, slabs, blocks, -1, UNIT)
-    units = units[..., places(packed.a), :]
+    units = units[..., places(packed.element_type), :]
     units = units.reshape(tall, slabs, blocks, BLOCK, -1, UNIT)
     raw = units.transpose(0, 2, 3, 1, 4, 5).reshape(tall * PACKED_M, -1)
     values = np.ascontiguousarray(raw).view(of.bits_dtype)
@@ -139,13 +144,13 @@ def unpack(packed: Packed) -> Compressed:
 
 
 @lru_cache(maxsize=8)
-def places(a: str) -> NDArray[np.int64]:
+def places(element_type: str) -> NDArray[np.int64]:
     """Which 16-byte unit of a block each unit of its rows becomes.
 
     >>> places("e4m3")[:12]
     array([ 0,  1,  2,  3,  4,  5,  6,  7,  9,  8, 11, 10])
     """
-    of = _any_kernel(a).instruction.types["a"]
+    of = _any_kernel(element_type).instruction.types["a"]
     columns = _ROW * 8 // of.bits
     tile = Descriptor.for_tile(BLOCK, columns, of, swizzle=_ROW)
     step = UNIT * 8 // of.bits
@@ -175,6 +180,6 @@ def _codes(data: Bytes, op: Instruction, per: int) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=16)
-def _any_kernel(a: str) -> Kernel:
+def _any_kernel(element_type: str) -> Kernel:
     """A kernel of this type: the order in memory is the same for all."""
-    return Kernel(a, tile=Tile(64, 8))
+    return Kernel(element_type, tile=Tile(64, 8))

@@ -27,7 +27,7 @@ _UNITS = 256  # 16-byte units of stored values in a block
 
 
 @lru_cache(maxsize=16)
-def code_places(a: str) -> NDArray[np.int64]:
+def code_places(element_type: str) -> NDArray[np.int64]:
     """The byte of a block's metadata where the codes of each unit begin.
 
     Blocks are packed in which only some units have another code; the bytes that
@@ -36,7 +36,7 @@ def code_places(a: str) -> NDArray[np.int64]:
     >>> code_places("e4m3")[:5], code_places("bf16")[:5]
     (array([ 0, 16,  4, 20, 32]), array([ 0,  4,  8, 12, 16]))
     """
-    op, granularity = sparse(Kernel(a, tile=Tile(64, 8)).instruction)
+    op, granularity = sparse(Kernel(element_type, tile=Tile(64, 8)).instruction)
     stored = 16 * 8 // op.types["a"].bits  # stored values of a unit
     chunks = stored // granularity.kept
     numbers = np.arange(_UNITS).reshape(64, 4)
@@ -55,22 +55,24 @@ def code_places(a: str) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=16)
-def source(a: str) -> str:
+def prepare_source(element_type: str) -> str:
     """The CUDA C++ source of the compression kernel for one type.
 
-    >>> "#define ONE_OF_TWO 1" in source("tf32")
+    >>> "#define ONE_OF_TWO 1" in prepare_source("tf32")
     True
     """
-    kernel = Kernel(a, tile=Tile(64, 8))
+    kernel = Kernel(element_type, tile=Tile(64, 8))
     of = kernel.instruction.types["a"]
-    where = zip(places(a).tolist(), code_places(a).tolist(), strict=True)
+    where = zip(
+        places(element_type).tolist(), code_places(element_type).tolist(), strict=True
+    )
     macros = {
         "ELEMENT": {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}[of.bits],
         "BITS": of.bits,
         "SIGNED": int(of.name == "s8"),
         "MAGNITUDE": hex((1 << of.bits) - 1 >> (0 if of.is_integer else 1)),
         "INFINITY_KEY": hex(_infinity_key(of)),
-        "ONE_OF_TWO": int(a == "tf32"),
+        "ONE_OF_TWO": int(element_type == "tf32"),
         "BLOCK_BYTES": kernel.block_bytes,
         "PLACES": ", ".join(f"{{{unit}, {byte}}}" for unit, byte in where),
     }
@@ -87,7 +89,7 @@ def _infinity_key(of: DType) -> int:
     return (((1 << of.exponent_bits) - 1) << fraction) + 1
 
 
-def compress_on_device(weight: Any, a: str) -> Any:
+def compress_on_device(weight: Any, element_type: str) -> Any:
     """The packed bytes of a CUDA tensor, pruned on the way.
 
     Its rows begin on multiples of 16 bytes.
@@ -95,10 +97,10 @@ def compress_on_device(weight: Any, a: str) -> Any:
     import torch
 
     rows, columns = weight.shape
-    shape = packed_shape(a, rows, columns)
+    shape = packed_shape(element_type, rows, columns)
     packed = torch.empty(shape, dtype=torch.uint8, device=weight.device)
     arguments = _matrix(weight, rows, columns, packed)
-    _start("compress", a, (shape[1], 4 * shape[0]), weight.device, arguments)
+    _start("compress", element_type, (shape[1], 4 * shape[0]), weight.device, arguments)
     return packed
 
 
@@ -127,7 +129,11 @@ def _matrix(x: Any, rows: int, columns: int, result: Any) -> list[Any]:
 
 
 def _start(
-    name: str, a: str, grid: tuple[int, int], device: Any, arguments: list[Any]
+    name: str,
+    element_type: str,
+    grid: tuple[int, int],
+    device: Any,
+    arguments: list[Any],
 ) -> None:
     import torch
 
@@ -135,15 +141,15 @@ def _start(
 
     with torch.cuda.device(device):
         stream = torch.cuda.current_stream().cuda_stream
-        handle = load(cubin(dtype(a).name), name)
+        handle = load(prepare_cubin(dtype(element_type).name), name)
         start(handle, grid, 256, 0, stream, [ctypes.addressof(x) for x in arguments])
 
 
 @lru_cache(maxsize=16)
-def cubin(a: str) -> bytes:
+def prepare_cubin(element_type: str) -> bytes:
     """The machine code for one type.
 
-    >>> cubin("bf16")[1:4]
+    >>> prepare_cubin("bf16")[1:4]
     b'ELF'
     """
-    return to_cubin(source(a), TARGET)
+    return to_cubin(prepare_source(element_type), TARGET)

@@ -71,9 +71,20 @@ class SparseMatrix:
         return NotImplemented
 
     @property
+    def element_type(self) -> str:
+        """The type of the elements as the tensor core reads them.
+
+        ``a`` is an older name of the same.
+
+        >>> SparseMatrix(empty_packed("bf16", 2, 4), "bf16", (2, 4)).element_type
+        'bf16'
+        """
+        return self.a
+
+    @property
     def dtype(self) -> torch.dtype:
-        """The type of the elements."""
-        return DTYPES[self.a]
+        """The type of a tensor with these elements."""
+        return DTYPES[self.element_type]
 
     @property
     def device(self) -> torch.device:
@@ -83,11 +94,11 @@ class SparseMatrix:
     @property
     def granularity(self) -> Granularity:
         """How many elements of how many are stored: 2:4, or 1:2."""
-        return granularity_of(self.a)
+        return granularity_of(self.element_type)
 
     def to(self, device: torch.device | str) -> SparseMatrix:
         """The same matrix on another device."""
-        return SparseMatrix(self.data.to(device), self.a, self.shape)
+        return SparseMatrix(self.data.to(device), self.element_type, self.shape)
 
     def to_dense(self) -> Tensor:
         """The matrix with its zeros again.
@@ -98,13 +109,15 @@ class SparseMatrix:
         tensor([[0, 1, 2, 0],
                 [3, 0, 0, 4]], dtype=torch.int8)
         """
-        dense: Tensor = torch.ops.fragmenta.to_dense(self.data, self.a, *self.shape)
+        dense: Tensor = torch.ops.fragmenta.to_dense(
+            self.data, self.element_type, *self.shape
+        )
         return dense
 
     def __repr__(self) -> str:
         rows, columns = self.shape
         return (
-            f"<SparseMatrix {rows}x{columns} {self.a} on {self.device}, "
+            f"<SparseMatrix {rows}x{columns} {self.element_type} on {self.device}, "
             f"{self.data.numel()} bytes>"
         )
 
@@ -129,7 +142,7 @@ def listed(kinds: Iterable[torch.dtype]) -> str:
     return one_of(str(kind).removeprefix("torch.") for kind in kinds)
 
 
-def check_packed(data: Tensor, a: str, shape: tuple[int, int]) -> None:
+def check_packed(data: Tensor, element_type: str, shape: tuple[int, int]) -> None:
     """Refuse bytes that are not those of such a matrix: a kernel trusts them.
 
     >>> check_packed(torch.zeros(8, dtype=torch.uint8), "bf16", (64, 64))
@@ -137,16 +150,16 @@ def check_packed(data: Tensor, a: str, shape: tuple[int, int]) -> None:
     fragmenta.errors.ShapeError: 64x64 of bf16 are bytes of shape (1, 1, 4, 4608); \
 given torch.uint8 of shape (8,)
     """
-    if not isinstance(data, Tensor) or a not in DTYPES:
+    if not isinstance(data, Tensor) or element_type not in DTYPES:
         raise ShapeError(
             f"a sparse matrix is a tensor of bytes and of {one_of(DTYPES)}; given a "
-            f"{type(data).__name__} of {a}"
+            f"{type(data).__name__} of {element_type}"
         )
-    wanted = packed_shape(a, *shape)
+    wanted = packed_shape(element_type, *shape)
     if data.shape != wanted or data.dtype != torch.uint8:
         raise ShapeError(
-            f"{shape[0]}x{shape[1]} of {a} are bytes of shape {wanted}; given "
-            f"{data.dtype} of shape {tuple(data.shape)}"
+            f"{shape[0]}x{shape[1]} of {element_type} are bytes of shape {wanted}; "
+            f"given {data.dtype} of shape {tuple(data.shape)}"
         )
     if not data.is_contiguous() or data.storage_offset() % ALIGNMENT:
         raise ShapeError(
@@ -171,17 +184,17 @@ def whole_sizes(shape: tuple[int, int]) -> tuple[int, int]:
     return rows, columns
 
 
-def as_packed(data: Tensor, a: str, shape: tuple[int, int]) -> Tensor:
+def as_packed(data: Tensor, element_type: str, shape: tuple[int, int]) -> Tensor:
     """The bytes of such a matrix with all their axes; a layer keeps only two.
 
     >>> as_packed(empty_packed("bf16", 2, 4).flatten(1), "bf16", (2, 4)).shape
     torch.Size([1, 1, 4, 4608])
     """
-    if a in DTYPES and data.ndim == 2 and data.is_contiguous():
-        wanted = packed_shape(a, *shape)
+    if element_type in DTYPES and data.ndim == 2 and data.is_contiguous():
+        wanted = packed_shape(element_type, *shape)
         if data.shape == (wanted[0], math.prod(wanted[1:])):
             data = data.view(wanted)
-    check_packed(data, a, shape)
+    check_packed(data, element_type, shape)
     return data
 
 
@@ -197,7 +210,7 @@ def check_device(x: Tensor, device: torch.device, name: str) -> None:
 
 
 def empty_packed(
-    a: str, m: int, k: int, device: torch.device | str | None = None
+    element_type: str, m: int, k: int, device: torch.device | str | None = None
 ) -> Tensor:
     """The bytes of a matrix of zeros.
 
@@ -205,57 +218,63 @@ def empty_packed(
     tensor([[0., 0., 0., 0.],
             [0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
-    data = torch.zeros(packed_shape(a, m, k), dtype=torch.uint8, device=device)
-    data[..., VALUE_BYTES:] = granularity_of(a).empty * 0x11
+    data = torch.zeros(
+        packed_shape(element_type, m, k), dtype=torch.uint8, device=device
+    )
+    data[..., VALUE_BYTES:] = granularity_of(element_type).empty * 0x11
     return data
 
 
 # ── packing and unpacking ───────────────────────────────────────────────────
 
 
-def granularity_of(a: str) -> Granularity:
+def granularity_of(element_type: str) -> Granularity:
     """How many elements of how many a sparse matrix of this type stores.
 
     >>> print(granularity_of("tf32"))
     1:2
     """
-    return sparse(Kernel(a).instruction)[1]
+    return sparse(Kernel(element_type).instruction)[1]
 
 
-def packed_of(weight: Tensor, a: str, prune: bool) -> Tensor:
+def packed_of(weight: Tensor, element_type: str, prune: bool) -> Tensor:
     """The bytes of a weight, where it is.
 
     >>> packed_of(torch.ones(4, 8, dtype=torch.int8), "s8", True).shape
     torch.Size([1, 1, 4, 5120])
     """
     if weight.is_cuda and prune and weight.shape[0] <= MOST_ROWS:
-        found: Tensor = compress_on_device(rows_aligned(weight.resolve_neg()), a)
+        found: Tensor = compress_on_device(
+            rows_aligned(weight.resolve_neg()), element_type
+        )
         return found
-    op = Kernel(a).instruction
-    matrix = matrix_of(weight, a)
+    op = Kernel(element_type).instruction
+    matrix = matrix_of(weight, element_type)
     if prune:
         matrix = pruned(matrix, op, pad=True)[:, : weight.shape[1]]
     packed = pack(compress_matrix(matrix, op, pad=True), op)
     return torch.from_numpy(packed.data).to(weight.device)
 
 
-def dense_of(data: Tensor, a: str, m: int, k: int) -> Tensor:
+def dense_of(data: Tensor, element_type: str, m: int, k: int) -> Tensor:
     """The matrix that packed bytes stand for, where they are.
 
     >>> dense_of(empty_packed("s8", 1, 4), "s8", 1, 4)
     tensor([[0, 0, 0, 0]], dtype=torch.int8)
     """
-    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[DTYPES[a].itemsize]
-    values = _by_rows(data, 0, UNIT * places(a), UNIT).view(kind)
-    size = (data.shape[-1] - VALUE_BYTES) // len(places(a))
-    pairs = _by_rows(data, VALUE_BYTES, code_places(a), size).long()
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[
+        DTYPES[element_type].itemsize
+    ]
+    values = _by_rows(data, 0, UNIT * places(element_type), UNIT).view(kind)
+    size = (data.shape[-1] - VALUE_BYTES) // len(places(element_type))
+    pairs = _by_rows(data, VALUE_BYTES, code_places(element_type), size).long()
     codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(1)
-    granularity = granularity_of(a)
+    granularity = granularity_of(element_type)
     first = granularity.chunk * torch.arange(codes.shape[1], device=data.device)
     dense = values.new_zeros((len(values), granularity.chunk * codes.shape[1]))
     columns = first[:, None] + _columns(codes, granularity)
     dense.scatter_(1, columns.flatten(1), values)
-    return dense[:m, :k].contiguous().view(DTYPES[a])
+    return dense[:m, :k].contiguous().view(DTYPES[element_type])
 
 
 def _columns(codes: Tensor, granularity: Granularity) -> Tensor:

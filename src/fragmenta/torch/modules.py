@@ -22,7 +22,7 @@ from fragmenta.torch.products import compress, linear
 def layer(
     x: Tensor,
     packed: Tensor,
-    a: str,
+    element_type: str,
     shape: tuple[int, int],
     bias: Tensor | None,
     out_dtype: torch.dtype | None,
@@ -35,12 +35,14 @@ def layer(
     >>> layer(x, made.weight_packed, "bf16", (4, 8), made.bias, None, False)
     tensor([[0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
-    kind = DTYPES[a]
+    kind = DTYPES[element_type]
     # Rounding to 8 bits wants scales: that is nobody else's task.
     wide = kind.itemsize > 1 and isinstance(x, Tensor) and x.is_floating_point()
     if wide and x.dtype != kind and torch.is_autocast_enabled(x.device.type):
         x = x.to(kind)
-    return linear(x, packed, a, shape, bias, out_dtype=out_dtype, promote=promote)
+    return linear(
+        x, packed, element_type, shape, bias, out_dtype=out_dtype, promote=promote
+    )
 
 
 torch.fx.wrap("layer")  # which symbolic tracing keeps as one call

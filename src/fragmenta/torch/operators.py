@@ -194,8 +194,9 @@ def _compress(weight: Tensor, prune: bool) -> Tensor:
     return packed_of(weight.detach(), type_name(weight.dtype, "a weight"), prune)
 
 
-def _to_dense(packed: Tensor, a: str, m: int, k: int) -> Tensor:
-    return dense_of(as_packed(packed, a, whole_sizes((m, k))), a, m, k)
+def _to_dense(packed: Tensor, element_type: str, m: int, k: int) -> Tensor:
+    data = as_packed(packed, element_type, whole_sizes((m, k)))
+    return dense_of(data, element_type, m, k)
 
 
 # ── without data ────────────────────────────────────────────────────────────
@@ -207,8 +208,8 @@ def _compress_fake(weight: Tensor, prune: bool) -> Tensor:
     return weight.new_empty(shape, dtype=torch.uint8)
 
 
-def _to_dense_fake(packed: Tensor, a: str, m: int, k: int) -> Tensor:
-    return packed.new_empty((m, k), dtype=DTYPES[a])
+def _to_dense_fake(packed: Tensor, element_type: str, m: int, k: int) -> Tensor:
+    return packed.new_empty((m, k), dtype=DTYPES[element_type])
 
 
 def _binary_mm_fake(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Tensor:

@@ -117,14 +117,14 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
     """
     if not isinstance(weight, Tensor):
         raise Error(f"a weight is a tensor; given a {type(weight).__name__}")
-    a = type_name(weight.dtype, "a weight")
+    element_type = type_name(weight.dtype, "a weight")
     check_weight(weight)
     if weight.is_meta:
         raise Error("a weight has numbers; given one on meta, without")
     _check_options(None, prune=prune)
     with torch._C.DisableTorchFunctionSubclass():  # the bytes are plain ones
         data = call("compress", weight.detach(), prune)
-    return SparseMatrix(data, a, (weight.shape[0], weight.shape[1]))
+    return SparseMatrix(data, element_type, (weight.shape[0], weight.shape[1]))
 
 
 # ── products ────────────────────────────────────────────────────────────────
@@ -165,9 +165,10 @@ def sparse_mm(
     if b.ndim != 2 or b.shape[1] != k:
         raise ShapeError(f"A is {m}x{k}; B {tuple(b.shape)} is not n x {k}")
     parts = _tensors(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
+    kind = out_dtype or _default(a.element_type, parts)
     return call(
-        "sparse_mm", a.data, b, a.a, m, out_dtype or _default(a.a, parts), *parts,
-        transposed, promote, _sizes(tile),
+        "sparse_mm", a.data, b, a.element_type, m, kind, *parts, transposed, promote,
+        _sizes(tile),
     )  # fmt: skip
 
 
@@ -227,15 +228,16 @@ def sparse_linear(
     """
     _check_sparse(weight, "the weight")
     return linear(
-        x, weight.data, weight.a, weight.shape, bias, out_dtype=out_dtype, scale=scale,
-        scale_x=scale_x, scale_weight=scale_weight, promote=promote, tile=tile,
+        x, weight.data, weight.element_type, weight.shape, bias, out_dtype=out_dtype,
+        scale=scale, scale_x=scale_x, scale_weight=scale_weight, promote=promote,
+        tile=tile,
     )  # fmt: skip
 
 
 def linear(
     x: Tensor,
     packed: Tensor,
-    a: str,
+    element_type: str,
     shape: tuple[int, int],
     bias: Tensor | None = None,
     *,
@@ -260,9 +262,11 @@ def linear(
     parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
     if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():
         parts = (*parts[:-1], bias.float())
-    kind = out_dtype or (x.dtype if x.dtype in OUTPUTS else _default(a, parts))
+    kind = out_dtype or (
+        x.dtype if x.dtype in OUTPUTS else _default(element_type, parts)
+    )
     return call(
-        "sparse_linear", x, packed, a, m, kind, *parts, promote, _sizes(tile)
+        "sparse_linear", x, packed, element_type, m, kind, *parts, promote, _sizes(tile)
     )  # fmt: skip
 
 
@@ -297,6 +301,7 @@ def _sizes(tile: Tile | None) -> tuple[int, ...]:
     return tuple(int(size) for size in sizes)
 
 
-def _default(a: str, parts: tuple[Tensor | None, ...]) -> torch.dtype:
+def _default(element_type: str, parts: tuple[Tensor | None, ...]) -> torch.dtype:
+    """The type of a result if none is asked for."""
     scaled = any(part is not None for part in parts)
-    return torch.int32 if a in _INTEGERS and not scaled else torch.float32
+    return torch.int32 if element_type in _INTEGERS and not scaled else torch.float32

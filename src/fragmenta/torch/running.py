@@ -19,7 +19,7 @@ from torch import Tensor
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
-from fragmenta.kernels.launch import Matrix, Plan, launch, plan
+from fragmenta.kernels.launch import LaunchPlan, Matrix, launch, plan
 from fragmenta.kernels.tuning import Shape, known
 from fragmenta.torch.matrix import (
     OUTPUTS,
@@ -86,7 +86,7 @@ def tiled(
 
 
 @lru_cache(maxsize=_MOST)
-def _planned(kernel: Kernel, m: int, n: int, k: int, gpu: int) -> Plan:
+def _planned(kernel: Kernel, m: int, n: int, k: int, gpu: int) -> LaunchPlan:
     with torch.cuda.device(gpu):
         return plan(kernel, m, n, k)
 
@@ -97,7 +97,7 @@ def forget() -> None:
     _READY.clear()
 
 
-class Trial:
+class TileSearch:
     """What products a call consists of, and with which tiles to try them."""
 
     def __init__(self) -> None:
@@ -111,7 +111,7 @@ class Trial:
         return replace(kernel, tile=tile)
 
 
-TRIALS: list[Trial] = []
+SEARCHES: list[TileSearch] = []
 """The last one listens to every launch."""
 
 
@@ -121,7 +121,7 @@ TRIALS: list[Trial] = []
 class Ready(NamedTuple):
     """A product of which all is known but where its operands lie."""
 
-    planned: Plan | None
+    planned: LaunchPlan | None
     """Nothing, where there is nothing to compute."""
     rows: int
     columns: int
@@ -150,7 +150,12 @@ class Ready(NamedTuple):
         return d if self.columns == self.pitch else d[:, : self.columns].contiguous()
 
     def _launch(
-        self, planned: Plan, a: Tensor, b: Tensor, d: Tensor, parts: EpilogueTensors
+        self,
+        planned: LaunchPlan,
+        a: Tensor,
+        b: Tensor,
+        d: Tensor,
+        parts: EpilogueTensors,
     ) -> None:
         size = self.kind.itemsize
         launch(
@@ -169,7 +174,7 @@ _TORCH: Any = torch._C
 
 def remembered(key: Hashable, make: Callable[[], Ready]) -> Ready:
     """What was made for this key before, or is made now; trials leave no trace."""
-    if TRIALS:
+    if SEARCHES:
         return make()
     ready = _READY.get(key)
     if ready is None:
@@ -194,8 +199,8 @@ def prepared(
     """How the product of such operands runs, which go together."""
     device, (n, k) = b.device, b.shape
     shape = (m, n, k * 8 if kernel.a == "b1" else k)
-    if TRIALS:
-        kernel = TRIALS[-1].asked(kernel, shape, device)
+    if SEARCHES:
+        kernel = SEARCHES[-1].asked(kernel, shape, device)
     rows, columns = (n, m) if kernel.transposed else (m, n)
     kind = _RESULTS[kernel.out]
     per = ALIGNMENT // kind.itemsize

@@ -12,7 +12,7 @@ import torch
 from fragmenta.errors import NoDevice
 from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.tuning import Shape, tune
-from fragmenta.torch.running import TRIALS, Trial, forget
+from fragmenta.torch.running import SEARCHES, TileSearch, forget
 
 _CALLS, _REPLAYS = 5, 9
 
@@ -32,31 +32,31 @@ def autotune(
     if not torch.cuda.is_available():
         raise NoDevice("tiles are measured on a Hopper GPU, and there is none here")
     once = partial(call, *arguments, **options)
-    trial = Trial()
-    TRIALS.append(trial)
+    search = TileSearch()
+    SEARCHES.append(search)
     try:
         with torch.no_grad():
             once()
-            for (kind, shape, device), kernel in list(trial.seen.items()):
-                measure = partial(_measure, once, trial, shape)
+            for (kind, shape, device), kernel in list(search.seen.items()):
+                measure = partial(_measure, once, search, shape)
                 gpu = torch.cuda.get_device_name(device)
                 with torch.cuda.device(device):
                     best = tune(kernel, shape, gpu, measure)
-                trial.forced[kind, shape] = best.tile
+                search.forced[kind, shape] = best.tile
     finally:
-        TRIALS.remove(trial)
+        SEARCHES.remove(search)
         forget()
-    return trial.forced
+    return search.forced
 
 
 def _measure(
-    once: Callable[[], Any], trial: Trial, shape: Shape, kernel: Kernel
+    once: Callable[[], Any], search: TileSearch, shape: Shape, kernel: Kernel
 ) -> float:
     """Milliseconds of the call with this kernel: the median of replays of a graph.
 
     Single calls would show how long the host takes, not the GPU.
     """
-    trial.forced[kernel.kind, shape] = kernel.tile
+    search.forced[kernel.kind, shape] = kernel.tile
     once()
     graph: Any = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
