@@ -216,9 +216,9 @@ def test_nothing_wrong_is_taken_for_something_known(driver, weight):
     linear(x, weight, torch.zeros(256))
     with pytest.raises(fm.Error, match=r"the weight is torch.bfloat16 and x"):
         linear(x.half(), weight, torch.zeros(256))
-    with pytest.raises(fm.ShapeError, match=r"bias is a tensor of 256 float32"):
+    with pytest.raises(fm.ShapeError, match=r"bias must be a tensor of 256 float32"):
         linear(x, weight, torch.zeros(255))
-    with pytest.raises(fm.ShapeError, match=r"are bytes of shape"):
+    with pytest.raises(fm.ShapeError, match=r"must have bytes of shape"):
         linear(x[:, :64], weight, torch.zeros(256))
     assert len(driver.launches) == 1
 

@@ -1,8 +1,9 @@
 """How does PyTorch know the products?
 
-Each is a ``torch.library`` operator with an implementation for CUDA, one for the
-CPU (the emulation), one for tensors without data, and a way back that is closed.
-So are the ways into and out of a sparse matrix.
+Each product is a ``torch.library`` operator.  It has an implementation for CUDA, one
+for the CPU (the emulation) and one for tensors without data.  It has no backward
+pass: asking for a gradient is an error.  Compressing a weight and restoring the
+dense matrix are operators too.
 """
 
 from __future__ import annotations
@@ -58,23 +59,26 @@ _TORCH: Any = torch._C
 
 
 def call(name: str, *arguments: Any) -> Tensor:
-    """What the operator returns.
+    """The result of an operator.
 
-    Where nobody watches, its CUDA implementation is called directly: PyTorch's
-    way there and back takes as long as a small product itself.
+    If no part of PyTorch has to see the call, the CUDA implementation is called
+    directly: PyTorch's dispatcher takes as long as a small product itself.
     """
     if not torch.compiler.is_compiling():
         if _FORWARD._current_level >= 0:
             _check_tangents(arguments)
-        if _unwatched(arguments):
+        if _direct(arguments):
             return _OPERATORS[name].cuda(*arguments)
     operator: Callable[..., Tensor] = getattr(torch.ops.fragmenta, name)
     return operator(*arguments)
 
 
 def _no_gradient(*_: Any) -> Any:
-    """The way back, and the way forward beside the numbers."""
-    raise Error("these products are for inference: they have no gradient")
+    """Refuse backward and forward differentiation."""
+    raise Error(
+        "these products are for inference and have no backward pass; call them "
+        "under torch.no_grad(), or with tensors that do not require gradients"
+    )
 
 
 def _check_tangents(arguments: tuple[Any, ...]) -> None:
@@ -83,8 +87,12 @@ def _check_tangents(arguments: tuple[Any, ...]) -> None:
             _no_gradient()
 
 
-def _unwatched(arguments: tuple[Any, ...]) -> bool:
-    """Whether these are plain CUDA tensors, and nobody traces, maps or stands in."""
+def _direct(arguments: tuple[Any, ...]) -> bool:
+    """Whether no part of PyTorch has to see a call with these arguments.
+
+    That is so for plain CUDA tensors that need no gradient, if there is no tracing,
+    no dispatch or function mode, and no transform such as ``torch.func.vmap``.
+    """
     if (
         _TORCH._get_tracing_state() is not None
         or _TORCH._len_torch_dispatch_stack()
@@ -92,13 +100,13 @@ def _unwatched(arguments: tuple[Any, ...]) -> bool:
         or _TORCH._functorch.peek_interpreter_stack() is not None
     ):
         return False
-    graded = torch.is_grad_enabled()
+    gradients = torch.is_grad_enabled()
     for x in arguments:
         if isinstance(x, Tensor) and (
             type(x) is not Tensor
             or not x.is_cuda
             or x.is_neg()
-            or (graded and x.requires_grad)
+            or (gradients and x.requires_grad)
         ):
             return False
     return True
@@ -111,26 +119,28 @@ def _check_bits(a: Tensor, b: Tensor) -> None:
     kinds = (torch.uint8, torch.uint8)
     if (a.dtype, b.dtype) != kinds or a.shape[1:] != b.shape[1:] or a.ndim != 2:
         raise ShapeError(
-            f"bits are uint8 matrices m x k/8 and n x k/8; given {a.dtype} "
-            f"{tuple(a.shape)} and {b.dtype} {tuple(b.shape)}"
+            f"A and B must be packed bits: uint8 matrices m x k/8 and n x k/8; given "
+            f"{a.dtype} {tuple(a.shape)} and {b.dtype} {tuple(b.shape)}"
         )
     check_devices(a, b)
     check_depth(b)
 
 
 def check_weight(weight: Tensor) -> None:
-    """Refuse what is no matrix of numbers.
+    """Refuse a weight that is not a dense matrix with at least one element.
 
     >>> check_weight(torch.ones(8))
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: a weight is a matrix; given shape (8,)
+    fragmenta.errors.ShapeError: a weight must be a matrix; given shape (8,)
     """
     if weight.ndim != 2:
-        raise ShapeError(f"a weight is a matrix; given shape {tuple(weight.shape)}")
+        raise ShapeError(
+            f"a weight must be a matrix; given shape {tuple(weight.shape)}"
+        )
     if not weight.numel() or weight.layout != torch.strided:
         raise Error(
-            f"a weight has numbers, one for each place; given {weight.layout} on "
-            f"{weight.device} of shape {tuple(weight.shape)}"
+            f"a weight must be dense, with at least one element; given {weight.layout} "
+            f"of shape {tuple(weight.shape)} on {weight.device}"
         )
 
 
@@ -151,7 +161,7 @@ def _product_on_cuda(product: Product) -> Tensor:
 
 def _product_on_cpu(product: Product) -> Tensor:
     kernel = product.kernel()
-    if product.tile:  # no bit depends on it, but it must be a valid one
+    if product.tile:  # changes no bit of the result, but must be valid
         kernel = tiled(kernel, product.shape, product.tile)
     a: Any
     if product.sparse:
@@ -163,7 +173,7 @@ def _product_on_cpu(product: Product) -> Tensor:
 
 
 def _product_without_data(product: Product) -> Tensor:
-    product.kernel()  # refuses what the others refuse
+    product.kernel()  # refuses what the other implementations refuse
     m, n, _ = product.shape
     shape = (n, m) if product.transposed else (m, n)
     return product.b.new_empty(shape, dtype=product.out)
@@ -221,7 +231,7 @@ def _binary_mm_fake(a: Tensor, b: Tensor, xor: bool, tile: Sequence[int]) -> Ten
 
 
 class Operator(NamedTuple):
-    """What PyTorch is told of one operator."""
+    """One operator, as it is registered with PyTorch."""
 
     schema: str
     cuda: Callable[..., Tensor]
@@ -231,7 +241,7 @@ class Operator(NamedTuple):
 
 
 def _product_operator(schema: str, read: Callable[..., Product]) -> Operator:
-    """An operator that is one product; ``read`` makes the record of its arguments."""
+    """An operator for one product; ``read`` turns its arguments into the record."""
 
     def implementation(compute: Callable[[Product], Tensor]) -> Callable[..., Tensor]:
         def run_product(*arguments: Any) -> Tensor:
@@ -249,7 +259,7 @@ def _product_operator(schema: str, read: Callable[..., Product]) -> Operator:
 
 
 def _epilogue_schema(names: OperandNames) -> str:
-    """The tensors of the epilogue in a schema, as this operator calls them."""
+    """The tensors of the epilogue in a schema, under the operator's own names."""
     called = (names.epilogue.get(name, name) for name in EPILOGUE)
     return "".join(f"Tensor? {name}, " for name in called)
 
@@ -257,8 +267,8 @@ def _epilogue_schema(names: OperandNames) -> str:
 _LAST = "bool promote, int[] tile) -> Tensor"
 _OPTIONS = f"ScalarType out, {_epilogue_schema(MATRICES)}bool transposed, {_LAST}"
 _LINEAR_OPTIONS = f"ScalarType out, {_epilogue_schema(LINEAR)}{_LAST}"
-# These may wait for the device, which the recording of a graph forbids.
-_UNSAFE: Any = getattr(torch.Tag, "cudagraph_unsafe", None)  # older ones have none
+# Operators that may wait for the device, which is not allowed in a CUDA graph.
+_UNSAFE: Any = getattr(torch.Tag, "cudagraph_unsafe", None)  # missing in older versions
 _WAITS = () if _UNSAFE is None else (_UNSAFE,)
 
 _OPERATORS = {
@@ -293,7 +303,7 @@ _OPERATORS = {
 
 
 def _register() -> Any:
-    make: Any = torch.library.Library  # which is not typed
+    make: Any = torch.library.Library  # has no type annotations
     library = make("fragmenta", "DEF")
     for name, each in _OPERATORS.items():
         library.define(name + each.schema, tags=each.tags)
@@ -305,4 +315,4 @@ def _register() -> Any:
     return library
 
 
-_LIBRARY = _register()  # the operators live as long as this
+_LIBRARY = _register()  # the operators exist as long as this object

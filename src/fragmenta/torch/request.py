@@ -19,15 +19,15 @@ from fragmenta.torch.matrix import DTYPES, as_packed, type_name, whole_sizes
 from fragmenta.torch.running import (
     EpilogueTensors,
     check_depth,
-    check_parts,
+    check_epilogue,
     check_tile,
     description,
     kernel_for,
 )
 
 EPILOGUE = ("scale", "scale_m", "scale_n", "bias")
-"""The tensors of an epilogue, in the order of every operator's arguments."""
-_COMPATIBLE = ({"e4m3", "e5m2"}, {"s8", "u8"})  # different types that multiply
+"""The tensors of an epilogue, in the order in which every operator takes them."""
+_COMPATIBLE = ({"e4m3", "e5m2"}, {"s8", "u8"})  # types that may be mixed
 
 
 class OperandNames(NamedTuple):
@@ -47,7 +47,7 @@ LINEAR = OperandNames(
 class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
     """One product D = A B, as an operator was called.
 
-    The fields are what was given.  :meth:`kernel` checks them.
+    The fields are unchecked; :meth:`kernel` checks them.
 
     >>> one = torch.ones(2, 4, dtype=torch.int8)
     >>> options = (torch.int32, None, None, None, None, False, False, [])
@@ -81,7 +81,7 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
 
     @property
     def key(self) -> Hashable:
-        """Equal for products that run alike: all but where the tensors lie.
+        """Equal for products that differ only in the addresses of their tensors.
 
         >>> one = torch.ones(2, 16, dtype=torch.int8)
         >>> options = (torch.int32, None, None, None, None, False, False, [])
@@ -96,14 +96,14 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
         )  # fmt: skip
 
     def kernel(self) -> Kernel:
-        """The kernel before its tile is chosen, if the operands go together."""
+        """The kernel before its tile is chosen; refuses operands that do not match."""
         check_tile(self.tile)
         if self.sparse:
             self.packed()
         self._check_types()
         check_devices(self.a, self.b, self.names)
         check_depth(self.b)
-        check_parts(self.epilogue, self.m, self.b, self.names.epilogue)
+        check_epilogue(self.epilogue, self.m, self.b, self.names.epilogue)
         return kernel_for(
             self.a_type, self.b.dtype, self.out, sparse=self.sparse,
             scaled=bool(self.epilogue), transposed=self.transposed,
@@ -111,13 +111,10 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
         )  # fmt: skip
 
     def packed(self) -> Tensor:
-        """The bytes of a sparse A.
-
-        They are checked, because a kernel reads them unchecked.
-        """
+        """The bytes of a sparse A, checked: a kernel would read any bytes."""
         if self.b.ndim != 2:
             raise ShapeError(
-                f"{self.names.b} is a matrix; given shape {tuple(self.b.shape)}"
+                f"{self.names.b} must be a matrix; given shape {tuple(self.b.shape)}"
             )
         k = self.b.shape[1]
         if not isinstance(k, int):  # a symbolic size: not known yet
@@ -128,8 +125,8 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
         """Refuse a sparse A whose bytes a bulk copy cannot read."""
         if self.sparse and self.a.data_ptr() % ALIGNMENT:
             raise ShapeError(
-                f"the bytes of a sparse matrix begin on a multiple of {ALIGNMENT}; "
-                f"given address {self.a.data_ptr():#x}"
+                f"the bytes of a sparse matrix must begin on a multiple of "
+                f"{ALIGNMENT}; given address {self.a.data_ptr():#x}"
             )
 
     def shaped(self, d: Tensor) -> Tensor:
@@ -141,8 +138,8 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
         if a != b and not any({a, b} <= group for group in _COMPATIBLE):
             raise Error(
                 f"{self.names.a} is {DTYPES[a]} and {self.names.b} {self.b.dtype}: "
-                f"operands are of one type (or both fp8, or both 8-bit integers); "
-                f"{self.names.b}.to({DTYPES[a]})?"
+                f"both must have the same type, or both be fp8, or both 8-bit "
+                f"integers; use {self.names.b}.to({DTYPES[a]})"
             )
 
 
@@ -151,12 +148,12 @@ def check_devices(a: Tensor, b: Tensor, names: OperandNames = MATRICES) -> None:
 
     >>> check_devices(torch.ones(1), torch.ones(1, device="meta"))
     Traceback (most recent call last):
-    fragmenta.errors.Error: A is on cpu and B on meta; B.to("cpu")?
+    fragmenta.errors.Error: A is on cpu and B on meta; use B.to("cpu")
     """
     if a.device != b.device:
         raise Error(
             f"{names.a} is on {a.device} and {names.b} on {b.device}; "
-            f'{names.b}.to("{a.device}")?'
+            f'use {names.b}.to("{a.device}")'
         )
 
 
@@ -204,7 +201,7 @@ def linear_product(
 ) -> Product:
     """The product that ``sparse_linear`` is asked for: A is the weight, B is x."""
     if not x.ndim:
-        raise ShapeError("x has rows to multiply; given a single number")
+        raise ShapeError("x must have at least one axis; given a single number")
     flat, leading = x, None
     if x.ndim != 2:
         flat, leading = x.reshape(-1, x.shape[-1]), x.shape[:-1]
@@ -230,7 +227,7 @@ def dense_product(
     """The product that ``dense_mm`` is asked for."""
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ShapeError(
-            f"A is m x k and B n x k; given {tuple(a.shape)} and {tuple(b.shape)}"
+            f"A must be m x k and B n x k; given {tuple(a.shape)} and {tuple(b.shape)}"
         )
     epilogue = _given(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
     return Product(

@@ -1,4 +1,4 @@
-"""Which tiles are the fastest here, for these calls?"""
+"""Which tiles are the fastest on this GPU, for these calls?"""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _CALLS, _REPLAYS = 5, 9
 def autotune(
     call: Callable[..., Any], *arguments: Any, **options: Any
 ) -> dict[tuple[str, Shape], Tile]:
-    """Measure the promising tiles of every product in a call; keep the fastest.
+    """Measure promising tiles for every product in a call; keep the fastest.
 
-    The call may be one product, or a whole model; it must be one that a CUDA
-    graph can record.  Its products are looked up from then on, in other
-    processes too.  Returned are the tiles by kernel and shape (m, n, k)::
+    The call may be one product or a whole model, but a CUDA graph must be able to
+    record it.  From then on its products use the tiles that were found, in other
+    processes too.  Returns the tiles by kernel and shape (m, n, k)::
 
         autotune(sparse_linear, x, weight, bias)
         autotune(model, x)
     """
     if not torch.cuda.is_available():
-        raise NoDevice("tiles are measured on a Hopper GPU, and there is none here")
+        raise NoDevice("tiles are measured on a Hopper GPU; PyTorch finds no GPU here")
     once = partial(call, *arguments, **options)
     search = TileSearch()
     SEARCHES.append(search)
@@ -54,7 +54,7 @@ def _measure(
 ) -> float:
     """Milliseconds of the call with this kernel: the median of replays of a graph.
 
-    Single calls would show how long the host takes, not the GPU.
+    Timing single calls would measure the host, not the GPU.
     """
     search.forced[kernel.kind, shape] = kernel.tile
     once()
