@@ -1,8 +1,8 @@
 """How is a weight pruned, compressed and packed at the speed of memory?
 
-One kernel reads the dense matrix once and writes packed blocks.  Where each unit
-of values and each run of codes goes is read off :func:`~fragmenta.kernels.packing.
-pack` itself, and compiled in as a table.
+One kernel reads the dense matrix once and writes packed blocks.  A table compiled into
+it says where each unit of values and its codes go; the table is computed from
+:func:`~fragmenta.kernels.packing.pack` itself.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fragmenta.registers.dtype import DType, dtype
 from fragmenta.sparse.compress import Compressed, sparse
 
 MOST_ROWS = 65_535 // 4 * 256
-"""Rows of a matrix that one launch compresses."""
+"""The most rows that one launch compresses."""
 _UNITS = 256  # 16-byte units of stored values in a block
 
 
@@ -30,8 +30,9 @@ _UNITS = 256  # 16-byte units of stored values in a block
 def code_places(element_type: str) -> NDArray[np.int64]:
     """The byte of a block's metadata where the codes of each unit begin.
 
-    Blocks are packed in which only some units have another code; the bytes that
-    change tell where they are, one bit of the unit's number at a time.
+    For each bit of a unit's number a block is packed in which the units with that
+    bit set have another code.  The bytes that differ show the bits, and so the number,
+    of the unit that owns each byte.
 
     >>> code_places("e4m3")[:5], code_places("bf16")[:5]
     (array([ 0, 16,  4, 20, 32]), array([ 0,  4,  8, 12, 16]))
@@ -56,7 +57,7 @@ def code_places(element_type: str) -> NDArray[np.int64]:
 
 @lru_cache(maxsize=16)
 def prepare_source(element_type: str) -> str:
-    """The CUDA C++ source of the compression kernel for one type.
+    """The CUDA C++ source of the kernels in ``prepare.cu``, for one type.
 
     >>> "#define ONE_OF_TWO 1" in prepare_source("tf32")
     True
@@ -81,7 +82,7 @@ def prepare_source(element_type: str) -> str:
 
 
 def _infinity_key(of: DType) -> int:
-    """Magnitudes from here on are equal: one above infinity, NaN of any kind."""
+    """The least magnitude of a NaN (infinity plus one); all from here on are equal."""
     everything = (1 << of.bits) - 1
     if of.is_integer or not of.has_infinity:
         return everything
@@ -90,10 +91,7 @@ def _infinity_key(of: DType) -> int:
 
 
 def compress_on_device(weight: Any, element_type: str) -> Any:
-    """The packed bytes of a CUDA tensor, pruned on the way.
-
-    Its rows begin on multiples of 16 bytes.
-    """
+    """Prune and pack a CUDA tensor whose rows begin on multiples of 16 bytes."""
     import torch
 
     rows, columns = weight.shape
@@ -105,7 +103,7 @@ def compress_on_device(weight: Any, element_type: str) -> Any:
 
 
 def count_bits(bits: Any) -> Any:
-    """How many bits are set in each row of a CUDA tensor of uint8."""
+    """The number of set bits in each row of a CUDA tensor of uint8."""
     import torch
 
     rows, columns = bits.shape

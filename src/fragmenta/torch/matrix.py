@@ -58,7 +58,7 @@ class SparseMatrix:
     """
 
     def __init__(self, data: Tensor, a: str, shape: tuple[int, int]) -> None:
-        if not torch.compiler.is_compiling():  # the shape was checked before
+        if not torch.compiler.is_compiling():  # then it was checked before
             shape = whole_sizes(shape)
             check_packed(data, a, shape)
         self.data = data

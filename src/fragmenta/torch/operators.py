@@ -76,8 +76,8 @@ def call(name: str, *arguments: Any) -> Tensor:
 def _no_gradient(*_: Any) -> Any:
     """Refuse backward and forward differentiation."""
     raise Error(
-        "these products are for inference and have no backward pass; call them "
-        "under torch.no_grad(), or with tensors that do not require gradients"
+        "these products are for inference: they have no backward pass and no forward "
+        "derivative; call them under torch.no_grad(), or detach their tensors"
     )
 
 

@@ -188,7 +188,9 @@ def remembered(key: Hashable, make: Callable[[], Ready]) -> Ready:
 
 
 def description(x: Tensor) -> Hashable:
-    """Everything about a tensor that a launch depends on, except its address.
+    """What a launch depends on: all of a tensor but its data and its address.
+
+    Of the address only the alignment counts.
 
     >>> description(torch.zeros(2, 16))
     (torch.float32, torch.Size([2, 16]), (16, 1), device(type='cpu'), 0)
