@@ -101,10 +101,8 @@ def portions(
     True
     """
     ways: list[Any]
-    if op.warpgroup:
-        ways = list(_variants(op, turn))
-    else:
-        ways = list(op.selectors or (None,))
+    each_way = _variants(op, turn) if op.warpgroup else op.selectors or (None,)
+    ways = list(each_way)
     per_tile = op.shape.m * op.shape.n
     goal = GOAL if op.types["a"].kind == "float" else EXACT_GOAL
     each = -(-(tiles or -(-goal // per_tile)) // len(ways))
