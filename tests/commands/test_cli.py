@@ -17,8 +17,9 @@ import pytest
 from asking import WIDTH, answer, ask, refusal
 
 import fragmenta
-from fragmenta.commands.app import EXAMPLES
+from fragmenta.commands.app import examples
 from fragmenta.commands.gpu import NEED_A_GPU
+from fragmenta.commands.index import COMMANDS
 from fragmenta.cuda.tools.device import present
 from fragmenta.errors import NoDevice
 from fragmenta.isa.parse import FAMILIES, catalogue, find
@@ -308,12 +309,12 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("matrices")
-@pytest.mark.parametrize("command", EXAMPLES)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_examples_that_run(command: str) -> None:
     text = answer(command, "--help")
     assert max(map(len, text.splitlines())) <= WIDTH
-    assert EXAMPLES[command]
-    for example in EXAMPLES[command]:
+    assert examples(command)
+    for example in examples(command):
         assert example in text
         program, *words = shlex.split(example.partition(" > ")[0])
         assert program == "fragmenta"
@@ -335,7 +336,7 @@ def gpu_is_there() -> bool:
 
 def test_every_command_is_in_the_help() -> None:
     text = answer("--help")
-    assert set(EXAMPLES) == set(re.findall(r"(?m)^  ([a-z]+)  +[A-Z]", text))
+    assert set(COMMANDS) == set(re.findall(r"(?m)^  ([a-z]+)  +[A-Z]", text))
     assert answer("-h") == text
 
 

@@ -59,12 +59,17 @@ def printable(text: str) -> str:
 def emit(text: str) -> None:
     """Write an answer."""
     text = printable(text)
-    if not colour():
+    if colour():
+        paint(_painted(text))
+    else:
         write(text)
-        return
-    from rich.console import Console
 
-    Console(highlight=False, soft_wrap=True).print(_painted(text))
+
+def paint(text: Text) -> None:
+    """Write text with its colours, to a terminal that wants them."""
+    from rich.console import Console  # too slow to load for what has no colour
+
+    Console(highlight=False, soft_wrap=True).print(text)
 
 
 def emit_json(value: Any) -> None:
