@@ -27,13 +27,13 @@ demo: $(VENV)/.base  ## install, then run the example on the CPU
 test: lint types unit  ## install, then lint, check types and run all tests
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
-	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/pytorch \
+	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/torch \
 	  tests/sparse/test_exchange.py tests/test_docs.py tests/registers/test_dtype.py
 
 # MMA-Sim builds a small library with ninja, g++ and OpenMP when first imported.
 JUDGE := PATH="$(abspath $(VENV)-published)/bin:$$PATH" \
   TORCH_EXTENSIONS_DIR="$(abspath $(VENV)-published)/extensions" \
-  PYTHONPATH=tests:published:benchmarks $(VENV)-published/bin/python
+  PYTHONPATH=.:published:benchmarks $(VENV)-published/bin/python
 
 published: $(VENV)-published/.stamp  ## every row against MMA-Sim; FULL=1: a million elements of each
 	$(if $(RECORD),$(JUDGE) published/record.py)
@@ -52,7 +52,7 @@ unit: $(VENV)/.test browser  ## the tests alone
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
-	PYTHONPATH=tests $(BIN)/python -m fuzz --count $(COUNT) --seed $(SEED) \
+	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) \
 	  --output docs/verification/fuzz.json
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other

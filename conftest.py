@@ -15,7 +15,7 @@ HAS_TORCH = find_spec("torch") is not None
 needs_torch = [
     "src/fragmenta/torch",
     "tests/golden/make_exchange.py",
-    "tests/pytorch",
+    "tests/torch",
 ]
 collect_ignore = [] if HAS_TORCH else needs_torch
 

@@ -15,7 +15,7 @@ import pytest
 from timing import least
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.sparse.compress import check_sparse, compress, decompress
 from fragmenta.sparse.exchange import from_torch, to_cutlass_sm90, to_torch
 from fragmenta.sparse.prune import prune

@@ -64,7 +64,12 @@ def within_copies(
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print every ratio, whether it passed or not."""
+    """Print every ratio, whether it passed or not, and what was left out."""
+    left_out = terminalreporter.stats.get("skipped", [])
+    if left_out:
+        terminalreporter.section(f"left out: {len(left_out)} benchmarks")
+        for report in left_out:
+            terminalreporter.line(f"{report.nodeid}: {report.longrepr[2]}")
     if not LINES:
         return
     terminalreporter.section("in copies of the same bytes")

@@ -1,8 +1,8 @@
-"""Build the pages that the catalogue, the docstrings and the recordings write.
+"""Generate pages from the catalogue, the docstrings and the recordings.
 
-Run by ``make docs`` before mkdocs: copies docs/ to build/docs/, replaces each
-``<!-- generated: name -->`` by what is known about it today, and draws a picture
-for every set of operands.  Nothing generated is committed, so nothing is stale.
+``make docs`` runs this before mkdocs.  It copies docs/ to build/docs/, replaces each
+``<!-- generated: name -->`` by text that is computed now, and draws a picture for
+every set of operands.  Generated text is not committed, so it cannot become outdated.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def write(name: str) -> str:
-    """The text that stands for a mark."""
+    """The text that replaces a mark."""
     about, _, of = name.partition(":")
     writers: dict[str, Callable[[str], str]] = {
         "family": family,
@@ -84,14 +84,14 @@ def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def family(name: str) -> str:
-    """Rows of a family's table, then a picture for each set of layouts."""
+    """The table of a family, then a picture for each set of layouts."""
     groups: dict[tuple[str, ...], list[fm.Instruction]] = {}
     for op in (op for each in FAMILIES[name] for op in fm.catalogue(each)):
         groups.setdefault(_alike(op), []).append(op)
     rows: list[tuple[str, ...]] = []
     pictures: dict[str, fm.Instruction] = {}
     for ops in groups.values():
-        if not ops[0].fragments:  # what orders the others has nothing to draw
+        if not ops[0].fragments:  # nothing to draw: it only orders others
             plain = [(f"`{op}`", str(op.requires), status(op)) for op in ops]
             rows += [(name, "", "", "", *facts, "") for name, *facts in plain]
             continue
@@ -104,7 +104,7 @@ def family(name: str) -> str:
 
 
 def _alike(op: fm.Instruction) -> tuple[str, ...]:
-    """What instructions of one row share."""
+    """What the instructions of one row have in common."""
     if not op.fragments:
         return (op.family,)
     shape = re.sub(r"n\d+", "nN", str(op.shape)) if "wgmma" in op.family else op.shape
@@ -145,11 +145,11 @@ def _widths(ops: list[fm.Instruction]) -> str:
 
 @cache
 def _picture(op: fm.Instruction) -> str:
-    """Draw the operands once for each set of layouts; the name of the file."""
+    """Draw the operands once for each set of layouts; return the file's name."""
     key: list[tuple[object, ...]] = [
         (p.name, p.layout, p.stored, p.dtype.bits) for p in op.fragments.values()
     ]
-    if op.family.startswith("wgmma"):  # of C and D only the width of elements counts
+    if op.warpgroup:  # of C and D only the width of elements counts
         key = [part for part in key if part[0] not in ("C", "D")]
         key.append(("D", op.fragments["D"].elements))
     return _drawn(op, tuple(key))
@@ -178,7 +178,7 @@ def _figure(slug: str, op: fm.Instruction) -> str:
 
 @cache
 def recorded() -> frozenset[tuple[str, ...]]:
-    """Families with types and k that an H200 has answered for."""
+    """Each family, types and k that were recorded on an H200."""
     found = set()
     for kind in record.KINDS:
         for case in record.load(GOLDEN / f"{kind}.npz").cases:
@@ -190,13 +190,13 @@ def recorded() -> frozenset[tuple[str, ...]]:
 
 
 def _numbers(op: fm.Instruction) -> tuple[str, ...]:
-    """What the numbers depend on: not on the width of a ``wgmma``."""
+    """What the results depend on; the width of a ``wgmma`` is not part of it."""
     types = [op.values.get(key, "") for key in ("a", "b", "c", "d", "type", "num")]
     return (op.family, *types, str(op.shape.k), op.kind or "")
 
 
 def status(op: fm.Instruction) -> str:
-    """How an instruction's numbers are known."""
+    """How the results of an instruction are known."""
     if not op.fragments:
         return "has none"
     if op.supported_on("sm_90a") and _numbers(op) in recorded():
@@ -213,20 +213,20 @@ def _cells(text: str) -> list[tuple[str, ...]]:
 
 
 def model_table() -> str:
-    """The fused steps, as the package has them."""
+    """The parameters of the fused steps, from the package's own table."""
     head, *rows = _cells(models._FUSED)
     _, *grouped = _cells(models._GROUPED)
     return table(head, [*rows, *grouped])
 
 
 def expansion_table() -> str:
-    """What the assembler writes instead."""
+    """What the assembler writes where a target lacks an instruction."""
     head, *rows = _cells(models._EXPANDED)
     return table(head, rows)
 
 
 def published_tables() -> str:
-    """What was compared with MMA-Sim, with what result, and what was not."""
+    """What was compared with MMA-Sim, the results, and what was not compared."""
     told = json.loads(PUBLISHED.read_text(encoding="utf-8"))
     made = told["made"]
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
@@ -241,19 +241,19 @@ def published_tables() -> str:
         (line["reason"], f"{line['instructions']:,}", ", ".join(line["targets"]))
         for line in told["excluded"]
     ]
-    head = ("target", "MMA-Sim's", "what", "types", "rows", "elements", "different")
+    head = ("target", "in MMA-Sim", "unit", "types", "rows", "elements", "different")
     return "\n\n".join(
         [
-            f"MMA-Sim {made['mmasim']}, {made['date']}, by `{made['script']}`:",
+            f"MMA-Sim {made['mmasim']}, on {made['date']}, by `{made['script']}`:",
             table(head, compared),
-            "Not compared, and why (an instruction counts once for each target):",
+            "Not compared (an instruction counts once for each target):",
             table(("reason", "instructions", "targets"), left_out),
         ]
     )
 
 
 def _totals(rows: list[dict[str, Any]]) -> tuple[str, str, str, str]:
-    """The types, the rows, the elements compared, and those that differed."""
+    """Types, number of rows, elements compared, elements that differed."""
     words = dict.fromkeys(word for row in rows for word in row["name"].split("."))
     types = [word for word in words if re.fullmatch(r"[bt]?f\d+|u?e\dm\d", word)]
     counts = [sum(row[key] for row in rows) for key in ("elements", "different")]
@@ -261,7 +261,7 @@ def _totals(rows: list[dict[str, Any]]) -> tuple[str, str, str, str]:
 
 
 def recording_table() -> str:
-    """What was recorded, family by family."""
+    """What was recorded, one row for each family."""
     rows = []
     for kind in record.KINDS:
         found = record.load(GOLDEN / f"{kind}.npz")
@@ -293,15 +293,15 @@ def fuzz_table() -> str:
         for each in report["surfaces"]
     ]
     said = (
-        f"The last run, on {report['date']} with seed {report['seed']}, made "
-        f"{report['calls']:,} calls; findings: {report['findings']}."
+        f"The last run was on {report['date']}, with seed {report['seed']}. It made "
+        f"{report['calls']:,} calls and had {report['findings']} findings."
     )
-    head = ("surface", "calls", "of them refused", "findings")
+    head = ("surface", "calls", "refused", "findings")
     return f"{said}\n\n{table(head, rows)}"
 
 
 def instruction_table() -> str:
-    """Every instruction of the catalogue, family by family."""
+    """Every instruction of the catalogue, sorted by family."""
     parts = []
     for page, names in FAMILIES.items():
         for name in names:

@@ -44,8 +44,8 @@ def introduce(op: fm.Instruction) -> None:
 
 
 def look_up(op: fm.Instruction) -> None:
-    """Who holds what, in both directions."""
-    title("Who holds what")
+    """Which lane holds which element, in both directions."""
+    title("Which lane holds which element")
     for name, part in op.fragments.items():
         size = " x ".join(map(str, part.shape))
         print(f"{name:<8}  {size:>7} {part.dtype}".ljust(26) + f"{part.layout}")
@@ -61,8 +61,8 @@ def look_up(op: fm.Instruction) -> None:
 
 
 def formulas(op: fm.Instruction) -> None:
-    """The same in the words of the PTX manual."""
-    title("As the manual writes it")
+    """The same in the notation of the PTX manual."""
+    title("The formulas of the manual")
     for name in ("A", "metadata"):
         print(f"{name}:\n{op.fragments[name].formula()}\n")
     print("A for CuTe:", op.a.to_cute())
@@ -72,7 +72,7 @@ def formulas(op: fm.Instruction) -> None:
 def compress(
     op: fm.Instruction, rng: np.random.Generator
 ) -> tuple[np.ndarray, fm.Compressed]:
-    """Prune a random A, and store what is left beside its metadata."""
+    """Prune a random A, then compress it to stored values and metadata."""
     title("A pruned to 4:8 in pairs, and compressed")
     m, _, k = op.shape
     matrix = fm.prune(rng.integers(-8, 8, (m, k), np.int8), op)
@@ -102,7 +102,7 @@ def execute(
         for lane in range(12, 16):
             row = [*a[lane], *words[lane], *d[lane, :2]]
             print(f"{lane:>4}  " + "  ".join(f"{word:08x}" for word in row))
-    print("\nD equals A B + C, whichever lanes carry the metadata.")
+    print("\nD equals A B + C for each selector.")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 r"""What does pruning to 2:4 cost in accuracy, and what does it save in time?
 
-A small classifier is trained on patterns made here, pruned to 2:4, trained a
-little more with its zeros held, and then run with :class:`SparseLinear`.  On a
-Hopper GPU the layers are timed at a size where it matters; without one the
-accuracy is computed by emulation.
+A small classifier is trained on synthetic patterns and pruned to 2:4.  It is then
+trained a little more, with the pruned weights kept at zero, and run with
+:class:`SparseLinear`.  On a Hopper GPU the script also times a large layer.  Without a
+GPU it computes the accuracy by emulation.
 
     python examples/prune_model.py --results examples/prune_model.json \
         --plot examples/prune_model.png
@@ -38,7 +38,7 @@ def patterns(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def classifier() -> nn.Sequential:
-    """Three layers; the last stays dense, it is small."""
+    """Three layers; the last one is small and stays dense."""
     torch.manual_seed(1)
     return nn.Sequential(
         nn.Linear(WIDTH, HIDDEN), nn.ReLU(),
@@ -48,7 +48,7 @@ def classifier() -> nn.Sequential:
 
 
 def masks(model: nn.Module) -> dict[str, torch.Tensor]:
-    """Which weights of the large layers stay: two of each four."""
+    """Which weights of the large layers are kept: two of each four."""
     found = {}
     for name, weight in model.named_parameters():
         if weight.ndim == 2 and weight.shape[0] > CLASSES:
@@ -63,7 +63,7 @@ def train(
     rate: float,
     held: dict[str, torch.Tensor] | None = None,
 ) -> None:
-    """Plain training; weights outside of ``held`` are zero all along."""
+    """Plain training; weights that ``held`` marks as pruned stay zero."""
     optimiser = torch.optim.Adam(model.parameters(), lr=rate)
     x, labels = patterns(8192, seed=1)
     for step in range(steps):
@@ -97,7 +97,7 @@ def recorded(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
 
 
 def timed(*calls: Callable[[], object]) -> tuple[float, ...]:
-    """Median microseconds on the GPU of each, in turn: clocks change as it warms."""
+    """Median microseconds of each, measured in turn: clocks change as the GPU warms."""
     graphs = [recorded(call) for call in calls]
     times: list[list[float]] = [[] for _ in calls]
     for _ in range(20):
@@ -124,7 +124,7 @@ def layer_times(size: int = 8192) -> dict[int, tuple[float, ...]]:
 
 
 def experiment(steps: int) -> dict[str, dict]:
-    """Train, prune, train on, swap; accuracies, and times where there is a GPU."""
+    """Train, prune, train again, swap layers; return accuracies, and times on a GPU."""
     model = classifier()
     train(model, steps, 1e-3)
     scores = {"dense, f32": accuracy(model)}
@@ -183,11 +183,13 @@ def plot(path: Path, results: dict[str, dict]) -> None:
 
 
 def main() -> None:
-    """Train, prune, train on, swap, report."""
+    """Run the experiment, or read its results, and report them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--steps", type=int, default=400, help="of training")
+    parser.add_argument("--steps", type=int, default=400, help="training steps")
     parser.add_argument("--results", type=Path, help="write the numbers here, as JSON")
-    parser.add_argument("--again", action="store_true", help="read them there instead")
+    parser.add_argument(
+        "--again", action="store_true", help="read the numbers from --results instead"
+    )
     parser.add_argument("--plot", type=Path, help="write a picture here")
     options = parser.parse_args()
     if options.again and not options.results:

@@ -1,8 +1,8 @@
-"""A 1-bit and a 4-bit matrix multiplication, written as a CUDA kernel is.
+"""A 1-bit and a 4-bit matrix multiplication, written like CUDA kernels.
 
-The kernels below are CUDA C++ line by line: every warp of the grid computes
-one 8x8 tile of D, stepping along k.  Here all warps take each step together,
-so the index of a warp is an array and so are the pointers made of it.  Pointers
+The kernels below follow CUDA C++ line by line.  Every warp of the grid computes one
+8x8 tile of D and steps along k.  Here all warps take each step together, so the index
+of a warp is an array, and the pointers computed from it are arrays too.  Pointers
 count as in C++: ``A + 1`` on a pointer to words of 32 bits is one word further.
 
     python examples/wmma_subbyte.py
@@ -94,7 +94,7 @@ def multiply_nibbles(rng: np.random.Generator, M: int, N: int, K: int) -> None:
 
 
 def report(of: str, D: NDArray[np.int32], A: Matrix, B: Matrix, seconds: float) -> None:
-    """Compare with NumPy and say so."""
+    """Compare with NumPy, and print the result."""
     expected = A.astype(np.int64) @ B.astype(np.int64)
     assert np.array_equal(D, expected)
     (M, K), N = A.shape, B.shape[1]

@@ -23,11 +23,11 @@ from typing import Any
 import judge
 import numpy as np
 import torch
-from arithmetic.inputs import KINDS, operands
 from survey import Excluded, Row, survey
 
 import fragmenta
 from fragmenta.arithmetic import Model, multiply
+from tests.arithmetic.inputs import KINDS, operands
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULT = ROOT / "docs" / "published" / "mma-sim.json"

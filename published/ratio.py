@@ -11,11 +11,11 @@ import platform
 
 import judge
 import numpy as np
-from arithmetic.inputs import operands
 from compare import surveyed
 from timing import least
 
 from fragmenta.arithmetic import multiply
+from tests.arithmetic.inputs import operands
 
 PRODUCTS = 1 << 23  #: enough for both to be at their best, in every case
 CASES = (

@@ -13,9 +13,10 @@ import judge
 import numpy as np
 import torch
 from answers import FILE, Answers, keys
-from arithmetic.inputs import EDGES, KINDS, operands
 from compare import surveyed
 from survey import Row
+
+from tests.arithmetic.inputs import EDGES, KINDS, operands
 
 ROWS, COLUMNS = 8, 8
 

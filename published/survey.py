@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import fragmenta as fm
-from fragmenta.arithmetic import ARCHITECTURES, Model
-from fragmenta.arithmetic.models import architecture
+from fragmenta.arithmetic import Model
 from fragmenta.execution.mma import numeric_model
+from fragmenta.isa.target import ARCHITECTURES
+from fragmenta.isa.target import number as architecture
 
 #: MMA-Sim's word for the architectures that it knows.
 KNOWN = {

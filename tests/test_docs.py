@@ -74,13 +74,18 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / link).exists(), link
 
 
-def generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
+def script(path: str) -> ModuleType:
+    """A script of docs/, as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem, DOCS / path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def generator() -> ModuleType:
+    return script("generate.py")
 
 
 def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,3 +143,36 @@ def test_status_is_said_with_care() -> None:
 def test_every_page_is_in_the_table_of_contents() -> None:
     nav = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     assert set(map(name, PAGES)) <= set(re.findall(r"(\S+\.md)$", nav, re.M))
+
+
+def test_the_chart_of_kernels_shows_the_committed_benchmark() -> None:
+    """The chart is drawn by hand, so it could be older than the numbers."""
+    chart = (DOCS / "plots" / "kernels.svg").read_text(encoding="utf-8")
+    measured = json.loads((DOCS / "benchmarks" / "h200-gemm.json").read_text("utf-8"))
+    compared = re.compile(r"torch[._]|cuSPARSELt tuned$|fragmenta 2:4 \[")
+    rates = [
+        f"{row['rate']:.0f}"
+        for row in measured["rows"]
+        if row["size"] == [8192] * 3 and compared.match(row["what"])
+    ]
+    assert len(rates) == 3 * 4
+    for rate in rates:
+        assert f">{rate}</text>" in chart
+
+
+def test_contributing_names_every_room() -> None:
+    """The table has every folder and module of the package; the picture shows it."""
+    drawn = script("plots/rooms.py")
+    source = Path(fm.__file__).parent
+    found = {path.relative_to(source).parts[0] for path in source.rglob("*.py")}
+    known = drawn.rooms()
+    assert {name.partition("/")[0] for name in known} == {
+        name.removesuffix(".py") for name in found - {"__init__.py", "__main__.py"}
+    }
+    assert {
+        module for module, _ in drawn.modules() if not drawn.room(module, known)
+    } <= {
+        "cuda"  # it only holds two rooms
+    }
+    picture = drawn.PICTURE.read_text(encoding="utf-8")
+    assert picture == drawn.draw(), "run: python docs/plots/rooms.py"

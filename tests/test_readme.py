@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import json
 import os
 import re
 import shlex
@@ -40,6 +41,14 @@ def test_console_examples(command: str, shown: str) -> None:
     program, *words = shlex.split(command)
     assert program == "fragmenta"
     assert CliRunner().invoke(app, words).output == shown
+
+
+def test_the_comparison_with_mma_sim_is_the_committed_one() -> None:
+    told = json.loads((ROOT / "docs/published/mma-sim.json").read_text("utf-8"))
+    elements = sum(row["elements"] for row in told["rows"])
+    assert f"{len(told['rows'])} rows, {elements:,} elements, no bit differs" in README
+    assert not any(row["different"] for row in told["rows"])
+    assert f"MMA-Sim {told['made']['mmasim']}, a published model" in README
 
 
 def test_demo() -> None:

@@ -177,3 +177,13 @@ def test_a_leading_dimension_may_be_any_number_that_fits(ldm):
     wmma.fill_fragment(c, 0)
     with pytest.raises(fm.Error, match="would touch elements 0 to"):
         wmma.store_matrix_sync(memory, c, ldm, wmma.mem_row_major)
+
+
+@pytest.mark.parametrize("error", [getattr(fm, name) for name in fm._HOME if isinstance(getattr(fm, name), type) and issubclass(getattr(fm, name), fm.Error)], ids=lambda each: each.__name__)  # fmt: skip
+def test_errors_are_also_the_ones_python_programs_catch(error):
+    """What does not exist is a LookupError, a wrong value a ValueError."""
+    assert error.__module__ == "fragmenta.errors"
+    if error in (fm.Error, fm.NoDevice, fm.CompileError):
+        assert not issubclass(error, (LookupError, ValueError))
+    else:
+        assert issubclass(error, (LookupError, ValueError))

@@ -67,7 +67,9 @@ def test_help_needs_no_numpy() -> None:
     assert "numpy" not in loaded(code)
 
 
-@pytest.mark.parametrize("first", ["fragmenta.registers.dtype", "fragmenta.isa.parse"])
+@pytest.mark.parametrize(
+    "first", ["fragmenta.registers.dtype", "fragmenta.isa.reading"]
+)
 def test_a_function_wins_over_the_module_of_its_name(first: str) -> None:
     code = f"import {first}\nimport fragmenta as fm\nassert fm.dtype('s4').bits == 4"
     assert "fragmenta" in loaded(code)

@@ -26,7 +26,7 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
-from fragmenta.cuda.tools.compiler import CompileError
+from fragmenta.errors import CompileError
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
 from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
 from fragmenta.kernels.launch import Matrix, launch, plan

@@ -3,7 +3,7 @@
     ncu --clock-control none --set full --page raw --csv -k gemm \
         python benchmarks/gpu/profile_gemm.py > counters.csv
 
-What was read off it stands in docs/kernels.md.
+docs/kernels-history.md gives the results.
 """
 
 from __future__ import annotations

@@ -1,13 +1,18 @@
-"""Draw the plots of the page about numerics; run after the arithmetic changes.
+"""Draw the plots of the documentation.
 
-    python docs/plots/make.py
+    python docs/plots/make.py              # all of them
+    python docs/plots/make.py kernels      # one of them: positive, signed or kernels
 
-Needs matplotlib.  Every point is computed with ``fragmenta.execution.matmul``.
+Needs matplotlib.  Run it after the arithmetic or a benchmark has changed.  The plots
+about numerics are computed with ``fm.matmul``; the one about kernels shows
+docs/benchmarks/h200-gemm.json.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from pathlib import Path
 
 import matplotlib as mpl
@@ -20,7 +25,9 @@ import fragmenta as fm
 HERE = Path(__file__).resolve().parent
 LENGTHS = [2**n for n in range(5, 15)]
 
-# Colours that stay apart for the colour-blind, and a mark for each.
+MEASURED = HERE.parent / "benchmarks" / "h200-gemm.json"
+
+# Colours that colour-blind readers can tell apart, and a mark for each.
 CURVES = """
 f16, f32 sums, sm_80         mma    m16n8k16  f16   f32  sm_80   #0072b2  o
 f16, f32 sums, sm_90         mma    m16n8k16  f16   f32  sm_90   #56b4e9  s
@@ -72,26 +79,95 @@ def save(name: str) -> None:
     plt.close()
 
 
+def numerics(name: str) -> None:
+    """Correct bits by the length of the sum, for terms of one sign or of both."""
+    signed = name == "signed"
+    what = "terms of both signs" if signed else "terms of one sign"
+    plt.figure(figsize=(7.2, 3.8))
+    for line in CURVES.strip().splitlines():
+        label, make, shape, a, d, target, colour, mark = re.split(r"\s{2,}", line)
+        kept = curve(getattr(fm, make)(shape, a=a, d=d), target, signed)
+        plt.plot(LENGTHS, kept, color=colour, marker=mark, ms=4, label=label)
+    plt.xscale("log", base=2)
+    plt.xlabel("products in the sum")
+    plt.ylabel("correct bits, median")
+    plt.title(f"What is left of a dot product: {what}", loc="left", fontsize=10)
+    plt.ylim(0, 25)
+    plt.grid(alpha=0.3)
+    plt.legend(fontsize=7.5, ncols=2, frameon=False, loc="lower left")
+    save(name)
+
+
+# Which rows of the benchmark are compared, and their colours.
+SERIES = {
+    "torch dense": (r"torch[._]", "#7f7f7f"),
+    "cuSPARSELt 2:4": (r"cuSPARSELt tuned$", "#56b4e9"),
+    "fragmenta 2:4": (r"fragmenta 2:4 \[", "#d55e00"),
+}
+TYPES = {"e4m3": "#d55e00", "s8": "#0072b2", "bf16": "#009e73", "tf32": "#cc79a7"}
+BATCHES = (1, 16, 64, 256, 2048, 8192)
+
+
+def measured(series: str, of: str, n: int, key: str) -> float:
+    """One number of the benchmark: a series, a type, 8192 x n x 8192."""
+    rows = json.loads(MEASURED.read_text(encoding="utf-8"))["rows"]
+    pattern = re.compile(SERIES[series][0])
+    (found,) = (
+        row[key]
+        for row in rows
+        if pattern.match(row["what"]) and (row["type"], row["size"][1]) == (of, n)
+        if row["size"][::2] == [8192, 8192]
+    )
+    return float(found)
+
+
+def rates(axes: plt.Axes) -> None:
+    """TFLOP/s of large products, as bars."""
+    for place, (label, (_, colour)) in enumerate(SERIES.items()):
+        found = [measured(label, of, 8192, "rate") for of in TYPES]
+        left = np.arange(len(TYPES)) + 0.28 * (place - 1)
+        bars = axes.bar(left, found, 0.26, color=colour, label=label)
+        axes.bar_label(bars, fmt="%.0f", fontsize=6.5, padding=1)
+    axes.set_xticks(range(len(TYPES)), list(TYPES))
+    axes.set_ylabel("TFLOP/s")
+    axes.set_title("8192 x 8192 x 8192", loc="left", fontsize=10)
+    axes.legend(fontsize=7.5, frameon=False)
+
+
+def advantage(axes: plt.Axes) -> None:
+    """How many times as fast as a dense layer, by batch."""
+    for (of, colour), mark in zip(TYPES.items(), "osD^", strict=True):
+        dense, sparse = (
+            np.array([measured(label, of, n, "microseconds") for n in BATCHES])
+            for label in ("torch dense", "fragmenta 2:4")
+        )
+        axes.plot(BATCHES, dense / sparse, color=colour, marker=mark, ms=4, label=of)
+    axes.axhline(1, color="black", linewidth=0.8)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(BATCHES, [f"{n}" for n in BATCHES], fontsize=7.5)
+    axes.set_ylim(0, 2.6)
+    axes.set_xlabel("batch")
+    axes.set_ylabel("times as fast as torch dense")
+    axes.set_title("a layer of 8192 x 8192", loc="left", fontsize=10)
+    axes.legend(fontsize=7.5, ncols=4, frameon=False, loc="lower left")
+
+
+def kernels(name: str) -> None:
+    """What the Hopper kernels reach, beside PyTorch and cuSPARSELt."""
+    _, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.3), width_ratios=(5, 4))
+    rates(left)
+    advantage(right)
+    save(name)
+
+
+PLOTS = {"positive": numerics, "signed": numerics, "kernels": kernels}
+
+
 def main() -> None:
-    """Draw both plots."""
+    """Draw the plots that are named, or all."""
     style()
-    for name, signed, what in (
-        ("positive", False, "terms of one sign"),
-        ("signed", True, "terms of both signs"),
-    ):
-        plt.figure(figsize=(7.2, 3.8))
-        for line in CURVES.strip().splitlines():
-            label, make, shape, a, d, target, colour, mark = re.split(r"\s{2,}", line)
-            kept = curve(getattr(fm, make)(shape, a=a, d=d), target, signed)
-            plt.plot(LENGTHS, kept, color=colour, marker=mark, ms=4, label=label)
-        plt.xscale("log", base=2)
-        plt.xlabel("products in the sum")
-        plt.ylabel("correct bits, median")
-        plt.title(f"What is left of a dot product: {what}", loc="left", fontsize=10)
-        plt.ylim(0, 25)
-        plt.grid(alpha=0.3)
-        plt.legend(fontsize=7.5, ncols=2, frameon=False, loc="lower left")
-        save(name)
+    for name in sys.argv[1:] or PLOTS:
+        PLOTS[name](name)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fragmenta import wmma as wmma
+    from fragmenta.errors import AddressError as AddressError
+    from fragmenta.errors import AlignmentError as AlignmentError
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
     from fragmenta.errors import BadMetadata as BadMetadata
     from fragmenta.errors import BadOperands as BadOperands
+    from fragmenta.errors import CompileError as CompileError
     from fragmenta.errors import Error as Error
     from fragmenta.errors import LayoutError as LayoutError
     from fragmenta.errors import NoDevice as NoDevice
     from fragmenta.errors import NotSparse as NotSparse
+    from fragmenta.errors import OutOfBounds as OutOfBounds
     from fragmenta.errors import ShapeError as ShapeError
     from fragmenta.errors import UnknownInstruction as UnknownInstruction
     from fragmenta.errors import UnknownOperand as UnknownOperand
@@ -31,25 +35,24 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
     from fragmenta.execution.matmul import matmul as matmul
+    from fragmenta.isa.building import mma as mma
+    from fragmenta.isa.building import wgmma as wgmma
+    from fragmenta.isa.families import catalogue as catalogue
     from fragmenta.isa.instruction import Instruction as Instruction
     from fragmenta.isa.instruction import Shape as Shape
-    from fragmenta.isa.parse import catalogue as catalogue
-    from fragmenta.isa.parse import find as find
-    from fragmenta.isa.parse import instruction as instruction
-    from fragmenta.isa.parse import mma as mma
-    from fragmenta.isa.parse import search as search
-    from fragmenta.isa.parse import wgmma as wgmma
+    from fragmenta.isa.reading import instruction as instruction
+    from fragmenta.isa.searching import find as find
+    from fragmenta.isa.searching import search as search
     from fragmenta.isa.target import Requirement as Requirement
     from fragmenta.registers.dtype import DType as DType
     from fragmenta.registers.dtype import dtype as dtype
     from fragmenta.registers.fragment import Fragment as Fragment
     from fragmenta.registers.fragment import Place as Place
+    from fragmenta.registers.granularity import Granularity as Granularity
     from fragmenta.registers.layout import Layout as Layout
-    from fragmenta.registers.metadata import Granularity as Granularity
     from fragmenta.registers.metadata import Metadata as Metadata
     from fragmenta.shared.addresses import LaneAddresses as LaneAddresses
     from fragmenta.shared.banks import bank_conflicts as bank_conflicts
-    from fragmenta.shared.descriptor import AddressError as AddressError
     from fragmenta.shared.descriptor import Descriptor as Descriptor
     from fragmenta.shared.moves import ldmatrix as ldmatrix
     from fragmenta.shared.moves import ldmatrix_addresses as ldmatrix_addresses
@@ -78,18 +81,22 @@ __version__ = "0.1.0"
 # Every public name by the module it lives in.  The imports above say the same
 # to type checkers; a test holds the two together.
 _MODULES = {
-    "isa.parse": "instruction find search catalogue mma wgmma",
+    "isa.reading": "instruction",
+    "isa.searching": "find search",
+    "isa.building": "mma wgmma",
+    "isa.families": "catalogue",
     "isa.instruction": "Instruction Shape",
     "isa.target": "Requirement",
     "registers.fragment": "Fragment Place",
     "registers.layout": "Layout",
     "registers.dtype": "dtype DType",
     "sparse.prune": "prune",
-    "registers.metadata": "Granularity Metadata",
+    "registers.granularity": "Granularity",
+    "registers.metadata": "Metadata",
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
-    "shared.descriptor": "Descriptor AddressError",
+    "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
@@ -97,7 +104,8 @@ _MODULES = {
     "execution.matmul": "matmul",
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
-    "LayoutError NotSparse BadMetadata NoDevice",
+    "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "
+    "CompileError NoDevice",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 

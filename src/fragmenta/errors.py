@@ -6,7 +6,7 @@ thing.  Everything this package raises on purpose is a :class:`Error`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class Error(Exception):
@@ -21,7 +21,10 @@ class Error(Exception):
     """
 
 
-class UnknownInstruction(Error):
+# ── what does not exist ─────────────────────────────────────────────────────
+
+
+class UnknownInstruction(Error, LookupError):
     """No such instruction; the message names the first wrong qualifier."""
 
 
@@ -29,45 +32,69 @@ class AmbiguousInstruction(UnknownInstruction):
     """An abbreviation fits several instructions; the message lists them."""
 
 
-class BadOperands(UnknownInstruction):
-    """The instruction exists, but not with these operands."""
-
-
-class UnknownOperand(Error, AttributeError):
+class UnknownOperand(Error, LookupError, AttributeError):
     """The instruction has no such operand in registers."""
 
 
-class UnknownType(Error):
+class UnknownType(Error, LookupError):
     """No such element type."""
 
 
-class UnsupportedTarget(Error):
+class UnsupportedTarget(Error, LookupError):
     """The target is unknown, or it does not have the instruction."""
 
 
-class ShapeError(Error):
+# ── what has a wrong value ──────────────────────────────────────────────────
+
+
+class BadOperands(UnknownInstruction, ValueError):
+    """The instruction exists, but not with these operands."""
+
+
+class ShapeError(Error, ValueError):
     """An array has the wrong shape, or an index lies outside its range."""
 
 
-class ValueRangeError(Error):
+class AlignmentError(ShapeError):
+    """A pointer or a leading dimension breaks an alignment rule."""
+
+
+class OutOfBounds(ShapeError):
+    """A load or store would touch elements outside the memory."""
+
+
+class AddressError(Error, ValueError):
+    """A shared-memory address or offset is misaligned or out of range."""
+
+
+class ValueRangeError(Error, ValueError):
     """A value cannot be held exactly by the element type."""
 
 
-class LayoutError(Error):
+class LayoutError(Error, ValueError):
     """A layout line is malformed or is not a bijection."""
 
 
-class NotSparse(Error):
+class NotSparse(Error, ValueError):
     """A matrix has more non-zeros than the instruction's sparsity allows."""
 
 
-class BadMetadata(Error):
+class BadMetadata(Error, ValueError):
     """A metadata word holds an illegal or unordered code."""
+
+
+# ── what is missing or refuses to work ──────────────────────────────────────
 
 
 class NoDevice(Error):
     """No GPU, or the ``cuda`` extra is not installed."""
 
+
+class CompileError(Error):
+    """The compiler refuses the source; the message has its words."""
+
+
+# ── how a message is worded ─────────────────────────────────────────────────
 
 LONGEST_WORD = 200
 """No name is longer than so many characters."""
@@ -94,6 +121,21 @@ def shortened(text: str, most: int = 60) -> str:
     if len(text) <= most:
         return repr(text)
     return f"{text[:most]!r} … ({len(text):,} characters)"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Numbers with their runs joined.
+
+    >>> ranges([0, 1, 2, 3, 8])
+    '0-3, 8'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:

@@ -14,8 +14,8 @@ from answers import Answers
 from survey import RELATIVES, any_width, every_multiplication, survey
 
 from fragmenta.arithmetic import multiply
-from fragmenta.arithmetic.models import architecture
 from fragmenta.execution.mma import numeric_model
+from fragmenta.isa.target import number as architecture
 from fragmenta.registers.dtype import dtype
 
 from .edges import highest, lowest

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import WIDTH, answer, ask, refusal
 
 import fragmenta
 from fragmenta.commands.app import examples
@@ -22,7 +21,9 @@ from fragmenta.commands.gpu import NEED_A_GPU
 from fragmenta.commands.index import COMMANDS
 from fragmenta.cuda.tools.device import present
 from fragmenta.errors import NoDevice
-from fragmenta.isa.parse import FAMILIES, catalogue, find
+from fragmenta.isa.families import FAMILIES, catalogue
+from fragmenta.isa.searching import find
+from tests.asking import WIDTH, answer, ask, refusal
 
 S4 = "mma.m16n8k64.s4.s4"
 S4_FULL = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"

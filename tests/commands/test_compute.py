@@ -9,10 +9,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from asking import complaint, page
 
 import fragmenta as fm
 from fragmenta.commands.comparison import compare
+from tests.asking import complaint, page
 
 F16 = "mma.m16n8k16.f32.f16"
 S8 = "mma.m16n8k32.s32.s8.s8"

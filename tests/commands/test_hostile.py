@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import ask, complaint
 
 import fragmenta as fm
 from fragmenta.arrays import npy
 from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
+from tests.asking import ask, complaint
 
 OP = "mma.m16n8k16.f32.f16"
 SPARSE = fm.mma("m16n8k32", a="f16", d="f32", sp="sp")
@@ -99,6 +99,7 @@ DAMAGED = {
     "keys": headed("{1: 2, 'a': 3}"),
     "shape": headed(about(shape="[2]"), bytes(8)),
     "float": headed(about(shape="(2.0,)"), bytes(8)),
+    "padding": headed(about() + "   \x0b", bytes(8)),
     "order": headed(about(order="None"), bytes(8)),
     "bool": headed(about(shape="(True,)"), bytes(4)),
     "negative": headed(about(shape="(-2,)"), bytes(8)),

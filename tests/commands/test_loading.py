@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from asking import answer
 
 import fragmenta
 from fragmenta.commands.index import COMMANDS
+from tests.asking import answer
 
 FOLDER = Path(fragmenta.__file__).parent / "commands"
 MODULES = sorted({entry.module for entry in COMMANDS.values()})

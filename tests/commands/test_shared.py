@@ -6,13 +6,13 @@ import json
 
 import numpy as np
 import pytest
-from asking import complaint, page
 
 import fragmenta as fm
 from fragmenta.shared.banks import conflict_picture, conflict_table
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.moves import ldmatrix
 from fragmenta.shared.tiles import read_tile, shared_tile
+from tests.asking import complaint, page
 
 WGMMA = "wgmma.m64n24k16.f32.f16"
 MMA = "mma.m16n8k16.f32.f16"

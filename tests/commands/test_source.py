@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from asking import ask, complaint
 
 import fragmenta as fm
 from fragmenta.cuda.source.emit import header, to_cuda, to_ptx
+from tests.asking import ask, complaint
 
 MMA = "mma.m16n8k16.f32.f16"
 WGMMA = "wgmma.m64n64k32.f32.e4m3.e4m3"

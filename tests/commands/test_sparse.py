@@ -9,10 +9,10 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from asking import answer, ask, complaint, page
 
 import fragmenta as fm
 from fragmenta.sparse.compress import sparsity_report
+from tests.asking import answer, ask, complaint, page
 
 F16 = "mma.sp::ordered_metadata.m16n8k32.f32.f16"
 S4 = "mma.sp::ordered_metadata.m16n8k64.s4.s4"

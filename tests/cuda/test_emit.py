@@ -15,7 +15,7 @@ from fragmenta.cuda.source.fragments import fragment_piece, metadata_pieces
 from fragmenta.cuda.source.helpers import helpers
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
 from fragmenta.cuda.tools import assembler, compiler
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.machine.cache import VARIABLE
 from fragmenta.registers.metadata import Metadata
 from fragmenta.shared.descriptor import Descriptor

@@ -13,6 +13,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import wgmma
 from fragmenta.cuda.tools import assembler
+from fragmenta.errors import AddressError
 from fragmenta.evidence.wgmma_inputs import (
     Variant,
     move_plan,
@@ -31,8 +32,8 @@ from fragmenta.evidence.wgmma_record import (
     replay_moves,
     replay_wgmma,
 )
-from fragmenta.isa.parse import catalogue
-from fragmenta.shared.descriptor import AddressError, Descriptor, extent
+from fragmenta.isa.families import catalogue
+from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
 
 WIDTHS = (8, 24, 64, 96, 256)

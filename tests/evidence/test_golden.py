@@ -8,7 +8,8 @@ import pytest
 from fragmenta.errors import Error
 from fragmenta.evidence import inputs
 from fragmenta.evidence.record import Recording, replay
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 FAMILIES = ("mma", "mma.sp")

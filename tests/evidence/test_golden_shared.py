@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fragmenta.evidence import record, wgmma_inputs
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
 from fragmenta.shared.descriptor import Descriptor
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"

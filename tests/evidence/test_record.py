@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import ask
 
 import fragmenta as fm
 from fragmenta.evidence import record, wgmma_record
 from fragmenta.evidence.record import Case, Recording
+from tests.asking import ask
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 
@@ -84,7 +84,7 @@ def test_unknown_kinds_are_refused(monkeypatch):
 def test_block_scales_are_replayed():
     """A recording of sm_120a has them, though this project has no such GPU."""
     from fragmenta.evidence import inputs
-    from fragmenta.isa.parse import catalogue
+    from fragmenta.isa.families import catalogue
 
     op = next(op for op in catalogue("mma.sp") if op.scale_vec)
     each = next(inputs.trials(op, 8, 1))

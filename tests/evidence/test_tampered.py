@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import ask
 
 import fragmenta as fm
 from fragmenta.evidence import record
+from tests.asking import ask
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 KINDS = {"mma": 20, "mma.sp": 60, "moves": 9, "wgmma": 90, "wmma": 300}

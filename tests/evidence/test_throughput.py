@@ -13,8 +13,8 @@ from fragmenta.commands import app
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.evidence import throughput
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING
-from fragmenta.isa.parse import catalogue
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
 

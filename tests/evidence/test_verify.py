@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from asking import ask
 
 import fragmenta as fm
 from fragmenta.cuda.source import wgmma
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.cuda.tools.launch import Kernel, on_device
+from fragmenta.errors import AddressError
 from fragmenta.evidence import record, verify, wgmma_record, wmma_record
 from fragmenta.evidence.wgmma_inputs import (
     MoveTrial,
@@ -27,10 +27,10 @@ from fragmenta.evidence.wgmma_inputs import (
     plan,
     variants,
 )
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING
-from fragmenta.isa.parse import catalogue
-from fragmenta.shared.descriptor import AddressError
 from fragmenta.shared.tiles import shared_tile
+from tests.asking import ask
 
 FEW = (
     *("mma.m16n8k16.f32.f16", "mma.m16n8k32.s32.s8.s8", "mma.m8n8k4.f64"),

@@ -13,7 +13,7 @@ import fragmenta as fm
 from fragmenta.cuda.tools import assembler
 from fragmenta.evidence import wmma_record as kernels
 from fragmenta.evidence.record import POISON
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.registers.words import unpack_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"

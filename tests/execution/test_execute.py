@@ -8,7 +8,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.execution.mma import call, chosen_target, execute
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
 
 RNG = np.random.default_rng(7)
 S8 = instruction("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32")

@@ -1,8 +1,8 @@
-"""Run the fuzzers: ``python -m fuzz`` with ``tests`` on the path, or ``make fuzz``.
+"""Run the fuzzers: ``python -m tests.fuzz`` with the repository as folder, or ``make fuzz``.
 
-python -m fuzz --count 10000000 --seed 7 --output docs/verification/fuzz.json
-python -m fuzz parser files --count 100000
-python -m fuzz parser --seed 7 --game 4711      # one game once more
+python -m tests.fuzz --count 10000000 --seed 7 --output docs/verification/fuzz.json
+python -m tests.fuzz parser files --count 100000
+python -m tests.fuzz parser --seed 7 --game 4711      # one game once more
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import fragmenta as fm
-from fuzz import pool
-from fuzz.engine import Result, pieces, play
-from fuzz.surfaces import SURFACES
+from tests.fuzz import pool
+from tests.fuzz.engine import Result, pieces, play
+from tests.fuzz.surfaces import SURFACES
 
 
 def main() -> int:
@@ -44,7 +44,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m fuzz", description="Hostile calls."
+        prog="python -m tests.fuzz", description="Hostile calls."
     )
     parser.add_argument(
         "surfaces", nargs="*", choices=[*SURFACES, []], metavar="SURFACE"
@@ -114,7 +114,7 @@ def _tell(result: Result, jobs: int) -> None:
         flush=True,
     )
     for finding in result.findings:
-        again = f"python -m fuzz {finding.surface} --seed {finding.seed} --game "
+        again = f"python -m tests.fuzz {finding.surface} --seed {finding.seed} --game "
         print(f"  {finding.game}: {finding.what}\n    {finding.call}")
         print(f"    {again}{finding.number}", flush=True)
 

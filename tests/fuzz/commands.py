@@ -18,9 +18,9 @@ import typer.main
 
 import fragmenta as fm
 from fragmenta.commands import app
-from fuzz.engine import NUMBERS, Ask, Surface, Wrong, bits, expect
-from fuzz.files import archived, array, damaged, folder, put, saved
-from fuzz.parser import known, names, vocabulary
+from tests.fuzz.engine import NUMBERS, Ask, Surface, Wrong, bits, expect
+from tests.fuzz.files import archived, array, damaged, folder, put, saved
+from tests.fuzz.parser import known, names, vocabulary
 
 OPERANDS = ("A", "B", "C", "D", "metadata", "scale_A", "a", "E", "", "\x1b[2J")
 COMMANDS = ("list", "show", "formula", "where", "holds", "table", "which", "draw", "run",

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.registers.dtype import DTYPES
 from fragmenta.shared import moves
 from fragmenta.shared.descriptor import Descriptor, swizzled
 from fragmenta.shared.tiles import read_tile, shared_tile
-from fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
-from fuzz.packing import patterns
+from tests.fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
+from tests.fuzz.packing import patterns
 
 SWIZZLES = (0, 32, 64, 128)
 MODE = {0: 0, 128: 1, 64: 2, 32: 3}
@@ -282,5 +282,5 @@ SURFACE = Surface(
         advanced: 2,
         loaded: 2,
     },
-    share=0.34,
+    share=0.40,
 )

@@ -12,16 +12,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from arithmetic import reference
 
 import fragmenta as fm
 from fragmenta.execution.mma import chosen_target, numeric_model
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.shared.tiles import shared_tile
 from fragmenta.sparse.compress import compress
-from fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
-from fuzz.packing import is_index, patterns
-from fuzz.sparsity import sparse_bits
+from tests.arithmetic import reference
+from tests.fuzz.engine import Ask, Surface, bits, expect, index, integers, odd, same
+from tests.fuzz.packing import is_index, patterns
+from tests.fuzz.sparsity import sparse_bits
 
 
 @cache

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.registers.dtype import DTYPES, DType
-from fuzz.engine import Ask, Surface, bits, expect, index, odd, same
+from tests.fuzz.engine import Ask, Surface, bits, expect, index, odd, same
 
 
 @cache

@@ -11,17 +11,23 @@ from functools import cache
 from itertools import product
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue, find, instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import find
 from fragmenta.isa.target import TARGETS, check_target
 from fragmenta.registers.dtype import DTYPES, dtype
 from fragmenta.registers.layout import Layout
-from fuzz.engine import Ask, Surface, Wrong, expect, odd
+from tests.fuzz.engine import Ask, Surface, Wrong, expect, odd
 
 LONG = 20_000
 """Characters of the longest texts."""
 ALPHABET = (
     "mnksp.:;,{}[]%@! \t\n0123456789abcdefxyzMNK_-+*/=|<>'\"\\\0\x1b\u00b2\u0661…é"
 )
+
+
+# What the manual lets one leave out, by the word that then stands for it.
+LEFT_OUT = {"kind::mxf8f6f4": "scale_vec::1X", "kind::mxf4": "scale_vec::2X"}
 
 
 @cache
@@ -94,8 +100,11 @@ def changed_names(ask: Ask) -> None:
         return
     # wmma has two orders of shape and layout; a dot at the end is forgiven.
     found = ask(instruction, text)
-    words = sorted(text.rstrip(".").split("."))
-    expect(sorted(str(found).split(".")) == words, f"{text!r} is read as {found}")
+    words = text.rstrip(".").split(".")
+    words += [LEFT_OUT[w] for w in words if w in LEFT_OUT and "scale_vec" not in text]
+    expect(
+        sorted(str(found).split(".")) == sorted(words), f"{text!r} is read as {found}"
+    )
 
 
 def _misspelled(rng: random.Random, word: str) -> str:
@@ -245,5 +254,5 @@ SURFACE = Surface(
         layouts: 8,
         long_lines: 1,
     },
-    share=0.22,
+    share=0.16,
 )

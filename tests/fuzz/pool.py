@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fuzz.engine import Result, run
-from fuzz.surfaces import SURFACES
+from tests.fuzz.engine import Result, run
+from tests.fuzz.surfaces import SURFACES
 
 _shared: dict[str, Any] = {}
 

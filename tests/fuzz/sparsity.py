@@ -15,8 +15,8 @@ import ml_dtypes
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
-from fragmenta.registers.metadata import Granularity
+from fragmenta.isa.families import catalogue
+from fragmenta.registers.granularity import Granularity
 from fragmenta.sparse import exchange
 from fragmenta.sparse.compress import (
     Compressed,
@@ -26,8 +26,8 @@ from fragmenta.sparse.compress import (
     sparsity_report,
 )
 from fragmenta.sparse.prune import prune
-from fuzz.engine import Ask, Surface, bits, expect, index, odd, same
-from fuzz.packing import is_index, patterns
+from tests.fuzz.engine import Ask, Surface, bits, expect, index, odd, same
+from tests.fuzz.packing import is_index, patterns
 
 
 @cache

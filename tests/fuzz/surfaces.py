@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from fuzz import commands, descriptors, execution, files, packing, parser, sparsity
-from fuzz.engine import Surface
+from tests.fuzz import (
+    commands,
+    descriptors,
+    execution,
+    files,
+    packing,
+    parser,
+    sparsity,
+)
+from tests.fuzz.engine import Surface
 
 SURFACES: dict[str, Surface] = {
     module.SURFACE.name: module.SURFACE

@@ -12,8 +12,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.registers.fragment import Fragment
-from fuzz import engine, files, packing, sparsity
-from fuzz.surfaces import SURFACES
+from tests.fuzz import engine, files, packing, sparsity
+from tests.fuzz.surfaces import SURFACES
 
 COUNTS = {"packing": 3000, "descriptors": 6000, "commands": 400, "parser": 3000}
 

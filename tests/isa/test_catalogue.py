@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.parse import FAMILIES, catalogue
+from fragmenta.isa.families import FAMILIES, catalogue
 from fragmenta.isa.target import TARGETS, expand
 
 OPS = list(catalogue())

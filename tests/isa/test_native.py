@@ -7,8 +7,10 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
+from fragmenta.execution.mma import numeric_model
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.isa.native import expansion
-from fragmenta.isa.parse import catalogue
 
 TARGETS = [
     "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_90a",
@@ -86,3 +88,24 @@ def test_native_needs_support():
     assert op.native_on("sm_89")
     assert not op.native_on("sm_90a")
     assert op.native_on("sm_120")
+
+
+def test_the_numbers_follow_the_expansions():
+    """Where an instruction is expanded, its numbers are those of the expansion.
+
+    Integers, bits and f64 are exact in whatever way they are expanded.  The tf32
+    of wmma stays tf32: it is only cut into two steps.
+    """
+    forms = {None: {"fused", "grouped"}, "f16": {"fused"}, "fma": {"chain", "pairs"}}
+    operands = {None: None, "f16": "f16", "fma": "f32"}
+    wrong, met = [], set()
+    for op in (op for family in MULTIPLYING for op in catalogue(family)):
+        for target in op.requires.targets:
+            how, becomes = numeric_model(op, target), expansion(op, target)
+            if how.source == "exact by definition" and how.operand is None:
+                continue
+            met.add(becomes)
+            if how.operand != operands[becomes] or how.form not in forms[becomes]:
+                wrong.append(f"{op} on {target}: {becomes}, but {how.form}")
+    assert not wrong
+    assert met == set(forms)

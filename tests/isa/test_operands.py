@@ -1,11 +1,11 @@
-"""Operands behind a mnemonic: what fits, what does not, and how it is said."""
+"""Operands after a mnemonic: what fits, what does not, and how it is said."""
 
 import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.isa import operands
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.statement import MOST, split
 
 SPARSE = "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32"
@@ -21,7 +21,7 @@ LOAD = "wmma.load.a.sync.aligned.row.m8n8k32.s4"
 
 def test_every_statement_that_is_written_is_read():
     for op in catalogue():
-        sources = (False, True) if op.family.startswith("wgmma") else (False,)
+        sources = (False, True) if op.warpgroup else (False,)
         for source in sources:
             assert fm.instruction(ptx.statement(op, a_registers=source)) == op
 
@@ -115,8 +115,8 @@ def test_what_does_not_fit_is_named(text, said):
         fm.find(text)
 
 
-def test_white_space_behind_a_dot_is_not_ptx():
-    with pytest.raises(fm.UnknownInstruction, match="not behind it"):
+def test_white_space_after_a_dot_is_not_ptx():
+    with pytest.raises(fm.UnknownInstruction, match="not after it"):
         fm.instruction("mma.sync. aligned.m16n8k16.row.col.f32.f16.f16.f32")
 
 

@@ -13,8 +13,7 @@ import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa import operands
-from fragmenta.isa.families import NOT_YET, OTHERS, uncovered
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import NOT_YET, OTHERS, catalogue, uncovered
 from fragmenta.isa.statement import split
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS, expand
@@ -30,7 +29,7 @@ def representative(widths=(8, 24, 256)):
     """One of each that could be read differently."""
     seen = {}
     for op in catalogue():
-        if op.family.startswith("wgmma") and op.shape.n not in widths:
+        if op.warpgroup and op.shape.n not in widths:
             continue
         counts = tuple((each.count, each.ptx, each.values) for each in op.operands)
         key = (op.family, op.values.get("a"), op.values.get("type"), op.kind, counts)
@@ -49,7 +48,7 @@ OPS = representative()
 
 
 def sources(op):
-    return (False, True) if op.family.startswith("wgmma") else (False,)
+    return (False, True) if op.warpgroup else (False,)
 
 
 def declarations(op, source):
@@ -180,7 +179,7 @@ def near_misses(op, source):
     if not listed:
         return
     # without imm-trans-b, a bare A is a vector variable: A comes from registers
-    bare = op.family.startswith("wgmma") and op.types["a"].bits == 16 and not source
+    bare = op.warpgroup and op.types["a"].bits == 16 and not source
     if len(listed) > 1 and listed[-1].ptx != "stride" and not bare:
         yield f"{mnemonic} {_without_last(rest)};"
     yield f"{mnemonic} {rest},;"

@@ -3,6 +3,8 @@
 import pytest
 
 import fragmenta as fm
+from fragmenta.isa.building import build
+from fragmenta.isa.tables import wgmma
 
 S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
 
@@ -146,3 +148,27 @@ def test_what_is_no_word_is_told(wrong, said):
 
 def test_a_semicolon_ends_a_short_name_too():
     assert fm.find("mma.sp.m16n8k16.tf32;") == fm.find("mma.sp.m16n8k16.tf32")
+
+
+def test_a_long_list_of_choices_says_how_many_more_there_are():
+    """Building by keyword cut its list at twelve and did not say so."""
+    count = len(fm.search("wgmma.f16.f16"))
+    assert count > 12
+    with pytest.raises(fm.AmbiguousInstruction, match=f"and {count - 12} more"):
+        fm.find("wgmma.f16.f16")
+    with pytest.raises(fm.AmbiguousInstruction) as several:
+        build([wgmma.DENSE], a="f16", d="f32")
+    assert "wgmma .f16 fits 32 instructions" in str(several.value)
+    assert str(several.value).endswith("… and 20 more")
+
+
+def test_wmma_is_built_by_keyword_too():
+    assert str(fm.wmma.mma("m8n32k16", a="bf16", blayout="row")) == (
+        "wmma.mma.sync.aligned.row.row.m8n32k16.f32.bf16.bf16.f32"
+    )
+    with pytest.raises(
+        fm.AmbiguousInstruction, match=r"wmma\.mma m16n16k16 \.f16 fits"
+    ):
+        fm.wmma.mma("m16n16k16", a="f16")
+    with pytest.raises(fm.UnknownInstruction, match=r"m16n16k16 with \.s4 as the"):
+        fm.wmma.mma("m16n16k16", a="s4")

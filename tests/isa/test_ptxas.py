@@ -7,8 +7,8 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import assembler
+from fragmenta.isa.families import FORMS, catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import FORMS, catalogue
 from fragmenta.isa.target import TARGETS, Version
 
 VERSIONS = [
@@ -26,7 +26,7 @@ def written(op, a_registers=False):
 
 def both_sources(op):
     """A wgmma takes A from a descriptor or from registers: two statements."""
-    return (False, True) if op.family.startswith("wgmma") else (False,)
+    return (False, True) if op.warpgroup else (False,)
 
 
 @pytest.fixture(scope="module", autouse=True)

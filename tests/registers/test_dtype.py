@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fragmenta.arrays.checks import as_array
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -20,7 +21,7 @@ from fragmenta.errors import (
     UnknownType,
     ValueRangeError,
 )
-from fragmenta.registers.dtype import DTYPES, DType, as_array, dtype
+from fragmenta.registers.dtype import DTYPES, DType, dtype
 from fragmenta.registers.words import (
     Container,
     container,

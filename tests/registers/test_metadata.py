@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
-from fragmenta.registers.metadata import Granularity, Metadata, as_codes, locate
+from fragmenta.isa.families import catalogue
+from fragmenta.registers.granularity import Granularity, as_codes, locate
+from fragmenta.registers.metadata import Metadata
 from fragmenta.sparse.compress import decode_words
 
 TWO_OF_FOUR = Granularity(2, 4)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import LayoutError
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
 from fragmenta.registers import notation
 from fragmenta.registers.layout import Layout
 

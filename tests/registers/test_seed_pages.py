@@ -147,19 +147,19 @@ def test_sparse_wgmma_m64nNk64(n, a, d):
 )
 def test_sub_byte_wmma(type_, shape, elements):
     bitop = {"bitop": "xor"} if type_ == "b1" else {}
-    op = fm.isa.parse.wmma(f"m8n8k{shape}", a=type_, **bitop)
+    op = fm.wmma.mma(f"m8n8k{shape}", a=type_, **bitop)
     for part in (op.a, op.b):
         assert part.registers == 1  # one storage element
         assert part.elements == elements
     with pytest.raises(fm.UnknownInstruction, match="layout of A"):
-        fm.isa.parse.wmma(f"m8n8k{shape}", a=type_, alayout="col", **bitop)
+        fm.wmma.mma(f"m8n8k{shape}", a=type_, alayout="col", **bitop)
     with pytest.raises(fm.UnknownInstruction, match="layout of B"):
-        fm.isa.parse.wmma(f"m8n8k{shape}", a=type_, blayout="row", **bitop)
+        fm.wmma.mma(f"m8n8k{shape}", a=type_, blayout="row", **bitop)
 
 
 def test_bit_operations_by_compute_capability():
-    xor = fm.isa.parse.wmma("m8n8k128", a="b1", bitop="xor")
-    both = fm.isa.parse.wmma("m8n8k128", a="b1", bitop="and")
+    xor = fm.wmma.mma("m8n8k128", a="b1", bitop="xor")
+    both = fm.wmma.mma("m8n8k128", a="b1", bitop="and")
     assert xor.supported_on("sm_75")
     assert not both.supported_on("sm_75")
     assert both.supported_on("sm_80")

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fragmenta as fm
+from fragmenta.errors import AddressError, ranges
 from fragmenta.shared.banks import (
     ACCESSES,
     Tile,
@@ -15,9 +16,8 @@ from fragmenta.shared.banks import (
     bank_conflicts,
     conflict_picture,
     conflict_table,
-    ranges,
 )
-from fragmenta.shared.descriptor import AddressError, Descriptor
+from fragmenta.shared.descriptor import Descriptor
 
 
 def turns(addresses, width):

@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.errors import AddressError
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
 from fragmenta.registers.words import pack_words
-from fragmenta.shared.descriptor import AddressError, swizzled
+from fragmenta.shared.descriptor import swizzled
 from fragmenta.shared.moves import (
     ldmatrix,
     ldmatrix_addresses,

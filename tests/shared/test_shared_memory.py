@@ -9,14 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
-from fragmenta.shared.descriptor import (
-    AddressError,
-    Descriptor,
-    atoms,
-    extent,
-    swizzled,
-)
+from fragmenta.errors import AddressError
+from fragmenta.isa.families import catalogue
+from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
 from fragmenta.shared.tiles import read_tile, shared_tile, tensor_map
 
 SWIZZLES = (0, 32, 64, 128)

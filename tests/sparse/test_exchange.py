@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.sparse.compress import Compressed, compress, decompress
 from fragmenta.sparse.exchange import (
     from_cutlass_sm90,

@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
-from fragmenta.registers.metadata import Granularity
+from fragmenta.isa.families import catalogue
+from fragmenta.registers.granularity import Granularity
 from fragmenta.sparse import loops as sparsity_loops
 from fragmenta.sparse.compress import (
     Compressed,
@@ -478,7 +478,7 @@ def test_bad_input_is_refused_with_what_is_allowed(case):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """As if every matrix were large: many blocks, several threads."""
-    monkeypatch.setattr(sparsity_loops, "_BLOCK", 256)
+    monkeypatch.setattr("fragmenta.arrays.threads._BLOCK", 256)
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.view import explorer, explorer_data
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
 
@@ -63,7 +63,7 @@ def multiplications():
     for op in catalogue():
         if not (op.family.startswith(("mma", "wgmma")) or op.family == "wmma.mma"):
             continue
-        if op.family.startswith("wgmma") and op.shape.n not in (8, 24):
+        if op.warpgroup and op.shape.n not in (8, 24):
             continue
         words = ("shape", "a", "b", "c", "d", "bitop", "kind", "scale_vec")
         key = (op.family, *(op.values.get(word) for word in words))

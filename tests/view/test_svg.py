@@ -33,7 +33,7 @@ def instructions() -> list[fm.Instruction]:
     """One instruction for each set of fragments; of wgmma a few widths."""
     found = {}
     for op in fm.catalogue():
-        if op.family.startswith("wgmma") and op.shape.n not in (8, 24, 256):
+        if op.warpgroup and op.shape.n not in (8, 24, 256):
             continue
         if not op.fragments:
             continue
@@ -93,7 +93,7 @@ def test_every_instruction() -> None:
         if {"C", "D"} <= set(op.fragments):
             names |= {"C", "D"} if names & {"C", "D"} else set()
         assert names == set(op.fragments), op
-        if op.family.startswith("wgmma"):
+        if op.warpgroup:
             assert "in shared memory" in picture
 
 

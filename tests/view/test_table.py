@@ -10,7 +10,7 @@ import re
 import pytest
 
 from fragmenta.errors import Error
-from fragmenta.isa.parse import find
+from fragmenta.isa.searching import find
 from fragmenta.registers.fragment import Fragment
 from fragmenta.view.table import bits, name, spans, table
 

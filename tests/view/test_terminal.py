@@ -21,7 +21,7 @@ def run(*words: str) -> tuple[int, str]:
 def kinds() -> list[fm.Fragment]:
     found = {}
     for op in fm.catalogue():
-        if not op.family.startswith("wgmma") or op.shape.n in (8, 256):
+        if not op.warpgroup or op.shape.n in (8, 256):
             for part in op.fragments.values():
                 found.setdefault((part.name, part.layout), part)
     return list(found.values())

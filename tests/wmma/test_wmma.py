@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import fragmenta as fm
 from fragmenta import wmma
-from fragmenta.isa.parse import catalogue
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.tables import wmma as table
 from fragmenta.registers.dtype import DTYPES
 from fragmenta.registers.words import encode_words, pack_words

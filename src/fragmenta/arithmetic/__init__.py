@@ -8,12 +8,10 @@ Matrices of raw bits in, a matrix of raw bits out, exact to the last bit::
 """
 
 from fragmenta.arithmetic.matrix import multiply
-from fragmenta.arithmetic.models import ARCHITECTURES, TOOLKIT, Model, model
+from fragmenta.arithmetic.models import Model, model
 from fragmenta.arithmetic.trace import Explanation, Step, Term, explain_steps
 
 __all__ = [
-    "ARCHITECTURES",
-    "TOOLKIT",
     "Explanation",
     "Model",
     "Step",

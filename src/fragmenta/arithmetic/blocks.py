@@ -14,7 +14,7 @@ import numpy as np
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arrays.threads import spread
+from fragmenta.arrays.threads import share_out
 from fragmenta.machine.trace import LANES
 
 #: Rows, columns and products along k of one block: its parts fit in the L2 cache.
@@ -50,7 +50,7 @@ class Block(NamedTuple):
         return matrix if len(matrix) == 1 else matrix[self.tiles]
 
 
-def in_blocks(given: Operands, work: Callable[[Block], None]) -> None:
+def each_block(given: Operands, work: Callable[[Block], None]) -> None:
     """Do all blocks of a product, on all cores."""
     rows, columns = min(ROWS, given.rows), min(COLUMNS, given.columns)
     depth = min(DEPTH, given.model.stored * given.instructions)
@@ -79,7 +79,7 @@ def in_blocks(given: Operands, work: Callable[[Block], None]) -> None:
             )
 
     pieces = counts[0] * counts[1] * counts[2]
-    spread(run, pieces, given.products, given.progress)
+    share_out(run, pieces, given.products, given.progress)
 
 
 def _slice(number: int, size: int, whole: int) -> slice:

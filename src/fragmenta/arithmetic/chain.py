@@ -39,7 +39,7 @@ _DEFAULT_NAN = -(1 << 51)
 _QUIET = 1 << 51
 
 
-class Sizes(NamedTuple):
+class ChainSizes(NamedTuple):
     """The sizes that the chains work by."""
 
     rows: Any
@@ -52,7 +52,7 @@ class Sizes(NamedTuple):
 
 
 @contextmanager
-def _each_row(code: Code, p: Sizes) -> Iterator[tuple[Value, Value, Value]]:
+def _each_row(code: Code, p: ChainSizes) -> Iterator[tuple[Value, Value, Value]]:
     """For every row: where it begins in A, its matrix in B, and where in D."""
     with code.loop(p.last, start=p.first) as row:
         a_row = select(p.own_a == 0, row % p.rows, row)
@@ -61,11 +61,14 @@ def _each_row(code: Code, p: Sizes) -> Iterator[tuple[Value, Value, Value]]:
 
 
 @kernel(
-    a=pointer(F64), b=pointer(F64), d=pointer(F64), **dict.fromkeys(Sizes._fields, I64)
+    a=pointer(F64),
+    b=pointer(F64),
+    d=pointer(F64),
+    **dict.fromkeys(ChainSizes._fields, I64),
 )
 def chain64(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
     """f64 to nearest, without a thought for the bits of NaN; d holds c at first."""
-    p = Sizes(*numbers)
+    p = ChainSizes(*numbers)
     with _each_row(code, p) as (a_at, b_at, d_at), code.loop(p.k) as i:
         x, row = a[a_at + i], b_at + i * p.columns
         with code.loop(p.columns) as n:
@@ -74,13 +77,13 @@ def chain64(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
 
 @kernel(
     a=pointer(F64), b=pointer(F64), d=pointer(F64), mode=I32,
-    **dict.fromkeys(Sizes._fields, I64),
+    **dict.fromkeys(ChainSizes._fields, I64),
 )  # fmt: skip
 def chain64_careful(
     code: Code, a: Any, b: Any, d: Any, mode: Value, *numbers: Value
 ) -> None:
     """f64 in any rounding mode, and with the NaN that the hardware chooses."""
-    p = Sizes(*numbers)
+    p = ChainSizes(*numbers)
     _set_rounding(code, mode)
     with _each_row(code, p) as (a_at, b_at, d_at), code.loop(p.k) as i:
         x, row = a[a_at + i], b_at + i * p.columns
@@ -108,10 +111,10 @@ def chain32(pairs: bool) -> Kernel:
 
     @kernel(
         a=pointer(F32), b=pointer(F32), d=pointer(F32),
-        **dict.fromkeys(Sizes._fields, I64),
+        **dict.fromkeys(ChainSizes._fields, I64),
     )  # fmt: skip
     def software(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
-        p = Sizes(*numbers)
+        p = ChainSizes(*numbers)
         with _each_row(code, p) as (a_at, b_at, d_at):
             x = [a[a_at + j] for j in range(4)]
             with code.loop(p.columns) as n:

@@ -27,7 +27,7 @@ from fragmenta.machine.trace import (
 _MOST = 2**31 - 1
 
 
-class Sizes(NamedTuple):
+class IntegerSizes(NamedTuple):
     """A block: some tiles, their rows and panels, and all instructions along k."""
 
     tiles: Any
@@ -48,12 +48,12 @@ def integers(a_signed: bool, b_signed: bool, satfinite: bool) -> Kernel:
 
     @kernel(
         a=pointer(I8), offsets=pointer(I32), b=pointer(I8), c=pointer(I32),
-        **dict.fromkeys(Sizes._fields, I64),
+        **dict.fromkeys(IntegerSizes._fields, I64),
     )  # fmt: skip
     def add_integers(
         code: Code, a: Any, offsets: Any, b: Any, c: Any, *numbers: Value
     ) -> None:
-        p = Sizes(*numbers)
+        p = IntegerSizes(*numbers)
         depth = p.instructions * p.stored
         with code.loop(p.tiles) as tile, code.loop(p.panels) as n:
             b_at = tile * p.b_tile + n * (p.instructions * p.k * LANES)
@@ -82,7 +82,7 @@ def _added(total: Value, some: Value, satfinite: bool) -> Value:
     return convert(larger(smaller(whole, _MOST), -_MOST - 1), I32)
 
 
-class Rows(NamedTuple):
+class BitSizes(NamedTuple):
     """The sizes that :func:`bits` works by."""
 
     rows: Any
@@ -100,10 +100,10 @@ def bits(xor: bool) -> Kernel:
 
     @kernel(
         a=pointer(I64), b=pointer(I64), d=pointer(I32),
-        **dict.fromkeys(Rows._fields, I64),
+        **dict.fromkeys(BitSizes._fields, I64),
     )  # fmt: skip
     def add_bits(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
-        p = Rows(*numbers)
+        p = BitSizes(*numbers)
         with code.loop(p.last, start=p.first) as row:
             x_at = select(p.own_a == 0, row % p.rows, row) * p.words
             column = row // p.rows * p.own_b * p.columns

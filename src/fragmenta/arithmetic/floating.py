@@ -48,7 +48,7 @@ from fragmenta.machine.trace import (
 SAFE = 16
 
 
-class Variant(NamedTuple):
+class FusedVariant(NamedTuple):
     """What is known about the steps when they are compiled."""
 
     values: Any  #: the float type that holds every product
@@ -59,7 +59,7 @@ class Variant(NamedTuple):
     careful: bool  #: whether there are infinities or NaN
 
 
-class Sizes(NamedTuple):
+class FusedSizes(NamedTuple):
     """A block: some tiles, their rows, panels and instructions along k."""
 
     tiles: Any
@@ -93,7 +93,7 @@ class Products(NamedTuple):
 
 
 @cache
-def steps(variant: Variant) -> Kernel:
+def steps(variant: FusedVariant) -> Kernel:
     """The kernel that takes accumulators through all steps of a block.
 
     ``c`` holds the accumulators of tile after tile, panel after panel, row after
@@ -103,13 +103,13 @@ def steps(variant: Variant) -> Kernel:
 
     @kernel(
         fa=values, ea=pointer(I32), offsets=pointer(I32), fb=values, eb=pointer(I32),
-        c=pointer(F32), **dict.fromkeys(Sizes._fields, I64),
+        c=pointer(F32), **dict.fromkeys(FusedSizes._fields, I64),
     )  # fmt: skip
     def fused_steps(
         code: Code, fa: Any, ea: Any, offsets: Any, fb: Any, eb: Any, c: Any,
         *numbers: Value,
     ) -> None:  # fmt: skip
-        p = Sizes(*numbers)
+        p = FusedSizes(*numbers)
         depth = p.instructions * p.stored
         panel = p.instructions * p.k * LANES
         tiles, panels, rows = code.loop(p.tiles), code.loop(p.panels), code.loop(p.rows)
@@ -131,7 +131,13 @@ def steps(variant: Variant) -> Kernel:
 
 
 def _instruction(
-    code: Code, at: Products, i: Value, c: Value, least: Value, p: Sizes, v: Variant
+    code: Code,
+    at: Products,
+    i: Value,
+    c: Value,
+    least: Value,
+    p: FusedSizes,
+    v: FusedVariant,
 ) -> Value:
     """The accumulators after one instruction."""
     rounding = Rounding(p.fraction, p.floor, p.keep, p.least, v.nearest)
@@ -154,7 +160,7 @@ def _row(at: Products, q: Value | int) -> Value:
     return at.b_at + convert(at.offsets[at.offsets_at + q], I64)
 
 
-def _largest(code: Code, at: Products, e: Value, v: Variant) -> Value:
+def _largest(code: Code, at: Products, e: Value, v: FusedVariant) -> Value:
     """The largest exponent of the accumulators and all products."""
     so_far = code.variable(e)
     with code.loop(v.products) as q:
@@ -164,7 +170,7 @@ def _largest(code: Code, at: Products, e: Value, v: Variant) -> Value:
 
 
 def _aligned(
-    code: Code, at: Products, largest: Value, fraction: Value, v: Variant
+    code: Code, at: Products, largest: Value, fraction: Value, v: FusedVariant
 ) -> tuple[Value, Value | None]:
     """The sum of the aligned products, and that of the infinite ones and NaN."""
     scale = _scale(fraction, largest, v.values)

@@ -13,8 +13,8 @@ from fragmenta.arithmetic import chain, floating, grouped
 from fragmenta.arithmetic.blocks import (
     DEPTH,
     Block,
+    each_block,
     from_panels,
-    in_blocks,
     row_offsets,
     row_stride,
     stride,
@@ -24,7 +24,7 @@ from fragmenta.arithmetic.elements import ZERO, Format, decoder
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.whole import bits, integer
-from fragmenta.arrays.threads import spread
+from fragmenta.arrays.threads import share_out
 from fragmenta.machine.trace import F32, F64, I8, I16, I32
 from fragmenta.registers.dtype import dtype
 
@@ -34,7 +34,7 @@ _TWICE = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.
 Floats = NDArray[Any]
 
 
-class Parts(NamedTuple):
+class Decoded(NamedTuple):
     """Elements taken apart."""
 
     values: Floats
@@ -58,7 +58,7 @@ def fused(given: Operands) -> Bits:
             _run_steps(given, block, first, count, c)
         d[block] = _result(from_panels(c, block.shape[2]), model.accumulator)
 
-    in_blocks(given, work)
+    each_block(given, work)
     return _rounded(d) if model.accumulator == "f32" and model.d == "f16" else d
 
 
@@ -71,7 +71,7 @@ def _run_steps(
     offsets = row_offsets(given, block, first, count)
     careful = a.careful or b.careful
     tiles, rows, _ = block.shape
-    sizes = floating.Sizes(
+    sizes = floating.FusedSizes(
         tiles, rows, c.shape[1], count, model.k, model.stored,
         stride(a.values), stride(b.values), stride(offsets), row_stride(offsets),
         *fixed.rounding, fixed.c_least if first == 0 else fixed.rounding[-1],
@@ -80,7 +80,7 @@ def _run_steps(
     run(a.values, a.exponents, offsets, b.values, b.exponents, c, *sizes)
 
 
-def _rows(given: Operands, block: Block, first: int, count: int) -> Parts:
+def _rows(given: Operands, block: Block, first: int, count: int) -> Decoded:
     """Some rows of A, in the order that their products are taken."""
     model, fixed = given.model, _fixed(given.model)
     some = slice(first * model.stored, (first + count) * model.stored)
@@ -97,7 +97,7 @@ def _rows(given: Operands, block: Block, first: int, count: int) -> Parts:
     return _scaled(parts, scales[..., None], shape)
 
 
-def _columns(given: Operands, block: Block, first: int, count: int) -> Parts:
+def _columns(given: Operands, block: Block, first: int, count: int) -> Decoded:
     """Some columns of B, in panels."""
     model, fixed = given.model, _fixed(given.model)
     b = block.of_b(given.b)[:, first * model.k : (first + count) * model.k]
@@ -110,7 +110,7 @@ def _columns(given: Operands, block: Block, first: int, count: int) -> Parts:
     return _scaled(parts, scales[..., None, :], shape)
 
 
-def _taken_apart(elements: Bits, form: Format, values: Any) -> Parts:
+def _taken_apart(elements: Bits, form: Format, values: Any) -> Decoded:
     source = np.ascontiguousarray(elements)
     kind = {1: I8, 2: I16, 4: I32}[source.itemsize]
     floats = np.empty(source.shape, np.float32 if values == F32 else np.float64)
@@ -118,7 +118,7 @@ def _taken_apart(elements: Bits, form: Format, values: Any) -> Parts:
     found = np.zeros(1, np.int32)
     decode = decoder(kind, values, form.exponent_bits == 8)
     decode(source, floats, exponents, found, source.size, *form)
-    return Parts(floats, exponents, bool(found[0]))
+    return Decoded(floats, exponents, bool(found[0]))
 
 
 # The value and the power of every ue8m0 scale; the last is NaN.
@@ -126,7 +126,7 @@ _SCALE_POWERS = np.arange(256, dtype=np.int32) - 127
 _SCALES = np.append(np.ldexp(1.0, _SCALE_POWERS[:-1]), np.nan)
 
 
-def _scaled(parts: Parts, scales: Bits, shape: tuple[int, ...]) -> Parts:
+def _scaled(parts: Decoded, scales: Bits, shape: tuple[int, ...]) -> Decoded:
     """Elements times their ue8m0 scales.
 
     ``shape``, behind the tiles, has an axis of length one in the scales along
@@ -138,7 +138,7 @@ def _scaled(parts: Parts, scales: Bits, shape: tuple[int, ...]) -> Parts:
     exponents = np.where(nothing, np.int32(ZERO), powers + _SCALE_POWERS[scales])
     careful = parts.careful or bool((scales == 255).any())
     whole = (len(values), *parts.values.shape[1:])
-    return Parts(values.reshape(whole), exponents.reshape(whole), careful)
+    return Decoded(values.reshape(whole), exponents.reshape(whole), careful)
 
 
 # -- groups -------------------------------------------------------------------
@@ -154,7 +154,7 @@ def grouped_products(given: Operands) -> Bits:
     d = np.empty((given.batches, given.rows, given.columns), np.uint32)
     nearest, numbers = model.rounding == "rn", _fixed(model).rounding
     groups = model.products // GROUP
-    run = grouped.steps(grouped.Variant(GROUP, groups, nearest))
+    run = grouped.steps(grouped.GroupedVariant(GROUP, groups, nearest))
 
     def work(block: Block) -> None:
         x, y = np.ascontiguousarray(block.of_a(a)), to_panels(block.of_b(b))
@@ -163,7 +163,7 @@ def grouped_products(given: Operands) -> Bits:
         c = to_panels(_accumulators(given, block))
         offsets = row_offsets(given, block, 0, given.instructions)
         tiles, rows, columns = block.shape
-        sizes = grouped.Sizes(
+        sizes = grouped.GroupedSizes(
             tiles, rows, c.shape[1], given.instructions, model.k, model.stored,
             model.scale_vec, stride(x), stride(y), stride(offsets),
             row_stride(offsets), stride(sx), stride(sy), *numbers,
@@ -173,7 +173,7 @@ def grouped_products(given: Operands) -> Bits:
         run(x, offsets, y, *scales, c, *sizes)
         d[block] = _result(from_panels(c, columns), "f32")
 
-    in_blocks(given, work)
+    each_block(given, work)
     return d
 
 
@@ -206,12 +206,12 @@ def double(given: Operands) -> Bits:
     rows = given.batches * given.rows
     if rounding == "rn":
         run = partial(chain.chain64, a, b, d, *sizes)
-        spread(run, rows, given.products, given.progress)
+        share_out(run, rows, given.products, given.progress)
         if not np.isnan(d).any():
             return d.view(np.uint64)
         d = _copied(given, c)
     run = partial(chain.chain64_careful, a, b, d, chain.MODES[rounding], *sizes)
-    spread(run, rows, given.products, given.progress)
+    share_out(run, rows, given.products, given.progress)
     return d.view(np.uint64)
 
 
@@ -226,7 +226,7 @@ def software(given: Operands) -> Bits:
         some = (a[..., first : first + 4], b[..., first : first + 4, :])
         x, y = (np.ascontiguousarray(each) for each in some)
         run = partial(kernel, x, y, d, *_chain_sizes(given, x, y, 4))
-        spread(run, given.batches * given.rows, given.products)
+        share_out(run, given.batches * given.rows, given.products)
         if model.d == "f16":
             d = _widened(_rounded(d.view(np.uint32))).view(np.float32)
     words = d.view(np.uint32)
@@ -235,7 +235,7 @@ def software(given: Operands) -> Bits:
 
 
 def _chain_sizes(given: Operands, a: Bits, b: Bits, k: int) -> tuple[int, ...]:
-    """All of :class:`chain.Sizes` but the rows."""
+    """All of :class:`chain.ChainSizes` but the rows."""
     return given.rows, given.columns, k, int(len(a) > 1), int(len(b) > 1)
 
 
@@ -266,7 +266,7 @@ FORMS: dict[str, Callable[[Operands], Bits]] = {
 class _Fixed(NamedTuple):
     """What a model alone decides about its kernel."""
 
-    variant: floating.Variant
+    variant: floating.FusedVariant
     rounding: tuple[int, int, int, int]  #: fraction, floor, keep, least
     c_least: int
     reordered: bool
@@ -282,7 +282,7 @@ class _Fixed(NamedTuple):
 def _fixed(model: Model) -> _Fixed:
     a, b = _format(model.a, model.operand), _format(model.b, model.operand)
     narrow = max(a.exponent_bits, b.exponent_bits) <= 5 and not model.scale
-    variant = floating.Variant(
+    variant = floating.FusedVariant(
         values=F32 if narrow else F64,
         products=model.products,
         nearest=model.rounding == "rn",

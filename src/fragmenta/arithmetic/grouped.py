@@ -39,7 +39,7 @@ from fragmenta.machine.trace import (
 _UNITS = 2 + 3 + 3
 
 
-class Variant(NamedTuple):
+class GroupedVariant(NamedTuple):
     """What is known about the steps when they are compiled."""
 
     group: int  #: products of one group
@@ -47,7 +47,7 @@ class Variant(NamedTuple):
     nearest: bool
 
 
-class Sizes(NamedTuple):
+class GroupedSizes(NamedTuple):
     """A block: some tiles, their rows and panels, and all instructions along k."""
 
     tiles: Any
@@ -87,7 +87,7 @@ class Places(NamedTuple):
 
 
 @cache
-def steps(variant: Variant) -> Kernel:
+def steps(variant: GroupedVariant) -> Kernel:
     """The kernel that takes accumulators through all steps of a block.
 
     A and B hold twice the values, as integers.
@@ -96,13 +96,13 @@ def steps(variant: Variant) -> Kernel:
     @kernel(
         a=pointer(I8), offsets=pointer(I32), b=pointer(I8),
         sa=pointer(F64), ea=pointer(I32), sb=pointer(F64), eb=pointer(I32),
-        c=pointer(F32), **dict.fromkeys(Sizes._fields, I64),
+        c=pointer(F32), **dict.fromkeys(GroupedSizes._fields, I64),
     )  # fmt: skip
     def grouped_steps(
         code: Code, a: Any, offsets: Any, b: Any, sa: Any, ea: Any, sb: Any, eb: Any,
         c: Any, *numbers: Value,
     ) -> None:  # fmt: skip
-        p = Sizes(*numbers)
+        p = GroupedSizes(*numbers)
         rounding = Rounding(p.fraction, p.floor, p.keep, p.least, variant.nearest)
         depth, blocks = p.instructions * p.stored, p.instructions * p.scales
         operands = (a, offsets, b, Scaled(sa, ea), Scaled(sb, eb))
@@ -137,8 +137,8 @@ class Group(NamedTuple):
 
 
 def _step(
-    code: Code, operands: Any, at: Places, first: Value, x: Value, p: Sizes,
-    rounding: Rounding, v: Variant,
+    code: Code, operands: Any, at: Places, first: Value, x: Value, p: GroupedSizes,
+    rounding: Rounding, v: GroupedVariant,
 ) -> Value:  # fmt: skip
     """The accumulators after the step whose first product is given."""
     groups = [
@@ -159,11 +159,16 @@ def _step(
 
 
 def _group(
-    code: Code, operands: Any, at: Places, first: Value, p: Sizes, v: Variant
+    code: Code,
+    operands: Any,
+    at: Places,
+    first: Value,
+    p: GroupedSizes,
+    v: GroupedVariant,
 ) -> Group:
     """Add the products of a group, and take its scales."""
     a, offsets, b, scale_a, scale_b = operands
-    zero = code.constant(0, I32).spread()
+    zero = code.constant(0, I32).in_all_lanes()
     whole, sizes = code.variable(zero), code.variable(zero)
     with code.loop(first + v.group, start=first) as q:
         row = at.b + convert(offsets[at.offsets + q], I64)

@@ -31,12 +31,11 @@ from functools import cache
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.isa.native import TOOLKIT
+from fragmenta.isa.target import ARCHITECTURES, expand, number
 from fragmenta.registers.dtype import dtype
 
 Form: TypeAlias = Literal["fused", "grouped", "chain", "pairs", "integer", "bits"]
-
-#: Architectures, by number; a suffix ``a`` or ``f`` changes no arithmetic.
-ARCHITECTURES = (70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)
 
 # A row was measured on the GPU it names, or stands as others have published it.
 # The first row that fits counts.
@@ -82,7 +81,8 @@ sm_120..121  mma       any  e2m1                      f32     64  35  -139   23 
 #: Products in one group of mxf4 and mxf4nvf4.
 GROUP = 16
 
-# What the assembler of a toolkit writes where the target lacks an instruction.
+# What the assembler of a toolkit writes where the target lacks an instruction: the
+# numbers of isa/native.py's table, to which a test ties this one.
 #   as      the type that operands are converted to first
 #   halves  the stored products p with p % 4 in {0, 1} first, then the others
 #   chain   fused multiply-adds in f32, in ascending k
@@ -96,9 +96,6 @@ toolkit  targets      unit  k    operands   result   form   as   L   order      
 13.0     sm_80..121   mma   4    f16        f16      pairs  f32  4   ascending  c
 13.0     sm_80..121   wmma  8    tf32       f32      fused  -    4   ascending  c
 """
-
-#: The assembler meant unless another is named.
-TOOLKIT = "13.0"
 
 _MIXED = {"e4m3", "e5m2", "e3m2", "e2m3", "e2m1"}
 _INTEGERS = ("s8", "u8", "s4", "u4")
@@ -223,7 +220,7 @@ results; sm_89, sm_90, sm_100, sm_103, sm_107, sm_110, sm_120 and sm_121 have
     """
     for name in (a, b, c, d):
         dtype(name)
-    asked = _Asked(target, architecture(target), unit, kind, a, b, c, d, k, sparse)
+    asked = _Asked(target, number(target), unit, kind, a, b, c, d, k, sparse)
     if a in _INTEGERS:
         return asked.exact("integer", _INTEGERS, "s32", satfinite=satfinite)
     if a == "b1":
@@ -241,19 +238,6 @@ results; sm_89, sm_90, sm_100, sm_103, sm_107, sm_110, sm_120 and sm_121 have
     return asked.expanded(_version(toolkit)) or asked.fused()
 
 
-def architecture(target: str) -> int:
-    """The number of a target, without its suffix.
-
-    >>> architecture("sm_120a")
-    120
-    """
-    match = re.fullmatch(r"sm_(\d+)[af]?", target)
-    if match is None or int(match[1]) not in ARCHITECTURES:
-        known = one_of((f"sm_{n}" for n in ARCHITECTURES), "and")
-        raise UnsupportedTarget(f"no target {target}; the targets are {known}")
-    return int(match[1])
-
-
 class _Where(NamedTuple):
     """The columns that both tables begin with: for what a row holds."""
 
@@ -267,11 +251,9 @@ class _Where(NamedTuple):
     def read(
         cls, targets: str, units: str, k: str, operands: str, results: str
     ) -> _Where:
-        first, _, last = targets.removeprefix("sm_").partition("..")
-        low, high = int(first), int(last or first)
         every = ("mma", "wgmma", "wmma")
         return cls(
-            frozenset(n for n in ARCHITECTURES if low <= n <= high),
+            frozenset(map(number, expand(targets))),
             frozenset(every if units == "all" else units.split(",")),
             None if k == "any" else int(k),
             frozenset(operands.split(",")),
@@ -348,7 +330,7 @@ def _cells(table: str) -> list[list[str]]:
 def _version(toolkit: str) -> tuple[int, int]:
     match = re.match(r"(\d+)\.(\d+)", toolkit)
     if match is None:
-        raise Error(f"{toolkit!r} is no toolkit version; write it like {TOOLKIT!r}")
+        raise Error(f"{toolkit!r} is not a toolkit version such as {TOOLKIT!r}")
     return int(match[1]), int(match[2])
 
 

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.checks import batch_shape
 from fragmenta.errors import Error, ShapeError, ValueRangeError
 from fragmenta.progress import Progress, nobody
-from fragmenta.registers.dtype import batch_shape, dtype
+from fragmenta.registers.dtype import dtype
 
 Bits: TypeAlias = NDArray[Any]
 

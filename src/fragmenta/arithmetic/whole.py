@@ -14,15 +14,15 @@ import numpy as np
 from fragmenta.arithmetic import exact
 from fragmenta.arithmetic.blocks import (
     Block,
+    each_block,
     from_panels,
-    in_blocks,
     row_offsets,
     row_stride,
     stride,
     to_panels,
 )
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arrays.threads import spread
+from fragmenta.arrays.threads import share_out
 from fragmenta.registers.dtype import dtype
 
 # The products of one matrix from which on BLAS pays.
@@ -41,7 +41,7 @@ def bits(given: Operands) -> Bits:
     d = _accumulators(given)
     sizes = (given.rows, given.columns, a.shape[-1], *(int(len(x) > 1) for x in (a, b)))
     run = partial(exact.bits(given.model.bitop == "xor"), a, b, d, *sizes)
-    spread(run, given.batches * given.rows, given.products, given.progress)
+    share_out(run, given.batches * given.rows, given.products, given.progress)
     return d.view(np.uint32)
 
 
@@ -70,14 +70,14 @@ def _plain(given: Operands, a: Bits, b: Bits) -> Bits:
         out = to_panels(block.of(c).copy())
         offsets = row_offsets(given, block, 0, given.instructions)
         tiles, rows, columns = block.shape
-        sizes = exact.Sizes(
+        sizes = exact.IntegerSizes(
             tiles, rows, out.shape[1], given.instructions, model.k, model.stored,
             stride(x), stride(y), stride(offsets), row_stride(offsets),
         )  # fmt: skip
         add(x, offsets, y, out, *sizes)
         d[block] = from_panels(out, columns)
 
-    in_blocks(given, work)
+    each_block(given, work)
     return d
 
 

@@ -24,8 +24,8 @@ from typing import IO, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
-from fragmenta.registers.layout import is_whole
 
 Array = NDArray[Any]
 
@@ -196,7 +196,7 @@ def _header(file: IO[bytes]) -> _Header:
 
 def _read_header(text: str, offset: int) -> _Header:
     try:
-        found = ast.literal_eval(text.strip())
+        found = ast.literal_eval(text.strip(" \n"))
     except (MemoryError, RecursionError):
         raise _Damaged("its header is nested too deep") from None
     if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-import fragmenta
+from fragmenta import __version__
 from fragmenta.commands.index import COMMANDS
 from fragmenta.commands.output import complain, width, write
 from fragmenta.commands.reading import Command, read_plainly
@@ -115,7 +115,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        write(f"fragmenta {fragmenta.__version__}")
+        write(f"fragmenta {__version__}")
         raise typer.Exit
 
 

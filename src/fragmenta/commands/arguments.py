@@ -10,7 +10,8 @@ from typing import Annotated
 
 import typer
 
-from fragmenta.isa import parse
+from fragmenta.isa import searching
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction, check_holds
 from fragmenta.isa.target import TARGETS
 from fragmenta.registers.fragment import Fragment
@@ -18,7 +19,7 @@ from fragmenta.registers.fragment import Fragment
 
 def complete_instruction(incomplete: str) -> list[str]:
     """The instructions that begin so, for the shell."""
-    names = map(str, parse.catalogue())
+    names = map(str, catalogue())
     return [name for name in names if name.startswith(incomplete)]
 
 
@@ -55,7 +56,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 def find(text: str) -> Instruction:
     """The instruction that an argument names."""
-    return parse.find(text)
+    return searching.find(text)
 
 
 def find_holding(text: str, what: str) -> Instruction:

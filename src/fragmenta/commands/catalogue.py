@@ -13,8 +13,8 @@ from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target
 from fragmenta.commands.output import complain, emit
 from fragmenta.errors import Error, nearest, one_of
+from fragmenta.isa.families import FAMILIES, FORMS, catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import FAMILIES, FORMS, catalogue
 from fragmenta.isa.target import check_target
 
 # The qualifiers that are types; stype is that of block scales, type of moves.

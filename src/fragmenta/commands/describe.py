@@ -68,7 +68,7 @@ def _about(op: Instruction) -> dict[str, Any]:
 
 def _operand_forms(op: Instruction) -> dict[str, Any]:
     """The operand lists: two where A may be in registers or in shared memory."""
-    if not op.family.startswith("wgmma"):
+    if not op.warpgroup:
         return {"operands": op.operands}
     return {
         "A in shared memory": operands_from(op, registers=False),

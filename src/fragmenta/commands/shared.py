@@ -150,7 +150,7 @@ class _Lying:
                 "in shared memory are the operands A and B of an instruction that "
                 f"multiplies; given {operand} of {op}"
             )
-        warpgroup = op.family.startswith("wgmma")
+        warpgroup = op.warpgroup
         mode = (128 if warpgroup else 0) if swizzle is None else swizzle
         rows, least, bits = _extent(op, operand)
         if warpgroup and pitch is not None:
@@ -165,7 +165,7 @@ class _Lying:
 
     @property
     def warpgroup(self) -> bool:
-        return self.op.family.startswith("wgmma")
+        return self.op.warpgroup
 
     @property
     def side(self) -> str:
@@ -432,7 +432,7 @@ class _Lying:
 
 def _extent(op: Instruction, operand: str) -> tuple[int, int, int]:
     """Rows (m or n) and k of one instruction's operand, and the bits of a slot."""
-    if op.family.startswith("wgmma"):
+    if op.warpgroup:
         return *extent(op, operand), op.types[operand.lower()].bits
     part = op.fragments[operand]
     if part.layout.data != ("row", "col"):

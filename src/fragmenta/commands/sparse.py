@@ -23,11 +23,11 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.output import complain, emit, emit_json, width
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error, one_of, ranges
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import bar
-from fragmenta.registers.metadata import Granularity, Nibble, locate
-from fragmenta.shared.banks import ranges
+from fragmenta.registers.granularity import Granularity, locate
+from fragmenta.registers.metadata import Nibble
 from fragmenta.sparse import compress as library
 from fragmenta.sparse import prune as pruning
 from fragmenta.sparse.compress import SparsityReport

@@ -232,9 +232,9 @@ def _codes(op: Instruction, tiles: int, source: Source) -> Bits:
 def _noise(part: Fragment, codes: Bits, selector: int, source: Source) -> Words:
     """Metadata words with junk in every lane that should not count."""
     if not part.selectors:
-        return Fragment.pack(part, codes)
-    words = Fragment.pack(part, codes, selector=selector)
+        return part.pack(codes)
+    words = part.pack(codes, selector=selector)
     mask = np.full(part.shape, 0xF, np.uint8)
-    counted = Fragment.pack(part, mask, selector=selector)
+    counted = part.pack(mask, selector=selector)
     junk = source.words(words.shape).astype(words.dtype)
     return np.where(counted != 0, words, junk)

@@ -26,8 +26,9 @@ from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
 from fragmenta.evidence import validation
 from fragmenta.evidence.inputs import Trial, tile_count, trials
 from fragmenta.execution.mma import execute
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.reading import instruction
 
 if TYPE_CHECKING:
     from fragmenta.evidence import wgmma_inputs

@@ -20,8 +20,8 @@ from fragmenta.cuda.tools import device, launch
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.errors import Error
 from fragmenta.evidence.bench import Bench, bench
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue
 from fragmenta.isa.table import read
 from fragmenta.progress import Progress
 

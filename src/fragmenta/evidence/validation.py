@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.npy import Archive, read
 from fragmenta.errors import Error, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.registers.layout import is_whole
 
 Words = NDArray[np.uint32]
 Form = tuple[tuple[int, ...], np.dtype[Any]]

@@ -44,8 +44,8 @@ from fragmenta.evidence.record import (
 from fragmenta.evidence.report import First, Outcome, Report
 from fragmenta.evidence.wgmma_inputs import Variant
 from fragmenta.execution.mma import stored_columns
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING, Instruction, check_multiplies
-from fragmenta.isa.parse import catalogue
 from fragmenta.progress import Progress
 from fragmenta.shared.tiles import read_tile
 

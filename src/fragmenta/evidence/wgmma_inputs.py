@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
 from fragmenta.evidence import inputs
 from fragmenta.evidence.inputs import Source
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue
 from fragmenta.isa.table import read
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Words
-from fragmenta.registers.layout import is_whole
 from fragmenta.shared.descriptor import (
     LIMIT,
     LINES,

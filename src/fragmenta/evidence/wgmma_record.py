@@ -34,7 +34,7 @@ from fragmenta.evidence.wgmma_inputs import (
     trial,
 )
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.shared import moves
 from fragmenta.shared.descriptor import Addresses, Descriptor
 

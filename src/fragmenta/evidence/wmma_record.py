@@ -31,7 +31,8 @@ from fragmenta.evidence.wmma_work import (
     Words32,
     Work,
 )
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import TARGETS, Version, check_target
 
 

@@ -29,7 +29,7 @@ from fragmenta.cuda.source import ptx
 from fragmenta.evidence.inputs import Source, tile_count, trial
 from fragmenta.evidence.record import POISON
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.words import pack_words

@@ -7,6 +7,8 @@ bits are those of the whole matrices at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from math import isnan
 from typing import Any
 
@@ -17,6 +19,7 @@ from fragmenta.sparse.compress import Compressed
 
 
 def matmul(
+    multiply: Callable[..., Any],
     A: Any,
     B: Any,
     op: Instruction,
@@ -28,10 +31,12 @@ def matmul(
 ) -> Any:
     """D = A B + C as a lazy Dask array, blockwise over M and N.
 
+    ``multiply`` is the product of whole arrays, which machines call by its name.
     Blocks along k must be whole multiples of the instruction's k, except the
     last: otherwise a tile would straddle two machines and round differently.
     """
     import dask.array as da
+    from dask.delayed import delayed
 
     if isinstance(A, Compressed):
         raise Error("a Compressed A is not cut into blocks; give the pruned matrix")
@@ -40,9 +45,10 @@ def matmul(
     b = b.rechunk({0: a.chunks[1]})
     c = None if C is None else da.asarray(C).rechunk((a.chunks[0], b.chunks[1]))
     scales = _scales(a, b, op, scale_a, scale_b)
+    step = delayed(partial(multiply, target=target), pure=True)
     rows, cols = a.numblocks[0], b.numblocks[1]
     blocks = [
-        [_chain(a, b, c, scales, op, target, i, j) for j in range(cols)]
+        [_chain(step, a, b, c, scales, op, i, j) for j in range(cols)]
         for i in range(rows)
     ]
     return da.block(blocks)
@@ -62,41 +68,28 @@ def _scales(a: Any, b: Any, op: Instruction, scale_a: Any, scale_b: Any) -> Any:
 
 
 def _chain(
+    step: Callable[..., Any],
     a: Any,
     b: Any,
     c: Any,
     scales: Any,
     op: Instruction,
-    target: str | None,
     i: int,
     j: int,
 ) -> Any:
     """One block of D: products along k, each continuing from the last."""
     import dask.array as da
-    from dask.delayed import delayed
 
     name = str(op)  # text travels; the tables are at the other end already
-    step = delayed(_step, pure=True)
     total = None if c is None else c.blocks[i, j]
     for part in range(a.numblocks[1]):
         pair = (None, None)
         if scales is not None:
             pair = (scales[0].blocks[i, part], scales[1].blocks[part, j])
         left, right = a.blocks[i, part], b.blocks[part, j]
-        total = step(left, right, name, total, *pair, target)
+        total = step(left, right, name, total, scale_a=pair[0], scale_b=pair[1])
     shape = (a.chunks[0][i], b.chunks[1][j])
     return da.from_delayed(total, shape, dtype=op.types["d"].storage)
-
-
-def _step(
-    a: Any, b: Any, op: str, c: Any, scale_a: Any, scale_b: Any, target: str | None
-) -> Any:
-    from fragmenta.execution.matmul import matmul as whole
-
-    return whole(
-        a, b, op, c, scale_a=scale_a, scale_b=scale_b, target=target,
-        progress=lambda _: None,
-    )  # fmt: skip
 
 
 def _check(a: Any, b: Any, op: Instruction, c: Any) -> None:

@@ -18,8 +18,9 @@ from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.trace import Explanation, Step, Term, explain_steps
 from fragmenta.arithmetic.trace import Value as Number
+from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import ShapeError
-from fragmenta.execution.matmul import whole_tiles
+from fragmenta.execution.matmul import whole_along_k
 from fragmenta.execution.mma import (
     accumulator,
     check_whole,
@@ -29,8 +30,6 @@ from fragmenta.execution.mma import (
     stored,
 )
 from fragmenta.isa.instruction import Instruction, check_multiplies
-from fragmenta.registers.dtype import as_array
-from fragmenta.registers.layout import is_whole
 from fragmenta.sparse.compress import Compressed
 
 _ROUNDED = {
@@ -129,7 +128,7 @@ def explain(
     where = chosen_target(op, target)
     given = stored(op, A)
     b = op.types["b"].encode(as_array(B))
-    a, b, index = whole_tiles(op, given, b)
+    a, b, index = whole_along_k(op, given, b)
     if a.ndim != 2 or b.ndim != 2:
         raise ShapeError("one element is explained at a time: no batch axes")
     size = (a.shape[0], b.shape[1])

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.errors import ShapeError
 from fragmenta.execution.mma import (
     Stored,
@@ -24,9 +25,8 @@ from fragmenta.execution.mma import (
     stored,
 )
 from fragmenta.isa.instruction import Instruction, check_multiplies
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.progress import Progress, bar
-from fragmenta.registers.dtype import as_array, batch_shape
 from fragmenta.sparse.compress import Compressed
 
 Bits = NDArray[Any]
@@ -66,11 +66,11 @@ def matmul(
         from fragmenta.execution.dask import matmul as lazily
 
         return lazily(  # type: ignore[no-any-return]
-            A, B, found, C, scale_a=scale_a, scale_b=scale_b, target=target
+            _block, A, B, found, C, scale_a=scale_a, scale_b=scale_b, target=target
         )
     given = stored(found, A)
     b = found.types["b"].encode(as_array(B))
-    a, b, index = whole_tiles(found, given, b)
+    a, b, index = whole_along_k(found, given, b)
     shape = _shape(a, b)
     c = accumulator(found, C, shape)
     if c.shape[-2:] != shape[-2:]:
@@ -81,11 +81,18 @@ def matmul(
     return found.types["d"].decode(d)
 
 
+def _block(*matrices: Any, **options: Any) -> NDArray[Any]:
+    """The product of one block, as Dask's machines compute it: with no bar."""
+    return matmul(*matrices, **options, progress=lambda _: None)
+
+
 def _is_dask(array: object) -> bool:
     return type(array).__module__.partition(".")[0] == "dask"
 
 
-def whole_tiles(op: Instruction, A: Stored, b: Bits) -> tuple[Bits, Bits, Bits | None]:
+def whole_along_k(
+    op: Instruction, A: Stored, b: Bits
+) -> tuple[Bits, Bits, Bits | None]:
     """Fill the last tile along k with zeros."""
     a, index, columns = A
     if a.ndim < 2 or b.ndim < 2:

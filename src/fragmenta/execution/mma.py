@@ -14,13 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, nobody
-from fragmenta.registers.dtype import as_array
 from fragmenta.registers.fragment import Fragment, Words
-from fragmenta.registers.layout import is_whole
 from fragmenta.sparse.compress import Compressed, check_compressed, compress
 
 Bits = NDArray[Any]
@@ -148,7 +147,7 @@ def call(
     check_multiplies(op)
     where = chosen_target(op, target)
     a, index, columns = stored(op, A)
-    _expect(op, "A", a.shape, (op.shape.m, a_columns(op)))
+    _expect(op, "A", a.shape, (op.shape.m, op.stored_k))
     m, n, k = op.shape
     if columns != k:
         raise ShapeError(f"A of {op} is {m}x{k}; given a Compressed of {m}x{columns}")
@@ -261,11 +260,6 @@ def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) ->
     return np.zeros(shape, of.bits_dtype) if C is None else _encode(of, C)
 
 
-def a_columns(op: Instruction) -> int:
-    """Stored columns of A."""
-    return op.shape.k // 2 if op.sparse else op.shape.k
-
-
 def _encode(of: Any, matrix: ArrayLike) -> Bits:
     bits: Bits = of.encode(as_array(matrix))
     return bits
@@ -295,7 +289,7 @@ def stored_columns(
     codes = op.metadata.unpack(metadata, selector=selector)
     granularity = op.granularity
     assert granularity is not None
-    values = np.empty((*codes.shape[:-1], a_columns(op)), np.uint8)
+    values = np.empty((*codes.shape[:-1], op.stored_k), np.uint8)
     return Compressed(values, codes, granularity).columns()
 
 

@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
+from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import Error, ShapeError
 from fragmenta.execution.mma import chosen_target, numeric_model, stored_columns
 from fragmenta.isa.instruction import Instruction
-from fragmenta.registers.dtype import DType, as_array, batch_shape
+from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Words
-from fragmenta.registers.layout import is_whole
 from fragmenta.shared.descriptor import MAJORS, Descriptor
 from fragmenta.shared.tiles import read_tile
 

@@ -1,11 +1,12 @@
-"""Which families of instructions are there, and which are not covered?"""
+"""Which instructions are there, in which families, and which are not covered?"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from fragmenta.errors import one_of
+from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa import sync
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import Form, read
 from fragmenta.isa.tables import mma, mma_sp, moves, wgmma, wmma
 from fragmenta.isa.target import expand
@@ -26,7 +27,37 @@ FORMS: tuple[Form, ...] = (
 )
 FAMILIES = tuple(dict.fromkeys(form.name for form in FORMS))
 
-# What a kernel with Tensor Cores may need besides, and which targets have it.
+
+def catalogue(
+    family: str | None = None, *, form: Form | None = None
+) -> Iterator[Instruction]:
+    """Every instruction, in table order; optionally of one family.
+
+    >>> sum(1 for op in catalogue("movmatrix"))
+    1
+    """
+    if family is not None and family not in FAMILIES:
+        raise UnknownInstruction(
+            f"no family {family}{nearest(str(family), FAMILIES)}; there are "
+            f"{one_of(FAMILIES, 'and')}"
+        )
+    return _combinations(family, FORMS if form is None else (form,))
+
+
+def _combinations(family: str | None, forms: Iterable[Form]) -> Iterator[Instruction]:
+    seen: set[str] = set()
+    for each in forms:
+        if family is not None and each.name != family:
+            continue
+        for row in each.rows:
+            for values in row.combinations():
+                op = Instruction(each, row, values)
+                if op.mnemonic not in seen:  # rows may overlap; the first one counts
+                    seen.add(op.mnemonic)
+                    yield op
+
+
+# What else a kernel with Tensor Cores may need, and which targets have it.
 NOT_YET = """
 begins    | targets
 tcgen05   | 100a/f 110a/f
@@ -36,7 +67,7 @@ mbarrier  | sm_80+
 setmaxnreg | sm_90a 100a/f 110a/f 120a/f
 """
 
-# Every other opcode of PTX: it exists, and the Tensor Cores have no part in it.
+# Every other opcode of PTX: it exists, but does not use the Tensor Cores.
 OTHERS = """
 abs activemask add addc alloca and applypriority atom bar barrier bfe bfi bfind bmsk
 bra brev brkpt brx call clusterlaunchcontrol clz cnot copysign cos cp createpolicy cvt

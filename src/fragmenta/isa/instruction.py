@@ -8,14 +8,13 @@ its operands' fragments.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
-from numpy.typing import ArrayLike, NDArray
-
+from fragmenta import methods
 from fragmenta.errors import (
     Error,
     UnknownInstruction,
@@ -24,16 +23,16 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
+from fragmenta.isa.native import expansion
+from fragmenta.isa.notes import notes
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.registers.dtype import DType, dtype
-from fragmenta.registers.fragment import Fragment, Words
+from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.granularity import Granularity, granularity
 from fragmenta.registers.layout import Layout
-from fragmenta.registers.metadata import Granularity, Metadata, granularity
+from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.words import container
-
-if TYPE_CHECKING:
-    from fragmenta.execution.explain import Explained
 
 WARP = 32
 MULTIPLYING = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
@@ -113,11 +112,7 @@ class Instruction:
         # Instructions are shared between all who ask for them.
         object.__setattr__(self, "values", MappingProxyType(dict(self.values)))
 
-    def __reduce__(self) -> tuple[Callable[[str], Instruction], tuple[str]]:
-        """Copies and pickles are the instruction of that name."""
-        from fragmenta.isa.parse import instruction
-
-        return instruction, (self.mnemonic,)
+    __reduce__ = methods.reduce_instruction
 
     @property
     def family(self) -> str:
@@ -147,6 +142,28 @@ class Instruction:
     def sparse(self) -> bool:
         """Whether A is sparse."""
         return self.family.endswith(".sp")
+
+    @property
+    def warpgroup(self) -> bool:
+        """Whether a warpgroup multiplies, with B in shared memory: a ``wgmma``.
+
+        >>> import fragmenta as fm
+        >>> fm.wgmma("m64n8k16", a="f16", d="f32").warpgroup
+        True
+        >>> fm.find("wgmma.fence").warpgroup  # orders multiplications, and is none
+        False
+        """
+        return self.family in ("wgmma", "wgmma.sp")
+
+    @property
+    def stored_k(self) -> int:
+        """How many columns of A are stored: k, or k / 2 if A is sparse.
+
+        >>> import fragmenta as fm
+        >>> fm.mma("m16n8k64", a="s8", sp="sp").stored_k
+        32
+        """
+        return self.shape.k // 2 if self.sparse else self.shape.k
 
     @property
     def satfinite(self) -> bool:
@@ -200,8 +217,6 @@ class Instruction:
         >>> op.native_on("sm_80"), op.native_on("sm_90")
         (True, False)
         """
-        from fragmenta.isa.native import expansion
-
         return self.supported_on(target) and expansion(self, target) is None
 
     def expanded_to(self, target: str) -> str | None:
@@ -211,8 +226,6 @@ class Instruction:
         >>> fm.mma("m16n8k64", a="s4", b="s4").expanded_to("sm_90")
         's8/u8'
         """
-        from fragmenta.isa.native import expansion
-
         return expansion(self, target)
 
     @cached_property
@@ -228,61 +241,16 @@ class Instruction:
     @cached_property
     def notes(self) -> tuple[str, ...]:
         """Deprecations, and what the manual or the assembler warns about."""
-        from fragmenta.isa.notes import notes
-
         return notes(self)
 
-    # What the rooms further down do with an instruction.  They import this one,
-    # so these doors open only when used.
-
-    def execute(self, *operands: ArrayLike, **options: Any) -> Words:
-        """Registers in, registers out, bit for bit.
-
-        See :func:`fragmenta.execution.mma.execute`, for the instructions of a
-        warpgroup :func:`fragmenta.execution.wgmma.execute`.
-        """
-        from fragmenta.execution import mma as execute
-        from fragmenta.execution import wgmma as warpgroup
-
-        room: Any = warpgroup if self.family.startswith("wgmma") else execute
-        result: Words = room.execute(self, *operands, **options)
-        return result
-
-    def __call__(self, *matrices: ArrayLike, **options: Any) -> NDArray[Any]:
-        """Matrices in, matrix out; see :func:`fragmenta.execution.mma.call`."""
-        from fragmenta.execution.mma import call
-
-        return call(self, *matrices, **options)
-
-    def explain(self, *matrices: ArrayLike, **options: Any) -> Explained:
-        """One element of D step by step; see :func:`fragmenta.execution.explain.explain`."""
-        from fragmenta.execution.explain import explain
-
-        return explain(self, *matrices, **options)
-
-    def to_cuda(self, **options: Any) -> str:
-        """A CUDA function around it; see :func:`fragmenta.cuda.source.emit.to_cuda`."""
-        from fragmenta.cuda.source.emit import to_cuda
-
-        return to_cuda(self, **options)
-
-    def to_ptx(self, **options: Any) -> str:
-        """A PTX module that does it; see :func:`fragmenta.cuda.source.emit.to_ptx`."""
-        from fragmenta.cuda.source.emit import to_ptx
-
-        return to_ptx(self, **options)
-
-    def on_device(self, *operands: ArrayLike, **options: Any) -> Words:
-        """As :meth:`execute`, on the GPU; see :mod:`fragmenta.cuda.tools.launch`."""
-        from fragmenta.cuda.tools.launch import on_device
-
-        return on_device(self, *operands, **options)
-
-    def to_svg(self) -> str:
-        """A picture of all operands; see :mod:`fragmenta.view.svg`."""
-        from fragmenta.view.svg import instruction_svg
-
-        return instruction_svg(self)
+    # What later rooms do with an instruction.
+    execute = methods.execute
+    __call__ = methods.call
+    explain = methods.explain
+    to_cuda = methods.to_cuda
+    to_ptx = methods.to_ptx
+    on_device = methods.on_device
+    to_svg = methods.instruction_to_svg
 
     def _repr_svg_(self) -> str | None:
         return self.to_svg() if self.fragments else None
@@ -312,7 +280,7 @@ class Instruction:
         if not named:
             raise UnknownOperand(f"{self} holds no matrices, so it has no {name}")
         have = f"in registers are {one_of(self.fragments, 'and') or 'none'}"
-        if name.lower() == "b" and self.family.startswith("wgmma"):
+        if name.lower() == "b" and self.warpgroup:
             raise UnknownOperand(
                 f"B of {self.family} is in shared memory, read through a descriptor; "
                 f"{have}"
@@ -340,12 +308,13 @@ class Instruction:
         """Result D: m x n."""
         return self.fragment("D")
 
-    @property
+    @cached_property
     def metadata(self) -> Metadata:
         """The sparsity metadata: one nibble per row and chunk of A."""
         found = self.fragment("metadata")
-        assert isinstance(found, Metadata)
-        return found
+        assert self.granularity is not None
+        ordered = self.values.get("sp") == "sp::ordered_metadata"
+        return Metadata(found, self.granularity, ordered)
 
     @property
     def scale_a(self) -> Fragment:

@@ -1,18 +1,23 @@
 """Does the target run the instruction itself, or does the assembler expand it?
 
-PTX is a promise, not a machine.  Where a target has lost an instruction (or
-never had it), the assembler writes others in its place; the numbers can differ
-because of it.  These rows were read off the machine code that ptxas writes.
+PTX is not machine code.  Where a target has lost an instruction (or never had
+it), the assembler writes others in its place, and the numbers can differ.  These rows were read off the machine code that ptxas writes,
+from toolkit 13.0 to 13.4.  :mod:`fragmenta.arithmetic.models` has the numbers
+that follow; a test ties the two tables together.
 """
 
 from __future__ import annotations
 
-from fragmenta.isa.instruction import Instruction
+from typing import TYPE_CHECKING
+
 from fragmenta.isa.table import read
 from fragmenta.isa.target import check_target, expand
 
-#: The assembler whose machine code the table describes.
-TOOLKIT = "13.0 to 13.4"
+if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction
+
+#: The first toolkit whose assembler does what the table says.
+TOOLKIT = "13.0"
 
 # An empty cell fits anything.  ``becomes`` says what does the arithmetic:
 # another element type, another shape, or "fma", ordinary scalar arithmetic.

@@ -1,4 +1,4 @@
-"""What should one know before using an instruction?
+"""What is worth knowing before an instruction is used?
 
 Deprecations, and what the manual or the assembler warns about.
 """
@@ -6,8 +6,10 @@ Deprecations, and what the manual or the assembler warns about.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from fragmenta.isa.instruction import Instruction
+if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction
 
 _FOUR_BIT = ("s4", "u4")
 
@@ -72,7 +74,7 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
         "Not in the manual; accepted by the assembler.",
     ),
     (
-        lambda op: op.family.startswith("wgmma"),
+        lambda op: op.warpgroup,
         (
             "Asynchronous: wgmma.fence before it, wgmma.commit_group and wait_group "
             "after it, before D is read or A's registers are written."

@@ -119,7 +119,7 @@ def lists(op: Instruction) -> list[tuple[Operand, ...]]:
     >>> [len(each) for each in lists(fm.wgmma("m64n8k16", a="f16", d="f32"))]
     [8, 7]
     """
-    if op.family.startswith("wgmma"):
+    if op.warpgroup:
         return [operands_from(op, registers=each) for each in (False, True)]
     return [op.operands]
 
@@ -220,7 +220,7 @@ def destination(op: Instruction) -> str:
     """
     if op.family == "wmma.load":
         return op.values["operand"]
-    return "d" if op.family in (*_LOADS, "wgmma", "wgmma.sp") else ""
+    return "d" if op.warpgroup or op.family in _LOADS else ""
 
 
 # ── what was given ──────────────────────────────────────────────────────────
@@ -383,7 +383,7 @@ def _has_variables(op: Instruction, operand: Operand) -> bool:
     """Whether a vector variable can stand for the braces."""
     bits = 64 if operand.ptx == ".f64" else 32
     fits = operand.count in (2, 4) and operand.count * bits <= 128
-    accumulates = op.family.startswith("wgmma") and operand.name == "d"
+    accumulates = op.warpgroup and operand.name == "d"
     return fits and op.family in _VARIABLES and not accumulates
 
 
@@ -408,7 +408,7 @@ def has_sinks(op: Instruction) -> bool:
     (True, False)
     """
     in_two_steps = op.family == "wmma.mma" and op.values["a"] == "tf32"
-    return not (op.family.startswith("wgmma") or in_two_steps)
+    return not (op.warpgroup or in_two_steps)
 
 
 def _check_constant(op: Instruction, operand: Operand, item: str, alone: bool) -> None:

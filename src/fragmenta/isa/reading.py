@@ -1,13 +1,106 @@
-"""How far does a mnemonic follow the spelling of a family?"""
+"""Which instruction does this text mean?
+
+A mnemonic is read qualifier by qualifier against the spelling of its family,
+then against the rows of the family's table, so that the first thing wrong can
+be named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
-from fragmenta.isa.families import FORMS
-from fragmenta.isa.table import Form
+from fragmenta.errors import UnknownInstruction, shortened
+from fragmenta.isa.families import FORMS, uncovered
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.operands import check
+from fragmenta.isa.refusals import contradiction, misspelled
+from fragmenta.isa.statement import MOST, split
+from fragmenta.isa.table import Form, Row
+
+
+def instruction(text: str | Instruction) -> Instruction:
+    """The instruction that a PTX mnemonic names; an instruction is its own name.
+
+    A whole statement may be given: a label, a guard, operands, comments and the
+    semicolon.  Operands have to fit the instruction, as :mod:`fragmenta.isa.operands`
+    says; with the mnemonic alone, nothing is said about them.
+
+    >>> op = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    >>> op.shape
+    Shape(m=16, n=8, k=16)
+    >>> instruction("mma.sync.aligned.m16n8k64.row.col.f32.tf32.tf32.f32")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnknownInstruction: mma m16n8k64 with .tf32 as the type of A does \
+not exist; .tf32 has m16n8k4 and m16n8k8, and in mma.sp m16n8k8 and m16n8k16; \
+nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+    """
+    if isinstance(text, Instruction):
+        return text
+    check_text(text)
+    guard, mnemonic, operands = split(text)
+    op = _named(mnemonic)
+    if operands:
+        check(op, operands, guard=guard)
+    return op
+
+
+@lru_cache(maxsize=4096)
+def _named(mnemonic: str) -> Instruction:
+    found = readings(mnemonic)
+    if not found[0].complete:
+        whole = "sync" in mnemonic or uncovered(mnemonic.split("."))
+        hint = "" if whole else "; find() takes names in short"
+        raise UnknownInstruction(misspelled(mnemonic, found) + hint)
+    return _choose(found[0])
+
+
+def check_text(text: object) -> None:
+    """Refuse what cannot name an instruction: not text, or too long."""
+    if not isinstance(text, str):
+        raise UnknownInstruction(f"an instruction is named by text; given {text!r}")
+    if len(text) > MOST:
+        raise UnknownInstruction(
+            f"an instruction has at most {MOST:,} characters; given {shortened(text)}"
+        )
+
+
+def _choose(reading: Reading) -> Instruction:
+    """The row that a well-spelled mnemonic names, or the first contradiction."""
+    names = reading.form.fields(reading.spelling)
+    row = select(reading.form, reading.values, names)
+    values = {
+        name: row.settle(name, reading.values.get(name, allowed[0]))
+        for name, allowed in row.allowed.items()
+    }
+    return Instruction(reading.form, row, values)
+
+
+def select(form: Form, values: Mapping[str, str], names: Iterable[str]) -> Row:
+    """The first row that takes these qualifiers, or the first contradiction."""
+    order = sorted(names, key=_importance)
+    rows = list(form.rows)
+    for position, name in enumerate(order):
+        value = values.get(name, "")
+        left = [row for row in rows if row.takes(name, value)]
+        if not left:
+            before = {n: values.get(n, "") for n in order[:position]}
+            raise UnknownInstruction(
+                contradiction(form, rows, before, name, value, values)
+            )
+        rows = left
+    return rows[0]
+
+
+def _importance(name: str) -> int:
+    """Shape and multiplicands first: they are what users look for."""
+    first = ("sp", "shape", "kind", "a", "b", "type", "operand", "num")
+    return first.index(name) if name in first else len(first)
+
+
+# ── how far does a mnemonic follow a spelling? ──────────────────────────────
 
 
 @dataclass(frozen=True)

@@ -1,21 +1,31 @@
 """Why is there no such instruction?
 
-The first thing wrong is named, then what could stand there, then the nearest
-instruction that exists.
+The first thing wrong is named, then what could be there instead, then the
+nearest instruction that exists.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from fragmenta.errors import LONGEST_WORD, nearest, one_of, shortened
+from fragmenta.errors import (
+    LONGEST_WORD,
+    AmbiguousInstruction,
+    nearest,
+    one_of,
+    shortened,
+)
 from fragmenta.isa.families import FAMILIES, FORMS, uncovered
-from fragmenta.isa.reading import Reading
+from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import Form, Row
 from fragmenta.isa.tables import mma, mma_sp
 
-#: What to call each qualifier in a message.
+if TYPE_CHECKING:
+    from fragmenta.isa.reading import Reading
+
+#: What each qualifier is called in a message.
 _WORDS = {
     "shape": "shape",
     "alayout": "layout of A",
@@ -42,7 +52,7 @@ _WORDS = {
 
 
 def misspelled(mnemonic: str, readings: Sequence[Reading]) -> str:
-    """The first token that fits no spelling, and what could stand there."""
+    """The first token that fits no spelling, and what could be there instead."""
     tokens = mnemonic.split(".")
     reading = readings[0]
     why = uncovered(tokens)
@@ -87,7 +97,7 @@ def _literals(readings: Iterable[Reading]) -> str:
 
 
 def told(token: str) -> str:
-    """A word as a message has it: whole, unless it is endless.
+    """A word as a message quotes it: whole, unless it is very long.
 
     >>> told("f17")
     'f17'
@@ -131,6 +141,15 @@ def contradiction(
     shapes = _shapes_with(form, name, value) if value and name != "shape" else ""
     text += f"; .{value} has {shapes}" if shapes else f"; it has {fits}"
     return text + _nearest_text(form, values)
+
+
+def ambiguous(what: str, fitting: Sequence[Instruction]) -> AmbiguousInstruction:
+    """The error for what fits several instructions: it lists the first of them."""
+    shown = "".join(f"\n  {op}" for op in fitting[:12])
+    more = f"\n  … and {len(fitting) - 12} more" if len(fitting) > 12 else ""
+    return AmbiguousInstruction(
+        f"{what} fits {len(fitting)} instructions; say more:{shown}{more}"
+    )
 
 
 def describe(family: str, values: Mapping[str, str]) -> str:

@@ -17,12 +17,12 @@ from typing import NamedTuple, NoReturn
 from fragmenta.errors import BadOperands, UnknownInstruction, shortened
 
 MOST = 16_384
-"""No statement is longer than so many characters; the longest need some 2,000."""
+"""The most characters a statement may have; the longest need about 2,000."""
 
 _NAME = r"(?:[A-Za-z][\w$]*|[_$%][\w$]+)"
 _LABEL = re.compile(rf"\s*{_NAME}\s*:(?!:)", re.ASCII)
 _GUARD = re.compile(rf"\s*@\s*!?\s*({_NAME})(?![\w$.])", re.ASCII)
-# White space may stand before a dot and not behind one.
+# White space may come before a dot, not after one.
 _MNEMONIC = re.compile(r"\s*([\w:]+(?:\s*\.[\w:]+)*)", re.ASCII)
 
 
@@ -30,10 +30,10 @@ class Statement(NamedTuple):
     """One PTX statement in parts."""
 
     guard: str
-    """The predicate behind the ``@``, or nothing."""
+    """The predicate after the ``@``, or nothing."""
     mnemonic: str
     operands: str
-    """What stands between the mnemonic and the semicolon."""
+    """What is between the mnemonic and the semicolon."""
 
 
 def split(text: str) -> Statement:
@@ -56,14 +56,14 @@ def split(text: str) -> Statement:
     operands, _, rest = bare[match.end() :].partition(";")
     if rest.strip():
         raise BadOperands(
-            f"one instruction at a time; behind the semicolon stands "
+            f"one instruction at a time; after the semicolon there is "
             f"{shortened(rest.strip())}"
         )
     mnemonic = re.sub(r"\s+", "", match[1])
     if operands.startswith("."):
         raise UnknownInstruction(
-            f"behind the dot after {shortened(mnemonic)} stands no qualifier; PTX has "
-            "white space before a dot, not behind it"
+            f"no qualifier follows the dot after {shortened(mnemonic)}; PTX allows "
+            "white space before a dot, not after it"
         )
     return Statement(guard[1] if guard else "", mnemonic, operands.strip())
 
@@ -103,7 +103,7 @@ class Written(NamedTuple):
         return self.items[0]
 
 
-# A number ends where no letter, digit or dot follows: 08 and 1u are none.
+# A number ends where no letter, digit or dot follows: 08 and 1u are not numbers.
 _TOKEN = re.compile(
     rf"""\s*(?:
     (?P<name>{_NAME}(?:\.[xyzwrgba](?![\w$]))?|_(?![\w$]))
@@ -118,7 +118,7 @@ _CLOSED = {"{": ("vector", "}", ","), "[": ("address", "]", "+")}
 
 
 class Unreadable(Exception):
-    """The text is no operand list; the message says from where on."""
+    """The text is not a list of operands; the message says where it stops being one."""
 
 
 def kind_of(item: str) -> str:
@@ -132,7 +132,7 @@ def kind_of(item: str) -> str:
 
 
 def integer(item: str) -> int | None:
-    """The value of an integer constant; None if it is none, or beyond 64 bits.
+    """The value of an integer constant; None for anything else or beyond 64 bits.
 
     >>> integer("-0x10"), integer("010"), integer("0b11U"), integer("%r0")
     (-16, 8, 3, None)

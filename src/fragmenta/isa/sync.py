@@ -1,7 +1,7 @@
-"""``sync``: what orders ``wgmma`` in a kernel, and holds no matrices.
+"""``sync``: the instructions that order ``wgmma`` in a kernel; they hold no matrices.
 
-``wgmma`` runs on its own and reads shared memory on a path of its own.  A kernel
-cannot be written without the four instructions that order it.
+``wgmma`` runs asynchronously and reads shared memory through a proxy of its own.  No
+kernel that uses it can be written without these four instructions.
 """
 
 from __future__ import annotations

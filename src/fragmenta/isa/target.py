@@ -67,6 +67,10 @@ TARGETS: dict[str, Version] = {
 }
 
 
+#: The numbers of the targets; a suffix ``a`` or ``f`` changes no arithmetic.
+ARCHITECTURES = tuple(dict.fromkeys(int(name[3:].rstrip("af")) for name in TARGETS))
+
+
 @dataclass(frozen=True)
 class Requirement:
     """What an instruction needs: a PTX version and one of some targets."""

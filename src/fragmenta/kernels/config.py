@@ -16,8 +16,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.isa.building import wgmma
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import wgmma
 from fragmenta.registers.dtype import dtype
 
 SLAB_BYTES = 128

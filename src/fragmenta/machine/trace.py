@@ -74,10 +74,10 @@ class Value:
                 return self._new(ir.Constant(self.type, [number] * LANES))
             return self._new(ir.Constant(self.type, number))
         if isinstance(self.type, ir.VectorType):
-            return other.spread()
+            return other.in_all_lanes()
         return other
 
-    def spread(self) -> Value:
+    def in_all_lanes(self) -> Value:
         """A vector with this number in every lane."""
         if isinstance(self.type, ir.VectorType):
             return self
@@ -184,7 +184,7 @@ def select(condition: Value, yes: Number, no: Number) -> Value:
         raise TypeError("one of the two must be a traced value")
     first, second = kind.lift(yes), kind.lift(no)
     if isinstance(condition.type, ir.VectorType):
-        first, second = first.spread(), second.spread()
+        first, second = first.in_all_lanes(), second.in_all_lanes()
     first, second = first._both(second)
     raw = condition.builder.select(condition.raw, first.raw, second.raw)
     return Value(condition.builder, raw)

@@ -14,7 +14,6 @@ array([ 8, 15,  0,  7,  1,  2,  3,  4], dtype=uint8)
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -25,9 +24,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fragmenta.arrays.checks import as_array, is_real
 from fragmenta.errors import (
-    Error,
-    ShapeError,
     UnknownType,
     ValueRangeError,
     nearest,
@@ -425,95 +423,6 @@ e3m2, e2m1, ue8m0, ue4m3, b8, b16 and b32
     )
 
 
-# PyTorch has these under the names of ml_dtypes, but hands NumPy none of them.
-_UNKNOWN_TO_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
-
-
-def as_array(array: object) -> Array:
-    """A NumPy array, in native byte order, of whatever can become one.
-
-    Arrays, nested lists, and anything with ``__array__`` or ``__dlpack__``
-    (PyTorch, CuPy and JAX arrays in host memory among them).
-
-    >>> as_array([[1, 2]]).shape
-    (1, 2)
-    """
-    refuse_masks(array)
-    if isinstance(array, np.ndarray):
-        given: Array = np.asarray(array)  # a plain one, of whatever subclass
-    else:
-        try:
-            given = _foreign(array)
-        except (TypeError, ValueError, RuntimeError, BufferError) as why:
-            ragged = isinstance(array, list | tuple)
-            raise (ShapeError if ragged else Error)(
-                f"NumPy cannot read this {type(array).__name__} as an array: {why}"
-            ) from why
-    if given.dtype.isnative:
-        return given
-    return given.astype(given.dtype.newbyteorder("="))
-
-
-def refuse_masks(array: object) -> None:
-    """Refuse masked arrays: nothing here has a mask, and it would be lost.
-
-    >>> refuse_masks(np.ma.masked_less([1, 2], 2))
-    Traceback (most recent call last):
-    fragmenta.errors.Error: a masked array has no values at its masked places, and \
-registers have no mask; give .filled(value), or .data for what lies under the mask
-    """
-    module = sys.modules.get("numpy.ma")
-    if module is None:  # then nobody can have made one
-        return
-    if isinstance(array, module.MaskedArray):
-        raise Error(
-            "a masked array has no values at its masked places, and registers have no "
-            "mask; give .filled(value), or .data for what lies under the mask"
-        )
-    if isinstance(array, list | tuple):
-        for each in array:
-            if not isinstance(each, int | float):
-                refuse_masks(each)
-
-
-def _foreign(array: Any) -> Array:
-    name = str(getattr(array, "dtype", "")).removeprefix("torch.")
-    if name in _UNKNOWN_TO_NUMPY and type(array).__module__ == "torch":
-        torch = sys.modules["torch"]
-        bits = array.view(torch.uint8 if array.itemsize == 1 else torch.int16)
-        return np.asarray(bits).view(getattr(ml_dtypes, name))
-    if hasattr(array, "__dlpack__") and not hasattr(array, "__array__"):
-        return np.from_dlpack(array)
-    return np.asarray(array)
-
-
-def batch_shape(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes that operands have together, each named with its batch axes.
-
-    >>> batch_shape(a=(2, 1), b=(3,))
-    (2, 3)
-    >>> batch_shape(a=(2,), b=(3,))
-    Traceback (most recent call last):
-    fragmenta.errors.ShapeError: batch axes do not go together: a (2,) and b (3,)
-    """
-    try:
-        return np.broadcast_shapes(*shapes.values())
-    except ValueError:
-        listed = one_of((f"{name} {each}" for name, each in shapes.items()), "and")
-        raise ShapeError(f"batch axes do not go together: {listed}") from None
-
-
-def is_zero(values: Array) -> NDArray[np.bool_]:
-    """Where numbers are zero, of either sign; no NaN is, and none is complained of.
-
-    >>> is_zero(np.array([0.0, -0.0, np.nan]))
-    array([ True,  True, False])
-    """
-    with np.errstate(invalid="ignore"):  # a signalling NaN
-        zero: NDArray[np.bool_] = values == 0
-    return zero
-
-
 @cache
 def unsigned(bits: int) -> np.dtype[Any]:
     """The smallest unsigned NumPy type of at least so many bits.
@@ -558,17 +467,6 @@ def within(bits: Array, mask: int, allowed: str) -> Array:
     raise ValueRangeError(
         f"pattern {int(flat[position]):#x} at {index}: {allowed}, 0 to {mask:#x}"
     )
-
-
-def is_real(given: Array) -> bool:
-    """Whether these are real numbers: no strings, objects, complex numbers, dates.
-
-    >>> is_real(np.float16([1])), is_real(np.array([1j])), is_real(np.array("1"))
-    (True, False, False)
-    """
-    numpy_number = given.dtype.kind in "biuf"
-    ml_number = given.dtype.type.__module__ == "ml_dtypes"
-    return (numpy_number or ml_number) and "complex" not in given.dtype.name
 
 
 def _require_numbers(given: Array, dt: DType) -> None:

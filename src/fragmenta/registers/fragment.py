@@ -7,7 +7,6 @@ It looks places up, packs matrices into registers and reads them back.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -17,16 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta import methods
+from fragmenta.arrays.checks import as_array, check_numbers, is_whole
+from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import ShapeError
 from fragmenta.registers import notation
-from fragmenta.registers.dtype import DType, as_array
-from fragmenta.registers.layout import Index, Layout, check_numbers, is_whole
+from fragmenta.registers.dtype import DType
+from fragmenta.registers.layout import Index, Layout
+from fragmenta.registers.tiles import cut_tiles, whole_tiles
 from fragmenta.registers.words import Container, encode_words, pack_words, unpack_words
 
 Words = NDArray[np.uint32] | NDArray[np.uint64]
-
-_LARGE = 1 << 23
-"""Bytes from which packing is worth several threads."""
 
 
 @dataclass(frozen=True)
@@ -410,34 +410,8 @@ class Fragment:
         """
         return notation.linear_layout(self.layout)
 
-    def table(self, by: str = "matrix", format: str = "text") -> str:
-        """Who holds what, written out by matrix or by lane.
-
-        ``format`` is text (cut to 80 columns), csv, markdown or json.
-
-        >>> import fragmenta as fm
-        >>> op = fm.instruction("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
-        >>> for line in op.a.table().splitlines()[4:6]:
-        ...     print(line)
-              0  T0:a0  T1:a0  T2:a0  T3:a0
-              1  T4:a0  T5:a0  T6:a0  T7:a0
-        """
-        # Only who prints a table pays for importing its formats.
-        from fragmenta.view.table import table
-
-        return table(self, by, format)
-
-    def to_svg(self) -> str:
-        """A picture, lanes in colours; see :mod:`fragmenta.view.svg`.
-
-        >>> import fragmenta as fm
-        >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_svg()[:4]
-        '<svg'
-        """
-        from fragmenta.view.svg import fragment_svg
-
-        return fragment_svg(self)
-
+    table = methods.table
+    to_svg = methods.fragment_to_svg
     _repr_svg_ = to_svg
 
     def rows(self) -> Iterator[dict[str, int]]:
@@ -465,53 +439,6 @@ class Fragment:
         return f"<Fragment {self.name}: {self.dtype} {size}, {self.layout}>"
 
 
-def whole_tiles(
-    array: NDArray[Any], tile: tuple[int, ...], name: str, pad: bool, fill: int = 0
-) -> NDArray[Any]:
-    """A matrix that is a whole number of tiles, filled up if that is asked for.
-
-    >>> whole_tiles(np.ones((3, 4)), (2, 4), "A", pad=True).shape
-    (4, 4)
-    """
-    if array.ndim < 2:
-        raise ShapeError(f"a matrix has 2 axes or more; given shape {array.shape}")
-    short = [-size % step for size, step in zip(array.shape[-2:], tile, strict=True)]
-    if not any(short):
-        return array
-    if not pad:
-        rows, columns = array.shape[-2:]
-        raise ShapeError(
-            f"{rows}x{columns} is not a whole number of {name} tiles of "
-            f"{tile[0]}x{tile[1]}; pad=True fills {rows + short[0]}x"
-            f"{columns + short[1]} with {'empty chunks' if fill else 'zeros'}"
-        )
-    width = [(0, 0)] * (array.ndim - 2) + [(0, short[0]), (0, short[1])]
-    return np.pad(array, width, constant_values=fill)
-
-
-def cut_tiles(
-    array: NDArray[Any], tile: tuple[int, ...], shape: tuple[int, int] | None
-) -> NDArray[Any]:
-    """The matrix that was filled up to whole tiles, if it is known how large it was.
-
-    >>> cut_tiles(np.ones((4, 4)), (2, 4), (3, 4)).shape
-    (3, 4)
-    """
-    if shape is None:
-        return array
-    if not isinstance(shape, tuple | list) or len(shape) != 2:
-        raise ShapeError(f"a matrix is cut to rows and columns; given {shape!r}")
-    check_numbers(rows=shape[0], columns=shape[1])
-    rows, columns = array.shape[-2:]
-    left = rows - shape[0], columns - shape[1]
-    if not all(0 <= rest < step for rest, step in zip(left, tile, strict=True)):
-        raise ShapeError(
-            f"these tiles hold a {rows}x{columns} matrix; it cannot be cut to "
-            f"{shape[0]}x{shape[1]}"
-        )
-    return array[..., : shape[0], : shape[1]]
-
-
 def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
     """Reorder the last axes by a flat index of the same elements."""
     batch = array.shape[: array.ndim - axes]
@@ -525,16 +452,7 @@ def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
         np.take(flat[rows], order, axis=1, out=moved[rows], mode="wrap")
 
     # NumPy lets go of the interpreter here, so a large matrix uses every core.
-    workers = min(len(flat), os.cpu_count() or 1) if moved.nbytes > _LARGE else 1
-    if workers > 1:
-        from concurrent.futures import ThreadPoolExecutor  # slow to import
-
-        step = -(-len(flat) // workers)
-        parts = [slice(at, at + step) for at in range(0, len(flat), step)]
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(move, parts))
-    else:
-        move(slice(None))
+    in_blocks(move, len(flat), moved[:1].nbytes)
     return moved.reshape(*batch, *index.shape)
 
 

@@ -36,8 +36,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
-from fragmenta.registers.dtype import as_array, batch_shape
 
 Index = NDArray[np.intp]
 
@@ -389,27 +389,6 @@ def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
         total = total + weight * digit.of(values[digit.axis])
         weight *= digit.size
     return total
-
-
-def is_whole(value: object) -> bool:
-    """Whether this is a whole number; truth values are none.
-
-    >>> is_whole(np.int8(1)), is_whole(1.0), is_whole(True)
-    (True, False, False)
-    """
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def check_numbers(**given: object) -> None:
-    """Refuse what is no whole number, by its name.
-
-    >>> check_numbers(lane=1.5)
-    Traceback (most recent call last):
-    fragmenta.errors.ShapeError: lane must be a whole number; given 1.5
-    """
-    for name, value in given.items():
-        if not is_whole(value):
-            raise ShapeError(f"{name} must be a whole number; given {value!r}")
 
 
 def _in_range(name: str, value: ArrayLike, size: int) -> Any:

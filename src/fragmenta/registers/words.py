@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fragmenta.arrays.checks import as_array
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -31,15 +32,7 @@ from fragmenta.errors import (
     nearest,
     one_of,
 )
-from fragmenta.registers.dtype import (
-    Array,
-    DType,
-    as_array,
-    blocks,
-    dtype,
-    unsigned,
-    within,
-)
+from fragmenta.registers.dtype import Array, DType, blocks, dtype, unsigned, within
 
 
 def pack_words(bits: ArrayLike, width: int, word_bits: int = 32) -> Array:

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.errors import ShapeError, one_of
-from fragmenta.registers.layout import is_whole
-from fragmenta.shared.descriptor import AddressError
+from fragmenta.arrays.checks import is_whole
+from fragmenta.errors import AddressError, ShapeError, one_of
 
 WIDTHS = (1, 2, 4, 8, 16)
 """Bytes of shared memory that a lane can take at once."""

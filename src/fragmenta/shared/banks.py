@@ -9,24 +9,16 @@ word of the same bank costs another turn.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.errors import ShapeError, one_of
-from fragmenta.registers.dtype import as_array
+from fragmenta.arrays.checks import as_array
+from fragmenta.errors import AddressError, ShapeError, one_of, ranges
 from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
-from fragmenta.shared.descriptor import (
-    LIMIT,
-    UNIT,
-    AddressError,
-    Addresses,
-    span,
-    swizzled,
-)
+from fragmenta.shared.descriptor import LIMIT, UNIT, Addresses, span, swizzled
 
 Access: TypeAlias = Literal["ldmatrix", "rows", "column"]
 
@@ -192,21 +184,6 @@ def _phase(where: Addresses, first: int, size: int, width: int) -> Phase:
         for word in range(address // WORD, (address + width - 1) // WORD + 1):
             wanted[word % BANKS].add(word * WORD)
     return Phase(tuple(lanes), tuple(tuple(sorted(words)) for words in wanted))
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Numbers with their runs joined.
-
-    >>> ranges([0, 1, 2, 3, 8])
-    '0-3, 8'
-    """
-    runs: list[list[int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else str(r[0]) for r in runs)
 
 
 # ── accesses to a tile ──────────────────────────────────────────────────────

@@ -26,11 +26,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
+from fragmenta.errors import AddressError, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
-from fragmenta.registers.dtype import DType, as_array, batch_shape, dtype
-from fragmenta.registers.layout import check_numbers, is_whole
+from fragmenta.registers.dtype import DType, dtype
 
 Major: TypeAlias = Literal["k", "mn"]
 MAJORS: tuple[Major, Major] = ("k", "mn")
@@ -73,10 +73,6 @@ LINES = 8
 """Spans that follow each other before an offset is used."""
 READ = 32
 """Bytes of k per row that one dense ``wgmma`` reads (64 of a sparse one's B)."""
-
-
-class AddressError(Error):
-    """A shared-memory address or offset is misaligned or out of range."""
 
 
 def swizzled(address: ArrayLike, swizzle: int) -> Any:
@@ -343,7 +339,7 @@ class Descriptor:
         Descriptor(start=0, leading=8192, stride=1024, swizzle=128, base_offset=0)
         >>> Descriptor.for_tile(64, 64, "s8", major="mn")
         Traceback (most recent call last):
-        fragmenta.shared.descriptor.AddressError: s8 cannot be MN-major: wgmma \
+        fragmenta.errors.AddressError: s8 cannot be MN-major: wgmma \
 transposes 16-bit types only, f16 and bf16; major="k" takes every type
         """
         lines, spans = atoms(rows, k, dtype, major, swizzle)
@@ -396,7 +392,7 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
     >>> extent(op, "A"), extent(op, "B")
     ((64, 16), (24, 32))
     """
-    if not op.family.startswith("wgmma"):
+    if not op.warpgroup:
         raise Error(f"{op} takes no descriptors; wgmma.mma_async does")
     if not isinstance(operand, str) or operand not in ("A", "B"):
         raise Error(f"in shared memory are the operands A and B; given {operand!r}")

@@ -14,16 +14,16 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.errors import Error, ShapeError, one_of
+from fragmenta.arrays.checks import as_array, batch_shape, is_whole
+from fragmenta.errors import AddressError, Error, ShapeError, one_of
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue, instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import check_target
-from fragmenta.registers.dtype import as_array, batch_shape
 from fragmenta.registers.fragment import Fragment, Words
-from fragmenta.registers.layout import is_whole
 from fragmenta.registers.words import unpack_words
 from fragmenta.shared.addresses import LaneAddresses
-from fragmenta.shared.descriptor import UNIT, AddressError, Addresses, swizzled
+from fragmenta.shared.descriptor import UNIT, Addresses, swizzled
 from fragmenta.shared.tiles import Image, as_image
 
 Order = Literal["row", "col"]

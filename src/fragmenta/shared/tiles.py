@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.errors import Error, ShapeError
+from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.errors import AddressError, Error, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
-from fragmenta.registers.dtype import DType, as_array, batch_shape, dtype
+from fragmenta.isa.reading import instruction
+from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.words import pack_words, unpack_words
 from fragmenta.shared.descriptor import (
     LIMIT,
     LINES,
     UNIT,
-    AddressError,
     Addresses,
     Descriptor,
     Major,
@@ -151,7 +151,7 @@ def read_tile(
     True
     >>> read_tile(image[:96], descriptor, op, "B")
     Traceback (most recent call last):
-    fragmenta.shared.descriptor.AddressError: B of \
+    fragmenta.errors.AddressError: B of \
 wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8: row 0, column 3 is at address 96, \
 outside the image of 96 bytes
     """

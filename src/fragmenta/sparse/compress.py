@@ -29,14 +29,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, is_whole, is_zero
+from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
-from fragmenta.registers.dtype import as_array, is_zero
-from fragmenta.registers.layout import is_whole
-from fragmenta.registers.metadata import Codes, Granularity, Nibble, as_codes, locate
+from fragmenta.isa.reading import instruction
+from fragmenta.registers.granularity import Codes, Granularity, as_codes, locate
+from fragmenta.registers.metadata import Nibble
 from fragmenta.sparse import loops
-from fragmenta.sparse.loops import Progress, in_blocks, places_of, rows_of
+from fragmenta.sparse.loops import Progress, places_of, rows_of
 
 Array = NDArray[Any]
 

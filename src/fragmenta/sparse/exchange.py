@@ -30,11 +30,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, check_numbers, is_zero
 from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
-from fragmenta.registers.dtype import as_array, is_zero
-from fragmenta.registers.layout import Layout, check_numbers
-from fragmenta.registers.metadata import Codes, Granularity
+from fragmenta.registers.granularity import Codes, Granularity
+from fragmenta.registers.layout import Layout
 from fragmenta.registers.words import pack_words, unpack_words
 from fragmenta.sparse.compress import (
     Compressed,

@@ -10,15 +10,14 @@ Matrices go through them in blocks of rows, side by side in threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.threads import cores
+from fragmenta.registers.granularity import Granularity
 
 if TYPE_CHECKING:  # LLVM is loaded when something is compiled
     from fragmenta.machine.compiler import Kernel
@@ -30,12 +29,7 @@ Codes = NDArray[Any]
 Progress = Callable[[float], object]
 """Called with the share of the work that is done, now and then."""
 
-# Bytes of the matrix handled at once.  Threads take turns at Python's lock for
-# every block, so it must keep one busy for a while; its temporaries are as large.
-_BLOCK = 1 << 22
-
-# Blocks below which starting threads costs more than it gains.
-_FEW = 4
+ONE_OF_TWO = Granularity(1, 2)
 
 
 def prune(picks: int, keys: Array, places: Places, out: Places) -> None:
@@ -127,7 +121,7 @@ def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
     of = type_of(places)
 
     def one_of_two(p: list[Value], has: list[Value], code: Any) -> Any:
-        chosen = select(has[0], code(0b0100), code(0b1110))
+        chosen = select(has[0], code(ONE_OF_TWO.code(0)), code(ONE_OF_TWO.code(1)))
         full = has[0] & has[1]
         return [select(has[0], p[0], p[1])], select(full, code(0), chosen)
 
@@ -137,9 +131,9 @@ def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
         first = select(has[0], p[0], select(has[1], p[1], p[2]))
         second = select(both, p[1], select(last, p[3], p[2]))
         low = select(has[0], code(0), select(has[1], code(1), code(2)))
-        high = select(both, code(0b0100), select(last, code(0b1100), code(0b1000)))
+        high = select(both, code(1), select(last, code(3), code(2)))
         full = (both & (has[2] | has[3])) | (either & has[2] & has[3])
-        return [first, second], select(full, code(0), low | high)
+        return [first, second], select(full, code(0), low | high << 2)
 
     choose = one_of_two if picks == 1 else two_of_four
 
@@ -171,7 +165,7 @@ def _decompress(picks: int, places: np.dtype[Any]) -> Kernel:
     of = type_of(places)
 
     def one_of_two(s: list[Value], word: Value) -> list[Value]:
-        second = word == 0b1110
+        second = word == ONE_OF_TWO.code(1)
         return [select(~second, s[0], 0), select(second, s[0], 0)]
 
     def two_of_four(s: list[Value], word: Value) -> list[Value]:
@@ -214,36 +208,3 @@ def places_of(rows: Array, group: int) -> Places:
     array([ 513, 1027], dtype=uint16)
     """
     return rows.reshape(-1).view(np.dtype(f"u{group * rows.itemsize}"))
-
-
-def in_blocks(
-    work: Callable[[slice], Any],
-    rows: int,
-    row_bytes: int,
-    progress: Progress | None = None,
-) -> list[Any]:
-    """Do blocks of rows, in threads if they are many; the results in order.
-
-    ``row_bytes`` is what the work needs for a row beyond its result.
-
-    >>> in_blocks(lambda block: block.stop - block.start, rows=5, row_bytes=1 << 21)
-    [2, 2, 1]
-    """
-    step = max(1, _BLOCK // max(1, row_bytes))
-    starts = range(0, rows, step)
-    blocks = [slice(start, min(start + step, rows)) for start in starts]
-    if len(blocks) < _FEW:
-        return _collect(map(work, blocks), len(blocks), progress)
-    with ThreadPoolExecutor(min(cores(), len(blocks))) as pool:
-        return _collect(pool.map(work, blocks), len(blocks), progress)
-
-
-def _collect(
-    results: Iterable[Any], count: int, progress: Progress | None
-) -> list[Any]:
-    done = []
-    for result in results:
-        done.append(result)
-        if progress is not None:
-            progress(len(done) / count)
-    return done

@@ -18,13 +18,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import ShapeError, ValueRangeError
 from fragmenta.isa.instruction import Instruction
-from fragmenta.registers.dtype import DTYPES, DType, as_array
-from fragmenta.registers.metadata import Granularity, locate
+from fragmenta.registers.dtype import DTYPES, DType
+from fragmenta.registers.granularity import Granularity, locate
 from fragmenta.sparse import loops
 from fragmenta.sparse.compress import sparse, whole_chunks
-from fragmenta.sparse.loops import Progress, in_blocks, places_of, rows_of
+from fragmenta.sparse.loops import Progress, places_of, rows_of
 
 Array = NDArray[Any]
 

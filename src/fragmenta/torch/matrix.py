@@ -21,7 +21,7 @@ from fragmenta.kernels.config import ALIGNMENT, Kernel
 from fragmenta.kernels.packing import BLOCK, VALUE_BYTES, pack, packed_shape, places
 from fragmenta.kernels.prepare import MOST_ROWS, code_places, compress_on_device
 from fragmenta.registers.dtype import dtype as element
-from fragmenta.registers.metadata import Granularity
+from fragmenta.registers.granularity import Granularity
 from fragmenta.shared.descriptor import UNIT
 from fragmenta.sparse.compress import compress as compress_matrix
 from fragmenta.sparse.compress import sparse

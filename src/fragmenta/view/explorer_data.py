@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from fragmenta.errors import Error, LayoutError
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import catalogue
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS
 from fragmenta.registers import notation

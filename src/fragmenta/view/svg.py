@@ -326,7 +326,7 @@ def _axes(
 
 def _chunks(grid: Grid, cols: _Track, left: float, y: float) -> Iterator[str]:
     """The chunks of a sparse A, each with the columns it is stored from."""
-    from fragmenta.registers.metadata import granularity
+    from fragmenta.registers.granularity import granularity
 
     part = grid.fragment
     kind = "mxf4" if part.container.bits == 4 else "f8f6f4"

@@ -21,8 +21,15 @@ own ``target=`` names.
 One object stands for the fragments of a whole warp, or of many warps at once:
 ``x`` is (…warps, 32 lanes, storage elements).
 
+:func:`mma` builds the PTX instruction ``wmma.mma`` by its qualifiers, as
+``fm.mma`` and ``fm.wgmma`` build theirs.  ``wmma`` itself is not callable: it is a
+namespace, here as in C++ and in PTX, where ``wmma.load`` and ``wmma.store`` are
+instructions, too.
+
 >>> import numpy as np
 >>> from fragmenta import wmma
+>>> str(wmma.mma("m16n16k16", a="f16", d="f32"))
+'wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32'
 >>> a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
 >>> b = wmma.fragment(wmma.matrix_b, 16, 16, 16, wmma.half, wmma.col_major)
 >>> c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
@@ -37,36 +44,37 @@ One object stands for the fragments of a whole warp, or of many warps at once:
 (array([752.5, 752.5, 752.5], dtype=float32), True)
 """
 
+from fragmenta.errors import AlignmentError, OutOfBounds
+from fragmenta.isa.building import wmma_mma as mma
 from fragmenta.wmma.calls import (
-    AlignmentError,
     DeprecatedVariant,
-    ObservedLayout,
-    OutOfBounds,
     __float_to_tf32,
+    bmma_sync,
+    fill_fragment,
+    float_to_tf32,
+    load_matrix_sync,
+    mma_sync,
+    store_matrix_sync,
+)
+from fragmenta.wmma.fragments import ObservedLayout, fragment
+from fragmenta.wmma.memory import pointer
+from fragmenta.wmma.names import (
     __half,
     __nv_bfloat16,
     accumulator,
-    bmma_sync,
     col_major,
     double,
     experimental,
-    fill_fragment,
-    float_to_tf32,
-    fragment,
     half,
     layout_t,
-    load_matrix_sync,
     matrix_a,
     matrix_b,
     mem_col_major,
     mem_row_major,
-    mma_sync,
     nv_bfloat16,
-    pointer,
     precision,
     row_major,
     signed_char,
-    store_matrix_sync,
     target,
     unsigned_char,
 )
@@ -94,6 +102,7 @@ __all__ = [
     "matrix_b",
     "mem_col_major",
     "mem_row_major",
+    "mma",
     "mma_sync",
     "nv_bfloat16",
     "pointer",

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, is_real, is_whole
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -22,80 +23,33 @@ from fragmenta.errors import (
 )
 from fragmenta.execution.mma import execute
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import number
-from fragmenta.registers.dtype import as_array, is_real
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Index, is_whole
-from fragmenta.wmma.fragments import ObservedLayout, fragment
-from fragmenta.wmma.memory import AlignmentError, OutOfBounds, pointer, view
+from fragmenta.registers.layout import Index
+from fragmenta.wmma.fragments import fragment
+from fragmenta.wmma.memory import pointer, view
 from fragmenta.wmma.names import (
     NAMES,
     Chosen,
-    __half,
-    __nv_bfloat16,
     accumulator,
     bmmaAccumulateOp,
     bmmaBitOp,
     choose,
-    col_major,
-    double,
-    experimental,
-    half,
     layout_t,
     matrix_a,
     matrix_b,
-    mem_col_major,
-    mem_row_major,
     member,
     no_member,
-    nv_bfloat16,
-    precision,
-    row_major,
-    signed_char,
-    target,
-    unsigned_char,
 )
-
-__all__ = [
-    "AlignmentError",
-    "DeprecatedVariant",
-    "ObservedLayout",
-    "OutOfBounds",
-    "__float_to_tf32",
-    "__half",
-    "__nv_bfloat16",
-    "accumulator",
-    "bmma_sync",
-    "col_major",
-    "double",
-    "experimental",
-    "fill_fragment",
-    "float_to_tf32",
-    "fragment",
-    "half",
-    "layout_t",
-    "load_matrix_sync",
-    "matrix_a",
-    "matrix_b",
-    "mem_col_major",
-    "mem_row_major",
-    "mma_sync",
-    "nv_bfloat16",
-    "pointer",
-    "precision",
-    "row_major",
-    "signed_char",
-    "store_matrix_sync",
-    "target",
-    "unsigned_char",
-]
 
 Array = NDArray[Any]
 
 
 class DeprecatedVariant(DeprecationWarning):
     """The guide deprecates this multiplication on the target that was named.
+
+    >>> from fragmenta.wmma import *
 
     >>> a = fragment(matrix_a, 8, 8, 32, "s4", row_major)
     >>> b = fragment(matrix_b, 8, 8, 32, "s4", col_major)
@@ -129,12 +83,14 @@ def load_matrix_sync(
     for all warps or one for each.  A :class:`pointer` in place of the memory
     says it as C++ does.  Only an accumulator takes ``layout``.
 
+    >>> from fragmenta.wmma import *
+
     >>> A = np.arange(16 * 24, dtype=np.int8)
     >>> a = fragment(matrix_a, 16, 16, 16, signed_char, row_major)
     >>> load_matrix_sync(a, A, 20)
     Traceback (most recent call last):
     ...
-    fragmenta.wmma.memory.AlignmentError: ldm 20 of signed char is 20 bytes; it must \
+    fragmenta.errors.AlignmentError: ldm 20 of signed char is 20 bytes; it must \
 be a multiple of 8 bytes, 8 elements (16 or 24 would do)
     >>> load_matrix_sync(a, A, 16, offset=32)
     >>> int(a.x[0, 0])
@@ -159,6 +115,8 @@ def store_matrix_sync(
 ) -> None:
     """Write an accumulator to memory; nothing is written if anything is wrong.
 
+    >>> from fragmenta.wmma import *
+
     >>> c = fragment(accumulator, 8, 8, 32, int)
     >>> fill_fragment(c, 7)
     >>> D = np.zeros((8, 12), np.int32)
@@ -168,7 +126,7 @@ def store_matrix_sync(
     >>> store_matrix_sync(D, c, 12, mem_row_major, offset=8)
     Traceback (most recent call last):
     ...
-    fragmenta.wmma.memory.OutOfBounds: store_matrix_sync would touch elements 8 to 99 \
+    fragmenta.errors.OutOfBounds: store_matrix_sync would touch elements 8 to 99 \
 of memory that holds 96 of int
     """
     _require_fragments(frag=frag)
@@ -188,6 +146,8 @@ def fill_fragment(frag: fragment, value: float) -> None:
 
     Integers keep their low bits, fractions are cut off; a floating-point value
     that an integer type does not hold is refused, for C++ leaves it open.
+
+    >>> from fragmenta.wmma import *
 
     >>> a = fragment(matrix_a, 8, 8, 32, "s4", row_major)
     >>> fill_fragment(a, -2)
@@ -279,6 +239,8 @@ def mma_sync(
 
     ``satf`` clamps integer results instead of letting them wrap.
 
+    >>> from fragmenta.wmma import *
+
     >>> a = fragment(matrix_a, 8, 8, 32, "u4", row_major)
     >>> b = fragment(matrix_b, 8, 8, 32, "u4", col_major)
     >>> c = fragment(accumulator, 8, 8, 32, int)
@@ -310,6 +272,8 @@ def bmma_sync(
     target: str | None = None,
 ) -> None:
     """D = C + the number of ones in (a row of A ``op`` a column of B).
+
+    >>> from fragmenta.wmma import *
 
     >>> a = fragment(matrix_a, 8, 8, 128, "b1", row_major)
     >>> b = fragment(matrix_b, 8, 8, 128, "b1", col_major)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -26,7 +27,7 @@ from fragmenta.isa.tables import wmma as table
 from fragmenta.isa.target import number
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment, Words
-from fragmenta.registers.layout import Layout, is_whole
+from fragmenta.registers.layout import Layout
 from fragmenta.wmma.memory import Access
 from fragmenta.wmma.names import (
     NAMES,

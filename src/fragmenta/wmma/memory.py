@@ -16,10 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.errors import Error, ShapeError, UnknownType, one_of
-from fragmenta.registers.dtype import DType, refuse_masks
+from fragmenta.arrays.checks import is_whole, refuse_masks
+from fragmenta.errors import (
+    AlignmentError,
+    Error,
+    OutOfBounds,
+    ShapeError,
+    UnknownType,
+    one_of,
+)
+from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Index, is_whole
+from fragmenta.registers.layout import Index
 
 Array = NDArray[Any]
 
@@ -30,14 +38,6 @@ RULES = ("either", "guide", "ptx")
 # is a multiple of 16 bytes (said of half, float, u4, s4 and b1; taken here for
 # the types it does not mention).
 _GUIDE_POINTER, _GUIDE_LEADING = 32, 16
-
-
-class AlignmentError(ShapeError):
-    """A pointer or a leading dimension breaks an alignment rule."""
-
-
-class OutOfBounds(ShapeError):
-    """A load or store would touch elements outside the memory."""
 
 
 @dataclass(frozen=True)

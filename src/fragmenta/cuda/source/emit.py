@@ -25,7 +25,8 @@ from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
 from fragmenta.cuda.source.page import WIDTH, broken, comment
 from fragmenta.errors import Error, nearest, one_of, shortened
 from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.parse import find, instruction, search
+from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import find, search
 from fragmenta.registers.fragment import Fragment
 
 LANGUAGES = ("cuda", "ptx")

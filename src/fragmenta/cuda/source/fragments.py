@@ -45,7 +45,7 @@ def metadata_pieces(op: Instruction) -> list[Piece]:
     ['load_metadata_m16k64_s4', 'load_metadata_m16k64_s4_tiles']
     """
     part = op.metadata
-    name = f"load_{function_tag(op, part)}"
+    name = f"load_{function_tag(op, part.fragment)}"
     found = [_metadata_piece(part, name)]
     if part.tiles > 1:
         found.append(_metadata_piece(part.shared, f"{name}_tiles", part.tiles))
@@ -53,9 +53,10 @@ def metadata_pieces(op: Instruction) -> list[Piece]:
 
 
 def _metadata_piece(part: Metadata, name: str, tiles: int = 1) -> Piece:
-    access = Access(part, "row")
-    text, needs = load(part, "row", name)
-    rows, chunks = part.shape
+    held = part.fragment
+    access = Access(held, "row")
+    text, needs = load(held, "row", name)
+    rows, chunks = held.shape
     said = (
         f"Metadata: {rows} x {chunks} codes of 4 bits, one per row and chunk of "
         f"{part.granularity.chunk} columns of A ({part.granularity}), from row-major "
@@ -67,9 +68,9 @@ def _metadata_piece(part: Metadata, name: str, tiles: int = 1) -> Piece:
             f" All lanes load: the word serves {tiles} tiles that lie side by side "
             f"along k, and tile s is read with selector s."
         )
-    elif part.selectors:
+    elif held.selectors:
         said += " Lanes that the selector leaves unread hold 0."
-    comments = [*comment(said), *_formula(part)]
+    comments = [*comment(said), *_formula(held)]
     return Piece(name, "\n".join(comments) + "\n" + text, needs)
 
 
@@ -81,7 +82,7 @@ def function_tag(op: Instruction, part: Fragment) -> str:
     >>> function_tag(op, op.a), function_tag(op, op.b)
     ('a_m16k32_e4m3', 'b_k32n8_e2m1_bytes')
     """
-    if isinstance(part, Metadata):
+    if part.name == "metadata":
         m, _, k = op.shape
         return f"metadata_m{m}k{k}_{op.types['a']}"
     of = f"{part.dtype}"

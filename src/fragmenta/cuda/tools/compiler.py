@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import CompileError, Error, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.machine.cache import Cache
 
@@ -30,10 +30,6 @@ _LIBRARIES = (
     "nvidia/cuda_nvrtc/lib/libnvrtc.so*",
     "nvidia/cu*/bin/**/nvrtc64_*.dll",
 )
-
-
-class CompileError(Error):
-    """The compiler refuses the source; the message has its words."""
 
 
 class Compiler(Protocol):

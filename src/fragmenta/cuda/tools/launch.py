@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.cuda.source import ptx, wgmma
 from fragmenta.cuda.tools import assembler, device
 from fragmenta.cuda.tools.device import GPU
@@ -24,7 +25,6 @@ from fragmenta.execution.wgmma import checked_scale_d, in_registers
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target, number
 from fragmenta.machine.cache import Cache
-from fragmenta.registers.dtype import as_array, batch_shape
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, Major, extent
 from fragmenta.shared.tiles import PATTERN, Image, as_image, as_words, read_tile

@@ -105,16 +105,16 @@ def parts(op: Instruction) -> Parts:
     m, n, k = op.shape
     if (m, k) == (8, 4) and op.values["a"] == "f16":
         return _quad(op)
-    return multiplicands(op, k) | accumulators(op, m, n) | scales(op)
+    return multiplicands(op) | accumulators(op, m, n) | scales(op)
 
 
-def multiplicands(op: Instruction, stored_k: int) -> dict[str, Fragment]:
+def multiplicands(op: Instruction) -> dict[str, Fragment]:
     """A and B, with the columns of A that are stored."""
     m, n, k = op.shape
     a, b = op.types["a"], op.types["b"]
-    stored = k // stored_k
+    stored = k // op.stored_k
     return {
-        "A": spread("A", a, (m, stored_k), A[m], kind=op.kind, stored=stored),
+        "A": spread("A", a, (m, op.stored_k), A[m], kind=op.kind, stored=stored),
         "B": spread("B", b, (k, n), B, kind=op.kind),
     }
 

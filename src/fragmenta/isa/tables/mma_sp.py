@@ -5,7 +5,7 @@ from __future__ import annotations
 from fragmenta.isa.instruction import Instruction, Operand, Parts, spread
 from fragmenta.isa.table import Form
 from fragmenta.isa.tables import mma
-from fragmenta.registers.metadata import Metadata, granularity
+from fragmenta.registers.granularity import granularity
 
 # ``metadata`` names the line below that says which lanes hold which codes.
 # Types on one line go with each other in any mix.
@@ -55,16 +55,14 @@ def metadata(op: Instruction, warps: int = 1) -> Parts:
     line = METADATA[op.row.facts["metadata"]]
     shape = (op.shape.m, op.shape.k // kept.chunk)
     nibbles = spread("metadata", "u4", shape, line, warps=warps, registers=1)
-    ordered = op.values.get("sp") == "sp::ordered_metadata"
-    return {"metadata": Metadata.of(nibbles, kept, ordered=ordered)}
+    return {"metadata": nibbles}
 
 
 def parts(op: Instruction) -> Parts:
     """A as stored, B, C, D, metadata and the scales."""
-    m, n, k = op.shape
     return {
-        **mma.multiplicands(op, k // 2),
-        **mma.accumulators(op, m, n),
+        **mma.multiplicands(op),
+        **mma.accumulators(op, op.shape.m, op.shape.n),
         **metadata(op),
         **mma.scales(op),
     }

@@ -65,12 +65,8 @@ def parts(op: Instruction) -> Parts:
     """
     m, n, k = op.shape
     fragments: dict[str, Fragment] = {}
-    stored_k = k // 2 if op.sparse else k
-    a = op.types["a"]
-    line = mma.A[16]
-    fragments["A"] = spread(
-        "A", a, (m, stored_k), line, warps=WARPS, stored=k // stored_k
-    )
+    a, size, stored = op.types["a"], (m, op.stored_k), k // op.stored_k
+    fragments["A"] = spread("A", a, size, mma.A[16], warps=WARPS, stored=stored)
     for name in ("C", "D"):  # the accumulator is read and written in place
         fragments[name] = spread(name, op.types["d"], (m, n), mma.C[16], warps=WARPS)
     if op.sparse:

@@ -1,0 +1,125 @@
+"""What can later rooms do with an instruction or a fragment?
+
+``op.execute``, ``op.to_cuda`` or ``part.to_svg`` read well, but what they do is
+written in rooms that import :class:`Instruction` and :class:`Fragment`.  So these
+methods are written here, as functions that open the later room when they are
+called, and the two classes take them over by name::
+
+    class Fragment:
+        to_svg = methods.fragment_to_svg
+
+No other module may import from a room above its own; ``tests/test_house.py``
+reads every import.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import ArrayLike, NDArray
+
+    from fragmenta.execution.explain import Explained
+    from fragmenta.isa.instruction import Instruction
+    from fragmenta.registers.fragment import Fragment, Words
+
+
+# ── of an instruction ───────────────────────────────────────────────────────
+
+
+def reduce_instruction(
+    self: Instruction,
+) -> tuple[Callable[[str], Instruction], tuple[str]]:
+    """Copies and pickles are the instruction of that name."""
+    from fragmenta.isa.reading import instruction
+
+    return instruction, (self.mnemonic,)
+
+
+def execute(self: Instruction, *operands: ArrayLike, **options: Any) -> Words:
+    """Registers in, registers out, bit for bit.
+
+    See :func:`fragmenta.execution.mma.execute`, for the instructions of a
+    warpgroup :func:`fragmenta.execution.wgmma.execute`.
+    """
+    from fragmenta.execution import mma, wgmma
+
+    room: Any = wgmma if self.warpgroup else mma
+    result: Words = room.execute(self, *operands, **options)
+    return result
+
+
+def call(self: Instruction, *matrices: ArrayLike, **options: Any) -> NDArray[Any]:
+    """Matrices in, matrix out; see :func:`fragmenta.execution.mma.call`."""
+    from fragmenta.execution.mma import call
+
+    return call(self, *matrices, **options)
+
+
+def explain(self: Instruction, *matrices: ArrayLike, **options: Any) -> Explained:
+    """One element of D step by step; see :mod:`fragmenta.execution.explain`."""
+    from fragmenta.execution.explain import explain
+
+    return explain(self, *matrices, **options)
+
+
+def to_cuda(self: Instruction, **options: Any) -> str:
+    """A CUDA function around it; see :func:`fragmenta.cuda.source.emit.to_cuda`."""
+    from fragmenta.cuda.source.emit import to_cuda
+
+    return to_cuda(self, **options)
+
+
+def to_ptx(self: Instruction, **options: Any) -> str:
+    """A PTX module that does it; see :func:`fragmenta.cuda.source.emit.to_ptx`."""
+    from fragmenta.cuda.source.emit import to_ptx
+
+    return to_ptx(self, **options)
+
+
+def on_device(self: Instruction, *operands: ArrayLike, **options: Any) -> Words:
+    """As ``execute``, on the GPU; see :mod:`fragmenta.cuda.tools.launch`."""
+    from fragmenta.cuda.tools.launch import on_device
+
+    return on_device(self, *operands, **options)
+
+
+def instruction_to_svg(self: Instruction) -> str:
+    """A picture of all operands; see :mod:`fragmenta.view.svg`."""
+    from fragmenta.view.svg import instruction_svg
+
+    return instruction_svg(self)
+
+
+# ── of a fragment ───────────────────────────────────────────────────────────
+
+
+def table(self: Fragment, by: str = "matrix", format: str = "text") -> str:
+    """Who holds what, written out by matrix or by lane.
+
+    ``format`` is text (cut to 80 columns), csv, markdown or json.
+
+    >>> import fragmenta as fm
+    >>> op = fm.instruction("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64")
+    >>> for line in op.a.table().splitlines()[4:6]:
+    ...     print(line)
+          0  T0:a0  T1:a0  T2:a0  T3:a0
+          1  T4:a0  T5:a0  T6:a0  T7:a0
+    """
+    from fragmenta.view.table import table
+
+    return table(self, by, format)
+
+
+def fragment_to_svg(self: Fragment) -> str:
+    """A picture, lanes in colours; see :mod:`fragmenta.view.svg`.
+
+    >>> import fragmenta as fm
+    >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_svg()[:4]
+    '<svg'
+    """
+    from fragmenta.view.svg import fragment_svg
+
+    return fragment_svg(self)
