@@ -46,7 +46,9 @@ def test_batches_that_do_not_go_together(filled):
         (lambda: a.bit_address(np.zeros((2, 3), int), [0, 1], "f16"), "k"),
     ]
     for call, name in calls:
-        with pytest.raises(fm.ShapeError, match=f"do not go together.*{name} \\("):
+        with pytest.raises(
+            fm.ShapeError, match=f"do not broadcast together.*{name} \\("
+        ):
             call()
 
 

@@ -1,7 +1,7 @@
-"""What can go wrong, named by what the user can do about it.
+"""What can go wrong?
 
 Every message says what was given, what is allowed, and the nearest valid
-thing.  Everything this package raises on purpose is a :class:`Error`.
+thing.  Everything this package raises on purpose is an :class:`Error`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Error(Exception):
 
 
 class UnknownInstruction(Error, LookupError):
-    """No such instruction; the message names the first wrong qualifier."""
+    """The instruction does not exist; the message names the first wrong qualifier."""
 
 
 class AmbiguousInstruction(UnknownInstruction):
@@ -33,11 +33,11 @@ class AmbiguousInstruction(UnknownInstruction):
 
 
 class UnknownOperand(Error, LookupError, AttributeError):
-    """The instruction has no such operand in registers."""
+    """The instruction has no operand of this name in registers."""
 
 
 class UnknownType(Error, LookupError):
-    """No such element type."""
+    """The element type does not exist."""
 
 
 class UnsupportedTarget(Error, LookupError):
@@ -68,7 +68,7 @@ class AddressError(Error, ValueError):
 
 
 class ValueRangeError(Error, ValueError):
-    """A value cannot be held exactly by the element type."""
+    """The element type cannot hold a value exactly."""
 
 
 class LayoutError(Error, ValueError):
@@ -87,21 +87,21 @@ class BadMetadata(Error, ValueError):
 
 
 class NoDevice(Error):
-    """No GPU, or the ``cuda`` extra is not installed."""
+    """There is no GPU, or the ``cuda`` extra is not installed."""
 
 
 class CompileError(Error):
-    """The compiler refuses the source; the message has its words."""
+    """The compiler refuses the source; the message quotes the compiler."""
 
 
 # ── how a message is worded ─────────────────────────────────────────────────
 
 LONGEST_WORD = 200
-"""No name is longer than so many characters."""
+"""The most characters that any name has."""
 
 
 def one_of(words: Iterable[object], last: str = "or") -> str:
-    """Join words as a sentence does.
+    """Join words into a list as a sentence writes it.
 
     >>> one_of(["A", "B", "C"])
     'A, B or C'
@@ -113,7 +113,7 @@ def one_of(words: Iterable[object], last: str = "or") -> str:
 
 
 def shortened(text: str, most: int = 60) -> str:
-    """What was given, in quotes, cut where it is too long for a message.
+    """The given text in quotes, cut if it is too long for a message.
 
     >>> shortened("mma"), shortened("x" * 100, most=8)
     ("'mma'", "'xxxxxxxx' … (100 characters)")
@@ -124,7 +124,7 @@ def shortened(text: str, most: int = 60) -> str:
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Numbers with their runs joined.
+    """A list of numbers, in which runs are written as ranges.
 
     >>> ranges([0, 1, 2, 3, 8])
     '0-3, 8'
@@ -139,14 +139,14 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
-    """A `` (did you mean X?)`` suffix, or nothing when no word is close.
+    """A `` (did you mean X?)`` suffix, or an empty text when no word is close.
 
     >>> nearest("e4m4", ["e4m3", "f16"])
     ' (did you mean e4m3?)'
     """
-    from difflib import get_close_matches  # only an error is worth its import
+    from difflib import get_close_matches  # imported only when there is an error
 
-    if len(word) > LONGEST_WORD:  # nothing is near it, and comparing takes long
+    if len(word) > LONGEST_WORD:  # no name is near it, and comparing is slow
         return ""
     close = get_close_matches(word, list(allowed), n=1, cutoff=0.5)
     return f" (did you mean {close[0]}?)" if close else ""

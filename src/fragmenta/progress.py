@@ -1,8 +1,8 @@
 """How far along is it?
 
-A bar on the terminal's error stream for work longer than a second; nothing in
-a pipe, a file or a test.  And a line there, wherever it goes, when something
-that is done once takes longer than that.
+Work that takes longer than a second shows a progress bar on the error stream,
+if that is a terminal.  Work that is done once, such as compiling, prints one
+line on the error stream instead, also if that is not a terminal.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from contextlib import contextmanager
 from typing import Any
 
 Progress = Callable[[float], object]
-"""Called with the share of the work that is done, now and then."""
+"""A function that is called now and then with the share of the work that is done."""
 
 
-def nobody(done: float) -> None:
-    """Nobody wants to know."""
+def ignore_progress(done: float) -> None:
+    """Does nothing; the default where no progress is shown."""
 
 
 _PATIENCE = 1.0
-"""Seconds that need no bar."""
+"""Seconds before a bar or a line is shown."""
 
 
 @contextmanager
 def notice(text: str) -> Iterator[None]:
-    """Say what is being done if it takes more than a second.
+    """Print what is being done if it takes more than a second.
 
     >>> with notice("compiling the f16 kernel, once"):
-    ...     pass  # quick: nothing is said
+    ...     pass  # quick, so nothing is printed
     """
     timer = threading.Timer(
         _PATIENCE, lambda: print(f"fragmenta: {text}", file=sys.stderr, flush=True)
@@ -63,7 +63,7 @@ def bar(title: str) -> Iterator[Progress]:
 
 
 class _Shown:
-    """Starts rich's bar late, so that short work shows none."""
+    """A bar that starts late, so that short work shows none."""
 
     def __init__(self, title: str) -> None:
         self._title = title

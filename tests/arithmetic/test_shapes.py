@@ -203,7 +203,7 @@ def test_bad_operands_are_refused():
     _refused(ShapeError, "a has 0 columns", a=zeros((2, 16, 0), np.uint16))
     _refused(ShapeError, "b is 8 x 8; .* 16 x 8", b=zeros((2, 8, 8), np.uint16))
     _refused(ShapeError, "c is 8 x 16; .* 16 x 8", c=zeros((2, 8, 16), np.uint32))
-    _refused(ShapeError, "do not go together", c=zeros((3, 16, 8), np.uint32))
+    _refused(ShapeError, "do not broadcast together", c=zeros((3, 16, 8), np.uint32))
     _refused(Error, "takes no index", index=zeros((2, 16, 16), np.uint8))
     _refused(Error, "takes no scale_a", scale_a=zeros((2, 16, 1), np.uint8))
     _refused(Error, "needs index", SPARSE, index=None)
@@ -216,7 +216,7 @@ def test_bad_operands_are_refused():
     wide = np.full((2, 16, 64), 16, np.uint8)
     _refused(ValueRangeError, "a holds 0x10; e2m1 has 4 bits", MODELS["mxf4"], a=wide)
     mixed = model("sm_90", "f16", "f16", "f32", "f16", 16, unit="wmma")
-    _refused(ShapeError, "cannot take the f16 result", mixed,
+    _refused(ShapeError, "cannot use the f16 result", mixed,
              a=zeros((2, 16, 32), np.uint16), b=zeros((2, 32, 8), np.uint16))  # fmt: skip
 
 

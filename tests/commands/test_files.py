@@ -74,7 +74,7 @@ def test_four_bits_with_their_sign_in_the_upper_half(tmp_path: Folder) -> None:
 def test_files_that_are_none(tmp_path: Folder) -> None:
     whole = tmp_path / "whole.npy"
     np.save(whole, np.ones((8, 8)))
-    none, short = r"is no \.npy or \.npz file", "is cut short or damaged"
+    none, short = r"is not a \.npy or \.npz file", "is cut short or damaged"
     contents = {
         "empty": (b"", "is empty"),
         "text": (b"1 2 3\n", none),

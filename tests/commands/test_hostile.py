@@ -45,7 +45,7 @@ def test_devices_and_pipes_are_refused_at_once(tmp_path: Path) -> None:
     assert "is a pipe; matrices are read from files on disk" in complaint(
         "run", OP, fifo, b
     )
-    assert "save it as one first" in complaint("sparsity", fifo, str(SPARSE))
+    assert "save it to a file first" in complaint("sparsity", fifo, str(SPARSE))
 
 
 @posix
@@ -65,7 +65,7 @@ def test_a_large_file_that_is_none_is_not_read(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(1 << 32)  # a hole, on every file system that counts
     tracemalloc.start()
-    with pytest.raises(fm.Error, match=r"is no \.npy or \.npz file"):
+    with pytest.raises(fm.Error, match=r"is not a \.npy or \.npz file"):
         files.load(str(path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -73,7 +73,7 @@ def test_a_large_file_that_is_none_is_not_read(tmp_path: Path) -> None:
 
 
 def test_names_that_no_file_has() -> None:
-    with pytest.raises(fm.Error, match="is no name of a file"):
+    with pytest.raises(fm.Error, match="is not a file name"):
         files.load("a\0b")
 
 

@@ -455,7 +455,7 @@ def test_on_device_refuses(gpu):
         on_device(op, d, a, b, **options, trans=1)
     with pytest.raises(fm.Error, match="takes no metadata"):
         on_device(op, d, a, b, **options, metadata=d)
-    with pytest.raises(fm.ShapeError, match="do not go together"):
+    with pytest.raises(fm.ShapeError, match="do not broadcast together"):
         on_device(op, np.stack([d] * 2), np.full(3, a.encode()), b, **options)
     with pytest.raises(fm.Error, match="does not multiply"):
         on_device(fm.find("ldmatrix.m8n8.x4.b16"))

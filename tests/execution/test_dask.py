@@ -108,7 +108,7 @@ def test_what_numpy_matrices_are_refused_for():
     f16 = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     mixed = instruction("wmma.mma.sync.aligned.row.col.m16n16k16.f16.f32")
     for op, C, said in (
-        (mixed, None, "cannot go on from its result"),
+        (mixed, None, "cannot use its D as the next C"),
         (f16, np.ones((3, 3), "f4"), "A B is 16x16; C has shape"),
         (instruction("ldmatrix.sync.aligned.m8n8.x1.shared.b16"), None, "does not mul"),
     ):

@@ -137,7 +137,7 @@ def test_progress_is_reported_to_the_end():
     [
         ((16, 32), (31, 8), None, "A has 32 columns and B has 31 rows"),
         ((16,), (16, 8), None, "2 axes or more"),
-        ((2, 16, 32), (3, 32, 8), None, "do not go together"),
+        ((2, 16, 32), (3, 32, 8), None, "do not broadcast together"),
         ((16, 32), (32, 8), (16, 9), "C has shape"),
     ],
 )
@@ -162,7 +162,7 @@ def test_batches_of_scales_broadcast():
     found = fm.matmul(A, B, op, scale_a=scale_a, scale_b=scale_b)
     assert found.shape == (3, 20, 10)
     assert found[:, 0, 0].tolist() == [64, 128, 256]
-    with pytest.raises(fm.ShapeError, match="batch axes do not go together"):
+    with pytest.raises(fm.ShapeError, match="batch axes do not broadcast together"):
         fm.matmul(np.stack([A, A]), B, op, scale_a=scale_a, scale_b=scale_b)
 
 

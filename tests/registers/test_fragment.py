@@ -182,7 +182,7 @@ BAD = {
     "cut": (lambda: INT4.a.unpack_tiles(np.zeros((1, 1, 32, 4), np.uint32), (9, 99)),
             fm.ShapeError, "cannot be cut to 9x99"),
     "selector": (lambda: INT4.a.pack(np.zeros((16, 64), np.int8), selector=0),
-                 fm.ShapeError, "A has the selectors none, not selector"),
+                 fm.ShapeError, "A has no selectors; given selector"),
     "no metadata": (lambda: INT4.metadata, fm.Error, "has no operand metadata"),
 }  # fmt: skip
 

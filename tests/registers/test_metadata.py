@@ -264,7 +264,9 @@ def test_each_illegal_code_is_named_with_lane_nibble_and_rule(op):
             where = f"warp {warp}, " + where
         rule = {
             1: "is not one of the two codes of 1:2",
-            2: "twice" if code in TWICE else "ordered metadata has the lower one first",
+            2: "twice"
+            if code in TWICE
+            else "ordered metadata names the lower one first",
         }[op.granularity.picks]
         with pytest.raises(fm.BadMetadata) as error:
             e.unpack(words, selector)
@@ -335,7 +337,7 @@ BAD = {
         fm.ShapeError, "selector 1 is out of range; it is 0"),
     "another selector": (
         lambda: S8.unpack(np.zeros((32, 1), np.uint32), copy=0),
-        fm.ShapeError, "has the selectors selector, not copy"),
+        fm.ShapeError, "has the selectors selector; given copy"),
     "shape": (
         lambda: S8.pack(np.full((16, 9), 4)), fm.ShapeError, r"given shape \(16, 9\)"),
     "tiles": (
@@ -362,7 +364,7 @@ BAD = {
         lambda: WIDE.decode([4], lane=33), fm.ShapeError, "lane 1 of warp 1"),
     "batches": (
         lambda: S8.pack_pair(np.full((3, 16, 8), 4), np.full((2, 16, 8), 4)),
-        fm.ShapeError, "do not go together"),
+        fm.ShapeError, "do not broadcast together"),
     "selectors of one": (
         lambda: WIDE.pack(np.full(WIDE.shape, 4), selector="0"),
         fm.ShapeError, "selector must be a whole number; given '0'"),
@@ -376,7 +378,7 @@ BAD = {
     "granularity": (
         lambda: Granularity(3, 7), fm.ShapeError, "no tensor core keeps 3 of 7"),
     "lanes": (
-        lambda: S8.decode([0, 0], lane=31), fm.ShapeError, "is in 32 lanes"),
+        lambda: S8.decode([0, 0], lane=31), fm.ShapeError, "32 lanes hold metadata"),
     "lane": (
         lambda: S8.decode([0], lane=-1), fm.ShapeError, "lane -1 is out of range"),
     "dense": (

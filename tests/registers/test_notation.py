@@ -172,7 +172,7 @@ def test_linear_layout_is_the_xor_of_its_bases():
 
 def test_a_size_that_is_no_power_of_two_has_no_linear_layout():
     part = instruction("wgmma.mma_async.sync.aligned.m64n24k16.f32.f16.f16").d
-    with pytest.raises(LayoutError, match="power-of-two"):
+    with pytest.raises(LayoutError, match="powers of two"):
         part.to_linear_layout()
 
 

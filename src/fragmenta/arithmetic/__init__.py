@@ -1,10 +1,10 @@
 """What does the hardware compute?
 
-Matrices of raw bits in, a matrix of raw bits out, exact to the last bit::
+Operands and results are matrices of raw bits, exact to the last bit::
 
-    how = model("sm_90", "f16", "f16", "f32", "f32", 16)   a target's way
+    how = model("sm_90", "f16", "f16", "f32", "f32", 16)   how a target computes it
     multiply(a, b, c, how)                                 the result
-    explain_steps(row, column, bits, how)                  one element of it
+    explain_steps(row, column, bits, how)                  one element, step by step
 """
 
 from fragmenta.arithmetic.matrix import multiply

@@ -1,24 +1,34 @@
 """How is a product cut into blocks that fit the caches, and laid out for kernels?
 
-The kernels walk through *tiles* (matrices of a batch), *panels* of eight columns and
-rows.  A block is some of each; blocks are what threads share out among them.
+The kernels loop over *tiles* (the matrices of a batch), *panels* (eight columns each)
+and rows.  A block is a part of each.  Threads work on different blocks.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import cache
+from math import prod
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arrays.threads import share_out
+from fragmenta.arrays.threads import cores, share_out
 from fragmenta.machine.trace import LANES
 
-#: Rows, columns and products along k of one block: its parts fit in the L2 cache.
-ROWS, COLUMNS, DEPTH = 128, 128, 256
+#: The most rows and columns of a block, and products along k that it takes at a
+#: time: the parts of A and B then fit in the L2 cache, a panel of B in L1.
+SIDE, DEPTH = 256, 256
+
+#: A block has at least this many products: preparing one takes Python some time.
+_LEAST = 1 << 19
+
+#: Each thread keeps arrays of at most this many bytes for later use.
+_KEPT = 1 << 22
 
 
 class Block(NamedTuple):
@@ -30,7 +40,7 @@ class Block(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """How many tiles, rows and columns."""
+        """The number of tiles, rows and columns."""
         tiles, rows, columns = (part.stop - part.start for part in self)
         return tiles, rows, columns
 
@@ -39,11 +49,17 @@ class Block(NamedTuple):
         return matrix[self]
 
     def of_a(self, matrix: Bits) -> Bits:
-        """The rows of a matrix that goes along A; one tile if all share it."""
+        """The block's rows of A, or of a matrix with the rows of A.
+
+        If all tiles share the matrix, the result has one tile.
+        """
         return self._tiles(matrix)[:, self.rows]
 
     def of_b(self, matrix: Bits) -> Bits:
-        """The columns of a matrix that goes along B; one tile if all share it."""
+        """The block's columns of B, or of a matrix with the columns of B.
+
+        If all tiles share the matrix, the result has one tile.
+        """
         return self._tiles(matrix)[:, :, self.columns]
 
     def _tiles(self, matrix: Bits) -> Bits:
@@ -51,20 +67,14 @@ class Block(NamedTuple):
 
 
 def each_block(given: Operands, work: Callable[[Block], None]) -> None:
-    """Do all blocks of a product, on all cores."""
-    rows, columns = min(ROWS, given.rows), min(COLUMNS, given.columns)
-    depth = min(DEPTH, given.model.stored * given.instructions)
-    # Small matrices are taken several at a time.
-    most = min(COLUMNS // columns, DEPTH // depth) * (ROWS // rows)
-    tiles = min(max(1, most), given.batches)
-    counts = [
-        -(-whole // part)
-        for whole, part in (
-            (given.batches, tiles),
-            (given.rows, rows),
-            (given.columns, columns),
-        )
-    ]
+    """Call ``work`` for every block of a product, on all cores."""
+    if given.products <= _LEAST:
+        whole = (given.batches, given.rows, given.columns)
+        work(Block(*(slice(0, size) for size in whole)))
+        return
+    tiles, rows, columns = sizes = _block_sizes(given)
+    whole = (given.batches, given.rows, given.columns)
+    counts = [-(-all_of // part) for all_of, part in zip(whole, sizes, strict=True)]
 
     def run(first: int, last: int) -> None:
         for number in range(first, last):
@@ -82,14 +92,37 @@ def each_block(given: Operands, work: Callable[[Block], None]) -> None:
     share_out(run, pieces, given.products, given.progress)
 
 
+def _block_sizes(given: Operands) -> tuple[int, int, int]:
+    """Tiles, rows and columns of a block: as large as the caches allow.
+
+    They are smaller where there would not be two blocks for every core.
+    """
+    rows, columns = min(SIDE, given.rows), min(SIDE, given.columns)
+    length = given.model.stored * given.instructions
+    fit = min(SIDE // columns, DEPTH // min(DEPTH, length)) * (SIDE // rows)
+    tiles = min(max(1, fit), given.batches)
+    products = given.batches * given.rows * given.columns * length
+    wanted = max(_LEAST, products // (2 * cores()))
+    while tiles * rows * columns * length > wanted:
+        if tiles > 1:
+            tiles = (tiles + 1) // 2
+        elif rows >= columns and rows > LANES:
+            rows = (rows + 1) // 2
+        elif columns > LANES:
+            columns = -(-columns // (2 * LANES)) * LANES
+        else:
+            break
+    return tiles, rows, columns
+
+
 def _slice(number: int, size: int, whole: int) -> slice:
     return slice(number * size, min((number + 1) * size, whole))
 
 
 def to_panels(matrix: Bits) -> Bits:
-    """(tiles, k, columns) as (tiles, panels, k, 8), with zeros up to the last eight.
+    """(tiles, k, columns) as (tiles, panels, k, 8); zeros fill the last panel.
 
-    It may be the same memory.
+    The result may share memory with the matrix.
 
     >>> to_panels(np.arange(20).reshape(1, 2, 10))[0, 1]
     array([[ 8,  9,  0,  0,  0,  0,  0,  0],
@@ -104,13 +137,13 @@ def to_panels(matrix: Bits) -> Bits:
 
 
 def from_panels(panels: Bits, columns: int) -> Bits:
-    """What :func:`to_panels` made a panel of, as a matrix again."""
+    """The matrix from its panels: the inverse of :func:`to_panels`."""
     tiles, _, rows, _ = panels.shape
     return panels.transpose(0, 2, 1, 3).reshape(tiles, rows, -1)[..., :columns]
 
 
 def padded(array: Bits, width: int) -> Bits:
-    """The array with columns of zeros up to a width."""
+    """The array with columns of zeros added up to this width."""
     if array.shape[-1] == width:
         return array
     whole = np.zeros((*array.shape[:-1], width), array.dtype)
@@ -118,20 +151,45 @@ def padded(array: Bits, width: int) -> Bits:
     return whole
 
 
+_scratch = threading.local()
+
+
+def scratch(name: str, shape: tuple[int, ...], kind: DTypeLike) -> Bits:
+    """An array that this thread uses again and again; its content is arbitrary.
+
+    A new array would take longer: the system clears every page before its first use.
+
+    >>> scratch("A", (2, 3), np.int32).shape
+    (2, 3)
+    """
+    of = np.dtype(kind)
+    size = prod(shape) * of.itemsize
+    if size > _KEPT:
+        return np.empty(shape, of)
+    held = getattr(_scratch, name, None)
+    if held is None or held.nbytes < size:
+        held = np.empty(size, np.uint8)
+        setattr(_scratch, name, held)
+    return held[:size].view(of).reshape(shape)
+
+
 def stride(array: Bits) -> int:
-    """Items from one tile to the next; none if there is one for all."""
+    """The number of items from one tile to the next; 0 if all share one tile."""
     return 0 if len(array) == 1 else array[0].size
 
 
 def row_stride(offsets: Bits) -> int:
-    """Items from the offsets of one row to those of the next, as for :func:`stride`."""
+    """The number of items from the offsets of one row to those of the next.
+
+    It is 0 if all rows share their offsets.
+    """
     return 0 if offsets.shape[1] == 1 else offsets.shape[2]
 
 
 def row_offsets(given: Operands, block: Block, first: int, count: int) -> Bits:
-    """Where the row of B of each product begins in a panel.
+    """For each product, where its row of B begins in a panel.
 
-    Of shape (tiles, rows, products), or (1, 1, products) if all rows share them.
+    The shape is (tiles, rows, products), or (1, 1, products) if all rows share them.
     """
     model = given.model
     if given.index is None:

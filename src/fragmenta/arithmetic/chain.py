@@ -1,9 +1,11 @@
 """What does a chain of IEEE 754 operations give?
 
-f64 instructions are fused multiply-adds, one k after the other.  And so is the
-f16 instruction of k = 4 where the hardware lost it: f32 operations in software.
+f64 instructions are fused multiply-adds, one k after the other.  The f16 instruction
+with k = 4 is a chain, too, on targets that no longer have it in hardware: there it is
+computed by f32 operations in software.
 
-The machine's own fused multiply-add does it, in the rounding mode that is asked.
+The kernels use the fused multiply-add of this machine, in the rounding mode of the
+instruction.
 """
 
 from __future__ import annotations
@@ -31,29 +33,29 @@ from fragmenta.machine.trace import (
     select,
 )
 
-#: Rounding modes as LLVM counts them.
+#: The numbers of the rounding modes in LLVM.
 MODES = {"rz": 0, "rn": 1, "rp": 2, "rm": 3}
 
-# The NaN that f64 makes of infinities, and the bit that makes a NaN quiet.
+# The NaN of an invalid f64 operation such as inf - inf, and the quiet bit of a NaN.
 _DEFAULT_NAN = -(1 << 51)
 _QUIET = 1 << 51
 
 
 class ChainSizes(NamedTuple):
-    """The sizes that the chains work by."""
+    """The sizes of a chain."""
 
     rows: Any
     columns: Any
     k: Any
-    own_a: Any  #: 1 if every matrix of a batch has an A of its own, else 0
+    own_a: Any  #: 1 if every matrix of a batch has its own A, 0 if all share one
     own_b: Any
-    first: Any  #: row of all matrices
+    first: Any  #: the first row to compute, counted over all matrices
     last: Any
 
 
 @contextmanager
 def _each_row(code: Code, p: ChainSizes) -> Iterator[tuple[Value, Value, Value]]:
-    """For every row: where it begins in A, its matrix in B, and where in D."""
+    """For every row: where the row of A, the matrix B and the row of D begin."""
     with code.loop(p.last, start=p.first) as row:
         a_row = select(p.own_a == 0, row % p.rows, row)
         matrix = row // p.rows * p.own_b
@@ -67,7 +69,7 @@ def _each_row(code: Code, p: ChainSizes) -> Iterator[tuple[Value, Value, Value]]
     **dict.fromkeys(ChainSizes._fields, I64),
 )
 def chain64(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
-    """f64 to nearest, without a thought for the bits of NaN; d holds c at first."""
+    """f64, rounded to nearest; the bits of NaNs may be wrong.  At first d holds c."""
     p = ChainSizes(*numbers)
     with _each_row(code, p) as (a_at, b_at, d_at), code.loop(p.k) as i:
         x, row = a[a_at + i], b_at + i * p.columns
@@ -82,7 +84,7 @@ def chain64(code: Code, a: Any, b: Any, d: Any, *numbers: Value) -> None:
 def chain64_careful(
     code: Code, a: Any, b: Any, d: Any, mode: Value, *numbers: Value
 ) -> None:
-    """f64 in any rounding mode, and with the NaN that the hardware chooses."""
+    """f64 in any rounding mode; NaNs have the same bits as in hardware."""
     p = ChainSizes(*numbers)
     _set_rounding(code, mode)
     with _each_row(code, p) as (a_at, b_at, d_at), code.loop(p.k) as i:
@@ -97,7 +99,7 @@ def _set_rounding(code: Code, mode: Value) -> None:
 
 
 def _fma_with_nan(x: Value, y: Value, z: Value) -> Value:
-    """x * y + z, where a NaN of y goes before one of z, and that before one of x."""
+    """x * y + z.  If several are NaN, the result is the first NaN of y, z, x."""
     result = fma(x, y, z)
     chosen = bits_of(result).lift(_DEFAULT_NAN)
     for each in (x, z, y):
@@ -107,7 +109,7 @@ def _fma_with_nan(x: Value, y: Value, z: Value) -> Value:
 
 @cache
 def chain32(pairs: bool) -> Kernel:
-    """f16 with k = 4 as the software does it: one instruction, all in f32."""
+    """One f16 instruction with k = 4, computed in f32 as in software."""
 
     @kernel(
         a=pointer(F32), b=pointer(F32), d=pointer(F32),

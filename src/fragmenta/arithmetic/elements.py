@@ -1,9 +1,10 @@
 """What happens to one element, or to eight, in a fused step?
 
-Elements become values and exponents, accumulators become float64, sums are
-rounded.  All but :func:`decoder` are parts of the loops of
-:mod:`fragmenta.arithmetic.floating` and :mod:`fragmenta.arithmetic.grouped`: they
-work on traced values (:mod:`fragmenta.machine`), eight columns at a time.
+Elements are decoded to values and exponents, accumulators are float64, and sums are
+rounded.  The functions are parts of the loops of :mod:`fragmenta.arithmetic.floating`
+and :mod:`fragmenta.arithmetic.grouped`: they work on traced values
+(:mod:`fragmenta.machine`), eight columns at a time.  Only :func:`decoder` is a kernel
+itself.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from fragmenta.machine.trace import (
     truncate,
 )
 
-#: The exponent of zero: two of them stay below every other sum of exponents.
+#: The exponent of zero: the sum of two is less than every other sum of exponents.
 ZERO = -8192
 
 
 class Format(NamedTuple):
-    """An element type, as :func:`decoder` wants to know it."""
+    """An element type, as :func:`decoder` needs it."""
 
     exponent_bits: int
     fraction_bits: int
@@ -46,7 +47,7 @@ class Format(NamedTuple):
 class Rounding(NamedTuple):
     """How terms are aligned, and sums rounded.
 
-    In a kernel the numbers are traced values; ``nearest`` is always known.
+    In a kernel the numbers are traced values; only ``nearest`` is a Python value.
     """
 
     fraction: Any
@@ -60,30 +61,30 @@ class Rounding(NamedTuple):
 
 
 def power_of_two(exponent: Value) -> Value:
-    """2.0**exponent, for normal results."""
+    """2.0**exponent, if that is a normal number."""
     return float_of((convert(exponent, I64) + 1023) << 52)
 
 
 def power_of(x: Value) -> Value:
-    """floor(log2(abs(x))) of a normal float64; 1024 if infinite or NaN."""
+    """floor(log2(abs(x))) of a normal float64; 1024 if x is infinite or NaN."""
     return ((bits_of(x) >> 52) & 2047) - 1023
 
 
 def is_finite(x: Value) -> Value:
-    """Neither infinite nor NaN: then x - x is zero, else NaN."""
+    """Whether x is neither infinite nor NaN: then x - x is zero, otherwise NaN."""
     finite: Value = x - x == 0
     return finite
 
 
 def entering(x: Value, floor: Value, least: Value) -> Value:
-    """The exponent that an accumulator brings into a step."""
+    """The exponent of an accumulator when a step begins."""
     power = power_of(x)
     counts = (x != 0) & (power < 1024)
     return convert(select(counts, larger(power, least), floor), I32)
 
 
 def exact_sum(x: Value, e: Value, total: Value, fraction: Value) -> Value:
-    """The aligned accumulator and the aligned products, added."""
+    """The sum of the aligned accumulator and the aligned products."""
     finite = select(is_finite(x), x, 0.0)
     shift = fraction - convert(e, I64)
     units = total + truncate(finite * power_of_two(shift))
@@ -91,7 +92,7 @@ def exact_sum(x: Value, e: Value, total: Value, fraction: Value) -> Value:
 
 
 def toward_zero(x: Value, keep: Value, least: Value) -> Value:
-    """x cut to ``keep`` fraction bits; never -0."""
+    """x truncated to ``keep`` fraction bits; never -0."""
     drop = 52 - keep + larger(least - power_of(x), 0)
     ones = drop.lift(-1)
     kept = float_of(bits_of(x) & (ones << smaller(drop, 63)))
@@ -99,9 +100,9 @@ def toward_zero(x: Value, keep: Value, least: Value) -> Value:
 
 
 def to_nearest(x: Value, keep: Value, least: Value) -> Value:
-    """x to nearest even with ``keep`` fraction bits; never -0."""
+    """x rounded to nearest even with ``keep`` fraction bits; never -0."""
     unit = larger(power_of(x), least) - keep
-    # From 2**52 units on a float64 has no room for anything below a unit.
+    # From 2**52 units on, a float64 cannot hold fractions of a unit.
     large = 1.5 * power_of_two(unit + 52)
     return (x + large) - large
 
@@ -116,8 +117,8 @@ def settle(
 ) -> Value:
     """The accumulator after a step.
 
-    ``total`` are the aligned products in units of ``2**(e - fraction)``, and
-    ``special`` what infinities and NaN among them add up to, if there are any.
+    ``total`` is the sum of the aligned products in units of ``2**(e - fraction)``.
+    ``special`` is the sum of the infinite and NaN products, if there may be any.
     """
     exact = exact_sum(x, e, total, p.fraction)
     rounded = (to_nearest if p.nearest else toward_zero)(exact, p.keep, p.least)
@@ -129,7 +130,7 @@ def settle(
 
 
 def to_float32(x: Value) -> Value:
-    """An accumulator as a float32, which holds it; NaN as the hardware writes it."""
+    """An accumulator as a float32, exactly; a NaN has the bits that hardware writes."""
     single = convert(x, F32)
     return float_of(
         select(is_nan(x), bits_of(single).lift(0x7FFFFFFF), bits_of(single))
@@ -137,7 +138,7 @@ def to_float32(x: Value) -> Value:
 
 
 def add_ordinary(x: Value, y: Value, half: bool) -> Value:
-    """x + y, an ordinary addition of the accumulator's type, to nearest."""
+    """x + y by an ordinary addition in the accumulator's type, rounded to nearest."""
     if not half:
         return convert(convert(x, F32) + convert(y, F32), F64)
     exact = x + y
@@ -165,7 +166,7 @@ def small_value(bits: Value, form: Format) -> Value:
 
 
 def wide_value(bits: Value, size: int, form: Format) -> Value:
-    """The value of an element with 8 exponent bits: a float32's upper bits."""
+    """The value of an element with 8 exponent bits, the upper bits of a float32."""
     word = bits << (0 if size == 4 else 16)
     spare = 23 - form.fraction_bits
     return float_of((word >> spare) << spare)
@@ -173,10 +174,10 @@ def wide_value(bits: Value, size: int, form: Format) -> Value:
 
 @cache
 def decoder(source: Any, values: Any, wide: bool) -> Kernel:
-    """A kernel that takes elements apart into values and exponents.
+    """A kernel that decodes elements to values and exponents.
 
-    ``found[0]`` becomes 1 if one is infinite or NaN.  ``wide`` types have 8
-    exponent bits.
+    ``found[0]`` is set to 1 if an element is infinite or NaN.  ``wide`` is for types
+    with 8 exponent bits.
     """
 
     @kernel(

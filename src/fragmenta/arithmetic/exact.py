@@ -1,7 +1,7 @@
-"""What do integers and single bits add up to?
+"""What are the sums of integers and of single bits?
 
-Exactly that: the sum of products modulo 2**32, or with ``.satfinite`` clamped
-once at the end of every instruction; for b1 the number of ones.
+The sum of integer products is exact, modulo 2**32.  With ``.satfinite`` it is clamped
+once, at the end of every instruction.  For b1 the sum is the number of ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MOST = 2**31 - 1
 
 
 class IntegerSizes(NamedTuple):
-    """A block: some tiles, their rows and panels, and all instructions along k."""
+    """The sizes of a block: tiles, rows, panels, and all instructions along k."""
 
     tiles: Any
     rows: Any
@@ -36,15 +36,15 @@ class IntegerSizes(NamedTuple):
     instructions: Any
     k: Any
     stored: Any
-    a_tile: Any  #: from a tile to the next in A; zero where all share it
+    a_tile: Any  #: items from one tile of A to the next; 0 if all share one
     b_tile: Any
     offsets_tile: Any
-    offsets_row: Any  #: zero where all rows of A have the same offsets
+    offsets_row: Any  #: 0 if all rows of A have the same offsets
 
 
 @cache
 def integers(a_signed: bool, b_signed: bool, satfinite: bool) -> Kernel:
-    """The kernel that adds the products of integers of 8 bits to c."""
+    """The kernel that adds the products of 8-bit integers to c."""
 
     @kernel(
         a=pointer(I8), offsets=pointer(I32), b=pointer(I8), c=pointer(I32),
@@ -83,20 +83,23 @@ def _added(total: Value, some: Value, satfinite: bool) -> Value:
 
 
 class BitSizes(NamedTuple):
-    """The sizes that :func:`bits` works by."""
+    """The sizes of :func:`bits`."""
 
     rows: Any
     columns: Any
     words: Any  #: 64-bit words along k
-    own_a: Any  #: 1 if every matrix of a batch has an A of its own, else 0
+    own_a: Any  #: 1 if every matrix of a batch has its own A, 0 if all share one
     own_b: Any
-    first: Any  #: row of all matrices
+    first: Any  #: the first row to compute, counted over all matrices
     last: Any
 
 
 @cache
 def bits(xor: bool) -> Kernel:
-    """b1: some rows of d in place.  A and the columns of B are 64-bit words."""
+    """The kernel for b1: adds to some rows of d.
+
+    The rows of A and the columns of B are packed into 64-bit words.
+    """
 
     @kernel(
         a=pointer(I64), b=pointer(I64), d=pointer(I32),

@@ -1,18 +1,18 @@
-"""What do fused steps make of whole matrices?
+"""How are fused steps computed for whole matrices?
 
-Blocks of A and B are taken apart into values and exponents, then walked through
-step by step, eight columns at a time:
+Blocks of A and B are decoded to values and exponents.  The steps are then computed
+one after the other, eight columns at a time:
 
     largest exponent -> aligned sum -> round -> next step
 
-Values are kept as floats wide enough to hold every product exactly (float32 for
-types of at most 5 exponent bits, float64 for the rest), so that aligning a
-product is one multiplication by a power of two and one conversion to an
-integer, which cuts toward zero as the hardware does.  The accumulator is a
-float64, which holds every sum of aligned terms exactly.
+Values are floats that hold every product exactly: float32 for types of at most 5
+exponent bits, float64 for the others.  To align a product, it is multiplied by a
+power of two and converted to an integer; the conversion truncates toward zero as the
+hardware does.  The accumulator is a float64, which holds every sum of aligned terms
+exactly.
 
-B lies in *panels* of eight columns: all its k of the first eight, then of the next.
-One panel stays in the nearest cache while all rows of A pass by.
+B is stored in *panels* of eight columns, one panel after the other.  One panel stays
+in the L1 cache while the loop runs over all rows of A.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from fragmenta.machine.trace import (
     smaller,
 )
 
-#: Products whose aligned terms surely fit in 32 bits when added (F <= 25).
+#: So many aligned products can be added without overflow in 32 bits (F <= 25).
 SAFE = 16
 
 
 class FusedVariant(NamedTuple):
-    """What is known about the steps when they are compiled."""
+    """What must be known to compile the steps."""
 
     values: Any  #: the float type that holds every product
-    products: int  #: in one step
+    products: int  #: the number of products in one step
     nearest: bool
     from_zero: bool  #: c is added last, by an ordinary addition
     half: bool  #: whether the accumulator is f16
-    careful: bool  #: whether there are infinities or NaN
+    careful: bool  #: whether there are infinities or NaNs
 
 
 class FusedSizes(NamedTuple):
-    """A block: some tiles, their rows, panels and instructions along k."""
+    """The sizes of a block: tiles, rows, panels and instructions along k."""
 
     tiles: Any
     rows: Any
@@ -68,15 +68,15 @@ class FusedSizes(NamedTuple):
     instructions: Any
     k: Any
     stored: Any
-    a_tile: Any  #: from a tile to the next in A; zero where all share it
+    a_tile: Any  #: items from one tile of A to the next; 0 if all share one
     b_tile: Any
     offsets_tile: Any
-    offsets_row: Any  #: zero where all rows of A have the same offsets
+    offsets_row: Any  #: 0 if all rows of A have the same offsets
     fraction: Any
     floor: Any
     keep: Any
     least: Any
-    c_least: Any  #: the least exponent of c, on entering the first step
+    c_least: Any  #: the least exponent of c in the first step
 
 
 class Products(NamedTuple):
@@ -94,10 +94,10 @@ class Products(NamedTuple):
 
 @cache
 def steps(variant: FusedVariant) -> Kernel:
-    """The kernel that takes accumulators through all steps of a block.
+    """The kernel that computes all steps of a block.
 
-    ``c`` holds the accumulators of tile after tile, panel after panel, row after
-    row.  ``offsets`` says for each product where its row of a panel of B begins.
+    ``c`` holds the accumulators, in the order (tiles, panels, rows, 8).  For each
+    product, ``offsets`` is where its row begins in a panel of B.
     """
     values = pointer(variant.values)
 
@@ -156,7 +156,7 @@ def _instruction(
 
 
 def _row(at: Products, q: Value | int) -> Value:
-    """Where the row of B of a product is."""
+    """Where the row of B of a product begins."""
     return at.b_at + convert(at.offsets[at.offsets_at + q], I64)
 
 
@@ -172,7 +172,7 @@ def _largest(code: Code, at: Products, e: Value, v: FusedVariant) -> Value:
 def _aligned(
     code: Code, at: Products, largest: Value, fraction: Value, v: FusedVariant
 ) -> tuple[Value, Value | None]:
-    """The sum of the aligned products, and that of the infinite ones and NaN."""
+    """The sum of the aligned products, and the sum of infinite and NaN products."""
     scale = _scale(fraction, largest, v.values)
     zero = convert(scale, F64).lift(0.0)
     total, special = code.variable(zero), code.variable(zero)
@@ -191,9 +191,9 @@ def _aligned(
 
 
 def _scale(fraction: Value, largest: Value, values: Any) -> Value:
-    """2**(fraction - largest), kept within the range of normal floats.
+    """2**(fraction - largest), limited to the range of normal floats.
 
-    Out of range means that every product is zero, or is cut to zero.
+    If it is out of range, every product is zero or is truncated to zero.
     """
     bits, width, bias = (I32, 23, 127) if values == F32 else (I64, 52, 1023)
     field = convert(fraction, bits) - convert(largest, bits) + bias

@@ -1,4 +1,4 @@
-"""Which kernel computes which form of model, and on what arrays?"""
+"""Which kernel computes which form of model, and on which arrays?"""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fragmenta.arithmetic.blocks import (
     from_panels,
     row_offsets,
     row_stride,
+    scratch,
     stride,
     to_panels,
 )
@@ -25,7 +26,8 @@ from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.whole import bits, integer
 from fragmenta.arrays.threads import share_out
-from fragmenta.machine.trace import F32, F64, I8, I16, I32
+from fragmenta.machine.compiler import Kernel, type_of
+from fragmenta.machine.trace import F32, F64
 from fragmenta.registers.dtype import dtype
 
 # Twice the value of each e2m1.
@@ -35,19 +37,19 @@ Floats = NDArray[Any]
 
 
 class Decoded(NamedTuple):
-    """Elements taken apart."""
+    """Elements as values and exponents."""
 
     values: Floats
     exponents: NDArray[np.int32]
-    careful: bool  #: whether one is infinite or NaN
+    careful: bool  #: whether an element is infinite or NaN
 
 
 # -- fused steps --------------------------------------------------------------
 
 
 def fused(given: Operands) -> Bits:
-    """Fused steps, in the kernels of :mod:`fragmenta.arithmetic.floating`."""
-    model = given.model
+    """Fused steps, with the kernels of :mod:`fragmenta.arithmetic.floating`."""
+    model, fixed = given.model, _fixed(given.model)
     d = np.empty((given.batches, given.rows, given.columns), _BITS[model.accumulator])
 
     def work(block: Block) -> None:
@@ -55,7 +57,7 @@ def fused(given: Operands) -> Bits:
         chunk = max(1, DEPTH // model.stored)
         for first in range(0, given.instructions, chunk):
             count = min(chunk, given.instructions - first)
-            _run_steps(given, block, first, count, c)
+            _run_steps(given, fixed, block, first, count, c)
         d[block] = _result(from_panels(c, block.shape[2]), model.accumulator)
 
     each_block(given, work)
@@ -63,11 +65,12 @@ def fused(given: Operands) -> Bits:
 
 
 def _run_steps(
-    given: Operands, block: Block, first: int, count: int, c: Floats
+    given: Operands, fixed: _Fixed, block: Block, first: int, count: int, c: Floats
 ) -> None:
-    """Take the accumulators of a block through some instructions, in place."""
-    fixed, model = _fixed(given.model), given.model
-    a, b = _rows(given, block, first, count), _columns(given, block, first, count)
+    """Compute some instructions of a block; the accumulators change in place."""
+    model = given.model
+    a = _rows(given, fixed, block, first, count)
+    b = _columns(given, fixed, block, first, count)
     offsets = row_offsets(given, block, first, count)
     careful = a.careful or b.careful
     tiles, rows, _ = block.shape
@@ -76,19 +79,21 @@ def _run_steps(
         stride(a.values), stride(b.values), stride(offsets), row_stride(offsets),
         *fixed.rounding, fixed.c_least if first == 0 else fixed.rounding[-1],
     )  # fmt: skip
-    run = floating.steps(fixed.variant._replace(careful=careful))
+    run = fixed.steps[careful]
     run(a.values, a.exponents, offsets, b.values, b.exponents, c, *sizes)
 
 
-def _rows(given: Operands, block: Block, first: int, count: int) -> Decoded:
-    """Some rows of A, in the order that their products are taken."""
-    model, fixed = given.model, _fixed(given.model)
+def _rows(
+    given: Operands, fixed: _Fixed, block: Block, first: int, count: int
+) -> Decoded:
+    """Some rows of A, in the order in which their products are added."""
+    model = given.model
     some = slice(first * model.stored, (first + count) * model.stored)
     a = block.of_a(given.a)[..., some]
     if fixed.reordered:
         a = a.reshape(*a.shape[:2], count, model.stored)[..., model.order]
         a = a.reshape(*a.shape[:2], -1)
-    parts = _taken_apart(a, fixed.a, fixed.values)
+    parts = _taken_apart("A", a, fixed.a)
     if given.scale_a is None:
         return parts
     some = slice(first * model.scale_vec, (first + count) * model.scale_vec)
@@ -97,11 +102,13 @@ def _rows(given: Operands, block: Block, first: int, count: int) -> Decoded:
     return _scaled(parts, scales[..., None], shape)
 
 
-def _columns(given: Operands, block: Block, first: int, count: int) -> Decoded:
+def _columns(
+    given: Operands, fixed: _Fixed, block: Block, first: int, count: int
+) -> Decoded:
     """Some columns of B, in panels."""
-    model, fixed = given.model, _fixed(given.model)
+    model = given.model
     b = block.of_b(given.b)[:, first * model.k : (first + count) * model.k]
-    parts = _taken_apart(to_panels(b), fixed.b, fixed.values)
+    parts = _taken_apart("B", to_panels(b), fixed.b)
     if given.scale_b is None:
         return parts
     some = slice(first * model.scale_vec, (first + count) * model.scale_vec)
@@ -110,14 +117,12 @@ def _columns(given: Operands, block: Block, first: int, count: int) -> Decoded:
     return _scaled(parts, scales[..., None, :], shape)
 
 
-def _taken_apart(elements: Bits, form: Format, values: Any) -> Decoded:
+def _taken_apart(name: str, elements: Bits, of: _Elements) -> Decoded:
     source = np.ascontiguousarray(elements)
-    kind = {1: I8, 2: I16, 4: I32}[source.itemsize]
-    floats = np.empty(source.shape, np.float32 if values == F32 else np.float64)
-    exponents = np.empty(source.shape, np.int32)
+    floats = scratch(f"{name} values", source.shape, of.values)
+    exponents = scratch(f"{name} exponents", source.shape, np.int32)
     found = np.zeros(1, np.int32)
-    decode = decoder(kind, values, form.exponent_bits == 8)
-    decode(source, floats, exponents, found, source.size, *form)
+    of.decode(source, floats, exponents, found, source.size, *of.form)
     return Decoded(floats, exponents, bool(found[0]))
 
 
@@ -129,8 +134,8 @@ _SCALES = np.append(np.ldexp(1.0, _SCALE_POWERS[:-1]), np.nan)
 def _scaled(parts: Decoded, scales: Bits, shape: tuple[int, ...]) -> Decoded:
     """Elements times their ue8m0 scales.
 
-    ``shape``, behind the tiles, has an axis of length one in the scales along
-    which all elements share one.
+    ``shape`` is the shape of the elements after the axis of tiles.  Where the scales
+    have an axis of length 1, all elements along that axis share a scale.
     """
     values = parts.values.reshape(-1, *shape) * _SCALES[scales]
     powers = parts.exponents.reshape(-1, *shape)
@@ -145,14 +150,14 @@ def _scaled(parts: Decoded, scales: Bits, shape: tuple[int, ...]) -> Decoded:
 
 
 def grouped_products(given: Operands) -> Bits:
-    """mxf4 and mxf4nvf4, in :mod:`fragmenta.arithmetic.grouped`."""
+    """mxf4 and mxf4nvf4, with the kernel of :mod:`fragmenta.arithmetic.grouped`."""
     model = given.model
     assert given.scale_a is not None
     assert given.scale_b is not None
     scale_a, scale_b = given.scale_a, given.scale_b
     a, b = _TWICE[given.a], _TWICE[given.b]
     d = np.empty((given.batches, given.rows, given.columns), np.uint32)
-    nearest, numbers = model.rounding == "rn", _fixed(model).rounding
+    nearest, numbers = model.rounding == "rn", _numbers(model)
     groups = model.products // GROUP
     run = grouped.steps(grouped.GroupedVariant(GROUP, groups, nearest))
 
@@ -178,9 +183,9 @@ def grouped_products(given: Operands) -> Bits:
 
 
 def _scale_parts(name: str) -> tuple[Floats, NDArray[np.int32]]:
-    """The significand in eighths of every scale, NaN for NaN, and its exponent.
+    """The significand (in eighths) and the exponent of every scale.
 
-    The exponent of a subnormal is not normalised.
+    The significand of a NaN is NaN.  The exponent of a subnormal is not normalised.
     """
     bits = np.arange(256)
     if name == "ue8m0":
@@ -198,7 +203,7 @@ _SCALE_PARTS = {name: _scale_parts(name) for name in ("ue8m0", "ue4m3")}
 
 
 def double(given: Operands) -> Bits:
-    """f64, in :mod:`fragmenta.arithmetic.chain`."""
+    """f64, with the kernels of :mod:`fragmenta.arithmetic.chain`."""
     rounding = given.model.rounding
     a, b, c = (each.view(np.float64) for each in (given.a, given.b, given.c))
     d = _copied(given, c)
@@ -216,7 +221,7 @@ def double(given: Operands) -> Bits:
 
 
 def software(given: Operands) -> Bits:
-    """f16 with k = 4 where no hardware has it, one instruction at a time."""
+    """f16 with k = 4 on targets without it in hardware, one instruction at a time."""
     model = given.model
     c = _widened(given.c) if model.c == "f16" else given.c
     d = _copied(given, c.view(np.float32))
@@ -235,7 +240,7 @@ def software(given: Operands) -> Bits:
 
 
 def _chain_sizes(given: Operands, a: Bits, b: Bits, k: int) -> tuple[int, ...]:
-    """All of :class:`chain.ChainSizes` but the rows."""
+    """All of :class:`chain.ChainSizes` except the first and the last row."""
     return given.rows, given.columns, k, int(len(a) > 1), int(len(b) > 1)
 
 
@@ -260,38 +265,60 @@ FORMS: dict[str, Callable[[Operands], Bits]] = {
 }
 
 
-# -- what a model decides -----------------------------------------------------
+# -- constants of a model -----------------------------------------------------
+
+
+class _Elements(NamedTuple):
+    """How the elements of an operand are decoded."""
+
+    form: Format
+    decode: Kernel
+    values: np.dtype[Any]
 
 
 class _Fixed(NamedTuple):
-    """What a model alone decides about its kernel."""
+    """What depends only on the model."""
 
-    variant: floating.FusedVariant
+    steps: tuple[Kernel, Kernel]  #: without and with infinities or NaN
     rounding: tuple[int, int, int, int]  #: fraction, floor, keep, least
     c_least: int
     reordered: bool
-    a: Format
-    b: Format
-
-    @property
-    def values(self) -> Any:
-        return self.variant.values
+    a: _Elements
+    b: _Elements
 
 
 @cache
 def _fixed(model: Model) -> _Fixed:
-    a, b = _format(model.a, model.operand), _format(model.b, model.operand)
-    narrow = max(a.exponent_bits, b.exponent_bits) <= 5 and not model.scale
+    forms = [_format(name, model.operand) for name in (model.a, model.b)]
+    narrow = max(form.exponent_bits for form in forms) <= 5 and not model.scale
+    values = F32 if narrow else F64
     variant = floating.FusedVariant(
-        values=F32 if narrow else F64,
+        values=values,
         products=model.products,
         nearest=model.rounding == "rn",
         from_zero=model.start == "zero",
         half=model.accumulator == "f16",
         careful=False,
     )
-    numbers = (model.fraction, model.floor, model.keep, _least(model.accumulator))
-    return _Fixed(variant, numbers, _least(model.c_enters), model.reordered, a, b)
+    numbers = _numbers(model)
+    steps = (
+        floating.steps(variant),
+        floating.steps(variant._replace(careful=True)),
+    )
+    a, b = (
+        _Elements(
+            form,
+            decoder(type_of(dtype(name).bits_dtype), values, form.exponent_bits == 8),
+            np.dtype(np.float32 if narrow else np.float64),
+        )
+        for name, form in zip((model.a, model.b), forms, strict=True)
+    )
+    return _Fixed(steps, numbers, _least(model.c_enters), model.reordered, a, b)
+
+
+def _numbers(model: Model) -> tuple[int, int, int, int]:
+    """The fraction, the floor, the bits to keep and the least exponent of a step."""
+    return model.fraction, model.floor, model.keep, _least(model.accumulator)
 
 
 def _least(name: str) -> int:
@@ -300,10 +327,10 @@ def _least(name: str) -> int:
 
 
 def _format(name: str, operand: str | None) -> Format:
-    """A type as the loops know it, after conversion to ``operand``."""
+    """A type as the kernels need it, after conversion to ``operand``."""
     kind = dtype(name)
     top = ((1 << kind.exponent_bits) - 1) << kind.fraction_bits
-    special = infinity = 1 << 30  # beyond every pattern
+    special = infinity = 1 << 30  # greater than every pattern
     if kind.has_infinity:
         special = infinity = top & (infinity - 1)
     elif kind.has_nan:
@@ -319,7 +346,7 @@ _BITS: dict[str, np.dtype[Any]] = {
 
 
 def _accumulators(given: Operands, block: Block) -> Floats:
-    """The accumulators that c brings into a block: a new array of float32."""
+    """The part of c for a block, as a new array of float32."""
     half = given.model.c == "f16"
     c = given.c.view(np.float16 if half else np.float32)
     if len(c) < given.batches:
@@ -327,12 +354,12 @@ def _accumulators(given: Operands, block: Block) -> Floats:
     some = block.of(c)
     if not half:
         return some.copy()
-    with np.errstate(invalid="ignore"):  # NaN that signal
+    with np.errstate(invalid="ignore"):  # no warning about signalling NaNs
         return some.astype(np.float32)
 
 
 def _result(sums: Floats, accumulator: str) -> Bits:
-    """The bits of accumulators, which their type holds exactly."""
+    """The bits of the accumulators; their type holds them exactly."""
     words: Bits = sums.view(np.uint32)
     return _rounded(words) if accumulator == "f16" else words
 
@@ -344,7 +371,7 @@ def _widened(half: Bits) -> Bits:
 
 
 def _rounded(single: Bits) -> Bits:
-    """f32 bits as f16 bits, to nearest."""
+    """f32 bits as f16 bits, rounded to nearest."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         half = single.view(np.float32).astype(np.float16)
     return np.where(np.isnan(half), np.uint16(0x7FFF), half.view(np.uint16))

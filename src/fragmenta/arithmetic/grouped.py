@@ -1,9 +1,9 @@
-"""What do groups of e2m1 products with shared scales add up to?
+"""What is the sum of groups of e2m1 products with shared scales?
 
-One step takes some groups of products and the accumulator.  The products of a
-group are integers (quarters) and are added as such; the scales' significands
-are integers (eighths) too.  From there on it is a fused step like any other,
-only with room for more bits: see :mod:`fragmenta.arithmetic.elements`.
+One step adds some groups of products and the accumulator.  The products of a group
+are integers, in units of 1/4, and are added as integers.  The significands of the
+scales are integers, too, in units of 1/8.  The rest is like any other fused step,
+with more bits: see :mod:`fragmenta.arithmetic.elements`.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from fragmenta.machine.trace import (
     truncate,
 )
 
-# The units of a product (a quarter) and of two scales (an eighth each), as bits.
+# A product has the unit 2**-2, each of its two scales the unit 2**-3.
 _UNITS = 2 + 3 + 3
 
 
 class GroupedVariant(NamedTuple):
-    """What is known about the steps when they are compiled."""
+    """What must be known to compile the steps."""
 
-    group: int  #: products of one group
-    groups: int  #: groups of one step
+    group: int  #: products in one group
+    groups: int  #: groups in one step
     nearest: bool
 
 
 class GroupedSizes(NamedTuple):
-    """A block: some tiles, their rows and panels, and all instructions along k."""
+    """The sizes of a block: tiles, rows, panels, and all instructions along k."""
 
     tiles: Any
     rows: Any
@@ -56,11 +56,11 @@ class GroupedSizes(NamedTuple):
     instructions: Any
     k: Any
     stored: Any
-    scales: Any  #: per row of A and instruction
-    a_tile: Any  #: from a tile to the next in A; zero where all share it
+    scales: Any  #: scales per row of A and instruction
+    a_tile: Any  #: items from one tile of A to the next; 0 if all share one
     b_tile: Any
     offsets_tile: Any
-    offsets_row: Any  #: zero where all rows of A have the same offsets
+    offsets_row: Any  #: 0 if all rows of A have the same offsets
     scale_a_tile: Any
     scale_b_tile: Any
     fraction: Any
@@ -70,7 +70,7 @@ class GroupedSizes(NamedTuple):
 
 
 class Scaled(NamedTuple):
-    """Scales, taken apart: the significands in eighths, NaN for NaN."""
+    """Scales as significands (in eighths; NaN for a NaN) and exponents."""
 
     significands: Any
     exponents: Any
@@ -88,9 +88,9 @@ class Places(NamedTuple):
 
 @cache
 def steps(variant: GroupedVariant) -> Kernel:
-    """The kernel that takes accumulators through all steps of a block.
+    """The kernel that computes all steps of a block.
 
-    A and B hold twice the values, as integers.
+    A and B hold the doubled values of the elements, as integers.
     """
 
     @kernel(
@@ -128,19 +128,19 @@ def steps(variant: GroupedVariant) -> Kernel:
 
 
 class Group(NamedTuple):
-    """One group of eight columns."""
+    """The sum of one group of products, for eight columns."""
 
     units: Value  #: the sum, in units of 2**(power - _UNITS)
     power: Value
-    counts: Value  #: whether it counts for the largest exponent
-    odd: Value  #: NaN if a scale is
+    counts: Value  #: whether its power counts for the largest exponent
+    odd: Value  #: NaN if a scale is NaN, otherwise 0
 
 
 def _step(
     code: Code, operands: Any, at: Places, first: Value, x: Value, p: GroupedSizes,
     rounding: Rounding, v: GroupedVariant,
 ) -> Value:  # fmt: skip
-    """The accumulators after the step whose first product is given."""
+    """The accumulators after the step that begins with product ``first``."""
     groups = [
         _group(code, operands, at, first + number * v.group, p, v)
         for number in range(v.groups)
@@ -152,7 +152,7 @@ def _step(
     total = x.lift(0.0)
     for group in groups:
         shift = convert(group.power - largest, I64) - _UNITS + p.fraction
-        # Below -1000 nothing is left of any group.
+        # Any group that is shifted by less than -1000 becomes zero.
         aligned = group.units * power_of_two(larger(shift, -1000))
         total = total + truncate(aligned)
     return settle(x, largest, total, special, rounding)
@@ -166,7 +166,7 @@ def _group(
     p: GroupedSizes,
     v: GroupedVariant,
 ) -> Group:
-    """Add the products of a group, and take its scales."""
+    """Add the products of a group, and multiply by its scales."""
     a, offsets, b, scale_a, scale_b = operands
     zero = code.constant(0, I32).in_all_lanes()
     whole, sizes = code.variable(zero), code.variable(zero)

@@ -1,7 +1,7 @@
-"""How does a matrix of raw bits become another, exactly as on the target?
+"""What is A times B plus C in raw bits, exactly as on the target?
 
-One function.  It checks its operands and hands them to the compiled loops of
-the model's form; these, and LLVM with them, are imported when first needed.
+:func:`multiply` checks its operands and calls the compiled loops for the form of the
+model.  The loops and LLVM are imported when first needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.progress import Progress, nobody
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.dtype import dtype
 
 
@@ -25,20 +25,20 @@ def multiply(
     index: Bits | None = None,
     scale_a: Bits | None = None,
     scale_b: Bits | None = None,
-    progress: Progress = nobody,
+    progress: Progress = ignore_progress,
 ) -> Bits:
     """A times B plus C, bit for bit as the model's target computes it.
 
     Matrices are raw bits, one element per item: ``a`` is (..., M, Ks), ``b``
     (..., K, N), ``c`` (..., M, N); leading axes broadcast.  K may be any
-    multiple of the instruction's k: the result of one instruction is then the
-    accumulator of the next, k ascending.  (b1 may also come packed along k,
-    32 to a ``uint32``, lowest k in the lowest bit.)
+    multiple of the instruction's k.  Instructions then follow each other in
+    ascending k: the result of one is the accumulator of the next.  b1 may also be
+    packed along k, 32 elements in a ``uint32``, the lowest k in the lowest bit.
 
-    A sparse ``a`` holds the stored values, and ``index`` (..., M, Ks) the k of
-    each, counted from the first k of its instruction.  Block scales are raw
-    bits too: ``scale_a`` is (..., M, V), ``scale_b`` (..., V, N), with
-    ``scale_vec`` of them per instruction.
+    A sparse ``a`` holds only the stored values; ``index`` (..., M, Ks) holds the k
+    of each, counted from the first k of its instruction.  Block scales are raw bits,
+    too: ``scale_a`` is (..., M, V), ``scale_b`` (..., V, N), with ``scale_vec``
+    scales per instruction.
 
     >>> import numpy as np
     >>> from fragmenta.arithmetic import model

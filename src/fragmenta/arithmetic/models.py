@@ -1,26 +1,27 @@
 """In which steps, and how precisely, does a target compute one instruction?
 
-A tensor core multiplies exactly and adds in a way of its own.  One *fused
-step* takes ``L`` products and the accumulator:
+A tensor core multiplies exactly, but does not add as IEEE 754 does.  One *fused
+step* adds ``L`` products and the accumulator:
 
 1. Every product is exact.  Its exponent is the sum of its operands' exponents
    and is not renormalised: 1.5 x 1.5 has exponent 0.  A subnormal keeps the
    smallest exponent of its type.
-2. ``emax`` is the largest exponent among the products and the accumulator that
-   are not zero, and at least ``floor``.
-3. Every term, the accumulator too, is cut toward zero to a multiple of
-   ``2**(emax - F)``.  Then they are added exactly.
-4. The sum is rounded once: to ``keep`` fraction bits, toward zero (``rz``) or
-   to the nearest with ties to even (``rn``).  What rounds to zero is +0, what
-   is too large is infinite, and every NaN has all bits set but its sign.
+2. ``emax`` is the largest exponent of all products and the accumulator.  Zeros
+   do not count.  ``emax`` is at least ``floor``.
+3. Every term, also the accumulator, is truncated toward zero to a multiple of
+   ``2**(emax - F)``.  Then the terms are added exactly.
+4. The sum is rounded once, to ``keep`` fraction bits: toward zero (``rz``), or
+   to nearest with ties to even (``rn``).  A sum that rounds to zero is +0.  A sum
+   that is too large is infinite.  Every NaN has all bits set except its sign.
 
-An instruction with more products than ``L`` takes its steps one after the
-other, in ascending k.  In a sparse instruction only stored products count.
+If an instruction has more than ``L`` products, it has several steps, in ascending
+k.  In a sparse instruction only stored products count.
 
-The first table below is all there is to know about a target's fused steps.  The
-last says which instructions a target does not have in hardware, and what the
-assembler makes of them.  Integers, single bits and f64 need no rows: integers
-are exact, f64 is a chain of IEEE 754 fused multiply-adds.
+The first table below describes the fused steps of every target, the second one the
+steps of mxf4 and mxf4nvf4.  The third one lists the instructions that a target does
+not have in hardware, and how the assembler expands them.  Integers, single bits and
+f64 need no rows: integers and bits are exact, and f64 is a chain of IEEE 754 fused
+multiply-adds.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from fragmenta.registers.dtype import dtype
 
 Form: TypeAlias = Literal["fused", "grouped", "chain", "pairs", "integer", "bits"]
 
-# A row was measured on the GPU it names, or stands as others have published it.
-# The first row that fits counts.
+# A row was either measured on the GPU that it names, or published by others.
+# The first row that fits is used.
 _FUSED = """
 targets      unit      k    operands                  result  L   F   floor  keep   source
 sm_70..72    mma,wmma  any  f16                       f32     4   23  -131   23 rz  published
@@ -68,11 +69,12 @@ sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f32     32  25  -133   23 
 sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f16     32  25  -21    10 rn  published
 """  # noqa: E501
 
-# Block scales.  With mxf8f6f4 both scales' exponents go into every product.
-# With mxf4 and mxf4nvf4 a term is a group of 16 products: added exactly, then
-# multiplied by both scales' significands; its exponent is that of the scales,
-# and it counts for emax unless all its products are zero.  One step takes the
-# four groups of an instruction and the accumulator.
+# Block scales.  With mxf8f6f4 the exponent of a product includes the exponents of
+# both scales.  With mxf4 and mxf4nvf4 a term is a group of 16 products.  They are
+# added exactly and multiplied by the significands of both scales.  The exponent of
+# the group is the sum of the scales' exponents; it counts for emax unless all
+# products of the group are zero.  One step adds the four groups of an instruction
+# and the accumulator.
 _GROUPED = """
 targets      unit      k    operands                  result  L   F   floor  keep   source
 sm_120..121  mma       any  e2m1                      f32     64  35  -139   23 rz  published
@@ -81,14 +83,14 @@ sm_120..121  mma       any  e2m1                      f32     64  35  -139   23 
 #: Products in one group of mxf4 and mxf4nvf4.
 GROUP = 16
 
-# What the assembler of a toolkit writes where the target lacks an instruction: the
-# numbers of isa/native.py's table, to which a test ties this one.
-#   as      the type that operands are converted to first
-#   halves  the stored products p with p % 4 in {0, 1} first, then the others
+# How the assembler of a toolkit expands an instruction that the target does not have.
+# A test ties this table to the one in isa/native.py.
+#   as      operands are first converted to this type
+#   halves  first the stored products p with p % 4 in {0, 1}, then the others
 #   chain   fused multiply-adds in f32, in ascending k
 #   pairs   (c + (p0 + p1)) + (p2 + p3), each + rounded to f32
 #   zero    the steps start from zero; c is added last, by an ordinary addition
-#           of the accumulator's type, to nearest
+#           in the accumulator's type, rounded to nearest
 _EXPANDED = """
 toolkit  targets      unit  k    operands   result   form   as   L   order      start
 13.0     sm_90..110   mma   any  e4m3,e5m2  f16,f32  fused  f16  16  halves     zero
@@ -121,18 +123,18 @@ class Model:
     c: str
     d: str
     k: int  #: logical k of one instruction
-    stored: int  #: products per output element: k, or k / 2 when A is sparse
+    stored: int  #: products per output element: k, or k / 2 if A is sparse
     form: Form
     accumulator: str  #: the type that every step rounds to
-    c_enters: str  #: the type whose exponent c has on entering the first step
-    operand: str | None  #: the type both operands are converted to first
+    c_enters: str  #: the type that determines the exponent of c in the first step
+    operand: str | None  #: the type to which both operands are converted first
     products: int  #: L
     fraction: int  #: F
     floor: int
     keep: int
     rounding: str
-    order: tuple[int, ...]  #: stored positions in the order they are taken
-    start: str  #: "c", or "zero" when c is added last
+    order: tuple[int, ...]  #: stored positions in the order in which they are added
+    start: str  #: "c", or "zero" if c is added last
     scale: str | None  #: the type of block scales
     scale_vec: int  #: block scales per row of A in one instruction
     satfinite: bool
@@ -141,7 +143,7 @@ class Model:
 
     @property
     def steps(self) -> tuple[tuple[int, ...], ...]:
-        """The stored positions that each step takes, step by step.
+        """The stored positions of the products in each step.
 
         >>> model("sm_90", "e4m3", "e4m3", "f32", "f32", 16).steps
         ((0, 1, 4, 5, 8, 9, 12, 13), (2, 3, 6, 7, 10, 11, 14, 15))
@@ -163,7 +165,7 @@ class Model:
 
     @property
     def reordered(self) -> bool:
-        """Whether products are taken in another order than that of k.
+        """Whether products are not added in the order of k.
 
         >>> model("sm_90", "e4m3", "e4m3", "f32", "f32", 16).reordered
         True
@@ -171,7 +173,10 @@ class Model:
         return self.order != tuple(range(self.stored))
 
     def __hash__(self) -> int:
-        """Of what tells most models apart: this is looked up on every call."""
+        """A hash of a few fields that differ in most models.
+
+        Models are looked up on every call, so it must be fast.
+        """
         return hash((self.target, self.unit, self.kind, self.a, self.b, self.d, self.k))
 
     def __str__(self) -> str:
@@ -204,11 +209,11 @@ def model(
     """How a target computes an instruction of these types and this k.
 
     ``a``, ``b``, ``c`` and ``d`` are element types, ``k`` is the instruction's
-    logical k.  ``unit`` is ``mma``, ``wgmma`` or ``wmma``; ``kind`` the word
-    after ``.kind::``; ``scale`` and ``scale_vec`` describe block scales;
+    logical k.  ``unit`` is ``mma``, ``wgmma`` or ``wmma``.  ``kind`` is the word
+    after ``.kind::``.  ``scale`` and ``scale_vec`` describe block scales.
     ``rounding`` is for f64, ``satfinite`` for integers and ``bitop`` (``xor``
-    or ``and``) for b1.  ``toolkit`` chooses between the expansions of several
-    assemblers.
+    or ``and``) for b1.  ``toolkit`` names the toolkit whose assembler expands
+    instructions that the target does not have.
 
     >>> print(model("sm_90a", "e4m3", "e5m2", "f32", "f32", 32, unit="wgmma"))
     wgmma k32 e4m3 x e5m2 with f32 -> f32 on sm_90a
@@ -216,7 +221,8 @@ def model(
     Traceback (most recent call last):
     ...
     fragmenta.errors.UnsupportedTarget: sm_80 has no mma of e4m3 x e4m3 with f32 \
-results; sm_89, sm_90, sm_100, sm_103, sm_107, sm_110, sm_120 and sm_121 have
+results; targets with it: sm_89, sm_90, sm_100, sm_103, sm_107, sm_110, sm_120 \
+and sm_121
     """
     for name in (a, b, c, d):
         dtype(name)
@@ -232,14 +238,14 @@ results; sm_89, sm_90, sm_100, sm_103, sm_107, sm_110, sm_120 and sm_121 have
             raise Error(f"no rounding {rounding}; there are rn, rz, rm and rp")
         return asked.exact("chain", ("f64",), "f64", rounding=rounding)
     if a != b and not {a, b} <= _MIXED:
-        raise Error(f"{a} multiplies {a}, not {b}")
+        raise Error(f"with A of {a}, B must be {a}; given {b}")
     if kind in _SCALED:
         return asked.scaled(scale, scale_vec)
     return asked.expanded(_version(toolkit)) or asked.fused()
 
 
 class _Where(NamedTuple):
-    """The columns that both tables begin with: for what a row holds."""
+    """The first columns of all tables: to which instructions a row applies."""
 
     architectures: frozenset[int]
     units: frozenset[str]
@@ -322,7 +328,7 @@ class _Expanded(NamedTuple):
 
 
 def _cells(table: str) -> list[list[str]]:
-    """The cells of each row below the heading; two spaces part two cells."""
+    """The cells of each row below the heading; two spaces separate cells."""
     lines = [line for line in table.strip().splitlines() if line.strip()]
     return [re.split(r"\s{2,}", line.strip()) for line in lines[1:]]
 
@@ -338,14 +344,14 @@ _FUSED_ROWS = tuple(map(_Fused.read, _cells(_FUSED)))
 _GROUPED_ROWS = tuple(map(_Fused.read, _cells(_GROUPED)))
 _EXPANDED_ROWS = tuple(map(_Expanded.read, _cells(_EXPANDED)))
 
-# Integers, bits and IEEE 754 need no looking up.
+# Integers, bits and IEEE 754 operations need no row of a table.
 _NOWHERE = _Where(frozenset(), frozenset(), None, frozenset(), frozenset())
 _EXACT = _Fused(_NOWHERE, 0, 0, 0, 0, "rn", "exact by definition")
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was asked of :func:`model`, on its way to becoming a Model."""
+    """The arguments of :func:`model`, from which a Model is made."""
 
     target: str
     number: int
@@ -369,8 +375,8 @@ class _Asked:
     def accumulator(self) -> str:
         """The type that steps round to.
 
-        Where c and d differ it is f32: an f16 c is widened, and an f16 result
-        is rounded to nearest at the very end.
+        If c and d differ, it is f32: an f16 c is widened, and an f16 result is
+        rounded to nearest after the last step.
         """
         return self.d if self.c == self.d else "f32"
 
@@ -378,8 +384,8 @@ class _Asked:
     def c_enters(self) -> str:
         """The type that c has in the first step.
 
-        The steps of Volta, k = 4, take an f16 c as it is into an f32 sum.
-        Everywhere else c is converted first.
+        The steps of Volta (k = 4) add an f16 c to an f32 sum without conversion.
+        All other steps convert c first.
         """
         volta = self.number < 75 or (self.unit == "mma" and self.k == 4)
         return self.c if volta else self.accumulator
@@ -396,20 +402,20 @@ class _Asked:
         """Integers, bits and f64: the same on every target."""
         if self.b not in operands:
             allowed = one_of(operands)
-            raise Error(f"{self.a} multiplies {allowed}, not {self.b}")
+            raise Error(f"with A of {self.a}, B must be {allowed}; given {self.b}")
         if (self.c, self.d) != (result, result):
             raise Error(
-                f"{self.a} x {self.b} has {result} accumulators, "
-                f"not {self.c} -> {self.d}"
+                f"C and D of {self.a} x {self.b} must be {result}; "
+                f"given {self.c} and {self.d}"
             )
         return self._model(form, _EXACT, rounding, satfinite=satfinite, bitop=bitop)
 
     def fused(self) -> Model:
-        """Steps that the hardware has."""
+        """Fused steps in hardware."""
         return self._model("fused", self._row(_FUSED_ROWS, {self.a, self.b}))
 
     def scaled(self, scale: str | None, scale_vec: int | None) -> Model:
-        """Steps over products with block scales."""
+        """Steps of products with block scales."""
         vector = scale_vec or {"mxf8f6f4": 1, "mxf4": 2}.get(self.kind or "", 0)
         name = scale or "ue8m0"
         allowed = {
@@ -419,7 +425,10 @@ class _Asked:
         }[self.kind or ""]
         if (name, vector) not in allowed:
             pairs = one_of(f"scale={s!r}, scale_vec={v}" for s, v in allowed)
-            raise Error(f"kind {self.kind} takes {pairs}; not {name!r}, {vector}")
+            raise Error(
+                f"kind {self.kind} takes {pairs}; given scale={name!r}, "
+                f"scale_vec={vector}"
+            )
         grouped = self.kind != "mxf8f6f4"
         rows = _GROUPED_ROWS if grouped else _FUSED_ROWS
         return self._model(
@@ -430,7 +439,7 @@ class _Asked:
         )
 
     def expanded(self, toolkit: tuple[int, int]) -> Model | None:
-        """What the assembler makes of it, if the target does not have it."""
+        """How the assembler expands it; None if the target has it in hardware."""
         operands = {self.a, self.b}
         rows = [r for r in _EXPANDED_ROWS if r.where.fits(self, self.number, operands)]
         if not rows:
@@ -439,8 +448,8 @@ class _Asked:
         if not known:
             oldest = min(row.toolkit for row in rows)
             raise Error(
-                "how this target's assembler expands it is known from toolkit "
-                "{}.{} on, not for {}.{}".format(*oldest, *toolkit)
+                f"{self.target} does not have this instruction, and its expansion is "
+                "known from toolkit {}.{} on; given {}.{}".format(*oldest, *toolkit)
             )
         row = max(known, key=lambda each: each.toolkit)
         native = {row.operand} if row.operand else operands
@@ -448,7 +457,7 @@ class _Asked:
         return self._model(row.form, steps, expanded=row)
 
     def _row(self, rows: tuple[_Fused, ...], operands: set[str]) -> _Fused:
-        """The first row that fits, or an error that names better targets."""
+        """The first row that fits, or an error that names targets with such a row."""
         for row in rows:
             if row.where.fits(self, self.number, operands):
                 return row
@@ -457,11 +466,10 @@ class _Asked:
         numbers = [
             n for n in ARCHITECTURES if any(w.fits(self, n, operands) for w in places)
         ]
-        have = "have" if len(numbers) > 1 else "has"
-        others = one_of((f"sm_{n}" for n in numbers), "and") or "no target"
+        others = one_of((f"sm_{n}" for n in numbers), "and") or "none"
         raise UnsupportedTarget(
             f"{self.target} has no {self.unit} of {self.a} x {self.b} with "
-            f"{self.accumulator} results; {others} {have}"
+            f"{self.accumulator} results; targets with it: {others}"
         )
 
     def _model(
@@ -486,7 +494,8 @@ class _Asked:
                 limit = min(limit, stored // 2)
         if stored % limit or (form == "grouped" and limit % GROUP):
             raise ShapeError(
-                f"k is {self.k}, with {stored} products; steps take {limit} of them"
+                f"k = {self.k} has {stored} products, which is not a whole number of "
+                f"steps of {limit}"
             )
         return Model(
             target=self.target,

@@ -1,7 +1,7 @@
-"""Do these matrices of raw bits fit the instruction, and one another?
+"""Do these matrices of raw bits fit the instruction and each other?
 
-Everything that can be wrong with an operand is found here, before anything is
-computed; past this point all sizes agree and every pattern exists.
+All operands are checked here, before anything is computed.  Afterwards all sizes
+agree, and every pattern is valid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.arithmetic.models import Model
 from fragmenta.arrays.checks import batch_shape
 from fragmenta.errors import Error, ShapeError, ValueRangeError
-from fragmenta.progress import Progress, nobody
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.dtype import dtype
 
 Bits: TypeAlias = NDArray[Any]
@@ -25,9 +25,9 @@ Bits: TypeAlias = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The operands of one call, checked, each (batch, rows, columns).
+    """The checked operands of one call, each of shape (batch, rows, columns).
 
-    An operand that every batch shares has batch 1.
+    An operand that is the same for the whole batch has batch 1.
     """
 
     model: Model
@@ -41,8 +41,8 @@ class Operands:
     batches: int
     rows: int
     columns: int
-    instructions: int  #: how many are chained along k
-    progress: Progress = nobody
+    instructions: int  #: the number of instructions along k
+    progress: Progress = ignore_progress
 
     @classmethod
     def check(
@@ -54,9 +54,9 @@ class Operands:
         index: Bits | None = None,
         scale_a: Bits | None = None,
         scale_b: Bits | None = None,
-        progress: Progress = nobody,
+        progress: Progress = ignore_progress,
     ) -> Operands:
-        """Refuse whatever does not fit the model or the rest.
+        """Refuse an operand that does not fit the model or the other operands.
 
         >>> from fragmenta.arithmetic import model
         >>> f64 = model("sm_80", "f64", "f64", "f64", "f64", 4)
@@ -87,13 +87,13 @@ class Operands:
 
     @property
     def products(self) -> int:
-        """How many products there are in all."""
+        """The number of all products."""
         length = self.instructions * self.model.stored
         return self.batches * self.rows * self.columns * length
 
 
 def patterns(bits: Bits, name: str, what: str) -> Bits:
-    """An array of raw bits of a type, or an error that says what is wrong.
+    """An array of raw bits of a type; anything else is refused.
 
     >>> patterns(np.array([7, 16], np.uint8), "s4", "a")
     Traceback (most recent call last):
@@ -116,21 +116,21 @@ def patterns(bits: Bits, name: str, what: str) -> Bits:
 
 @cache
 def _container(name: str) -> tuple[np.dtype[Any], int | None]:
-    """The NumPy type of a type's raw bits, and its mask if that has spare bits."""
+    """The NumPy type of a type's raw bits, and the mask if some bits are not used."""
     kind = dtype(name)
     full = kind.mask == np.iinfo(kind.bits_dtype).max
     return kind.bits_dtype, None if full else kind.mask
 
 
 def _reinterpreted(given: Bits, wanted: np.dtype[Any], name: str, what: str) -> Bits:
-    """Signed integers as unsigned ones; packed b1 as it is."""
+    """Signed integers as unsigned integers; packed b1 stays packed."""
     if name == "b1" and given.dtype in (np.uint32, np.int32):
         return given.view(np.uint32)
     if given.dtype.kind == "i" and given.dtype.itemsize == wanted.itemsize:
         return given.view(wanted)
     raise Error(
-        f"{what} is {given.dtype}; raw bits of {name} are {wanted}, "
-        f"as fragmenta.registers.dtype.dtype({name!r}).encode gives them"
+        f"{what} is {given.dtype}; raw bits of {name} are {wanted}; "
+        f"fragmenta.registers.dtype.dtype({name!r}).encode converts values to raw bits"
     )
 
 
@@ -146,29 +146,32 @@ def _positions(index: Bits, k: int) -> Bits:
     if given.size and (given.max() >= k or given.min() < 0):
         wrong = given.max() if given.max() >= k else given.min()
         raise ValueRangeError(
-            f"index holds {wrong}; positions count from the first k of their "
-            f"instruction, whose k is {k}"
+            f"index holds {wrong}; positions are 0 to {k - 1}, counted from the first "
+            "k of the instruction"
         )
     return given.astype(np.uint8, copy=False)
 
 
 def _sizes(given: dict[str, Bits], model: Model) -> tuple[int, int, int]:
-    """Rows, columns and chained instructions, if all shapes agree on them."""
+    """Rows, columns and instructions along k; shapes that disagree are refused."""
     for name, array in given.items():
         if array.ndim < 2:
-            raise ShapeError(f"{name} has shape {array.shape}; a matrix has two axes")
+            raise ShapeError(
+                f"{name} has shape {array.shape}; a matrix has two axes or more"
+            )
     per_word = 32 if model.a == "b1" and given["a"].dtype == np.uint32 else 1
     rows, length = given["a"].shape[-2:]
     columns = given["b"].shape[-1]
     chained, rest = divmod(length * per_word, model.stored)
     if rest or not chained:
         raise ShapeError(
-            f"a has {length * per_word} columns; {model} takes {model.stored} at a time"
+            f"a has {length * per_word} columns; {model} takes a multiple of "
+            f"{model.stored}"
         )
     if chained > 1 and model.c != model.d:
         raise ShapeError(
-            f"a has the columns of {chained} instructions, but {model} cannot take "
-            f"the {model.d} result of one as c of the next"
+            f"a has the columns of {chained} instructions, but {model} cannot use "
+            f"the {model.d} result of one as the {model.c} c of the next"
         )
     blocks = chained * model.scale_vec
     wanted = {
@@ -190,7 +193,7 @@ def _sizes(given: dict[str, Bits], model: Model) -> tuple[int, int, int]:
 
 
 def _flatten(given: dict[str, Bits]) -> tuple[tuple[int, ...], dict[str, Bits]]:
-    """The batch axes, and every operand with all of them made one."""
+    """The batch axes, and every operand with all batch axes joined into one."""
     leading = given["a"].shape[:-2]
     if any(array.shape[:-2] != leading for array in given.values()):
         leading = batch_shape(**{name: x.shape[:-2] for name, x in given.items()})

@@ -1,8 +1,8 @@
-"""How did one element of D come about?
+"""How is one element of D computed?
 
-The same steps as the compiled loops take, for a single element and in exact
-fractions, with everything kept on the way: each product and its exponent, emax,
-what every term lost when it was aligned, the sum, the rounding.
+These are the steps of the compiled loops, for a single element and in exact
+fractions.  Everything is recorded: each product and its exponent, emax, what every
+term loses when it is aligned, the sum, the rounding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.registers.dtype import dtype
 
-#: An exact value; a float only where it is infinite or NaN.
+#: An exact value; a float only if it is infinite or NaN.
 Value: TypeAlias = Fraction | float
 
 _NAN_BITS = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
@@ -28,12 +28,12 @@ _QUIET = 1 << 51
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """An element taken apart: its value, sign and exponent."""
+    """An element as value, sign and exponent."""
 
     value: Value
-    negative: bool = False  #: zeros and NaN have signs, too
-    exponent: int | None = None  #: as it counts in a product; None for zero
-    nan: int | None = None  #: the bits of a NaN of f64
+    negative: bool = False  #: zeros and NaNs have signs, too
+    exponent: int | None = None  #: its part of a product's exponent; None for zero
+    nan: int | None = None  #: the bits of an f64 NaN
 
     @property
     def finite(self) -> bool:
@@ -43,10 +43,10 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """What one product, group or accumulator brings into a step.
+    """One term of a step: a product, a group of products, or the accumulator.
 
-    ``k`` is empty for the accumulator, and ``aligned`` and ``lost`` are None
-    where a step does not align its terms.
+    ``k`` is empty for the accumulator.  ``aligned`` and ``lost`` are None if the step
+    does not align its terms.
     """
 
     k: tuple[int, ...]  #: the logical k of the products in it
@@ -65,7 +65,7 @@ class Step:
     operation: str  #: "fused", "fma", "add", "exact" or "convert"
     terms: tuple[Term, ...]
     emax: int | None
-    total: Value  #: the sum before it is rounded
+    total: Value  #: the sum before rounding
     keep: int | None  #: fraction bits; None for integers
     rounding: str
     value: Value
@@ -77,7 +77,7 @@ class Step:
 class Explanation:
     """One element of D, step by step.
 
-    With 13 fraction bits, 32 ones beside 2**14 are 32 times nothing:
+    With 13 fraction bits, adding 32 ones to 2**14 changes nothing:
 
     >>> import numpy as np
     >>> from fragmenta.arithmetic import model
@@ -95,11 +95,11 @@ class Explanation:
     steps: tuple[Step, ...]
     bits: int
     value: Value
-    exact: Value  #: what exact arithmetic would give
+    exact: Value  #: the result of exact arithmetic
 
     @property
     def difference(self) -> Value:
-        """The computed value minus the exact one; NaN if one is not finite."""
+        """The computed value minus the exact value; NaN if one is not finite."""
         if isinstance(self.value, Fraction) and isinstance(self.exact, Fraction):
             return self.value - self.exact
         return math.nan
@@ -117,8 +117,9 @@ def explain_steps(
 ) -> Explanation:
     """What :func:`multiply` does for one element of D, step by step.
 
-    ``a`` is a row of A and ``b`` a column of B, as raw bits along k, ``c`` the
-    bits of one accumulator; a sparse A and block scales as for ``multiply``.
+    ``a`` is a row of A and ``b`` a column of B, as raw bits along k; ``c`` is the
+    bits of one accumulator.  A sparse A and block scales are given as in
+    ``multiply``.
 
     >>> import numpy as np
     >>> from fragmenta.arithmetic import model
@@ -145,7 +146,7 @@ def explain_steps(
 
 
 class _Story:
-    """Walks through the instructions of one element and takes notes."""
+    """Computes the instructions of one element and records every step."""
 
     def __init__(self, given: Operands) -> None:
         self.model = model = given.model
@@ -173,7 +174,7 @@ class _Story:
         )
 
     def run(self) -> None:
-        """Every instruction; the result of one is the accumulator of the next."""
+        """Compute all instructions; each result is the next one's accumulator."""
         model, state = self.model, self.c
         run = {
             "fused": self._fused,
@@ -201,7 +202,7 @@ class _Story:
     # -- terms ---------------------------------------------------------------
 
     def _numbers(self, p: int) -> tuple[Number, Number]:
-        """The operands of a product, as the step's operand type sees them."""
+        """The operands of a product, after conversion to the step's operand type."""
         model = self.model
         x, y = self.a[p], self.b[self.k[p]]
         return (
@@ -216,7 +217,7 @@ class _Story:
         return _number(x, name, name), _number(y, name, name)
 
     def _product(self, p: int) -> Term:
-        """One product, block scales included."""
+        """One product, including block scales."""
         x, y = self._numbers(p)
         numbers = (x, y, *self._scale(p)) if self.scales else (x, y)
         value: Value = Fraction(1)
@@ -275,7 +276,7 @@ class _Story:
         return self._note("fused", terms, emax, total, model.keep, model.rounding)
 
     def _add(self, c: Number, state: Number) -> Number:
-        """An ordinary addition of the accumulator's type, to nearest."""
+        """An ordinary addition in the accumulator's type, rounded to nearest."""
         terms = [Term((), None, None, each.value, each.exponent) for each in (c, state)]
         total = _add(c.value, state.value)
         keep = dtype(self.type).fraction_bits
@@ -358,7 +359,7 @@ class _Story:
         nan: int | None = None,
         name: str | None = None,
     ) -> Number:
-        """Round, write the step down, and hand the result on."""
+        """Round the sum, record the step, and return the result."""
         name = name or self.type
         value = _round(total, name, keep, rounding)
         if value == 0 and total != 0:
@@ -380,7 +381,7 @@ def _bits(array: Bits, name: str) -> list[int]:
 
 
 def _number(bits: int, name: str, operand: str) -> Number:
-    """An element; its exponent is that after conversion to ``operand``."""
+    """An element; its exponent is the one after conversion to ``operand``."""
     kind = dtype(name)
     parts = kind.split(np.array([bits], kind.bits_dtype))
     negative = bool(parts.sign[0])
@@ -421,7 +422,7 @@ def _add(x: Value, y: Value) -> Value:
 
 
 def _align(term: Term, unit: Fraction) -> Term:
-    """The term cut toward zero to a multiple of ``unit``."""
+    """The term, truncated toward zero to a multiple of ``unit``."""
     value = term.value
     assert isinstance(value, Fraction)
     cut = abs(value) // unit * unit
@@ -447,7 +448,8 @@ def _round(total: Value, name: str, keep: int, rounding: str) -> Value:
     if abs(rounded) < limit:
         return rounded
     sign = 1 if total > 0 else -1
-    # Toward zero, f64 stops at its largest number; the fused steps do not.
+    # If f64 rounds toward zero, its largest number is the limit; fused steps give
+    # infinity.
     if name == "f64" and rounding not in ("rn", "rp" if sign > 0 else "rm"):
         return sign * (limit - limit / (1 << (kind.fraction_bits + 1)))
     return sign * math.inf

@@ -1,8 +1,9 @@
-"""How are integers and bits multiplied fast, when every way gives the same sum?
+"""How are integers and bits multiplied fast?
 
-Large matrices of integers go through BLAS as float32, few enough k at a time
-that every partial sum is below 2**24 and so exact.  Small ones, and those that
-``.satfinite`` may clamp on the way, go through :mod:`fragmenta.arithmetic.exact`.
+Their sums are exact, so they may be added in any order.  Large matrices of integers
+are multiplied by BLAS as float32, in parts along k that are small enough: every
+partial sum is below 2**24 and so exact.  :mod:`fragmenta.arithmetic.exact` multiplies
+small matrices, and those that ``.satfinite`` may clamp between instructions.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arrays.threads import share_out
 from fragmenta.registers.dtype import dtype
 
-# The products of one matrix from which on BLAS pays.
+# With at least this many products in one matrix, BLAS is faster.
 _LARGE = 1 << 18
 
 
 def integer(given: Operands) -> Bits:
-    """s8, u8, s4 and u4, in any mix."""
+    """Products of s8, u8, s4 and u4 in any combination."""
     a, b = _integers(given.a, given.model.a), _integers(given.b, given.model.b)
     return _blas(given, a, b) if suits_blas(given) else _plain(given, a, b)
 
 
 def bits(given: Operands) -> Bits:
-    """b1, 64 at a time."""
+    """Products of b1, 64 at a time."""
     a, b = _words(given.a), _words(np.swapaxes(given.b, -1, -2))
     d = _accumulators(given)
     sizes = (given.rows, given.columns, a.shape[-1], *(int(len(x) > 1) for x in (a, b)))
@@ -46,7 +47,7 @@ def bits(given: Operands) -> Bits:
 
 
 def suits_blas(given: Operands) -> bool:
-    """Whether the matrices are large, and clamping cannot happen on the way."""
+    """Whether the matrices are large, and no intermediate sum can be clamped."""
     length = given.model.stored * given.instructions
     if given.rows * given.columns * length < _LARGE:
         return False
@@ -96,7 +97,7 @@ def _blas(given: Operands, a: Bits, b: Bits) -> Bits:
 
 
 def _dense(given: Operands, a: Bits, first: int, last: int) -> Bits:
-    """Columns of A as float32, with zeros where a sparse A stores nothing."""
+    """Columns of A as float32; a sparse A gets back its zeros."""
     model, index = given.model, given.index
     if index is None:
         return a[..., first:last].astype(np.float32)
@@ -111,14 +112,14 @@ def _dense(given: Operands, a: Bits, first: int, last: int) -> Bits:
 
 
 def _accumulators(given: Operands) -> Bits:
-    """A new array of c as integers."""
+    """A new array with c as integers."""
     d = np.empty((given.batches, given.rows, given.columns), np.int32)
     d[...] = given.c.view(np.int32)
     return d
 
 
 def _integers(patterns: Bits, name: str) -> Bits:
-    """Raw bits as integers of 8 bits."""
+    """Raw bits as 8-bit integers."""
     if name == "s8":
         return patterns.view(np.int8)
     if name == "s4":
@@ -134,7 +135,7 @@ def _largest_product(given: Operands) -> int:
 
 
 def _words(patterns: Bits) -> Bits:
-    """Bits along the last axis as 64-bit words, zeros after the last."""
+    """Bits along the last axis as 64-bit words; zeros fill the last word."""
     if patterns.dtype == np.uint8:
         packed = np.packbits(patterns, axis=-1, bitorder="little")
     else:

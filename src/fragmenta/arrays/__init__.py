@@ -1,1 +1,1 @@
-"""What is an array here, and who works on which part of it?"""
+"""What is an array here, and which thread works on which part of it?"""

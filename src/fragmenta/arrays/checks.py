@@ -1,6 +1,6 @@
-"""Is this an array of numbers, and do these go together?
+"""Is this an array of numbers, and do these arrays fit together?
 
-What is asked of arrays before anything is known about elements or instructions.
+These checks need no knowledge of element types or instructions.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from fragmenta.errors import Error, ShapeError, one_of
 
 Array = NDArray[Any]
 
-# PyTorch has these under the names of ml_dtypes, but hands NumPy none of them.
+# PyTorch has these types under the names of ml_dtypes, but cannot convert them to
+# NumPy arrays.
 _UNKNOWN_TO_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu")
 
 
 def as_array(array: object) -> Array:
-    """A NumPy array, in native byte order, of whatever can become one.
+    """The given array as a NumPy array in native byte order.
 
-    Arrays, nested lists, and anything with ``__array__`` or ``__dlpack__``
-    (PyTorch, CuPy and JAX arrays in host memory among them).
+    Accepted are NumPy arrays, nested lists, and anything with ``__array__`` or
+    ``__dlpack__``, such as PyTorch, CuPy and JAX arrays in host memory.
 
     >>> as_array([[1, 2]]).shape
     (1, 2)
     """
     refuse_masks(array)
     if isinstance(array, np.ndarray):
-        given: Array = np.asarray(array)  # a plain one, of whatever subclass
+        given: Array = np.asarray(array)  # a subclass becomes a plain array
     else:
         try:
             given = _foreign(array)
@@ -46,20 +47,20 @@ def as_array(array: object) -> Array:
 
 
 def refuse_masks(array: object) -> None:
-    """Refuse masked arrays: nothing here has a mask, and it would be lost.
+    """Refuse masked arrays: their mask would be lost.
 
     >>> refuse_masks(np.ma.masked_less([1, 2], 2))
     Traceback (most recent call last):
     fragmenta.errors.Error: a masked array has no values at its masked places, and \
-registers have no mask; give .filled(value), or .data for what lies under the mask
+registers have no mask; give .filled(value), or .data for the values under the mask
     """
     module = sys.modules.get("numpy.ma")
-    if module is None:  # then nobody can have made one
+    if module is None:  # then no masked array exists
         return
     if isinstance(array, module.MaskedArray):
         raise Error(
             "a masked array has no values at its masked places, and registers have no "
-            "mask; give .filled(value), or .data for what lies under the mask"
+            "mask; give .filled(value), or .data for the values under the mask"
         )
     if isinstance(array, list | tuple):
         for each in array:
@@ -79,23 +80,24 @@ def _foreign(array: Any) -> Array:
 
 
 def batch_shape(**shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes that operands have together, each named with its batch axes.
+    """The batch axes of several operands, broadcast together.
 
     >>> batch_shape(a=(2, 1), b=(3,))
     (2, 3)
     >>> batch_shape(a=(2,), b=(3,))
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: batch axes do not go together: a (2,) and b (3,)
+    fragmenta.errors.ShapeError: batch axes do not broadcast together: \
+a (2,) and b (3,)
     """
     try:
         return np.broadcast_shapes(*shapes.values())
     except ValueError:
         listed = one_of((f"{name} {each}" for name, each in shapes.items()), "and")
-        raise ShapeError(f"batch axes do not go together: {listed}") from None
+        raise ShapeError(f"batch axes do not broadcast together: {listed}") from None
 
 
 def is_zero(values: Array) -> NDArray[np.bool_]:
-    """Where numbers are zero, of either sign; no NaN is, and none is complained of.
+    """Where numbers are zero, of either sign; a NaN is not, and causes no warning.
 
     >>> is_zero(np.array([0.0, -0.0, np.nan]))
     array([ True,  True, False])
@@ -106,7 +108,7 @@ def is_zero(values: Array) -> NDArray[np.bool_]:
 
 
 def is_real(given: Array) -> bool:
-    """Whether these are real numbers: no strings, objects, complex numbers, dates.
+    """Whether these are real numbers, not strings, objects, complex numbers or dates.
 
     >>> is_real(np.float16([1])), is_real(np.array([1j])), is_real(np.array("1"))
     (True, False, False)
@@ -117,7 +119,7 @@ def is_real(given: Array) -> bool:
 
 
 def is_whole(value: object) -> bool:
-    """Whether this is a whole number; truth values are none.
+    """Whether this is a whole number; True and False are not.
 
     >>> is_whole(np.int8(1)), is_whole(1.0), is_whole(True)
     (True, False, False)
@@ -126,7 +128,7 @@ def is_whole(value: object) -> bool:
 
 
 def check_numbers(**given: object) -> None:
-    """Refuse what is no whole number, by its name.
+    """Refuse what is not a whole number; the message has its name.
 
     >>> check_numbers(lane=1.5)
     Traceback (most recent call last):

@@ -1,12 +1,13 @@
 """What is in a NumPy file?
 
-Files come from anywhere, so nothing is believed that was not checked: the first
-bytes say what kind of file it is, a header of bounded length says what follows,
-and only what it announces, and the file has, is read.  Arrays of a ``.npy`` are
-mapped from disk; those of a ``.npz`` are read when they are asked for.
+Files come from anywhere, so everything in them is checked.  The first bytes say
+what kind of file it is.  A header of limited length says what follows.  Its size
+is compared with the size of the file before anything is read.  Arrays of a
+``.npy`` are mapped from disk; those of a ``.npz`` are read when they are asked
+for.
 
-What is no regular file (a pipe, a device) is refused by its name: it cannot be
-mapped, and it may never end.
+Only regular files are read.  A pipe or a device cannot be mapped and may never
+end, so it is refused.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ Array = NDArray[Any]
 
 MAGIC, ARCHIVE = b"\x93NUMPY", b"PK"
 LONGEST = 10_000
-"""Bytes that a header may have: more than any matrix needs, as NumPy has it."""
+"""The most bytes that a header may have: NumPy's own limit, more than any matrix
+needs."""
 _LENGTH_BYTES = {(1, 0): 2, (2, 0): 4, (3, 0): 4}
 _PART = 1 << 20
 
@@ -52,7 +54,7 @@ def read(path: str | Path) -> Array | Archive:
             return _mapped(file)
         if begins[:2] == ARCHIVE:
             return Archive(path, file)
-        what = "is no .npy or .npz file of NumPy" if begins else "is empty"
+        what = "is not a .npy or .npz file of NumPy" if begins else "is empty"
         raise Error(f"{path} {what}")
 
 
@@ -68,7 +70,7 @@ class Archive(Mapping[str, Array]):
     """
 
     def __init__(self, path: str | Path, file: BinaryIO) -> None:
-        from zipfile import ZipFile  # of no use to most
+        from zipfile import ZipFile  # most programs never need it
 
         self.path = path
         with ZipFile(file) as archive:
@@ -98,7 +100,7 @@ class Archive(Mapping[str, Array]):
         return len(self._members)
 
 
-# ── what kind of file ───────────────────────────────────────────────────────
+# ── kinds of files ──────────────────────────────────────────────────────────
 
 _KINDS = {
     stat.S_ISDIR: "a directory",
@@ -111,37 +113,37 @@ _KINDS = {
 
 @contextmanager
 def _regular(path: str | Path) -> Iterator[BinaryIO]:
-    """An open file on disk; opening and refusing anything else never waits."""
+    """An open file on disk; anything else is refused without waiting for it."""
     waits_not = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         descriptor = os.open(path, os.O_RDONLY | waits_not)
     except OSError as error:
         raise Error(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:  # a name that no file can have
-        raise Error(f"{os.fspath(path)!r} is no name of a file: {error}") from None
+    except ValueError as error:  # such as a null character in the name
+        raise Error(f"{os.fspath(path)!r} is not a file name: {error}") from None
     mode = os.fstat(descriptor).st_mode
     if not stat.S_ISREG(mode):
         os.close(descriptor)
         found = (kind for test, kind in _KINDS.items() if test(mode))
         raise Error(
-            f"{path} is {next(found, 'something else')}; matrices are read from "
-            "files on disk, so save it as one first"
+            f"{path} is {next(found, 'not a regular file')}; matrices are read from "
+            "files on disk, so save it to a file first"
         )
     with os.fdopen(descriptor, "rb") as file:
         yield file
 
 
 class _Damaged(Exception):
-    """What is wrong with a file, for the message."""
+    """A file is damaged; the text says how."""
 
 
 class _Objects(Exception):
-    """It is whole, and holds what is not read."""
+    """A file is not damaged, but holds Python objects."""
 
 
 @contextmanager
 def _whole(path: str | Path) -> Iterator[None]:
-    """Whatever a damaged file makes its readers raise, as one kind of error."""
+    """Turn every exception that a damaged file causes into an Error."""
     try:
         yield
     except Error:
@@ -149,8 +151,8 @@ def _whole(path: str | Path) -> Iterator[None]:
     except _Objects as why:
         raise Error(f"{path} {why}") from None
     except MemoryError:
-        raise Error(f"{path} holds more than there is memory for") from None
-    except Exception as why:  # zipfile and zlib raise eight kinds, and list none
+        raise Error(f"{path} does not fit in memory") from None
+    except Exception as why:  # zipfile and zlib raise eight kinds, undocumented
         raise Error(f"{path} is cut short or damaged: {_said(why)}") from None
 
 
@@ -162,7 +164,7 @@ def _said(why: Exception) -> str:
 
 
 class _Header(NamedTuple):
-    """What a header announces, and the bytes it takes itself."""
+    """What a header says, and how many bytes come before the array."""
 
     of: np.dtype[Any]
     shape: tuple[int, ...]
@@ -178,16 +180,16 @@ class _Header(NamedTuple):
 def _header(file: IO[bytes]) -> _Header:
     begins = file.read(len(MAGIC) + 2)
     if begins[: len(MAGIC)] != MAGIC:
-        raise _Damaged("an array does not begin as those of NumPy do")
+        raise _Damaged("an array does not begin with NumPy's magic bytes")
     version = tuple(begins[len(MAGIC) :])
     if version not in _LENGTH_BYTES:
-        known = one_of(".".join(map(str, each)) for each in _LENGTH_BYTES)
+        known = one_of((".".join(map(str, each)) for each in _LENGTH_BYTES), "and")
         given = ".".join(map(str, version)) or "none"
-        raise _Damaged(f"its format is {given}; there are {known}")
+        raise _Damaged(f"its format version is {given}; known are {known}")
     size = _LENGTH_BYTES[version]
     length = int.from_bytes(file.read(size), "little")
     if length > LONGEST:
-        raise _Damaged(f"its header has {length} bytes, and {LONGEST} are the most")
+        raise _Damaged(f"its header has {length} bytes; the limit is {LONGEST}")
     text = file.read(length)
     if len(text) < length:
         raise _Damaged(f"its header ends after {len(text)} of {length} bytes")
@@ -198,9 +200,9 @@ def _read_header(text: str, offset: int) -> _Header:
     try:
         found = ast.literal_eval(text.strip(" \n"))
     except (MemoryError, RecursionError):
-        raise _Damaged("its header is nested too deep") from None
+        raise _Damaged("its header is nested too deeply") from None
     if not isinstance(found, dict) or set(found) != {"descr", "fortran_order", "shape"}:
-        raise _Damaged("its header does not say type, order and shape")
+        raise _Damaged("its header does not give type, order and shape")
     shape = found["shape"]
     if not isinstance(shape, tuple) or not all(map(is_whole, shape)):
         raise _Damaged(f"its shape is {shape!r}")
@@ -213,8 +215,8 @@ def _read_header(text: str, offset: int) -> _Header:
 
 
 def _numbers(written: Any) -> np.dtype[Any]:
-    """The type of the items; objects would run code, and are not read."""
-    if written == "<f1":  # what NumPy calls e5m2, and cannot read itself
+    """The type of the items.  Reading Python objects could run code: refused."""
+    if written == "<f1":  # NumPy writes this for e5m2, but cannot read it
         written = "|V1"
     of = np.lib.format.descr_to_dtype(written)
     if of.hasobject:
@@ -228,7 +230,7 @@ def _numbers(written: Any) -> np.dtype[Any]:
 
 
 def _mapped(file: BinaryIO) -> Array:
-    """The array, still on disk; what is changed stays in memory."""
+    """The array, mapped from disk; changes to it stay in memory."""
     header = _header(file)
     _check_size(header, os.fstat(file.fileno()).st_size)
     if not header.size:
@@ -248,13 +250,13 @@ def _in_memory(file: IO[bytes], size: int) -> Array:
         content[done : done + len(part)] = np.frombuffer(part, np.uint8)
         done += len(part)
     if done < header.size:
-        raise _Damaged(f"{done} of {header.size} bytes are there")
+        raise _Damaged(f"only {done} of {header.size} bytes are there")
     return content.view(header.of).reshape(header.shape, order=header.order)
 
 
 def _check_size(header: _Header, size: int) -> None:
     have = size - header.offset
     if have < header.size:
-        raise _Damaged(f"{have} of {header.size} bytes are there")
+        raise _Damaged(f"only {have} of {header.size} bytes are there")
     if have > header.size:
         raise _Damaged(f"{have - header.size} bytes follow the array")

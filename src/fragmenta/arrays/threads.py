@@ -1,4 +1,4 @@
-"""Who does which part of the work?
+"""Which thread does which part of the work?
 
 Compiled loops release the GIL, so plain threads are enough.
 """
@@ -12,25 +12,25 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from fragmenta.progress import Progress, nobody
+from fragmenta.progress import Progress, ignore_progress
 
-if TYPE_CHECKING:  # slow to import, and short work needs none
+if TYPE_CHECKING:  # slow to import, and short work does not need it
     from concurrent.futures import ThreadPoolExecutor
 
-# Below this many products a second thread costs more than it brings.
+# Below this many products a second thread costs more time than it saves.
 _WORTH_A_THREAD = 1 << 18
 
-# Work is handed out in this many portions per thread, so that none idles, and in
-# more if a portion would otherwise have more products than this: progress shows
-# after each.
+# Work is divided into at least this many portions per thread, so that none is idle.
 _PORTIONS = 4
+
+# The most products in a portion: progress is shown after each portion.
 _PORTION = 1 << 27
 
-# Bytes of a matrix handled at once.  Threads take turns at Python's lock for
-# every block, so it must keep one busy for a while; its temporaries are as large.
+# Bytes of a matrix handled at once.  A thread needs the GIL between two blocks, so
+# a block must be large enough to keep it busy; but its temporaries are as large.
 _BLOCK = 1 << 22
 
-# Blocks below which starting threads costs more than it gains.
+# Below this many blocks, starting threads costs more time than it saves.
 _FEW = 4
 
 _NAME = "fragmenta"
@@ -40,7 +40,7 @@ def share_out(
     run: Callable[[int, int], object],
     pieces: int,
     products: int,
-    progress: Progress = nobody,
+    progress: Progress = ignore_progress,
 ) -> None:
     """Call ``run(first, last)`` until every piece is done, on all cores.
 
@@ -66,7 +66,7 @@ def share_out(
         for number, future in enumerate(futures):
             future.result()
             progress((number + 1) / portions)
-    finally:  # an interrupt leaves nothing running that nobody waits for
+    finally:  # after an interrupt, portions that have not started do not start
         for future in futures:
             future.cancel()
 
@@ -77,9 +77,10 @@ def in_blocks(
     row_bytes: int,
     progress: Progress | None = None,
 ) -> list[Any]:
-    """Do blocks of rows, in threads if they are many; the results in order.
+    """Call ``work`` on blocks of rows and return the results in order.
 
-    ``row_bytes`` is what the work needs for a row beyond its result.
+    Many blocks are done in threads.  ``row_bytes`` is the memory that the work
+    needs for a row, without its result.
 
     >>> in_blocks(lambda block: block.stop - block.start, rows=5, row_bytes=1 << 21)
     [2, 2, 1]
@@ -113,19 +114,19 @@ def cores() -> int:
     """
     try:
         return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on this system
+    except AttributeError:  # this system has no CPU affinity
         return os.cpu_count() or 1
 
 
 def _threads() -> int:
-    """How many to use: one of the pool's own must not wait for another."""
+    """How many threads to use: 1 within the pool, which must not wait for itself."""
     ours = threading.current_thread().name.startswith(_NAME)
     return 1 if ours else cores()
 
 
 @cache
 def _pool(process: int) -> ThreadPoolExecutor:
-    """The threads of a process: a fork inherits none, and needs its own."""
+    """The threads of a process: a forked process has no threads and needs its own."""
     from concurrent.futures import ThreadPoolExecutor
 
     return ThreadPoolExecutor(cores(), thread_name_prefix=_NAME)

@@ -1,8 +1,8 @@
-"""How do many machines multiply one pair of matrices, bit for bit?
+"""How does Dask multiply two matrices on many machines, bit for bit?
 
-Blocks of D are independent; the blocks of one row of A and one column of B
-are chained in ascending k, each product taking the last one as its C, so the
-bits are those of the whole matrices at once.
+Blocks of D are independent.  For each block of D, the blocks along k are multiplied
+in ascending k, and the result of one product is the C of the next.  So the bits are
+the same as if the whole matrices were multiplied at once.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def matmul(
 ) -> Any:
     """D = A B + C as a lazy Dask array, blockwise over M and N.
 
-    ``multiply`` is the product of whole arrays, which machines call by its name.
-    Blocks along k must be whole multiples of the instruction's k, except the
-    last: otherwise a tile would straddle two machines and round differently.
+    ``multiply`` is the function that multiplies whole arrays; workers call it by name.
+    The size of a block along k must be a multiple of the instruction's k, except
+    for the last block.  Otherwise a tile would be split between two blocks and round
+    differently.
     """
     import dask.array as da
     from dask.delayed import delayed
@@ -55,7 +56,7 @@ def matmul(
 
 
 def _scales(a: Any, b: Any, op: Instruction, scale_a: Any, scale_b: Any) -> Any:
-    """The block scales, cut as A and B are."""
+    """The block scales, with the same blocks as A and B."""
     import dask.array as da
 
     given = given_scales(op, scale_a, scale_b)
@@ -77,10 +78,10 @@ def _chain(
     i: int,
     j: int,
 ) -> Any:
-    """One block of D: products along k, each continuing from the last."""
+    """One block of D: products along k; the result of one is the C of the next."""
     import dask.array as da
 
-    name = str(op)  # text travels; the tables are at the other end already
+    name = str(op)  # only the name is sent: each machine has the tables
     total = None if c is None else c.blocks[i, j]
     for part in range(a.numblocks[1]):
         pair = (None, None)
@@ -97,16 +98,16 @@ def _check(a: Any, b: Any, op: Instruction, c: Any) -> None:
         raise Error("Dask arrays must have two axes; map over batches instead")
     if any(map(isnan, (*a.shape, *b.shape))):
         raise ShapeError(
-            f"A has shape {a.shape} and B {b.shape}: what is not known yet, Dask calls "
-            "nan; compute_chunk_sizes() finds it out"
+            f"A has shape {a.shape} and B {b.shape}; nan is a size that Dask does not "
+            "know yet; compute_chunk_sizes() computes it"
         )
     if a.shape[1] != b.shape[0]:
         raise ShapeError(f"A has {a.shape[1]} columns and B has {b.shape[0]} rows")
     check_whole(op, (a.shape[0], b.shape[1], a.shape[1]), c)
     if a.shape[1] > op.shape.k and op.types.get("c", op.types["d"]) != op.types["d"]:
         raise ShapeError(
-            f"{op} cannot go on from its result: C is {op.types['c']}, D is "
-            f"{op.types['d']}; k is at most {op.shape.k}"
+            f"{op} cannot use its D as the next C: C is {op.types['c']}, D is "
+            f"{op.types['d']}; k is at most {op.shape.k}, given {a.shape[1]}"
         )
     odd = [size for size in a.chunks[1][:-1] if size % op.shape.k]
     if odd:

@@ -1,8 +1,8 @@
 """Why does this element of D have the value it has?
 
-One element, step by step: each product and its exponent, where the terms were
-aligned, what that cut off, the sum, the rounding, and how far the result is
-from the exact one.
+One element is explained step by step: each product and its exponent, how the terms
+are aligned, what each loses by it, the sum, the rounding, and the difference from
+the exact result.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ROUNDED = {
 
 @dataclass(frozen=True)
 class Explained:
-    """One element of D explained; ``str()`` is the text."""
+    """The explanation of one element of D; ``str()`` is the text."""
 
     op: Instruction
     target: str
@@ -51,7 +51,7 @@ class Explained:
     told: Explanation
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain values; exact numbers as text."""
+        """Everything as plain Python values; exact numbers as text."""
         return {
             "instruction": str(self.op),
             "target": self.target,
@@ -95,7 +95,7 @@ def explain(
     scale_b: ArrayLike | None = None,
     target: str | None = None,
 ) -> Explained:
-    """How D[row, col] = A[row] B[:, col] + C[row, col] comes about.
+    """How D[row, col] = A[row] B[:, col] + C[row, col] is computed.
 
     The matrices may have any size, as in :func:`fragmenta.matmul`.
 
@@ -130,7 +130,10 @@ def explain(
     b = op.types["b"].encode(as_array(B))
     a, b, index = whole_along_k(op, given, b)
     if a.ndim != 2 or b.ndim != 2:
-        raise ShapeError("one element is explained at a time: no batch axes")
+        raise ShapeError(
+            "one element is explained at a time, so A and B have two axes and no batch "
+            f"axes; given {a.ndim} and {b.ndim} axes"
+        )
     size = (a.shape[0], b.shape[1])
     for name, value, count in zip(("row", "col"), (row, col), size, strict=True):
         if not is_whole(value) or not 0 <= value < count:
@@ -165,7 +168,7 @@ def _title(step: Step, number: int, count: int) -> str:
 
 
 def _terms(step: Step) -> Iterator[str]:
-    """One line for each term that is not zero; zeros are counted."""
+    """One line for each term that is not zero, and one with the number of zeros."""
     aligned = any(term.aligned is not None for term in step.terms)
     tail = f"  {'exponent':>8}  {'kept':>11}  {'lost':>8}" if aligned else ""
     yield f"  {'k':<3}{'a':>11}  {'b':>11}  {'product':>11}{tail}"
@@ -206,7 +209,7 @@ def _sum(step: Step, fraction: int) -> Iterator[str]:
 
 
 def _short(value: Number, width: int = 11) -> str:
-    """A number in so many columns, exact if it fits."""
+    """A number as text of at most ``width`` characters, exact if it fits."""
     text = _text(value)
     if len(text) <= width:
         return text
@@ -219,7 +222,7 @@ def _short(value: Number, width: int = 11) -> str:
 
 
 def _text(value: Number) -> str:
-    """An exact number as decimal text where that is short, else as a fraction."""
+    """An exact number as decimal text; marked if it had to be rounded."""
     if not isinstance(value, Fraction):
         return str(value) if not isfinite(value) else f"{value:g}"
     if value.denominator == 1 and abs(value.numerator) < 10**15:
@@ -233,7 +236,7 @@ def _text(value: Number) -> str:
 
 
 def _decimal(value: Number) -> float | Decimal:
-    """A number that can be written, also where no float64 is as large."""
+    """A number that can be formatted, even if it is too large for a float64."""
     try:
         return float(value)
     except OverflowError:
@@ -245,7 +248,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Fraction):
         return str(value)
     if isinstance(value, float) and not isfinite(value):
-        return str(value)  # JSON has no word for it
+        return str(value)  # JSON cannot express it
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, tuple | list):

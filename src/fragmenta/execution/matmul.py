@@ -1,9 +1,9 @@
 """What is the product of whole matrices, computed with one instruction?
 
-Every element of D depends on one row of A and one column of B only, so tiling
-along m and n changes nothing.  Along k it does: instructions follow each other
-in ascending k, each taking the last one's result as its C, and what is missing
-at the edge of the last tile is zero.
+Every element of D depends on only one row of A and one column of B, so tiling along
+m and n does not change the result.  Tiling along k does: instructions follow each
+other in ascending k, and the result of one is the C of the next.  The last tile is
+filled up with zeros.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ def matmul(
     target: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[Any]:
-    """D = A B + C of any size, as a kernel of this instruction computes it.
+    """D = A B + C of any size, as a kernel with this instruction computes it.
 
     A is (…, M, K), B (…, K, N), C (…, M, N); batch axes broadcast.  A sparse
-    instruction takes a pruned A or a ``Compressed`` one.  Block scales follow
-    each other along k: ``scale_a`` is (…, M, scales), ``scale_b`` (…, scales,
-    N).  Dask arrays give a Dask array.  A long computation shows a bar unless
-    ``progress`` is given.
+    instruction takes a pruned A or a ``Compressed`` one.  Block scales are in order
+    of k: ``scale_a`` is (…, M, scales), ``scale_b`` (…, scales, N).  If the operands
+    are Dask arrays, so is the result.  A long computation shows a progress bar
+    unless ``progress`` is given.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.mma("m16n8k32", a="s8")
@@ -111,7 +111,7 @@ def whole_along_k(
 
 
 def _fill_columns(index: Bits, count: int) -> Bits:
-    """Columns for stored zeros at the edge: any will do, B is zero there too."""
+    """Add columns for stored zeros at the edge; any are right, as B is zero there."""
     tail = np.arange(index.shape[-1], count, dtype=index.dtype) * 2
     tail = np.broadcast_to(tail, (*index.shape[:-1], tail.size))
     return np.concatenate([index, tail], axis=-1)

@@ -1,7 +1,8 @@
 """What are the registers of D after one instruction?
 
-Registers in, registers out, any batch of them; or matrices in, matrix out.
-The bits depend on the target, because targets round in different places.
+:func:`execute` takes registers and returns registers, with any batch axes.
+:func:`call` takes matrices and returns a matrix.  The bits of the result depend on
+the target, because targets round differently.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target
-from fragmenta.progress import Progress, nobody
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.sparse.compress import Compressed, check_compressed, compress
 
@@ -26,11 +27,11 @@ Bits = NDArray[Any]
 
 _FAMILIES = ("mma", "mma.sp", "wmma.mma")
 _PREFERRED = "sm_90a"
-"""The target whose numbers were measured."""
+"""The default target: its arithmetic was measured."""
 
 
 def chosen_target(op: Instruction, target: str | None) -> str:
-    """The target to compute for; an error if it lacks the instruction.
+    """The target to compute for; one without the instruction is refused.
 
     >>> import fragmenta as fm
     >>> chosen_target(fm.mma("m16n8k16", a="f16", d="f32"), None)
@@ -94,9 +95,9 @@ def execute(
 ) -> Words:
     """The registers of D: what one ``mma`` or ``mma.sp`` returns, bit for bit.
 
-    Registers are (…, lanes, n) as :meth:`Fragment.pack` gives them; the
-    leading axes of all operands broadcast.  ``target`` is sm_90a unless it is
-    named or lacks the instruction.
+    Registers are (…, lanes, n), as :meth:`Fragment.pack` returns them; the leading
+    axes of all operands broadcast.  The default ``target`` is sm_90a, or the first
+    target with the instruction if sm_90a does not have it.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -108,7 +109,8 @@ def execute(
     """
     if op.family not in _FAMILIES:
         raise Error(
-            f"{op.family} takes other operands; this is for {one_of(_FAMILIES)}"
+            f"{op.family} takes other operands; this function is for "
+            f"{one_of(_FAMILIES)}"
         )
     where = chosen_target(op, target)
     index = stored_columns(op, metadata, selector)
@@ -134,7 +136,7 @@ def call(
     scale_b: ArrayLike | None = None,
     target: str | None = None,
 ) -> NDArray[Any]:
-    """D = A B + C for matrices of the instruction's own shape.
+    """D = A B + C for matrices of the instruction's shape.
 
     A sparse instruction takes a pruned A or a ``Compressed`` one.
 
@@ -170,9 +172,9 @@ def multiply_bits(
     model: Model,
     index: Bits | None,
     scales: dict[str, Bits],
-    progress: Progress = nobody,
+    progress: Progress = ignore_progress,
 ) -> Bits:
-    """What :func:`fragmenta.arithmetic.multiply` gives, with scales by name."""
+    """:func:`fragmenta.arithmetic.multiply`, with the scales in a dictionary."""
     scale_a, scale_b = scales.get("scale_a"), scales.get("scale_b")
     return arithmetic.multiply(
         a, b, c, model, index=index, scale_a=scale_a, scale_b=scale_b, progress=progress
@@ -182,13 +184,13 @@ def multiply_bits(
 def scale_bits(
     op: Instruction, scale_a: ArrayLike | None, scale_b: ArrayLike | None
 ) -> dict[str, Bits]:
-    """The bits of the scale matrices, by name; none without block scaling."""
+    """The bits of the scale matrices by name; empty without block scaling."""
     given = given_scales(op, scale_a, scale_b)
     return {name: _encode(op.scale_a.dtype, each) for name, each in given.items()}
 
 
 def given_scales(op: Instruction, scale_a: Any, scale_b: Any) -> dict[str, Any]:
-    """The scales by name, if they are what the instruction takes.
+    """The scales by name; missing or needless scales are refused.
 
     >>> import fragmenta as fm
     >>> given_scales(fm.mma("m16n8k16", a="f16", d="f32"), None, None)
@@ -211,7 +213,7 @@ def check_whole(
     c: Any = None,
     scales: Mapping[str, Any] | None = None,
 ) -> None:
-    """Refuse a C, or scales, that do not go with matrices of m x n x k, whole.
+    """Refuse a C or scales that do not fit whole matrices of size m x n x k.
 
     >>> import fragmenta as fm, numpy as np
     >>> check_whole(fm.mma("m16n8k16", a="f16", d="f32"), (4, 5, 6), np.ones((4, 4)))
@@ -230,17 +232,17 @@ def check_whole(
 
 
 class Stored(NamedTuple):
-    """An A as an instruction takes it."""
+    """A as an instruction takes it."""
 
     bits: Bits
     places: Bits | None
-    """The column of each stored value; None when dense."""
+    """The column of each stored value; None if A is dense."""
     columns: int
-    """Those of A itself, with its zeros and without what fills a chunk."""
+    """The columns of A with its zeros, but without the padding of the last chunk."""
 
 
 def stored(op: Instruction, A: ArrayLike | Compressed) -> Stored:
-    """The bits of A as stored, the column of each, and the width of A."""
+    """The stored bits of A, the column of each value, and the width of A."""
     of = op.types["a"]
     if not op.sparse:
         if isinstance(A, Compressed):
@@ -255,7 +257,7 @@ def stored(op: Instruction, A: ArrayLike | Compressed) -> Stored:
 
 
 def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) -> Bits:
-    """The bits of C; zeros if there is none."""
+    """The bits of C; zeros if C is None."""
     of = op.types.get("c", op.types["d"])
     return np.zeros(shape, of.bits_dtype) if C is None else _encode(of, C)
 
@@ -300,11 +302,14 @@ def _scales(
     a: tuple[int, int],
     b: tuple[int, int],
 ) -> dict[str, Bits]:
-    """The bits of both scale matrices, read through their selectors."""
+    """The bits of both scale matrices, chosen by their selectors."""
     if not op.scale_vec or scale_a is None or scale_b is None:
         if any((*a, *b)):
-            raise Error(f"{op} is given no scales that bytes or threads could select")
-        return scale_bits(op, scale_a, scale_b)  # none, or the error it deserves
+            has = "needs scale_a and scale_b" if op.scale_vec else "takes no scales"
+            raise Error(
+                f"byte_a, thread_a, byte_b and thread_b select scales; {op} {has}"
+            )
+        return scale_bits(op, scale_a, scale_b)  # empty, or an error
     return {
         "scale_a": op.scale_a.unpack_bits(scale_a, **_selected(op.scale_a, *a)),
         "scale_b": op.scale_b.unpack_bits(scale_b, **_selected(op.scale_b, *b)),
@@ -312,7 +317,7 @@ def _scales(
 
 
 def _selected(part: Fragment, byte: int, thread: int) -> dict[str, int]:
-    """The selectors by name; a byte-id counts bytes, not groups of them."""
+    """The selectors by name; a byte-id counts single bytes, not groups of bytes."""
     step = part.layout.shape[1 if part.name == "scale_A" else 0]
     if not is_whole(byte) or byte not in range(0, 5 - step, step):
         allowed = one_of(range(0, 5 - step, step))

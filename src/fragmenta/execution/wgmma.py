@@ -1,7 +1,7 @@
 """What are the registers of D after one ``wgmma``?
 
-A warpgroup reads B, and A unless it comes from registers, from shared memory
-through descriptors.  Shared memory is an image, an array of bytes whose index
+A warpgroup reads B from shared memory, through a descriptor.  A comes from registers
+or from shared memory, too.  Shared memory is an image: an array of bytes whose index
 is the address; see :mod:`fragmenta.shared.tiles`.
 """
 
@@ -43,11 +43,12 @@ def execute(
 ) -> Words:
     """The registers of D: what one ``wgmma`` returns, bit for bit.
 
-    ``d`` and a register ``a`` are (…, 128 lanes, n); a descriptor is a
-    :class:`Descriptor`, its 64-bit word, or an array of words; ``smem`` is
-    (…, bytes).  Leading axes broadcast.  ``scale_d`` 0 leaves the old D out,
-    ``scale_a`` and ``scale_b`` of -1 negate, ``trans_a`` and ``trans_b`` of 1
-    mean that m or n, not k, runs along memory.
+    ``d``, and ``a`` in registers, are (…, 128 lanes, n).  A descriptor is a
+    :class:`Descriptor`, its 64-bit word, or an array of words.  ``smem`` is
+    (…, bytes).  Leading axes broadcast.  If ``scale_d`` is 0, the old D is not
+    added.  If ``scale_a`` or ``scale_b`` is -1, that operand is negated.  If
+    ``trans_a`` or ``trans_b`` is 1, neighbours in memory are neighbours along m or
+    n, not along k.
 
     >>> import numpy as np, fragmenta as fm
     >>> from fragmenta.shared.tiles import shared_tile
@@ -79,7 +80,7 @@ def execute(
 
 
 def in_registers(a: ArrayLike | Descriptor) -> bool:
-    """Registers are 32-bit and end in (128, 4); descriptor words are 64-bit.
+    """Whether A is in registers: 32-bit words (…, 128, 4); descriptors have 64 bits.
 
     >>> in_registers(np.zeros((128, 4), np.uint32)), in_registers(1 << 62)
     (True, False)
@@ -93,7 +94,7 @@ def in_registers(a: ArrayLike | Descriptor) -> bool:
 
 
 def _check_signs(op: Instruction, *given: int) -> None:
-    """The immediates: their values, and whether the type has them at all."""
+    """Refuse values of the immediates that the instruction does not have."""
     names = ("scale_a", "scale_b", "trans_a", "trans_b")
     have = {each.name: each.values for each in op.operands}
     for name, value in zip(names, given, strict=True):
@@ -105,7 +106,7 @@ def _check_signs(op: Instruction, *given: int) -> None:
 
 
 def _signed(bits: Bits, of: DType, sign: int) -> Bits:
-    """Negate every element by its sign bit, as the immediate -1 does."""
+    """Flip the sign bit of every element if the immediate is -1."""
     if sign == 1:
         return bits
     negated: Bits = bits ^ bits.dtype.type(1 << (of.bits - 1))
@@ -113,7 +114,7 @@ def _signed(bits: Bits, of: DType, sign: int) -> Bits:
 
 
 def checked_scale_d(scale_d: ArrayLike) -> NDArray[Any]:
-    """Whether the old D counts, one for each tile or one for all.
+    """Whether the old D is added: one value for each tile, or one for all.
 
     >>> checked_scale_d([0, 1])
     array([0, 1])
@@ -125,7 +126,7 @@ def checked_scale_d(scale_d: ArrayLike) -> NDArray[Any]:
 
 
 def _accumulator(op: Instruction, d: ArrayLike, scale_d: ArrayLike) -> Bits:
-    """The old D, or zero where it does not count."""
+    """The old D, or zero where it is not added."""
     bits = op.d.unpack_bits(d)
     keep = checked_scale_d(scale_d)
     batch_shape(d=bits.shape[:-2], scale_d=keep.shape)

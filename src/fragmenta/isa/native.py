@@ -1,9 +1,9 @@
 """Does the target run the instruction itself, or does the assembler expand it?
 
-PTX is not machine code.  Where a target has lost an instruction (or never had
-it), the assembler writes others in its place, and the numbers can differ.  These rows were read off the machine code that ptxas writes,
-from toolkit 13.0 to 13.4.  :mod:`fragmenta.arithmetic.models` has the numbers
-that follow; a test ties the two tables together.
+A PTX instruction is not always one instruction of the machine.  If a target does not
+have it, the assembler replaces it by others, and the results can differ.  The table
+was made from the machine code that ptxas writes, from toolkit 13.0 to 13.4.
+:mod:`fragmenta.arithmetic.models` has the numbers; a test ties the two tables.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 #: The first toolkit whose assembler does what the table says.
 TOOLKIT = "13.0"
 
-# An empty cell fits anything.  ``becomes`` says what does the arithmetic:
-# another element type, another shape, or "fma", ordinary scalar arithmetic.
+# An empty cell means any value.  ``becomes`` is what computes the result: another
+# element type, another shape, or "fma" for ordinary scalar arithmetic.
 TABLE = """
 family          | a, b      | shape                    | bitop    | targets      | becomes
 mma             | f16       | m8n8k4                   |          | sm_80+       | fma
@@ -35,7 +35,7 @@ _ROWS = read(TABLE)
 
 
 def expansion(op: Instruction, target: str) -> str | None:
-    """What the assembler writes in the instruction's place, or None.
+    """What the assembler writes instead of the instruction; None if it is native.
 
     >>> import fragmenta as fm
     >>> xor = fm.mma("m16n8k256", a="b1", bitop="xor")

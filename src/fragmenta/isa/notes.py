@@ -1,6 +1,6 @@
 """What is worth knowing before an instruction is used?
 
-Deprecations, and what the manual or the assembler warns about.
+The notes are about deprecations, and about what the manual or the assembler warns of.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
             and op.values["a"] == "f16"
         ),
         (
-            "Made for sm_70: from sm_80 on it runs as scalar arithmetic, slowly, and "
-            "rounds as that does."
+            "Made for sm_70: from sm_80 on it runs as scalar arithmetic. That is slow, "
+            "and the result is rounded as scalar arithmetic rounds."
         ),
     ),
     (
@@ -76,8 +76,8 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
     (
         lambda op: op.warpgroup,
         (
-            "Asynchronous: wgmma.fence before it, wgmma.commit_group and wait_group "
-            "after it, before D is read or A's registers are written."
+            "Asynchronous: it needs wgmma.fence before it, and wgmma.commit_group and "
+            "wgmma.wait_group after it, before D is read or A's registers are written."
         ),
     ),
 )

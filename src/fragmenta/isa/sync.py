@@ -1,7 +1,7 @@
-"""``sync``: the instructions that order ``wgmma`` in a kernel; they hold no matrices.
+"""``sync``: which instructions order ``wgmma`` in a kernel?
 
-``wgmma`` runs asynchronously and reads shared memory through a proxy of its own.  No
-kernel that uses it can be written without these four instructions.
+``wgmma`` runs asynchronously and reads shared memory through the async proxy.  So a
+kernel needs these four instructions to order it.  They have no matrices.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ NAME = "sync"
 # ``operand`` is an integer constant.
 TABLE = """
 instruction                     | operand | ptx | targets | does
-wgmma.fence.sync.aligned        |         | 8.0 | sm_90a  | Before the first wgmma, and before each whose registers, of D or A, were written by other instructions: orders those accesses before it.
-wgmma.commit_group.sync.aligned |         | 8.0 | sm_90a  | After one or more wgmma: makes one group of all that are in none yet.
+wgmma.fence.sync.aligned        |         | 8.0 | sm_90a  | Before the first wgmma, and before each wgmma whose registers of D or A were written by other instructions: orders those accesses before it.
+wgmma.commit_group.sync.aligned |         | 8.0 | sm_90a  | After one or more wgmma: puts all wgmma that are not in a group yet into one group.
 wgmma.wait_group.sync.aligned   | N       | 8.0 | sm_90a  | Before D is read, or A's registers are written: waits until at most the N newest groups are still running.
 fence.proxy.async.{space}       |         | 8.0 | sm_90+  | After shared memory was written with ordinary stores, and before a barrier: makes it visible to wgmma, which reads through the async proxy.
 """
@@ -24,7 +24,7 @@ SPACES = ("", "global", "shared::cta", "shared::cluster")
 
 
 def operands(op: Instruction) -> tuple[Operand, ...]:
-    """N of ``wait_group``; the others have none."""
+    """N of ``wait_group``; the others have no operands."""
     name = op.row.facts["operand"]
     return (Operand(name, "integer", vector=False),) if name else ()
 

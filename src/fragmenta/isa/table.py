@@ -1,12 +1,12 @@
-"""How is a family of instructions written down as a table?
+"""How is a family of instructions written as a table?
 
 A family has a *spelling*, the order of its qualifiers::
 
     mma.sync.aligned.{shape}.{alayout}.{blayout}.{satfinite}.{d}.{a}.{b}.{c}
 
-and rows that say which qualifiers go together.  A row of the text tables in
-this package names shapes, operand types, further qualifiers, the first PTX
-version and the targets; it stands for every combination of what it names.
+It also has rows, which say which qualifiers may be combined.  A row of the text
+tables in this package names shapes, operand types, further qualifiers, the first PTX
+version and the targets.  Every combination of them is an instruction.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ Values = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Row:
-    """Qualifiers that go together: each field with its allowed values."""
+    """Qualifiers that may be combined: each field with its allowed values."""
 
     allowed: Mapping[str, tuple[str, ...]]
     ptx: Version
     targets: str
     defaults: Mapping[str, str] = field(default_factory=dict)
-    """Per field, the value that an omitted (or redundant) spelling means."""
+    """Per field, the value of a qualifier that is left out or is redundant."""
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the row knows beyond its spelling (metadata class, notes …)."""
+    """Further facts about the row that are not in its spelling, such as notes."""
 
     def __post_init__(self) -> None:
-        for name in ("allowed", "defaults", "facts"):  # rows are shared by all
+        for name in ("allowed", "defaults", "facts"):  # instructions share rows
             frozen = MappingProxyType(dict(getattr(self, name)))
             object.__setattr__(self, name, frozen)
 
     def takes(self, name: str, value: str) -> bool:
-        """Whether this row has the value for the field, written or implied."""
+        """Whether this row allows the value for the field, written or implied."""
         return self.settle(name, value) in self.allowed.get(name, ("",))
 
     def settle(self, name: str, value: str) -> str:
-        """The value meant by a spelling: defaults filled in."""
+        """The value of a qualifier as written, with defaults filled in."""
         return self.defaults.get(f"{name}={value}", value)
 
     def combinations(self) -> Iterator[dict[str, str]]:
-        """Every choice of values, in table order."""
+        """Every combination of values, in the order of the table."""
         for values in product(*self.allowed.values()):
             yield dict(zip(self.allowed, values, strict=True))
 
@@ -67,10 +67,10 @@ class Form:
     operands: Callable[[Instruction], tuple[Operand, ...]]
     parts: Callable[[Instruction], Parts]
     later: Mapping[str, str] = field(default_factory=dict)
-    """Qualifiers that need a later PTX version than their row."""
+    """Qualifiers that need a later PTX version than the row they are in."""
 
     def requirement(self, row: Row, values: Mapping[str, str]) -> Requirement:
-        """The version and targets of one choice from a row."""
+        """The version and targets of one combination of a row."""
         versions = [row.ptx]
         versions += [
             Version.parse(self.later[v]) for v in values.values() if v in self.later
@@ -79,7 +79,7 @@ class Form:
         return Requirement(max(versions), targets, row.targets)
 
     def spell(self, values: Mapping[str, str]) -> str:
-        """The canonical mnemonic of one choice."""
+        """The canonical mnemonic of one combination."""
         return spell(self.spellings[0], values)
 
     def fields(self, spelling: str | None = None) -> list[str]:
@@ -87,7 +87,7 @@ class Form:
         return re.findall(r"\{(\w+)\}", spelling or self.spellings[0])
 
     def vocabulary(self, name: str) -> list[str]:
-        """Every value some row has for a field, spelled-out defaults included."""
+        """Every value that a row has for a field, including written defaults."""
         values: dict[str, None] = {}
         for row in self.rows:
             values.update(dict.fromkeys(row.allowed.get(name, ("",))))
@@ -99,7 +99,7 @@ class Form:
 
 
 def spell(spelling: str, values: Mapping[str, str]) -> str:
-    """Fill a spelling in, leaving empty qualifiers out.
+    """Fill in a spelling; empty qualifiers are left out.
 
     >>> spell("mma.{sp}.{shape}", {"sp": "", "shape": "m16n8k16"})
     'mma.m16n8k16'
@@ -108,7 +108,7 @@ def spell(spelling: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\.+", ".", text).strip(".")
 
 
-#: What a word in a table's ``extra`` column stands for: field and values.
+#: The field and the values of each word in the ``extra`` column of a table.
 EXTRAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "satfinite": ("satfinite", ("", "satfinite")),
     "rounding": ("rounding", ("", "rz", "rm", "rp")),
@@ -126,7 +126,7 @@ _EXTRA_FIELDS = {
 
 
 def read(text: str) -> list[dict[str, str]]:
-    """Rows of a text table as dictionaries, by the names in its first line.
+    """Rows of a text table as dictionaries; its first line has the keys.
 
     >>> read('''
     ... shape  | ptx
@@ -142,8 +142,8 @@ def read(text: str) -> list[dict[str, str]]:
 def extras(words: str) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
     """The fields and defaults named in an ``extra`` column.
 
-    ``rounding`` makes ``.rn`` a redundant spelling of none at all; a
-    ``scale_vec::1X?`` may be left out and means 1X all the same.
+    With ``rounding``, ``.rn`` means the same as no rounding qualifier.  A word with
+    ``?``, such as ``scale_vec::1X?``, may be left out and is then implied.
     """
     allowed: dict[str, tuple[str, ...]] = {}
     defaults: dict[str, str] = {}

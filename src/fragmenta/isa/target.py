@@ -1,16 +1,16 @@
-"""Which targets are there, and from which PTX version on?
+"""Which targets exist, and from which PTX version on?
 
-A target is what the ``.target`` directive names: ``sm_90``, ``sm_90a``,
-``sm_120f``.  An instruction's row in a table names its targets in a few words:
+A target is the name in a ``.target`` directive, such as ``sm_90``, ``sm_90a`` or
+``sm_120f``.  The row of an instruction in a table names its targets in a short form:
 
 ``sm_80+``
-    that number and every later one, with every suffix;
+    the targets with this number or a higher one, with any suffix;
 ``sm_90..110``
-    the numbers from 90 to 110, with every suffix;
+    the targets with numbers from 90 to 110, with any suffix;
 ``120a/f``
     the targets of architecture family 12.x with suffix ``a`` or ``f``;
 ``sm_90a``, ``sm_121a``
-    just that one.
+    only this target.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of, shortene
 
 
 class Version(NamedTuple):
-    """A PTX version, such as 8.5; versions compare as expected."""
+    """A PTX version, such as 8.5; versions compare by number, so 8.5 < 8.10."""
 
     major: int
     minor: int
@@ -60,7 +60,7 @@ sm_120 8.7   sm_120a 8.7  sm_120f 8.8
 sm_121 8.8   sm_121a 8.8  sm_121f 8.8
 """
 
-#: Every target with the first PTX version that accepts it.
+#: Every target, with the first PTX version that has it.
 TARGETS: dict[str, Version] = {
     name: Version.parse(version)
     for name, version in re.findall(r"(sm_\w+) (\S+)", _SINCE)
@@ -73,7 +73,7 @@ ARCHITECTURES = tuple(dict.fromkeys(int(name[3:].rstrip("af")) for name in TARGE
 
 @dataclass(frozen=True)
 class Requirement:
-    """What an instruction needs: a PTX version and one of some targets."""
+    """What an instruction needs: a PTX version, and one of these targets."""
 
     ptx: Version
     targets: tuple[str, ...]
@@ -88,7 +88,7 @@ class Requirement:
 
 
 def check_target(target: str) -> str:
-    """The target's name, or an error that names the nearest one.
+    """The name of a target; an unknown name is refused.
 
     >>> check_target("sm_90a")
     'sm_90a'
@@ -120,7 +120,7 @@ def number(target: str) -> int:
 
 @cache
 def expand(text: str) -> tuple[str, ...]:
-    """The targets that a table's words name.
+    """The targets that the short form of a table names.
 
     >>> expand("120a/f")
     ('sm_120a', 'sm_120f', 'sm_121a', 'sm_121f')

@@ -1,7 +1,8 @@
 """How does a loop over numbers become machine code?
 
-A *kernel* is a Python function that is run once, on stand-ins for its arguments,
-and writes down the operations it sees; LLVM makes machine code of them::
+A *kernel* is a Python function that is traced: it runs once, with stand-ins for
+its arguments that record every operation.  LLVM compiles these operations to
+machine code::
 
     @kernel(x=pointer(F64), factor=F64, count=I64)
     def scale(code, x, factor, count):

@@ -1,10 +1,10 @@
-"""What was made before, and may it be used?
+"""What was compiled or measured before, and may it be used?
 
-Machine code and measured choices are kept in a folder of the user's own.  The
-environment variable ``FRAGMENTA_CACHE`` names another folder, or none if it is
-empty.  Keeping is optional: whatever is wrong with the disk is a miss, not an
-error.  So is whatever somebody else could have written: an entry counts only if it
-belongs to this user, nobody else may write it, and it is whole.
+Machine code and measured choices are kept in a folder of the user.  The
+environment variable ``FRAGMENTA_CACHE`` names another folder; if it is empty,
+nothing is kept.  A problem with the disk is a cache miss, not an error.  An entry
+is used only if it is complete, belongs to this user, and cannot be written by
+other users.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 VARIABLE = "FRAGMENTA_CACHE"
 
 KEPT = 512
-"""Entries that the cache holds before it removes the oldest."""
+"""The most entries in the cache; beyond that, the oldest are removed."""
 
 _SUFFIX = ".kept"
 
@@ -53,7 +53,7 @@ class Cache:
             return cls(None)
 
     def get(self, key: str) -> bytes | None:
-        """What was put under a key, if it is whole and this user's own."""
+        """The value of a key, if it is complete and was written by this user."""
         if self.folder is None:
             return None
         try:
@@ -66,13 +66,13 @@ class Cache:
         return value if _digest(key, value) == digest else None
 
     def put(self, key: str, value: bytes) -> None:
-        """Keep a value.  Others see all of it or nothing."""
+        """Keep a value.  Other processes see either all of it or nothing."""
         if self.folder is None:
             return
         part = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # mkstemp lets only this user read and write it.
+            # mkstemp makes a file that only this user can read and write.
             handle, part = tempfile.mkstemp(dir=self.folder, prefix="part-")
             with os.fdopen(handle, "wb") as file:
                 file.write(_digest(key, value) + value)
@@ -100,18 +100,18 @@ class Cache:
 
 
 def _digest(key: str, value: bytes) -> bytes:
-    """Of both: an entry under another one's name does not count either."""
+    """A digest of key and value: an entry under the name of another is refused."""
     name = hashlib.sha256(key.encode()).digest()
     return hashlib.sha256(name + value).digest()
 
 
 def _read_own(path: Path) -> bytes | None:
-    """A file that belongs to this user and that nobody else may write."""
+    """The content of a file, if only this user owns and can write it."""
     follow = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     handle = os.open(path, os.O_RDONLY | follow)
     with os.fdopen(handle, "rb") as file:
         about = os.fstat(handle)
-        if hasattr(os, "getuid"):  # else the system keeps users apart by folder
+        if hasattr(os, "getuid"):  # without it, each user has a separate folder
             others = about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
             if about.st_uid != os.getuid() or others:
                 return None
@@ -119,7 +119,7 @@ def _read_own(path: Path) -> bytes | None:
 
 
 def _platform_folder() -> Path:
-    """Where this system keeps what can be made again."""
+    """The folder where this system keeps caches."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
     if sys.platform == "win32":

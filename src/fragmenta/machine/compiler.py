@@ -1,8 +1,9 @@
 """How is a traced function compiled, kept and called?
 
-Machine code depends on the trace, the processor and LLVM alone, so it is kept
-under these in the user's cache (:mod:`fragmenta.machine.cache`); tracing again costs
-little and makes sure that what is loaded is what was meant.
+Machine code depends only on the trace, the processor and the version of LLVM.
+These are its key in the user's cache (:mod:`fragmenta.machine.cache`).  A function
+is always traced again: that is quick, and it shows whether the machine code in the
+cache is still the right one.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import __version__, binding, ir
 
+from fragmenta.errors import one_of
 from fragmenta.machine.cache import Cache
 from fragmenta.machine.trace import F32, F64, I8, I16, I32, I64, Array, Code, Value
 from fragmenta.progress import notice
@@ -32,8 +34,8 @@ def pointer(of: Any) -> Pointer:
     return Pointer(of)
 
 
-# NumPy's kinds of numbers that may stand in an array of a type: whether an integer
-# has a sign is the kernel's business.
+# The NumPy types that an array of each type may have.  A kernel decides itself
+# whether its integers are signed.
 _KINDS = {
     I8: (np.uint8, np.int8, np.bool_),
     I16: (np.uint16, np.int16),
@@ -47,7 +49,7 @@ _SCALARS = {I32: ctypes.c_int32, I64: ctypes.c_int64, F64: ctypes.c_double}
 
 
 def type_of(kind: np.dtype[Any]) -> Any:
-    """The type of a kernel's number for one of NumPy.
+    """The type in a kernel for a NumPy type.
 
     >>> str(type_of(np.dtype(np.uint16)))
     'i16'
@@ -84,17 +86,18 @@ class Kernel:
         ]
 
     def __call__(self, *arguments: Any) -> None:
-        """Run it on contiguous arrays of the declared types, and numbers."""
+        """Run it.  Arrays must be contiguous and have the declared types."""
         words = list(arguments)
         for place, allowed in self._arrays:
             array = words[place]
             if array.dtype not in allowed or not array.flags.c_contiguous:
                 name = list(self._parameters)[place]
                 raise TypeError(
-                    f"{self.name}: {name} is {array.dtype}, contiguous: "
-                    f"{array.flags.c_contiguous}"
+                    f"{self.name}: {name} must be a contiguous array of "
+                    f"{one_of(sorted(map(str, allowed)))}; given {array.dtype}, "
+                    f"contiguous: {array.flags.c_contiguous}"
                 )
-            words[place] = array.__array_interface__["data"][0]
+            words[place] = _address(array)
         call = self._call or self.compile()
         call(*words)
 
@@ -111,7 +114,7 @@ class Kernel:
             return self._call
 
     def text(self) -> str:
-        """The function in LLVM's language."""
+        """The function in LLVM's intermediate language."""
         module = ir.Module(self.name)
         kinds = [
             of.of.as_pointer() if isinstance(of, Pointer) else of
@@ -131,13 +134,13 @@ class Kernel:
         return str(module)
 
     def assembly(self) -> str:
-        """What the processor will run, for those who tune it."""
+        """The machine code as assembly text, for tuning."""
         module = _optimized(self.text())
         return str(_machine().emit_assembly(module))
 
 
 def kernel(**parameters: Any) -> Callable[[Any], Kernel]:
-    """Make a kernel of a function whose parameters, after ``code``, are these."""
+    """Make a kernel of a function; ``parameters`` are those after ``code``."""
 
     def make(trace: Any) -> Kernel:
         return Kernel(trace.__name__, parameters, trace)
@@ -146,10 +149,19 @@ def kernel(**parameters: Any) -> Callable[[Any], Kernel]:
 
 
 def _machine() -> Any:
-    """LLVM's picture of this processor; an engine takes one for its own."""
+    """LLVM's description of this processor; each engine needs its own."""
     cpu, features = _processor()
     target = binding.Target.from_default_triple()
     return target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
+
+
+def _address(array: Any) -> int:
+    """Where an array begins in memory."""
+    try:
+        return ctypes.addressof(ctypes.c_char.from_buffer(array))
+    except (TypeError, ValueError):  # read-only, or empty; this takes longer
+        address: int = array.__array_interface__["data"][0]
+        return address
 
 
 @cache
@@ -171,7 +183,7 @@ def _optimized(text: str) -> Any:
 
 
 def _object(name: str, text: str) -> bytes:
-    """The machine code of a module, as an object file, from the cache if there."""
+    """The machine code of a module as an object file, from the cache if it is there."""
     kept = Cache.present()
     key = "\0".join(["llvm", __version__, *_processor(), text])
     found = kept.get(key)

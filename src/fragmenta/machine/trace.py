@@ -1,10 +1,10 @@
-"""What does a traced function write down?
+"""Which instructions does a traced function record?
 
-Stand-ins for numbers and arrays whose operators emit LLVM instructions.  A
-:class:`Value` is a number or a vector of eight; a Python number or a scalar
-beside a vector is taken as eight of the same.  Integers are signed unless a
-function says otherwise.  Floats are never reordered, contracted or otherwise
-made faster than IEEE 754.
+A traced function gets stand-ins for numbers and arrays; their operators emit LLVM
+instructions.  A :class:`Value` is a number or a vector of eight numbers.  If a
+vector and a scalar are combined, the scalar is repeated eight times.  Integers are
+signed unless a function says otherwise.  Floating-point operations follow IEEE 754
+exactly: they are never reordered or contracted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LANES = 8
 I1, I8, I16, I32, I64 = (ir.IntType(width) for width in (1, 8, 16, 32, 64))
 F32, F64 = ir.FloatType(), ir.DoubleType()
 
-# llvmlite has no types of its own for mypy to follow.
+# llvmlite has no type annotations that mypy could check.
 Type: TypeAlias = Any
 Number: TypeAlias = "Value | int | float"
 
@@ -45,7 +45,7 @@ def size_of(of: Type) -> int:
 
 
 class Value:
-    """A number, or eight, that will exist when the machine code runs."""
+    """A number, or a vector of eight, that is computed when the machine code runs."""
 
     __slots__ = ("builder", "raw")
 
@@ -55,7 +55,7 @@ class Value:
 
     @property
     def type(self) -> Type:
-        """LLVM's type of it."""
+        """Its LLVM type."""
         return self.raw.type
 
     @property
@@ -103,7 +103,7 @@ class Value:
     def _compare(self, sign: str, other: Number) -> Value:
         left, right = self._both(other)
         b = left.builder
-        # NaN differs from everything, itself too, and is not ordered.
+        # NaN is unequal to everything, also to itself, and has no order.
         ordered = b.fcmp_unordered if sign == "!=" else b.fcmp_ordered
         emit = ordered if left.is_float else b.icmp_signed
         return self._new(emit(sign, left.raw, right.raw))
@@ -174,7 +174,10 @@ class Value:
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
-        raise TypeError("a traced value has no truth yet; use select() or code.when()")
+        raise TypeError(
+            "a traced value is not true or false before the machine code runs; "
+            "use select() or code.when()"
+        )
 
 
 def select(condition: Value, yes: Number, no: Number) -> Value:
@@ -221,7 +224,7 @@ def float_of(x: Value) -> Value:
 
 
 def convert(x: Value, of: Type, *, signed: bool = True) -> Value:
-    """A number in another type, by its value; to integers it is cut."""
+    """A number converted to another type; a float becomes an integer by truncation."""
     source, to = scalar_type(x.type), like(of, x.type)
     if source == of:
         return x
@@ -238,14 +241,14 @@ def convert(x: Value, of: Type, *, signed: bool = True) -> Value:
 
 
 def _suffix(of: Type) -> str:
-    """A type in the name of an intrinsic, such as ``v8f64``."""
+    """How the name of an intrinsic writes a type, such as ``v8f64``."""
     one = scalar_type(of)
     name = {F32: "f32", F64: "f64"}.get(one) or f"i{one.width}"
     return f"v{LANES}{name}" if one is not of else name
 
 
 def intrinsic(builder: Any, name: str, result: Type, raws: list[Any]) -> Any:
-    """Call an operation that LLVM names, declared when first used."""
+    """Call an intrinsic of LLVM; it is declared when first used."""
     module = builder.module
     function = module.globals.get(name)
     if function is None:
@@ -255,7 +258,7 @@ def intrinsic(builder: Any, name: str, result: Type, raws: list[Any]) -> Any:
 
 
 def _of_one_type(name: str) -> Callable[..., Value]:
-    """An intrinsic whose arguments and result have one type."""
+    """An intrinsic whose arguments and result all have the same type."""
 
     def emit(*given: Value) -> Value:
         shape = next((x for x in given if x.type != scalar_type(x.type)), given[0])
@@ -269,7 +272,7 @@ def _of_one_type(name: str) -> Callable[..., Value]:
 #: x * y + z with one rounding.
 fma = _of_one_type("llvm.fma")
 _absolute = _of_one_type("llvm.fabs")
-#: The integer next to a float on the side of zero.
+#: A float rounded to an integer, toward zero.
 truncate = _of_one_type("llvm.trunc")
 #: How many bits of an integer are set.
 ones = _of_one_type("llvm.ctpop")
@@ -281,7 +284,7 @@ def is_nan(x: Value) -> Value:
 
 
 class Array:
-    """Numbers in memory, behind one another."""
+    """Consecutive numbers in memory."""
 
     def __init__(self, builder: Any, pointer: Any, of: Type) -> None:
         self._builder = builder
@@ -298,7 +301,7 @@ class Array:
         return Value(self._builder, self._builder.load(self._at(place, self.of)))
 
     def lanes(self, place: Number) -> Value:
-        """Eight numbers from a place on."""
+        """Eight consecutive numbers, the first at this place."""
         vector = ir.VectorType(self.of, LANES)
         loaded = self._builder.load(self._at(place, vector))
         loaded.align = size_of(self.of)
@@ -327,7 +330,7 @@ class Variable:
 
 
 class Code:
-    """The function that is being written: its loops, branches and variables."""
+    """The function that is being traced: its loops, branches and variables."""
 
     def __init__(self, function: ir.Function) -> None:
         self._entry = function.append_basic_block("entry")
@@ -339,7 +342,7 @@ class Code:
         ir.IRBuilder(self._entry).branch(self._entry.function.basic_blocks[1])
 
     def constant(self, number: float, of: Type) -> Value:
-        """A number that is known now."""
+        """A constant, known while tracing."""
         return Value(self.builder, ir.Constant(of, number))
 
     def variable(self, initial: Value) -> Variable:
@@ -350,14 +353,14 @@ class Code:
         return variable
 
     def array(self, of: Type, size: int = 1) -> Any:
-        """Memory of the function's own, allocated once."""
+        """Memory that belongs to the function, allocated once on entry."""
         at_entry = ir.IRBuilder(self._entry)
         slot = at_entry.alloca(of, size=size)
         slot.align = 64
         return slot
 
     def scratch(self, of: Type, size: int) -> Array:
-        """An array of the function's own."""
+        """An array that belongs to the function."""
         return Array(self.builder, self.array(of, size), of)
 
     @contextmanager

@@ -1,8 +1,8 @@
 """What is an element?
 
-Sixteen element types, two scale types among them, and three widths of raw
-bits.  For each: its name, its width, the NumPy type a matrix of it is stored
-in, its raw bits, and its exact value.
+There are sixteen element types, two types of block scales and three widths of raw
+bits.  Each type has a name, a width, and a NumPy type in which its matrices are
+stored.  A type converts between stored values, raw bits and exact values:
 
     encode   stored values -> raw bits, one element per item; never rounds
     decode   raw bits -> stored values
@@ -35,16 +35,17 @@ from fragmenta.errors import (
 Array: TypeAlias = NDArray[Any]
 Kind: TypeAlias = Literal["signed", "unsigned", "bit", "float", "scale", "raw"]
 
-# Elements handled at once: a block and its temporaries stay in the L2 cache,
-# and the cost of a NumPy call is spread over enough of them.
+# Elements handled at once: few enough that a block and its temporaries stay in the
+# L2 cache, enough that the cost of a NumPy call does not matter.
 _BLOCK = 1 << 17
 
-# The hardware reads sign, exponent and ten fraction bits of a tf32 register.
+# The hardware ignores the low 13 bits of a tf32 register: it reads only the sign,
+# the exponent and ten fraction bits.
 _TF32_IGNORED = 13
 
 
 class Parts(NamedTuple):
-    """The exact value of each element, taken apart.
+    """The exact value of each element as sign, significand and exponent.
 
     A finite value is ``(-1)**sign * significand * 2**exponent``.  Significands
     are not normalised: a subnormal keeps the exponent of its field.  Where
@@ -93,7 +94,7 @@ class DType:
 
     @property
     def bias(self) -> int:
-        """What the exponent field is greater by than the exponent.
+        """The exponent field minus the exponent.
 
         >>> dtype("e4m3").bias, dtype("ue8m0").bias
         (7, 127)
@@ -135,18 +136,20 @@ class DType:
         ((-8, 7), (0, 1))
         """
         if not self.is_integer:
-            raise UnknownType(f"{self} is no integer type, and limits are integers")
+            raise UnknownType(
+                f"{self} is not an integer type; only integer types have limits"
+            )
         half = 1 << self.bits >> 1
         return (-half, half - 1) if self.kind == "signed" else (0, self.mask)
 
     def encode(self, array: ArrayLike) -> Array:
         """Raw bits, one element per item, the value in the low bits.
 
-        An array of the storage type is reinterpreted: no copy where none is
-        needed, NaN payloads and signed zeros kept.  For ``tf32`` that is any
-        float32, its low 13 bits included: the hardware ignores them.  Raw
-        types reinterpret every array of their item size.  Anything else must
-        hold values that the type has exactly.
+        An array of the storage type is reinterpreted, without a copy where that
+        is possible; NaN payloads and signed zeros are kept.  The storage type of
+        ``tf32`` is float32; the low 13 bits, which the hardware ignores, are kept
+        too.  Raw types reinterpret every array of their item size.  Any other
+        array must hold values that the type can represent exactly.
 
         >>> dtype("f16").encode([1.0, -0.0])
         array([15360, 32768], dtype=uint16)
@@ -196,19 +199,20 @@ array([-10, -24], dtype=int32))
         patterns = self._patterns(bits)
         if self.name == "tf32":
             patterns = patterns >> _TF32_IGNORED << _TF32_IGNORED
-        with np.errstate(invalid="ignore"):  # a signalling NaN is no surprise
+        with np.errstate(invalid="ignore"):  # no warning about signalling NaNs
             return patterns.view(self.storage).astype(np.float64)
 
     def _require_value(self) -> None:
         if self.kind == "raw":
             same = (t.name for t in DTYPES.values() if t.bits == self.bits)
             raise UnknownType(
-                f"{self} is raw bits and has no value; of its width are "
+                f"{self} is raw bits and has no value; the types with values of the "
+                "same width are "
                 f"{one_of((name for name in same if name != self.name), 'and')}"
             )
 
     def _patterns(self, bits: ArrayLike) -> Array:
-        """Raw bits in their own type, refused where a pattern is too wide."""
+        """Raw bits as ``bits_dtype``; a pattern that is too wide is refused."""
         used = self.mask.bit_length()
         checked = within(as_array(bits), self.mask, f"{self} has {used} bits")
         return checked.astype(self.bits_dtype, copy=False)
@@ -219,7 +223,7 @@ array([-10, -24], dtype=int32))
         if full or not bits.size or bits.max() <= self.mask:
             return bits
         if self.is_integer:
-            return bits & self.mask  # ml_dtypes leaves the upper nibble free
+            return bits & self.mask  # the upper nibble of ml_dtypes may hold anything
         allowed = f"{self} uses the low {self.mask.bit_length()} bits of a byte"
         return within(bits, self.mask, allowed)
 
@@ -265,7 +269,7 @@ array([-10, -24], dtype=int32))
         with np.errstate(all="ignore"):
             bits = wide.astype(self.storage).view(self.bits_dtype)
         nan = np.isnan(wide)
-        if self.kind == "scale":  # no sign: that of a NaN means nothing
+        if self.kind == "scale":  # it has no sign; the sign of a NaN is dropped
             exact &= nan | ~np.signbit(wide)
             bits = bits & self.mask
         value = self.to_float64(bits)
@@ -284,7 +288,7 @@ array([-10, -24], dtype=int32))
         return ValueRangeError(f"{what}: {self._why_not(float(value))}")
 
     def _why_not(self, value: float) -> str:
-        """Why a number is no value of this floating-point type."""
+        """Why this floating-point type cannot hold a number."""
         if np.isnan(value):
             return f"{self} has no NaN"
         if self.kind == "scale" and np.signbit(value):
@@ -298,9 +302,10 @@ array([-10, -24], dtype=int32))
             )
             return f"{self} holds magnitudes up to {largest:g}{absent}"
         module = self.storage.type.__module__.replace("numpy", "np")
-        how = "is taken as it is" if self.name == "tf32" else "rounds on purpose"
+        how = "is accepted as it is" if self.name == "tf32" else "rounds it"
         return (
-            f"{self} holds it only rounded; .astype({module}.{self.storage.name}) {how}"
+            f"{self} cannot hold it exactly; .astype({module}.{self.storage.name}) "
+            f"{how}"
         )
 
     def _split_integer(self, patterns: Array) -> Parts:
@@ -326,7 +331,7 @@ array([-10, -24], dtype=int32))
             special[...] = np.where(exponent == top, 1 + (fraction != 0), 0)
         elif self.has_nan:
             special[...] = np.where((exponent == top) & (fraction == ones), 2, 0)
-        # Without a fraction there is no zero and there are no subnormals.
+        # A type without fraction bits has neither zero nor subnormals.
         normal = (exponent > 0) | (width == 0)
         significand = fraction | normal.astype(raw.dtype) << width
         return Parts(
@@ -387,7 +392,7 @@ DTYPES: Mapping[str, DType] = MappingProxyType(
             _float("e2m1", 2, 1, ml_dtypes.float4_e2m1fn, ""),
             _float("ue8m0", 8, 0, ml_dtypes.float8_e8m0fnu, "NaN", "scale", 8),
             _float("ue4m3", 4, 3, ml_dtypes.float8_e4m3fn, "NaN", "scale"),
-            # What ldmatrix, stmatrix and movmatrix carry, whatever it means.
+            # Raw bits, which ldmatrix, stmatrix and movmatrix move.
             _integer("b8", 8, np.uint8, "raw"),
             _integer("b16", 16, np.uint16, "raw"),
             _integer("b32", 32, np.uint32, "raw"),
@@ -425,7 +430,7 @@ e3m2, e2m1, ue8m0, ue4m3, b8, b16 and b32
 
 @cache
 def unsigned(bits: int) -> np.dtype[Any]:
-    """The smallest unsigned NumPy type of at least so many bits.
+    """The smallest unsigned NumPy type with at least this many bits.
 
     >>> unsigned(4), unsigned(20)
     (dtype('uint8'), dtype('uint32'))
@@ -434,7 +439,7 @@ def unsigned(bits: int) -> np.dtype[Any]:
 
 
 def blocks(size: int) -> Iterator[slice]:
-    """Slices of so many elements, each of a size that stays in the cache.
+    """Slices that cover ``size`` elements, each small enough to stay in the cache.
 
     >>> list(blocks(200_000))
     [slice(0, 131072, None), slice(131072, 200000, None)]
@@ -444,7 +449,7 @@ def blocks(size: int) -> Iterator[slice]:
 
 
 def within(bits: Array, mask: int, allowed: str) -> Array:
-    """The same raw bits, refused where a pattern has a bit outside the mask.
+    """The same raw bits; a pattern with a bit outside the mask is refused.
 
     >>> within(np.array([3, 16]), 15, "s4 has 4 bits")
     Traceback (most recent call last):
@@ -455,7 +460,7 @@ def within(bits: Array, mask: int, allowed: str) -> Array:
     if bits.dtype.kind not in "biu":
         raise ValueRangeError(
             f"raw bits are unsigned integers, not {bits.dtype}; "
-            "encode makes them from values"
+            "encode() converts values to raw bits"
         )
     unsigned = bits.dtype.kind != "i"
     full = bits.dtype.kind == "u" and np.iinfo(bits.dtype).max <= mask
@@ -475,7 +480,7 @@ def _require_numbers(given: Array, dt: DType) -> None:
             f"{dt} takes real numbers, not {given.dtype}; "
             f"a matrix of it is stored as {dt.storage.name}"
         )
-    # The value 1.0 of a float32 is no 16 bits that anyone could mean.
+    # A float of another width has no obvious raw bits: 1.0 as a float32 is not 16 bits.
     other_size = given.itemsize * 8 != dt.bits
     if dt.kind == "raw" and other_size and given.dtype.kind not in "biu":
         raise ValueRangeError(
@@ -491,7 +496,8 @@ def _float64(numbers: Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     if numbers.itemsize > 8:  # long double
         exact = (wide == numbers) | np.isnan(wide)
     elif numbers.dtype.kind in "iu" and numbers.itemsize == 8:
-        # Casting back what rounded up past the range would be undefined.
+        # A number that was rounded up beyond the range must not be cast back: that
+        # is undefined.
         exact = wide < float(np.iinfo(numbers.dtype).max)
         exact &= np.where(exact, wide, 0).astype(numbers.dtype) == numbers
     return wide, exact

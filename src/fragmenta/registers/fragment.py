@@ -1,8 +1,8 @@
 """Where in the registers is this operand?
 
-A fragment is one operand of one instruction: an element type, the layout that
-spreads the operand over lanes and registers, and the name the manual gives it.
-It looks places up, packs matrices into registers and reads them back.
+A fragment is one operand of one instruction.  It has the operand's name in the
+manual, an element type, and the layout of the operand over lanes and registers.
+It looks up places, packs matrices into registers and unpacks them.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class Fragment:
     layout: Layout
     container: Container
     major: tuple[str, ...] = ("row", "col")
-    """The coordinates, fastest first, as CuTe numbers the operand."""
+    """The coordinates in the order in which CuTe numbers them, fastest first."""
     stored: int = 1
     """Logical columns per stored column: 2 for a sparse A, else 1."""
     observed: str = ""
-    """Where the layout was seen, for layouts that no manual specifies."""
+    """The GPU on which the layout was observed, if no manual specifies it."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The matrix: rows and columns (with the number of matrices first)."""
+        """Rows and columns of the matrix, after the number of matrices if several."""
         return self.layout.shape
 
     @cached_property
@@ -97,21 +97,21 @@ class Fragment:
 
     @property
     def letter(self) -> str:
-        """What the manual calls the elements: a, b, c or d (e: metadata)."""
+        """The manual's name for the elements: a, b, c or d, and e for metadata."""
         return {"metadata": "e"}.get(self.name, self.name[-1].lower())
 
     @cached_property
     def selectors(self) -> tuple[str, ...]:
-        """Coordinates that choose which places count (not mere copies)."""
+        """Coordinates that choose which places are read; copies are not among them."""
         return tuple(name for name in self.layout.free if name != "copy")
 
-    # ── looking up ──────────────────────────────────────────────────────────
+    # ── places ──────────────────────────────────────────────────────────────
 
     def where(self, *element: int, **selected: int) -> Place:
         """The place of an element; further copies are in ``.copies``.
 
-        The indices are those of :attr:`shape`; a selector may be pinned by
-        name (``selector=1``), otherwise the places of every selector count.
+        There is one index for each axis of :attr:`shape`.  A selector may be given
+        by name (``selector=1``); otherwise the places of all selectors are found.
 
         >>> import fragmenta as fm
         >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
@@ -127,8 +127,9 @@ class Fragment:
         stored, column = self.shape[-1], element[-1]
         if is_whole(column) and stored <= column < stored * self.stored:
             raise ShapeError(
-                f"{self.name} is stored without its zeros, in {stored} columns, and "
-                f"metadata says which columns these are; given column {column}"
+                f"{self.name} is stored without its zeros, in columns 0 to "
+                f"{stored - 1}; given column {column}; metadata says which column of "
+                "the whole matrix each of them is"
             )
         named = dict(zip(self.layout.data, element, strict=True))
         first, *rest = map(self._place, self.layout.places(**named, **selected))
@@ -145,7 +146,7 @@ class Fragment:
     def holds(
         self, lane: int, *, register: int | None = None, warp: int | None = None
     ) -> list[tuple[int, ...]]:
-        """The elements a lane holds, in register order, lowest bits first.
+        """The elements of a lane, in register order, lowest bits first.
 
         >>> import fragmenta as fm
         >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
@@ -158,7 +159,7 @@ class Fragment:
         if "W" in sizes:
             place["W"] = 0 if warp is None else warp
         elif warp not in (None, 0):
-            raise ShapeError(f"{self.name} lies in one warp: warp is 0, not {warp}")
+            raise ShapeError(f"{self.name} is in one warp: warp is 0, not {warp}")
         if register is not None:
             self._check_register(register)
         register_axis = np.arange(self.registers) if register is None else [register]
@@ -184,9 +185,9 @@ class Fragment:
     def pack(self, matrix: ArrayLike, **selected: int) -> Words:
         """Registers that hold a matrix: (…, lanes, registers).
 
-        ``matrix`` ends in :attr:`shape`, with any batch axes before.  Where a
-        selector decides which lanes count (``selector=``, default 0), the
-        other lanes are zero; copies are all written.
+        The last axes of ``matrix`` are :attr:`shape`; any batch axes come first.
+        If a selector (``selector=``, default 0) chooses the lanes that are read,
+        the other lanes are zero.  All copies of an element are written.
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
@@ -220,7 +221,7 @@ class Fragment:
         return self.dtype.decode(self.unpack_bits(registers, **selected))
 
     def unpack_bits(self, registers: ArrayLike, **selected: int) -> NDArray[Any]:
-        """As :meth:`unpack`, but the raw bits of each element."""
+        """Like :meth:`unpack`, but returns the raw bits of each element."""
         words = self._registers(registers)
         self._selection(selected)
         batch = words.shape[:-2]
@@ -237,8 +238,8 @@ class Fragment:
     def pack_tiles(self, matrix: ArrayLike, *, pad: bool = False) -> Words:
         """All tiles of a full-size matrix: (…, M/m, K/k, lanes, registers).
 
-        Edges that do not fill a tile are refused, or filled with zeros if
-        ``pad`` is set.
+        The matrix must be a whole number of tiles; if ``pad`` is set, it is filled
+        up with zeros.
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
@@ -248,7 +249,7 @@ class Fragment:
         array = self._whole(matrix, pad)
         rows, cols = (s // t for s, t in zip(array.shape[-2:], self.shape, strict=True))
         if not array.size:
-            self.dtype.encode(array)  # what is no element is none here, either
+            self.dtype.encode(array)  # refuses a wrong type in an empty matrix, too
             shape = (*array.shape[:-2], rows, cols, self.lanes, self.registers)
             return np.zeros(shape, f"u{self.register_bits // 8}")
         order, words = self._words(array)
@@ -256,7 +257,8 @@ class Fragment:
             size = (rows, self.shape[0], cols, self.shape[1])
             tiled = array.reshape(*array.shape[:-2], *size)
             return self.pack(tiled.swapaxes(-3, -2))
-        # One strip of tiles at a time: its index fits the cache and serves all.
+        # One strip of tiles at a time: the index of a strip fits in the cache, and
+        # all strips use the same index.
         outer, inner = (rows, cols) if order == self.layout.data else (cols, rows)
         index = self._word_gather(order, inner)
         each = prod(words.shape[-2:]) // max(1, outer)
@@ -271,7 +273,9 @@ class Fragment:
     def unpack_tiles(
         self, registers: ArrayLike, shape: tuple[int, int] | None = None
     ) -> NDArray[Any]:
-        """The full-size matrix again; ``shape`` cuts the padding off.
+        """The full-size matrix: the inverse of :meth:`pack_tiles`.
+
+        ``shape`` removes the padding.
 
         >>> import numpy as np, fragmenta as fm
         >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
@@ -287,10 +291,11 @@ class Fragment:
         return cut_tiles(matrix, self.shape, shape)
 
     def _words(self, array: NDArray[Any]) -> tuple[tuple[str, ...], Words | None]:
-        """The matrix with each register's elements joined, if they are neighbours.
+        """The matrix in words: the elements of each register joined.
 
-        Joining first moves whole words instead of elements.  The words run
-        along the coordinate that the elements run along, which becomes last.
+        Moving words is faster than moving elements.  It is possible if the
+        elements of a register are neighbours in the matrix.  The coordinate along
+        which they are neighbours becomes the last axis.
         """
         run = self.layout.low_run("E") if "E" in dict(self.layout.axes) else None
         data = self.layout.data
@@ -302,7 +307,7 @@ class Fragment:
         return data, words
 
     def _scatter(self, selected: dict[str, int]) -> Index:
-        """Where each element is read from; remembered, since tiles come often."""
+        """Where each element is read from; cached, because many calls need it."""
         key = tuple(sorted(selected.items()))
         if key not in self._scatters:
             self._scatters[key] = self.layout.scatter(**selected).ravel()
@@ -316,11 +321,12 @@ class Fragment:
         return _word_gather(self.layout, order, tiles)
 
     def _selection(self, selected: dict[str, int]) -> NDArray[np.bool_] | None:
-        """Which places count, or None when all do."""
+        """Which places are read, or None if all are."""
         unknown = [name for name in selected if name not in self.selectors]
         if unknown:
-            known = ", ".join(self.selectors) or "none"
-            raise ShapeError(f"{self.name} has the selectors {known}, not {unknown[0]}")
+            known = ", ".join(self.selectors)
+            have = f"the selectors {known}" if known else "no selectors"
+            raise ShapeError(f"{self.name} has {have}; given {unknown[0]}")
         if not self.selectors:
             return None
         grid = self.layout.grid()
@@ -340,12 +346,13 @@ class Fragment:
     def _matrix(self, matrix: ArrayLike) -> NDArray[Any]:
         if hasattr(matrix, "indices") and hasattr(matrix, "values"):
             raise ShapeError(
-                "of a compressed matrix A packs the values and metadata the indices"
+                "a compressed matrix is packed in two parts: its .values with op.a, "
+                "its .indices with op.metadata"
             )
         array = as_array(matrix)
         if array.shape[max(0, array.ndim - len(self.shape)) :] != self.shape:
             wanted = "x".join(map(str, self.shape))
-            hint = "; it is stored without its zeros: compress" * (self.stored > 1)
+            hint = "; it is stored without its zeros: see compress" * (self.stored > 1)
             raise ShapeError(
                 f"{self.name} takes matrices of {wanted} {self.dtype} "
                 f"({', '.join(self.layout.data)}); given shape {array.shape}{hint}"
@@ -355,7 +362,7 @@ class Fragment:
     def _whole(self, matrix: ArrayLike, pad: bool) -> NDArray[Any]:
         array = as_array(matrix)
         if len(self.shape) != 2 or self.selectors:
-            raise ShapeError(f"{self.name} has no tiles: pack it one at a time")
+            raise ShapeError(f"{self.name} has no tiles; pack one at a time with pack")
         return whole_tiles(array, self.shape, self.name, pad)
 
     def _registers(self, registers: ArrayLike, leading: int = 0) -> Words:
@@ -375,10 +382,10 @@ class Fragment:
     # ── other notations ─────────────────────────────────────────────────────
 
     def formula(self) -> str:
-        """The row and column of element i, in the words of the PTX manual.
+        """The row and column of element i, as the PTX manual writes them.
 
-        Of a sparse A, ``col`` is the stored column; metadata says which of the
-        columns firstcol to lastcol each was kept from.
+        For a sparse A, ``col`` is the stored column.  In the whole matrix, its
+        column is one of firstcol to lastcol; metadata says which.
 
         >>> import fragmenta as fm
         >>> op = fm.instruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
@@ -393,7 +400,7 @@ class Fragment:
         return str(notation.formula(self.layout, self.letter, self.stored))
 
     def to_cute(self) -> str:
-        """The thread-value layout as CuTe writes it, ``shape:stride``.
+        """The thread-value layout in CuTe's notation, ``shape:stride``.
 
         >>> import fragmenta as fm
         >>> fm.mma("m16n8k16", a="f16", d="f32").a.to_cute()
@@ -448,23 +455,23 @@ def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
     moved = np.empty((len(flat), order.size), flat.dtype)
 
     def move(rows: slice) -> None:
-        # The index is in range by construction; "wrap" skips NumPy's slow check.
+        # The index is always in range; "wrap" skips NumPy's slow check.
         np.take(flat[rows], order, axis=1, out=moved[rows], mode="wrap")
 
-    # NumPy lets go of the interpreter here, so a large matrix uses every core.
+    # np.take releases the GIL, so a large matrix uses every core.
     in_blocks(move, len(flat), moved[:1].nbytes)
     return moved.reshape(*batch, *index.shape)
 
 
 @lru_cache(maxsize=256)
 def _word_gather(layout: Layout, order: tuple[str, ...], tiles: int) -> Index:
-    """Index of the words of a strip of tiles, in register order."""
+    """The index of the words of a strip of tiles, in register order."""
     words = layout.without("E") if "E" in dict(layout.axes) else layout
     return words.tile(**{order[-1]: tiles}).gather(order)
 
 
 def check_lane(lane: int, warp: int = 0) -> None:
-    """Refuse lanes that no warp has, and warps that no warpgroup has.
+    """Refuse lanes outside a warp and warps outside a warpgroup.
 
     >>> check_lane(33)
     Traceback (most recent call last):

@@ -1,7 +1,7 @@
-"""Which values of a chunk are kept, and how does a code say so?
+"""Which values of a chunk are kept, and how does a code name them?
 
 A sparse A is stored without its zeros.  Each chunk of a row has one 4-bit code,
-which says where its stored values came from::
+which gives the columns of its stored values::
 
     pattern   chunk       a code holds
     2:4       4 columns   two columns, 2 bits each, the first stored one lowest
@@ -35,10 +35,10 @@ _GRANULARITIES = ((1, 2, 1), (2, 4, 1), (4, 8, 2))
 
 @dataclass(frozen=True)
 class Granularity:
-    """Which elements of a row of A may be stored: ``kept`` of each ``chunk``.
+    """How many elements of a row of A are stored: ``kept`` of each ``chunk``.
 
-    ``group`` neighbours are kept or dropped together: 2 for 4-bit types,
-    where a code names pairs.
+    ``group`` neighbours are kept or dropped together.  It is 2 for 4-bit types,
+    whose codes name pairs.
 
     >>> import fragmenta as fm
     >>> fm.mma("m16n8k64", a="s4", sp="sp").granularity
@@ -59,17 +59,17 @@ class Granularity:
 
     @property
     def places(self) -> int:
-        """Places of a chunk that a code chooses from: 4, or 2 for 1:2."""
+        """The number of places that a code chooses from: 4, or 2 for 1:2."""
         return self.chunk // self.group
 
     @property
     def picks(self) -> int:
-        """Places that a code chooses: 2, or 1 for 1:2."""
+        """The number of places that a code chooses: 2, or 1 for 1:2."""
         return self.kept // self.group
 
     @property
     def empty(self) -> int:
-        """The code of a chunk of zeros: the last places.
+        """The code of a chunk of zeros, which names the last places.
 
         >>> f"{Granularity(2, 4).empty:04b} {Granularity(1, 2).empty:04b}"
         '1110 1110'
@@ -77,7 +77,7 @@ class Granularity:
         return self.code(*range(self.places - self.picks, self.places))
 
     def codes(self, ordered: bool = True) -> tuple[int, ...]:
-        """The legal codes, ascending; ordered ones have idx0 < idx1.
+        """The legal codes in ascending order; ordered codes have idx0 < idx1.
 
         >>> [f"{code:04b}" for code in Granularity(2, 4).codes()]
         ['0100', '1000', '1001', '1100', '1101', '1110']
@@ -121,10 +121,10 @@ class Granularity:
         return tuple(self.group * p + i for p in places for i in range(self.group))
 
     def problem(self, code: int, ordered: bool = True) -> str:
-        """What is illegal about a code; empty if nothing is.
+        """Why a code is illegal; empty if it is legal.
 
         >>> Granularity(2, 4).problem(0b0111)
-        'names position 3 before 1; ordered metadata has the lower one first'
+        'names position 3 before 1; ordered metadata names the lower one first'
         >>> Granularity(1, 2).problem(0b1001)
         'is not one of the two codes of 1:2, 0100 and 1110'
         """
@@ -139,12 +139,12 @@ class Granularity:
         if first == second:
             return f"names {what} {first} twice"
         if ordered and first > second:
-            rule = "ordered metadata has the lower one first"
+            rule = "ordered metadata names the lower one first"
             return f"names {what} {first} before {second}; {rule}"
         return ""
 
     def illegal(self, codes: Codes, ordered: bool) -> NDArray[np.bool_]:
-        """Where codes are illegal.
+        """Which codes are illegal.
 
         >>> Granularity(1, 2).illegal(np.uint8([0b0100, 0b1000]), ordered=True)
         array([False,  True])
@@ -176,7 +176,7 @@ class Granularity:
         return found
 
     def check(self, codes: Codes, ordered: bool) -> None:
-        """Refuse illegal codes of a matrix (…, rows, chunks), naming the first.
+        """Refuse a matrix (…, rows, chunks) with illegal codes; name the first.
 
         >>> Granularity(2, 4).check(np.uint8([[0b0100, 0b1010]]), ordered=True)
         Traceback (most recent call last):
@@ -189,7 +189,7 @@ class Granularity:
             raise self.refusal(where, int(codes[index]), ordered, int(wrong.sum()))
 
     def refusal(self, where: str, code: int, ordered: bool, count: int) -> BadMetadata:
-        """The error about the first of so many illegal codes."""
+        """The error for the first of ``count`` illegal codes."""
         are = "is" if count == 2 else "are"
         more = f"; {count - 1} more {are} illegal" if count > 1 else ""
         return BadMetadata(
@@ -215,7 +215,7 @@ def granularity(of: DType, kind: str | None) -> Granularity:
 
 
 def as_codes(indices: ArrayLike) -> Codes:
-    """One 4-bit code per item, as uint8; anything else is refused.
+    """4-bit codes, one per item, as uint8; anything else is refused.
 
     >>> as_codes([[4, 14]])
     array([[ 4, 14]], dtype=uint8)
@@ -233,7 +233,7 @@ def as_codes(indices: ArrayLike) -> Codes:
 
 
 def locate(index: Sequence[int]) -> str:
-    """``row 3, chunk 5`` of a batched index.
+    """A batched index in words, such as ``row 3, chunk 5``.
 
     >>> locate([2, 0, 3, 5])
     'batch [2, 0], row 3, chunk 5'

@@ -1,26 +1,26 @@
-"""Who holds what?  A layout is a permutation of digits, written as one line.
+"""Which lane and register hold which element?
 
-A *place* is a tuple of axes, each named by one capital letter: for a register
-fragment W (warp), L (lane), R (register) and E (element in the register).  An
-*element* is a tuple of named coordinates, such as row and col.  Every digit of
-every coordinate *is* some digit of the place, so a layout is one line, each
-coordinate least significant digit first::
+A *place* has one value for each axis.  An axis is named by one capital letter; a
+register fragment has the axes W (warp), L (lane), R (register) and E (element in
+the register).  An *element* has one value for each coordinate, such as row and
+col.  Every digit of a coordinate is equal to one digit of the place.  So a layout
+is one line that lists the digits of each coordinate, least significant first::
 
     row = L2 L3 L4 R0  col = E* L0 L1 R1*
 
-``L2`` is bit 2 of axis L.  ``R1*`` is all of axis R from bit 1 up, one digit
-of whatever size is left, which need not be a power of two; if nothing is left
-it disappears.  ``I`` is E and R joined (``i = register * elements + element``,
-the index the PTX manual writes), so ``I0`` is E0 where a register holds
-several elements and R0 where it holds one.
+``L2`` is bit 2 of axis L.  ``R1*`` is everything of axis R from bit 1 on.  It is
+one digit, whose size need not be a power of two; if no bits are left, there is no
+digit.  ``I`` is E and R joined (``i = register * elements + element``, the index in
+the PTX manual).  So ``I0`` is E0 if a register holds several elements, and R0 if it
+holds one.
 
-Coordinates after a ``|`` do not change which element is held: a copy number,
-a selector that decides which lanes count::
+Coordinates after a ``|`` are *free*: they do not change which element is held.
+Examples are a copy number, or a selector that chooses the lanes that are read::
 
     row = L2 L3 L4 L0  chunk = E0 E1 E2 | selector = L1
 
-Every digit of every axis must be used exactly once, so each line is a
-bijection between places and (element, free coordinates) or is refused.
+A line must use every digit of every axis exactly once; other lines are refused.
+So each layout is a bijection between places and elements with free coordinates.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
 Index = NDArray[np.intp]
 
 _TOKEN = re.compile(r"([A-Z])(\d*)(\*?)(\d*)$")
-# A name begins where a word does: a search in a long word ends at once.
+# A name begins at the beginning of a word: searching in a long word stays fast.
 _ASSIGNMENT = re.compile(r"(?<!\w)(\w+)\s*=\s*((?:(?:[A-Z]\d*\*?\d*|0\b)\s*)*)")
 LONGEST = 4096
-"""No line is longer than so many characters; the longest here has some 80."""
+"""The most characters that a line may have; the longest in the tables has about 80."""
 _JOINED = {"I": ("E", "R")}
 
 
@@ -57,7 +57,7 @@ class Digit(NamedTuple):
     size: int
 
     def of(self, value: Any) -> Any:
-        """This digit of an axis value."""
+        """This digit of the value of an axis."""
         return value // self.stride % self.size
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class Digit(NamedTuple):
         return f"{self.axis}{position}*{self.size}"
 
     def bits(self) -> list[Digit]:
-        """This digit as single bits, if it has a power of two of values."""
+        """This digit as single bits, if its size is a power of two."""
         if self.size & (self.size - 1):
             return [self]
         count = self.size.bit_length() - 1
@@ -116,7 +116,7 @@ class Layout:
                 raise LayoutError(f"{line}: expected 'name = digits …'")
             for name, tokens in _ASSIGNMENT.findall(part):
                 digits = _digits(line, tokens.split(), sizes)
-                # A free coordinate of one value says nothing: leave it out.
+                # A free coordinate with only one value is left out.
                 if digits or part is data:
                     coordinates.append((name, digits))
         _check_bijection(line, coordinates, sizes)
@@ -135,7 +135,7 @@ class Layout:
 
     @cached_property
     def data(self) -> tuple[str, ...]:
-        """The coordinates that name an element, in the order of the line."""
+        """The coordinates of an element, in the order of the line."""
         return tuple(name for name, _ in self.coordinates if name not in self.free)
 
     @cached_property
@@ -165,7 +165,7 @@ class Layout:
         return {name: _join(ds, values) for name, ds in self.coordinates}
 
     def places(self, **element: int) -> list[dict[str, int]]:
-        """All places of an element; free coordinates may be pinned.
+        """All places of an element; free coordinates may be given too.
 
         >>> layout = Layout.parse("row = L0 L1  col = L2 | copy = R0", L=8, R=2)
         >>> layout.places(row=3, col=1)
@@ -189,7 +189,7 @@ class Layout:
         return sorted(found, key=lambda place: tuple(place.values()))
 
     def _place(self, values: Iterable[int]) -> dict[str, int]:
-        """The place whose digits spell these coordinate values."""
+        """The place whose digits give these coordinate values."""
         place = {name: 0 for name, _ in self.axes}
         for (_, digits), value in zip(self.coordinates, values, strict=True):
             left = value
@@ -237,8 +237,8 @@ class Layout:
     def scatter(self, **pinned: int) -> Index:
         """Flat place that each matrix element is read from (its first copy).
 
-        ``packed.ravel()[layout.scatter()]`` is the matrix again.  A selector
-        may be pinned; free coordinates that are not read copy 0.
+        ``packed.ravel()[layout.scatter()]`` is the matrix again.  Free coordinates,
+        such as a selector, may be given; those that are not given are 0.
         """
         chosen: tuple[Any, ...] = (..., *(pinned.get(name, 0) for name in self.free))
         order = [name for name, _ in self.coordinates]
@@ -247,7 +247,7 @@ class Layout:
         return places
 
     def tile(self, **tiles: int) -> Layout:
-        """Compose with a tiling: repeat along coordinates, tiles outermost.
+        """The layout of several tiles, repeated along coordinates; tiles are outermost.
 
         Each repeated coordinate gets a new place axis, named in the order
         Y, X, Z, that counts the tiles along it.
@@ -283,7 +283,7 @@ class Layout:
         return None
 
     def without(self, axis: str) -> Layout:
-        """The layout of whole words: one axis divided out of its coordinate."""
+        """The layout without one axis: that of whole words if the axis is E."""
         coordinates = tuple(
             (name, tuple(d for d in ds if d.axis != axis))
             for name, ds in self.coordinates
@@ -292,7 +292,7 @@ class Layout:
         return Layout(coordinates, axes, self.free)
 
     def weights(self, axis: str) -> list[tuple[Digit, str, int]]:
-        """An axis' digits, lowest first, each with its coordinate and weight."""
+        """The digits of an axis, lowest first, each with its coordinate and weight."""
         found = []
         for name, digits in self.coordinates:
             weight = 1
@@ -339,7 +339,7 @@ def _digits(line: str, tokens: list[str], sizes: Mapping[str, int]) -> Digits:
 
 
 def _resolve(line: str, token: str, sizes: Mapping[str, int]) -> list[Digit]:
-    """The digits one token stands for: none, one, or one per joined axis."""
+    """The digits of one token: none, one, or several if it covers several bits."""
     match = _TOKEN.match(token)
     if match is None:
         raise LayoutError(f"{line}: {token!r} is not a digit such as L2 or R1*")
@@ -382,7 +382,7 @@ def _check_bijection(
 
 
 def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
-    """The coordinate that these digits of the place spell."""
+    """The coordinate that these digits of the place give."""
     total: Any = 0
     weight = 1
     for digit in digits:
@@ -393,11 +393,11 @@ def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
 
 def _in_range(name: str, value: ArrayLike, size: int) -> Any:
     array = as_array(value)
-    large = isinstance(value, int) and array.dtype.kind == "O"  # no machine integer
+    large = isinstance(value, int) and array.dtype.kind == "O"  # more than 64 bits
     if array.dtype.kind not in "iu" and not large:
         raise ShapeError(f"{name} must be a whole number; given {value!r}")
     if array.size and not 0 <= int(array.min()) <= int(array.max()) < size:
         wrong = array[(array < 0) | (array >= size)].flat[0]
         raise ShapeError(f"{name} {wrong} is out of range; {name} is 0 to {size - 1}")
-    # In the caller's own type a coordinate may not fit: int8 has no column 128.
+    # A coordinate may not fit in the type of the given array: int8 ends at 127.
     return array.astype(np.intp) if array.ndim else int(array)

@@ -1,7 +1,7 @@
-"""Which values were kept, and which lanes carry that?
+"""Which values were kept, and which lanes hold this metadata?
 
-:class:`Metadata` spreads the codes of :mod:`fragmenta.registers.granularity` over
-lanes: one for each row and chunk of a tile of A.
+A tile of A has one code (:mod:`fragmenta.registers.granularity`) for each row and
+chunk.  :class:`Metadata` says which lane holds which code.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ class Nibble:
 class Metadata:
     """The metadata operand: one code for each row and chunk of a tile.
 
-    Its codes lie in a :class:`Fragment` of 4-bit elements, :attr:`fragment`.  What
-    that says about places (``where``, ``holds``, ``formula``, ``layout`` and so
-    on) can be asked here, too.  Packing differs: codes must be legal, and the
-    selector says which lanes carry them.
+    Its codes are the elements of a :class:`Fragment` of 4-bit elements,
+    :attr:`fragment`.  The methods and attributes of the fragment (``where``,
+    ``holds``, ``formula``, ``layout`` and so on) are available here, too.  Packing
+    differs: codes must be legal, and the selector chooses the lanes that hold them.
 
     >>> import fragmenta as fm
     >>> e = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata").metadata
@@ -78,10 +78,10 @@ class Metadata:
 
     @cached_property
     def shared(self) -> Metadata:
-        """The same words, full: a tile for each selector, side by side along k.
+        """The same words with a tile for each selector, side by side along k.
 
-        Kernels load these.  The lanes that one selector leaves unread carry
-        the next tile: tile s is read with selector s.
+        Kernels load these words.  The lanes that are not read with selector 0 hold
+        the next tiles: tile s is read with selector s.
 
         >>> import fragmenta as fm
         >>> e = fm.mma("m16n8k64", a="s4", sp="sp").metadata
@@ -108,14 +108,14 @@ chunk = E0 E1 E2 L1>)
     def pack(self, matrix: ArrayLike, selector: int = 0, **selected: int) -> Words:
         """Words of all lanes for the codes (…, rows, chunks) of a tile.
 
-        Lanes that do not count for the selector are zero.
+        Lanes that the selector does not choose are zero.
 
         >>> import fragmenta as fm
         >>> e = fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata").metadata
         >>> e.pack(np.full((16, 8), 0b0111))
         Traceback (most recent call last):
         fragmenta.errors.BadMetadata: lane 0, nibble 0 (row 0, chunk 0): code 0111 \
-names pair 3 before 1; ordered metadata has the lower one first; 127 more are illegal
+names pair 3 before 1; ordered metadata names the lower one first; 127 more are illegal
         """
         codes = self.fragment._matrix(as_codes(matrix))
         chosen = self._selected(selector, selected)
@@ -125,7 +125,7 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
     def unpack(
         self, registers: ArrayLike, selector: int = 0, **selected: int
     ) -> NDArray[Any]:
-        """The codes that words hold for a selector, refused if illegal.
+        """The codes that words hold for a selector; illegal codes are refused.
 
         >>> import fragmenta as fm
         >>> e = fm.mma("m16n8k64", a="s4", sp="sp").metadata
@@ -138,7 +138,7 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
         return codes
 
     def pack_pair(self, *tiles: ArrayLike) -> Words:
-        """One set of words for two (or four) tiles: one for each selector.
+        """One set of words for two or four tiles, one tile for each selector.
 
         >>> import fragmenta as fm
         >>> e = fm.mma("m16n8k32", a="s8", sp="sp").metadata
@@ -181,9 +181,9 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
     ) -> Words:
         """All tiles of a whole matrix's codes: (…, M/m, K/k, lanes, 1).
 
-        With ``shared`` neighbours along k share a set of words, tile s read
-        with selector s, and there are that many fewer sets.  ``pad`` fills
-        the edge with the code of an empty chunk.
+        With ``shared``, the neighbouring tiles along k share a set of words: tile s
+        of a set is read with selector s.  ``pad`` fills the edge with the code of an
+        empty chunk.
 
         >>> import fragmenta as fm
         >>> e = fm.mma("m16n8k32", a="s8", sp="sp").metadata
@@ -207,7 +207,7 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
         selector: int = 0,
         shared: bool = False,
     ) -> NDArray[Any]:
-        """The codes of the whole matrix again; ``shape`` cuts the padding off.
+        """The codes of the whole matrix; ``shape`` removes the padding.
 
         >>> import fragmenta as fm
         >>> e = fm.mma("m16n8k32", a="s8", sp="sp").metadata
@@ -223,13 +223,13 @@ names pair 3 before 1; ordered metadata has the lower one first; 127 more are il
         codes = tiles.reshape(*words.shape[:-4], rows, chunks)
         return cut_tiles(codes, size, shape)
 
-    # ── reading by hand ─────────────────────────────────────────────────────
+    # ── decoding words ──────────────────────────────────────────────────────
 
     def decode(self, words: ArrayLike, *, lane: int = 0, warp: int = 0) -> list[Nibble]:
-        """Every code of some words, in order, with what is illegal about it.
+        """Every code of some words, in order; illegal codes say why.
 
-        The words are those of ``lane`` and the lanes after it (and on into
-        the next warps of a warpgroup), whatever selector reads them.
+        The words are those of ``lane`` and the lanes after it, continued in the
+        next warps of a warpgroup.  The words of all selectors are decoded.
 
         >>> import fragmenta as fm
         >>> e = fm.mma("m16n8k64", a="s4", sp="sp").metadata
@@ -278,7 +278,7 @@ positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
         given = [int(word) for word in listed]
         if first + len(given) > self.fragment.lanes:
             raise ShapeError(
-                f"metadata is in {self.fragment.lanes} lanes; {len(given)} words from "
+                f"{self.fragment.lanes} lanes hold metadata; {len(given)} words from "
                 f"lane {first} on do not fit"
             )
         return given
@@ -298,7 +298,7 @@ positions=(4, 5, 6, 7), columns=(12, 13, 14, 15), problem='')
         return {}
 
     def _check(self, codes: Codes, chosen: dict[str, int]) -> None:
-        """Refuse illegal codes, naming the lane and nibble of the first."""
+        """Refuse illegal codes; name the lane and nibble of the first."""
         self.fragment._selection(chosen)
         wrong = self.granularity.illegal(codes, self.ordered)
         if not wrong.any():

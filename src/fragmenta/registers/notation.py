@@ -1,8 +1,9 @@
-"""How do others write the same layout?
+"""How do the PTX manual, CuTe and Triton write the same layout?
 
-The PTX manual writes formulas over ``%laneid`` and ``i``, CuTe writes
-``shape:stride``, Triton writes the image of each place bit.  All three are
-derived here from the digits of a :class:`~fragmenta.registers.layout.Layout`.
+The PTX manual writes formulas with ``%laneid`` and ``i``.  CuTe writes
+``shape:stride``.  Triton writes, for each bit of the place, where it moves the
+element.  All three are derived here from the digits of a
+:class:`~fragmenta.registers.layout.Layout`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LinearLayout = dict[str, list[tuple[int, ...]]]
 
 
 class Run(NamedTuple):
-    """Neighbouring digits of one axis that are neighbours in a coordinate."""
+    """Consecutive digits of one axis that are also consecutive in a coordinate."""
 
     axis: str
     stride: int
@@ -39,7 +40,7 @@ class Case(NamedTuple):
 
 @dataclass(frozen=True)
 class Formula:
-    """A layout in the words of the PTX manual; ``str()`` gives the text."""
+    """A layout as the PTX manual writes it; ``str()`` gives the text."""
 
     definitions: tuple[tuple[str, str], ...]
     cases: tuple[tuple[str, tuple[Case, ...]], ...]
@@ -63,8 +64,8 @@ class Formula:
 def formula(layout: Layout, letter: str, stored: int = 1) -> Formula:
     """The PTX-style formula of a fragment whose elements are ``letter`` + i.
 
-    Where a stored column stands for one of ``stored``, ``col`` counts stored ones;
-    firstcol and lastcol bound those of the matrix with its zeros.
+    If only one of ``stored`` columns is stored, ``col`` counts stored columns;
+    firstcol and lastcol are the bounds of the column in the whole matrix.
 
     >>> layout = Layout.parse("row = L2 L3 L4 R0  col = E* L0 L1 R1*", L=32, R=4, E=8)
     >>> print(formula(layout, "a"))
@@ -96,7 +97,7 @@ def formula(layout: Layout, letter: str, stored: int = 1) -> Formula:
 def _bounds(
     runs: list[Run], letter: str, count: int, stored: int
 ) -> tuple[tuple[str, tuple[Case, ...]], ...]:
-    """The columns of A that neighbouring elements of a lane are kept from."""
+    """The range of columns of A from which neighbouring elements of a lane come."""
     together = runs[0].size if runs[0].axis == "i" else 1
     rest = [
         run._replace(weight=run.weight * stored)
@@ -130,7 +131,7 @@ def _runs(layout: Layout, coordinate: str) -> list[Run]:
 
 
 def _cases(runs: list[Run], letter: str, count: int) -> tuple[Case, ...]:
-    """Split on the one bit of i that only adds a constant, as the manual does."""
+    """Two cases if one bit of i only adds a constant, as in the manual; else one."""
     split = [run for run in runs if run.axis == "i" and run.size == 2]
     split = [run for run in split if run.weight > 1 or len(runs) == 1]
     plain = [run for run in runs if run not in split]
@@ -158,7 +159,7 @@ def _conditions(run: Run, letter: str, count: int) -> tuple[str, str]:
 
 
 def _sum(runs: Sequence[Run], count: int) -> str:
-    """The runs as a sum: warp, lane, then i, as the manual orders them."""
+    """The runs as a sum in the manual's order: warp, lane, then i."""
     order = {"W": 0, "L": 1, "i": 2}
     ranked = sorted(runs, key=lambda run: order.get(run.axis, 3))
     return " + ".join(_term(run, count) for run in ranked) or "0"
@@ -200,9 +201,9 @@ def _digit_text(name: str, stride: int, size: int, full: int) -> str:
 def cute(layout: Layout, order: Iterable[str]) -> str:
     """The thread-value layout as CuTe's ``shape:stride``.
 
-    The coordinates in ``order`` are numbered with the first one fastest, as
-    CuTe's MMA traits do: (m, k) for A, (n, k) for B, (m, n) for C.  What does
-    not change the element (copies, selectors) has stride 0.
+    The coordinates in ``order`` are numbered with the first one fastest, as in
+    CuTe's MMA traits: (m, k) for A, (n, k) for B, (m, n) for C.  Digits that do
+    not change the element (copies, selectors) have stride 0.
 
     >>> layout = Layout.parse("row = L2 L3 L4 R0  col = E* L0 L1 R1*", L=32, R=4, E=2)
     >>> cute(layout, ("row", "col"))
@@ -220,7 +221,7 @@ def cute(layout: Layout, order: Iterable[str]) -> str:
 
 
 def _modes(layout: Layout, axes: str, scale: dict[str, int]) -> list[tuple[int, int]]:
-    """(size, stride) of each digit of some axes, neighbours merged."""
+    """(size, stride) of each digit of some axes; adjoining digits are merged."""
     modes: list[tuple[int, int]] = []
     for axis in axes:
         for digit, name, weight in layout.weights(axis):
@@ -241,7 +242,7 @@ def _tuple(numbers: Iterable[int]) -> str:
 
 
 def linear_layout(layout: Layout) -> LinearLayout:
-    """Triton's linear-layout bases: where each place bit moves the element.
+    """Triton's linear-layout bases: where each bit of the place moves the element.
 
     ``register`` counts the elements of one lane (i), as Triton does.
 
@@ -264,7 +265,7 @@ def _basis(
 ) -> tuple[int, ...]:
     if digit.size != 2:
         raise LayoutError(
-            f"linear layouts have power-of-two sizes only, and {digit} takes "
+            f"linear layouts have only sizes that are powers of two; {digit} has "
             f"{digit.size} values; the nearest is {1 << digit.size.bit_length() - 1}"
         )
     return tuple(weight if name == coordinate else 0 for name in layout.data)

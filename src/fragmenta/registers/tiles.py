@@ -1,4 +1,4 @@
-"""How does a matrix become a whole number of tiles, and a matrix again?"""
+"""How is a matrix padded to a whole number of tiles, and the padding removed?"""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fragmenta.errors import ShapeError
 def whole_tiles(
     array: NDArray[Any], tile: tuple[int, ...], name: str, pad: bool, fill: int = 0
 ) -> NDArray[Any]:
-    """A matrix that is a whole number of tiles, filled up if that is asked for.
+    """The matrix as a whole number of tiles; ``pad`` allows it to be filled up.
 
     >>> whole_tiles(np.ones((3, 4)), (2, 4), "A", pad=True).shape
     (4, 4)
@@ -38,7 +38,7 @@ def whole_tiles(
 def cut_tiles(
     array: NDArray[Any], tile: tuple[int, ...], shape: tuple[int, int] | None
 ) -> NDArray[Any]:
-    """The matrix that was filled up to whole tiles, if it is known how large it was.
+    """The matrix without the padding; ``shape`` is its size before it was padded.
 
     >>> cut_tiles(np.ones((4, 4)), (2, 4), (3, 4)).shape
     (3, 4)

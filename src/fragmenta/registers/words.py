@@ -1,15 +1,15 @@
 """How do elements share a register?
 
-Packing (the lowest element in the lowest bits) and containers (a narrow element
-in a wider slot).
+Elements are packed with the lowest element in the lowest bits.  A narrow element
+may sit in a wider slot, its container.
 
     pack     raw bits -> words of 32 or 64 bits
     unpack   words -> raw bits
-    encode   stored values -> words, in one go
+    encode   stored values -> words, in one step
     decode   words -> stored values
 
-Everything here assumes a little-endian machine, as NVIDIA GPUs and every host
-they plug into are: packing 8, 16 and 32-bit elements is then a change of view.
+Everything here assumes a little-endian machine; NVIDIA GPUs and all their hosts
+are little-endian.  Packing 8, 16 and 32-bit elements is then a NumPy view.
 
 >>> hex(pack_words([8, 15, 0, 7, 1, 2, 3, 4], 4)[0])
 '0x432170f8'
@@ -38,7 +38,8 @@ from fragmenta.registers.dtype import Array, DType, blocks, dtype, unsigned, wit
 def pack_words(bits: ArrayLike, width: int, word_bits: int = 32) -> Array:
     """Pack raw bits along the last axis, lowest element in the lowest bits.
 
-    A view where the elements are whole bytes and contiguous, else a new array.
+    The result is a view if the elements are whole bytes and contiguous, otherwise
+    a new array.
 
     >>> pack_words(np.uint8([1, 2, 3, 4]), 8)
     array([67305985], dtype=uint32)
@@ -52,7 +53,7 @@ def pack_words(bits: ArrayLike, width: int, word_bits: int = 32) -> Array:
 
 
 def unpack_words(words: ArrayLike, width: int) -> Array:
-    """Raw bits, one element per item, of packed words: undoes `pack_words`.
+    """Raw bits of packed words, one element per item: the inverse of `pack_words`.
 
     >>> unpack_words(np.uint32([0x432170F8]), 4)
     array([ 8, 15,  0,  7,  1,  2,  3,  4], dtype=uint8)
@@ -77,11 +78,11 @@ def unpack_words(words: ArrayLike, width: int) -> Array:
 def encode_words(
     array: ArrayLike, of: str | DType, slot: Container | None = None
 ) -> Array:
-    """Encode and pack in one go: 32-bit words (64-bit for ``f64``).
+    """Encode and pack in one step: 32-bit words (64-bit for ``f64``).
 
-    The same as ``pack_words(dt.encode(array), ...)``, but block by block, so
-    that narrow elements are read from memory once.  ``slot`` is where each
-    element sits; its own width if not given.
+    The result is that of ``pack_words(dt.encode(array), ...)``, but computed block
+    by block, so that narrow elements are read from memory once.  ``slot`` is the
+    container of each element; by default it is as wide as the element.
 
     >>> hex(encode_words([-8, -1, 0, 7, 1, 2, 3, 4], "s4")[0])
     '0x432170f8'
@@ -100,7 +101,7 @@ def encode_words(
         try:
             bits = dt.encode(flat[block])
         except Error:
-            dt.encode(given)  # says the same, with the index in the whole array
+            dt.encode(given)  # raises again, with the index in the whole array
             raise
         words = slice(block.start // per_word, block.stop // per_word)
         slots = bits if snug else slot.insert(bits)
@@ -111,7 +112,7 @@ def encode_words(
 def decode_words(
     words: ArrayLike, of: str | DType, slot: Container | None = None
 ) -> Array:
-    """Stored values of packed words: undoes `encode_words`.
+    """Stored values of packed words: the inverse of `encode_words`.
 
     >>> decode_words(np.uint32([0x432170F8]), "s4")
     array([-8, -1, 0, 7, 1, 2, 3, 4], dtype=int4)
@@ -137,7 +138,7 @@ class Container:
     width: int
 
     def insert(self, bits: ArrayLike) -> Array:
-        """Slots that hold raw bits, all other bits zero.
+        """Slots that hold raw bits; all other bits are zero.
 
         >>> container("e2m1", "mxf8f6f4").insert([1, 15])
         array([ 4, 60], dtype=uint8)
@@ -148,7 +149,7 @@ class Container:
         return slots << self.shift if self.shift else slots
 
     def extract(self, slots: ArrayLike) -> Array:
-        """Raw bits out of slots; the bits around the value are ignored.
+        """The raw bits in slots; the bits around the value are ignored.
 
         >>> container("e2m1", "mxf8f6f4").extract([4, 63])
         array([ 1, 15], dtype=uint8)
@@ -166,11 +167,11 @@ _NIBBLE_KINDS = ("mxf4", "mxf4nvf4")
 
 
 def container(of: str | DType, kind: str | None = None) -> Container:
-    """Where an instruction of this ``.kind`` looks for an element.
+    """Where an instruction of this ``.kind`` expects an element.
 
-    The kinds that mix 8, 6 and 4-bit floats give each a byte: ``e2m1`` in its
-    bits 5:2, ``e2m3`` and ``e3m2`` in its bits 5:0.  Elsewhere a slot is as
-    wide as the type, and the 6-bit types do not occur.
+    The kinds that mix 8, 6 and 4-bit floats give each element a byte: ``e2m1`` is
+    in bits 5:2, ``e2m3`` and ``e3m2`` are in bits 5:0.  Elsewhere a slot is as wide
+    as the type, and the 6-bit types do not occur.
 
     >>> container("e2m1", "f8f6f4")
     Container(bits=8, shift=2, width=4)
@@ -218,7 +219,7 @@ def _require_groups(given: Array, per_word: int, what: str) -> Array:
 
 
 def _pack(bits: Array, width: int, word_bits: int) -> Array:
-    """Pack raw bits known to fit their width and to fill whole words."""
+    """Pack raw bits that fit their width and fill whole words."""
     data = np.ascontiguousarray(bits)
     if width == 1:
         data = np.packbits(data, axis=-1, bitorder="little")
@@ -244,7 +245,7 @@ def _pack_nibbles(bits: Array) -> Array:
 
 
 def _unpack_nibbles(data: Array) -> Array:
-    """One 4-bit pattern per byte: the steps of `_pack_nibbles`, backwards."""
+    """One 4-bit pattern per byte: the steps of `_pack_nibbles` in reverse."""
     out = np.empty((*data.shape[:-1], data.shape[-1] * 2), np.uint8)
     pairs, flat = out.reshape(-1).view(np.uint16), data.reshape(-1)
     for block in blocks(flat.size):

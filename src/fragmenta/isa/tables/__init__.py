@@ -1,1 +1,1 @@
-"""One table for each family of instructions; a row reads like the manual."""
+"""Which instructions does each family have?  A row reads like the manual."""

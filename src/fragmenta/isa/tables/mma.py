@@ -1,4 +1,4 @@
-"""Dense ``mma``: one warp multiplies one tile held in registers."""
+"""Dense ``mma``: one warp multiplies one tile in registers."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fragmenta.isa.table import Form, Row, extras, read
 from fragmenta.isa.target import Version
 from fragmenta.registers.fragment import Fragment
 
-# Any type named under "a, b" goes with any other.  d.c lists result and
-# accumulator together.  f8f6f4 takes 8-bit types on more targets than the
-# manual says: that is what the assembler accepts.
+# A and B may each have any type of the column "a, b".  The column "d.c" lists
+# pairs of result and accumulator.  The assembler accepts f8f6f4 with 8-bit types
+# on more targets than the manual lists.
 TABLE = """
 shape                    | a, b                      | d.c                     | extra                                                 | ptx | targets
 m8n8k4                   | f16                       | f16.f16 f32.f16 f32.f32 | layouts                                               | 6.4 | sm_70+
@@ -51,14 +51,15 @@ TYPES = "{satfinite}.{d}.{a}.{b}.{c}.{stype}.{bitop}.{rounding}"
 SCALE = "{kind}.{block_scale}.{scale_vec}"
 SPELLINGS = (
     "mma.sync.aligned.{shape}.{alayout}.{blayout}." + SCALE + "." + TYPES,
-    # the assembler also takes the kind before the shape, .satfinite last
+    # the assembler also accepts the kind before the shape, and .satfinite at the end
     "mma.sync.aligned." + SCALE + ".{shape}.{alayout}.{blayout}." + TYPES,
     "mma.sync.aligned.{shape}.{alayout}.{blayout}.{d}.{a}.{b}.{c}.{satfinite}",
 )
 
-# ── who holds what ──────────────────────────────────────────────────────────
-# lane 4g + t: L2 L3 L4 is the group g, L0 L1 the thread t in it.  Registers
-# of A alternate between rows g and g + 8, then move on along k.
+# ── layouts ─────────────────────────────────────────────────────────────────
+# The lane is 4g + t: L2 L3 L4 is the group g, L0 L1 is the thread t in the group.
+# Registers 0 and 1 of A are in rows g and g + 8; the next two are in the same rows,
+# further along k.
 
 A = {
     16: "row = L2 L3 L4 R0 W*  col = E* L0 L1 R1*",
@@ -70,8 +71,8 @@ C = {
     8: "row = L2 L3 L4  col = I0 L0 L1",
 }
 
-# m8n8k4 f16 is four multiplications at once, each by eight lanes 4q + 0..3 and
-# 16 + 4q + 0..3; A and B depend on their memory layout.
+# m8n8k4 f16 is four multiplications at once.  Lanes 4q + 0..3 and 16 + 4q + 0..3
+# hold multiplication q.  The layouts of A and B depend on .row or .col.
 QUAD_A = {
     "row": "matrix = L2 L3  row = L0 L1 L4  col = I0 I1",
     "col": "matrix = L2 L3  row = I0 I1 L4  col = L0 L1",
@@ -85,9 +86,9 @@ QUAD_C = {
     "f32": "matrix = L2 L3  row = L0 I1 L4  col = I0 L1 I2",
 }
 
-# Block scales: one 32-bit register of four bytes per lane; the thread and
-# byte selectors say which lanes and which bytes of them count; with two scales
-# the byte selector is 0 or 2, twice the number of the pair of bytes.
+# Block scales: each lane has one 32-bit register of four bytes.  The thread
+# selector chooses the lanes that are read, the byte selector the bytes.  With two
+# scales, the byte selector is 0 or 2, twice the number of the pair of bytes.
 SCALE_A = {
     1: "row = L2 L3 L4 L0  col = 0 | thread = L1  byte = E0 E1",
     2: "row = L2 L3 L4 L0  col = E0 | thread = L1  pair = E1",
@@ -131,7 +132,7 @@ def accumulators(
 
 
 def scales(op: Instruction) -> dict[str, Fragment]:
-    """The scales of A and B, where the instruction has them."""
+    """The scales of A and B, if the instruction has them."""
     if not op.scale_vec:
         return {}
     m, n, _ = op.shape
@@ -155,12 +156,12 @@ def _quad(op: Instruction) -> Parts:
 
 
 def operands(op: Instruction) -> tuple[Operand, ...]:
-    """d, a, b, c; then the scales with their selectors."""
+    """d, a, b and c, then the scales with their selectors."""
     return tuple(register_operands(op, "DABC")) + scale_operands(op)
 
 
 def register_operands(op: Instruction, names: str) -> list[Operand]:
-    """The operands that are plain register fragments."""
+    """The operands that are fragments in registers."""
     return [
         Operand(name.lower(), register_class(part.dtype), part.registers)
         for name in names

@@ -1,4 +1,4 @@
-"""Sparse ``mma.sp``: A is stored without its zeros, beside metadata."""
+"""Sparse ``mma.sp``: A is stored without its zeros, with metadata."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from fragmenta.isa.table import Form
 from fragmenta.isa.tables import mma
 from fragmenta.registers.granularity import granularity
 
-# ``metadata`` names the line below that says which lanes hold which codes.
-# Types on one line go with each other in any mix.
+# The column ``metadata`` names a line of METADATA below: which lanes hold which
+# codes.  A and B may each have any type of the column "a, b".
 TABLE = """
 shape     | a, b                     | d.c             | extra                                          | metadata | sp                       | ptx | targets
 m16n8k16  | f16                      | f16.f16 f32.f32 |                                                | one      | sp sp::ordered_metadata  | 7.1 | sm_80+
@@ -39,8 +39,8 @@ SPELLINGS = (
     "mma.{sp}.sync.aligned.{shape}.{alayout}.{blayout}.{d}.{a}.{b}.{c}.{satfinite}",
 )
 
-# Which lanes of a group of four hold metadata, and what for.  One code is a
-# nibble, the element of this fragment.
+# Which lanes of a group of four hold which metadata.  An element of this fragment
+# is one code, a nibble.
 METADATA = {
     "one": "row = L2 L3 L4 E2 W*  chunk = E0 E1 | selector = L0 L1",
     "columns": "row = L2 L3 L4 E2 W*  chunk = E0 E1 L0 | selector = L1",
@@ -59,7 +59,7 @@ def metadata(op: Instruction, warps: int = 1) -> Parts:
 
 
 def parts(op: Instruction) -> Parts:
-    """A as stored, B, C, D, metadata and the scales."""
+    """The stored A, B, C, D, metadata and the scales."""
     return {
         **mma.multiplicands(op),
         **mma.accumulators(op, op.shape.m, op.shape.n),
@@ -69,7 +69,7 @@ def parts(op: Instruction) -> Parts:
 
 
 def metadata_operands(op: Instruction) -> list[Operand]:
-    """The metadata register and its selector, an immediate."""
+    """The metadata register, and its selector, which is an immediate."""
     selectors = op.fragments["metadata"].layout.sizes.get("selector", 1)
     return [
         Operand("metadata", ".b32", vector=False),
@@ -78,7 +78,7 @@ def metadata_operands(op: Instruction) -> list[Operand]:
 
 
 def operands(op: Instruction) -> tuple[Operand, ...]:
-    """d, a, b, c, metadata, selector; then the scales."""
+    """d, a, b, c, metadata and selector, then the scales."""
     plain = mma.register_operands(op, "DABC") + metadata_operands(op)
     return tuple(plain) + mma.scale_operands(op)
 

@@ -1,8 +1,8 @@
-"""``ldmatrix``, ``stmatrix``, ``movmatrix``: small matrices in and out.
+"""``ldmatrix``, ``stmatrix``, ``movmatrix``: load, store and transpose small matrices.
 
-The coordinates of these fragments are those of memory: ``matrix`` counts the
-matrices, ``row`` is the row whose address a lane supplies, ``col`` the element
-in that row.
+The coordinates of these fragments are those of memory.  ``matrix`` is the number of
+the matrix, ``row`` is the row whose address a lane supplies, and ``col`` is the
+element in that row.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from fragmenta.isa.instruction import Instruction, Operand, Parts, spread
 from fragmenta.isa.table import EXTRAS, Form, Row, read
 from fragmenta.isa.target import Version
 
-# ``trans?`` may be left out, ``trans`` may not.
+# ``trans?`` may be left out; ``trans`` must be written.
 TABLE = """
 name      | shape  | num      | trans  | type                             | ptx | targets
 ldmatrix  | m8n8   | x1 x2 x4 | trans? | b16                              | 6.5 | sm_75+
@@ -23,7 +23,7 @@ stmatrix  | m16n8  | x1 x2 x4 | trans  | b8                               | 8.6 
 movmatrix | m8n8   |          | trans  | b16                              | 7.8 | sm_75+
 """
 
-# Lines by name, shape and transposition, and the rows x columns in memory.
+# Layouts by name, shape and transposition, and the rows x columns in memory.
 LINES = """
 name      | shape  | trans | rows | cols | line
 ldmatrix  | m8n8   |       | 8    | 8    | matrix = R*  row = L2 L3 L4  col = E0 L0 L1
@@ -65,12 +65,12 @@ def _fragment(op: Instruction, name: str, trans: str) -> Parts:
 
 
 def load_parts(op: Instruction) -> Parts:
-    """D, what ``ldmatrix`` delivers."""
+    """D, which ``ldmatrix`` loads."""
     return _fragment(op, "D", op.values["trans"])
 
 
 def store_parts(op: Instruction) -> Parts:
-    """A, what ``stmatrix`` stores."""
+    """A, which ``stmatrix`` stores."""
     return _fragment(op, "A", op.values["trans"])
 
 

@@ -16,8 +16,9 @@ from fragmenta.registers.fragment import Fragment
 
 WARPS = 4
 
-# k is given dense / sparse.  n "8s" is every multiple of 8 to 256; "16s" is
-# 8, 16, 24, 32 and then every multiple of 16.  Mixes are a.b.
+# The column "k" has the dense and the sparse k.  In the column "n", "8s" means every
+# multiple of 8 up to 256; "16s" means 8, 16, 24, 32 and then every multiple of 16 up
+# to 256.  The column "a.b" lists pairs of types.
 TABLE = """
 k        | n   | a.b                                     | d       | extra     | metadata | ptx
 16 / 32  | 8s  | f16.f16                                 | f16 f32 |           | columns  | 8.0
@@ -59,7 +60,7 @@ def _rows(sparse: bool) -> tuple[Row, ...]:
 
 
 def parts(op: Instruction) -> Parts:
-    """A (when it comes from registers), C and D, and metadata.
+    """A (if it comes from registers), C, D and metadata.
 
     B has no fragment: it is always read from shared memory.
     """
@@ -80,7 +81,7 @@ def operands(op: Instruction) -> tuple[Operand, ...]:
 
 
 def operands_from(op: Instruction, *, registers: bool) -> tuple[Operand, ...]:
-    """d, a, b, metadata, selector, scale-d, then the immediates of the type."""
+    """d, a, b, metadata, selector, scale-d, then the immediates that the type has."""
     d, a = op.fragments["D"], op.fragments["A"]
     found = [Operand("d", register_class(d.dtype), d.registers)]
     if registers:

@@ -1,8 +1,8 @@
-"""``wmma``: load, multiply and store fragments that no manual lays out.
+"""``wmma``: load, multiply and store fragments.
 
-The PTX manual leaves the fragment layouts of ``wmma`` unspecified, and they
-differ between architectures.  The lines below were observed on an H200
-(sm_90); they are data about that target, not a promise of the instruction.
+The PTX manual does not specify the fragment layouts of ``wmma``; they differ between
+architectures.  The layouts below were observed on an H200 (sm_90).  Other targets may
+have other layouts.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from fragmenta.registers.fragment import Fragment
 
 OBSERVED = "sm_90 (H200)"
 
-# A and B have one type.  ``any`` layouts: row or col, for each of them.
-# Versions are those of the text with ``.aligned``, which 6.3 introduced.
+# A and B have the same type.  With the layouts ``any``, A and B may each be row or
+# col.  The versions are for the spelling with ``.aligned``, which is new in 6.3.
 TABLE = """
 a, b  | shape                       | d.c                             | layouts | extra     | ptx | targets
 f16   | m16n16k16 m8n32k16 m32n8k16 | f16.f16 f16.f32 f32.f16 f32.f32 | any     |           | 6.3 | sm_70+
@@ -36,7 +36,7 @@ b1    | m8n8k128                    | s32.s32                         | row.col 
 b1    | m8n8k128                    | s32.s32                         | row.col | and.popc  | 7.1 | sm_80+
 """
 
-# Observed layouts, by shape, operand and element width (of A and B).
+# Observed layouts by shape, operand and, for A and B, the width of an element.
 LINES = """
 shape     | use | bits | line
 m16n16k16 | A   | 16   | row = L2 L3 L4 I1  col = I0 L0 L1 I2; copy = I3*
@@ -70,15 +70,15 @@ def fragment(use: str, shape: str, of: str, name: str | None = None) -> Fragment
     sizes = {"A": (m, k), "B": (k, n), "C": (m, n)}[use]
     width = {"s8": "8", "u8": "8", "f16": "16", "bf16": "16", "tf32": "32"}.get(of, "")
     line = _LINES.get((shape, use, "" if use == "C" else width))
-    if line is None:  # the m8n8 shapes are laid out as those of mma
+    if line is None:  # the m8n8 shapes have the layouts of mma
         line = {"A": mma.A[8], "B": mma.B, "C": mma.C[8]}[use]
-    # f16 keeps eight registers for A and B whatever the shape: copies fill them.
+    # f16 always has eight registers for A and B; if fewer are needed, copies fill them.
     registers = 8 if of == "f16" and use != "C" else 0
     return spread(name or use, of, sizes, line, registers=registers, observed=OBSERVED)
 
 
 def _mma_rows(implied: bool) -> tuple[Row, ...]:
-    """Rows of ``wmma.mma``: f16 leaves the types of A and B out."""
+    """Rows of ``wmma.mma``; with f16 the types of A and B are not written."""
     rows = []
     for line in read(TABLE):
         if (line["a, b"] == "f16") != implied:
@@ -130,7 +130,7 @@ def _move_rows(operands: str) -> tuple[Row, ...]:
                         "type": (of,),
                     }
                     row = Row(fields, Version.parse(line["ptx"]), line["targets"])
-                    # the first row that has a fragment asks for the least
+                    # the first row with a fragment has the lowest requirements
                     found.setdefault((operand, shape, of), row)
     return tuple(found.values())
 
@@ -159,7 +159,7 @@ def mma_operands(op: Instruction) -> tuple[Operand, ...]:
 
 
 def load_operands(op: Instruction) -> tuple[Operand, ...]:
-    """The fragment, the address, the optional stride."""
+    """The fragment, the address and the optional stride."""
     (part,) = op.fragments.values()
     return (
         Operand(part.name.lower(), register_class(part.dtype), part.registers),
@@ -169,7 +169,7 @@ def load_operands(op: Instruction) -> tuple[Operand, ...]:
 
 
 def store_operands(op: Instruction) -> tuple[Operand, ...]:
-    """The address, the fragment, the optional stride."""
+    """The address, the fragment and the optional stride."""
     part, address, stride = load_operands(op)
     return (address, part, stride)
 
