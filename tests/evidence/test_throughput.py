@@ -41,9 +41,7 @@ def test_kernels_assemble(family):
     for op in catalogue(family):
         if not op.supported_on(TARGET) or op.shape.n not in (8, 16, 32, 256):
             continue
-        if op.warpgroup and (op.shape.n > 8) != (
-            op.types["a"].bits > 8
-        ):
+        if op.warpgroup and (op.shape.n > 8) != (op.types["a"].bits > 8):
             continue  # narrow or wide, half of the types each
         if op.types.get("c", op.types["d"]) == op.types["d"]:
             chosen[op.shape, op.types["a"], op.types["d"]] = op
