@@ -25,7 +25,7 @@ from fragmenta.machine.trace import LANES
 SIDE, DEPTH = 256, 256
 
 #: A block has at least this many products: preparing one takes Python some time.
-_LEAST = 1 << 19
+_LEAST = 1 << 20
 
 #: Each thread keeps arrays of at most this many bytes for later use.
 _KEPT = 1 << 22
