@@ -278,15 +278,15 @@ def files(paths: Iterable[Path]) -> list[Path]:
     >>> files([Path("no such folder")])
     Traceback (most recent call last):
     ...
-    fragmenta.errors.Error: there is no no such folder
+    fragmenta.errors.Error: there is no file or folder 'no such folder'
     """
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise Error(f"there is no {path}")
+            raise Error(f"there is no file or folder {str(path)!r}")
         inside = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
         if not inside:
-            raise Error(f"{path} holds no recordings; they are files *.npz")
+            raise Error(f"the folder {str(path)!r} has no recordings (*.npz)")
         found += inside
     return found
 
