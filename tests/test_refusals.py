@@ -106,7 +106,7 @@ def test_exchange_of_nothing():
     for wrong in (1.5, "128", None, True):
         with pytest.raises(fm.ShapeError, match="tile_k must be a whole number"):
             exchange.to_cutlass_sm90(none, SPARSE, tile_k=wrong)
-    with pytest.raises(fm.Error, match="A is Compressed"):
+    with pytest.raises(fm.Error, match="A must be Compressed"):
         exchange.to_nibbles(np.ones((2, 2)))
 
 

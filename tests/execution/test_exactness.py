@@ -115,7 +115,7 @@ def test_scores_of_pairs_are_added_exactly():
     assert prune(A, S4, scores=scores).tolist() == [[1, 1, 1, 1, 0, 0, 0, 0]]
     scores = [[-np.inf, 0, -big, -big, -big, -big / 2, -np.inf, -1]]
     assert prune(A, S4, scores=scores).tolist() == [[0, 0, 1, 1, 1, 1, 0, 0]]
-    with pytest.raises(fm.ValueRangeError, match="chunk 0 hold a NaN"):
+    with pytest.raises(fm.ValueRangeError, match="chunk 0 contain or add up to a NaN"):
         prune(A, S4, scores=[[np.inf, -np.inf, 0, 0, 0, 0, 0, 0]])
 
 

@@ -260,7 +260,7 @@ def test_selectors_need_something_to_select():
         (lambda: ORDERED.a.pack(np.zeros((16, 64), int)), "its zeros: see compress"),
         (lambda: ORDERED.a.pack(WIDER), "its .values with op.a, its .indices"),
         (lambda: fm.Compressed([[1]], [[4]], "2:4"), "op.granularity; given '2:4'"),
-        (lambda: fm.decompress(B, ORDERED), "as compress makes it; given ndarray"),
+        (lambda: fm.decompress(B, ORDERED), "as compress returns it; given ndarray"),
         (lambda: fm.Layout.parse(None), "read from one line; given None"),
     ],
 )

@@ -92,7 +92,7 @@ SPREAD = 'asm("prmt.b32 %0, %1, 0, 0xBA98;" : "=r"(all) : "r"(word));'
 def host(request, tmp_path_factory):
     """The type, and its kernel as a library."""
     name = request.param
-    text = prepare.source(name)
+    text = prepare.prepare_source(name)
     if dtype(name).bits == 8:
         assert SPREAD in text
     text = text.replace(SPREAD, "all = (word >> 7 & 0x01010101u) * 255u;")

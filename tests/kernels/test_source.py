@@ -55,7 +55,7 @@ def test_no_warning_about_wgmma(kernel, tmp_path):
 
 @pytest.mark.parametrize("a", ["s8", "e5m2", "bf16", "tf32"])
 def test_compression_compiles(a, tmp_path):
-    assert "registers" in compiled(prepare.source(a), tmp_path)
+    assert "registers" in compiled(prepare.prepare_source(a), tmp_path)
 
 
 def test_the_wrapper_is_the_projects_own():

@@ -382,7 +382,7 @@ BAD = {
     "lane": (
         lambda: S8.decode([0], lane=-1), fm.ShapeError, "lane -1 is out of range"),
     "dense": (
-        lambda: decode_words(str(DENSE), [0]), fm.Error, "is dense; sparse are"),
+        lambda: decode_words(str(DENSE), [0]), fm.Error, "is dense; the sparse"),
 }  # fmt: skip
 S8 = fm.mma("m16n8k32", a="s8", sp="sp").metadata
 WIDE = fm.wgmma("m64n8k64", a="e4m3", d="f32", sp="sp").metadata

@@ -248,7 +248,7 @@ def test_marlin_as_torchao_answered(name, shape):
     assert (ours == meta).all()
     back = decompress(from_sparse_marlin(stored.view(storage), meta, op), op)
     assert (raw(back) == raw(dense)).all()
-    with pytest.raises(fm.BadMetadata, match="from_sparse_marlin reads it"):
+    with pytest.raises(fm.BadMetadata, match="which from_sparse_marlin reads"):
         from_torch(stored.view(storage), meta, op)
 
 
@@ -259,7 +259,9 @@ def test_pytorch_is_not_taken_for_marlin(name):
     with np.load(GOLDEN / f"torch_{name}.npz") as kept:
         stored = kept["64x128_packed"].view(storage)
         meta = kept["64x128_meta"]
-    with pytest.raises(fm.BadMetadata, match=r"Sparse-Marlin: .* from_torch reads it"):
+    with pytest.raises(
+        fm.BadMetadata, match=r"Sparse-Marlin: .* which from_torch reads"
+    ):
         from_sparse_marlin(stored, meta, op)
     full = np.ones_like(stored)
     assert from_torch(full, meta, op).shape == from_sparse_marlin(full, meta, op).shape
@@ -429,10 +431,10 @@ def codes(rows, chunks, op):
 F16, S8, E4M3 = TORCH["f16"], TORCH["s8"], HOPPER["e4m3"]
 BAD = {
     "odd nibbles": (
-        lambda: to_nibbles(codes(1, 3, S8)), fm.ShapeError, "this one has 3"),
+        lambda: to_nibbles(codes(1, 3, S8)), fm.ShapeError, "even number of chunks; given 3"),
     "nibbles: type": (
         lambda: from_nibbles(np.ones((1, 4)), np.ones((1, 1)), S8),
-        fm.ShapeError, "integers of 8 bits or more"),
+        fm.ShapeError, "must be an array of integers"),
     "nibbles: code": (
         lambda: from_nibbles(np.ones((1, 4)), np.uint8([[0xE5]]), S8),
         fm.BadMetadata, "row 0, chunk 0: code 0101 names position 1 twice"),
@@ -444,10 +446,10 @@ BAD = {
         fm.ValueRangeError, "s8 holds integers"),
     "torch: type": (
         lambda: to_torch(codes(32, 16, E4M3), E4M3), fm.Error,
-        "has f16, bf16, tf32 and s8, not e4m3"),
+        "has f16, bf16, tf32 and s8; given e4m3"),
     "torch: rows": (
         lambda: to_torch(codes(16, 16, F16), F16), fm.ShapeError,
-        r"32 rows and 32 columns, or multiples; .* \(16, 16\)"),
+        r"32 rows and 32 columns; .* \(16, 16\)"),
     "torch: columns": (
         lambda: to_torch(codes(32, 8, S8), S8), fm.ShapeError,
         "16 rows and 64 columns"),
@@ -455,10 +457,10 @@ BAD = {
         lambda: to_torch(codes(0, 16, S8), S8), fm.ShapeError, r"\(0, 16\)"),
     "torch: meta type": (
         lambda: from_torch(np.ones((32, 16)), np.zeros((32, 2), np.int32), F16),
-        fm.ShapeError, "meta of f16 is int16; given int32"),
+        fm.ShapeError, "meta of f16 must be int16; given int32"),
     "torch: meta shape": (
         lambda: from_torch(np.ones((32, 16)), np.zeros(64, np.int16), F16),
-        fm.ShapeError, "meta is a matrix"),
+        fm.ShapeError, "meta must be a matrix"),
     "torch: code": (
         lambda: from_torch(np.ones((32, 16)), np.zeros((32, 2), np.int16), F16),
         fm.BadMetadata, "code 0000 names position 0 twice; 255 more are illegal"),
@@ -473,16 +475,16 @@ BAD = {
         fm.BadMetadata, "code 0001 names position 1 before 0"),
     "marlin: type": (
         lambda: to_sparse_marlin(codes(64, 16, S4), S4), fm.Error,
-        "Sparse-Marlin has f16, bf16, tf32 and s8, not s4"),
+        "Sparse-Marlin has f16, bf16, tf32 and s8; given s4"),
     "marlin: rows": (
         lambda: to_sparse_marlin(codes(96, 16, F16), F16), fm.ShapeError,
-        r"64 rows and 32 columns, or multiples; .* \(96, 16\)"),
+        r"64 rows and 32 columns; .* \(96, 16\)"),
     "marlin: meta type": (
         lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros((64, 2), int), S8),
-        fm.ShapeError, "meta of s8 is int32 or int16; given int64"),
+        fm.ShapeError, "meta of s8 must be int32 or int16; given int64"),
     "marlin: meta shape": (
         lambda: from_sparse_marlin(np.ones((64, 16)), np.zeros(128, np.int16), F16),
-        fm.ShapeError, "meta is a matrix"),
+        fm.ShapeError, "meta must be a matrix"),
     "marlin: another matrix": (
         lambda: from_sparse_marlin(
             np.ones((64, 16)), np.full((64, 4), 0x4444, np.int16), F16),
@@ -500,19 +502,19 @@ BAD = {
         "no sparse Hopper kernels for s4"),
     "cutlass: tile": (
         lambda: to_cutlass_sm90(codes(64, 16, E4M3), E4M3, tile_k=32), fm.ShapeError,
-        "tile_k of e4m3 is a multiple of 64; given 32"),
+        "tile_k of e4m3 must be a multiple of 64; given 32"),
     "cutlass: no tile": (
         lambda: to_cutlass_sm90(codes(64, 16, E4M3), E4M3, tile_k=0), fm.ShapeError,
         "given 0"),
     "cutlass: empty": (
         lambda: to_cutlass_sm90(codes(0, 16, E4M3), E4M3), fm.ShapeError,
-        "0 rows of 16 chunks are no matrix"),
+        "matrix is empty; given 0 rows of 16 chunks"),
     "cutlass: bytes": (
         lambda: from_cutlass_sm90(np.ones((64, 64)), np.zeros(9, np.uint8), E4M3),
-        fm.ShapeError, "is 1024 bytes for each matrix; given 9 bytes"),
+        fm.ShapeError, "must have 1024 bytes for each matrix; given 9 bytes"),
     "cutlass: values": (
         lambda: from_cutlass_sm90(np.ones(64), np.zeros(9, np.uint8), E4M3),
-        fm.ShapeError, "no matrix"),
+        fm.ShapeError, "matrix is empty"),
     "cutlass: odd values": (
         lambda: from_cutlass_sm90(np.ones((64, 33)), np.zeros(1024, np.uint8), E4M3),
         fm.ShapeError, "2:4 stores 2 values for each code"),
@@ -531,9 +533,9 @@ def test_a_matrix_goes_with_its_instruction():
     f16 = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
     sp = fm.compress(np.zeros((64, 64), np.float32), tf32)
     for call in (to_torch, to_cutlass_sm90):
-        with pytest.raises(fm.BadMetadata, match="is 2:4; A is 1:2"):
+        with pytest.raises(fm.BadMetadata, match="is 2:4; given an A of 1:2"):
             call(sp, f16)
     s8 = fm.wgmma("m64n8k64", a="s8", sp="sp")
     halves = fm.compress(np.zeros((64, 64), np.float16), f16)
-    with pytest.raises(fm.ShapeError, match="its values are float16"):
+    with pytest.raises(fm.ShapeError, match="must have values of int8; given float16"):
         to_torch(halves, s8)

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import inspect
 
 import pytest
 import torch
@@ -9,8 +10,8 @@ import torch
 import fragmenta as fm
 import fragmenta.torch as ft
 from fragmenta.kernels import Tile, launch, prepare, tuning
-from fragmenta.torch import operators, running
-from fragmenta.torch import tuning as trials
+from fragmenta.torch import operators, request, running
+from fragmenta.torch import tuning as searching
 
 
 class Listener:
@@ -66,7 +67,7 @@ def linear(x, weight, bias=None, tile=()):
     """The CUDA implementation itself."""
     given = (None, None, None, bias, False, list(tile))
     return operators._OPERATORS["sparse_linear"].cuda(
-        x, weight.data, weight.a, weight.shape[0], torch.bfloat16, *given
+        x, weight.data, weight.element_type, weight.shape[0], torch.bfloat16, *given
     )
 
 
@@ -99,6 +100,35 @@ def test_the_others(driver, name):
     assert driver.launches[0][4] == [65, 3, 1]
 
 
+@pytest.mark.parametrize(
+    "name, read",
+    [
+        ("sparse_mm", request.sparse_product),
+        ("sparse_linear", request.linear_product),
+        ("dense_mm", request.dense_product),
+    ],
+)
+def test_the_record_takes_the_arguments_in_the_order_of_the_schema(name, read):
+    schema = getattr(torch.ops.fragmenta, name).default._schema
+    assert [each.name for each in schema.arguments] == [
+        *inspect.signature(read).parameters
+    ]
+
+
+def test_each_tensor_of_the_epilogue_has_its_own_name():
+    given = {name: torch.ones(1) for name in request.EPILOGUE}
+    matrix = torch.ones(1, 16, dtype=torch.int8)
+    kinds = (torch.float32, *given.values(), False, False, [])
+    dense = request.dense_product(matrix, matrix, *kinds)
+    sparse = request.sparse_product(matrix, matrix, "s8", 1, *kinds)
+    layer = request.linear_product(
+        matrix, matrix, "s8", 1, torch.float32, *given.values(), False, []
+    )
+    for product in (dense, sparse, layer):
+        assert list(product.epilogue) == list(given)
+        assert all(product.epilogue[name] is given[name] for name in given)
+
+
 def test_nothing_is_launched_for_nothing(driver, weight):
     assert linear(torch.ones(0, 192).bfloat16(), weight).shape == (0, 256)
     assert not driver.launches
@@ -124,16 +154,16 @@ def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch)
     tuning._kept.cache_clear()
     asked = []
 
-    def measure(once, trial, shape, kernel):
+    def measure(once, search, shape, kernel):
         """The wider the better, as it were."""
-        trial.forced[kernel.kind, shape] = kernel.tile
+        search.forced[kernel.kind, shape] = kernel.tile
         driver.launches.clear()
         once()
         asked.append(kernel.tile)
         assert kernel.tile in {each[0].tile for each in driver.launches}
         return -kernel.tile.n
 
-    monkeypatch.setattr(trials, "_measure", measure)
+    monkeypatch.setattr(searching, "_measure", measure)
     x = torch.ones(200, 192).bfloat16()
     bias = torch.zeros(256)
 
@@ -151,7 +181,7 @@ def test_every_product_of_a_call_is_tuned(driver, weight, tmp_path, monkeypatch)
     driver.launches.clear()
     model()  # from now on, too
     assert {each[0].tile.n for each in driver.launches} == {widest}
-    assert not running.TRIALS
+    assert not running.SEARCHES
     tuning._kept.cache_clear()
 
 
@@ -186,9 +216,9 @@ def test_nothing_wrong_is_taken_for_something_known(driver, weight):
     linear(x, weight, torch.zeros(256))
     with pytest.raises(fm.Error, match=r"the weight is torch.bfloat16 and x"):
         linear(x.half(), weight, torch.zeros(256))
-    with pytest.raises(fm.ShapeError, match=r"bias is a tensor of 256 float32"):
+    with pytest.raises(fm.ShapeError, match=r"bias must be a tensor of 256 float32"):
         linear(x, weight, torch.zeros(255))
-    with pytest.raises(fm.ShapeError, match=r"are bytes of shape"):
+    with pytest.raises(fm.ShapeError, match=r"must have bytes of shape"):
         linear(x[:, :64], weight, torch.zeros(256))
     assert len(driver.launches) == 1
 

@@ -115,7 +115,7 @@ def test_operands_elsewhere_are_refused(layer, x):
     sparse = ft.SparseLinear.from_linear(layer)
     with pytest.raises(fm.Error, match="the weight is on cpu and x on cuda"):
         sparse(x.cuda())
-    with pytest.raises(fm.Error, match="bias is a tensor of 384 float32 on cuda"):
+    with pytest.raises(fm.Error, match="bias must be a tensor of 384 float32 on cuda"):
         ft.sparse_linear(x.cuda(), sparse.weight.to("cuda"), torch.ones(384))
 
 

@@ -1,14 +1,14 @@
-"""Matrix multiplication on Hopper GPUs that makes sparsity pay.
+"""Matrix multiplication kernels for Hopper GPUs, with a sparse or a dense A.
 
     config    which kernel for this product?
-    packing   how does a sparse A lie in memory, so that one copy brings a tile?
+    packing   how is a sparse A stored, so that one copy brings a tile?
     source    what does the compiler see?
     prepare   how is a weight compressed on the GPU?
-    tuning    which tile is the fastest here, measured?
-    launch    how is it run?
-    emulate   what are its bits, without a GPU?
+    tuning    which tile was measured to be the fastest on this GPU?
+    launch    how is a kernel run?
+    emulate   which bits does a kernel compute, without a GPU?
 
-``gemm.cu`` is the kernel itself; ``docs/kernels.md`` tells how it came about.
+``gemm.cu`` is the kernel itself; ``docs/kernels.md`` shows how to use it.
 """
 
 from fragmenta.kernels.config import Kernel, Tile, choose

@@ -1,12 +1,13 @@
 """Which kernel for this product?
 
-A :class:`Kernel` is everything that is fixed when the source is compiled: the
-types, the tile, and what happens to the result on its way to memory.
+A :class:`Kernel` holds everything that is fixed when the source is compiled: the
+types, the tile, and what happens to the result before it is stored.
 :func:`choose` takes the tile with the least expected time for a shape.
 
-Counted in bytes all types are alike.  A slab is 128 bytes of every row of B and
-what these meet in A: 64 stored bytes and their metadata if A is sparse, else 128.
-A stage of the kernel's ring has one slab, or several if they are small.
+Counted in bytes, the kernel is the same for all types.  A slab is 128 bytes of every
+row of B and the part of A that they are multiplied with: 64 stored bytes of each row
+and their metadata if A is sparse, else 128 bytes.  A stage of the kernel's ring
+buffer has one slab, or several if they are small.
 """
 
 from __future__ import annotations
@@ -25,23 +26,23 @@ SLAB_BYTES = 128
 READ_BYTES = 32
 """Stored bytes of each row of A that one instruction reads."""
 PACKED_M = 256
-"""Rows of a packed A whose slabs are neighbours in memory."""
+"""Rows of a packed A whose slabs are adjacent in memory."""
 ALIGNMENT = 16
-"""Rows of B and of D begin on multiples of so many bytes: the copy engine's rule.
+"""The copy engine needs rows of B and D to begin on multiples of this many bytes.
 
-It also stores whole units of so many: a row of D that ends within one is followed
-by bytes that are overwritten, and its buffer must have room for them.
+It also stores whole units of this size.  If a row of D ends within a unit, the bytes
+after it are overwritten, and the buffer must have room for them.
 """
 
-_SHARED = 232_448  # bytes of shared memory that a block may have
-_BARRIERS = 1024 + 1024  # the ring begins on a multiple of 1024; barriers
-_STAGING = (24_576, 16_384, 8192)  # results that a consumer may gather at a time
-_ENOUGH = 4  # stages that hide the way to memory
-_STAGES = {4: 6, 2: 8, 1: 12}  # by the slabs in one, stages at most: more are slower
+_SHARED = 232_448  # most bytes of shared memory in a block
+_BARRIERS = 1024 + 1024  # aligning the ring to 1024, and the barriers
+_STAGING = (24_576, 16_384, 8192)  # possible sizes of a consumer's buffer for results
+_ENOUGH = 4  # stages that hide the latency of memory
+_STAGES = {4: 6, 2: 8, 1: 12}  # slabs in a stage: most stages (more are slower)
 _PROCESSORS = 132
 _HEIGHTS = (64, 128, 256)
 _WIDTHS = (8, 16, 32, 64, 128, 192, 256)
-_ACCUMULATORS = 192  # registers of a consumer's thread for sums
+_ACCUMULATORS = 192  # most registers for sums in a thread of a consumer
 
 OUTPUTS = {"f32": 0, "bf16": 1, "f16": 2, "s32": 3}
 _BYTES = {"f32": 4, "bf16": 2, "f16": 2, "s32": 4}
@@ -50,11 +51,11 @@ _KEPT = {"b1": ("s32",), "s8": ("s32",), "u8": ("s32",)}
 
 @dataclass(frozen=True, order=True)
 class Tile:
-    """How much of D a block of threads computes at a time.
+    """The part of D that a block of threads computes at a time: m x n.
 
-    ``cluster`` blocks below each other share what they read of B.  The two
-    warpgroups that multiply share a tile, or take tiles in ``turns``: one
-    stores while the other multiplies.
+    The blocks of a ``cluster`` compute tiles one below the other and share what
+    they read of B.  The warpgroups that multiply share a tile; with ``turns``, two
+    of them take whole tiles alternately, and one stores while the other multiplies.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
@@ -74,12 +75,12 @@ class Tile:
 
     @property
     def blocks(self) -> int:
-        """m64 blocks of D that each of them holds."""
+        """m64 blocks of D that each of these warpgroups holds."""
         return self.m // 64 // (1 if self.turns else self.consumers)
 
     @property
     def promotes(self) -> bool:
-        """Whether there are registers for sums inside and outside the tensor core."""
+        """Whether promotion has enough registers for its second set of sums."""
         return self.blocks <= 1 and self.n <= 192
 
     def __str__(self) -> str:
@@ -104,11 +105,11 @@ class Kernel:
     tile: Tile = Tile(128, 128)
     sparse: bool = True
     promote: bool = False
-    """Add what each 128 of k give in f32, outside the tensor core (fp8 only)."""
+    """Add the sums of each 128 of k in f32, outside the tensor core (fp8 only)."""
     scaled: bool = False
-    """Whether the result is scaled, or a bias added."""
+    """Whether the result is scaled, or a bias is added."""
     transposed: bool = False
-    """Whether D is stored with m, not n, along memory."""
+    """Whether D is stored as n x m."""
     xor: bool = False
     """Count the bits that differ, not those set in both (b1 only)."""
 
@@ -122,7 +123,7 @@ class Kernel:
         return self._hash
 
     @cached_property
-    def _hash(self) -> int:  # kernels are looked up in every call
+    def _hash(self) -> int:  # every call looks a kernel up
         return hash(tuple(getattr(self, field.name) for field in fields(self)))
 
     def _check(self, kept: str) -> None:
@@ -131,15 +132,15 @@ class Kernel:
         if integer and not self.scaled:
             outputs = ("s32",)
         if self.out not in outputs:
-            why = " unless it is scaled" if integer and self.a != "b1" else ""
+            why = ", unless it is scaled" if integer and self.a != "b1" else ""
             raise Error(
-                f"the product of {self.a} leaves as {one_of(outputs)}{why}; "
+                f"the product of {self.a} must be stored as {one_of(outputs)}{why}; "
                 f"given {self.out}"
             )
         if self.promote and self.a not in ("e4m3", "e5m2"):
-            raise Error(f"only fp8 sums are short of bits; {self.a} needs no promotion")
+            raise Error(f"promotion is only for e4m3 and e5m2; given {self.a}")
         if self.promote and not self.tile.promotes:
-            raise Error(f"promotion has no registers for tiles of {self.tile}")
+            raise Error(f"tiles of {self.tile} leave no registers for promotion")
         if self.xor and self.a != "b1":
             raise Error(f"xor is for b1; given {self.a}")
         self._check_tile()
@@ -153,13 +154,13 @@ class Kernel:
                 f"n {one_of(map(str, _WIDTHS))}, in clusters of 1 or 2"
             )
         if tile.blocks * tile.n // 2 > _ACCUMULATORS:
-            raise ShapeError(f"there are no registers for tiles of {tile}")
+            raise ShapeError(f"tiles of {tile} need more registers than a thread has")
 
     # ── what it multiplies ──────────────────────────────────────────────────
 
     @cached_property
     def instruction(self) -> Instruction:
-        """The wgmma that the kernel repeats."""
+        """The wgmma instruction that the kernel repeats."""
         per = 2 if self.sparse else 1
         k = READ_BYTES * 8 * per // dtype(self.a).bits
         kept = _KEPT.get(self.a, ("f32",))[0]
@@ -168,7 +169,7 @@ class Kernel:
 
     @property
     def accumulator(self) -> str:
-        """The type that sums have: f32 or s32."""
+        """The type of the sums: f32 or s32."""
         return self.instruction.types["d"].name
 
     @property
@@ -185,7 +186,7 @@ class Kernel:
         """
         return SLAB_BYTES * 8 // dtype(self.a).bits
 
-    # ── what it takes ───────────────────────────────────────────────────────
+    # ── what it occupies ────────────────────────────────────────────────────
 
     @property
     def words(self) -> int:
@@ -207,16 +208,16 @@ class Kernel:
     def slabs(self) -> int:
         """Slabs in a stage.
 
-        In low tiles a slab takes less time than the signals around it, so that
-        several share them: as many as leave enough stages.
+        In a small tile, the barriers around a slab take longer than the slab itself.
+        Therefore several slabs share them: as many as leave enough stages.
 
         >>> Kernel("bf16", tile=Tile(64, 8)).slabs, Kernel("bf16").slabs
         (4, 1)
         """
-        low = self.tile.m == 64 and self.tile.n <= 64 and not self.tile.turns
+        small = self.tile.m == 64 and self.tile.n <= 64 and not self.tile.turns
         fit = self._free(min(_STAGING)) // self._slab_bytes
-        few = low and not self.promote  # promotion takes them one by one
-        return next(n for n in _STAGES if n == 1 or (few and fit // n >= _ENOUGH))
+        several = small and not self.promote  # promotion adds after every slab
+        return next(n for n in _STAGES if n == 1 or (several and fit // n >= _ENOUGH))
 
     @property
     def stage_bytes(self) -> int:
@@ -225,25 +226,25 @@ class Kernel:
 
     @property
     def box(self) -> tuple[int, int]:
-        """Bytes and rows of D that one copy stores."""
+        """Width in bytes and rows of the part of D that one copy stores."""
         if self.transposed:
             return 128, min(64, self.tile.n)
         return min(128, self.tile.n * _BYTES[self.out]), 64
 
     def _piece_bytes(self) -> int:
-        """The least that is stored at a time: columns of D that fill boxes."""
+        """Bytes of the least that is stored at a time: columns of D that fill boxes."""
         wide, high = self.box
         return wide * high * (64 * _BYTES[self.out] // 128 if self.transposed else 1)
 
     def _staged(self, room: int) -> int:
-        """Bytes of results that are gathered at a time, in about so much room."""
+        """Bytes of a consumer's buffer for results, if ``room`` bytes are set aside."""
         wide, high = self.box
         columns = high if self.transposed else wide // _BYTES[self.out]
         piece = self._piece_bytes()
         return piece * min(self.tile.n // columns, max(1, room // piece))
 
     def _free(self, room: int) -> int:
-        """Bytes for the ring beside so much room for results."""
+        """Bytes left for the ring, if ``room`` bytes are set aside for results."""
         return _SHARED - _BARRIERS - self._storing * self._staged(room)
 
     def _stages(self, room: int) -> int:
@@ -251,12 +252,12 @@ class Kernel:
 
     @property
     def _storing(self) -> int:
-        """Consumers that may store at a time."""
+        """Consumers that can store at the same time."""
         return 1 if self.tile.turns else self.tile.consumers
 
     @cached_property
     def staging_room(self) -> int:
-        """Room for results: as much as leaves enough stages."""
+        """Bytes set aside for results: as many as leave enough stages."""
         for room in _STAGING:
             if self._stages(room) >= _ENOUGH:
                 return room
@@ -264,12 +265,12 @@ class Kernel:
 
     @property
     def staging_bytes(self) -> int:
-        """Bytes where a tile's consumers gather their results."""
+        """Bytes of the buffer in which a consumer collects its results."""
         return self._staged(self.staging_room)
 
     @property
     def stages(self) -> int:
-        """Stages in the ring: as many as fit."""
+        """Stages in the ring, as many as fit."""
         return self._stages(self.staging_room)
 
     @property
@@ -280,12 +281,12 @@ class Kernel:
 
     @property
     def threads(self) -> int:
-        """Threads of a block: the consumers and the producer's warpgroup."""
+        """Threads of a block: the consumers' and the producer's warpgroups."""
         return 128 * (self.tile.consumers + 1)
 
     @property
     def macros(self) -> dict[str, object]:
-        """What the source is compiled with."""
+        """The macros that the source is compiled with."""
         tile = self.tile
         return {
             "TILE_M": tile.m,
@@ -309,18 +310,18 @@ class Kernel:
         }
 
     def tiles(self, m: int, n: int) -> int:
-        """Tiles of D, a cluster's counted as one."""
+        """Number of tiles of D; the tiles of a cluster count as one."""
         rows = self.tile.m * self.tile.cluster
         return -(-m // rows) * -(-n // self.tile.n)
 
     def grid(self, m: int, n: int, processors: int = _PROCESSORS) -> int:
-        """Blocks to launch: each stays and takes one tile after the other."""
+        """Blocks to launch; each computes one tile after the other."""
         clusters = processors // self.tile.cluster
         return min(self.tiles(m, n), clusters) * self.tile.cluster
 
     @property
     def kind(self) -> str:
-        """All of it but the tile.
+        """Everything about the kernel except its tile.
 
         >>> Kernel("e4m3", "e5m2", out="bf16", scaled=True).kind
         'e4m3.e5m2 bf16 sparse scaled'
@@ -337,7 +338,7 @@ class Kernel:
 
 # ── which tile ──────────────────────────────────────────────────────────────
 
-#: Tiles that compile without the assembler's complaint, tallest first.
+#: Tiles that compile without a warning of the assembler, tallest first.
 SPARSE_TILES = (
     Tile(256, 192, 2),
     Tile(256, 192),
@@ -367,7 +368,7 @@ DENSE_TILES = (
 
 
 def tiles_for(kernel: Kernel) -> Iterator[Tile]:
-    """The tiles that a kernel of these types may have.
+    """The tiles that a kernel of these types can have.
 
     >>> [str(t) for t in tiles_for(Kernel("e4m3", promote=True))][:2]
     ['128x192/2', '128x192']
@@ -380,8 +381,10 @@ def tiles_for(kernel: Kernel) -> Iterator[Tile]:
 def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     """Microseconds on an H200, roughly.
 
-    Waves of tiles, each of them arithmetic or copies, and stores; or the way to
-    memory.  The constants were fitted to 300 measurements, for the choice first.
+    The greater of two times: that of the waves of tiles, each limited by arithmetic
+    or by copies, with their stores; and that of reading and writing memory.  The
+    constants were fitted to 300 measurements so that the fastest tile is chosen;
+    the time itself is less exact.
 
     >>> round(expected_time(Kernel("bf16", tile=Tile(256, 192, 2)), 8192, 8192, 8192))
     960
@@ -390,25 +393,25 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     waves = -(-kernel.tiles(m, n) // (_PROCESSORS // tile.cluster))
     multiplied = _slab_time(kernel) * slabs
     stored = tile.m * tile.n * _BYTES[kernel.out] / 49_000
-    if tile.turns:  # only the last store is seen
+    if tile.turns:  # only the last store is not hidden
         body = waves * max(1.04 * multiplied, stored) + stored
     else:
         body = waves * (multiplied + stored)
     a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
     memory = (a + b + m * n * _BYTES[kernel.out]) / 4.0e6
-    # In a single wave nothing evens out that blocks of a cluster wait for another.
+    # Blocks of a cluster wait for each other; several waves even that out.
     waiting = 1.2 if waves == 1 and tile.cluster > 1 else 1.0
-    hidden = 0.2 * min(body, memory)  # not all of the lesser is
-    return (max(body, memory) + hidden) * waiting + 2.9
+    exposed = 0.2 * min(body, memory)  # the part that does not overlap
+    return (max(body, memory) + exposed) * waiting + 2.9
 
 
 def _slab_time(kernel: Kernel) -> float:
-    """Microseconds of a slab: its instructions, its copies, or their latency."""
+    """Microseconds of a slab: the greatest of arithmetic, copies and latency."""
     tile = kernel.tile
     each = (tile.n + 31) * (0.000354 if kernel.sparse else 0.000299)
     arithmetic = kernel.steps * tile.m // 64 * max(each, 0.02)
     promotion = 0.09 if kernel.promote else 0.0
-    # Bytes from the L2, of which a cluster shares B's, and into shared memory.
+    # Bytes from the L2 (a cluster shares those of B), and bytes into shared memory.
     a, b = tile.m // 64 * kernel.block_bytes, tile.n * SLAB_BYTES
     copies = (a + b / tile.cluster) * 6.5e-6 + (a + b) * 5.8e-6
     signals = 0.166 if kernel.slabs == 1 else 0.15

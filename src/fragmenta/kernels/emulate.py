@@ -1,9 +1,9 @@
-"""What are its bits, without a GPU?
+"""Which bits does a kernel compute, without a GPU?
 
-A kernel adds up along k in ascending order, whatever its tile; so its result is
-that of :func:`fragmenta.matmul` with the kernel's instruction.  Promotion adds
-what each slab gives in f32, and the epilogue rounds to f32 after every step
-and once more to the output type.
+With any tile, a kernel adds along k in ascending order.  So its result is that of
+:func:`fragmenta.matmul` with the kernel's instruction.  Promotion adds the sums of
+the slabs in f32.  The epilogue rounds to f32 after every step, and once more to the
+output type.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ STORAGE = {
     "f16": np.dtype(np.float16),
     "s32": np.dtype(np.int32),
 }
-#: The NaN that the hardware writes, whatever NaN it read.
+#: The one NaN that the hardware writes.
 _NAN = {"f32": 0x7FFFFFFF, "bf16": 0x7FFF, "f16": 0x7FFF}
 
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What happens to sums on their way out: f32 numbers, all optional.
+    """What is done with the sums before they are stored; all of it is optional.
 
-    ``sum * (scale * scale_m) * scale_n + bias``, with one ``scale``, one
-    ``scale_m`` and one ``bias`` for each row of D, one ``scale_n`` for each
-    column; each product and the sum are rounded to f32.
+    The result is ``sum * (scale * scale_m) * scale_n + bias``, and every step is
+    rounded to f32.  ``scale`` is one number; ``scale_m`` and ``bias`` have one for
+    each row of D, ``scale_n`` one for each column.
 
     >>> bool(Epilogue()), bool(Epilogue(scale=2.0))
     (False, True)
@@ -79,7 +79,7 @@ def emulate(
 def accumulate(
     kernel: Kernel, A: ArrayLike | Compressed | Packed, B: ArrayLike
 ) -> Array:
-    """The sums as they stand in the registers after the last slab.
+    """The sums in the registers after the last slab.
 
     >>> accumulate(Kernel("s8", sparse=False), np.ones((2, 32)), np.ones((1, 32)))
     array([[32],
@@ -96,7 +96,7 @@ def accumulate(
             part = matmul(_columns(a, first, last), b[first:last], kernel.instruction)
             total = part if total is None else _one_nan(total + part, "f32")
     if total is None:
-        raise ShapeError("there is nothing to add up: k is 0")
+        raise ShapeError("k must be at least 1; given 0")
     return total
 
 
@@ -115,7 +115,7 @@ def _columns(a: ArrayLike | Compressed, first: int, last: int) -> Any:
 
 
 def bits(A: Any, B: ArrayLike) -> tuple[Array, Array] | None:
-    """How many bits each row of A and B has, if they are b1."""
+    """The number of set bits in each row of A and of B, if they are b1."""
     if isinstance(A, Compressed | Packed):
         return None
     a, b = as_array(A), as_array(B)
@@ -132,7 +132,7 @@ def finish(
 ) -> Array:
     """D from the sums: scaled, rounded, transposed.
 
-    ``counts`` are the bits of each row of A and of B, for xor.
+    ``counts`` are the numbers of set bits in each row of A and of B, for xor.
 
     >>> kernel = Kernel("e4m3", out="bf16", scaled=True)
     >>> finish(kernel, np.float32([[1, 3]]), Epilogue(scale=0.5, bias=[1.0]))
@@ -140,7 +140,7 @@ def finish(
     """
     if kernel.xor:
         if counts is None:
-            raise ShapeError("xor needs the bits of each row, 0 or 1, as uint8")
+            raise ShapeError("xor needs the bits of A and B as uint8, each 0 or 1")
         sums = counts[0][:, None] + counts[1] - 2 * sums
     with np.errstate(all="ignore"):
         if kernel.scaled:
@@ -167,7 +167,7 @@ def _single(values: ArrayLike) -> Any:
 
 
 def _one_nan(values: Array, name: str) -> Array:
-    """Every NaN as the hardware writes it."""
+    """The same values, with every NaN as the hardware writes it."""
     if name in _NAN:
         raw = values.view(np.dtype(f"u{values.itemsize}"))
         raw[np.isnan(values)] = _NAN[name]

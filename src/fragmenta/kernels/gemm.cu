@@ -1,30 +1,29 @@
-// D = A B for Hopper: A is m x k, sparse (2:4, or 1:2 for tf32) or dense, and B is
-// n x k row by row, so that k runs along memory in both.
+// D = A B for Hopper.  A is m x k, sparse (2:4, or 1:2 for tf32) or dense.  B is stored
+// as n x k, so k is contiguous in both.
 //
 // A block of threads computes tiles of TILE_M x TILE_N of D, one after the other.
-// One thread (the producer) keeps a ring of STAGES filled by bulk copies; the other
-// warpgroups (the consumers) multiply, BLOCKS m64 blocks each, and store.  They share
-// a tile by rows, or (TURNS) take whole tiles in turn: one stores while the other
-// multiplies.
+// One thread (the producer) keeps a ring of STAGES filled by bulk copies.  The other
+// warpgroups (the consumers) multiply, each of them BLOCKS m64 blocks, and store.  They
+// share a tile by rows; with TURNS they take whole tiles alternately, and one stores
+// while the other multiplies.
 //
-// Counted in bytes all types are alike: a slab is 128 bytes of each row of B; an
-// instruction reads 32 stored bytes of each row of A and, of each row of B, the 32
-// (dense) or 64 (sparse) bytes that they meet.  A stage is SLABS slabs: of low tiles,
-// whose slabs have little arithmetic, several share the cost of one barrier.
+// Counted in bytes, the kernel is the same for all types.  A slab is 128 bytes of each
+// row of B.  An instruction reads 32 stored bytes of each row of A, and from each row of
+// B the 32 (dense) or 64 (sparse) bytes that they are multiplied with.  A stage is SLABS
+// slabs: the slabs of small tiles have little arithmetic, so several share one barrier.
 //
-// Set by the launcher: TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER CONSUMERS TURNS
-// BLOCKS, SPARSE WORDS PAIRED (metadata words per lane and slab; whether two
-// instructions share one),
-// ACCUMULATOR OUTPUT, PROMOTE SCALED TRANSPOSED XOR, and the function `multiply`
-// around one wgmma.
+// The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER CONSUMERS TURNS
+// BLOCKS; SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
+// instructions share a word); ACCUMULATOR OUTPUT; PROMOTE SCALED TRANSPOSED XOR; and the
+// function `multiply` around one wgmma.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-constexpr int ROW_A = SPARSE ? 64 : 128;  // bytes of k in a slab, as stored
+constexpr int ROW_A = SPARSE ? 64 : 128;  // stored bytes of a row of A in a slab
 constexpr int ROW_B = 128;
 constexpr int STEPS = ROW_A / 32;  // instructions along k in a slab
-// 64 rows of A in a slab; behind the sparse values stands their metadata.
+// 64 rows of A in a slab; the metadata follows the sparse values.
 constexpr int BLOCK_VALUES = 64 * ROW_A;
 constexpr int BLOCK_A = BLOCK_VALUES + (SPARSE ? 128 * WORDS * 4 : 0);
 constexpr int BYTES_A = TILE_M / 64 * BLOCK_A;
@@ -34,8 +33,8 @@ constexpr int SLAB = OFFSET_B + BYTES_B;
 constexpr int STAGE = SLABS * SLAB;
 constexpr int ACCUMULATORS = TILE_N / 2;  // per lane and m64 block
 constexpr int CODES = SPARSE ? BLOCKS * WORDS : 1;
-constexpr int GROUP = 8;       // tile rows whose A stays in the L2 together
-constexpr int PACKED_M = 256;  // rows of A whose slabs are neighbours in memory
+constexpr int GROUP = 8;       // rows of tiles whose A stays in the L2 together
+constexpr int PACKED_M = 256;  // rows of A whose slabs are adjacent in memory
 constexpr int PACKED_SLAB = PACKED_M / 64 * BLOCK_A;
 constexpr int WARPS = 4 * CONSUMERS;
 constexpr int TEAM = TURNS ? 1 : CONSUMERS;  // consumers that share a tile
@@ -78,7 +77,7 @@ __device__ __forceinline__ void barrier_arrive_here(u32 bar) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(bar) : "memory");
 }
 
-// Arrive at the barrier that lies at the same address in a block of the cluster.
+// Arrive at the barrier with the same address in another block of the cluster.
 __device__ __forceinline__ void barrier_arrive(u32 bar, u32 block) {
     if constexpr (CLUSTER == 1) {
         barrier_arrive_here(bar);
@@ -100,7 +99,7 @@ __device__ __forceinline__ void copy_tile(
         ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "l"(policy) : "memory");
 }
 
-// The same into every block of the cluster: data and signal go to equal addresses.
+// Copy into every block of the cluster.  Data and signal have the same address in each.
 __device__ __forceinline__ void copy_tile_to_all(
     u32 to, const TensorMap* map, u32 bar, int x, int y, u64 policy) {
     constexpr unsigned short all = (1 << CLUSTER) - 1;
@@ -137,14 +136,14 @@ __device__ __forceinline__ u32 cluster_rank() {
     return rank;
 }
 
-// The 128 threads of one consumer.
+// Synchronize the 128 threads of one consumer.
 __device__ __forceinline__ void group_sync(int consumer) {
     asm volatile("bar.sync %0, 128;" ::"r"(consumer + 1) : "memory");
 }
 
 // ── wgmma ───────────────────────────────────────────────────────────────────
 
-// K-major, rows of ROW bytes, swizzled over as many; eight rows are the stride.
+// K-major, rows of ROW bytes, swizzled over ROW bytes; the stride is eight rows.
 template <int ROW>
 __device__ __forceinline__ u64 descriptor(u32 address) {
     constexpr u64 mode = ROW == 128 ? 1 : 2;
@@ -176,8 +175,8 @@ __device__ __forceinline__ void step(
 
 // ── which tile next ─────────────────────────────────────────────────────────
 
-// Clusters walk down GROUP tile rows, then one column on: neighbours in time
-// share rows of A and columns of B in the L2.
+// Clusters go down GROUP rows of tiles, then to the next column.  So tiles that are
+// computed at the same time share rows of A and columns of B in the L2.
 __device__ __forceinline__ void tile_at(
     int index, int tiles_m, int tiles_n, int* m, int* n) {
     int per_group = GROUP * tiles_n;
@@ -191,8 +190,8 @@ __device__ __forceinline__ void tile_at(
 
 // ── the result ──────────────────────────────────────────────────────────────
 
-// acc * (scale * scale_m) * scale_n + bias, rounded to f32 each time; a null pointer
-// leaves its part out.  For XOR: how many bits each row of A and of B has.
+// acc * (scale * scale_m) * scale_n + bias, rounded to f32 after each step.  A null
+// pointer leaves its step out.  For XOR: the number of set bits in each row of A and B.
 struct Epilogue {
     const float* scale;
     const float* scale_m;
@@ -223,22 +222,22 @@ constexpr int ITEM = OUTPUT_BYTES;
 constexpr int WIDE = TRANSPOSED ? 128 : TILE_N * ITEM < 128 ? TILE_N * ITEM : 128;
 constexpr int HIGH = TRANSPOSED ? (TILE_N < 64 ? TILE_N : 64) : 64;
 constexpr int BOX = WIDE * HIGH;  // bytes that one tensor-map copy stores
-// A slice is the columns of an m64 block of D that fill boxes without a rest.
+// A slice is the fewest columns of an m64 block of D that fill whole boxes.
 constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
 constexpr int SLICE = TRANSPOSED ? BOX * (64 * ITEM / 128) : BOX;
 constexpr int SLICES = TILE_N / COLUMNS;
 static_assert(TILE_N % COLUMNS == 0, "slices leave no columns behind");
 constexpr int ROOM = STAGING_ROOM / SLICE < 1 ? 1 : STAGING_ROOM / SLICE;
-constexpr int TOGETHER = SLICES < ROOM ? SLICES : ROOM;  // places for slices
+constexpr int TOGETHER = SLICES < ROOM ? SLICES : ROOM;  // slices in the staging buffer
 constexpr int STAGING = TOGETHER * SLICE;                // bytes per consumer
 
-// 16-byte units trade places as the tensor map, and no bank, expects.
+// Swizzle 16-byte units as the tensor map expects; this also avoids bank conflicts.
 template <int SPAN>
 __device__ __forceinline__ u32 swizzled(u32 at) {
     return at ^ ((at >> 7) & (SPAN / 16 - 1)) << 4;
 }
 
-// What the two rows of D that a lane holds in an m64 block are multiplied with.
+// The factors, biases and bit counts of the two rows of an m64 block that a lane holds.
 struct Rows {
     float factor[2];
     float bias[2];
@@ -263,8 +262,8 @@ __device__ __forceinline__ Rows rows_of(const Epilogue& e, int block, int m) {
     return rows;
 }
 
-// What the columns of a tile are multiplied with, or their counts: lane L holds those
-// of columns L, L + 32, ...
+// The factors or bit counts of the columns of a tile: lane L holds those of the columns
+// L, L + 32, ...
 constexpr int PARTS = (TILE_N + 31) / 32;
 struct Columns {
     float scale[SCALED ? PARTS : 1];
@@ -295,12 +294,12 @@ __device__ __forceinline__ result_t finish(
 #endif
 }
 
-// Pairs of 32-bit results are stored by half warps, four rows of two 16-byte units,
-// and the swizzle would send neighbouring rows to the same banks: odd rows go two
-// groups of eight columns further, within their slice.
+// Half a warp stores pairs of 32-bit results: four rows of two 16-byte units each.  The
+// swizzle alone would send adjacent rows to the same banks.  Therefore odd rows store
+// the group of eight columns that is two groups further, within the same slice.
 constexpr int APART = !TRANSPOSED && OUTPUT_BYTES == 4 && TILE_N % 32 == 0 ? 2 : 0;
 
-// Four results of a lane in a group of eight columns.
+// The four results of a lane in the group g of eight columns.
 __device__ __forceinline__ void take_group(
     result_t (&v)[4], const ACCUMULATOR (&acc)[ACCUMULATORS], int g, const Rows& rows,
     const Columns& columns) {
@@ -323,14 +322,14 @@ __device__ __forceinline__ void take_group(
     }
 }
 
-// Eight columns of an m64 block, from `col` of their slice on, into the staging.
+// Write eight columns of an m64 block to the staging buffer, at column `col` of a slice.
 __device__ __forceinline__ void stage_columns(
     u32 slice, int col, const result_t (&v)[4]) {
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
     [[maybe_unused]] int r = warp * 16 + lane / 4, c = lane % 4 * 2;
 #if TRANSPOSED && OUTPUT_BYTES == 2
-    // Lane L names row L % 8 of the 8x8 matrix L / 8: one for each half of m.  Eight
-    // columns further on the swizzle is the same.
+    // Lane L gives the address of row L % 8 of the 8x8 matrix L / 8; there is one matrix
+    // for each half of m.  The swizzle repeats after eight columns.
     u32 at = lane % 8 * 128 + (warp * 16 + lane / 8 % 2 * 8) * ITEM;
     at = slice + col * 128 + swizzled<128>(at);
     asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
@@ -360,7 +359,7 @@ __device__ __forceinline__ void stage_columns(
 #endif
 }
 
-// The boxes of one slice, from the staging to D; what lies outside D is dropped.
+// Store the boxes of one slice from the staging buffer, as far as they are inside D.
 __device__ __forceinline__ void store_slice(
     const TensorMap* map, u32 slice, int row, int col) {
 #if TRANSPOSED
@@ -371,8 +370,8 @@ __device__ __forceinline__ void store_slice(
 #endif
 }
 
-// One m64 block of D.  Its slices go round TOGETHER places of the staging, `slot`
-// being the next one: while one is stored, another is written.
+// Store one m64 block of D.  Its slices take turns in the TOGETHER slots of the staging
+// buffer, and `slot` is the next one: while one is stored, another is written.
 __device__ __forceinline__ void store_block(
     const ACCUMULATOR (&acc)[ACCUMULATORS], const Rows& rows, const Columns& columns,
     const TensorMap* map, u32 staging, int& slot, int consumer, int row, int col) {
@@ -387,8 +386,8 @@ __device__ __forceinline__ void store_block(
             int ours = APART && threadIdx.x / 4 % 2 ? i ^ APART : i;
             stage_columns(slice, ours * 8, v);
         }
-        // The copy engine must see what the threads wrote, and the next place must
-        // have been read before they write on.
+        // The copy engine must see what the threads wrote.  And it must have read the
+        // next slot before the threads write there.
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         if (TOGETHER > 1 && threadIdx.x % 128 == 0)
             asm volatile("cp.async.bulk.wait_group.read %0;"
@@ -407,7 +406,7 @@ __device__ __forceinline__ void store_block(
 
 // ── metadata ────────────────────────────────────────────────────────────────
 
-// The words of one lane for the m64 blocks of one consumer.
+// Load the metadata words of one lane for the m64 blocks of one consumer.
 __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 #if SPARSE
 #pragma unroll
@@ -425,14 +424,14 @@ __device__ __forceinline__ void load_codes(u32 (&codes)[CODES], u32 a) {
 
 // ── the ring of stages ──────────────────────────────────────────────────────
 
-// Where the block's shared memory has what.
+// Addresses in the shared memory of the block.
 struct Room {
-    u32 stages;  // STAGES of A and B, then the staging of results
+    u32 stages;  // STAGES of A and B, then the staging buffers
     u32 full, empty;
     u32 turns, stores;  // whose turn it is to multiply, and to store
 };
 
-// A place in the ring, and the parity of the round that it is in.
+// A stage of the ring, and the parity of the current round.
 struct Position {
     int stage, phase;
     __device__ __forceinline__ void next() {
@@ -444,8 +443,8 @@ struct Position {
     }
 };
 
-// The tiles of D, and which of them this block's cluster takes.  A cluster takes
-// CLUSTER tiles below each other at a time: they share B.
+// The tiles of D, and those of this block's cluster.  A cluster computes CLUSTER tiles
+// at a time, one below the other: they share B.
 struct Tiles {
     int tall, wide, count, first, pace;
     __device__ __forceinline__ Tiles(int m, int n) {
@@ -458,7 +457,7 @@ struct Tiles {
 
 // ── the producer ────────────────────────────────────────────────────────────
 
-// COUNT slabs of a tile's rows of A, from the slab k on.
+// Copy COUNT slabs of a tile's rows of A, beginning with slab k.
 template <int COUNT>
 __device__ __forceinline__ void copy_a(
     u32 to, const char* from, const TensorMap* map, u32 bar, int row, int k,
@@ -472,7 +471,7 @@ __device__ __forceinline__ void copy_a(
     }
 }
 
-// The same of B; the blocks of a cluster each bring their share to all.
+// Copy COUNT slabs of B.  Each block of a cluster copies its share to all of them.
 template <int COUNT>
 __device__ __forceinline__ void copy_b(
     u32 to, const TensorMap* map, u32 bar, int col, int k, u32 rank, u64 policy) {
@@ -495,13 +494,13 @@ __device__ __forceinline__ void produce(
     u64 keep, once;
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
-    u64 policy_a = tiles.wide > 1 ? keep : once;  // who else will read it?
+    u64 policy_a = tiles.wide > 1 ? keep : once;  // is A read again?
     Position at{0, 1};
     for (int tile = tiles.first; tile < tiles.count; tile += tiles.pace) {
         int tm, tn;
         tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
         int row = (tm * CLUSTER + rank) * TILE_M, col = tn * TILE_N;
-        // A tile wholly below A has no data and no result: any rows do.
+        // A tile entirely below A has no data and no result, so it may read any rows.
         if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
         const char* from =
             packed + (long long)(row / PACKED_M) * slabs_k * PACKED_SLAB
@@ -531,7 +530,7 @@ __device__ __forceinline__ void produce(
 
 typedef ACCUMULATOR Sums[BLOCKS][ACCUMULATORS];
 
-// The products of so many slabs are under way when this returns.
+// Start the products of COUNT slabs; they may still run when this returns.
 template <int COUNT>
 __device__ __forceinline__ void multiply_slabs(
     Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh) {
@@ -553,7 +552,7 @@ __device__ __forceinline__ void multiply_slabs(
     wgmma_commit();
 }
 
-// The same for a stage; if fewer slabs are left of k, one by one.
+// Start the products of a stage.  At the end of k it may have fewer slabs: one by one.
 __device__ __forceinline__ void multiply_stage(
     Sums& acc, u32 (&codes)[SLABS][CODES], u32 a, u32 b, bool fresh, int left) {
     if (SLABS == 1 || left >= SLABS) {
@@ -566,13 +565,14 @@ __device__ __forceinline__ void multiply_stage(
     }
 }
 
-// Every lane says for itself that it has read its metadata: one for all would do, but
-// racecheck follows no order from lane to lane.  It costs nothing while products run.
+// Every lane signals that it has read its metadata.  One lane could signal for all, but
+// racecheck does not see the order between lanes.  It costs nothing while products run.
 __device__ __forceinline__ void release_codes(const Room& room, int stage) {
     if constexpr (SPARSE) barrier_arrive_here(room.empty + 8 * stage);
 }
 
-// One lane for every block says that the products of its warp need a stage no more.
+// Signal every block of the cluster, one lane for each, that this warp needs the stage
+// no more.
 __device__ __forceinline__ void release(const Room& room, int stage) {
     if (threadIdx.x % 32 < CLUSTER)
         barrier_arrive(room.empty + 8 * stage, threadIdx.x % 32);
@@ -590,15 +590,16 @@ __device__ __forceinline__ void consume(
     int slot = 0;
     int stages_k = (slabs_k + SLABS - 1) / SLABS;
     int member = TURNS ? 0 : consumer, place = TURNS ? consumer : 0;
-    int parity = place ^ 1;  // the first one's first turn has come
+    int parity = place ^ 1;  // consumer 0 has the first turn
     if (place) at.pass(stages_k);
     for (int tile = tiles.first + place * tiles.pace; tile < tiles.count;
          tile += CONSUMERS / TEAM * tiles.pace) {
         int tm, tn;
         tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
         int row = (tm * CLUSTER + rank) * TILE_M + member * BLOCKS * 64;
-        // Without turns a stage of the other's tile could be taken for one of this: a
-        // barrier tells neighbouring rounds of the ring apart, no more.
+        // Wait for our turn.  Without it, a stage of the other consumer's tile could be
+        // taken for one of this tile: the parity of a barrier only tells one round of
+        // the ring from the next.
         if constexpr (TURNS) barrier_wait(room.turns + 8 * place, parity);
         int last = 0;
         auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
@@ -627,19 +628,19 @@ __device__ __forceinline__ void consume(
 #pragma unroll
             for (int x = 0; x < ACCUMULATORS; x++) total[i][x] = 0.0f;
 #endif
-        // A running wgmma still reads its metadata registers: the next stage needs
-        // registers of its own.
+        // A running wgmma still reads its metadata registers, so the next stage needs
+        // other registers.
         u32 even[SLABS][CODES] = {}, odd[SLABS][CODES] = {};
         for (int k = 0; k < stages_k; k += 2) {
             one_stage(even, k);
             if (k + 1 < stages_k) one_stage(odd, k + 1);
         }
-        if constexpr (TURNS) {  // what is left of this tile is under way
+        if constexpr (TURNS) {  // all products of this tile are started
             if (threadIdx.x % 32 == 0)
                 barrier_arrive_here(room.turns + 8 * (place ^ 1));
             at.pass(stages_k);
         }
-        // The last products take a while yet: time to fetch what they meet.
+        // Load what the epilogue needs while the last products still run.
         Columns columns = columns_of(e, tn * TILE_N, n);
         Rows rows[BLOCKS];
 #pragma unroll
@@ -649,7 +650,7 @@ __device__ __forceinline__ void consume(
         release(room, last);
         auto& total = acc;
 #endif
-        if constexpr (TURNS) {  // they share the staging, too
+        if constexpr (TURNS) {  // both share one staging buffer
             barrier_wait(room.stores + 8 * place, parity);
             parity ^= 1;
         }
@@ -657,7 +658,7 @@ __device__ __forceinline__ void consume(
         for (int i = 0; i < BLOCKS; i++)
             store_block(total[i], rows[i], columns, map_d, staging, slot, consumer,
                         row + i * 64, tn * TILE_N);
-        if constexpr (TURNS) {  // all of them wrote there: all say so
+        if constexpr (TURNS) {  // every thread wrote there, so every thread signals
             if (threadIdx.x % 128 == 0)
                 asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
             group_sync(consumer);
@@ -709,5 +710,5 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     }
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     __syncwarp();
-    if (CLUSTER > 1) cluster_sync();  // nobody leaves while others signal it
+    if (CLUSTER > 1) cluster_sync();  // no block may exit while others still signal it
 }

@@ -1,8 +1,8 @@
-"""How is it run?
+"""How is a kernel run?
 
-Through NVIDIA's driver (cuda-bindings), on the caller's stream, without waiting
-for anything: a launch reads pointers, never data.  Tensor maps, which tell the
-copy engine where B and D lie, are made once for each buffer and remembered.
+It is launched through NVIDIA's driver (cuda-bindings), on the caller's stream.  The
+host never waits: a launch needs pointers, not data.  Tensor maps tell the copy engine
+where B and D are; they are made once for each buffer and remembered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HINT = "pip install 'fragmenta[cuda]' on a machine with a Hopper GPU and its dr
 
 
 class Matrix(NamedTuple):
-    """Rows of bytes on the device: where, how many, how wide, how far apart."""
+    """Rows of bytes on the device: address, number, width and distance of the rows."""
 
     pointer: int
     rows: int
@@ -29,18 +29,20 @@ class Matrix(NamedTuple):
     pitch: int
 
     def check(self, name: str) -> None:
-        """Refuse what the copy engine cannot address."""
+        """Refuse a matrix that the copy engine cannot address."""
         if self.pointer % ALIGNMENT or self.pitch % ALIGNMENT:
             raise ShapeError(
-                f"rows of {name} begin on multiples of {ALIGNMENT} bytes; given "
+                f"rows of {name} must begin on multiples of {ALIGNMENT} bytes; given "
                 f"address {self.pointer:#x}, rows {self.pitch} bytes apart"
             )
         if not self.rows or not self.width:
-            raise ShapeError(f"{name} is empty: {self.rows} rows of {self.width} bytes")
+            raise ShapeError(
+                f"{name} is empty; given {self.rows} rows of {self.width} bytes"
+            )
 
 
 class _Epilogue(ctypes.Structure):
-    """Pointers as ``gemm.cu`` takes them; 0 leaves a part out."""
+    """Pointers as ``gemm.cu`` takes them; 0 stands for a tensor not given."""
 
     _fields_ = tuple(
         (name, ctypes.c_void_p)
@@ -52,37 +54,39 @@ _NOTHING = _Epilogue()
 
 
 class _Map(ctypes.Structure):
-    """A tensor map, which knows where it is."""
+    """A tensor map, and its own address."""
 
     _fields_ = (("opaque", ctypes.c_char * 128),)
     address: int
 
 
-class Plan(NamedTuple):
-    """What a launch needs beside its pointers."""
+class LaunchPlan(NamedTuple):
+    """Everything that a launch needs except its pointers."""
 
     kernel: Kernel
     function: Any
     grid: tuple[int, int]
     share: int
-    """Rows of B that a block brings."""
+    """Rows of B that one block of a cluster copies."""
     box: tuple[int, int, int]
-    """Bytes, rows and swizzle of what is stored of D at a time."""
+    """Bytes, rows and swizzle of the part of D that one copy stores."""
     shared: int
     addresses: tuple[int, ...]
-    """Where m, n and the number of slabs are, on the host."""
+    """Addresses of m, n and the number of slabs, on the host."""
     sizes: list[ctypes.c_int]
 
 
-def plan(kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None) -> Plan:
-    """The kernel for an m x n x k product, ready on the current device.
+def plan(
+    kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None
+) -> LaunchPlan:
+    """The plan of an m x n x k product on the current device.
 
-    ``blocks`` of threads share the tiles: as many as there are multiprocessors,
-    unless told otherwise.
+    ``blocks`` is the number of thread blocks that share the tiles; by default, that
+    of the multiprocessors.
     """
     wide, high = kernel.box
     sizes = [ctypes.c_int(size) for size in (m, n, -(-k // kernel.slab_k))]
-    return Plan(
+    return LaunchPlan(
         kernel,
         _function(kernel, _context()),
         (kernel.grid(m, n, blocks or processors()), 1),
@@ -95,7 +99,7 @@ def plan(kernel: Kernel, m: int, n: int, k: int, blocks: int | None = None) -> P
 
 
 def launch(
-    planned: Plan,
+    planned: LaunchPlan,
     a: Matrix | int,
     b: Matrix,
     d: Matrix,
@@ -103,10 +107,10 @@ def launch(
     stream: int = 0,
     epilogue: dict[str, int] | None = None,
 ) -> None:
-    """Start D = A B; ``a`` is the address of a packed A, or a dense matrix.
+    """Start D = A B; ``a`` is a dense matrix, or the address of a packed A.
 
-    ``epilogue`` gives addresses of f32 numbers by name: scale, scale_m,
-    scale_n, bias (and the s32 count_m, count_n of xor).
+    ``epilogue`` has addresses by name: of the f32 numbers scale, scale_m, scale_n
+    and bias, and for xor of the s32 numbers count_m and count_n.
     """
     map_b = _tensor_map("B", b, SLAB_BYTES, planned.share, SLAB_BYTES)
     map_d = _tensor_map("D", d, *planned.box)
@@ -138,7 +142,7 @@ def start(
     stream: int,
     addresses: Sequence[int],
 ) -> None:
-    """Launch a function; its arguments lie at these addresses of the host."""
+    """Launch a function; its arguments are at these addresses on the host."""
     pointers = array("Q", addresses)
     where, _ = pointers.buffer_info()
     _check(
@@ -150,7 +154,7 @@ def start(
 
 @lru_cache(maxsize=1024)
 def _function(kernel: Kernel, context: int) -> Any:
-    """The kernel on the current device, compiled and loaded at first use."""
+    """The kernel in the current context, compiled and loaded at first use."""
     driver = _driver()
     found = load(cubin(kernel), "gemm", context)
     attribute = driver.CUfunction_attribute
@@ -177,7 +181,7 @@ def load(code: bytes, name: str, context: int | None = None) -> Any:
 
 
 def processors() -> int:
-    """Streaming multiprocessors of the current device."""
+    """The number of multiprocessors of the current device."""
     return _processors(_context())
 
 
@@ -203,7 +207,7 @@ def _processors(context: int) -> int:
 
 @lru_cache(maxsize=4096)
 def _tensor_map(name: str, matrix: Matrix, wide: int, high: int, swizzle: int) -> _Map:
-    """How the copy engine sees a matrix of bytes: boxes of wide x high."""
+    """Describe a matrix of bytes to the copy engine, in boxes of wide x high."""
     matrix.check(name)
     driver = _driver()
     mode = f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}"
@@ -241,7 +245,7 @@ def _driver() -> Any:
 
 
 def _context() -> int:
-    """The caller's context; without one there is nothing to run on."""
+    """The caller's CUDA context; there must be one."""
     current = int(_check(_driver().cuCtxGetCurrent()))
     if not current:
         raise NoDevice("no CUDA context is current in this thread; " + _HINT)
@@ -249,10 +253,10 @@ def _context() -> int:
 
 
 def _check(result: Sequence[Any]) -> Any:
-    """What the driver returned beside its status, if that is success."""
+    """What the driver returned after its status; raises if it failed."""
     code, *values = result
     if int(code):
         failed, text = _driver().cuGetErrorString(code)
         said = text.decode() if not int(failed) and text else code
-        raise Error(f"the CUDA driver says: {said}")
+        raise Error(f"the CUDA driver reports: {said}")
     return values[0] if values else None

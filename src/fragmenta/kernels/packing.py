@@ -1,14 +1,14 @@
-"""How does a sparse A lie in memory, so that one copy brings a tile?
+"""How is a sparse A stored, so that one copy brings a tile?
 
-A tile's part of A in a slab is one run of bytes, ready for shared memory: of
-each 64 rows the stored values, 64 bytes a row and already swizzled, then the
-metadata words of the 128 lanes that multiply them.  So the values and the
-metadata of 64, 128 or 256 rows arrive by one bulk copy, whatever the tile::
+The part of A that a tile needs in a slab is one run of bytes, as shared memory needs
+it.  For each 64 rows there are the stored values, 64 bytes a row and already
+swizzled, and then the metadata words of the 128 lanes that multiply them.  So one
+bulk copy brings the values and the metadata of a tile of 64, 128 or 256 rows::
 
     packed[256 rows][slab][64 rows][values, metadata]
 
-Where a value or a code goes is asked of the descriptor and of the metadata
-fragment; nothing here knows a swizzle or a lane.
+The descriptor says where a value goes, and the metadata fragment where a code goes.
+No swizzle and no layout is written again here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VALUE_BYTES = BLOCK * _ROW
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Packed:
-    """The bytes of a sparse A, and what they mean.
+    """The packed bytes of a sparse A, with its element type and shape.
 
     >>> import numpy as np, fragmenta as fm
     >>> from fragmenta.kernels import pack
@@ -48,37 +48,42 @@ class Packed:
     """
 
     data: Bytes
-    """(256s of rows, slabs, m64 blocks, bytes of a block)."""
+    """Axes: groups of 256 rows, slabs, m64 blocks, bytes of a block."""
     a: str
-    """The element type."""
+    """An older name of :attr:`element_type`."""
     shape: tuple[int, int]
+
+    @property
+    def element_type(self) -> str:
+        """The type of the elements."""
+        return self.a
 
     def __repr__(self) -> str:
         rows, columns = self.shape
-        return f"<Packed {rows}x{columns} {self.a}, {self.data.size} bytes>"
+        return f"<Packed {rows}x{columns} {self.element_type}, {self.data.size} bytes>"
 
 
-def packed_shape(a: str, m: int, k: int) -> tuple[int, int, int, int]:
-    """The shape of the bytes of an m x k matrix.
+def packed_shape(element_type: str, m: int, k: int) -> tuple[int, int, int, int]:
+    """The shape of the packed bytes of an m x k matrix.
 
     >>> packed_shape("bf16", 300, 128)
     (2, 2, 4, 4608)
     """
-    slab_k, size = _slab(a)
+    slab_k, size = _slab(element_type)
     return -(-m // PACKED_M), -(-k // slab_k), PACKED_M // BLOCK, size
 
 
 @lru_cache(maxsize=16)
-def _slab(a: str) -> tuple[int, int]:
-    """Elements of k in a slab, and bytes of 64 rows of it."""
-    kernel = _any_kernel(a)
+def _slab(element_type: str) -> tuple[int, int]:
+    """Elements of k in a slab, and bytes of 64 rows in a slab."""
+    kernel = _any_kernel(element_type)
     return kernel.slab_k, kernel.block_bytes
 
 
 def pack(sp: Compressed, op: Instruction | str) -> Packed:
-    """A compressed matrix in the order the kernels read.
+    """A compressed matrix in the order in which the kernels read it.
 
-    Rows are filled with zeros to a multiple of 256, columns to whole slabs.
+    Zeros fill the rows up to a multiple of 256 and the columns up to whole slabs.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="bf16", d="f32", sp="sp")
@@ -91,7 +96,10 @@ def pack(sp: Compressed, op: Instruction | str) -> Packed:
     check_compressed(sp, op)
     of = op.types["a"]
     if sp.values.ndim != 2 or not sp.values.size:
-        raise ShapeError(f"one matrix is packed at a time; given {sp.values.shape}")
+        raise ShapeError(
+            f"pack takes one matrix that is not empty; given values of shape "
+            f"{sp.values.shape}"
+        )
     m, k = sp.shape
     tall, slabs, blocks, size = packed_shape(of.name, m, k)
     rows, wide = tall * PACKED_M, slabs * _ROW
@@ -110,7 +118,7 @@ def pack(sp: Compressed, op: Instruction | str) -> Packed:
 
 
 def unpack(packed: Packed) -> Compressed:
-    """The compressed matrix again: undoes :func:`pack`.
+    """The compressed matrix of packed bytes: the inverse of :func:`pack`.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp")
@@ -118,13 +126,13 @@ def unpack(packed: Packed) -> Compressed:
     >>> bool((unpack(pack(sp, op)).indices == sp.indices).all())
     True
     """
-    kernel = _any_kernel(packed.a)
+    kernel = _any_kernel(packed.element_type)
     op, granularity = sparse(kernel.instruction)
     of = op.types["a"]
     m, k = packed.shape
     tall, slabs, blocks, _ = packed.data.shape
     units = packed.data[..., :VALUE_BYTES].reshape(tall, slabs, blocks, -1, UNIT)
-    units = units[..., places(packed.a), :]
+    units = units[..., places(packed.element_type), :]
     units = units.reshape(tall, slabs, blocks, BLOCK, -1, UNIT)
     raw = units.transpose(0, 2, 3, 1, 4, 5).reshape(tall * PACKED_M, -1)
     values = np.ascontiguousarray(raw).view(of.bits_dtype)
@@ -139,13 +147,13 @@ def unpack(packed: Packed) -> Compressed:
 
 
 @lru_cache(maxsize=8)
-def places(a: str) -> NDArray[np.int64]:
-    """Which 16-byte unit of a block each unit of its rows becomes.
+def places(element_type: str) -> NDArray[np.int64]:
+    """Where each 16-byte unit of the rows goes in a block, in units.
 
     >>> places("e4m3")[:12]
     array([ 0,  1,  2,  3,  4,  5,  6,  7,  9,  8, 11, 10])
     """
-    of = _any_kernel(a).instruction.types["a"]
+    of = _any_kernel(element_type).instruction.types["a"]
     columns = _ROW * 8 // of.bits
     tile = Descriptor.for_tile(BLOCK, columns, of, swizzle=_ROW)
     step = UNIT * 8 // of.bits
@@ -165,7 +173,7 @@ def _words(codes: NDArray[np.uint8], op: Instruction) -> NDArray[np.uint32]:
 
 
 def _codes(data: Bytes, op: Instruction, per: int) -> NDArray[np.uint8]:
-    """Codes of all rows from the metadata of packed blocks: undoes _words."""
+    """Codes of all rows from the metadata of packed blocks: the inverse of _words."""
     tall, slabs, blocks, _ = data.shape
     words = np.ascontiguousarray(data.swapaxes(1, 2)).view(np.uint32)
     words = words.reshape(tall * blocks, slabs, _LANES, per).swapaxes(-1, -2)
@@ -175,6 +183,6 @@ def _codes(data: Bytes, op: Instruction, per: int) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=16)
-def _any_kernel(a: str) -> Kernel:
-    """A kernel of this type: the order in memory is the same for all."""
-    return Kernel(a, tile=Tile(64, 8))
+def _any_kernel(element_type: str) -> Kernel:
+    """Any kernel of this type: the order in memory is the same for all of them."""
+    return Kernel(element_type, tile=Tile(64, 8))

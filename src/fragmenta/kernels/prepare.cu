@@ -1,9 +1,10 @@
-// Prune, compress and pack a dense matrix in one pass; count the bits of rows.
+// Prune, compress and pack a dense matrix in one pass; count the set bits of rows.
 //
-// Set by the launcher: ELEMENT (an unsigned type of BITS, an element's), SIGNED,
-// MAGNITUDE (its bits), INFINITY_KEY (magnitudes above are NaN, all alike),
-// ONE_OF_TWO, BLOCK_BYTES, and PLACES: in which 16-byte unit of a packed block the
-// values of row r, unit u go, and at which byte their codes, at 4 r + u.
+// The launcher defines ELEMENT (an unsigned type of BITS bits that holds an element),
+// SIGNED, MAGNITUDE (a mask of the magnitude), INFINITY_KEY (magnitudes from here on are
+// NaN, and equal), ONE_OF_TWO, BLOCK_BYTES, and PLACES.  Entry 4 r + u of PLACES is for
+// unit u of row r: the 16-byte unit of a packed block where its values go, and the byte
+// of the metadata where its codes go.
 
 typedef unsigned int u32;
 typedef unsigned short u16;
@@ -15,19 +16,19 @@ constexpr int CHUNK = ONE_OF_TWO ? 2 : 4;
 constexpr int CODE_BYTES = COUNT / CHUNK / 2;
 constexpr int VALUES = 4096;  // bytes of a block before its metadata
 
-// Not in constant memory: that serves one lane after the other.
+// Not in constant memory, which serves different addresses one after the other.
 struct alignas(4) Where { u16 values, codes; };
 __device__ const Where places[256] = {PLACES};
 
-// What a thread reads, and the unit that it stores.
+// The elements that a thread reads, and the unit that it stores.
 struct alignas(16) Given { ELEMENT at[COUNT]; };
 struct alignas(16) Unit { ELEMENT at[COUNT / 2]; };
 
 // ── one chunk ───────────────────────────────────────────────────────────────
 
-// The two greatest of four stay, of equals the lower; then two are stored, zeros of
-// place 2 and then 3 where there are not as many.  So the code follows from four
-// bits: which of the kept are not zero.
+// The two greatest of four are kept; of equal ones, those in lower places.  Two elements
+// are always stored.  If fewer are not zero, the zero in place 2 is stored too, and then
+// the one in place 3.  So the code depends on four bits: which kept ones are not zero.
 __device__ __forceinline__ constexpr u32 code_of(u32 some) {
     bool has0 = some & 1, has1 = some & 2, has3 = some & 8;
     u32 first = has0 ? 0 : has1 ? 1 : 2;
@@ -35,12 +36,12 @@ __device__ __forceinline__ constexpr u32 code_of(u32 some) {
 }
 
 #if BITS == 8
-// Four elements are the bytes of a word, and are compared all at once: the high bit of
-// a byte says what holds of it.
+// The four elements of a chunk are the bytes of a word, and all are compared at once.
+// The high bit of a byte is the result for its element.
 constexpr u32 ONES = 0x01010101, HIGH = 0x80808080, LOW = ~HIGH;
 constexpr bool SEVEN_BITS = !SIGNED && MAGNITUDE == 0x7F;
 
-// All bits of each byte are its high bit.
+// Copy the high bit of each byte to all bits of the byte.
 __device__ __forceinline__ u32 spread(u32 word) {
     u32 all;
     asm("prmt.b32 %0, %1, 0, 0xBA98;" : "=r"(all) : "r"(word));
@@ -53,7 +54,7 @@ __device__ __forceinline__ u32 keys(u32 word) {
         return (word ^ minus) + (minus & ONES);
     }
     u32 found = word & ONES * MAGNITUDE;
-    if constexpr (INFINITY_KEY < MAGNITUDE) {  // 7D, 7E and 7F are NaN, and alike
+    if constexpr (INFINITY_KEY < MAGNITUDE) {  // 7D, 7E and 7F are NaN, and equal
         static_assert(INFINITY_KEY == 0x7D || INFINITY_KEY >= MAGNITUDE);
         u32 more = spread(found + 2 * ONES);
         found = (found & ~more) | (more & ONES * INFINITY_KEY);
@@ -61,7 +62,7 @@ __device__ __forceinline__ u32 keys(u32 word) {
     return found;
 }
 
-// x > y where `strict` is one, x >= y where it is zero.
+// x > y in bytes where `strict` is one, x >= y where it is zero.
 __device__ __forceinline__ u32 before(u32 x, u32 y, u32 strict) {
     if constexpr (SEVEN_BITS) return (x | HIGH) - y - strict;
     u32 low = (x | HIGH) - (y & LOW) - strict;
@@ -76,15 +77,15 @@ __device__ constexpr u64 codes_of_all() {
 
 __device__ __forceinline__ u32 shrink(const Given& in, int chunk, Unit& out) {
     u32 word = reinterpret_cast<const u32*>(&in)[chunk], k = keys(word);
-    // An element goes before its right neighbour (3 before 0), the one after that,
-    // and its left neighbour.  It stays if it goes before two of the three.
+    // Compare each element with its right neighbour (3 with 0), with the one after that,
+    // and with its left neighbour.  It is kept if it wins two of the three.
     u32 right = before(k, __byte_perm(k, 0, 0x0321), 0x01000000);
     u32 over = before(k, __byte_perm(k, 0, 0x1032), 0x01010000);
     u32 left = ~__byte_perm(right, 0, 0x2103);
     u32 kept = word & spread((right & over) | (left & (right | over)));
     u32 some = (kept & LOW) + LOW;
     if constexpr (!SEVEN_BITS) some |= kept;
-    // The four high bits, brought together at the top: four times their number.
+    // Gather the four high bits at the top: a number from 0 to 15, times four.
     u32 shift = (some & HIGH) * 0x00204081 >> 26;
     constexpr u64 all = codes_of_all();
     u32 code = all >> shift & 15;
@@ -131,7 +132,7 @@ __device__ __forceinline__ u32 shrink(const Given& given, int chunk, Unit& out) 
 
 // ── a matrix ────────────────────────────────────────────────────────────────
 
-// One block of threads makes one packed block: 64 rows of one slab.
+// One block of threads writes one packed block: 64 rows of one slab.
 extern "C" __global__ void __launch_bounds__(256, 8) compress(
     const char* __restrict__ matrix, long long pitch, int rows, long long width,
     char* __restrict__ packed) {
@@ -172,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(256, 8) compress(
             reinterpret_cast<uint4*>(codes_of_block)[threadIdx.x];
 }
 
-// One warp counts the bits of one row; rows begin on multiples of 16 bytes.
+// One warp counts the set bits of one row; rows must begin on multiples of 16 bytes.
 extern "C" __global__ void __launch_bounds__(256) count_bits(
     const char* __restrict__ matrix, long long pitch, int rows, long long width,
     int* __restrict__ counts) {

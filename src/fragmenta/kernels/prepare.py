@@ -1,8 +1,8 @@
 """How is a weight pruned, compressed and packed at the speed of memory?
 
-One kernel reads the dense matrix once and writes packed blocks.  Where each unit
-of values and each run of codes goes is read off :func:`~fragmenta.kernels.packing.
-pack` itself, and compiled in as a table.
+One kernel reads the dense matrix once and writes packed blocks.  A table compiled into
+it says where each unit of values and its codes go; the table is computed from
+:func:`~fragmenta.kernels.packing.pack` itself.
 """
 
 from __future__ import annotations
@@ -22,21 +22,22 @@ from fragmenta.registers.dtype import DType, dtype
 from fragmenta.sparse.compress import Compressed, sparse
 
 MOST_ROWS = 65_535 // 4 * 256
-"""Rows of a matrix that one launch compresses."""
+"""The most rows that one launch compresses."""
 _UNITS = 256  # 16-byte units of stored values in a block
 
 
 @lru_cache(maxsize=16)
-def code_places(a: str) -> NDArray[np.int64]:
+def code_places(element_type: str) -> NDArray[np.int64]:
     """The byte of a block's metadata where the codes of each unit begin.
 
-    Blocks are packed in which only some units have another code; the bytes that
-    change tell where they are, one bit of the unit's number at a time.
+    For each bit of a unit's number a block is packed in which the units with that
+    bit set have another code.  The bytes that differ show the bits, and so the number,
+    of the unit that owns each byte.
 
     >>> code_places("e4m3")[:5], code_places("bf16")[:5]
     (array([ 0, 16,  4, 20, 32]), array([ 0,  4,  8, 12, 16]))
     """
-    op, granularity = sparse(Kernel(a, tile=Tile(64, 8)).instruction)
+    op, granularity = sparse(Kernel(element_type, tile=Tile(64, 8)).instruction)
     stored = 16 * 8 // op.types["a"].bits  # stored values of a unit
     chunks = stored // granularity.kept
     numbers = np.arange(_UNITS).reshape(64, 4)
@@ -55,22 +56,24 @@ def code_places(a: str) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=16)
-def source(a: str) -> str:
-    """The CUDA C++ source of the compression kernel for one type.
+def prepare_source(element_type: str) -> str:
+    """The CUDA C++ source of the kernels in ``prepare.cu``, for one type.
 
-    >>> "#define ONE_OF_TWO 1" in source("tf32")
+    >>> "#define ONE_OF_TWO 1" in prepare_source("tf32")
     True
     """
-    kernel = Kernel(a, tile=Tile(64, 8))
+    kernel = Kernel(element_type, tile=Tile(64, 8))
     of = kernel.instruction.types["a"]
-    where = zip(places(a).tolist(), code_places(a).tolist(), strict=True)
+    where = zip(
+        places(element_type).tolist(), code_places(element_type).tolist(), strict=True
+    )
     macros = {
         "ELEMENT": {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}[of.bits],
         "BITS": of.bits,
         "SIGNED": int(of.name == "s8"),
         "MAGNITUDE": hex((1 << of.bits) - 1 >> (0 if of.is_integer else 1)),
         "INFINITY_KEY": hex(_infinity_key(of)),
-        "ONE_OF_TWO": int(a == "tf32"),
+        "ONE_OF_TWO": int(element_type == "tf32"),
         "BLOCK_BYTES": kernel.block_bytes,
         "PLACES": ", ".join(f"{{{unit}, {byte}}}" for unit, byte in where),
     }
@@ -79,7 +82,7 @@ def source(a: str) -> str:
 
 
 def _infinity_key(of: DType) -> int:
-    """Magnitudes from here on are equal: one above infinity, NaN of any kind."""
+    """The least magnitude of a NaN (infinity plus one); all from here on are equal."""
     everything = (1 << of.bits) - 1
     if of.is_integer or not of.has_infinity:
         return everything
@@ -87,23 +90,20 @@ def _infinity_key(of: DType) -> int:
     return (((1 << of.exponent_bits) - 1) << fraction) + 1
 
 
-def compress_on_device(weight: Any, a: str) -> Any:
-    """The packed bytes of a CUDA tensor, pruned on the way.
-
-    Its rows begin on multiples of 16 bytes.
-    """
+def compress_on_device(weight: Any, element_type: str) -> Any:
+    """Prune and pack a CUDA tensor whose rows begin on multiples of 16 bytes."""
     import torch
 
     rows, columns = weight.shape
-    shape = packed_shape(a, rows, columns)
+    shape = packed_shape(element_type, rows, columns)
     packed = torch.empty(shape, dtype=torch.uint8, device=weight.device)
     arguments = _matrix(weight, rows, columns, packed)
-    _start("compress", a, (shape[1], 4 * shape[0]), weight.device, arguments)
+    _start("compress", element_type, (shape[1], 4 * shape[0]), weight.device, arguments)
     return packed
 
 
 def count_bits(bits: Any) -> Any:
-    """How many bits are set in each row of a CUDA tensor of uint8."""
+    """The number of set bits in each row of a CUDA tensor of uint8."""
     import torch
 
     rows, columns = bits.shape
@@ -127,7 +127,11 @@ def _matrix(x: Any, rows: int, columns: int, result: Any) -> list[Any]:
 
 
 def _start(
-    name: str, a: str, grid: tuple[int, int], device: Any, arguments: list[Any]
+    name: str,
+    element_type: str,
+    grid: tuple[int, int],
+    device: Any,
+    arguments: list[Any],
 ) -> None:
     import torch
 
@@ -135,15 +139,15 @@ def _start(
 
     with torch.cuda.device(device):
         stream = torch.cuda.current_stream().cuda_stream
-        handle = load(cubin(dtype(a).name), name)
+        handle = load(prepare_cubin(dtype(element_type).name), name)
         start(handle, grid, 256, 0, stream, [ctypes.addressof(x) for x in arguments])
 
 
 @lru_cache(maxsize=16)
-def cubin(a: str) -> bytes:
+def prepare_cubin(element_type: str) -> bytes:
     """The machine code for one type.
 
-    >>> cubin("bf16")[1:4]
+    >>> prepare_cubin("bf16")[1:4]
     b'ELF'
     """
-    return to_cubin(source(a), TARGET)
+    return to_cubin(prepare_source(element_type), TARGET)

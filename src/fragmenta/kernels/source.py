@@ -1,7 +1,7 @@
 """What does the compiler see?
 
-The settings of a kernel as macros, the function ``multiply`` around its one
-instruction, then ``gemm.cu``.
+It sees the settings of a kernel as macros, the function ``multiply`` around the one
+instruction, and then ``gemm.cu``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TARGET = "sm_90a"
 
 @cache
 def text(name: str) -> str:
-    """One of the CUDA sources beside this module.
+    """The text of a CUDA source in this folder.
 
     >>> "__global__" in text("gemm.cu")
     True
@@ -28,7 +28,7 @@ def text(name: str) -> str:
 
 
 def source(kernel: Kernel) -> str:
-    """The whole CUDA C++ source of a kernel.
+    """The complete CUDA C++ source of a kernel.
 
     >>> print(source(Kernel("e4m3"))[:35])
     #define TILE_M 128
@@ -40,7 +40,7 @@ def source(kernel: Kernel) -> str:
 
 
 def cubin(kernel: Kernel) -> bytes:
-    """The machine code; compiled at first use, then kept on disk.
+    """The machine code of a kernel, compiled at first use and kept on disk.
 
     >>> from fragmenta.kernels.config import Tile
     >>> cubin(Kernel("e4m3", tile=Tile(64, 8)))[1:4]

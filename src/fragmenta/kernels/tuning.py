@@ -1,8 +1,8 @@
-"""Which tile is the fastest here, measured?
+"""Which tile was measured to be the fastest on this GPU?
 
-The model of :func:`~fragmenta.kernels.config.choose` knows one card.  Measured
-choices are kept by kernel, shape and GPU, in memory and on disk beside the compiled
-kernels, and are preferred from then on.
+:func:`~fragmenta.kernels.config.choose` estimates times for one GPU only.  Choices
+that were measured are kept by kernel, shape and GPU, in memory and on disk beside the
+compiled kernels.  They are preferred to the estimates.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Shape = tuple[int, int, int]
 
 
 def key(kernel: Kernel, shape: Shape, gpu: str) -> str:
-    """What a choice is kept under: all but the tile.
+    """The name that a choice is kept under; it has everything but the tile.
 
     >>> key(Kernel("s8"), (64, 64, 64), "H200")
     's8 s32 sparse, 64x64x64, H200'
@@ -30,7 +30,7 @@ def key(kernel: Kernel, shape: Shape, gpu: str) -> str:
 
 
 def known(kernel: Kernel, shape: Shape, gpu: str) -> Kernel:
-    """The kernel with the tile that was measured, else with the expected one."""
+    """The kernel with the measured tile, or else the one that is expected best."""
     tile = _kept().get(key(kernel, shape, gpu))
     return choose(kernel, *shape) if tile is None else replace(kernel, tile=tile)
 
@@ -43,7 +43,7 @@ def tune(
     *,
     most: int = 6,
 ) -> Kernel:
-    """Measure the ``most`` promising tiles, and remember the fastest.
+    """Measure the ``most`` tiles that look best, and remember the fastest.
 
     >>> best = tune(Kernel("s8"), (64, 8, 64), "nothing", lambda k: k.tile.n)
     >>> best.tile.n, known(Kernel("s8"), (64, 8, 64), "nothing") == best
@@ -72,12 +72,12 @@ def _read() -> dict[str, Tile]:
 
 
 def _write() -> None:
-    """Add what is known here to what other processes have written meanwhile."""
+    """Write the choices of this process, and keep those of other processes."""
     sizes = {name: astuple(tile) for name, tile in {**_read(), **_kept()}.items()}
     Cache.present().put(_version(), json.dumps(sizes).encode())
 
 
 @cache
 def _version() -> str:
-    """What tiles are kept under: those measured with other kernels say little."""
+    """The cache key of all choices; it changes with the source of the kernel."""
     return f"tiles {sha256(text('gemm.cu').encode()).hexdigest()}"

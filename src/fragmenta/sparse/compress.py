@@ -1,16 +1,16 @@
 """How is a sparse matrix stored?
 
-The instruction decides what sparse means: how many elements of each chunk of a
-row of A it stores, and whether neighbours go in pairs (see
-:class:`~fragmenta.registers.metadata.Granularity`).
+The instruction defines what sparse means: how many elements of each chunk of a row
+of A are stored, and whether adjacent elements are stored in pairs (see
+:class:`~fragmenta.registers.granularity.Granularity`).
 
     check_sparse  refuse an A with too many non-zeros in a chunk
     compress      A -> stored values and one 4-bit code per chunk
     decompress    stored values and codes -> A
 
-Rows are the last axis; any batch axes may stand before the last two.  No
-number is ever changed: these functions keep every bit, or refuse.  What makes
-a matrix sparse is :func:`fragmenta.sparse.prune.prune`.
+Matrices are the last two axes; any batch axes may come before.  These functions
+keep every value or refuse the matrix.  To make a matrix sparse, use
+:func:`fragmenta.sparse.prune.prune`.
 
 >>> import fragmenta as fm
 >>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
@@ -44,7 +44,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Compressed:
-    """A sparse A as the instruction wants it: stored values, and codes.
+    """A sparse A as the instruction takes it: stored values and codes.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k64", a="s4", sp="sp::ordered_metadata")
@@ -61,12 +61,12 @@ class Compressed:
     """One 4-bit code per chunk, (…, M, chunks)."""
     granularity: Granularity
     width: int = -1
-    """Columns of A; fewer than the chunks span where A was padded."""
+    """Columns of A; less than the columns of all chunks if A was padded."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.granularity, Granularity):
             raise Error(
-                f"a granularity is that of an instruction, op.granularity; given "
+                f"granularity must be that of an instruction, op.granularity; given "
                 f"{self.granularity!r}"
             )
         object.__setattr__(self, "values", as_array(self.values))
@@ -82,7 +82,10 @@ class Compressed:
         span = self.granularity.chunk * chunks
         width = span if is_whole(self.width) and self.width == -1 else self.width
         if not is_whole(width) or not 0 <= span - int(width) < self.granularity.chunk:
-            raise ShapeError(f"{chunks} chunks are {span} columns, not {width!r}")
+            raise ShapeError(
+                f"{chunks} chunks of {self.granularity} have {span} columns; given "
+                f"width {width!r}"
+            )
         object.__setattr__(self, "width", int(width))
 
     @property
@@ -91,7 +94,7 @@ class Compressed:
         return (*self.indices.shape[:-1], self.width)
 
     def columns(self) -> NDArray[np.int32]:
-        """The column of A that each stored value came from: as ``values``.
+        """The column of A of each stored value, in the shape of ``values``.
 
         >>> import fragmenta as fm
         >>> op = fm.mma("m16n8k8", a="tf32", sp="sp")
@@ -109,7 +112,7 @@ class Compressed:
 
 
 def sparse(op: Instruction | str) -> tuple[Instruction, Granularity]:
-    """The sparse instruction that is meant, and its granularity.
+    """The instruction, which must be sparse, and its granularity.
 
     >>> op, granularity = sparse("wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16")
     >>> print(granularity)
@@ -117,7 +120,7 @@ def sparse(op: Instruction | str) -> tuple[Instruction, Granularity]:
     """
     found = instruction(op)
     if found.granularity is None:
-        raise Error(f"{found} is dense; sparse are the families mma.sp and wgmma.sp")
+        raise Error(f"{found} is dense; the sparse families are mma.sp and wgmma.sp")
     return found, found.granularity
 
 
@@ -134,13 +137,13 @@ def compress(
 ) -> Compressed:
     """The stored values and codes of a matrix that is sparse already.
 
-    No value is ever dropped: a chunk with too many is refused.  A chunk with
-    room to spare also stores the zero of place 2, then that of place 3 (place
-    1 for tf32), so that its code is always legal, always ordered and always
-    the same; PyTorch fills chunks likewise.
+    No value is dropped: a chunk with too many values is refused.  A chunk with fewer
+    values than are stored is filled up with zeros: with that of place 2 first, then
+    with that of place 3 (for tf32, with that of place 1).  So each chunk has exactly
+    one code, which is legal and ordered.  PyTorch fills chunks in the same way.
 
-    -0.0 is a zero: kept where its place is stored anyway, else it becomes 0.0.
-    With ``keep_negative_zero`` it counts as a value.
+    -0.0 counts as a zero.  It is kept if its place is stored anyway; otherwise it
+    becomes 0.0.  With ``keep_negative_zero`` it counts as a value.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata")
@@ -181,10 +184,10 @@ def compress(
 
 
 def check_compressed(sp: Compressed, op: Instruction) -> None:
-    """Refuse a matrix that was compressed for another sparsity.
+    """Refuse a compressed matrix that does not fit the instruction.
 
-    Its codes must be legal for the instruction, and what it stores beyond its
-    width zero.
+    It must have the instruction's granularity, its codes must be legal, and the
+    values stored beyond its width must be zero.
 
     >>> import fragmenta as fm
     >>> tf32, f16 = (fm.wgmma("m64n8k16", a="tf32", d="f32", sp="sp"),
@@ -192,7 +195,7 @@ def check_compressed(sp: Compressed, op: Instruction) -> None:
     >>> check_compressed(compress(np.zeros((1, 4)), tf32), f16)
     Traceback (most recent call last):
     fragmenta.errors.BadMetadata: wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 \
-is 2:4; A is 1:2
+is 2:4; given an A of 1:2
     """
     _check_granularity(sp, op)
     sp.granularity.check(sp.indices, op.metadata.ordered)
@@ -204,30 +207,34 @@ is 2:4; A is 1:2
 
 
 def require_compressed(sp: object) -> None:
-    """Refuse what is no compressed matrix.
+    """Refuse what is not a compressed matrix.
 
     >>> require_compressed([[1, 0]])
     Traceback (most recent call last):
-    fragmenta.errors.Error: A is Compressed, as compress makes it; given list
+    fragmenta.errors.Error: A must be Compressed, as compress returns it; given list
     """
     if not isinstance(sp, Compressed):
-        raise Error(f"A is Compressed, as compress makes it; given {type(sp).__name__}")
+        raise Error(
+            f"A must be Compressed, as compress returns it; given {type(sp).__name__}"
+        )
 
 
 def _check_granularity(sp: Compressed, op: Instruction) -> None:
     require_compressed(sp)
     if sp.granularity != op.granularity:
-        raise BadMetadata(f"{op} is {op.granularity}; A is {sp.granularity}")
+        raise BadMetadata(f"{op} is {op.granularity}; given an A of {sp.granularity}")
 
 
 def _check_rest(beyond: NDArray[np.bool_], width: int) -> None:
     if beyond.any():
         row = int(np.argwhere(beyond)[0][-2])
-        raise ShapeError(f"A has {width} columns, but row {row} stores a value beyond")
+        raise ShapeError(
+            f"A has {width} columns, but row {row} stores a value in a later column"
+        )
 
 
 def decompress(sp: Compressed, op: Instruction | str) -> Array:
-    """The matrix that stored values and codes mean: undoes :func:`compress`.
+    """The matrix of stored values and codes: the inverse of :func:`compress`.
 
     Codes that the instruction does not allow are refused.
 
@@ -263,9 +270,9 @@ def decompress(sp: Compressed, op: Instruction | str) -> Array:
 
 @dataclass(frozen=True)
 class SparsityReport:
-    """How far a matrix is from what an instruction can store.
+    """Which chunks of a matrix have too many non-zeros for an instruction.
 
-    ``str()`` says it in a sentence.
+    ``str()`` is a sentence about it.
 
     >>> import fragmenta as fm
     >>> print(sparsity_report([[1, 0, 0, 2]], fm.mma("m16n8k32", a="s8", sp="sp")))
@@ -380,7 +387,7 @@ def check_sparse(
 def decode_words(
     op: Instruction | str, words: ArrayLike, *, lane: int = 0, warp: int = 0
 ) -> list[Nibble]:
-    """Metadata words read by hand: every code, and what is illegal about it.
+    """The codes in metadata words, and why a code is illegal.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k64", a="s8", sp="sp::ordered_metadata")
@@ -398,7 +405,7 @@ def decode_words(
 def _bits(
     A: ArrayLike, op: Instruction, keep_negative_zero: bool, pad: bool
 ) -> tuple[Array, Any]:
-    """The raw bits of A, and which bits of a place make it a value."""
+    """The raw bits of A, and the mask of bits that make a place a value."""
     granularity, of = sparse(op)[1], op.types["a"]
     bits = of.encode(as_array(A))
     signless = not of.is_integer and not keep_negative_zero
@@ -410,13 +417,15 @@ def _bits(
 
 
 def whole_chunks(array: Array, granularity: Granularity, pad: bool) -> Array:
-    """The matrix contiguous, its rows padded to whole chunks if allowed.
+    """The matrix as a contiguous array, padded to whole chunks if ``pad`` is set.
 
     >>> whole_chunks(np.ones((1, 3)), Granularity(2, 4), pad=True)
     array([[1., 1., 1., 0.]])
     """
     if array.ndim < 2:
-        raise ShapeError(f"a matrix has 2 axes or more; given shape {array.shape}")
+        raise ShapeError(
+            f"a matrix must have 2 or more axes; given shape {array.shape}"
+        )
     short = -array.shape[-1] % granularity.chunk
     if short and not pad:
         width = array.shape[-1]
@@ -430,14 +439,14 @@ def whole_chunks(array: Array, granularity: Granularity, pad: bool) -> Array:
 
 
 def _extent(rows: Array) -> tuple[int, int]:
-    """How many rows with anything in them, and the bytes of one."""
+    """The number of rows, or 0 if they are empty, and the bytes of a row."""
     return len(rows) if rows.size else 0, rows.shape[-1] * rows.itemsize
 
 
 def _too_full(places: Array, value_bits: Any, granularity: Granularity) -> Array:
     """Which chunks have more values than can be stored."""
     is_value = (places & value_bits) != 0
-    # The flags of a chunk, a byte each, are one integer; its bits count them.
+    # Each flag is a byte.  Seen as one integer, a chunk has a set bit for each flag.
     chunks = is_value.view(np.dtype(f"u{granularity.places}"))
     full: Array = np.bitwise_count(chunks) > granularity.picks
     return full

@@ -1,18 +1,18 @@
-"""In what order do others keep the same codes?
+"""In what order do other libraries store the codes?
 
-The stored values of a sparse matrix are everywhere the same (…, M, K/2); what
-differs is the order of the codes beside them.  Each order is one line that
-permutes digits, as every layout here is, over a memory image::
+All libraries store the same values, (…, M, K/2); they differ in the order of the
+codes.  As with every layout here, each order is one line that permutes digits, here
+those of a position in memory::
 
     plain     row-major nibbles, the first chunk in the low half of a byte
     torch     PyTorch's SparseSemiStructuredTensorCUTLASS: int16 or int32
-    marlin    Sparse-Marlin, and what vLLM and torchao took from it: the same
-              words in another order, from a function of the same name
+    marlin    Sparse-Marlin, and vLLM and torchao after it: the same words in another
+              order, although their function has the same name as PyTorch's
     cutlass   CUTLASS's kernels for Hopper (sm_90a), by tile K: bytes
 
-Axis N is the nibble in a word, X and Y count tiles along k and m, outermost
-first.  The blob of cuSPARSELt, which ``to_sparse_semi_structured`` makes where
-that library is installed, is undisclosed: only cuSPARSELt reads it.
+Axis N is the nibble in a word; X and Y count tiles along k and m, and are outermost.
+If cuSPARSELt is installed, ``to_sparse_semi_structured`` uses its format.  That
+format is not documented, and only cuSPARSELt reads it.
 
 >>> import fragmenta as fm
 >>> from fragmenta.sparse.compress import compress
@@ -45,19 +45,20 @@ from fragmenta.sparse.compress import (
 
 Array = NDArray[Any]
 
-# By the bits of a word: the words of so many rows and two columns of words, in
-# memory order O.
+# By the bits of a word.  O is the position in memory of a word within a tile, which has
+# two columns of words and 32 or 16 rows.
 TORCH = {
     16: "row = O3 O4 O5 O0 O2 Y*  chunk = N* O1 X*",  # 32 rows
-    32: "row = O2 O3 O4 O0 Y*  chunk = N* O1 X*",  # 16
+    32: "row = O2 O3 O4 O0 Y*  chunk = N* O1 X*",  # 16 rows
 }
-# Rows 8g + j and 8g + 4 + j share 32 bits, which four ``mma.sp`` (j) of one warp
-# take as rows g and g + 8: O1 to O5 are the lane, O2 the selector, O6 the register.
+# Rows 8g + j and 8g + 4 + j share 32 bits.  Four ``mma.sp`` of one warp, j = 0 to 3,
+# take them as their rows g and g + 8.  O1 to O5 are the lane, O2 the selector, O6 the
+# register.
 MARLIN = dict.fromkeys((16, 32), "row = O2 O6 O0 O3 O4 O5 Y*  chunk = N* O1 X*")
 
-# A tile is 64 rows.  Of 16 and 32-bit types, the word of row G is followed by
-# that of row G + 8 (H), then come the blocks of further instructions (B): what
-# one lane needs lies together.  P is the lane's half of the columns, W the warp.
+# A tile has 64 rows.  For 16-bit and 32-bit types, the word of row G + 8 (H) follows
+# that of row G, and then those of the next instructions (B) follow.  So the words that
+# a lane needs are adjacent.  P is the lane's half of the columns, W the warp.
 CUTLASS = {
     8: "row = R* Y*  chunk = N* C* X*",
     16: "row = G* H* W* Y*  chunk = N* P* B* X*",
@@ -80,8 +81,8 @@ def to_nibbles(sp: Compressed) -> NDArray[np.uint8]:
     require_compressed(sp)
     if sp.indices.shape[-1] % 2:
         raise ShapeError(
-            f"two codes share a byte, so a row has an even number of chunks; "
-            f"this one has {sp.indices.shape[-1]}"
+            f"two codes share a byte, so a row must have an even number of chunks; "
+            f"given {sp.indices.shape[-1]}"
         )
     return pack_words(sp.indices, 4, 8)
 
@@ -89,7 +90,9 @@ def to_nibbles(sp: Compressed) -> NDArray[np.uint8]:
 def from_nibbles(
     values: ArrayLike, nibbles: ArrayLike, op: Instruction | str
 ) -> Compressed:
-    """Stored values with plain nibbles, in bytes or in little-endian words.
+    """A compressed matrix from stored values and nibbles in row-major order.
+
+    The nibbles are in bytes, or in little-endian words.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k8", a="tf32", sp="sp::ordered_metadata")
@@ -98,7 +101,7 @@ def from_nibbles(
     """
     words = as_array(nibbles)
     if words.dtype.kind not in "iu" or not words.ndim:
-        raise ShapeError(f"nibbles come in integers of 8 bits or more, not {words!r}")
+        raise ShapeError(f"nibbles must be an array of integers; given {words!r}")
     codes = unpack_words(words.view(f"u{words.itemsize}"), 4)
     return _checked(values, codes, *sparse(op))
 
@@ -107,7 +110,7 @@ def from_nibbles(
 
 
 class TorchSparse(NamedTuple):
-    """What PyTorch's SparseSemiStructuredTensorCUTLASS holds.
+    """The tensors of PyTorch's SparseSemiStructuredTensorCUTLASS.
 
     >>> TorchSparse(np.ones((16, 32)), np.zeros((16, 2), np.int32)).meta.dtype
     dtype('int32')
@@ -120,10 +123,11 @@ class TorchSparse(NamedTuple):
 
 
 def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
-    """``packed`` and ``meta`` as PyTorch's CUTLASS backend wants them.
+    """``packed`` and ``meta`` as PyTorch's CUTLASS backend takes them.
 
-    For f16, bf16, tf32 (torch.float32) and s8.  Rows are a multiple of 32 (16
-    for s8) and words a multiple of two in a row, as PyTorch asks.
+    The types are f16, bf16, tf32 (torch.float32) and s8.  As in PyTorch, the number
+    of rows must be a multiple of 32 (16 for s8), and a row must have an even number
+    of words.
 
     >>> import fragmenta as fm
     >>> from fragmenta.sparse.compress import compress
@@ -136,11 +140,11 @@ def to_torch(sp: Compressed, op: Instruction | str) -> TorchSparse:
 
 
 def from_torch(packed: ArrayLike, meta: ArrayLike, op: Instruction | str) -> Compressed:
-    """The ``packed`` and ``meta`` of a PyTorch tensor of the CUTLASS backend.
+    """A compressed matrix from ``packed`` and ``meta`` of PyTorch's CUTLASS backend.
 
-    Codes that are not ordered are refused, and so are those of Sparse-Marlin
-    where the stored zeros give them away; if no stored value is zero nothing
-    does, and :func:`from_sparse_marlin` has to be asked by name.
+    Codes that are not ordered are refused.  Codes of Sparse-Marlin are refused if
+    stored zeros show that they are.  Without stored zeros they cannot be recognized:
+    use :func:`from_sparse_marlin` for them.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
@@ -156,7 +160,7 @@ def from_torch(packed: ArrayLike, meta: ArrayLike, op: Instruction | str) -> Com
 
 
 class SparseMarlin(NamedTuple):
-    """What Sparse-Marlin's sparse_semi_structured_from_dense_cutlass returns.
+    """The result of Sparse-Marlin's sparse_semi_structured_from_dense_cutlass.
 
     >>> SparseMarlin(np.ones((64, 16)), np.zeros((64, 2), np.int16)).meta.shape
     (64, 2)
@@ -165,15 +169,15 @@ class SparseMarlin(NamedTuple):
     packed: Array
     """The stored values, (M, K/2), before they are quantized and permuted."""
     meta: Array
-    """The reordered codes, (M, K/16) of int16 (of s8: (M, K/32) of int32)."""
+    """The reordered codes, int16 of (M, K/16); for s8, int32 of (M, K/32)."""
 
 
 def to_sparse_marlin(sp: Compressed, op: Instruction | str) -> SparseMarlin:
-    """Values and codes as Sparse-Marlin's conversion orders them.
+    """Values and codes in the order of Sparse-Marlin's conversion.
 
-    For f16, bf16, tf32 (torch.float32) and s8; M, the output features, is a
-    multiple of 64.  The kernels take the int16 codes of an f16 A.  vLLM and
-    torchao keep the same codes as ``meta.reshape(K // 32, 2 * M)``.
+    The types are f16, bf16, tf32 (torch.float32) and s8.  M, the number of output
+    features, must be a multiple of 64.  The kernels take the int16 codes of an f16
+    A.  vLLM and torchao keep the same codes as ``meta.reshape(K // 32, 2 * M)``.
 
     >>> import fragmenta as fm
     >>> from fragmenta.sparse.compress import compress
@@ -188,12 +192,13 @@ def to_sparse_marlin(sp: Compressed, op: Instruction | str) -> SparseMarlin:
 def from_sparse_marlin(
     packed: ArrayLike, meta: ArrayLike, op: Instruction | str
 ) -> Compressed:
-    """Values and codes of Sparse-Marlin, vLLM's or torchao's Marlin 2:4.
+    """A compressed matrix from Sparse-Marlin, or from Marlin 2:4 in vLLM or torchao.
 
-    ``packed`` is (M, K/2), the values of each row side by side: what their
-    sparse_semi_structured_from_dense_cutlass returns, not the permuted words of
-    4 or 8 bits that the kernel takes.  ``meta`` is (M, K/16) of int16, or
-    (K/32, 2M) as vLLM and torchao keep it; an s8 A may have (M, K/32) of int32.
+    ``packed`` is (M, K/2) with the values of each row, as their
+    sparse_semi_structured_from_dense_cutlass returns it.  The permuted words of 4-bit
+    or 8-bit values that the kernel takes are something else.  ``meta`` is int16 of
+    (M, K/16), or of (K/32, 2M) as vLLM and torchao keep it; for s8 it may be int32 of
+    (M, K/32).
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k32", a="f16", d="f32", sp="sp::ordered_metadata")
@@ -214,19 +219,20 @@ def from_sparse_marlin(
 
 
 class _Order(NamedTuple):
-    """How someone keeps words of codes."""
+    """How a library stores words of codes."""
 
     name: str
     lines: dict[int, str]
-    """By the bits of a word, where each is in memory."""
+    """The line of each order, by the bits of a word."""
     bits: dict[str, tuple[int, ...]]
-    """By the element type, the bits of a word; the first is written."""
+    """The bits that a word may have, by the element type; the first is written."""
     read: str
+    """The function that reads this order."""
 
     def layout(
         self, bits: int, shape: tuple[int, ...], granularity: Granularity
     ) -> Layout:
-        """The layout of a matrix of codes, or what is wrong with its shape."""
+        """The layout of a matrix of codes; a shape that does not fit is refused."""
         line, per_word = self.lines[bits], bits // 4
         places = (
             1 << max(int(digit[1:]) for digit in line.split() if digit[0] == "O") + 1
@@ -235,17 +241,17 @@ class _Order(NamedTuple):
         if len(shape) != 2 or not all(shape) or any(np.remainder(shape, parts)):
             columns = parts[1] * granularity.chunk
             raise ShapeError(
-                f"{self.name} takes matrices of {parts[0]} rows and {columns} columns, "
-                f"or multiples; these are codes of shape {shape}"
+                f"{self.name} takes multiples of {parts[0]} rows and {columns} "
+                f"columns; given codes of shape {shape}"
             )
         y, x = (size // part for size, part in zip(shape, parts, strict=True))
         return Layout.parse(line, X=x, Y=y, O=places, N=per_word)
 
     def word(self, op: Instruction) -> tuple[int, ...]:
-        """The bits of a word of metadata, by the type of A."""
+        """The bits that a word of metadata may have for the type of A."""
         of = op.types["a"].name
         if of not in self.bits:
-            raise Error(f"{self.name} has {one_of(self.bits, 'and')}, not {of}")
+            raise Error(f"{self.name} has {one_of(self.bits, 'and')}; given {of}")
         return self.bits[of]
 
 
@@ -253,11 +259,11 @@ _HALF: dict[str, tuple[int, ...]] = {"f16": (16,), "bf16": (16,), "tf32": (16,)}
 _PYTORCH = _Order(
     "PyTorch's CUTLASS backend", TORCH, _HALF | {"s8": (32,)}, "from_torch"
 )
-# Quantized values that come as int32 have words of 16 bits, those of int8 32.
+# Quantized values as int32 have words of 16 bits, those as int8 words of 32.
 _MARLIN = _Order(
     "Sparse-Marlin", MARLIN, _HALF | {"s8": (32, 16)}, "from_sparse_marlin"
 )
-#: So many chunks that no conversion writes are no accident.
+#: This many chunks that a conversion never writes cannot be an accident.
 _EVIDENCE = 8
 
 
@@ -268,10 +274,10 @@ def _to_words(
     check_compressed(sp, op)
     of, given = op.types["a"], sp.values.dtype
     if given != of.storage:
-        raise ShapeError(f"A of {op} is {of}; its values are {given}")
+        raise ShapeError(f"A of {op} must have values of {of.storage}; given {given}")
     bits = order.word(op)[0]
     layout = order.layout(bits, sp.indices.shape, granularity)
-    if not op.metadata.ordered:  # the instruction would take more codes
+    if not op.metadata.ordered:  # the instruction allows more codes
         granularity.check(sp.indices, ordered=True)
     words = pack_words(sp.indices, 4, bits)
     meta = _to_places(words, layout).reshape(words.shape)
@@ -284,9 +290,11 @@ def _words(meta: ArrayLike, op: Instruction | str, order: _Order) -> Array:
     allowed = order.word(op)
     if given.dtype.kind not in "iu" or given.itemsize * 8 not in allowed:
         names = one_of(f"int{bits}" for bits in allowed)
-        raise ShapeError(f"meta of {op.types['a']} is {names}; given {given.dtype}")
+        raise ShapeError(
+            f"meta of {op.types['a']} must be {names}; given {given.dtype}"
+        )
     if given.ndim != 2:
-        raise ShapeError(f"meta is a matrix; given shape {given.shape}")
+        raise ShapeError(f"meta must be a matrix; given shape {given.shape}")
     return np.ascontiguousarray(given).view(f"u{given.itemsize}")
 
 
@@ -312,19 +320,19 @@ def _from_words(
             continue
         if not _unwritten(sp.values, codes, granularity):
             raise BadMetadata(
-                f"this is not the order of {order.name}: in {odd} chunks the first "
-                f"stored value is zero and the code is not {granularity.empty:04b}, "
-                f"which its conversion always writes there; in the order of "
-                f"{other.name} there is none such: {other.read} reads it"
+                f"the codes are not in the order of {order.name}: {odd} chunks have a "
+                f"zero as their first stored value, but not the code "
+                f"{granularity.empty:04b} that its conversion writes then; they fit "
+                f"the order of {other.name}, which {other.read} reads"
             )
     return sp
 
 
 def _unwritten(values: Array, codes: Codes, granularity: Granularity) -> int:
-    """Chunks that neither conversion writes.
+    """The number of chunks that neither conversion writes.
 
-    Both look for non-zeros from the left, so the first stored value is zero
-    only where the first half of the chunk is, and then the last half is kept.
+    Both search for non-zeros from the left.  So the first stored value is zero only
+    if the first half of the chunk is, and then the second half is stored.
     """
     first = values.reshape(*codes.shape, granularity.kept)[..., 0]
     return int(np.count_nonzero(is_zero(first) & (codes != granularity.empty)))
@@ -338,8 +346,8 @@ def to_cutlass_sm90(
 ) -> NDArray[np.uint8]:
     """The bytes of tensor E as CUTLASS's sparse Hopper kernels read them.
 
-    ``tile_k`` is the K of the kernel's tile shape.  M is padded to 64 and K
-    to the tile; the padding holds the code of an empty chunk.
+    ``tile_k`` is K of the kernel's tile shape.  M is padded to a multiple of 64 and
+    K to a multiple of the tile; the padding has the code of an empty chunk.
 
     >>> import fragmenta as fm
     >>> from fragmenta.sparse.compress import compress
@@ -361,11 +369,11 @@ def to_cutlass_sm90(
 def from_cutlass_sm90(
     values: ArrayLike, metadata: ArrayLike, op: Instruction | str, *, tile_k: int = 128
 ) -> Compressed:
-    """Stored values with the bytes of CUTLASS's tensor E; padding is ignored.
+    """A compressed matrix from stored values and the bytes of CUTLASS's tensor E.
 
-    CUTLASS writes 0000 for a chunk of zeros, which the ISA does not allow
-    (it names a place twice).  Where both stored values are zero it is read as
-    the code of an empty chunk; anywhere else it is refused.
+    Padding is ignored.  CUTLASS writes the code 0000 for a chunk of zeros, which the
+    ISA does not allow, because it names a place twice.  If both stored values are
+    zero, it is read as the code of an empty chunk; otherwise it is refused.
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
@@ -390,8 +398,8 @@ def _image(metadata: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.uint8]:
     given = np.ascontiguousarray(as_array(metadata)).view(np.uint8)
     if given.size != np.prod(shape, dtype=int):
         raise ShapeError(
-            f"the metadata of these values is {shape[-1]} bytes for each matrix; "
-            f"given {given.size} bytes in all"
+            f"the metadata of these values must have {shape[-1]} bytes for each "
+            f"matrix; given {given.size} bytes in all"
         )
     return given.reshape(shape)
 
@@ -404,12 +412,12 @@ def _cutlass_layout(
         raise Error(f"CUTLASS has no sparse Hopper kernels for {op.types['a']}")
     check_numbers(tile_k=tile_k)
     if not rows * chunks:
-        raise ShapeError(f"{rows} rows of {chunks} chunks are no matrix to tile")
+        raise ShapeError(f"the matrix is empty; given {rows} rows of {chunks} chunks")
     block = 512 // width  # columns of one instruction
     tile = min(tile_k, 128)
     if tile <= 0 or tile % block:
         raise ShapeError(
-            f"tile_k of {op.types['a']} is a multiple of {block}; given {tile_k}"
+            f"tile_k of {op.types['a']} must be a multiple of {block}; given {tile_k}"
         )
     sizes = {
         "X": -(-chunks * granularity.chunk // tile),
@@ -447,7 +455,7 @@ def _to_places(words: Array, layout: Layout) -> Array:
 
 
 def _from_places(image: Array, layout: Layout) -> Array:
-    """The matrix of words again: undoes :func:`_to_places`."""
+    """The matrix of words: the inverse of :func:`_to_places`."""
     sizes, order = _split(layout)
     batch = image.shape[:-1]
     back = np.argsort(order)
@@ -465,7 +473,7 @@ def _checked(
     granularity: Granularity,
     ordered: bool = False,
 ) -> Compressed:
-    """Values in the storage of A, beside codes that the instruction allows."""
+    """A compressed matrix whose codes the instruction allows."""
     of = op.types["a"]
     sp = Compressed(of.decode(of.encode(as_array(values))), codes, granularity)
     granularity.check(sp.indices, ordered or op.metadata.ordered)

@@ -1,11 +1,11 @@
-"""How are millions of chunks pruned, compressed and put back quickly?
+"""How are millions of chunks pruned, compressed and decompressed quickly?
 
-Kernels over flat arrays of unsigned integers (:mod:`fragmenta.machine`).  A *place*
-is what a code chooses: one element, or a pair of neighbours seen as one integer
-twice as wide.  Every place of a chunk has a name and nothing branches, which is
-what lets the compiler use vector instructions.
+By compiled kernels (:mod:`fragmenta.machine`) over flat arrays of unsigned integers.
+A *place* is what a code chooses: one element, or a pair of adjacent elements as one
+integer of twice the width.  The kernels have a variable for every place of a chunk
+and do not branch, so the compiler can use vector instructions.
 
-Matrices go through them in blocks of rows, side by side in threads.
+Matrices are split into blocks of rows, which threads process in parallel.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ Array = NDArray[Any]
 Places = NDArray[Any]
 Codes = NDArray[Any]
 Progress = Callable[[float], object]
-"""Called with the share of the work that is done, now and then."""
+"""Called from time to time with the fraction of the work that is done."""
 
 ONE_OF_TWO = Granularity(1, 2)
 
 
 def prune(picks: int, keys: Array, places: Places, out: Places) -> None:
-    """Copy the places of each chunk with the greatest keys, zero the others.
+    """Keep the places of each chunk with the greatest keys, and clear the others.
 
-    Two of four places stay, or one of two; of equals the lower one wins.
+    Two of four places are kept, or one of two; of equal keys, the lower place is.
 
     >>> import numpy as np
     >>> out = np.zeros(4, np.uint8)
@@ -50,12 +50,12 @@ def prune(picks: int, keys: Array, places: Places, out: Places) -> None:
 def compress(
     picks: int, places: Places, value_bits: int, stored: Places, codes: Codes
 ) -> None:
-    """Store the values of each chunk, and the code that says where they were.
+    """Store the values of each chunk, and the code of their places.
 
-    A place with none of the ``value_bits`` set is a zero.  Of four places two are
-    stored: where fewer are values, the zero of place 2 too, then that of place
-    3.  Of two places the second is stored, unless the first is a value.  Where
-    there are more values than that, the code is 0, which no chunk has.
+    A place with none of the ``value_bits`` set is a zero.  Of four places, two are
+    stored; if fewer are values, the zero of place 2 is stored too, and then that of
+    place 3.  Of two places, the first is stored if it is a value, else the second.
+    A chunk with too many values gets the code 0, which is not a legal code.
 
     >>> import numpy as np
     >>> stored, codes = np.zeros(2, np.uint8), np.zeros(1, np.uint8)
@@ -68,7 +68,7 @@ def compress(
 
 
 def decompress(picks: int, stored: Places, codes: Codes, out: Places) -> None:
-    """Put the stored places of each chunk back, with zeros between them."""
+    """Write the stored places of each chunk to their positions, and zeros elsewhere."""
     _decompress(picks, stored.dtype)(stored, codes, out, len(codes))
 
 
@@ -104,7 +104,7 @@ def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Kernel:
                 out[first + i] = select(_stays(rivals), p[i], 0)
 
     def _stays(rivals: list[Value]) -> Value:
-        """Whether fewer than ``picks`` rivals win."""
+        """Whether the place is kept: fewer than ``picks`` others have greater keys."""
         if picks == 1:
             return ~rivals[0]
         one, two, three = rivals
@@ -192,7 +192,7 @@ def _decompress(picks: int, places: np.dtype[Any]) -> Kernel:
 
 
 def rows_of(matrix: Array) -> Array:
-    """All rows of all batches.
+    """The rows of all matrices of a batch, as one matrix.
 
     >>> rows_of(np.zeros((2, 3, 4))).shape
     (6, 4)
@@ -202,7 +202,7 @@ def rows_of(matrix: Array) -> Array:
 
 
 def places_of(rows: Array, group: int) -> Places:
-    """Contiguous rows as one flat array of what the codes choose from.
+    """Contiguous rows as one flat array of places.
 
     >>> places_of(np.uint8([[1, 2, 3, 4]]), 2)
     array([ 513, 1027], dtype=uint16)

@@ -1,8 +1,8 @@
-"""What goes, when not everything can stay?
+"""How is a matrix made sparse?
 
-An instruction stores a few elements of each chunk of a row of A.  Pruning
-keeps the largest magnitudes and makes the rest zero, so that compressing then
-loses nothing.
+A sparse instruction stores only some elements of each chunk of a row of A.  Pruning
+keeps those with the largest magnitudes and sets the others to zero.  The result can
+be compressed without loss.
 
 >>> import fragmenta as fm
 >>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
@@ -37,7 +37,7 @@ _STORED = {
     if of.name in ("s4", "u4") or (of.kind == "float" and of.name != "tf32")
 }
 
-# One-byte types whose magnitudes are no small integers.
+# One-byte types whose magnitudes are not small integers.
 _WIDE = {of.storage for of in _STORED.values() if of.bits in (6, 8)}
 
 
@@ -49,19 +49,19 @@ def prune(
     pad: bool = False,
     progress: Progress | None = None,
 ) -> Array:
-    """A with the largest magnitudes of each chunk kept and the rest zero.
+    """A with the largest magnitudes of each chunk; all other elements are zero.
 
-    Of equal magnitudes the lower column is kept.  Where neighbours go in
-    pairs (4-bit types), the pair with the greater sum of magnitudes is.
-    ``scores``, a matrix of the same shape, ranks instead of the magnitudes:
-    the greater score is kept, whatever the value.
+    Of equal magnitudes, the one in the lower column is kept.  If elements are
+    stored in pairs (4-bit types), the pairs with the greatest sums of magnitudes are
+    kept.  With ``scores``, a matrix of the shape of A, the elements with the greatest
+    scores are kept instead.
 
-    NaN counts as greater than infinity, all NaN as equal: pruning never
-    hides that a matrix holds one.  A NaN among the scores is refused.
+    NaN counts as greater than infinity, and all NaN as equal, so that NaN is kept
+    before numbers.  A NaN among the scores is refused.
 
-    The result has the dtype of A, which may be any real type, not only the
-    one that the instruction reads.  A width that is no multiple of the chunk
-    is refused; with ``pad`` the result is that much wider.
+    The result has the dtype of A, which may be any real type, not only the one that
+    the instruction reads.  The number of columns must be a multiple of the chunk;
+    with ``pad``, zeros are added and the result is wider than A.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32", sp="sp::ordered_metadata")
@@ -84,7 +84,8 @@ def prune(
             keys = _score_keys(ranked, granularity, block)
         _prune_block(run, keys, rows[block], kept_rows[block], granularity.group)
 
-    # Pairs take a second temporary; scores and wide pairs are ranked in 8 bytes.
+    # Memory for each element: pairs need a second temporary array, and scores and wide
+    # pairs have keys of 8 bytes.
     small = scores is None and (granularity.group == 1 or rows.itemsize == 1)
     width = granularity.group * rows.itemsize if small else 2 * 8
     count = len(rows) if rows.size else 0
@@ -96,7 +97,7 @@ def _prune_block(run: Any, keys: Array, rows: Array, out: Array, group: int) -> 
     if group * rows.itemsize <= 8:
         run(keys, places_of(rows, group), places_of(out, group))
         return
-    # A pair of 8-byte elements is wider than any integer: choose, then copy.
+    # A pair of 8-byte elements does not fit an integer: choose first, then copy.
     chosen = np.empty(keys.shape, np.uint8)
     run(keys, np.ones_like(chosen), chosen)
     pairs = rows.reshape(-1, group)
@@ -123,20 +124,20 @@ def _keys(flat: Array, group: int) -> Array:
 
 # ── exact sums of two ───────────────────────────────────────────────────────
 #
-# A sum that float64 or 64 bits cannot hold is kept in parts, the first of them
-# deciding: how far it lies beyond the finite ones, the sum, and what rounding
-# took from it.
+# A sum that float64 or 64 bits cannot hold is kept in several parts, which are
+# compared one after the other: whether it is finite, the rounded sum, and the
+# rounding error.
 
 
 def _sums(first: Array, second: Array) -> Array:
-    """Keys in the exact order of ``first + second``, NaN above infinity."""
+    """Keys in the order of the exact sums ``first + second``; NaN is the greatest."""
     with np.errstate(all="ignore"):
         total = first + second
         finite = np.isfinite(total)
         lost = _rounded_off(first, second, total)
         if finite.all() and not lost.any():
             return total
-        # Sums beyond the finite ones are added again in halves, which is exact.
+        # If a sum overflows, halves are added instead; halving is exact here.
         over = ~finite & np.isfinite(first) & np.isfinite(second)
         halves = first / 2, second / 2
         half = halves[0] + halves[1]
@@ -151,21 +152,21 @@ def _sums(first: Array, second: Array) -> Array:
 
 
 def _rounded_off(first: Array, second: Array, total: Array) -> Array:
-    """What the rounded sum lacks of the exact one: Knuth's two-sum."""
+    """The exact sum minus the rounded one: Knuth's two-sum."""
     share = total - first
     lost: Array = (first - (total - share)) + (second - share)
     return lost
 
 
 def _sums_of_integers(first: Array, second: Array) -> Array:
-    """Keys in the exact order of sums of unsigned 64-bit integers."""
+    """Keys in the order of the exact sums of unsigned 64-bit integers."""
     low = first + second
     carry = low < first
     return _beaten(carry, low) if carry.any() else low
 
 
 def _beaten(*parts: Array) -> Array:
-    """How many of its chunk of four each place beats: keys of the same order."""
+    """Keys from the parts of sums: how many places of its chunk each place exceeds."""
     chunks = [part.reshape(-1, 4) for part in parts]
     keys = np.zeros(chunks[0].shape, np.uint8)
     for one in range(4):
@@ -179,12 +180,12 @@ def _beaten(*parts: Array) -> Array:
 
 
 def _magnitudes(flat: Array) -> Array:
-    """Unsigned integers in the order of the magnitudes, NaN above all."""
+    """Unsigned integers in the order of the magnitudes; NaN is the greatest."""
     unsigned = np.dtype(f"u{flat.itemsize}")
     of = _STORED.get(flat.dtype)
     if of is None:
         return _unsigned(np.abs(flat) if flat.dtype.kind == "i" else flat)
-    # Without its sign, the pattern of a float grows with its magnitude.
+    # Without the sign bit, the bits of a float are in the order of its magnitude.
     used = of.mask if of.is_integer else of.mask >> 1
     keys: Array = flat.view(unsigned) & unsigned.type(used)
     if of.name == "s4":
@@ -198,7 +199,7 @@ def _magnitudes(flat: Array) -> Array:
 
 
 def _unsigned(magnitudes: Array) -> Array:
-    """The least integer has a magnitude that only an unsigned type holds."""
+    """Magnitudes as unsigned integers; that of the least integer needs one."""
     return magnitudes.view(np.dtype(f"u{magnitudes.itemsize}"))
 
 
@@ -209,31 +210,31 @@ def _infinity(of: DType) -> int:
 def _scores(
     scores: ArrayLike, A: ArrayLike, granularity: Granularity, pad: bool
 ) -> Array:
-    """Scores of whole chunks: what fills A is dropped before any of A is."""
+    """The scores, padded to whole chunks so that the padding is dropped first."""
     given, wanted = as_array(scores), as_array(A).shape
     if given.shape != wanted:
         raise ShapeError(
-            f"scores rank the elements one by one; A has the shape {wanted}, the "
-            f"scores {given.shape}"
+            f"scores must have the shape of A, {wanted}; given scores of shape "
+            f"{given.shape}"
         )
     ranked = _real(given, granularity, pad)
     if granularity.group == 2 and _beyond_float64(ranked):
         raise ValueRangeError(
-            "scores of pairs are added in float64, which holds integers up to 2**52; "
-            f"given {ranked.min()} to {ranked.max()}"
+            "scores of pairs are added in float64, so integers must be from -2**52 to "
+            f"2**52; given {ranked.min()} to {ranked.max()}"
         )
     width = wanted[-1]
     if ranked.shape[-1] > width:
         whole = _ranked_whole(ranked, granularity)
         ranked = ranked if whole else ranked.astype(np.float64)
         least = np.iinfo(ranked.dtype).min if whole else -np.inf
-        # The lone half of a pair keeps the score of the element beside it.
+        # Padding that shares a pair with an element leaves the score of that pair.
         ranked[..., width + width % granularity.group :] = least
     return ranked
 
 
 def _ranked_whole(scores: Array, granularity: Granularity) -> bool:
-    """Integers that float64 may not tell apart are ranked as they are."""
+    """Whether scores are compared as integers: float64 may not tell them apart."""
     return granularity.group == 1 and _is_wide(scores)
 
 
@@ -242,7 +243,7 @@ def _is_wide(scores: Array) -> bool:
 
 
 def _beyond_float64(scores: Array) -> bool:
-    """Whether a sum of two of these integers may be none of float64's."""
+    """Whether float64 may round a sum of two of these integers."""
     if not scores.size or not _is_wide(scores):
         return False
     return int(scores.max()) > 1 << 52 or int(scores.min()) < -(1 << 52)
@@ -264,15 +265,15 @@ def _score_keys(scores: Array, granularity: Granularity, block: slice) -> Array:
         first = block.start * chunks + int(unranked.argmax()) // granularity.places
         index = np.unravel_index(first, (*batch, chunks))
         raise ValueRangeError(
-            f"the scores of {locate([int(i) for i in index])} hold a NaN, which has "
-            "no rank; -inf is always dropped first"
+            f"the scores of {locate([int(i) for i in index])} contain or add up to a "
+            "NaN, which cannot be compared; use -inf for elements to drop first"
         )
     return keys
 
 
 def _real(A: ArrayLike, granularity: Granularity, pad: bool) -> Array:
-    """A matrix of real numbers in whole chunks, contiguous."""
+    """A contiguous matrix of real numbers in whole chunks."""
     array = as_array(A)
     if array.dtype not in _STORED and array.dtype.kind not in "biu":
-        raise ValueRangeError(f"only real numbers can be ranked; given {array.dtype}")
+        raise ValueRangeError(f"only real numbers can be pruned; given {array.dtype}")
     return whole_chunks(array, granularity, pad)

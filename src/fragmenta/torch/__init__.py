@@ -3,21 +3,22 @@
     compress        a weight -> SparseMatrix: pruned, compressed, packed
     sparse_mm       D = A B, with a sparse A
     sparse_linear   y = x W^T + bias, with a sparse W
-    dense_mm        the same kernels with a dense A
-    binary_mm       how many bits two rows share, or differ in
-    autotune        measure the tiles of a call's products, keep the fastest
+    dense_mm        the same with a dense A
+    binary_mm       how many bits two rows have in common, or differ in
+    autotune        measure the tiles for every product in a call, keep the fastest
     SparseLinear    torch.nn.Linear with a sparse weight
     linears         every torch.nn.Linear of a model -> SparseLinear
 
-On a Hopper GPU these are one kernel each, on the caller's stream; anywhere else
-the same bits are computed by emulation, slowly.  All are ``torch.library``
-operators, so that ``torch.compile`` and CUDA graphs take them.
+On a Hopper GPU each product is one kernel on the caller's stream.  On the CPU an
+emulation computes the same bits, slowly.  All are ``torch.library`` operators, so
+they work with ``torch.compile`` and in CUDA graphs.
 
     matrix      what is a sparse matrix here?
     running     how does a product of tensors run?
+    request     which product is asked for, and is there a kernel for it?
     operators   how does PyTorch know the products?
     products    what can be called?
-    modules     what can stand in a model?
+    modules     what can be a layer of a model?
     tuning      which tiles are the fastest here, for these calls?
 """
 

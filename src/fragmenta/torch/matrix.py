@@ -1,7 +1,7 @@
 """What is a sparse matrix here?
 
-One tensor of bytes, the values and the metadata in the order the kernels read
-(:mod:`fragmenta.kernels.packing`), with the type and the shape they stand for.
+One tensor of bytes with the values and the metadata, in the order in which the
+kernels read them (:mod:`fragmenta.kernels.packing`), and its element type and shape.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ OUTPUTS: dict[torch.dtype, str] = {
     torch.float16: "f16",
     torch.int32: "s32",
 }
-"""The types that a result may have."""
+"""The types that a result can have."""
 DTYPES = {name: kind for kind, name in TYPES.items()}
-"""The tensors that hold an element type."""
+"""The type of a tensor that holds an element type."""
 
 
 class SparseMatrix:
-    """A 2:4 (tf32: 1:2) matrix in the order the kernels read.
+    """A 2:4 (tf32: 1:2) matrix in the order in which the kernels read it.
 
     >>> from fragmenta.torch import compress
     >>> weight = torch.tensor([[0.0, 1.0, 2.0, 0.0]] * 8, dtype=torch.bfloat16)
@@ -58,7 +58,7 @@ class SparseMatrix:
     """
 
     def __init__(self, data: Tensor, a: str, shape: tuple[int, int]) -> None:
-        if not torch.compiler.is_compiling():  # which has seen the shape before
+        if not torch.compiler.is_compiling():  # then it was checked before
             shape = whole_sizes(shape)
             check_packed(data, a, shape)
         self.data = data
@@ -67,30 +67,44 @@ class SparseMatrix:
 
     @classmethod
     def __torch_function__(cls, *arguments: Any, **options: Any) -> Any:
-        """No function of PyTorch takes it: fused layers leave their short cuts."""
+        """Refuse every function of PyTorch.
+
+        PyTorch's fused layers then take their ordinary path, which calls the layer.
+        """
         return NotImplemented
 
     @property
+    def element_type(self) -> str:
+        """The type of the elements as the tensor core reads them.
+
+        ``a`` is an older name of the same.
+
+        >>> SparseMatrix(empty_packed("bf16", 2, 4), "bf16", (2, 4)).element_type
+        'bf16'
+        """
+        return self.a
+
+    @property
     def dtype(self) -> torch.dtype:
-        """The type of the elements."""
-        return DTYPES[self.a]
+        """The type of a tensor with these elements."""
+        return DTYPES[self.element_type]
 
     @property
     def device(self) -> torch.device:
-        """Where the bytes are."""
+        """The device of the bytes."""
         return self.data.device
 
     @property
     def granularity(self) -> Granularity:
-        """How many elements of how many are stored: 2:4, or 1:2."""
-        return granularity_of(self.a)
+        """How many elements are stored out of how many: 2:4, or 1:2."""
+        return granularity_of(self.element_type)
 
     def to(self, device: torch.device | str) -> SparseMatrix:
         """The same matrix on another device."""
-        return SparseMatrix(self.data.to(device), self.a, self.shape)
+        return SparseMatrix(self.data.to(device), self.element_type, self.shape)
 
     def to_dense(self) -> Tensor:
-        """The matrix with its zeros again.
+        """The dense matrix, with its zeros.
 
         >>> from fragmenta.torch import compress
         >>> weight = torch.tensor([[0, 1, 2, 0], [3, 0, 0, 4]], dtype=torch.int8)
@@ -98,13 +112,15 @@ class SparseMatrix:
         tensor([[0, 1, 2, 0],
                 [3, 0, 0, 4]], dtype=torch.int8)
         """
-        dense: Tensor = torch.ops.fragmenta.to_dense(self.data, self.a, *self.shape)
+        dense: Tensor = torch.ops.fragmenta.to_dense(
+            self.data, self.element_type, *self.shape
+        )
         return dense
 
     def __repr__(self) -> str:
         rows, columns = self.shape
         return (
-            f"<SparseMatrix {rows}x{columns} {self.a} on {self.device}, "
+            f"<SparseMatrix {rows}x{columns} {self.element_type} on {self.device}, "
             f"{self.data.numel()} bytes>"
         )
 
@@ -116,12 +132,12 @@ def type_name(kind: torch.dtype, what: str) -> str:
     'tf32'
     """
     if kind not in TYPES:
-        raise Error(f"{what} is of {listed(TYPES)}; given {kind}")
+        raise Error(f"{what} must be of {listed(TYPES)}; given {kind}")
     return TYPES[kind]
 
 
 def listed(kinds: Iterable[torch.dtype]) -> str:
-    """Types for a message.
+    """Types, as a message lists them.
 
     >>> listed([torch.int8, torch.uint8])
     'int8 or uint8'
@@ -129,75 +145,82 @@ def listed(kinds: Iterable[torch.dtype]) -> str:
     return one_of(str(kind).removeprefix("torch.") for kind in kinds)
 
 
-def check_packed(data: Tensor, a: str, shape: tuple[int, int]) -> None:
-    """Refuse bytes that are not those of such a matrix: a kernel trusts them.
+def check_packed(data: Tensor, element_type: str, shape: tuple[int, int]) -> None:
+    """Refuse bytes that do not match the type and shape: a kernel does not check.
 
     >>> check_packed(torch.zeros(8, dtype=torch.uint8), "bf16", (64, 64))
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: 64x64 of bf16 are bytes of shape (1, 1, 4, 4608); \
-given torch.uint8 of shape (8,)
+    fragmenta.errors.ShapeError: a 64x64 matrix of bf16 must have bytes of shape \
+(1, 1, 4, 4608); given torch.uint8 of shape (8,)
     """
-    if not isinstance(data, Tensor) or a not in DTYPES:
+    if not isinstance(data, Tensor) or element_type not in DTYPES:
         raise ShapeError(
-            f"a sparse matrix is a tensor of bytes and of {one_of(DTYPES)}; given a "
-            f"{type(data).__name__} of {a}"
+            f"a sparse matrix must be a tensor of bytes, with elements of "
+            f"{one_of(DTYPES)}; given a {type(data).__name__} of {element_type}"
         )
-    wanted = packed_shape(a, *shape)
+    wanted = packed_shape(element_type, *shape)
     if data.shape != wanted or data.dtype != torch.uint8:
         raise ShapeError(
-            f"{shape[0]}x{shape[1]} of {a} are bytes of shape {wanted}; given "
-            f"{data.dtype} of shape {tuple(data.shape)}"
+            f"a {shape[0]}x{shape[1]} matrix of {element_type} must have bytes of "
+            f"shape {wanted}; given {data.dtype} of shape {tuple(data.shape)}"
         )
     if not data.is_contiguous() or data.storage_offset() % ALIGNMENT:
         raise ShapeError(
-            f"the bytes of a sparse matrix follow one another, from a multiple of "
-            f"{ALIGNMENT} on; given strides {data.stride()}"
+            f"the bytes of a sparse matrix must be contiguous and begin on a multiple "
+            f"of {ALIGNMENT}; given strides {data.stride()} and offset "
+            f"{data.storage_offset()}"
         )
 
 
 def whole_sizes(shape: tuple[int, int]) -> tuple[int, int]:
-    """Rows and columns, which must be numbers that a matrix can have.
+    """Rows and columns as whole numbers; refuses any others.
 
     >>> whole_sizes((4, 8.0))
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: a matrix has rows and columns; given (4, 8.0)
+    fragmenta.errors.ShapeError: rows and columns must be whole numbers of at least 1; \
+given (4, 8.0)
     """
     try:
         rows, columns = map(operator.index, shape)
     except (TypeError, ValueError):
         rows, columns = 0, 0
     if rows < 1 or columns < 1:
-        raise ShapeError(f"a matrix has rows and columns; given {shape}")
+        raise ShapeError(
+            f"rows and columns must be whole numbers of at least 1; given {shape}"
+        )
     return rows, columns
 
 
-def as_packed(data: Tensor, a: str, shape: tuple[int, int]) -> Tensor:
-    """The bytes of such a matrix with all their axes; a layer keeps only two.
+def as_packed(data: Tensor, element_type: str, shape: tuple[int, int]) -> Tensor:
+    """The bytes of a matrix, checked, with all four axes; a layer keeps only two.
 
     >>> as_packed(empty_packed("bf16", 2, 4).flatten(1), "bf16", (2, 4)).shape
     torch.Size([1, 1, 4, 4608])
     """
-    if a in DTYPES and data.ndim == 2 and data.is_contiguous():
-        wanted = packed_shape(a, *shape)
+    if element_type in DTYPES and data.ndim == 2 and data.is_contiguous():
+        wanted = packed_shape(element_type, *shape)
         if data.shape == (wanted[0], math.prod(wanted[1:])):
             data = data.view(wanted)
-    check_packed(data, a, shape)
+    check_packed(data, element_type, shape)
     return data
 
 
 def check_device(x: Tensor, device: torch.device, name: str) -> None:
-    """Refuse an operand that is elsewhere.
+    """Refuse an operand on another device.
 
     >>> check_device(torch.ones(1), torch.device("meta"), "A")
     Traceback (most recent call last):
-    fragmenta.errors.Error: A is on cpu, the others on meta: move one
+    fragmenta.errors.Error: A is on cpu and the others on meta; use A.to("meta")
     """
     if x.device != device:
-        raise Error(f"{name} is on {x.device}, the others on {device}: move one")
+        raise Error(
+            f"{name} is on {x.device} and the others on {device}; "
+            f'use {name}.to("{device}")'
+        )
 
 
 def empty_packed(
-    a: str, m: int, k: int, device: torch.device | str | None = None
+    element_type: str, m: int, k: int, device: torch.device | str | None = None
 ) -> Tensor:
     """The bytes of a matrix of zeros.
 
@@ -205,61 +228,67 @@ def empty_packed(
     tensor([[0., 0., 0., 0.],
             [0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
-    data = torch.zeros(packed_shape(a, m, k), dtype=torch.uint8, device=device)
-    data[..., VALUE_BYTES:] = granularity_of(a).empty * 0x11
+    data = torch.zeros(
+        packed_shape(element_type, m, k), dtype=torch.uint8, device=device
+    )
+    data[..., VALUE_BYTES:] = granularity_of(element_type).empty * 0x11
     return data
 
 
 # ── packing and unpacking ───────────────────────────────────────────────────
 
 
-def granularity_of(a: str) -> Granularity:
-    """How many elements of how many a sparse matrix of this type stores.
+def granularity_of(element_type: str) -> Granularity:
+    """The granularity of a sparse matrix of this type.
 
     >>> print(granularity_of("tf32"))
     1:2
     """
-    return sparse(Kernel(a).instruction)[1]
+    return sparse(Kernel(element_type).instruction)[1]
 
 
-def packed_of(weight: Tensor, a: str, prune: bool) -> Tensor:
-    """The bytes of a weight, where it is.
+def packed_of(weight: Tensor, element_type: str, prune: bool) -> Tensor:
+    """The packed bytes of a weight, on its device.
 
     >>> packed_of(torch.ones(4, 8, dtype=torch.int8), "s8", True).shape
     torch.Size([1, 1, 4, 5120])
     """
     if weight.is_cuda and prune and weight.shape[0] <= MOST_ROWS:
-        found: Tensor = compress_on_device(rows_aligned(weight.resolve_neg()), a)
+        found: Tensor = compress_on_device(
+            rows_aligned(weight.resolve_neg()), element_type
+        )
         return found
-    op = Kernel(a).instruction
-    matrix = matrix_of(weight, a)
+    op = Kernel(element_type).instruction
+    matrix = matrix_of(weight, element_type)
     if prune:
         matrix = pruned(matrix, op, pad=True)[:, : weight.shape[1]]
     packed = pack(compress_matrix(matrix, op, pad=True), op)
     return torch.from_numpy(packed.data).to(weight.device)
 
 
-def dense_of(data: Tensor, a: str, m: int, k: int) -> Tensor:
-    """The matrix that packed bytes stand for, where they are.
+def dense_of(data: Tensor, element_type: str, m: int, k: int) -> Tensor:
+    """The dense matrix of packed bytes, on their device.
 
     >>> dense_of(empty_packed("s8", 1, 4), "s8", 1, 4)
     tensor([[0, 0, 0, 0]], dtype=torch.int8)
     """
-    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[DTYPES[a].itemsize]
-    values = _by_rows(data, 0, UNIT * places(a), UNIT).view(kind)
-    size = (data.shape[-1] - VALUE_BYTES) // len(places(a))
-    pairs = _by_rows(data, VALUE_BYTES, code_places(a), size).long()
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[
+        DTYPES[element_type].itemsize
+    ]
+    values = _by_rows(data, 0, UNIT * places(element_type), UNIT).view(kind)
+    size = (data.shape[-1] - VALUE_BYTES) // len(places(element_type))
+    pairs = _by_rows(data, VALUE_BYTES, code_places(element_type), size).long()
     codes = torch.stack((pairs & 15, pairs >> 4), dim=-1).flatten(1)
-    granularity = granularity_of(a)
+    granularity = granularity_of(element_type)
     first = granularity.chunk * torch.arange(codes.shape[1], device=data.device)
     dense = values.new_zeros((len(values), granularity.chunk * codes.shape[1]))
     columns = first[:, None] + _columns(codes, granularity)
     dense.scatter_(1, columns.flatten(1), values)
-    return dense[:m, :k].contiguous().view(DTYPES[a])
+    return dense[:m, :k].contiguous().view(DTYPES[element_type])
 
 
 def _columns(codes: Tensor, granularity: Granularity) -> Tensor:
-    """The column in its chunk of every stored value."""
+    """The column of every stored value within its chunk."""
     table = torch.full((16, granularity.kept), -1, device=codes.device)
     for code in granularity.codes():
         table[code] = torch.tensor(granularity.positions(code), device=codes.device)
@@ -270,7 +299,10 @@ def _columns(codes: Tensor, granularity: Granularity) -> Tensor:
 
 
 def _by_rows(data: Tensor, start: int, where: NDArray[np.int64], size: int) -> Tensor:
-    """The ``size`` bytes of each unit of all rows; ``where`` a block has them."""
+    """The bytes of every unit, row by row.
+
+    A unit has ``size`` bytes; ``where`` are their places in a block, after ``start``.
+    """
     index = torch.from_numpy(start + where[:, None] + np.arange(size))
     found = data[..., index.flatten().to(data.device)]
     tall, slabs, blocks, _ = found.shape
@@ -294,15 +326,15 @@ def rows_aligned(x: Tensor) -> Tensor:
 
 
 def is_aligned(x: Tensor) -> bool:
-    """Whether the rows of a matrix begin where the copy engine can read.
+    """Whether the copy engine can read the rows of a matrix.
 
     >>> is_aligned(torch.ones(2, 16, dtype=torch.int8))
     True
     """
-    apart, columns = x.stride(0), x.shape[1]
-    along = columns == 1 or x.stride(1) == 1
-    alike = apart * x.element_size() % ALIGNMENT == x.data_ptr() % ALIGNMENT == 0
-    return bool(along and alike and apart >= columns)
+    pitch, columns = x.stride(0), x.shape[1]
+    contiguous = columns == 1 or x.stride(1) == 1
+    aligned = pitch * x.element_size() % ALIGNMENT == x.data_ptr() % ALIGNMENT == 0
+    return bool(contiguous and aligned and pitch >= columns)
 
 
 # ── tensors and arrays ──────────────────────────────────────────────────────
@@ -330,7 +362,7 @@ def matrix_of(x: Tensor, name: str) -> NDArray[Any]:
 
 
 def tensor_of(array: NDArray[Any], kind: torch.dtype) -> Tensor:
-    """An array as a tensor of a type that NumPy may not know.
+    """An array as a tensor; NumPy itself may not have the type.
 
     >>> tensor_of(np.array([[1.0]], np.float32), torch.float32)
     tensor([[1.]])

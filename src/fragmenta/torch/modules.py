@@ -1,4 +1,4 @@
-"""What can stand in a model?"""
+"""What can be a layer of a model?"""
 
 from __future__ import annotations
 
@@ -22,36 +22,39 @@ from fragmenta.torch.products import compress, linear
 def layer(
     x: Tensor,
     packed: Tensor,
-    a: str,
+    element_type: str,
     shape: tuple[int, int],
     bias: Tensor | None,
     out_dtype: torch.dtype | None,
     promote: bool,
 ) -> Tensor:
-    """What a layer computes.
+    """The result of a layer.
 
     >>> made = SparseLinear(8, 4)
     >>> x = torch.ones(1, 8, dtype=torch.bfloat16)
     >>> layer(x, made.weight_packed, "bf16", (4, 8), made.bias, None, False)
     tensor([[0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
-    kind = DTYPES[a]
-    # Rounding to 8 bits wants scales: that is nobody else's task.
+    kind = DTYPES[element_type]
+    # Rounding to 8 bits needs scales, which only the caller can choose.
     wide = kind.itemsize > 1 and isinstance(x, Tensor) and x.is_floating_point()
     if wide and x.dtype != kind and torch.is_autocast_enabled(x.device.type):
         x = x.to(kind)
-    return linear(x, packed, a, shape, bias, out_dtype=out_dtype, promote=promote)
+    return linear(
+        x, packed, element_type, shape, bias, out_dtype=out_dtype, promote=promote
+    )
 
 
-torch.fx.wrap("layer")  # which symbolic tracing keeps as one call
+torch.fx.wrap("layer")  # symbolic tracing records it as one call
 
 
 class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     """``torch.nn.Linear`` with a sparse weight, for inference.
 
-    The state dict holds ``weight_packed``, ``bias`` if there is one, and what
-    the packed bytes stand for.  ``out_dtype`` is the type of the result (else
-    that of x, or float32 where x is fp8); ``promote`` as in ``sparse_linear``.
+    The state dict holds ``weight_packed``, ``bias`` if there is one, and the type
+    and shape of the weight.  ``out_dtype`` is the type of the result; without it
+    the result has the type of x, or float32 if x is fp8.  ``promote`` adds fp8
+    products in f32, see :func:`~fragmenta.torch.sparse_mm`.
 
     >>> layer = SparseLinear.from_linear(torch.nn.Linear(8, 4).bfloat16())
     >>> layer(torch.ones(2, 8, dtype=torch.bfloat16)).shape
@@ -79,7 +82,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.promote = promote
         empty = empty_packed(self.weight_type, out_features, in_features, device)
         self._packed_shape = tuple(empty.shape)
-        # Two axes: with four, a change to channels_last would move the bytes.
+        # Two axes: with four, a change to channels_last would reorder the bytes.
         self.register_buffer("weight_packed", empty.flatten(1))
         values = torch.zeros(out_features, dtype=torch.float32, device=device)
         self.register_buffer("bias", values if bias else None)
@@ -88,14 +91,17 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     def from_linear(
         cls, module: torch.nn.Linear, *, prune: bool = True, **options: Any
     ) -> SparseLinear:
-        """The layer with its weight pruned (unless it is sparse) and compressed.
+        """A SparseLinear from a Linear, with its weight pruned and compressed.
 
-        ``options`` are ``out_dtype`` and ``promote``.
+        With ``prune=False`` the weight must be sparse already.  ``options`` are
+        ``out_dtype`` and ``promote``.
         """
         if not isinstance(module, torch.nn.Linear):
-            raise Error(f"a Linear is wanted; given a {type(module).__name__}")
+            raise Error(
+                f"from_linear takes a torch.nn.Linear; given a {type(module).__name__}"
+            )
         if isinstance(module.weight, torch.nn.UninitializedParameter):
-            raise Error("the layer has no weight yet: it is lazy, and was not called")
+            raise Error("the layer has no weight yet: it is lazy; call it once before")
         weight = module.weight.detach()
         has_bias = module.bias is not None
         made = cls(
@@ -116,7 +122,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         return SparseMatrix(data, self.weight_type, shape)
 
     def forward(self, input: Tensor) -> Tensor:
-        """y = x W^T + bias; under autocast x is taken in the type of the weight."""
+        """y = x W^T + bias; autocast converts x to the type of the weight."""
         shape = (self.out_features, self.in_features)
         return layer(input, self.weight_packed, self.weight_type, shape, self.bias,
                      self.out_dtype, self.promote)  # fmt: skip
@@ -124,7 +130,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     # ── the state dict ──────────────────────────────────────────────────────
 
     def get_extra_state(self) -> dict[str, Any]:
-        """What the packed bytes stand for."""
+        """The type and shape of the packed weight."""
         return {
             "type": self.weight_type,
             "in_features": self.in_features,
@@ -132,7 +138,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         }
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Nothing: it was compared before anything was loaded."""
+        """Do nothing: the state was compared before anything was loaded."""
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *rest: Any
@@ -141,7 +147,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         if found is not None and found != self.get_extra_state():
             *_, errors = rest
             errors.append(f"{prefix or 'the layer'} is {self.get_extra_state()}; the "
-                          f"state is that of {found}")  # fmt: skip
+                          f"state is from a layer with {found}")  # fmt: skip
             return
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
@@ -159,10 +165,10 @@ def linears(
 ) -> torch.nn.Module:
     """Replace every ``torch.nn.Linear`` of a model by a SparseLinear.
 
-    In place, but for a model that is a Linear itself: use what is returned.
-    ``least`` spares layers with fewer weights; subclasses of Linear stay as they
-    are; hooks of a layer are not carried over.  ``options`` are those of
-    :meth:`SparseLinear.from_linear`.
+    The model is changed in place and returned; a model that is itself a Linear is
+    not changed, so use what is returned.  Layers with fewer than ``least`` weights
+    and subclasses of Linear are left as they are.  Hooks of a layer are lost.
+    ``options`` are those of :meth:`SparseLinear.from_linear`.
 
     >>> print(linears(torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())))
     Sequential(
@@ -174,7 +180,7 @@ def linears(
         for name, module in model.named_modules()
         if type(module) is torch.nn.Linear and math.prod(module.weight.shape) >= least
     ]
-    for name, layer in listed:  # before anything is changed
+    for name, layer in listed:  # check all before changing any
         try:
             type_name(layer.weight.dtype, "a weight")
         except Error as why:

@@ -1,7 +1,7 @@
 """What can be called?
 
-Functions in front of the operators, which check what they are given, complete it
-and explain what is wrong with it.
+These functions check their arguments, fill in what was left out, and call the
+operators.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from torch.utils.dlpack import from_dlpack
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import Tile
 from fragmenta.torch.matrix import OUTPUTS, SparseMatrix, listed, type_name
-from fragmenta.torch.operators import Part, call, check_weight
+from fragmenta.torch.operators import call, check_weight
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,7 +31,7 @@ _INTEGERS = ("s8", "u8")
 
 
 def _of_any_library(product: F) -> F:
-    """Take CuPy and NumPy arrays through DLPack, and answer in kind."""
+    """Take CuPy and NumPy arrays too; the result is then such an array."""
 
     @wraps(product)
     def wrapped(a: Any, b: Any, **options: Any) -> Any:
@@ -39,12 +39,14 @@ def _of_any_library(product: F) -> F:
             return product(a, b, **options)
         if not hasattr(b, "__dlpack__"):
             raise Error(
-                f"B is a tensor, or an array that DLPack carries; given a "
+                f"B must be a tensor, or an array that supports DLPack; given a "
                 f"{type(b).__name__}"
             )
         library = np if isinstance(b, np.ndarray) else _library(b)
         if library.__name__ == "numpy" and options.get("out_dtype") is torch.bfloat16:
-            raise Error("NumPy has no bfloat16: give tensors, or ask for float32")
+            raise Error(
+                "NumPy has no bfloat16: give tensors, or out_dtype=torch.float32"
+            )
         taken = {name: _taken(each) for name, each in options.items()}
         return library.from_dlpack(product(_taken(a), _taken(b), **taken).detach())
 
@@ -52,22 +54,26 @@ def _of_any_library(product: F) -> F:
 
 
 def _taken(x: Any) -> Any:
-    """An array of another library, without a copy; anything else as it is."""
+    """An array of another library as a tensor, not copied; anything else unchanged."""
     if isinstance(x, Tensor) or not hasattr(x, "__dlpack__"):
         return x
     if any(stride < 0 for stride in getattr(x, "strides", None) or ()):
-        raise Error("an array runs backwards in memory; give a copy of it")
+        raise Error(
+            "an array has negative strides, which PyTorch does not take; copy it"
+        )
     try:
         return from_dlpack(x)
     except (BufferError, TypeError, RuntimeError) as why:
-        raise Error(f"DLPack does not carry this array: {why}") from why
+        raise Error(f"this array does not convert through DLPack: {why}") from why
 
 
 def _library(x: Any) -> Any:
     """The library of an array."""
     found = sys.modules[type(x).__module__.partition(".")[0]]
     if not hasattr(found, "from_dlpack"):
-        raise Error(f"{found.__name__} has no from_dlpack to take the result with")
+        raise Error(
+            f"{found.__name__} has no from_dlpack, so it cannot take the result"
+        )
     return found
 
 
@@ -76,12 +82,12 @@ def _library(x: Any) -> Any:
 
 def _check_sparse(a: Any, name: str) -> None:
     if not isinstance(a, SparseMatrix):
-        raise Error(f"{name} is a SparseMatrix, as compress makes it; given a "
+        raise Error(f"{name} must be a SparseMatrix, as compress makes it; given a "
                     f"{type(a).__name__}")  # fmt: skip
 
 
 def _tensors(**given: Any) -> tuple[Any, ...]:
-    """What is given: tensors, or nothing."""
+    """The values of these arguments, each a tensor or None."""
     for name, each in given.items():
         if each is not None:
             _check_tensor(each, name)
@@ -90,41 +96,43 @@ def _tensors(**given: Any) -> tuple[Any, ...]:
 
 def _check_tensor(x: Any, name: str) -> None:
     if not isinstance(x, Tensor):
-        raise Error(f"{name} is a tensor; given a {type(x).__name__}")
+        raise Error(f"{name} must be a tensor; given a {type(x).__name__}")
     if x.layout != torch.strided or x.is_nested:
-        raise Error(f"{name} is a dense tensor; given one of {x.layout}")
+        raise Error(f"{name} must be a dense tensor; given one of layout {x.layout}")
 
 
 def _check_options(out_dtype: Any, **flags: Any) -> None:
     known = isinstance(out_dtype, torch.dtype) and out_dtype in OUTPUTS
     if out_dtype is not None and not known:
-        raise Error(f"a result is of {listed(OUTPUTS)}; given {out_dtype!r}")
+        raise Error(f"out_dtype must be {listed(OUTPUTS)}; given {out_dtype!r}")
     for name, flag in flags.items():
         if not isinstance(flag, bool):
-            raise Error(f"{name} is True or False; given {flag!r}")
+            raise Error(f"{name} must be True or False; given {flag!r}")
 
 
 # ── sparse matrices ─────────────────────────────────────────────────────────
 
 
 def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
-    """A weight with the largest magnitudes of each chunk, packed for the kernels.
+    """A weight pruned to the largest magnitudes of each chunk, and packed.
 
-    Without ``prune``, a weight that is not sparse already is refused.
+    With ``prune=False`` the weight must be sparse already.
 
     >>> compress(torch.ones(4, 8, dtype=torch.bfloat16)).to_dense()[0]
     tensor([1., 1., 0., 0., 1., 1., 0., 0.], dtype=torch.bfloat16)
     """
     if not isinstance(weight, Tensor):
-        raise Error(f"a weight is a tensor; given a {type(weight).__name__}")
-    a = type_name(weight.dtype, "a weight")
+        raise Error(f"a weight must be a tensor; given a {type(weight).__name__}")
+    element_type = type_name(weight.dtype, "a weight")
     check_weight(weight)
     if weight.is_meta:
-        raise Error("a weight has numbers; given one on meta, without")
+        raise Error(
+            "a weight must have numbers; given a tensor on meta, which has none"
+        )
     _check_options(None, prune=prune)
-    with torch._C.DisableTorchFunctionSubclass():  # the bytes are plain ones
+    with torch._C.DisableTorchFunctionSubclass():  # the bytes are a plain tensor
         data = call("compress", weight.detach(), prune)
-    return SparseMatrix(data, a, (weight.shape[0], weight.shape[1]))
+    return SparseMatrix(data, element_type, (weight.shape[0], weight.shape[1]))
 
 
 # ── products ────────────────────────────────────────────────────────────────
@@ -136,23 +144,24 @@ def sparse_mm(
     b: Tensor,
     *,
     out_dtype: torch.dtype | None = None,
-    scale: Part = None,
-    scale_m: Part = None,
-    scale_n: Part = None,
-    bias: Part = None,
+    scale: Tensor | None = None,
+    scale_m: Tensor | None = None,
+    scale_n: Tensor | None = None,
+    bias: Tensor | None = None,
     transposed: bool = False,
     promote: bool = False,
     tile: Tile | None = None,
 ) -> Tensor:
-    """D = A B for a sparse A (m x k) and B given as n x k: k along memory.
+    """D = A B for a sparse A (m x k) and B given as n x k.
 
-    ``scale`` (one), ``scale_m``, ``bias`` (one for each row of D) and
-    ``scale_n`` (one for each column) are float32; D is ``sum * (scale *
-    scale_m) * scale_n + bias``.  ``transposed`` returns n x m.  ``promote``
-    adds fp8 products in f32 every 128 of k.  Integers give int32 unless they
-    are scaled.  A B whose rows do not begin on multiples of 16 bytes is copied.
+    D is ``sum * (scale * scale_m) * scale_n + bias``, all of them float32:
+    ``scale`` is one number, ``scale_m`` and ``bias`` have one for each row of D,
+    ``scale_n`` one for each column.  ``transposed`` returns D as n x m.  With
+    ``promote``, fp8 products are added in f32 after every 128 of k.  The product of
+    integers is int32, or float32 if it is scaled.  If the rows of B do not begin on
+    multiples of 16 bytes, B is copied first.
 
-    CuPy and NumPy arrays are taken through DLPack and answered in kind.
+    CuPy and NumPy arrays are taken too, through DLPack; D is then such an array.
 
     >>> a = compress(torch.tensor([[0, 1, 2, 0]], dtype=torch.int8))
     >>> sparse_mm(a, torch.tensor([[5, 6, 7, 8], [1, 1, 1, 1]], dtype=torch.int8))
@@ -163,11 +172,12 @@ def sparse_mm(
     _check_options(out_dtype, transposed=transposed, promote=promote)
     m, k = a.shape
     if b.ndim != 2 or b.shape[1] != k:
-        raise ShapeError(f"A is {m}x{k}; B {tuple(b.shape)} is not n x {k}")
+        raise ShapeError(f"A is {m}x{k}, so B must be n x {k}; given {tuple(b.shape)}")
     parts = _tensors(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
+    kind = out_dtype or _default(a.element_type, parts)
     return call(
-        "sparse_mm", a.data, b, a.a, m, out_dtype or _default(a.a, parts), *parts,
-        transposed, promote, _sizes(tile),
+        "sparse_mm", a.data, b, a.element_type, m, kind, *parts, transposed, promote,
+        _sizes(tile),
     )  # fmt: skip
 
 
@@ -177,10 +187,10 @@ def dense_mm(
     b: Tensor,
     *,
     out_dtype: torch.dtype | None = None,
-    scale: Part = None,
-    scale_m: Part = None,
-    scale_n: Part = None,
-    bias: Part = None,
+    scale: Tensor | None = None,
+    scale_m: Tensor | None = None,
+    scale_n: Tensor | None = None,
+    bias: Tensor | None = None,
     transposed: bool = False,
     promote: bool = False,
     tile: Tile | None = None,
@@ -205,20 +215,21 @@ def dense_mm(
 def sparse_linear(
     x: Tensor,
     weight: SparseMatrix,
-    bias: Part = None,
+    bias: Tensor | None = None,
     *,
     out_dtype: torch.dtype | None = None,
-    scale: Part = None,
-    scale_x: Part = None,
-    scale_weight: Part = None,
+    scale: Tensor | None = None,
+    scale_x: Tensor | None = None,
+    scale_weight: Tensor | None = None,
     promote: bool = False,
     tile: Tile | None = None,
 ) -> Tensor:
     """y = x W^T + bias with a sparse W (out x in); x is (…, in).
 
-    The result has the type of x unless ``out_dtype`` is given or x is 8 bits
-    wide.  ``scale_x`` is one number for each row of x, ``scale_weight`` one for
-    each output.
+    The result has the type of x, unless ``out_dtype`` is given or x has 8-bit
+    elements; then it is float32, or int32 for integers that are not scaled.
+    ``scale_x`` has one number for each row of x, ``scale_weight`` one for each
+    output.
 
     >>> weight = compress(torch.tensor([[0, 1, 2, 0]] * 3, dtype=torch.bfloat16))
     >>> sparse_linear(torch.ones(2, 4, dtype=torch.bfloat16), weight)
@@ -227,26 +238,27 @@ def sparse_linear(
     """
     _check_sparse(weight, "the weight")
     return linear(
-        x, weight.data, weight.a, weight.shape, bias, out_dtype=out_dtype, scale=scale,
-        scale_x=scale_x, scale_weight=scale_weight, promote=promote, tile=tile,
+        x, weight.data, weight.element_type, weight.shape, bias, out_dtype=out_dtype,
+        scale=scale, scale_x=scale_x, scale_weight=scale_weight, promote=promote,
+        tile=tile,
     )  # fmt: skip
 
 
 def linear(
     x: Tensor,
     packed: Tensor,
-    a: str,
+    element_type: str,
     shape: tuple[int, int],
-    bias: Part = None,
+    bias: Tensor | None = None,
     *,
     out_dtype: torch.dtype | None = None,
-    scale: Part = None,
-    scale_x: Part = None,
-    scale_weight: Part = None,
+    scale: Tensor | None = None,
+    scale_x: Tensor | None = None,
+    scale_weight: Tensor | None = None,
     promote: bool = False,
     tile: Tile | None = None,
 ) -> Tensor:
-    """The same, with a weight that is its bytes, type and shape.
+    """``sparse_linear`` with the weight given as bytes, type and shape.
 
     >>> weight = compress(torch.tensor([[0, 1, 2, 0]] * 3, dtype=torch.int8))
     >>> linear(torch.ones(1, 4, dtype=torch.int8), weight.data, "s8", (3, 4))
@@ -256,13 +268,17 @@ def linear(
     _check_options(out_dtype, promote=promote)
     m, k = shape
     if not x.ndim or x.shape[-1] != k:
-        raise ShapeError(f"W is {m}x{k}; x {tuple(x.shape)} does not end in {k}")
+        raise ShapeError(
+            f"W is {m}x{k}, so the last axis of x must be {k}; given {tuple(x.shape)}"
+        )
     parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
     if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():
         parts = (*parts[:-1], bias.float())
-    kind = out_dtype or (x.dtype if x.dtype in OUTPUTS else _default(a, parts))
+    kind = out_dtype or (
+        x.dtype if x.dtype in OUTPUTS else _default(element_type, parts)
+    )
     return call(
-        "sparse_linear", x, packed, a, m, kind, *parts, promote, _sizes(tile)
+        "sparse_linear", x, packed, element_type, m, kind, *parts, promote, _sizes(tile)
     )  # fmt: skip
 
 
@@ -270,9 +286,10 @@ def linear(
 def binary_mm(
     a: Tensor, b: Tensor, *, op: str = "xor", tile: Tile | None = None
 ) -> Tensor:
-    """How many bits each row of A shares with ("and"), or differs in from ("xor"), B's.
+    """Count bits for each row of A (m x k/8) and each row of B (n x k/8).
 
-    A (m x k/8) and B (n x k/8) are bits packed into uint8.
+    ``op="and"`` counts the bits set in both rows, ``op="xor"`` those that differ.
+    Eight bits are packed into each uint8.
 
     >>> a = torch.tensor([[0b1100, 0]], dtype=torch.uint8)
     >>> b = torch.tensor([[0b1010, 1]], dtype=torch.uint8)
@@ -280,7 +297,7 @@ def binary_mm(
     (1, 3)
     """
     if op not in ("and", "xor"):
-        raise Error(f"bits are multiplied by and, or compared by xor; given {op!r}")
+        raise Error(f"op must be 'and' or 'xor'; given {op!r}")
     _check_tensor(a, "A")
     _check_tensor(b, "B")
     return call("binary_mm", a, b, op == "xor", _sizes(tile))
@@ -290,13 +307,14 @@ def _sizes(tile: Tile | None) -> tuple[int, ...]:
     if tile is None:
         return ()
     if not isinstance(tile, Tile):
-        raise Error(f"a tile is a Tile, such as Tile(128, 128); given {tile!r}")
+        raise Error(f"tile must be a Tile, such as Tile(128, 128); given {tile!r}")
     sizes = astuple(tile)
     if not all(isinstance(size, int) and 0 <= size < 1 << 16 for size in sizes):
-        raise Error(f"the sizes of a tile are whole numbers; given {tile!r}")
+        raise Error(f"the sizes of a tile must be whole numbers; given {tile!r}")
     return tuple(int(size) for size in sizes)
 
 
-def _default(a: str, parts: tuple[Part, ...]) -> torch.dtype:
+def _default(element_type: str, parts: tuple[Tensor | None, ...]) -> torch.dtype:
+    """The type of a result if none is asked for."""
     scaled = any(part is not None for part in parts)
-    return torch.int32 if a in _INTEGERS and not scaled else torch.float32
+    return torch.int32 if element_type in _INTEGERS and not scaled else torch.float32

@@ -1,9 +1,9 @@
 """How does a product of tensors run?
 
-On a Hopper GPU as one launch on the current stream, without waiting; on the CPU
-by emulation of the same kernel.  What a call needs beyond its pointers is checked
-and worked out once for operands of one description, and remembered: the host has
-microseconds only.
+On a Hopper GPU it is one launch on the current stream, without waiting; on the CPU
+the same kernel is emulated.  Everything but the pointers is checked and worked out
+once for operands of the same types, shapes and strides, and remembered, because a
+call may take the host only microseconds.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
-from fragmenta.kernels.launch import Matrix, Plan, launch, plan
+from fragmenta.kernels.launch import LaunchPlan, Matrix, launch, plan
 from fragmenta.kernels.tuning import Shape, known
 from fragmenta.torch.matrix import (
     OUTPUTS,
@@ -32,10 +32,11 @@ from fragmenta.torch.matrix import (
     tensor_of,
 )
 
-Parts: TypeAlias = dict[str, Tensor]
+EpilogueTensors: TypeAlias = dict[str, Tensor]
+"""The tensors given for an epilogue, by name."""
 
 _RESULTS = {name: kind for kind, name in OUTPUTS.items()}
-_MOST = 4096  # descriptions to remember
+_MOST = 4096  # entries to remember
 
 
 # ── which kernel ────────────────────────────────────────────────────────────
@@ -58,8 +59,8 @@ def kernel_for(
     """
     if b not in TYPES or out not in OUTPUTS:
         raise Error(
-            f"kernels multiply {listed(TYPES)} into {listed(OUTPUTS)}; given {b} and "
-            f"{out}"
+            f"the kernels multiply {listed(TYPES)} and return {listed(OUTPUTS)}; given "
+            f"{b} and {out}"
         )
     return Kernel(
         a, TYPES[b], OUTPUTS[out], Tile(64, 64), sparse=sparse, promote=promote,
@@ -85,56 +86,56 @@ def tiled(
 
 
 @lru_cache(maxsize=_MOST)
-def _planned(kernel: Kernel, m: int, n: int, k: int, gpu: int) -> Plan:
+def _planned(kernel: Kernel, m: int, n: int, k: int, gpu: int) -> LaunchPlan:
     with torch.cuda.device(gpu):
         return plan(kernel, m, n, k)
 
 
 def forget() -> None:
-    """Choose anew from now on: other tiles are known."""
+    """Forget all choices of tiles, because new ones were measured."""
     tiled.cache_clear()
     _READY.clear()
 
 
-class Trial:
-    """What products a call consists of, and with which tiles to try them."""
+class TileSearch:
+    """The products that a call consists of, and the tiles to try for them."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, Shape, torch.device], Kernel] = {}
         self.forced: dict[tuple[str, Shape], Tile] = {}
 
     def asked(self, kernel: Kernel, shape: Shape, device: torch.device) -> Kernel:
-        """The kernel to run instead."""
+        """Note a product, and return the kernel to run for it."""
         self.seen[kernel.kind, shape, device] = kernel
         tile = self.forced.get((kernel.kind, shape), kernel.tile)
         return replace(kernel, tile=tile)
 
 
-TRIALS: list[Trial] = []
-"""The last one listens to every launch."""
+SEARCHES: list[TileSearch] = []
+"""Searches under way; the last one sees every launch."""
 
 
 # ── on the GPU ──────────────────────────────────────────────────────────────
 
 
 class Ready(NamedTuple):
-    """A product of which all is known but where its operands lie."""
+    """A checked and planned product; only the pointers are missing."""
 
-    planned: Plan | None
-    """Nothing, where there is nothing to compute."""
+    planned: LaunchPlan | None
+    """None if the result is empty."""
     rows: int
     columns: int
     pitch: int
-    """Columns of the room for D, whose rows begin where the copy engine can write."""
+    """Columns of the buffer for D, so that the copy engine can write every row."""
     kind: torch.dtype
     device: torch.device
     copies: tuple[bool, bool, bool]
-    """Whether A, B and parts have to be copied to where the kernel can read."""
+    """Whether A, B and the epilogue's tensors are copied for the kernel to read."""
 
-    def run(self, a: Tensor, b: Tensor, parts: Parts) -> Tensor:
+    def run(self, a: Tensor, b: Tensor, parts: EpilogueTensors) -> Tensor:
         """One launch on the current stream."""
-        room = (self.rows, self.pitch)
-        d = torch.empty(room, dtype=self.kind, device=self.device)
+        shape = (self.rows, self.pitch)
+        d = torch.empty(shape, dtype=self.kind, device=self.device)
         if self.planned is not None:
             copy_a, copy_b, copy_parts = self.copies
             left = rows_aligned(a) if copy_a else a
@@ -149,7 +150,12 @@ class Ready(NamedTuple):
         return d if self.columns == self.pitch else d[:, : self.columns].contiguous()
 
     def _launch(
-        self, planned: Plan, a: Tensor, b: Tensor, d: Tensor, parts: Parts
+        self,
+        planned: LaunchPlan,
+        a: Tensor,
+        b: Tensor,
+        d: Tensor,
+        parts: EpilogueTensors,
     ) -> None:
         size = self.kind.itemsize
         launch(
@@ -167,8 +173,11 @@ _TORCH: Any = torch._C
 
 
 def remembered(key: Hashable, make: Callable[[], Ready]) -> Ready:
-    """What was made for this key before, or is made now; trials leave no trace."""
-    if TRIALS:
+    """What was made for this key before, else what is made now.
+
+    Nothing is remembered during a search for tiles.
+    """
+    if SEARCHES:
         return make()
     ready = _READY.get(key)
     if ready is None:
@@ -179,7 +188,9 @@ def remembered(key: Hashable, make: Callable[[], Ready]) -> Ready:
 
 
 def description(x: Tensor) -> Hashable:
-    """All of a tensor that a launch is prepared for.
+    """What a launch depends on: all of a tensor but its data and its address.
+
+    Of the address only the alignment counts.
 
     >>> description(torch.zeros(2, 16))
     (torch.float32, torch.Size([2, 16]), (16, 1), device(type='cpu'), 0)
@@ -187,12 +198,14 @@ def description(x: Tensor) -> Hashable:
     return x.dtype, x.shape, x.stride(), x.device, x.data_ptr() % ALIGNMENT
 
 
-def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Ready:
-    """How the product of such operands runs, which go together."""
+def prepared(
+    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: EpilogueTensors
+) -> Ready:
+    """The plan for a product of operands that were checked."""
     device, (n, k) = b.device, b.shape
     shape = (m, n, k * 8 if kernel.a == "b1" else k)
-    if TRIALS:
-        kernel = TRIALS[-1].asked(kernel, shape, device)
+    if SEARCHES:
+        kernel = SEARCHES[-1].asked(kernel, shape, device)
     rows, columns = (n, m) if kernel.transposed else (m, n)
     kind = _RESULTS[kernel.out]
     per = ALIGNMENT // kind.itemsize
@@ -209,13 +222,13 @@ def prepared(kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts) -> Read
 
 
 def run(
-    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: Parts | None = None
+    kernel: Kernel, a: Tensor, b: Tensor, m: int, parts: EpilogueTensors | None = None
 ) -> Tensor:
-    """One launch on the current stream; ``parts`` are operands of the epilogue."""
+    """One launch on the current stream; ``parts`` are the epilogue's tensors."""
     given = parts or {}
     check_device(a, b.device, "A")
     check_depth(b)
-    check_parts(given, m, b)
+    check_epilogue(given, m, b)
     return prepared(kernel, a, b, m, given).run(a, b, given)
 
 
@@ -228,40 +241,38 @@ def _described(x: Tensor) -> Matrix:
 
 
 def check_depth(b: Tensor) -> None:
-    """Refuse sums of nothing.
+    """Refuse k = 0.
 
     >>> check_depth(torch.ones(3, 0))
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: k is 0: there is nothing to multiply; given B (3, 0)
+    fragmenta.errors.ShapeError: k must be at least 1; given B (3, 0)
     """
     if not b.shape[1]:
-        raise ShapeError(
-            f"k is 0: there is nothing to multiply; given B {tuple(b.shape)}"
-        )
+        raise ShapeError(f"k must be at least 1; given B {tuple(b.shape)}")
 
 
 def check_tile(tile: Sequence[int]) -> None:
-    """Refuse sizes that are no tile's.
+    """Refuse a tile that does not have four sizes.
 
     >>> check_tile([64, 64])
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: a tile is m, n, cluster and turns, or nothing; \
+    fragmenta.errors.ShapeError: a tile must be m, n, cluster and turns, or empty; \
 given [64, 64]
     """
     if len(tile) not in (0, 4):
         raise ShapeError(
-            f"a tile is m, n, cluster and turns, or nothing; given {list(tile)}"
+            f"a tile must be m, n, cluster and turns, or empty; given {list(tile)}"
         )
 
 
-def check_parts(
-    parts: Parts, m: int, b: Tensor, words: dict[str, str] | None = None
+def check_epilogue(
+    parts: EpilogueTensors, m: int, b: Tensor, names: dict[str, str] | None = None
 ) -> None:
-    """Refuse operands of an epilogue that are not as many numbers as there must be.
+    """Refuse tensors of an epilogue with the wrong size, type or device.
 
-    >>> check_parts({"scale": torch.ones(2)}, 4, torch.ones(3, 8))
+    >>> check_epilogue({"scale": torch.ones(2)}, 4, torch.ones(3, 8))
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: scale is a tensor of 1 float32 on cpu; given \
+    fragmenta.errors.ShapeError: scale must be a tensor of 1 float32 on cpu; given \
 torch.float32 of shape (2,) on cpu
     """
     n = b.shape[0]
@@ -270,18 +281,23 @@ torch.float32 of shape (2,) on cpu
         kind = torch.int32 if name.startswith("count") else torch.float32
         one_axis = max(part.shape, default=1) == part.numel() == count
         if not one_axis or part.dtype != kind or part.device != b.device:
-            word = (words or {}).get(name, name)
+            called = (names or {}).get(name, name)
             raise ShapeError(
-                f"{word} is a tensor of {count} {listed([kind])} on {b.device}; given "
-                f"{part.dtype} of shape {tuple(part.shape)} on {part.device}"
+                f"{called} must be a tensor of {count} {listed([kind])} on {b.device}; "
+                f"given {part.dtype} of shape {tuple(part.shape)} on {part.device}"
             )
 
 
 # ── without a GPU ───────────────────────────────────────────────────────────
 
 
-def emulated(kernel: Kernel, a: Any, b: Tensor, m: int, parts: Parts) -> Tensor:
-    """The same bits from the CPU; ``a`` is an array, or packed."""
+def emulated(
+    kernel: Kernel, a: Any, b: Tensor, m: int, parts: EpilogueTensors
+) -> Tensor:
+    """The product computed by the CPU, with the same bits.
+
+    ``a`` is an array, or packed.
+    """
     n, kind = b.shape[0], _RESULTS[kernel.out]
     if not m or not n:
         return torch.empty((n, m) if kernel.transposed else (m, n), dtype=kind)

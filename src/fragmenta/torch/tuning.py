@@ -1,4 +1,4 @@
-"""Which tiles are the fastest here, for these calls?"""
+"""Which tiles are the fastest on this GPU, for these calls?"""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from fragmenta.errors import NoDevice
 from fragmenta.kernels.config import Kernel, Tile
 from fragmenta.kernels.tuning import Shape, tune
-from fragmenta.torch.running import TRIALS, Trial, forget
+from fragmenta.torch.running import SEARCHES, TileSearch, forget
 
 _CALLS, _REPLAYS = 5, 9
 
@@ -20,43 +20,43 @@ _CALLS, _REPLAYS = 5, 9
 def autotune(
     call: Callable[..., Any], *arguments: Any, **options: Any
 ) -> dict[tuple[str, Shape], Tile]:
-    """Measure the promising tiles of every product in a call; keep the fastest.
+    """Measure promising tiles for every product in a call; keep the fastest.
 
-    The call may be one product, or a whole model; it must be one that a CUDA
-    graph can record.  Its products are looked up from then on, in other
-    processes too.  Returned are the tiles by kernel and shape (m, n, k)::
+    The call may be one product or a whole model, but a CUDA graph must be able to
+    record it.  From then on its products use the tiles that were found, in other
+    processes too.  Returns the tiles by kernel and shape (m, n, k)::
 
         autotune(sparse_linear, x, weight, bias)
         autotune(model, x)
     """
     if not torch.cuda.is_available():
-        raise NoDevice("tiles are measured on a Hopper GPU, and there is none here")
+        raise NoDevice("tiles are measured on a Hopper GPU; PyTorch finds no GPU here")
     once = partial(call, *arguments, **options)
-    trial = Trial()
-    TRIALS.append(trial)
+    search = TileSearch()
+    SEARCHES.append(search)
     try:
         with torch.no_grad():
             once()
-            for (kind, shape, device), kernel in list(trial.seen.items()):
-                measure = partial(_measure, once, trial, shape)
+            for (kind, shape, device), kernel in list(search.seen.items()):
+                measure = partial(_measure, once, search, shape)
                 gpu = torch.cuda.get_device_name(device)
                 with torch.cuda.device(device):
                     best = tune(kernel, shape, gpu, measure)
-                trial.forced[kind, shape] = best.tile
+                search.forced[kind, shape] = best.tile
     finally:
-        TRIALS.remove(trial)
+        SEARCHES.remove(search)
         forget()
-    return trial.forced
+    return search.forced
 
 
 def _measure(
-    once: Callable[[], Any], trial: Trial, shape: Shape, kernel: Kernel
+    once: Callable[[], Any], search: TileSearch, shape: Shape, kernel: Kernel
 ) -> float:
     """Milliseconds of the call with this kernel: the median of replays of a graph.
 
-    Single calls would show how long the host takes, not the GPU.
+    Timing single calls would measure the host, not the GPU.
     """
-    trial.forced[kernel.kind, shape] = kernel.tile
+    search.forced[kernel.kind, shape] = kernel.tile
     once()
     graph: Any = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
