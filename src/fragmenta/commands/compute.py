@@ -223,7 +223,8 @@ class _Task:
         for name, (matrix, of) in self._operands().items():
             text = f"{described(matrix, of)} from {self.files[name]}"
             ignored = _ignored(matrix, of)
-            more = f", the low bits of {ignored} elements ignored" if ignored else ""
+            many = "s" * (ignored > 1)
+            more = f", low bits of {ignored} element{many} ignored" if ignored else ""
             rows.append((name, text + more))
         kept = f" to {output}" if output else ""
         rows.append(("D", f"{described(result, self.op.types['d'])}{kept}"))

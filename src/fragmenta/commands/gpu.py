@@ -63,7 +63,9 @@ def verify(
     ] = None,
     tiles: Annotated[
         int | None,
-        typer.Option(help="Tiles of each instruction; by default enough for a thorough test."),
+        typer.Option(
+            help="Tiles of each instruction; by default enough for a thorough test."
+        ),
     ] = None,
     seed: Seed = 1,
     jobs: Annotated[
