@@ -322,10 +322,10 @@ def command_reference() -> str:
     from typer.testing import CliRunner
 
     from fragmenta.commands import app
-    from fragmenta.commands.app import EXAMPLES
+    from fragmenta.commands.index import COMMANDS
 
     parts = []
-    for name in EXAMPLES:
+    for name in COMMANDS:
         text = CliRunner().invoke(app, [name, "--help"]).output
         usage = text.replace("Usage: root", "Usage: fragmenta")
         parts.append(f"## fragmenta {name}\n\n```text\n{usage.strip()}\n```")

@@ -60,12 +60,7 @@ CIRCULAR_YET = {  # until recordings of every kind are one thing
     "fragmenta.evidence.wmma_record",
     "fragmenta.evidence.wmma_work",
 }
-LONG_YET = {  # until they are split by what they answer or test
-    "tests/cuda/test_emit.py",
-    "tests/registers/test_dtype.py",
-    "tests/sparse/test_sparsity.py",
-    "tests/wmma/test_wmma.py",
-}
+LONG_YET: set[str] = set()  # until they are split by what they answer or test
 
 
 class Import(NamedTuple):

@@ -47,6 +47,7 @@ export interface Catalogue {
   types: Record<string, { bits: number; kind: string }>;
   offsets: Record<string, string>[];
   fields: Record<string, string>[];
+  lanes: { light: string[]; dark: string[] };
   parts: Part[];
   notes: string[];
   targets: Requirement[];

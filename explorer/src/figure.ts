@@ -17,7 +17,7 @@ import type { Explorer } from "./explorer.js";
 import type { Matrix } from "./matrix.js";
 import { banksOfB } from "./memory.js";
 import { CanvasPainter, SvgPainter } from "./painter.js";
-import { bankColour, colours, laneColour, registerColour } from "./palette.js";
+import { bankColour, colours, laneColours, registerColour } from "./palette.js";
 import { shown } from "./values.js";
 
 const LARGEST: Cell = { width: 46, height: 20 };
@@ -229,7 +229,7 @@ export class Figure {
     const [numbers, painted] = !matrix.part
       ? [banksOfB(explorer), colours(32, bankColour, theme)]
       : byLane
-        ? [matrix.lane, colours(128, laneColour, theme)]
+        ? [matrix.lane, laneColours(explorer.catalogue, theme)]
         : [matrix.register, colours(matrix.part.axes.R, registerColour, theme)];
     const colour = (index: number) => painted[numbers[index]];
     const look: Look = { colour, label: this.labels(matrix) };

@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import { CanvasPainter } from "./painter.js";
-import { bankColour, colours, laneColour, plainColour } from "./palette.js";
+import { bankColour, colours, laneColours, plainColour } from "./palette.js";
 import {
   addresses,
   encoded,
@@ -210,6 +210,7 @@ function image(view: View): Node {
     "aria-label": "Shared memory, 128 bytes a line: which elements each 16 bytes hold",
   });
   const { theme } = explorer;
+  const lanes = laneColours(explorer.catalogue, theme);
   const painter = new CanvasPainter(canvas, left + 8 * w, top + lines * height);
   for (let unit = 0; unit < 8; unit++) {
     const banks = `${4 * unit}–${4 * unit + 3}`;
@@ -221,8 +222,7 @@ function image(view: View): Node {
     for (let unit = 0; unit < 8; unit++) {
       const held = units.get(line * LINE + unit * 16);
       const across = held && (tile.major === "k" ? held[0] : held[1]);
-      const fill =
-        across === undefined ? plainColour(theme) : laneColour((across % 8) * 4, theme);
+      const fill = across === undefined ? plainColour(theme) : lanes[(across % 8) * 4];
       painter.rect(left + unit * w, y, w - 1, height - 1, fill);
       const text = held ? `${held[0]},${held[1]}` : "";
       painter.text(

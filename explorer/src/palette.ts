@@ -1,6 +1,8 @@
-// Which colour is a lane?  Eight groups of four lanes: four hues that people
-// with any colour vision tell apart, each at two depths, and within a group
-// four steps.  Worked out in OKLCH, where equal steps look equal.
+// Which colour is it?  The colours of lanes come with the catalogue, from Python,
+// which draws pictures in the same ones.  Those of registers and banks are worked
+// out here in OKLCH, where equal steps look equal.
+
+import type { Catalogue } from "./catalogue.js";
 
 type Triple = [number, number, number];
 
@@ -27,7 +29,7 @@ export const THEMES: Record<"light" | "dark", Theme> = {
   dark: {
     dark: true,
     page: "#161719",
-    ink: "#eceae5",
+    ink: "#f2f0ec",
     faint: "#a9a69e",
     line: "#3a3c40",
     accent: "#8fc1ff",
@@ -35,16 +37,10 @@ export const THEMES: Record<"light" | "dark", Theme> = {
   },
 };
 
-const HUES = [250, 70, 165, 345];
-
-export function laneColour(lane: number, theme: Theme): string {
-  const group = (lane >> 2) & 7;
-  const thread = lane & 3;
-  const deep = group >> 2;
-  const lightness = theme.dark
-    ? 0.3 + 0.11 * deep + 0.035 * thread
-    : 0.93 - 0.13 * deep - 0.035 * thread;
-  return colour(lightness, theme.dark ? 0.075 : 0.085, HUES[group & 3]);
+/** The colours of the lanes of a warpgroup; its warps look alike. */
+export function laneColours({ lanes }: Catalogue, theme: Theme): string[] {
+  const warp = theme.dark ? lanes.dark : lanes.light;
+  return [...warp, ...warp, ...warp, ...warp];
 }
 
 export function registerColour(register: number, theme: Theme): string {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { availableParallelism, loadavg } from "node:os";
+import { inflateRawSync } from "node:zlib";
 import { launch, open, pointAt } from "./browser.mjs";
 
 const require = createRequire(import.meta.url);
@@ -205,6 +206,11 @@ const TESTS = {
     assert.ok(parsed.rects > 500, `${parsed.rects} rectangles`);
     assert.ok(parsed.texts > 64 * 8 + 16 * 8 + 16 * 8, `${parsed.texts} texts`);
     assert.ok(svg.includes(SPARSE));
+    const packed = await page.textContent("#catalogue");
+    const record = inflateRawSync(Buffer.from(packed, "base64")).toString();
+    const { light } = JSON.parse(record).lanes;
+    const missing = light.filter((colour) => !svg.includes(`fill="${colour}"`));
+    assert.deepEqual([light.length, missing], [32, []]);
     assert.ok(svg.includes("row = L2 L3 L4 L0  chunk = E0 E1 E2 | selector = L1"));
     return page;
   },

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from importlib import import_module
 from pathlib import Path
 
 import ml_dtypes
@@ -281,8 +280,7 @@ def test_a_result_that_fits_no_memory_is_one_message(
     def full(*_: object, **__: object) -> None:
         raise MemoryError
 
-    # By its attribute the package would give the function, not the module.
-    monkeypatch.setattr(import_module("fragmenta.execution.matmul"), "matmul", full)
+    monkeypatch.setattr("fragmenta.commands.compute.matmul", full)
     save(a=np.ones((16, 16), "f2"), b=np.ones((16, 8), "f2"))
     said = complaint("run", F16, "a.npy", "b.npy", "-o", "d.npy")
     assert "not enough memory for a D of 16 x 8" in said

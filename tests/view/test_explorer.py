@@ -3,15 +3,12 @@
 import hashlib
 import json
 import re
-import webbrowser
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import fragmenta as fm
-from fragmenta.commands import app
 from fragmenta.isa.families import catalogue
 from fragmenta.view import explorer, explorer_data
 
@@ -139,36 +136,3 @@ def test_every_operand_is_in_the_catalogue(records):
         for name, part in op.fragments.items():
             assert kept["parts"][parts[name]]["line"] == str(part.layout)
             assert kept["parts"][parts[name]]["axes"] == dict(part.layout.axes)
-
-
-# ── the command ─────────────────────────────────────────────────────────────
-
-
-def run(*arguments):
-    return CliRunner().invoke(app, ["explore", *arguments])
-
-
-def test_command_writes_the_page(tmp_path, page):
-    where = tmp_path / "explorer.html"
-    assert run("-o", str(where)).exit_code == 0
-    assert where.read_text(encoding="utf-8") == page
-    again = run("-o", str(where))
-    assert again.exit_code == 2
-    assert "--force" in again.output
-    assert run("-o", str(where), "--force").exit_code == 0
-    both = run("movmatrix", "-o", str(tmp_path / "other.html"))
-    assert both.exit_code == 2
-    assert "every instruction" in " ".join(both.output.split())
-
-
-def test_command_opens_the_browser(monkeypatch):
-    opened = []
-    monkeypatch.setattr(webbrowser, "open", lambda url: opened.append(url) or True)
-    op = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"
-    assert run(op).exit_code == 0
-    assert opened[0].startswith("file:")
-    assert opened[0].endswith(f"#op={op}")
-    monkeypatch.setattr(webbrowser, "open", lambda url: False)
-    failed = run()
-    assert failed.exit_code == 2
-    assert "-o explorer.html" in " ".join(failed.output.split())

@@ -10,7 +10,6 @@ from xml.etree import ElementTree
 import pytest
 
 import fragmenta as fm
-from fragmenta.view import palette
 from fragmenta.view.grid import grids
 from fragmenta.view.svg import FORMATS, convert, fragment_svg, instruction_svg
 
@@ -132,14 +131,6 @@ def test_notebooks_show_them() -> None:
     op = fm.mma("m16n8k16", a="f16", d="f32")
     assert op._repr_svg_() == op.to_svg()
     assert op.a._repr_svg_() == op.a.to_svg()
-
-
-@pytest.mark.parametrize("dark", [False, True])
-def test_lane_colours_can_be_read(dark: bool) -> None:
-    ink = (0xF0, 0xF3, 0xF6) if dark else (0x1B, 0x1F, 0x24)
-    colours = [palette.lane_colour(lane, dark) for lane in range(32)]
-    assert len(set(colours)) == 32
-    assert min(palette.contrast(ink, colour) for colour in colours) > 4.5
 
 
 def test_style_stays_inside_and_knows_the_dark() -> None:

@@ -1,7 +1,7 @@
 """How does every command behave?
 
-What all commands share: the application, how errors, pipes and negative numbers
-are treated, and the arguments that several commands take.
+What all commands share: how they are found and loaded, and how errors, pipes and
+negative numbers are treated.
 
 Exit status: 0 done, 1 nothing found, 2 bad input, 130 interrupted, 141 the
 reader of the output has gone.
@@ -9,34 +9,47 @@ reader of the output has gone.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import sys
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from importlib import import_module
+from typing import Annotated, Any, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
+from fragmenta import __version__
+from fragmenta.commands.index import COMMANDS
 from fragmenta.commands.output import complain, width, write
 from fragmenta.commands.reading import Command, read_plainly
 from fragmenta.errors import Error
-
-if TYPE_CHECKING:
-    from fragmenta.isa.instruction import Instruction
-    from fragmenta.registers.fragment import Fragment
 
 NOTHING, BAD_INPUT, PIPE_CLOSED = 1, 2, 141
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
-#: The examples in each command's help, by command.
-EXAMPLES: dict[str, tuple[str, ...]] = {}
+_LOADED: dict[str, tuple[typer.Typer, tuple[str, ...]]] = {}
+"""Each command of an imported module, with its examples."""
 
 
 class Commands(TyperGroup):
-    """The commands, with the library's errors told as one message."""
+    """The commands, loaded when asked for, their errors told as one message."""
+
+    def __init__(self, **settings: Any) -> None:
+        """Hold the name and the one line of every command, for lists of them."""
+        super().__init__(**settings)
+        self.commands = {
+            name: TyperCommand(name, help=entry.does, rich_markup_mode=None)
+            for name, entry in COMMANDS.items()
+        }
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """The command that is meant, with its parameters and its code."""
+        name, _, rest = super().resolve_command(ctx, args)
+        return name, name and _load(name), rest
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Let ``-1`` be a number, for the library to refuse in its own words."""
@@ -102,8 +115,6 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        from fragmenta import __version__
-
         write(f"fragmenta {__version__}")
         raise typer.Exit
 
@@ -124,76 +135,40 @@ def _fragmenta(
 
 
 def command(name: str, *examples: str) -> Callable[[Function], Function]:
-    """Make a function a command, with examples in its help."""
-    EXAMPLES[name] = examples
+    """Make a function the command of this name, with examples in its help.
+
+    The help opens with the command's line in the table; a docstring adds to it.
+    """
     title = "Examples" if len(examples) > 1 else "Example"
     listed = "".join(f"\n  {example}" for example in examples)
 
     def register(function: Function) -> Function:
-        epilog = f"\b\n{title}:{listed}"
-        return app.command(name, cls=Command, epilog=epilog)(function)
+        alone = typer.Typer(
+            add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+        )
+        alone.command(
+            name,
+            cls=Command,
+            help=f"{COMMANDS[name].does}\n\n{inspect.getdoc(function) or ''}",
+            epilog=f"\b\n{title}:{listed}",
+        )(function)
+        _LOADED[name] = alone, examples
+        return function
 
     return register
 
 
-# ── arguments that several commands take ────────────────────────────────────
+def _load(name: str) -> Any:
+    """The command, from the module that the table names."""
+    import_module(f"fragmenta.commands.{COMMANDS[name].module}")
+    return typer.main.get_command(_LOADED[name][0])
 
 
-def _complete_instruction(incomplete: str) -> list[str]:
-    from fragmenta.isa.families import catalogue
+def examples(name: str) -> tuple[str, ...]:
+    """The examples in a command's help.
 
-    return [str(op) for op in catalogue() if str(op).startswith(incomplete)]
-
-
-def complete_target(incomplete: str) -> list[str]:
-    """The targets that begin so, for the shell."""
-    from fragmenta.isa.target import TARGETS
-
-    return [each for each in TARGETS if each.startswith(incomplete)]
-
-
-def _complete_operand(incomplete: str) -> list[str]:
-    names = ("A", "B", "C", "D", "metadata", "scale_A", "scale_B")
-    return [each for each in names if each.lower().startswith(incomplete.lower())]
-
-
-InstructionText = Annotated[
-    str,
-    typer.Argument(
-        metavar="INSTRUCTION",
-        help="A mnemonic, or some of its qualifiers in order.",
-        autocompletion=_complete_instruction,
-        show_default=False,
-    ),
-]
-OperandName = Annotated[
-    str,
-    typer.Argument(
-        metavar="OPERAND",
-        help="A, B, C, D, metadata, scale_A or scale_B.",
-        autocompletion=_complete_operand,
-        show_default=False,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-def find(text: str) -> Instruction:
-    """The instruction that an argument names."""
-    from fragmenta.isa import searching
-
-    return searching.find(text)
-
-
-def find_holding(text: str, what: str) -> Instruction:
-    """As :func:`find`, of an instruction that holds matrices to do this with."""
-    from fragmenta.isa.instruction import check_holds
-
-    op = find(text)
-    check_holds(op, what)
-    return op
-
-
-def operand(op: Instruction, text: str) -> Fragment:
-    """The fragment of the operand that an argument names, in any case."""
-    return op.fragment(text)
+    >>> examples("explore")[0]
+    'fragmenta explore'
+    """
+    _load(name)
+    return _LOADED[name][1]

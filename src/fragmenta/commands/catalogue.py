@@ -5,29 +5,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from fragmenta.commands.app import (
-    NOTHING,
-    AsJson,
-    command,
-    complete_target,
-)
+from fragmenta.commands.app import NOTHING, command
+from fragmenta.commands.arguments import AsJson, complete_target
 from fragmenta.commands.output import complain, emit
 from fragmenta.errors import Error, nearest, one_of
-
-if TYPE_CHECKING:
-    from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.families import FAMILIES, FORMS, catalogue
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.target import check_target
 
 # The qualifiers that are types; stype is that of block scales, type of moves.
 TYPES = ("d", "a", "b", "c", "stype", "type")
 
 
 def _complete_family(incomplete: str) -> list[str]:
-    from fragmenta.isa.families import FAMILIES
-
     return [each for each in FAMILIES if each.startswith(incomplete)]
 
 
@@ -73,7 +67,6 @@ def list_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List instructions, one to a line."""
     found = _chosen(family, type_ or [], shape, target)
     if as_json:
         lines = ",\n ".join(json.dumps(_brief(op)) for op in found)
@@ -90,9 +83,6 @@ def list_(
 def _chosen(
     family: str | None, types: list[str], shape: str | None, target: str | None
 ) -> list[Instruction]:
-    from fragmenta.isa.families import FAMILIES, FORMS, catalogue
-    from fragmenta.isa.target import check_target
-
     words = {v for form in FORMS for t in TYPES for v in form.vocabulary(t) if v}
     shapes = {word for form in FORMS for word in form.vocabulary("shape") if word}
     types = [each.lstrip(".").lower() for each in types]

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.isa.instruction import Instruction
+from fragmenta.progress import Progress
 from fragmenta.sparse.compress import Compressed, decompress
-
-if TYPE_CHECKING:
-    from fragmenta.isa.instruction import Instruction
-    from fragmenta.progress import Progress
 
 Array = NDArray[Any]
 Wide = NDArray[np.float64]

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
-from fragmenta.commands.app import (
-    AsJson,
-    InstructionText,
-    command,
-    complete_target,
-    find,
-)
+from fragmenta.arrays.npy import Archive
+from fragmenta.commands import comparison
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import AsJson, InstructionText, complete_target, find
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -30,19 +29,16 @@ from fragmenta.commands.files import (
 )
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, one_of
+from fragmenta.execution.explain import explain as told
+from fragmenta.execution.matmul import matmul
+from fragmenta.execution.mma import chosen_target
+from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.progress import bar
+from fragmenta.registers.dtype import DType, dtype
+from fragmenta.sparse.compress import Compressed
+from fragmenta.sparse.prune import prune
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from fragmenta.arrays.npy import Archive
-    from fragmenta.commands.comparison import Comparison
-    from fragmenta.isa.instruction import Instruction
-    from fragmenta.registers.dtype import DType
-    from fragmenta.sparse.compress import Compressed
-
-    Array = NDArray[Any]
-
+Array = NDArray[Any]
 
 FileA = Annotated[str, matrix_argument("A", "A .npy file, M x K.")]
 FileB = Annotated[str, matrix_argument("B", "A .npy file, K x N.")]
@@ -96,9 +92,7 @@ def run(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Multiply matrices of any size, bit for bit as on the GPU.
-
-    D = A B + C, with K in the order a kernel takes it; -o keeps it, else it is
+    """D = A B + C, with K in the order a kernel takes it; -o keeps it, else it is
     shown.  Numbers in a file must be values that the instruction's type has;
     of tf32 the hardware ignores the low 13 bits, and so does this.  bf16, fp8,
     int4 and other types of ml_dtypes, which NumPy saves as raw items, are taken
@@ -111,8 +105,6 @@ def run(
     task = _Task.load(op, (a, b, c), {"scale_a": scale_a, "scale_b": scale_b}, target)
     result = task.result()
     if output is not None:  # first of all, so that nothing can lose it
-        from fragmenta.progress import bar
-
         with bar("writing") as progress:
             save_array(output, result, force, progress)
     judged = None if compare is None else task.compared(result)
@@ -129,8 +121,6 @@ def run(
 
 def shown(matrix: Array) -> str:
     """The numbers of a small matrix, the corners of a large one."""
-    import numpy as np
-
     return np.array2string(matrix, max_line_width=width(), threshold=256)
 
 
@@ -155,9 +145,6 @@ class _Task:
         target: str | None,
     ) -> _Task:
         """Read the files; a target without the instruction is refused first."""
-        from fragmenta.execution.mma import chosen_target
-        from fragmenta.isa.instruction import check_multiplies
-
         check_multiplies(op)
         where = chosen_target(op, target)
         a, b, c = files
@@ -176,12 +163,6 @@ class _Task:
     @classmethod
     def random(cls, op: Instruction, seed: int, target: str | None) -> _Task:
         """Matrices of the instruction's own size, the same for the same seed."""
-        import numpy as np
-
-        from fragmenta.execution.mma import chosen_target
-        from fragmenta.isa.instruction import check_multiplies
-        from fragmenta.sparse.prune import prune
-
         check_multiplies(op)
         if seed < 0:
             raise Error(f"a seed is 0 or more; given {seed}")
@@ -200,8 +181,6 @@ class _Task:
         return cls(op, chosen_target(op, target), a, b, c, scales, {})
 
     def result(self) -> Array:
-        from fragmenta.execution.matmul import matmul
-
         try:
             return matmul(
                 self.a,
@@ -216,12 +195,9 @@ class _Task:
             size = size_text((*self.a.shape[:-1], self.b.shape[-1]))
             raise Error(f"there is not enough memory for a D of {size}") from None
 
-    def compared(self, result: Array) -> Comparison:
-        from fragmenta.commands.comparison import compare
-        from fragmenta.progress import bar
-
+    def compared(self, result: Array) -> comparison.Comparison:
         with bar("comparing") as progress:
-            return compare(
+            return comparison.compare(
                 self.op, self.a, self.b, self.c, result, self.scales, progress
             )
 
@@ -249,7 +225,7 @@ class _Task:
         return [f"{label:<8}{text}" for label, text in rows]
 
     def about(
-        self, result: Array, output: str | None, judged: Comparison | None
+        self, result: Array, output: str | None, judged: comparison.Comparison | None
     ) -> dict[str, Any]:
         """For programs."""
         operands = {
@@ -297,13 +273,9 @@ def explain(
     scale_b: ScaleB = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show step by step how one element of D comes about.
-
-    Each product and its exponent, where the terms are aligned and what that
+    """Each product and its exponent, where the terms are aligned and what that
     cuts off, the sum, its rounding, and the difference from the exact value.
     """
-    from fragmenta.execution.explain import explain as told
-
     op = find(instruction)
     scales = {"scale_a": scale_a, "scale_b": scale_b}
     if random is not None:
@@ -339,8 +311,6 @@ def _random(generator: np.random.Generator, of: DType, shape: tuple[int, ...]) -
 
 def load_a(path: str, op: Instruction) -> Array | Compressed:
     """A from a ``.npy`` file, or from an archive of ``fragmenta sparsity``."""
-    from fragmenta.sparse.compress import Compressed
-
     of, found = op.types["a"], load(path)
     if not isinstance(found, Mapping):
         return _checked(as_elements(found, of, path), of, path)
@@ -369,8 +339,6 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
 
 def _typed(found: Archive, name: str, op: Instruction, path: str) -> Array:
     """An array of an archive; only one of the same type can be taken by its bits."""
-    from fragmenta.registers.dtype import dtype
-
     of, array = op.types["a"], found[name]
     if array.dtype.kind == "V" and "type" in found:
         written = found["type"]
@@ -395,8 +363,6 @@ def _checked(array: Array, of: DType, path: str) -> Array:
 
 def _ignored(matrix: Array | Compressed, of: DType) -> int:
     """How many numbers have more bits than tf32 reads."""
-    import numpy as np
-
     if of.name != "tf32":
         return 0
     values: Any = getattr(matrix, "values", matrix)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from fragmenta.commands.app import (
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import (
     AsJson,
     InstructionText,
     OperandName,
-    command,
     find,
     find_holding,
     operand,
@@ -19,10 +19,10 @@ from fragmenta.commands.app import (
 from fragmenta.commands.catalogue import types_of
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import LayoutError, one_of
-
-if TYPE_CHECKING:
-    from fragmenta.isa.instruction import Instruction
-    from fragmenta.registers.fragment import Fragment
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.tables.wgmma import operands_from
+from fragmenta.registers import notation
+from fragmenta.registers.fragment import Fragment
 
 # ── show ────────────────────────────────────────────────────────────────────
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     "fragmenta show wgmma.m64n256k16.f32.bf16 --json",
 )
 def show(instruction: InstructionText, as_json: AsJson = False) -> None:
-    """Show everything about one instruction."""
     op = find(instruction)
     if as_json:
         emit_json(_about(op))
@@ -71,8 +70,6 @@ def _operand_forms(op: Instruction) -> dict[str, Any]:
     """The operand lists: two where A may be in registers or in shared memory."""
     if not op.warpgroup:
         return {"operands": op.operands}
-    from fragmenta.isa.tables.wgmma import operands_from
-
     return {
         "A in shared memory": operands_from(op, registers=False),
         "A in registers": operands_from(op, registers=True),
@@ -192,7 +189,6 @@ def _linear_lines(part: Fragment) -> list[str]:
 def formula(
     instruction: InstructionText, operand_: OperandName = "", as_json: AsJson = False
 ) -> None:
-    """Print rows and columns as the PTX manual writes them."""
     op = find_holding(instruction, "write a formula for")
     parts = [operand(op, operand_)] if operand_ else list(op.fragments.values())
     if as_json:
@@ -205,8 +201,6 @@ def formula(
 
 def formula_text(part: Fragment, room: int) -> str:
     """The formula, with conditions on their own lines where it is too wide."""
-    from fragmenta.registers import notation
-
     text = part.formula()
     if max(map(len, text.splitlines())) <= room:
         return text

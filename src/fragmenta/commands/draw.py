@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fragmenta.commands.app import (
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import (
     InstructionText,
     OperandName,
-    command,
     find_holding,
     operand,
 )
 from fragmenta.commands.files import Force, Output, check_output, save_bytes
-from fragmenta.commands.output import colour, emit, width
+from fragmenta.commands.output import colour, emit, paint, width
 from fragmenta.errors import Error, one_of
-
-if TYPE_CHECKING:
-    from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.fragment import Fragment
+from fragmenta.view import svg, terminal
 
 
 @command(
@@ -32,12 +30,9 @@ def draw(
     output: Output = None,
     force: Force = False,
 ) -> None:
-    """Draw an instruction, or one operand: here, or as SVG, PNG or PDF."""
     op = find_holding(instruction, "draw")
     part = operand(op, operand_) if operand_ else None
     if output is not None:
-        from fragmenta.view import svg
-
         format = _format(output, svg.FORMATS)
         check_output(output, force)
         picture = svg.convert(part.to_svg() if part else op.to_svg(), format)
@@ -59,12 +54,8 @@ def _format(output: str, formats: tuple[str, ...]) -> str:
 
 
 def _print(part: Fragment) -> None:
-    from fragmenta.view import terminal
-
     if not colour():
         emit("\n" + terminal.plain(part, width()))
         return
-    from rich.console import Console
-
     emit("")
-    Console(highlight=False, soft_wrap=True).print(terminal.painted(part, width()))
+    paint(terminal.painted(part, width()))

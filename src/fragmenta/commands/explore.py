@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-from fragmenta.commands.app import _complete_instruction, command, find_holding
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import complete_instruction, find_holding
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import emit
 from fragmenta.errors import Error
+from fragmenta.view import explorer
 
 
 @command(
@@ -24,16 +26,13 @@ def explore(
         typer.Argument(
             metavar="[INSTRUCTION]",
             help="What to begin with: a mnemonic, or some of its qualifiers.",
-            autocompletion=_complete_instruction,
+            autocompletion=complete_instruction,
             show_default=False,
         ),
     ] = None,
     output: Output = None,
     force: Force = False,
 ) -> None:
-    """Open the explorer, a web page that works offline, or write it to a file."""
-    from fragmenta.view import explorer
-
     op = None if instruction is None else find_holding(instruction, "explore")
     if output is None:
         if not explorer.show(op):

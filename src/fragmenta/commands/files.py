@@ -15,21 +15,20 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Protocol, cast
+from typing import Annotated, Any, BinaryIO, Protocol, cast
+from zipfile import ZipFile
 
+import numpy as np
 import typer
+from numpy.lib.format import write_array
+from numpy.typing import NDArray
 
+from fragmenta.arrays.npy import Archive, read
 from fragmenta.errors import Error, one_of
+from fragmenta.progress import Progress
+from fragmenta.registers.dtype import DType
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fragmenta.arrays.npy import Archive
-    from fragmenta.progress import Progress
-    from fragmenta.registers.dtype import DType
-
-    Array = NDArray[Any]
-
+Array = NDArray[Any]
 
 # ── arguments ───────────────────────────────────────────────────────────────
 
@@ -78,8 +77,6 @@ def load(path: str) -> Array | Archive:
 
     Read from disk as they are needed: a large matrix is not in memory twice.
     """
-    from fragmenta.arrays.npy import read
-
     if path == "-":
         raise Error("- is no file; matrices are read from .npy and .npz files")
     return read(path)
@@ -118,8 +115,6 @@ def as_elements(array: Array, of: DType, path: str) -> Array:
 
 
 def _raw(array: Array, of: DType, path: str) -> Array:
-    import numpy as np
-
     if of.is_integer and array.size:
         # A 4-bit integer has nothing or its sign in the upper half of its byte.
         # Anything else was never one.
@@ -179,8 +174,6 @@ def save_text(path: str, text: str, force: bool) -> None:
 
 def save_array(path: str, array: Array, force: bool, progress: Progress) -> None:
     """Write a ``.npy`` file."""
-    from numpy.lib.format import write_array
-
     with _replacing(path, force) as file:
         sink = _Counting(file, array.nbytes, progress)
         write_array(sink, _nameless(array), allow_pickle=False)
@@ -190,10 +183,6 @@ def save_arrays(
     path: str, arrays: Mapping[str, Array], force: bool, progress: Progress
 ) -> None:
     """Write a ``.npz`` file."""
-    from zipfile import ZipFile
-
-    from numpy.lib.format import write_array
-
     total = sum(array.nbytes for array in arrays.values())
     with _replacing(path, force) as file, ZipFile(file, "w") as archive:
         done = 0
@@ -210,8 +199,6 @@ def save_arrays(
 
 def _nameless(array: Array) -> Array:
     """The array; those of ml_dtypes as bare items, which NumPy reads everywhere."""
-    import numpy as np
-
     if array.dtype.type.__module__ != "ml_dtypes":
         return array
     return np.ascontiguousarray(array).view(f"V{array.itemsize}")

@@ -10,16 +10,20 @@ import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from fragmenta.commands.app import AsJson, command, find
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import AsJson, find
 from fragmenta.commands.output import emit, emit_json
+from fragmenta.cuda.tools import device
 from fragmenta.errors import Error
-
-if TYPE_CHECKING:
-    from fragmenta.evidence.record import Recording
+from fragmenta.evidence import record as recordings
+from fragmenta.evidence import throughput as rates
+from fragmenta.evidence.record import Recording, replay_any
+from fragmenta.evidence.verify import verify as run
+from fragmenta.progress import bar
 
 NEED_A_GPU = ("verify", "record", "throughput")
 """The commands that do nothing without one."""
@@ -74,10 +78,6 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    """Compare every bit of the GPU's results with those computed here."""
-    from fragmenta.evidence.verify import verify as run
-    from fragmenta.progress import bar
-
     ops = [find(text) for text in instructions or ()]
     if markdown is not None:
         Path(markdown).open("a").close()  # a wrong name shows now, not in minutes
@@ -117,11 +117,6 @@ def record(
     ] = None,
     seed: Seed = 1,
 ) -> None:
-    """Keep what the GPU answers in files that replay checks anywhere."""
-    from fragmenta.cuda.tools import device
-    from fragmenta.evidence import record as recordings
-    from fragmenta.progress import bar
-
     gpu = device.present()
     kinds = list(map(recordings.check_kind, family or ()))
     kinds = kinds or recordings.kinds_on(gpu.target)
@@ -163,9 +158,6 @@ def replay(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Compute what a GPU recorded, on the CPU, and compare every bit."""
-    from fragmenta.evidence import record as recordings
-
     results = [
         _replayed(path, recordings.load(path))
         for path in recordings.files(map(Path, paths))
@@ -180,9 +172,6 @@ def replay(
 
 def _replayed(path: Path, found: Recording) -> dict[str, Any]:
     """One file: how many cases, and which of them differ how."""
-    from fragmenta.evidence.record import replay_any
-    from fragmenta.progress import bar
-
     wrong = []
     with bar(path.name) as progress:
         for number, (_, difference) in enumerate(replay_any(found)):
@@ -233,11 +222,6 @@ def throughput(
     runs: Annotated[int, typer.Option(help="Runs to take the median of.")] = 31,
     as_json: AsJson = False,
 ) -> None:
-    """Measure how fast the GPU issues instructions."""
-    from fragmenta.cuda.tools import device
-    from fragmenta.evidence import throughput as rates
-    from fragmenta.progress import bar
-
     ops = [find(text) for text in instructions or ()]
     if runs < 1:
         raise Error(f"a median takes 1 run or more; given {runs}")

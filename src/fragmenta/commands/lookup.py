@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from fragmenta.commands.app import (
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import (
     AsJson,
     InstructionText,
     OperandName,
-    command,
     find,
     operand,
 )
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, ShapeError
-
-if TYPE_CHECKING:
-    from fragmenta.isa.instruction import Instruction
-    from fragmenta.registers.fragment import Fragment, Place
-    from fragmenta.view.table import Span
+from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.registers.fragment import Fragment, Place
+from fragmenta.view import table as tables
+from fragmenta.view.table import Span
 
 Indices = Annotated[
     list[int],
@@ -43,9 +42,6 @@ def where(
     index: Indices,
     as_json: AsJson = False,
 ) -> None:
-    """Say which lane, register and bits hold an element."""
-    from fragmenta.view.table import number
-
     op = find(instruction)
     part = operand(op, operand_)
     _check_stored(op, part, index)
@@ -64,7 +60,7 @@ def where(
     lines = [str(op)]
     for selected, place in found:
         chosen = ", ".join(f"{key} {value}" for key, value in selected.items())
-        i = number(part, place.register, place.bits[0])
+        i = tables.number(part, place.register, place.bits[0])
         at = f"{place} ({part.letter}{i})"
         lines.append(f"{name}  {chosen + ': ' if chosen else ''}{at}")
         name = " " * len(name)
@@ -100,15 +96,13 @@ def _places(part: Fragment, index: list[int]) -> Iterator[tuple[dict[str, int], 
 
 
 def _place(part: Fragment, place: Place) -> dict[str, Any]:
-    from fragmenta.view.table import number
-
     warp = {} if place.warp is None else {"warp": place.warp}
     return {
         **warp,
         "lane": place.lane,
         "register": place.register,
         "bits": place.bits,
-        "i": number(part, place.register, place.bits[0]),
+        "i": tables.number(part, place.register, place.bits[0]),
     }
 
 
@@ -155,9 +149,6 @@ def holds(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which elements a lane holds, lowest bits first."""
-    from fragmenta.view.table import bits, name, spans
-
     op = find(instruction)
     part = operand(op, operand_)
     part.holds(lane, register=register, warp=warp)  # refuses what is out of range
@@ -177,11 +168,11 @@ def holds(
         return
     of_warp = f"warp {asked['warp']}, " if "warp" in asked else ""
     lines = [str(op), f"{part.name} in {of_warp}lane {lane}"]
-    held = list(spans(part, records))
-    places = [f"register {span.register}, {bits(part, span)}" for span in held]
+    held = list(tables.spans(part, records))
+    places = [f"register {span.register}, {tables.bits(part, span)}" for span in held]
     left = max(map(len, places))
     for place, span in zip(places, held, strict=True):
-        lines.append(f"  {place:<{left}}  {name(part, span)}")
+        lines.append(f"  {place:<{left}}  {tables.name(part, span)}")
     emit("\n".join(lines + _observed(part)))
 
 
@@ -206,15 +197,12 @@ def table(
     ] = "text",
     as_json: AsJson = False,
 ) -> None:
-    """Write a whole fragment out; --json is --format json."""
-    from fragmenta.view.table import table as written
-
     if as_json and format_ not in ("text", "json"):
         raise Error(f"--json and --format {format_} contradict each other")
     format_ = "json" if as_json else format_
     op = find(instruction)
     part = operand(op, operand_)
-    text = written(part, by, format_, width())
+    text = tables.table(part, by, format_, width())
     if format_ == "text":
         text = "\n".join([str(op), text, *_observed(part)])
     emit(text)
@@ -231,9 +219,6 @@ def table(
 def which(
     instruction: InstructionText, index: Indices, as_json: AsJson = False
 ) -> None:
-    """Say which registers feed one element of D."""
-    from fragmenta.isa.instruction import check_multiplies
-
     op = find(instruction)
     check_multiplies(op)
     op.d.where(*index)
@@ -253,8 +238,6 @@ def which(
 
 def _feeds(op: Instruction, index: list[int]) -> Iterator[tuple[Fragment, Span]]:
     """D's own place, then the row of A, the column of B and what goes with them."""
-    from fragmenta.view.table import spans
-
     at = dict(zip(op.d.layout.data, index, strict=True))
     along = {"C": "", "D": "", "B": "row", "scale_B": "row"}
     for part in (op.d, *(p for name, p in op.fragments.items() if name != "D")):
@@ -265,7 +248,7 @@ def _feeds(op: Instruction, index: list[int]) -> Iterator[tuple[Fragment, Span]]
             for record in part.rows()
             if all(record[key] == value for key, value in pinned.items())
         )
-        found = sorted(spans(part, records), key=_reading_order)
+        found = sorted(tables.spans(part, records), key=_reading_order)
         yield from ((part, span) for span in found)
 
 
@@ -292,17 +275,15 @@ def _feed_record(op: Instruction, part: Fragment, span: Span) -> dict[str, Any]:
 def _which_lines(
     op: Instruction, index: list[int], feeds: list[tuple[Fragment, Span]]
 ) -> list[str]:
-    from fragmenta.view.table import bits, name
-
     rows = []
     for part, span in feeds:
-        element = name(part, span)
+        element = tables.name(part, span)
         if part.stored > 1:
             low, high = _logical(op, span.first["col"], span.last["col"])
             element += f" of columns {low}..{high}"
         warp = "" if span.warp is None else f"warp {span.warp}, "
         place = f"{warp}lane {span.lane}, register {span.register}"
-        rows.append((element, f"{place}, {bits(part, span)}"))
+        rows.append((element, f"{place}, {tables.bits(part, span)}"))
     if "B" not in op.fragments:
         element = f"B[0..{op.shape.k - 1}, {index[-1]}]"
         rows.append((element, "in shared memory, through the descriptor b"))

@@ -17,22 +17,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from fragmenta.errors import Error
+from fragmenta.view.palette import terminal_style
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-# Eight colours for the eight groups of four lanes, legible on black and white.
-_GROUPS = (
-    "red",
-    "green",
-    "yellow",
-    "blue",
-    "magenta",
-    "cyan",
-    "bright_black",
-    "default",
-)
-
 
 NARROWEST = 24
 """Columns that every answer takes; a narrower terminal wraps them itself."""
@@ -59,12 +47,17 @@ def printable(text: str) -> str:
 def emit(text: str) -> None:
     """Write an answer."""
     text = printable(text)
-    if not colour():
+    if colour():
+        paint(_painted(text))
+    else:
         write(text)
-        return
-    from rich.console import Console
 
-    Console(highlight=False, soft_wrap=True).print(_painted(text))
+
+def paint(text: Text) -> None:
+    """Write text with its colours, to a terminal that wants them."""
+    from rich.console import Console  # too slow to load for what has no colour
+
+    Console(highlight=False, soft_wrap=True).print(text)
 
 
 def emit_json(value: Any) -> None:
@@ -116,12 +109,12 @@ def colour() -> bool:
 
 
 def _painted(text: str) -> Text:
-    """Mnemonics bold, labels cyan, cells in the colour of their lane's group."""
+    """Mnemonics bold, labels cyan, cells in the colour of their lane."""
     from rich.text import Text
 
     painted = Text(text)
     painted.highlight_regex(r"(?m)^\S+\.sync\.\S+", "bold")
     painted.highlight_regex(r"(?m)^(  )?[A-Za-z]+(?=  )", "cyan")
     for match in re.finditer(r"\bT(\d+):\S+", text):
-        painted.stylize(_GROUPS[int(match[1]) // 4 % 8], match.start(), match.end())
+        painted.stylize(terminal_style(int(match[1])), match.start(), match.end())
     return painted

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from fragmenta.commands.app import AsJson, InstructionText, command, find
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import AsJson, InstructionText, find
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, one_of
-
-if TYPE_CHECKING:
-    from fragmenta.isa.instruction import Instruction
-    from fragmenta.shared.addresses import LaneAddresses
-    from fragmenta.shared.banks import Conflicts, Tile
-    from fragmenta.shared.descriptor import Descriptor, Major
-    from fragmenta.shared.tiles import TensorMap
+from fragmenta.isa.instruction import Instruction
+from fragmenta.shared.addresses import LaneAddresses
+from fragmenta.shared.banks import (
+    ACCESSES,
+    Conflicts,
+    Tile,
+    access_addresses,
+    bank_conflicts,
+    tile_picture,
+)
+from fragmenta.shared.descriptor import Descriptor, Major, extent, span
+from fragmenta.shared.moves import ldmatrix_addresses
+from fragmenta.shared.tiles import TensorMap, tensor_map
 
 SWIZZLES = (0, 32, 64, 128)
 
@@ -77,9 +84,7 @@ def shared(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a tile in shared memory, and its bank conflicts.
-
-    Accesses: with 'ldmatrix' lanes 8i to 8i + 7 take the same 16 bytes of eight
+    """Accesses: with 'ldmatrix' lanes 8i to 8i + 7 take the same 16 bytes of eight
     rows; with 'rows' neighbouring lanes take neighbouring 16 bytes; with
     'column' each lane takes the same 16 bytes of its own row.
     """
@@ -111,8 +116,6 @@ class _Chosen:
 
     @property
     def cost(self) -> Conflicts:
-        from fragmenta.shared.banks import bank_conflicts
-
         return bank_conflicts(self.addresses)
 
 
@@ -172,9 +175,6 @@ class _Lying:
     @property
     def tile(self) -> Tile:
         """The rows that bank conflicts are about; for wgmma, of the first span."""
-        from fragmenta.shared.banks import Tile
-        from fragmenta.shared.descriptor import span
-
         along, across = (self.k, self.rows)[:: 1 if self.major == "k" else -1]
         wide = along * self.bits // 8
         row_bytes = span(self.swizzle) if self.warpgroup else wide
@@ -183,8 +183,6 @@ class _Lying:
     @property
     def descriptor(self) -> Descriptor | None:
         """What wgmma takes; None for instructions that take none."""
-        from fragmenta.shared.descriptor import Descriptor
-
         if not self.warpgroup:
             return None
         return Descriptor.for_tile(*self._sizes, major=self.major, swizzle=self.swizzle)
@@ -210,8 +208,6 @@ class _Lying:
         return "\n".join(lines)
 
     def picture(self, chosen: _Chosen) -> str:
-        from fragmenta.shared.banks import tile_picture
-
         label = _plain(chosen.name)
         picture = tile_picture(chosen.tile, chosen.addresses, label)
         along = self.k if self.major == "k" else self.rows
@@ -325,8 +321,6 @@ class _Lying:
 
     def costs(self, chosen: _Chosen) -> list[dict[str, Any]]:
         """One record for each access and swizzle."""
-        from fragmenta.shared.banks import ACCESSES
-
         records = []
         for access in ACCESSES:
             for mode in SWIZZLES:
@@ -382,8 +376,6 @@ class _Lying:
         self, access: str, swizzle: int, tiles: int = 1, along: Any = None
     ) -> _Chosen | str:
         """An access under a swizzle; of ldmatrix, why there is none."""
-        from fragmenta.shared.banks import access_addresses
-
         if access == "ldmatrix" and not self.warpgroup:
             return self._load(swizzle, tiles, along)
         tile, taken = self.tile._replace(swizzle=swizzle), access
@@ -403,8 +395,6 @@ class _Lying:
         return [one, *(load for load in several if not isinstance(load, str))]
 
     def _load(self, swizzle: int, tiles: int, along: Any) -> _Chosen | str:
-        from fragmenta.shared.moves import ldmatrix_addresses
-
         tile = self._reached(tiles, along)._replace(swizzle=swizzle)
         by_rows = (self.operand == "A") == (self.major == "k")
         pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
@@ -434,8 +424,6 @@ class _Lying:
 
     def _tensor_map(self) -> TensorMap | str:
         """How copies write the tile, or why they cannot."""
-        from fragmenta.shared.tiles import tensor_map
-
         try:
             return tensor_map(*self._sizes, major=self.major, swizzle=self.swizzle)
         except Error as error:
@@ -444,8 +432,6 @@ class _Lying:
 
 def _extent(op: Instruction, operand: str) -> tuple[int, int, int]:
     """Rows (m or n) and k of one instruction's operand, and the bits of a slot."""
-    from fragmenta.shared.descriptor import extent
-
     if op.warpgroup:
         return *extent(op, operand), op.types[operand.lower()].bits
     part = op.fragments[operand]

@@ -6,9 +6,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from fragmenta.commands.app import _complete_instruction, command
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import complete_instruction
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import printable, write
+from fragmenta.cuda.source import emit as library
 from fragmenta.errors import Error
 
 
@@ -25,7 +27,7 @@ def emit(
         typer.Argument(
             metavar="INSTRUCTION",
             help="A mnemonic, or some of its qualifiers in order.",
-            autocompletion=_complete_instruction,
+            autocompletion=complete_instruction,
             show_default=False,
         ),
     ],
@@ -50,9 +52,6 @@ def emit(
     output: Output = None,
     force: Force = False,
 ) -> None:
-    """Write CUDA C++ or PTX that does an instruction."""
-    from fragmenta.cuda.source import emit as library
-
     if target is not None and language == "cuda":
         raise Error("CUDA is for every target that has it; --target is for PTX")
     if output is not None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 
-from fragmenta.commands.app import NOTHING, AsJson, InstructionText, command, find
+from fragmenta.commands.app import NOTHING, command
+from fragmenta.commands.arguments import AsJson, InstructionText, find
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -19,17 +23,16 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.output import complain, emit, emit_json, width
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error, one_of, ranges
+from fragmenta.isa.instruction import Instruction
+from fragmenta.progress import bar
+from fragmenta.registers.granularity import Granularity, locate
+from fragmenta.registers.metadata import Nibble
+from fragmenta.sparse import compress as library
+from fragmenta.sparse import prune as pruning
+from fragmenta.sparse.compress import SparsityReport
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from fragmenta.isa.instruction import Instruction
-    from fragmenta.registers.granularity import Granularity
-    from fragmenta.registers.metadata import Nibble
-    from fragmenta.sparse.compress import SparsityReport
-
-    Array = NDArray[Any]
+Array = NDArray[Any]
 
 SHOWN = 5
 """Violating chunks that are named."""
@@ -70,21 +73,16 @@ def sparsity(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a matrix is sparse as an instruction wants it.
-
-    Status 1 says that it is not.  With --prune or --compress or both, in that
+    """Status 1 says that it is not.  With --prune or --compress or both, in that
     order, it is made so and written to a .npz file, which 'fragmenta run' takes
     for A: 'pruned' is the matrix with zeros; 'values', 'indices' and 'width'
     are the stored values, one 4-bit code a chunk, and the columns of A; 'type'
     is their element type.  With --selector, 'metadata' are the words of every
     tile, by tile row, tile column and lane; the edge is filled with zeros.
     """
-    from fragmenta.progress import bar
-    from fragmenta.sparse.compress import sparse, sparsity_report
-
     if os.path.exists(instruction) and not os.path.exists(file):
         file, instruction = instruction, file  # other commands take them so
-    op, _ = sparse(find(instruction))
+    op, _ = library.sparse(find(instruction))
     _check_request(prune or compress, output, force)
     if selector is not None:
         if not compress:
@@ -93,7 +91,7 @@ def sparsity(
     matrix = load_matrix(file, op.types["a"])
     with bar("checking") as progress:
         pattern = _pattern(matrix, op)
-        report = sparsity_report(pattern, op, pad=pad, progress=progress)
+        report = library.sparsity_report(pattern, op, pad=pad, progress=progress)
     found = [] if report.satisfied else list(_violations(pattern, report))
     arrays: dict[str, Array] = {}
     if output is not None:
@@ -134,8 +132,6 @@ def _violations(
     matrix: Array, report: SparsityReport
 ) -> Iterator[tuple[tuple[int, ...], int]]:
     """The first chunks that are too full, and how many values each has."""
-    import numpy as np
-
     granularity, at = report.granularity, report.first
     assert at is not None
     rows = matrix.reshape(-1, matrix.shape[-1])
@@ -155,8 +151,6 @@ def _violations(
 
 def _counts(rows: Array, granularity: Granularity) -> NDArray[Any]:
     """How many places of each chunk have a value."""
-    import numpy as np
-
     short = -rows.shape[1] % granularity.chunk
     values = np.pad(rows != 0, ((0, 0), (0, short)))
     shape = (len(rows), -1, granularity.places, granularity.group)
@@ -173,12 +167,6 @@ def _arrays(
     selector: int | None,
 ) -> dict[str, Array]:
     """What goes into the archive."""
-    import numpy as np
-
-    from fragmenta.progress import bar
-    from fragmenta.sparse import compress as library
-    from fragmenta.sparse import prune as pruning
-
     of = op.types["a"].name
     if prune:
         with bar("pruning") as progress:
@@ -239,8 +227,6 @@ def _lines(
     report: SparsityReport,
     found: list[tuple[tuple[int, ...], int]],
 ) -> list[str]:
-    from fragmenta.registers.granularity import locate
-
     size = 1
     for each in report.shape:
         size *= each
@@ -289,18 +275,13 @@ def metadata(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say which columns metadata words keep, and what is wrong.
-
-    Status 1 says that a code is illegal, or that nothing reads the words.
-    """
-    from fragmenta.sparse.compress import decode_words, sparse
-
-    op, granularity = sparse(find(instruction))
+    """Status 1 says that a code is illegal, or that nothing reads the words."""
+    op, granularity = library.sparse(find(instruction))
     _check_place(op, lane, warp, selector)
     given = [_word(text) for text in words]
     codes = [
         code
-        for code in decode_words(op, given, lane=lane, warp=warp)
+        for code in library.decode_words(op, given, lane=lane, warp=warp)
         if selector is None or code.selector == selector
     ]
     if not codes:
@@ -374,10 +355,6 @@ def _code_lines(codes: list[Nibble], granularity: Granularity) -> list[str]:
 
 def _problems(codes: list[Nibble]) -> list[str]:
     """What is wrong, each kind once, with all places that have it."""
-    import textwrap
-
-    from fragmenta.errors import ranges
-
     places: dict[tuple[str, int | None, int], list[int]] = {}
     for code in codes:
         if code.problem:

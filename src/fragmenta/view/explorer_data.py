@@ -29,6 +29,7 @@ from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.metadata import Metadata
 from fragmenta.shared.descriptor import FIELDS, OFFSETS
+from fragmenta.view.palette import hex_colour
 
 PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")
@@ -71,6 +72,10 @@ def catalogue_record() -> Record:
         "types": types,
         "offsets": read(OFFSETS),
         "fields": read(FIELDS),
+        "lanes": {
+            theme: [hex_colour(lane, dark=theme == "dark") for lane in range(32)]
+            for theme in ("light", "dark")
+        },
         **{name: pool.items for name, pool in pools.items()},
         "instructions": ops,
     }

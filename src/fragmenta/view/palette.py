@@ -1,5 +1,8 @@
 """Which colour has a lane?
 
+The same one everywhere: in pictures, in the terminal, and in the explorer, which
+gets it with its catalogue.
+
 Eight hues for the eight groups of four lanes, four shades for the lanes of a
 group.  The hues stay apart for the common forms of colour blindness; every
 shade is light enough for black text, or dark enough for white text.
@@ -43,6 +46,24 @@ def lane_colour(lane: int, dark: bool = False) -> Colour:
         round(a + (b - a) * share) for a, b in zip(hue, other, strict=True)
     )
     return red, green, blue
+
+
+def hex_colour(lane: int, dark: bool = False) -> str:
+    """The colour of a lane as web pages write it.
+
+    >>> hex_colour(0), hex_colour(3, dark=True)
+    ('#6fa8dc', '#243344')
+    """
+    return "#{:02x}{:02x}{:02x}".format(*lane_colour(lane, dark))
+
+
+def terminal_style(lane: int) -> str:
+    """The colour of a lane as rich writes it, with text that reads well on it.
+
+    >>> terminal_style(0)
+    'black on #6fa8dc'
+    """
+    return f"black on {hex_colour(lane)}"
 
 
 def contrast(one: Colour, other: Colour) -> float:
@@ -92,9 +113,5 @@ def css(scope: str) -> str:
 
 def _rules(scope: str, dark: bool) -> str:
     rest = [f"{scope} .{n}{{{what}:{c[dark]}}}" for n, (what, *c) in _REST.items()]
-    lanes = [f"{scope} .l{lane}{{fill:{_hex(lane, dark)}}}" for lane in range(32)]
+    lanes = [f"{scope} .l{lane}{{fill:{hex_colour(lane, dark)}}}" for lane in range(32)]
     return "\n".join([*rest, *lanes])
-
-
-def _hex(lane: int, dark: bool) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*lane_colour(lane, dark))

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from fragmenta.view.grid import Grid, Slot, grids
-from fragmenta.view.palette import lane_colour
+from fragmenta.view.palette import terminal_style
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -57,16 +57,12 @@ def painted(fragment: Fragment, width: int = 80) -> Text:
 
     rows = []
     for line in _lines(fragment, width):
-        styled = [(text, _style(lane)) for text, lane in line]
+        styled = [
+            (text, "" if lane is None else terminal_style(lane)) for text, lane in line
+        ]
         rows.append(Text.assemble(*styled))
         rows[-1].rstrip()
     return Text("\n").join(rows)
-
-
-def _style(lane: int | None) -> str:
-    if lane is None:
-        return ""
-    return "black on #{:02x}{:02x}{:02x}".format(*lane_colour(lane))
 
 
 def _lines(fragment: Fragment, width: int) -> Iterator[list[Piece]]:

@@ -246,7 +246,7 @@ def _declarations(call: Call) -> list[str]:
 
 def _call(call: Call) -> str:
     """The instruction's function; a first wgmma has nothing to add to."""
-    listed = [a for a in call.arguments if not a.operand.values]
+    listed = [a for a in call.arguments if not (a.operand.values or a.template)]
     flags = [a for a in listed if a.operand.ptx == ".pred"]
     words = [a.name for a in listed if a not in flags] + ["false"] * len(flags)
     line = f"{call.name}({', '.join(words)});"

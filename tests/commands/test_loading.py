@@ -1,0 +1,78 @@
+"""Is a command's module loaded when it is asked for, and only then?"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fragmenta
+from fragmenta.commands.index import COMMANDS
+from tests.asking import answer
+
+FOLDER = Path(fragmenta.__file__).parent / "commands"
+MODULES = sorted({entry.module for entry in COMMANDS.values()})
+
+RUN = """
+import json, sys
+from fragmenta.commands.cli import main
+try:
+    main()
+finally:
+    print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def loaded(*words: str, **variables: str) -> set[str]:
+    """The modules of commands that a question loads, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, *words],
+        env={**os.environ, "PYTHONPATH": str(FOLDER.parents[1]), **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    names = json.loads(done.stdout.splitlines()[-1])
+    return {module for module in MODULES if f"fragmenta.commands.{module}" in names}
+
+
+def test_help_loads_no_command() -> None:
+    assert loaded("--help") == set()
+
+
+def test_completing_a_name_loads_no_command() -> None:
+    variables = {"COMP_WORDS": "fragmenta wh", "COMP_CWORD": "1"}
+    assert loaded(_FRAGMENTA_COMPLETE="complete_bash", **variables) == set()
+
+
+def test_a_command_loads_its_own_module() -> None:
+    assert loaded("where", "mma.m16n8k64.s4.s4", "A", "3", "17") == {"lookup"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_opens_with_the_line_of_the_table(command: str) -> None:
+    _, _, told = answer(command, "--help").partition("\n\n  ")
+    assert " ".join(told.split()).startswith(COMMANDS[command].does)
+
+
+def test_modules_import_at_the_top() -> None:
+    """Only rich waits, for terminals; and the entry point, for Ctrl-C."""
+    found = set()
+    for path in FOLDER.glob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+        for node in (n for function in functions for n in ast.walk(function)):
+            if isinstance(node, ast.ImportFrom):
+                found.add((path.stem, node.module))
+            assert not isinstance(node, ast.Import), path
+    assert found == {
+        ("cli", "fragmenta.commands"),
+        ("output", "rich.console"),
+        ("output", "rich.text"),
+    }
