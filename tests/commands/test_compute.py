@@ -256,7 +256,7 @@ def test_refusals_leave_no_file() -> None:
         ((F16, "a.npy", "none.npy"), "none.npy: No such file or directory"),
         (
             (F16, "third.npy", "b.npy"),
-            "third.npy: 0.3333333333333333 at [0, 0]: f16 holds",
+            "third.npy: 0.3333333333333333 at [0, 0]: f16 cannot hold",
         ),
         ((S8, "third.npy", "b.npy"), "s8 holds integers from -128 to 127"),
         ((F16, "a.npy", "a.npy", "--target", "sm_75"), "needs PTX 7.0, sm_80+"),

@@ -277,9 +277,10 @@ def test_a_real_gpu_that_runs_out_of_memory_goes_on(gpu):
 FAULT = """
 import numpy as np
 import fragmenta as fm
-from fragmenta.cuda import assembler, device, ptx
+from fragmenta.cuda.source import kernel
+from fragmenta.cuda.tools import assembler, device
 
-text = ptx.header("{target}", "8.0") + '''
+text = kernel.header("{target}", "8.0") + '''
 .visible .entry fault(.param .u64 p)
 {{
     .reg .u64 %a;

@@ -1,4 +1,4 @@
-"""Kernels that read shared memory, their trials, and recordings of them.
+"""Kernels that read shared memory, their inputs, and recordings of them.
 
 There is no GPU here: one written by hand from the formulas, for 8-bit integers
 and the moves of sm_90a, stands in for it.
@@ -11,33 +11,27 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda.source import wgmma
+from fragmenta.cuda.source import kernel, tiled
 from fragmenta.cuda.tools import assembler
+from fragmenta.cuda.tools.launch import TileKernel
 from fragmenta.errors import AddressError
-from fragmenta.evidence.wgmma_inputs import (
-    Variant,
-    move_plan,
-    move_trial,
-    plan,
-    trial,
-    variants,
-)
-from fragmenta.evidence.wgmma_record import (
-    SharedCase,
-    SharedRecording,
-    assemble_wgmma,
-    observed_addresses,
-    record_moves,
-    record_wgmma,
-    replay_moves,
-    replay_wgmma,
-)
+from fragmenta.evidence import moves
+from fragmenta.evidence.addresses import observed_addresses
+from fragmenta.evidence.case import machine_code
+from fragmenta.evidence.record import Recording, load, record, record_cases, replay
+from fragmenta.evidence.variants import Variant, variants
+from fragmenta.evidence.warpgroup import WarpgroupCase, cases
 from fragmenta.isa.families import catalogue
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
 
 WIDTHS = (8, 24, 64, 96, 256)
 TYPES = {"f16", "bf16", "tf32", "e4m3", "e5m2", "s8", "u8", "b1"}
+
+
+def module(entries, ops, target):
+    version = max(op.requires.ptx_on(target) for op in ops)
+    return kernel.module(entries, target, version)
 
 
 def every_op(n):
@@ -57,19 +51,19 @@ def test_every_type_assembles_with_a_in_registers_and_in_memory(n):
     ops = every_op(n)
     assert {op.types["a"].name for op in ops} == TYPES
     entries = [
-        wgmma.entry(op, f"k{i}_{a}", image_bytes=32768, a_registers=bool(a))
+        tiled.entry(op, f"k{i}_{a}", image_bytes=32768, a_registers=bool(a))
         for i, op in enumerate(ops)
         for a in (0, 1)
     ]
-    assert assembler.assemble(wgmma.module(entries, ops, "sm_90a"), "sm_90a", "-O0")
+    assert assembler.assemble(module(entries, ops, "sm_90a"), "sm_90a", "-O0")
 
 
 def test_the_machine_code_is_one_instruction_with_its_immediates():
     """As ptxas optimises it: HGMMA reading a transposed, negated B."""
     op = fm.wgmma("m64n8k16", a="f16", d="f32")
     chosen = {"scale_b": -1, "trans_b": 1}
-    text = wgmma.entry(op, "one", image_bytes=4096, a_registers=True, **chosen)
-    cubin = assembler.assemble(wgmma.module([text], [op], "sm_90a"), "sm_90a")
+    text = tiled.entry(op, "one", image_bytes=4096, a_registers=True, **chosen)
+    cubin = assembler.assemble(module([text], [op], "sm_90a"), "sm_90a")
     lines = [x for x in assembler.disassemble(cubin).splitlines() if "HGMMA" in x]
     assert len(lines) == 1
     assert "64x8x16.F32" in lines[0]
@@ -78,49 +72,48 @@ def test_the_machine_code_is_one_instruction_with_its_immediates():
 
 @pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
 def test_every_move_assembles(target):
-    ops = list(move_plan(target))
+    ops = [case.op for case in moves.cases(target, seed=1)]
     entries = [
-        wgmma.entry(op, f"k{i}", image_bytes=0 if op.family == "movmatrix" else 4096)
+        tiled.entry(op, f"k{i}", image_bytes=0 if op.family == "movmatrix" else 4096)
         for i, op in enumerate(ops)
     ]
     assert len(ops) == {"sm_90a": 37, "sm_100a": 82}[target]
-    assert assembler.assemble(wgmma.module(entries, ops, target), target)
+    assert assembler.assemble(module(entries, ops, target), target)
 
 
 def test_kernels_refuse_what_they_cannot_do():
     op = fm.wgmma("m64n8k32", a="s8")
     with pytest.raises(fm.Error, match="a multiple of 16 bytes, at most 49152"):
-        wgmma.entry(op, "one", image_bytes=1 << 16)
+        tiled.entry(op, "one", image_bytes=1 << 16)
     with pytest.raises(fm.Error, match="given 0"):
-        wgmma.entry(op, "one")
+        tiled.entry(op, "one")
     with pytest.raises(fm.Error, match="no immediate scale_a"):
-        wgmma.entry(op, "one", image_bytes=4096, scale_a=1)
-    with pytest.raises(fm.Error, match="no kernel here for mma"):
-        wgmma.entry(fm.mma("m16n8k32", a="s8"), "one")
+        tiled.entry(op, "one", image_bytes=4096, scale_a=1)
+    with pytest.raises(fm.Error, match=r"no kernel here for wmma\.load"):
+        tiled.entry(next(iter(catalogue("wmma.load"))), "one")
 
 
-# ── trials ──────────────────────────────────────────────────────────────────
+# ── inputs ──────────────────────────────────────────────────────────────────
 
 
-def descriptors(op, each):
-    names = {"B": each.b} if each.variant.a_registers else {"A": each.a, "B": each.b}
-    for name, words in names.items():
-        for word in words:
-            yield name, each.variant.major(name), Descriptor.decode(int(word))
+def descriptors(case, made):
+    for name in "B" if case.way.a_registers else "AB":
+        for word in made[name.lower()]:
+            yield name, case.way.major(name), Descriptor.decode(int(word))
 
 
-def test_the_plan_covers_all_there_is():
+def test_the_cases_cover_all_there_is():
     seen, total = Counter(), 0
-    for op, variant, tiles in plan():
-        each = trial(op, variant, tiles, seed=1)
-        total += each.c.nbytes
-        assert each.image.shape[1] <= wgmma.MOST
+    for case in cases("sm_90a", seed=1):
+        op, variant, made = case.op, case.way, case.inputs()
+        total += made["c"].nbytes
+        assert made["image"].shape[1] == case.kernel.image_bytes <= tiled.MOST
         seen[op.types["a"].name, op.sparse, variant.a_registers, op.shape.n] += 1
         seen["selector", op.types["a"].name, variant.selector] += 1
         seen["signs", variant.scale_a, variant.scale_b] += 1
-        for value in each.scale_d.tolist():
+        for value in made["scale_d"].tolist():
             seen["scale_d", value] += 1
-        for name, major, d in descriptors(op, each):
+        for name, major, d in descriptors(case, made):
             rows, k = extent(op, name)
             tiles_like_it = [
                 Descriptor.for_tile(
@@ -157,35 +150,35 @@ def test_the_plan_covers_all_there_is():
     assert all(seen["scale_d", value] > 300 for value in (0, 1))
 
 
-def test_every_descriptor_of_the_plan_stays_in_its_image():
-    for op, variant, tiles in plan():
-        each = trial(op, variant, tiles, seed=2)
-        read_tile(each.image, each.b, op, "B", major=variant.major("B"))
-        if not variant.a_registers:
-            read_tile(each.image, each.a, op, "A", major=variant.major("A"))
+def test_every_descriptor_stays_in_its_image():
+    for case in cases("sm_90a", seed=2):
+        made = case.inputs()
+        for name in "B" if case.way.a_registers else "AB":
+            words, major = made[name.lower()], case.way.major(name)
+            read_tile(made["image"], words, case.op, name, major=major)
 
 
-def test_a_trial_follows_from_its_seed_and_its_variant():
+def test_the_inputs_follow_from_the_seed_and_the_variant():
+    def digest(case):
+        return case.digest(case.inputs())
+
     op = fm.wgmma("m64n8k32", a="f16", d="f32", sp="sp")
     for variant in variants(op):
-        first = trial(op, variant, 2, seed=3)
-        assert first.digest() == trial(op, variant, 2, seed=3).digest()
-        assert first.digest() != trial(op, variant, 2, seed=4).digest()
-        turned = replace(variant, turn=1)
-        assert first.digest() != trial(op, turned, 2, seed=3).digest()
-        assert set(first.arrays()) == set(
-            wgmma.parameters(op, a_registers=variant.a_registers)
-        ) - {"d"}
+        first = WarpgroupCase(op, variant, tiles=2, seed=3)
+        assert digest(first) == digest(replace(first))
+        assert digest(first) != digest(replace(first, seed=4))
+        assert digest(first) != digest(replace(first, way=replace(variant, turn=1)))
+        assert set(first.inputs()) == set(first.parameters)
 
 
-def test_move_trials_give_every_lane_its_own_row():
-    for op in move_plan("sm_90a"):
-        each = move_trial(op, 3, seed=1)
-        assert set(each.arrays()) == set(wgmma.parameters(op)) - {"d"}
-        if each.address is not None:
-            assert all(len(set(row)) == 32 for row in each.address.tolist())
-            assert (each.address % 16 == 0).all()
-            assert each.address.max() <= 4096 - 16
+def test_every_lane_of_a_move_has_its_own_row():
+    for case in moves.cases("sm_90a", tiles=3, seed=1):
+        made = case.inputs()
+        assert set(made) == set(case.parameters)
+        if "address" in made:
+            assert all(len(set(row)) == 32 for row in made["address"].tolist())
+            assert (made["address"] % 16 == 0).all()
+            assert made["address"].max() <= 4096 - 16
 
 
 # ── a GPU written by hand ───────────────────────────────────────────────────
@@ -271,12 +264,13 @@ def plain_move(op, tile):
 
 
 class StandIn:
-    """Runs the kernels it is told the instructions of."""
+    """Runs the kernels that it is told of."""
 
     target = "sm_90a"
 
-    def __init__(self, runs, compute):
-        self.runs, self.compute = list(runs), compute
+    def __init__(self, kernels, compute):
+        self.kernels = {each.name: each for each in kernels}
+        self.compute = compute
 
     def versions(self):
         return {"gpu": "none", "target": self.target}
@@ -286,10 +280,9 @@ class StandIn:
         return cubin
 
     def run(self, module, name, grid, block, inputs, output):
-        op, a_registers = self.runs[int(name.removeprefix("case") or 0)]
+        op, names = self.kernels[name].op, self.kernels[name].parameters
         assert name.encode() in module
-        assert block == (128 if op.family.startswith("wgmma") else 32)
-        names = wgmma.parameters(op, a_registers=a_registers)[1:]
+        assert block == (128 if op.warpgroup else 32)
         assert len(names) == len(inputs)
         for tile in range(grid):
             arrays = {n: x[tile] for n, x in zip(names, inputs, strict=True)}
@@ -300,23 +293,24 @@ class StandIn:
 def integer_cases():
     return [
         case
-        for case in plan()
-        if case[0].types["a"].name in ("s8", "u8") and case[0].shape.n in (8, 24, 256)
+        for case in cases("sm_90a", seed=7)
+        if case.op.types["a"].name in ("s8", "u8") and case.op.shape.n in (8, 24, 256)
     ][::2]
 
 
-def execute(op, each, target):
+def by_numpy(case, made, target):
     """What the package reads and unpacks, multiplied by NumPy."""
     assert target == "sm_90a"
-    if each.variant.a_registers:
-        a = op.a.unpack_bits(each.a)
+    op = case.op
+    if case.way.a_registers:
+        a = op.a.unpack_bits(made["a"])
     else:
-        a = read_tile(each.image, each.a, op, "A")
-    b = read_tile(each.image, each.b, op, "B")
+        a = read_tile(made["image"], made["a"], op, "A")
+    b = read_tile(made["image"], made["b"], op, "B")
     a = op.types["a"].decode(a).astype(np.int64)
     b = op.types["b"].decode(b).astype(np.int64)
     if op.sparse:
-        codes = op.metadata.unpack(each.metadata, selector=each.variant.selector)
+        codes = op.metadata.unpack(made["metadata"], selector=case.way.selector)
         table = np.zeros((16, 2), np.int64)
         for code in op.granularity.codes(ordered=False):
             table[code] = op.granularity.positions(code)
@@ -324,8 +318,8 @@ def execute(op, each, target):
         full = np.zeros((*a.shape[:-1], op.shape.k), np.int64)
         np.put_along_axis(full, columns.reshape(a.shape), a, axis=-1)
         a = full
-    kept = each.scale_d[:, None, None].astype(np.int64)
-    d = a @ b + kept * op.c.unpack(each.c).astype(np.int64)
+    kept = made["scale_d"][:, None, None].astype(np.int64)
+    d = a @ b + kept * op.c.unpack(made["c"]).astype(np.int64)
     if op.satfinite:
         d = np.clip(d, -(1 << 31), (1 << 31) - 1)
     return op.d.pack((d & 0xFFFFFFFF).astype(np.uint32).view(np.int32))
@@ -333,35 +327,42 @@ def execute(op, each, target):
 
 @pytest.fixture(scope="module")
 def recorded():
-    cases = integer_cases()
-    gpu = StandIn([(op, v.a_registers) for op, v, _ in cases], plain_integers)
-    return record_wgmma(gpu, seed=7, cases=cases)
+    asked = integer_cases()
+    return record_cases(StandIn(asked, plain_integers), asked)
 
 
+@pytest.fixture
+def numpy(monkeypatch):
+    """Have NumPy compute what is expected."""
+    monkeypatch.setattr(WarpgroupCase, "expect", by_numpy)
+
+
+@pytest.mark.usefixtures("numpy")
 def test_integers_by_the_package_are_integers_by_hand(recorded):
-    replayed = list(replay_wgmma(recorded, execute))
+    replayed = list(replay(recorded))
     assert len(replayed) == len(integer_cases()) > 30
     assert [case for case, difference in replayed if difference] == []
     sparse = [case for case, _ in replayed if ".sp." in case.instruction]
     assert 0 < len(sparse) < len(replayed)
 
 
+@pytest.mark.usefixtures("numpy")
 def test_recordings_are_kept_in_a_file(recorded, tmp_path):
     recorded.save(tmp_path / "wgmma.npz")
-    again = SharedRecording.load(tmp_path / "wgmma.npz")
+    again = load(tmp_path / "wgmma.npz")
     assert again.cases == recorded.cases
     assert again.made == recorded.made
     for case in again.cases:
-        assert isinstance(case, SharedCase)
         assert (again.result(case) == recorded.result(case)).all()
-    assert not any(difference for _, difference in replay_wgmma(again, execute))
+    assert not any(difference for _, difference in replay(again))
 
 
+@pytest.mark.usefixtures("numpy")
 def test_a_wrong_bit_is_told(recorded):
     words = recorded.words.copy()
     words[5] ^= 0x11
-    wrong = SharedRecording(recorded.made, recorded.cases, words)
-    (case, told), *rest = replay_wgmma(wrong, execute)
+    wrong = Recording(recorded.made, recorded.cases, words)
+    (case, told), *rest = replay(wrong)
     assert (told.bits, told.elements) == (2, 1)
     assert case == recorded.cases[0]
     assert told.first.startswith("tile 0 D[")
@@ -369,36 +370,35 @@ def test_a_wrong_bit_is_told(recorded):
 
 
 def test_other_inputs_than_recorded_are_refused(recorded):
-    cases = [replace(case, seed=8) for case in recorded.cases]
-    other = SharedRecording(recorded.made, cases, recorded.words)
+    changed = [replace(case, seed=8) for case in recorded.cases]
+    other = Recording(recorded.made, changed, recorded.words)
     with pytest.raises(fm.Error, match="are not those that were recorded"):
-        next(replay_wgmma(other, execute))
+        next(replay(other))
 
 
 def test_a_cubin_can_be_made_beforehand():
-    cases = integer_cases()[:2]
-    cubin = assemble_wgmma(cases, 7, "sm_90a")
-    gpu = StandIn([(op, v.a_registers) for op, v, _ in cases], plain_integers)
-    found = record_wgmma(gpu, seed=7, cases=cases, cubin=cubin)
+    asked = integer_cases()[:2]
+    cubin = machine_code(asked, "sm_90a")
+    found = record_cases(StandIn(asked, plain_integers), asked, cubin=cubin)
     assert len(found.cases) == 2
 
 
 def test_moves_by_the_package_are_moves_by_hand(tmp_path):
-    gpu = StandIn([(op, False) for op in move_plan("sm_90a")], plain_move)
-    record_moves(gpu, tiles=3, seed=5).save(tmp_path / "moves.npz")
-    found = SharedRecording.load(tmp_path / "moves.npz")
+    gpu = StandIn(moves.cases("sm_90a", seed=5), plain_move)
+    record(gpu, "moves", tiles=3, seed=5).save(tmp_path / "moves.npz")
+    found = load(tmp_path / "moves.npz")
     assert len(found.cases) == 37
-    assert not [case for case, difference in replay_moves(found) if difference]
+    assert not [case for case, difference in replay(found) if difference]
     words = found.words.copy()
     words[-1] ^= 1
-    wrong = SharedRecording(found.made, found.cases, words)
-    told = [difference for _, difference in replay_moves(wrong) if difference]
+    wrong = Recording(found.made, found.cases, words)
+    told = [difference for _, difference in replay(wrong) if difference]
     assert [difference.bits for difference in told] == [1]
     store = next(case for case in found.cases if "stmatrix" in case.instruction)
     words = found.words.copy()
     words[store.start] ^= 0x0101
-    wrong = SharedRecording(found.made, found.cases, words)
-    told = [difference for _, difference in replay_moves(wrong) if difference]
+    wrong = Recording(found.made, found.cases, words)
+    told = [difference for _, difference in replay(wrong) if difference]
     assert [difference.elements for difference in told] == [2]
     assert told[0].first.startswith("tile 0, index [0]")
 
@@ -406,11 +406,7 @@ def test_moves_by_the_package_are_moves_by_hand(tmp_path):
 def test_asking_for_addresses_gives_the_map():
     op = fm.wgmma("m64n8k32", a="u8")
 
-    class Prober(StandIn):
-        def run(self, module, name, grid, block, inputs, output):
-            return super().run(module, "", grid, block, inputs, output)
-
-    gpu = Prober([(op, True)], plain_integers)
+    gpu = StandIn([TileKernel(op, a_registers=True)], plain_integers)
     asked = [
         Descriptor(1024, 512, 272, 0),
         Descriptor(4096 + 32, 16, 1024, 128),
@@ -433,7 +429,7 @@ def test_variants_have_the_immediates_that_exist():
             assert ("trans_a" in chosen) == (
                 op.types["a"].bits == 16 and not variant.a_registers
             )
-            wgmma.entry(
+            tiled.entry(
                 op, "k", image_bytes=1024, a_registers=variant.a_registers, **chosen
             )
     assert Variant(False, trans_b=1).major("B") == "mn"

@@ -7,7 +7,8 @@ import pytest
 
 from fragmenta.errors import Error
 from fragmenta.evidence import inputs
-from fragmenta.evidence.record import Recording, replay
+from fragmenta.evidence.record import Recording, load, replay
+from fragmenta.evidence.registers import RegisterCase
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.reading import instruction
 
@@ -17,7 +18,7 @@ FAMILIES = ("mma", "mma.sp")
 
 @pytest.fixture(scope="module", params=FAMILIES)
 def recording(request):
-    return request.param, Recording.load(GOLDEN / f"{request.param}.npz")
+    return request.param, load(GOLDEN / f"{request.param}.npz")
 
 
 def test_every_variant_and_selector_was_recorded(recording):
@@ -47,7 +48,7 @@ def test_nothing_recorded_was_left_unwritten(recording):
 
 
 def test_a_wrong_bit_would_be_seen():
-    found = Recording.load(GOLDEN / "mma.npz")
+    found = load(GOLDEN / "mma.npz")
     case = found.cases[0]
     words = found.words.copy()
     words[case.start + 7] ^= 4
@@ -58,7 +59,7 @@ def test_a_wrong_bit_would_be_seen():
 
 
 def test_changed_inputs_would_be_seen():
-    found = Recording.load(GOLDEN / "mma.npz")
+    found = load(GOLDEN / "mma.npz")
     case = found.cases[0]
     moved = type(case)(**{**vars(case), "seed": case.seed + 1})
     with pytest.raises(Error, match="not those that were recorded"):
@@ -67,8 +68,8 @@ def test_changed_inputs_would_be_seen():
 
 def test_the_inputs_are_of_every_kind():
     op = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    (trial,) = inputs.trials(op, 40, 1)
-    a = op.a.unpack(trial.registers["a"]).reshape(8, 5, 16, 16)
+    made = RegisterCase(op, None, tiles=40, seed=1).inputs()
+    a = op.a.unpack(made["a"]).reshape(8, 5, 16, 16)
     kinds = dict(zip(inputs.FLOAT_KINDS, a, strict=True))
     assert np.isnan(kinds["bits"]).any()
     assert np.isinf(kinds["special"]).any()

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fragmenta.evidence import record, wgmma_inputs
+from fragmenta.evidence import record, warpgroup
+from fragmenta.evidence.variants import Variant
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.reading import instruction
 from fragmenta.shared.descriptor import Descriptor
@@ -25,8 +26,7 @@ def test_no_bit_differs(name):
 def test_the_wgmma_recording_covers_what_matters():
     recording = record.load(GOLDEN / "wgmma.npz")
     cases = [
-        (instruction(c.instruction), wgmma_inputs.Variant(**c.variant))
-        for c in recording.cases
+        (instruction(c.instruction), Variant(**c.variant)) for c in recording.cases
     ]
     types = {
         (op.family, op.values["d"], op.values["a"], op.values["b"]) for op, _ in cases
@@ -55,13 +55,12 @@ def test_the_wgmma_recording_covers_what_matters():
     assert {v.selector for v in variants} == {None, 0, 1}
 
 
-def test_the_wgmma_trials_vary_their_descriptors():
+def test_the_wgmma_cases_vary_their_descriptors():
     words, scales = [], []
-    for number, (op, variant, tiles) in enumerate(wgmma_inputs.plan()):
-        if number % 5 == 0:
-            trial = wgmma_inputs.trial(op, variant, tiles, 1)
-            words += [Descriptor.decode(int(word)) for word in trial.b.ravel()]
-            scales += trial.scale_d.ravel().tolist()
+    for case in warpgroup.cases("sm_90a", seed=1)[::5]:
+        made = case.inputs()
+        words += [Descriptor.decode(int(word)) for word in made["b"].ravel()]
+        scales += made["scale_d"].ravel().tolist()
     assert {each.swizzle for each in words} == {0, 32, 64, 128}
     assert len({each.leading for each in words}) > 8
     assert len({each.stride for each in words}) > 8

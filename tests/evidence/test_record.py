@@ -2,24 +2,78 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.evidence import record, wgmma_record
-from fragmenta.evidence.record import Case, Recording
+from fragmenta.evidence import record
+from fragmenta.evidence.record import Recording
+from fragmenta.evidence.registers import RegisterCase
+from fragmenta.evidence.validation import RecordedCase
+from fragmenta.isa.families import catalogue
 from tests.asking import ask
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 
 
-def test_every_kind_of_file_is_told_by_what_is_in_it():
-    assert type(record.load(GOLDEN / "mma.npz")) is Recording
-    for name in ("wgmma", "moves"):
+KINDS = {
+    "mma": "registers",
+    "mma.sp": "registers",
+    "wgmma": "warpgroup",
+    "moves": "moves",
+    "wmma": "wmma",
+}
+
+
+@pytest.mark.parametrize("name", record.KINDS)
+def test_files_from_before_kinds_were_written_down_are_read(name):
+    with np.load(GOLDEN / f"{name}.npz") as stored:
+        about = json.loads(stored["about"].tobytes())
+    assert not any("kind" in each for each in about["cases"])
+    found = record.load(GOLDEN / f"{name}.npz")
+    assert {case.kind for case in found.cases} == {KINDS[name]}
+    for case, each in zip(found.cases, about["cases"], strict=True):
+        kept = {**vars(case), "shape": list(case.shape)}
+        assert {field: kept[field] for field in each} == each
+
+
+@pytest.mark.parametrize("name", record.KINDS)
+def test_what_is_saved_says_its_kind(name, tmp_path):
+    found = record.load(GOLDEN / f"{name}.npz")
+    few = Recording(found.made, found.cases[::60], found.words)
+    few.save(tmp_path / "few.npz")
+    with np.load(tmp_path / "few.npz") as stored:
+        about = json.loads(stored["about"].tobytes())
+    assert {each["kind"] for each in about["cases"]} == {KINDS[name]}
+    again = record.load(tmp_path / "few.npz")
+    assert again.cases == few.cases
+    assert not [wrong for _, wrong in record.replay(again) if wrong]
+
+
+def test_one_file_may_hold_cases_of_several_kinds(tmp_path):
+    """Each case says how it is replayed; the file need not."""
+    made, cases, words, start = {}, [], [], 0
+    for name in record.KINDS:
         found = record.load(GOLDEN / f"{name}.npz")
-        assert isinstance(found, wgmma_record.SharedRecording)
+        answer = found.result(found.cases[3]).reshape(-1).view(np.uint32)
+        cases.append(replace(found.cases[3], start=start))
+        words.append(answer)
+        start += answer.size
+        made = found.made
+    Recording(made, cases, np.concatenate(words)).save(tmp_path / "all.npz")
+    compared = list(record.replay(record.load(tmp_path / "all.npz")))
+    assert [wrong for _, wrong in compared] == [None] * 5
+
+
+def test_a_kind_that_does_not_exist_is_refused(tmp_path):
+    found = record.load(GOLDEN / "mma.npz")
+    wrong = [replace(found.cases[0], kind="register")]
+    Recording(found.made, wrong, found.words).save(tmp_path / "x.npz")
+    with pytest.raises(fm.Error, match=r"case 0.*register.*did you mean registers"):
+        record.load(tmp_path / "x.npz")
 
 
 def test_a_folder_is_replayed_as_a_whole(tmp_path):
@@ -60,7 +114,8 @@ def test_what_is_no_recording_is_refused(tmp_path):
 
 
 def test_instructions_that_do_not_exist_are_refused(tmp_path):
-    case = Case("mma.sync.aligned.m99n9k9", None, 1, 1, "0" * 16, 0, (1, 32, 4))
+    name = "mma.sync.aligned.m99n9k9"
+    case = RecordedCase("registers", name, None, 1, 1, "0" * 16, 0, (1, 32, 4))
     Recording({"target": "sm_90a"}, [case], np.zeros(128, np.uint32)).save(
         tmp_path / "wrong.npz"
     )
@@ -83,13 +138,13 @@ def test_unknown_kinds_are_refused(monkeypatch):
 
 def test_block_scales_are_replayed():
     """A recording of sm_120a has them, though this project has no such GPU."""
-    from fragmenta.evidence import inputs
-    from fragmenta.isa.families import catalogue
-
     op = next(op for op in catalogue("mma.sp") if op.scale_vec)
-    each = next(inputs.trials(op, 8, 1))
-    d = record.on_cpu(op, each, "sm_120a")
-    case = Case(str(op), each.selector, 8, 1, each.digest(), 0, d.shape)
+    asked = RegisterCase(op, op.selectors[0], tiles=8, seed=1)
+    inputs = asked.inputs()
+    d = asked.expect(inputs, "sm_120a")
+    case = RecordedCase(
+        *("registers", str(op), asked.selector, 8, 1, asked.digest(inputs), 0, d.shape)
+    )
     made = Recording({"target": "sm_120a"}, [case], d.reshape(-1).view(np.uint32))
     ((_, difference),) = record.replay(made)
     assert difference is None

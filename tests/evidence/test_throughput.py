@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
-from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source import kernel
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.evidence import throughput
 from fragmenta.isa.families import catalogue
@@ -24,7 +24,7 @@ TARGET = "sm_90a"
 def cubin(ops, *options):
     version = max(op.requires.ptx_on(TARGET) for op in ops)
     text = "".join(throughput.bench(op, TARGET).entry() for op in ops)
-    return assembler.assemble(ptx.header(TARGET, version) + text, TARGET, *options)
+    return assembler.assemble(kernel.module([text], TARGET, version), TARGET, *options)
 
 
 def machine(op):
@@ -41,9 +41,7 @@ def test_kernels_assemble(family):
     for op in catalogue(family):
         if not op.supported_on(TARGET) or op.shape.n not in (8, 16, 32, 256):
             continue
-        if op.family.startswith("wgmma") and (op.shape.n > 8) != (
-            op.types["a"].bits > 8
-        ):
+        if op.warpgroup and (op.shape.n > 8) != (op.types["a"].bits > 8):
             continue  # narrow or wide, half of the types each
         if op.types.get("c", op.types["d"]) == op.types["d"]:
             chosen[op.shape, op.types["a"], op.types["d"]] = op
@@ -65,7 +63,7 @@ def test_kernels_assemble(family):
 def test_the_loop_is_the_instruction_and_nothing_is_spilled(text, name):
     op = fm.find(text)
     found, made = machine(op), throughput.bench(op, TARGET)
-    groups = made.block // op.d.lanes
+    groups = made.threads // op.d.lanes
     assert found[name] * groups == made.per_round
     assert not {"STL", "LDL"} & set(found)
     if name.endswith("GMMA"):
@@ -101,11 +99,11 @@ def test_the_data_is_random_and_fits():
         op = fm.find(text)
         made = throughput.bench(op, TARGET)
         arrays = made.inputs()
-        assert len(arrays) == len(made.held)
-        assert {len(array) for array in arrays} == {made.warps * made.chains}
-        assert all(len(np.unique(array)) > 100 for array in arrays)
-        assert made.output().shape == arrays[2].shape
-        given = dict(zip((each.name for each in made.held), arrays, strict=True))
+        assert list(arrays) == [each.name for each in made.held]
+        assert {len(array) for array in arrays.values()} == {made.groups * made.chains}
+        assert all(len(np.unique(array)) > 100 for array in arrays.values())
+        assert made.output().shape == arrays["c"].shape
+        given = dict(arrays)
         operands = [given.pop(name) for name in "abc"]
         d = op.execute(*operands, **given)
         if op.d.dtype.name == "f32":
@@ -117,7 +115,7 @@ def test_descriptors_step_through_the_image(sparse):
     k = 32 if sparse else 16
     op = fm.wgmma(f"m64n24k{k}", a="f16", d="f32", **({"sp": "sp"} if sparse else {}))
     made = throughput.bench(op, TARGET)
-    image = made.inputs()[-1]
+    image = made.inputs()["image"]
     assert image.size == made.image_bytes == (64 + 24) * 128
     wide = {name: extent(op, name)[1] for name in "AB"}
     for name in "AB":
@@ -133,7 +131,7 @@ def test_one_instruction_of_each_kind_is_chosen():
     assert len(ops) == len(set(ops)) > 40
     assert {op.family for op in ops} == set(MULTIPLYING) - {"wmma.mma"}
     assert all(op.supported_on(TARGET) for op in ops)
-    assert {op.shape.n for op in ops if op.family.startswith("wgmma")} == {256}
+    assert {op.shape.n for op in ops if op.warpgroup} == {256}
     assert throughput.representative("sm_70")
 
 
@@ -163,10 +161,10 @@ class Clock:
             op
             for family in MULTIPLYING
             for op in catalogue(family)
-            if launch.Kernel(op).name == name
+            if launch.TileKernel(op).name == name
         )
         made = throughput.bench(op, TARGET)
-        assert (grid, block) == (132, made.block)
+        assert (grid, block) == (132, made.threads)
         (rounds,) = inputs[-1].tolist()
         self.rounds.append(rounds)
         m, n, k = op.shape

@@ -7,7 +7,6 @@ flips a bit, which must be found.
 import io
 import json
 import re
-import warnings
 from contextlib import redirect_stdout
 from dataclasses import replace
 
@@ -15,18 +14,14 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda.source import wgmma
+from fragmenta.cuda.source import tiled
 from fragmenta.cuda.tools import assembler, device, launch
-from fragmenta.cuda.tools.launch import Kernel, on_device
+from fragmenta.cuda.tools.launch import TileKernel, on_device
 from fragmenta.errors import AddressError
-from fragmenta.evidence import record, verify, wgmma_record, wmma_record
-from fragmenta.evidence.wgmma_inputs import (
-    MoveTrial,
-    Variant,
-    move_plan,
-    plan,
-    variants,
-)
+from fragmenta.evidence import moves, record, registers, verify, warpgroup, wmma
+from fragmenta.evidence.moves import MoveCase
+from fragmenta.evidence.variants import Variant, variants
+from fragmenta.evidence.warpgroup import wgmma_tile
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.shared.tiles import shared_tile
@@ -42,8 +37,8 @@ def identifier(text):
     return "".join(each if each.isalnum() else "_" for each in text)
 
 
-PLAN = list(plan())[::25]
 NAMED = {identifier(str(op)): op for f in MULTIPLYING for op in catalogue(f)}
+MOVES = {identifier(str(op)): op for f in moves.FAMILIES for op in catalogue(f)}
 
 
 class StandIn:
@@ -67,12 +62,11 @@ class StandIn:
     def run(self, module, name, grid, block, inputs, output):
         assert name.encode() in module
         self.asked.append(name)
-        if name.startswith("case"):
-            d = self._planned(int(name[4:]), block, inputs)
-        elif name in self._works(inputs):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # sub-byte wmma is deprecated
-                d = self._works(inputs)[name].expect(self.target)
+        if name in MOVES:
+            d = self._moved(MOVES[name], grid, block, inputs)
+        elif name in self._wmma(inputs):
+            case, arrays = self._wmma(inputs)[name]
+            d = case.expect(arrays, self.target)
         else:
             d = self._named(name, block, inputs)
         assert d.shape == output.shape
@@ -88,40 +82,35 @@ class StandIn:
         chosen = dict(re.findall(r"__(\w+?)_(-?\d+)(?=__|$)", rest))
         chosen = {each: int(value) for each, value in chosen.items()}
         assert block == op.d.lanes
-        if not op.family.startswith("wgmma"):
-            names = Kernel(op).parameters
+        if not op.warpgroup:
+            names = TileKernel(op).parameters
             given = dict(zip(names, inputs, strict=True))
             operands = [given.pop(x) for x in "abc"]
             return op.execute(*operands, **given, **chosen)
-        names = wgmma.parameters(op, a_registers=rest.endswith("a_registers"))[1:]
+        names = tiled.parameters(op, a_registers=rest.endswith("a_registers"))[1:]
         given = dict(zip(names, inputs, strict=True))
         operands = [given.pop(x) for x in "cab"]
         return op.execute(*operands, smem=given.pop("image"), **given, **chosen)
 
-    def _planned(self, number, block, inputs):
-        if block == 128:
-            op, variant, _ = PLAN[number]
-            names = wgmma.parameters(op, a_registers=variant.a_registers)[1:]
-            given = dict(zip(names, inputs, strict=True))
-            chosen = variant.immediates(op)
-            operands = [given.pop(x) for x in "cab"]
-            return op.execute(*operands, smem=given.pop("image"), **given, **chosen)
-        op = list(move_plan(self.target))[number]
-        given = dict(zip(wgmma.parameters(op)[1:], inputs, strict=True))
-        return wgmma_record._moved(
-            op, MoveTrial(*(given.get(x) for x in ("a", "address", "image")))
-        )
+    def _moved(self, op, grid, block, inputs):
+        assert block == 32
+        given = dict(zip(tiled.parameters(op)[1:], inputs, strict=True))
+        return MoveCase(op, grid, seed=1).expect(given, self.target)
 
-    def _works(self, inputs):
-        """The works of wmma that read just this, by kernel."""
-        if not hasattr(self, "works"):
-            self.works = wmma_record.works(self.target, 8, 1)
+    def _wmma(self, inputs):
+        """The cases of wmma that read just this, by kernel."""
+        if not hasattr(self, "cases"):
+            cases = ALL_WMMA(self.target, tiles=8, seed=1)
+            self.cases = [(case, case.inputs()) for case in cases]
         return {
-            work.kernel: work
-            for work in self.works
-            if len(work.inputs) == len(inputs)
-            and all(map(np.array_equal, work.inputs, inputs))
+            case.name: (case, arrays)
+            for case, arrays in self.cases
+            if len(arrays) == len(inputs)
+            and all(map(np.array_equal, arrays.values(), inputs))
         }
+
+
+ALL_WMMA, ALL_WGMMA = wmma.cases, warpgroup.cases
 
 
 @pytest.fixture
@@ -143,7 +132,7 @@ def test_every_instruction_on_registers_is_asked(family):
     assert not report.differing
     assert all(each.trials >= 3 for each in report.outcomes)
     for op in ops:
-        asked = [x for x in gpu.asked if x.startswith(f"{Kernel(op).name}")]
+        asked = [x for x in gpu.asked if x.startswith(f"{TileKernel(op).name}")]
         assert len(asked) >= len(op.selectors or (0,))
     assert report.summary().endswith("no bit differs")
 
@@ -180,7 +169,7 @@ def test_over_its_neighbours_wgmma_takes_all_variants():
     for sparse in ("wgmma", "wgmma.sp"):
         ops = [op for op in catalogue(sparse) if op.types["a"].name == "bf16"]
         seen = {
-            key(each.variant)
+            key(each.way)
             for turn, op in enumerate(ops)
             for each in verify.portions(op, tiles=8, turn=turn)
         }
@@ -191,7 +180,7 @@ def test_the_portions_are_small():
     for family in MULTIPLYING:
         for op in list(catalogue(family))[::29]:
             for each in verify.portions(op)[:1]:
-                made = each.arrays(each.operands())
+                made = each.inputs()
                 assert sum(array.nbytes for array in made.values()) < 40e6, op
 
 
@@ -338,10 +327,9 @@ def test_verify_refuses(gpu):
 @pytest.mark.parametrize("kind", record.KINDS)
 def test_recorded_and_replayed(kind, gpu, tmp_path, monkeypatch):
     """Some cases of each kind: all of them are in the golden files."""
-    works = wmma_record.works
-    monkeypatch.setattr(wgmma_record, "plan", lambda: iter(PLAN))
-    monkeypatch.setattr(wmma_record, "works", lambda *given: works(*given)[::24])
-    monkeypatch.setattr(record, "catalogue", lambda f: list(catalogue(f))[::9])
+    monkeypatch.setattr(warpgroup, "cases", lambda *x, **y: ALL_WGMMA(*x, **y)[::25])
+    monkeypatch.setattr(wmma, "cases", lambda *x, **y: ALL_WMMA(*x, **y)[::24])
+    monkeypatch.setattr(registers, "catalogue", lambda f: list(catalogue(f))[::9])
     result = ask("record", tmp_path, "--family", kind)
     assert result.exit_code == 0, result.output
     path = tmp_path / f"{kind}.npz"
@@ -356,7 +344,7 @@ def test_recorded_and_replayed(kind, gpu, tmp_path, monkeypatch):
 
 
 def test_a_wrong_bit_in_a_recording_is_told(gpu, tmp_path, monkeypatch):
-    monkeypatch.setattr(record, "catalogue", lambda f: list(catalogue(f))[10:20])
+    monkeypatch.setattr(registers, "catalogue", lambda f: list(catalogue(f))[10:20])
     gpu.spoil = "m16n8k8_row_col_f32_tf32"
     found = record.record(gpu, "mma")
     found.save(tmp_path / "mma.npz")
@@ -422,7 +410,7 @@ def test_on_device_wgmma(gpu, start):
     """From an image that fits a kernel, and from one that is cut to what is read."""
     op = fm.wgmma("m64n64k16", a="f16", d="f32")
     operands, options = wgmma_operands(op, start)
-    assert (options["smem"].size > wgmma.MOST) == (start > 1024)
+    assert (options["smem"].size > tiled.MOST) == (start > 1024)
     for chosen in ({}, {"scale_d": 0}, {"scale_a": -1, "scale_b": -1}):
         d = on_device(op, *operands, **options, **chosen)
         assert (d == op.execute(*operands, **options, **chosen)).all()
@@ -436,7 +424,7 @@ def test_on_device_wgmma(gpu, start):
 def test_on_device_wgmma_with_a_in_registers(gpu):
     op = fm.wgmma("m64n8k32", a="f16", d="f16", sp="sp")
     for variant in variants(op)[-4:]:
-        operands, options = verify.wgmma_tile(op, variant, tiles=8, seed=2, tile=5)
+        operands, options = wgmma_tile(op, variant, tiles=8, seed=2, tile=5)
         assert variant.a_registers
         d = on_device(op, *operands, **options)
         assert (d == op.execute(*operands, **options)).all()
@@ -495,7 +483,7 @@ def test_the_kernels_of_every_turn_assemble():
 
 def test_modules_are_kept_on_disk(monkeypatch, tmp_path):
     monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
-    text = launch.source([Kernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
+    text = launch.source([TileKernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
     first = launch.cubin(text, "sm_90a")
     assert list(tmp_path.iterdir())
     monkeypatch.setattr(assembler, "assemble", None)

@@ -10,36 +10,37 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda.tools import assembler
-from fragmenta.evidence import wmma_record as kernels
-from fragmenta.evidence.record import POISON
+from fragmenta.cuda.tools import assembler, launch
+from fragmenta.cuda.tools.launch import POISON
+from fragmenta.evidence import record
+from fragmenta.evidence.wmma import ROUND, LoadCase, RoundCase, cases
 from fragmenta.isa.families import catalogue
 from fragmenta.registers.words import unpack_words
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wmma.npz"
 TARGET = "sm_90a"
-WORKS = kernels.works(TARGET, tiles=8, seed=1)
+CASES = cases(TARGET, tiles=8, seed=1)
 
 # one worker makes the recording that several tests look at
 together = pytest.mark.xdist_group("wmma recording")
 
 
 def test_every_shape_type_and_layout_is_asked():
-    asked = {work.instruction for work in WORKS}
+    asked = {case.instruction for case in CASES}
     loads = [op for op in catalogue("wmma.load") if op.values["space"] == "global"]
     products = [op for op in catalogue("wmma.mma") if not op.values.get("rounding")]
-    assert asked == {*map(str, loads), *map(str, products), kernels.ROUND}
-    for instruction in asked - {kernels.ROUND}:
-        found = [work for work in WORKS if work.instruction == instruction]
-        assert [work.variant for work in found] == [0, 1, 2]
+    assert asked == {*map(str, loads), *map(str, products), ROUND}
+    for instruction in asked - {ROUND}:
+        found = [case for case in CASES if case.instruction == instruction]
+        assert [case.variant for case in found] == [0, 1, 2]
         assert (
-            len({tuple(work.inputs[-1]) for work in found}) == 3
+            len({tuple(case.inputs()["ldm"]) for case in found}) == 3
         )  # leading dimensions
 
 
 def test_leading_dimensions_and_pointers_are_legal():
-    for work in WORKS:
-        images = getattr(work, "images", None) or {"x": getattr(work, "image", None)}
+    for case in CASES:
+        images = getattr(case, "images", None) or {"x": getattr(case, "image", None)}
         for image in filter(None, images.values()):
             assert image.ldm >= image.sizes[1]
             assert image.ldm * image.of.bits % 128 == 0
@@ -48,17 +49,17 @@ def test_leading_dimensions_and_pointers_are_legal():
 
 @pytest.mark.parametrize("target", [TARGET, "sm_80", "sm_120a"])
 def test_the_kernels_assemble(target):
-    works = kernels.works(target, tiles=8, seed=1)
-    text = kernels.module(works, target)
+    asked = cases(target, tiles=8, seed=1)
+    text = launch.source(asked, target)
     assert assembler.assemble(text, target)
-    assert text.count(".entry") == len({work.kernel for work in works})
+    assert text.count(".entry") == len({case.name for case in asked})
 
 
 def test_a_kernel_says_what_it_does():
     (text,) = {
-        work.entry()
-        for work in WORKS
-        if work.kernel.endswith("row_col_m8n8k32_s32_s4_s4_s32_col")
+        case.entry()
+        for case in CASES
+        if case.name.endswith("row_col_m8n8k32_s32_s4_s4_s32_col")
     }
     statements = re.findall(r"(?m)^\s+(wmma\.\S+)", text)
     assert [fm.instruction(each).family for each in statements] == [
@@ -70,7 +71,7 @@ def test_a_kernel_says_what_it_does():
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", TARGET, "sm_100a", "sm_120a"])
 def test_rounding_to_tf32_is_the_arithmetic_that_is_documented(target):
     """Unless it is infinite or NaN: add 0x1000; then clear 13 bits."""
-    text = kernels.module([kernels.Round(0, 1, 0)], target)
+    text = launch.source([RoundCase(0, 1, 0)], target)
     code = assembler.disassemble(assembler.assemble(text, target))
     assert re.search(r"FSETP\.GEU\.AND P0, PT, \|R\d+\|, \+INF", code)
     # the constant is written as a number, or as the half 2^-11, whose bits it is
@@ -125,21 +126,21 @@ class Machine:
         assert (output == POISON).all()
         if name == "round":
             return self.round(inputs[0])
-        work = next(work for work in WORKS if work.kernel == name)
+        case = next(case for case in CASES if case.name == name)
         *memory, ldm = inputs
-        if isinstance(work, kernels.Load):
-            image = self.with_ldm(work.image, ldm[0])
+        if isinstance(case, LoadCase):
+            image = self.with_ldm(case.image, ldm[0])
             return registers(image.part, read(image, memory[0]))
         images = {
             name: self.with_ldm(image, each)
-            for (name, image), each in zip(work.images.items(), ldm, strict=True)
+            for (name, image), each in zip(case.images.items(), ldm, strict=True)
         }
         parts = [
             images[name].part.pack(images[name].of.decode(read(images[name], words)))
             for name, words in zip("abc", memory, strict=True)
         ]
-        d = work.op.execute(*parts, target=self.target)
-        image = written(images["d"], work.op.d.unpack_bits(d))
+        d = case.op.execute(*parts, target=self.target)
+        image = written(images["d"], case.op.d.unpack_bits(d))
         return np.hstack([d.reshape(len(d), -1).view(np.uint32), image])
 
     def with_ldm(self, image, ldm):
@@ -157,8 +158,8 @@ class Machine:
 @pytest.fixture(scope="module")
 def recording():
     said = []
-    made = kernels.record_wmma(Machine(), tiles=8, seed=1, progress=said.append)
-    assert len(said) == len(WORKS)
+    made = record.record(Machine(), "wmma", tiles=8, seed=1, progress=said.append)
+    assert len(said) == len(CASES)
     return made
 
 
@@ -166,7 +167,7 @@ def recording():
 def test_a_recording_is_small_and_survives_saving(recording, tmp_path):
     recording.save(tmp_path / "wmma.npz")
     assert (tmp_path / "wmma.npz").stat().st_size < 3e6
-    again = kernels.WmmaRecording.load(tmp_path / "wmma.npz")
+    again = record.load(tmp_path / "wmma.npz")
     assert again.cases == recording.cases
     assert again.made == recording.made
     assert (again.words == recording.words).all()
@@ -174,8 +175,8 @@ def test_a_recording_is_small_and_survives_saving(recording, tmp_path):
 
 @together
 def test_what_the_machine_answers_is_what_wmma_computes(recording):
-    found = list(kernels.replay_wmma(recording))
-    assert len(found) == len(WORKS)
+    found = list(record.replay(recording))
+    assert len(found) == len(CASES)
     assert not [str(each) for _, each in found if each]
 
 
@@ -189,9 +190,9 @@ def test_every_wrong_bit_is_found(recording):
         at = case.start + int(rng.integers(np.prod(case.shape)))
         words[at] ^= np.uint32(1) << np.uint32(rng.integers(32))
     broken = replace(recording, words=words)
-    found = [n for n, (_, each) in enumerate(kernels.replay_wmma(broken)) if each]
+    found = [n for n, (_, each) in enumerate(record.replay(broken)) if each]
     assert sorted(chosen) == found
-    shown = [each for _, each in kernels.replay_wmma(broken) if each]
+    shown = [each for _, each in record.replay(broken) if each]
     assert all(each.bits == each.elements == 1 for each in shown)
     assert all(
         re.match(r"tile \d+, .*: GPU 0x\w+, CPU 0x", each.first) for each in shown
@@ -203,7 +204,7 @@ def test_other_inputs_are_noticed(recording):
     wrong = replace(recording.cases[0], digest="0" * 16)
     broken = replace(recording, cases=[wrong])
     with pytest.raises(fm.Error, match="are not those that were recorded"):
-        list(kernels.replay_wmma(broken))
+        list(record.replay(broken))
 
 
 # ── a GPU's own answers ─────────────────────────────────────────────────────
@@ -211,12 +212,12 @@ def test_other_inputs_are_noticed(recording):
 
 @pytest.mark.skipif(not GOLDEN.exists(), reason="no recording of wmma in tests/golden")
 def test_the_recorded_answers_are_those_of_wmma():
-    golden = kernels.WmmaRecording.load(GOLDEN)
+    golden = record.load(GOLDEN)
     target = golden.made["target"]
     case = golden.cases[-2]
-    asked = kernels.works(target, case.tiles, case.seed)
-    assert [c.instruction for c in golden.cases] == [work.instruction for work in asked]
-    wrong = [each for _, each in kernels.replay_wmma(golden) if each]
+    asked = cases(target, tiles=case.tiles, seed=case.seed)
+    assert [c.instruction for c in golden.cases] == [each.instruction for each in asked]
+    wrong = [each for _, each in record.replay(golden) if each]
     assert not wrong, "\n".join(
         f"{each.case.instruction}: {each.first}" for each in wrong
     )
@@ -230,8 +231,8 @@ def test_a_gpu_answers_what_wmma_computes():
         gpu = present()
     except fm.NoDevice as why:
         pytest.skip(str(why))
-    answered = kernels.record_wmma(gpu, tiles=8, seed=99)
-    wrong = [each for _, each in kernels.replay_wmma(answered) if each]
+    answered = record.record(gpu, "wmma", tiles=8, seed=99)
+    wrong = [each for _, each in record.replay(answered) if each]
     assert not wrong, "\n".join(
         f"{each.case.instruction}: {each.first}" for each in wrong
     )

@@ -5,7 +5,7 @@ import re
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source import kernel, tiled
 from fragmenta.cuda.tools import assembler
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.families import catalogue
@@ -43,8 +43,8 @@ OPS = list(representative())
 
 def matrix_instructions(ops, target):
     """Per instruction, the matrix operations in its machine code."""
-    entries = [ptx.entry(op, f"kernel{i}") for i, op in enumerate(ops)]
-    text = ptx.header(target, assembler.newest_version()) + "\n".join(entries)
+    entries = [tiled.entry(op, f"kernel{i}") for i, op in enumerate(ops)]
+    text = kernel.header(target, assembler.newest_version()) + "\n".join(entries)
     listing = assembler.disassemble(assembler.assemble(text, target))
     found = {}
     for part in re.split(r"\.section\s+\.text\.kernel", listing)[1:]:

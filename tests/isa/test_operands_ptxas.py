@@ -10,7 +10,7 @@ from itertools import chain
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa import operands
 from fragmenta.isa.families import NOT_YET, OTHERS, catalogue, uncovered
@@ -160,7 +160,7 @@ def test_what_is_read_assembles(family):
 def kernels(texts, target):
     """A kernel for each; with -O0, ptxas 13.4 never ends with vector variables."""
     entries = [f".entry k{i}() {{ {' '.join(t)} ret; }}" for i, t in enumerate(texts)]
-    return "\n".join([ptx.header(target, NEWEST), *entries, ""])
+    return "\n".join([kernel.header(target, NEWEST), *entries, ""])
 
 
 # ── refused ─────────────────────────────────────────────────────────────────
@@ -249,7 +249,7 @@ def let_by(text):
 
 def refused(lines, target):
     """What parsing lets by must at least not become machine code."""
-    module, _ = ptx.module([lines], target, NEWEST)
+    module, _ = kernel.listing([lines], target, NEWEST)
     try:
         assembler.assemble(module, target)
     except fm.Error:
@@ -327,7 +327,7 @@ def test_declared_types_are_the_assemblers_own(name):
                 text = ptx.statement(op, a_registers=source)
                 found = fits(op, text, types)
                 lines = [f".reg {t} {n};" for n, t in types.items()]
-                module, _ = ptx.module([[*lines, text]], target, NEWEST)
+                module, _ = kernel.listing([[*lines, text]], target, NEWEST)
                 lax = {(f, each.ptx, of) for f in ("", op.family)} & LAX_TYPES
                 assert found == assembles(module, target) or lax, (each, of)
 

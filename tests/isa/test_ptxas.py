@@ -5,7 +5,7 @@ import re
 import pytest
 
 import fragmenta as fm
-from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.isa.families import FORMS, catalogue
 from fragmenta.isa.instruction import Instruction
@@ -134,7 +134,7 @@ def text_of(form, row, values):
 
 def refused(name, lines, target):
     """What parsing lets by must at least not become machine code."""
-    module, _ = ptx.module([lines], target, VERSIONS[-1])
+    module, _ = kernel.listing([lines], target, VERSIONS[-1])
     try:
         assembler.assemble(module, target)
     except fm.Error:
@@ -188,5 +188,5 @@ def test_every_entry_really_becomes_machine_code(part):
         target = "sm_90a" if op.supported_on("sm_90a") else op.requires.targets[-1]
         work.setdefault(target, []).append(written(op))
     for target, texts in work.items():
-        module, _ = ptx.module(texts, target, VERSIONS[-1])
+        module, _ = kernel.listing(texts, target, VERSIONS[-1])
         assert assembler.assemble(module, target, "-O0")

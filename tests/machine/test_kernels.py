@@ -144,7 +144,6 @@ def test_types_that_do_not_mix_are_refused_while_tracing():
 
 def test_a_slow_compilation_is_announced(monkeypatch, capfd):
     monkeypatch.setenv("FRAGMENTA_CACHE", "")
-    monkeypatch.setattr(progress, "_PATIENCE", 0.05)
     real = compiler._optimized
 
     def slow(text):
@@ -153,6 +152,7 @@ def test_a_slow_compilation_is_announced(monkeypatch, capfd):
 
     unary(I32, lambda x: x + 40, np.ones(1, np.int32))
     assert capfd.readouterr().err == ""
+    monkeypatch.setattr(progress, "_PATIENCE", 0.05)
     monkeypatch.setattr(compiler, "_optimized", slow)
     unary(I32, lambda x: x + 41, np.ones(1, np.int32))
     assert capfd.readouterr().err == "fragmenta: compiling each, once\n"

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from functools import cache
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,7 +25,7 @@ from fragmenta.machine.trace import LANES
 SIDE, DEPTH = 256, 256
 
 #: A block has at least this many products: preparing one takes Python some time.
-_LEAST = 1 << 19
+_LEAST = 1 << 20
 
 #: Each thread keeps arrays of at most this many bytes for later use.
 _KEPT = 1 << 22
@@ -64,6 +64,33 @@ class Block(NamedTuple):
 
     def _tiles(self, matrix: Bits) -> Bits:
         return matrix if len(matrix) == 1 else matrix[self.tiles]
+
+
+class BlockSizes(NamedTuple):
+    """The sizes of a block, as the kernels take them; in a trace they are values."""
+
+    tiles: Any
+    rows: Any
+    panels: Any
+    instructions: Any
+    k: Any
+    stored: Any
+    a_tile: Any  #: items from one tile of A to the next; 0 if all share one
+    b_tile: Any
+    offsets_tile: Any
+    offsets_row: Any  #: 0 if all rows of A have the same offsets
+
+
+def sizes_of(
+    given: Operands, block: Block, instructions: int, a: Bits, b: Bits, offsets: Bits
+) -> BlockSizes:
+    """The sizes of a block whose operands lie in these arrays; B is in panels."""
+    tiles, rows, columns = block.shape
+    model = given.model
+    return BlockSizes(
+        tiles, rows, -(-columns // LANES), instructions, model.k, model.stored,
+        stride(a), stride(b), stride(offsets), row_stride(offsets),
+    )  # fmt: skip
 
 
 def each_block(given: Operands, work: Callable[[Block], None]) -> None:

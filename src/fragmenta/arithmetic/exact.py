@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.machine.compiler import Kernel, kernel, pointer
 from fragmenta.machine.trace import (
     I8,
@@ -27,33 +28,18 @@ from fragmenta.machine.trace import (
 _MOST = 2**31 - 1
 
 
-class IntegerSizes(NamedTuple):
-    """The sizes of a block: tiles, rows, panels, and all instructions along k."""
-
-    tiles: Any
-    rows: Any
-    panels: Any
-    instructions: Any
-    k: Any
-    stored: Any
-    a_tile: Any  #: items from one tile of A to the next; 0 if all share one
-    b_tile: Any
-    offsets_tile: Any
-    offsets_row: Any  #: 0 if all rows of A have the same offsets
-
-
 @cache
 def integers(a_signed: bool, b_signed: bool, satfinite: bool) -> Kernel:
     """The kernel that adds the products of 8-bit integers to c."""
 
     @kernel(
         a=pointer(I8), offsets=pointer(I32), b=pointer(I8), c=pointer(I32),
-        **dict.fromkeys(IntegerSizes._fields, I64),
+        **dict.fromkeys(BlockSizes._fields, I64),
     )  # fmt: skip
     def add_integers(
         code: Code, a: Any, offsets: Any, b: Any, c: Any, *numbers: Value
     ) -> None:
-        p = IntegerSizes(*numbers)
+        p = BlockSizes(*numbers)
         depth = p.instructions * p.stored
         with code.loop(p.tiles) as tile, code.loop(p.panels) as n:
             b_at = tile * p.b_tile + n * (p.instructions * p.k * LANES)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.arithmetic.elements import (
     Rounding,
     add_ordinary,
@@ -59,24 +60,17 @@ class FusedVariant(NamedTuple):
     careful: bool  #: whether there are infinities or NaNs
 
 
-class FusedSizes(NamedTuple):
-    """The sizes of a block: tiles, rows, panels and instructions along k."""
+class FusedNumbers(NamedTuple):
+    """How the steps of a block align and round."""
 
-    tiles: Any
-    rows: Any
-    panels: Any
-    instructions: Any
-    k: Any
-    stored: Any
-    a_tile: Any  #: items from one tile of A to the next; 0 if all share one
-    b_tile: Any
-    offsets_tile: Any
-    offsets_row: Any  #: 0 if all rows of A have the same offsets
     fraction: Any
     floor: Any
     keep: Any
     least: Any
     c_least: Any  #: the least exponent of c in the first step
+
+
+_NUMBERS = (*BlockSizes._fields, *FusedNumbers._fields)
 
 
 class Products(NamedTuple):
@@ -103,13 +97,14 @@ def steps(variant: FusedVariant) -> Kernel:
 
     @kernel(
         fa=values, ea=pointer(I32), offsets=pointer(I32), fb=values, eb=pointer(I32),
-        c=pointer(F32), **dict.fromkeys(FusedSizes._fields, I64),
+        c=pointer(F32), **dict.fromkeys(_NUMBERS, I64),
     )  # fmt: skip
     def fused_steps(
         code: Code, fa: Any, ea: Any, offsets: Any, fb: Any, eb: Any, c: Any,
         *numbers: Value,
     ) -> None:  # fmt: skip
-        p = FusedSizes(*numbers)
+        sizes = len(BlockSizes._fields)
+        p, r = BlockSizes(*numbers[:sizes]), FusedNumbers(*numbers[sizes:])
         depth = p.instructions * p.stored
         panel = p.instructions * p.k * LANES
         tiles, panels, rows = code.loop(p.tiles), code.loop(p.panels), code.loop(p.rows)
@@ -123,35 +118,30 @@ def steps(variant: FusedVariant) -> Kernel:
             place = ((tile * p.panels + n) * p.rows + m) * LANES
             x = code.variable(convert(c.lanes(place), F64))
             with code.loop(p.instructions) as i:
-                least = select(i == 0, p.c_least, p.least)
-                x.value = _instruction(code, at, i, x.value, least, p, variant)
+                least = select(i == 0, r.c_least, r.least)
+                x.value = _instruction(
+                    code, at, i * p.stored, x.value, least, p.stored, r, variant
+                )
             c[place] = to_float32(x.value)
 
     return fused_steps
 
 
 def _instruction(
-    code: Code,
-    at: Products,
-    i: Value,
-    c: Value,
-    least: Value,
-    p: FusedSizes,
-    v: FusedVariant,
-) -> Value:
-    """The accumulators after one instruction."""
-    rounding = Rounding(p.fraction, p.floor, p.keep, p.least, v.nearest)
-    x = code.variable(c * 0.0 if v.from_zero else c)
-    if v.from_zero:
-        x.value = c.lift(0.0)
-    e = code.variable(entering(x.value, p.floor, least))
-    with code.loop(p.stored, step=v.products) as step:
-        first = i * p.stored + step
-        here = at._replace(a_at=at.a_at + first, offsets_at=at.offsets_at + first)
+    code: Code, at: Products, first: Value, c: Value, least: Value, stored: Value,
+    r: FusedNumbers, v: FusedVariant,
+) -> Value:  # fmt: skip
+    """The accumulators after the instruction that begins with product ``first``."""
+    rounding = Rounding(r.fraction, r.floor, r.keep, r.least, v.nearest)
+    x = code.variable(c.lift(0.0) if v.from_zero else c)
+    e = code.variable(entering(x.value, r.floor, least))
+    with code.loop(stored, step=v.products) as step:
+        start = first + step
+        here = at._replace(a_at=at.a_at + start, offsets_at=at.offsets_at + start)
         largest = _largest(code, here, e.value, v)
-        total, special = _aligned(code, here, largest, p.fraction, v)
+        total, special = _aligned(code, here, largest, r.fraction, v)
         x.value = settle(x.value, largest, total, special, rounding)
-        e.value = entering(x.value, p.floor, p.least)
+        e.value = entering(x.value, r.floor, r.least)
     return add_ordinary(c, x.value, v.half) if v.from_zero else x.value
 
 

@@ -16,8 +16,8 @@ from fragmenta.arithmetic.blocks import (
     each_block,
     from_panels,
     row_offsets,
-    row_stride,
     scratch,
+    sizes_of,
     stride,
     to_panels,
 )
@@ -68,19 +68,24 @@ def _run_steps(
     given: Operands, fixed: _Fixed, block: Block, first: int, count: int, c: Floats
 ) -> None:
     """Compute some instructions of a block; the accumulators change in place."""
-    model = given.model
     a = _rows(given, fixed, block, first, count)
     b = _columns(given, fixed, block, first, count)
     offsets = row_offsets(given, block, first, count)
     careful = a.careful or b.careful
-    tiles, rows, _ = block.shape
-    sizes = floating.FusedSizes(
-        tiles, rows, c.shape[1], count, model.k, model.stored,
-        stride(a.values), stride(b.values), stride(offsets), row_stride(offsets),
-        *fixed.rounding, fixed.c_least if first == 0 else fixed.rounding[-1],
-    )  # fmt: skip
+    sizes = sizes_of(given, block, count, a.values, b.values, offsets)
+    least = fixed.c_least if first == 0 else fixed.rounding[-1]
     run = fixed.steps[careful]
-    run(a.values, a.exponents, offsets, b.values, b.exponents, c, *sizes)
+    run(
+        a.values,
+        a.exponents,
+        offsets,
+        b.values,
+        b.exponents,
+        c,
+        *sizes,
+        *fixed.rounding,
+        least,
+    )
 
 
 def _rows(
@@ -157,7 +162,7 @@ def grouped_products(given: Operands) -> Bits:
     scale_a, scale_b = given.scale_a, given.scale_b
     a, b = _TWICE[given.a], _TWICE[given.b]
     d = np.empty((given.batches, given.rows, given.columns), np.uint32)
-    nearest, numbers = model.rounding == "rn", _numbers(model)
+    nearest, rounding = model.rounding == "rn", _numbers(model)
     groups = model.products // GROUP
     run = grouped.steps(grouped.GroupedVariant(GROUP, groups, nearest))
 
@@ -167,16 +172,12 @@ def grouped_products(given: Operands) -> Bits:
         sy = to_panels(block.of_b(scale_b))
         c = to_panels(_accumulators(given, block))
         offsets = row_offsets(given, block, 0, given.instructions)
-        tiles, rows, columns = block.shape
-        sizes = grouped.GroupedSizes(
-            tiles, rows, c.shape[1], given.instructions, model.k, model.stored,
-            model.scale_vec, stride(x), stride(y), stride(offsets),
-            row_stride(offsets), stride(sx), stride(sy), *numbers,
-        )  # fmt: skip
+        sizes = sizes_of(given, block, given.instructions, x, y, offsets)
+        numbers = (model.scale_vec, stride(sx), stride(sy), *rounding)
         table = _SCALE_PARTS[model.scale or ""]
         scales = (part[each] for each in (sx, sy) for part in table)
-        run(x, offsets, y, *scales, c, *sizes)
-        d[block] = _result(from_panels(c, columns), "f32")
+        run(x, offsets, y, *scales, c, *sizes, *numbers)
+        d[block] = _result(from_panels(c, block.shape[2]), "f32")
 
     each_block(given, work)
     return d

@@ -11,6 +11,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
+from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.arithmetic.elements import (
     Rounding,
     entering,
@@ -47,26 +48,19 @@ class GroupedVariant(NamedTuple):
     nearest: bool
 
 
-class GroupedSizes(NamedTuple):
-    """The sizes of a block: tiles, rows, panels, and all instructions along k."""
+class GroupedNumbers(NamedTuple):
+    """Where the scales of a block are, and how its steps align and round."""
 
-    tiles: Any
-    rows: Any
-    panels: Any
-    instructions: Any
-    k: Any
-    stored: Any
     scales: Any  #: scales per row of A and instruction
-    a_tile: Any  #: items from one tile of A to the next; 0 if all share one
-    b_tile: Any
-    offsets_tile: Any
-    offsets_row: Any  #: 0 if all rows of A have the same offsets
-    scale_a_tile: Any
+    scale_a_tile: Any  #: items from one tile of scales to the next, as in A
     scale_b_tile: Any
     fraction: Any
     floor: Any
     keep: Any
     least: Any
+
+
+_NUMBERS = (*BlockSizes._fields, *GroupedNumbers._fields)
 
 
 class Scaled(NamedTuple):
@@ -76,7 +70,7 @@ class Scaled(NamedTuple):
     exponents: Any
 
 
-class Places(NamedTuple):
+class Starts(NamedTuple):
     """Where the operands of one row and one panel begin."""
 
     a: Value
@@ -84,6 +78,8 @@ class Places(NamedTuple):
     b: Value
     scale_a: Value
     scale_b: Value
+    scales: Value  #: per row of A and instruction
+    stored: Value  #: products per instruction
 
 
 @cache
@@ -96,32 +92,33 @@ def steps(variant: GroupedVariant) -> Kernel:
     @kernel(
         a=pointer(I8), offsets=pointer(I32), b=pointer(I8),
         sa=pointer(F64), ea=pointer(I32), sb=pointer(F64), eb=pointer(I32),
-        c=pointer(F32), **dict.fromkeys(GroupedSizes._fields, I64),
+        c=pointer(F32), **dict.fromkeys(_NUMBERS, I64),
     )  # fmt: skip
     def grouped_steps(
         code: Code, a: Any, offsets: Any, b: Any, sa: Any, ea: Any, sb: Any, eb: Any,
         c: Any, *numbers: Value,
     ) -> None:  # fmt: skip
-        p = GroupedSizes(*numbers)
-        rounding = Rounding(p.fraction, p.floor, p.keep, p.least, variant.nearest)
-        depth, blocks = p.instructions * p.stored, p.instructions * p.scales
+        sizes = len(BlockSizes._fields)
+        p, r = BlockSizes(*numbers[:sizes]), GroupedNumbers(*numbers[sizes:])
+        rounding = Rounding(r.fraction, r.floor, r.keep, r.least, variant.nearest)
+        depth, blocks = p.instructions * p.stored, p.instructions * r.scales
         operands = (a, offsets, b, Scaled(sa, ea), Scaled(sb, eb))
         tiles, panels, rows = code.loop(p.tiles), code.loop(p.panels), code.loop(p.rows)
         with tiles as tile, panels as n, rows as m:
-            at = Places(
+            at = Starts(
                 tile * p.a_tile + m * depth,
                 tile * p.offsets_tile + m * p.offsets_row,
                 tile * p.b_tile + n * (p.instructions * p.k * LANES),
-                tile * p.scale_a_tile + m * blocks,
-                tile * p.scale_b_tile + n * (blocks * LANES),
+                tile * r.scale_a_tile + m * blocks,
+                tile * r.scale_b_tile + n * (blocks * LANES),
+                r.scales,
+                p.stored,
             )
             place = ((tile * p.panels + n) * p.rows + m) * LANES
             x = code.variable(convert(c.lanes(place), F64))
             step = variant.group * variant.groups
             with code.loop(depth, step=step) as first:
-                x.value = _step(
-                    code, operands, at, first, x.value, p, rounding, variant
-                )
+                x.value = _step(code, operands, at, first, x.value, rounding, variant)
             c[place] = to_float32(x.value)
 
     return grouped_steps
@@ -137,12 +134,12 @@ class Group(NamedTuple):
 
 
 def _step(
-    code: Code, operands: Any, at: Places, first: Value, x: Value, p: GroupedSizes,
-    rounding: Rounding, v: GroupedVariant,
+    code: Code, operands: Any, at: Starts, first: Value, x: Value, p: Rounding,
+    v: GroupedVariant,
 ) -> Value:  # fmt: skip
     """The accumulators after the step that begins with product ``first``."""
     groups = [
-        _group(code, operands, at, first + number * v.group, p, v)
+        _group(code, operands, at, first + number * v.group, v)
         for number in range(v.groups)
     ]
     largest, special = entering(x, p.floor, p.least), x.lift(0.0)
@@ -155,15 +152,14 @@ def _step(
         # Any group that is shifted by less than -1000 becomes zero.
         aligned = group.units * power_of_two(larger(shift, -1000))
         total = total + truncate(aligned)
-    return settle(x, largest, total, special, rounding)
+    return settle(x, largest, total, special, p)
 
 
 def _group(
     code: Code,
     operands: Any,
-    at: Places,
+    at: Starts,
     first: Value,
-    p: GroupedSizes,
     v: GroupedVariant,
 ) -> Group:
     """Add the products of a group, and multiply by its scales."""
@@ -175,7 +171,7 @@ def _group(
         product = convert(a[at.a + q], I32) * convert(b.lanes(row), I32)
         whole.value = whole.value + product
         sizes.value = sizes.value | product
-    block = first * p.scales // p.stored
+    block = first * at.scales // at.stored
     row, column = at.scale_a + block, at.scale_b + block * LANES
     scale = scale_a.significands[row] * scale_b.significands.lanes(column)
     odd = is_nan(scale)

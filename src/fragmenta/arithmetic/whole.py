@@ -18,8 +18,7 @@ from fragmenta.arithmetic.blocks import (
     each_block,
     from_panels,
     row_offsets,
-    row_stride,
-    stride,
+    sizes_of,
     to_panels,
 )
 from fragmenta.arithmetic.operands import Bits, Operands
@@ -70,13 +69,9 @@ def _plain(given: Operands, a: Bits, b: Bits) -> Bits:
         c = np.broadcast_to(given.c, d.shape)
         out = to_panels(block.of(c).copy())
         offsets = row_offsets(given, block, 0, given.instructions)
-        tiles, rows, columns = block.shape
-        sizes = exact.IntegerSizes(
-            tiles, rows, out.shape[1], given.instructions, model.k, model.stored,
-            stride(x), stride(y), stride(offsets), row_stride(offsets),
-        )  # fmt: skip
+        sizes = sizes_of(given, block, given.instructions, x, y, offsets)
         add(x, offsets, y, out, *sizes)
-        d[block] = from_panels(out, columns)
+        d[block] = from_panels(out, block.shape[2])
 
     each_block(given, work)
     return d

@@ -126,7 +126,7 @@ def record(
         path = Path(folder) / f"{kind}.npz"
         with bar(f"recording {kind}") as progress:
             told = _counting(progress, recordings.count_on(kind, gpu.target))
-            found = recordings.record_kind(gpu, kind, seed=seed, progress=told)
+            found = recordings.record(gpu, kind, seed=seed, progress=told)
         found.save(path)
         emit(f"{path}  {len(found.cases)} cases, {path.stat().st_size:,} bytes")
 

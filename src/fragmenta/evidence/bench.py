@@ -7,20 +7,24 @@ power and runs faster than anything real.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.cuda.source import ptx
-from fragmenta.cuda.tools import launch
+from fragmenta.cuda.source.kernel import Entry, group
+from fragmenta.cuda.tools.launch import Arrays, TileKernel
 from fragmenta.errors import Error
 from fragmenta.evidence import inputs
+from fragmenta.evidence.case import AnswerForm, Task
 from fragmenta.evidence.inputs import Source
 from fragmenta.isa.instruction import Instruction, Operand, check_multiplies
+from fragmenta.isa.target import Version
+from fragmenta.registers.fragment import Words
 from fragmenta.shared.descriptor import LINES, Descriptor, extent
 
 WARPS = 16
@@ -37,76 +41,139 @@ SPAN = 128
 """Bytes of k in shared memory: the longest swizzle."""
 
 
-class Bench(Protocol):
-    """A kernel that does one instruction over and over."""
+class Loop(Task):
+    """A kernel that does one instruction over and over.
 
-    @property
-    def op(self) -> Instruction:
-        """The instruction."""
+    All blocks have the same inputs, and only the first writes its accumulators.
+    """
+
+    op: Instruction
 
     @property
     def name(self) -> str:
-        """Of the kernel."""
+        """The mnemonic, as a name that PTX takes."""
+        return TileKernel(self.op).name
+
+    def version(self, target: str) -> Version:
+        """That of the instruction."""
+        return self.op.requires.ptx_on(target)
 
     @property
-    def block(self) -> int:
-        """Threads on each multiprocessor."""
+    @abstractmethod
+    def groups(self) -> int:
+        """Warps or warpgroups on each multiprocessor."""
+
+    @property
+    @abstractmethod
+    def chains(self) -> int:
+        """Accumulators of each of them."""
+
+    @property
+    @abstractmethod
+    def statements(self) -> int:
+        """Instructions in one round of the loop."""
 
     @property
     def per_round(self) -> int:
         """Instructions that a multiprocessor does in one round of the loop."""
+        return self.statements * self.groups
 
-    def entry(self) -> str:
-        """The kernel in PTX: parameters are the output, the inputs, the rounds."""
+    @property
+    def lanes(self) -> int:
+        """Of a warp or a warpgroup."""
+        return self.op.d.lanes
 
-    def inputs(self) -> list[NDArray[Any]]:
-        """Random operands, the same for all blocks."""
+    @property
+    def threads(self) -> int:
+        """On each multiprocessor."""
+        return self.lanes * self.groups
 
-    def output(self) -> NDArray[Any]:
-        """Room for the accumulators of one block."""
+    @property
+    def form(self) -> AnswerForm:
+        """The accumulators of one block."""
+        part = self.op.d
+        shape = (self.groups * self.chains, part.lanes, part.registers)
+        return shape, np.dtype(f"uint{part.register_bits}")
+
+    def begun(self) -> Entry:
+        """An entry with its parameters, as many threads as there will be."""
+        entry = Entry(self.name)
+        entry.pointers(("out", *self.parameters))
+        entry.at_most(self.threads)
+        entry.groups(self.lanes)
+        return entry
+
+    def ended(self, entry: Entry, statements: Iterable[str], d: Operand) -> str:
+        """The loop; then the first block stores its accumulators."""
+        entry.loop(statements)
+        entry.do(
+            "mov.u32 %block, %ctaid.x;",
+            "setp.ne.u32 %other, %block, 0;",
+            "@%other bra done;",
+        )
+        for chain in range(self.chains):
+            self.find_chain(entry, chain)
+            entry.store(_of_chain(d, chain), "out")
+        entry.do("done:")
+        return entry.text()
+
+    def load(self, entry: Entry, operand: Operand, array: str) -> None:
+        """The registers of an operand, for each chain."""
+        for chain in range(self.chains):
+            entry.declare([_of_chain(operand, chain)])
+            self.find_chain(entry, chain)
+            entry.load(_of_chain(operand, chain), array)
+
+    def find_chain(self, entry: Entry, chain: int) -> None:
+        """``%place``: where this lane finds its part of a chain's registers."""
+        entry.do(
+            f"mad.lo.u32 %place, %group, {self.chains}, {chain};",
+            f"mad.lo.u32 %place, %place, {self.lanes}, %lane;",
+        )
 
 
-def bench(op: Instruction, target: str) -> Bench:
+def bench(op: Instruction, target: str) -> Loop:
     """The kernel for an instruction, or why there is none.
 
     >>> import fragmenta as fm
     >>> found = bench(fm.mma("m16n8k16", a="f16", d="f32"), "sm_90a")
-    >>> found.block, found.per_round
+    >>> found.threads, found.per_round
     (512, 256)
     """
     check_multiplies(op)
     if op.types.get("c", op.types["d"]) != op.types["d"]:
         raise Error("D is of another type than C, so nothing can be accumulated")
-    if op.family.startswith("wgmma"):
-        return OfWarpgroups(op)
-    return OfWarps(op, op.native_on(target))
+    if op.warpgroup:
+        return WarpgroupLoop(op)
+    return WarpLoop(op, op.native_on(target))
+
+
+def _of_chain(operand: Operand, chain: int) -> Operand:
+    """The operand of one chain, with registers of its own."""
+    return Operand(f"{operand.name}{chain}_", operand.ptx, operand.count)
+
+
+def _written(operand: Operand, chain: int) -> str:
+    """The registers of a chain, as the instruction takes them."""
+    listed = ", ".join(ptx.names(_of_chain(operand, chain)))
+    return f"{{{listed}}}" if operand.vector else listed
 
 
 # ── warps, operands in registers ────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
-class OfWarps:
+class WarpLoop(Loop):
     """``mma``, ``mma.sp`` or ``wmma.mma``."""
 
     op: Instruction
     native: bool
-    """Whether the target has it; what stands in for it needs registers, too."""
+    """Whether the target has it; what replaces it needs registers, too."""
 
     @property
-    def name(self) -> str:
-        """The mnemonic, as a name that PTX takes."""
-        return launch.Kernel(self.op).name
-
-    @property
-    def warps(self) -> int:
-        """Warps on each multiprocessor."""
+    def groups(self) -> int:
+        """Warps."""
         return WARPS if self.native else WARPS // 2
-
-    @property
-    def block(self) -> int:
-        """Threads on each multiprocessor."""
-        return 32 * self.warps
 
     @cached_property
     def held(self) -> list[Operand]:
@@ -117,83 +184,58 @@ class OfWarps:
             if each.ptx != "immediate" and each.name != "d"
         ]
 
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """Those operands, and how many rounds."""
+        return (*(each.name for each in self.held), "rounds")
+
     @cached_property
     def chains(self) -> int:
         """Accumulators of a warp, if its registers are enough for them."""
-        words = sum(each.count * _bytes(each) // 4 for each in self.held)
+        words = sum(ptx.size(each) // 4 for each in self.held)
         return max(1, min(8 if self.native else 2, REGISTERS // words))
 
     @property
     def statements(self) -> int:
-        """Instructions in the loop: every chain as often, once if expanded."""
+        """Every chain as often, once if expanded."""
         often = -(-STATEMENTS // self.chains) if self.native else 1
         return often * self.chains
 
-    @property
-    def per_round(self) -> int:
-        """Those of all warps."""
-        return self.statements * self.warps
-
-    def inputs(self) -> list[NDArray[Any]]:
+    def inputs(self) -> Arrays:
         """Registers (warps x chains, 32, n) of each operand."""
         source = Source("throughput", str(self.op))
         parts = {name.lower(): name for name in self.op.fragments}
-        return [
-            _operands(self.op, parts[each.name], self.warps * self.chains, source)
+        return {
+            each.name: _operands(
+                self.op, parts[each.name], self.groups * self.chains, source
+            )
             for each in self.held
-        ]
-
-    def output(self) -> NDArray[Any]:
-        """As many accumulators."""
-        part = self.op.d
-        shape = (self.warps * self.chains, part.lanes, part.registers)
-        return np.zeros(shape, f"uint{part.register_bits}")
+        }
 
     def entry(self) -> str:
         """Load, loop, store what the first block has."""
-        d = next(each for each in self.op.operands if each.name == "d")
-        out = [("c", chain) for chain in range(self.chains)]
-        body = [
-            *(
-                f".reg {each.ptx} %{each.name}{chain}_<{each.count}>;"
-                for each in self.held
-                for chain in range(self.chains)
-            ),
-            *_preamble(32),
-            *(
-                line
-                for each in self.held
-                for chain in range(self.chains)
-                for line in _move("ld", each, f"p_{each.name}", chain, self.chains, 32)
-            ),
-            *_loop([*self._change(), *self._round()]),
-            *(
-                line
-                for name, chain in out
-                for line in _move("st", d, "p_out", chain, self.chains, 32, name)
-            ),
-            "DONE:",
-            "ret;",
-        ]
-        params = ["out", *(each.name for each in self.held), "rounds"]
-        return _entry(self.name, params, self.block, body)
+        entry = self.begun()
+        for each in self.held:
+            self.load(entry, each, each.name)
+        c = next(each for each in self.held if each.name == "c")
+        return self.ended(entry, [*self._change(), *self._round()], c)
 
     def _change(self) -> list[str]:
         """New A and B for every round, else their conversion leaves the loop."""
         if self.native:
             return []
         return [
-            f"xor.b32 %{each.name}{chain}_{i}, %{each.name}{chain}_{i}, %round;"
+            f"xor.b32 {name}, {name}, %round;"
             for each in self.held
-            for chain in range(self.chains)
-            for i in range(each.count)
             if each.name in "ab" and each.ptx == ".b32"
+            for chain in range(self.chains)
+            for name in ptx.names(_of_chain(each, chain))
         ]
 
     def _round(self) -> Iterator[str]:
         for number in range(self.statements):
             chain = number % self.chains
-            names = {each.name: _names(each, each.name, chain) for each in self.held}
+            names = {each.name: _written(each, chain) for each in self.held}
             yield ptx.statement(self.op, a_registers=False, d=names["c"], **names)
 
 
@@ -201,30 +243,24 @@ class OfWarps:
 
 
 @dataclass(frozen=True)
-class OfWarpgroups:
+class WarpgroupLoop(Loop):
     """``wgmma`` or ``wgmma.sp`` with A and B in shared memory."""
 
     op: Instruction
 
-    @property
-    def name(self) -> str:
-        """The mnemonic, as a name that PTX takes."""
-        return launch.Kernel(self.op).name
+    groups = WARPGROUPS
+    statements = STATEMENTS
 
     @property
-    def block(self) -> int:
-        """Threads on each multiprocessor."""
-        return 128 * WARPGROUPS
+    def parameters(self) -> tuple[str, ...]:
+        """The accumulators, the metadata, the image, and how many rounds."""
+        metadata = ("metadata",) if self.op.sparse else ()
+        return ("c", *metadata, "image", "rounds")
 
     @cached_property
     def chains(self) -> int:
         """Accumulators of a warpgroup: four, or what the registers hold."""
         return max(1, min(4, ACCUMULATORS // self.op.d.registers))
-
-    @property
-    def per_round(self) -> int:
-        """Those of all warpgroups."""
-        return STATEMENTS * WARPGROUPS
 
     @cached_property
     def descriptors(self) -> dict[str, list[int]]:
@@ -248,111 +284,48 @@ class OfWarpgroups:
         """A and B, one after the other."""
         return sum(extent(self.op, name)[0] for name in "AB") * SPAN
 
-    def inputs(self) -> list[NDArray[Any]]:
+    def inputs(self) -> Arrays:
         """Accumulators and metadata (warpgroups x chains, 128, n), the image."""
         source = Source("throughput", str(self.op))
-        tiles = WARPGROUPS * self.chains
-        found = [_operands(self.op, "C", tiles, source)]
+        tiles = self.groups * self.chains
+        found = {"c": _operands(self.op, "C", tiles, source)}
         if self.op.sparse:
-            found.append(_operands(self.op, "metadata", tiles, source))
+            found["metadata"] = _operands(self.op, "metadata", tiles, source)
         image = [
             _memory(self.op, name, extent(self.op, name)[0] * SPAN, source)
             for name in "AB"
         ]
-        return [*found, np.concatenate(image)]
-
-    def output(self) -> NDArray[Any]:
-        """As many accumulators."""
-        part = self.op.d
-        shape = (WARPGROUPS * self.chains, part.lanes, part.registers)
-        return np.zeros(shape, np.uint32)
+        return {**found, "image": np.concatenate(image)}
 
     def entry(self) -> str:
         """Fill shared memory, load, loop, store what the first block has."""
         listed = {each.name: each for each in ptx.operands(self.op)}
-        d, held = listed["d"], [listed["d"]]
-        held += [listed["metadata"]] if self.op.sparse else []
-        chains = range(self.chains)
-        arrays = {"d": "p_c", "metadata": "p_metadata"}
-        body = [
-            f".shared .align {LINES * SPAN} .b8 image[{self.image_bytes}];",
-            *(
-                f".reg {each.ptx} %{each.name}{chain}_<{each.count}>;"
-                for each in held
-                for chain in chains
-            ),
-            ".reg .pred %scale_d;",
-            *_preamble(128),
-            *self._fill(),
-            *(
-                line
-                for each in held
-                for chain in chains
-                for line in _move(
-                    "ld", each, arrays[each.name], chain, self.chains, 128
-                )
-            ),
-            *self._addresses(),
-            "setp.eq.u32 %scale_d, %lane, %lane;",
-            *_loop(self._round()),
-            *(
-                line
-                for chain in chains
-                for line in _move("st", d, "p_out", chain, self.chains, 128)
-            ),
-            "DONE:",
-            "ret;",
-        ]
-        named = ["out", "c", *(["metadata"] if self.op.sparse else []), "image"]
-        return _entry(self.name, [*named, "rounds"], self.block, body)
+        entry = self.begun()
+        entry.image(self.image_bytes, LINES * SPAN)
+        entry.point("image")
+        entry.copy("in", self.image_bytes, self.threads)
+        entry.show_to_wgmma()
+        self.load(entry, listed["d"], "c")
+        if self.op.sparse:
+            self.load(entry, listed["metadata"], "metadata")
+        self._find_descriptors(entry)
+        entry.declare([listed["scale_d"]])
+        entry.do("setp.eq.u32 %scale_d, %lane, %lane;")
+        return self.ended(entry, group(self._round()), listed["d"])
 
-    def _fill(self) -> list[str]:
-        """All threads copy the image, 16 bytes each at a time."""
-        return [
-            ".reg .u32 %at, %to, %v<4>;",
-            ".reg .u64 %from;",
-            ".reg .pred %filled;",
-            "ld.param.u64 %base, [p_image];",
-            "cvta.to.global.u64 %base, %base;",
-            "shl.b32 %at, %thread, 4;",
-            "FILL:",
-            f"setp.ge.u32 %filled, %at, {self.image_bytes};",
-            "@%filled bra FILLED;",
-            "cvt.u64.u32 %offset, %at;",
-            "add.u64 %from, %base, %offset;",
-            "ld.global.v4.u32 {%v0, %v1, %v2, %v3}, [%from];",
-            "mov.u32 %to, image;",
-            "add.u32 %to, %to, %at;",
-            "st.shared.v4.u32 [%to], {%v0, %v1, %v2, %v3};",
-            f"add.u32 %at, %at, {16 * self.block};",
-            "bra FILL;",
-            "FILLED:",
-            "fence.proxy.async;",
-            "bar.sync 0;",
-        ]
-
-    def _addresses(self) -> list[str]:
+    def _find_descriptors(self, entry: Entry) -> None:
         """The descriptors, moved to where the image is."""
-        lines = ["mov.u32 %at, image;", "shr.u32 %at, %at, 4;"]
-        lines += ["cvt.u64.u32 %offset, %at;"]
+        entry.units()
         for name, words in self.descriptors.items():
-            lines.append(f".reg .b64 %{name}_at<{len(words)}>;")
-            lines += [
-                f"add.u64 %{name}_at{step}, %offset, {word:#x};"
-                for step, word in enumerate(words)
-            ]
-        return lines
+            moved = Operand(f"{name}_at", ".b64", len(words))
+            entry.declare([moved])
+            for register, word in zip(ptx.names(moved), words, strict=True):
+                entry.do(f"add.u64 {register}, %image_units, {word:#x};")
 
-    def _round(self) -> list[str]:
-        """A group of instructions, and the wait for its end."""
-        lines = ["wgmma.fence.sync.aligned;"]
-        plain = {
-            each.name: 1 if each.name.startswith("scale") else 0
-            for each in ptx.operands(self.op)
-            if each.ptx == "immediate"
-        }
+    def _round(self) -> Iterator[str]:
+        plain = ptx.immediates(self.op, {})
         listed = {each.name: each for each in ptx.operands(self.op)}
-        for number in range(STATEMENTS):
+        for number in range(self.statements):
             step, chain = divmod(number, self.chains)
             named = {
                 name: f"%{name}_at{step % len(words)}"
@@ -360,105 +333,19 @@ class OfWarpgroups:
             }
             for name in ("d", "metadata"):
                 if name in listed:
-                    named[name] = _names(listed[name], name, chain)
-            lines.append(ptx.statement(self.op, a_registers=False, **plain, **named))
-        return [
-            *lines,
-            "wgmma.commit_group.sync.aligned;",
-            "wgmma.wait_group.sync.aligned 0;",
-        ]
-
-
-# ── the parts of a kernel ───────────────────────────────────────────────────
-
-
-def _entry(name: str, params: Iterable[str], block: int, body: Iterable[str]) -> str:
-    listed = ",\n    ".join(f".param .u64 p_{each}" for each in params)
-    lines = "\n".join(f"    {line}" for line in body)
-    return (
-        f".visible .entry {name}(\n    {listed})\n.maxntid {block}, 1, 1\n"
-        f"{{\n{lines}\n}}\n"
-    )
-
-
-def _preamble(lanes: int) -> list[str]:
-    """Which lane of which warp (or warpgroup) this is."""
-    return [
-        ".reg .u64 %base, %offset;",
-        ".reg .u32 %thread, %lane, %group, %place, %round, %rounds, %block;",
-        ".reg .pred %more, %other;",
-        "mov.u32 %thread, %tid.x;",
-        f"and.b32 %lane, %thread, {lanes - 1};",
-        f"shr.u32 %group, %thread, {lanes.bit_length() - 1};",
-    ]
-
-
-def _loop(statements: Iterable[str]) -> list[str]:
-    """So many rounds of the statements; then only the first block goes on."""
-    return [
-        "ld.param.u64 %base, [p_rounds];",
-        "cvta.to.global.u64 %base, %base;",
-        "ld.global.u32 %rounds, [%base];",
-        "mov.u32 %round, 0;",
-        "LOOP:",
-        *statements,
-        "add.u32 %round, %round, 1;",
-        "setp.lt.u32 %more, %round, %rounds;",
-        "@%more bra LOOP;",
-        "mov.u32 %block, %ctaid.x;",
-        "setp.ne.u32 %other, %block, 0;",
-        "@%other bra DONE;",
-    ]
-
-
-def _move(
-    direction: str,
-    operand: Operand,
-    array: str,
-    chain: int,
-    chains: int,
-    lanes: int,
-    name: str = "",
-) -> list[str]:
-    """Load or store the registers of one chain of this lane."""
-    size = _bytes(operand)
-    lines = [
-        f"ld.param.u64 %base, [{array}];",
-        "cvta.to.global.u64 %base, %base;",
-        f"mad.lo.u32 %place, %group, {chains}, {chain};",
-        f"mad.lo.u32 %place, %place, {lanes}, %lane;",
-        f"mul.wide.u32 %offset, %place, {size * operand.count};",
-        "add.u64 %base, %base, %offset;",
-    ]
-    for i in range(operand.count):
-        register = f"%{name or operand.name}{chain}_{i}"
-        address = f"[%base + {i * size}]"
-        pair = (
-            f"{register}, {address}" if direction == "ld" else f"{address}, {register}"
-        )
-        lines.append(f"{direction}.global{operand.ptx} {pair};")
-    return lines
-
-
-def _bytes(operand: Operand) -> int:
-    return 8 if operand.ptx.endswith("64") else 4
-
-
-def _names(operand: Operand, name: str, chain: int) -> str:
-    listed = ", ".join(f"%{name}{chain}_{i}" for i in range(operand.count))
-    return f"{{{listed}}}" if operand.vector else listed
+                    named[name] = _written(listed[name], chain)
+            yield ptx.statement(self.op, a_registers=False, **plain, **named)
 
 
 # ── random data ─────────────────────────────────────────────────────────────
 
 
-def _operands(op: Instruction, name: str, tiles: int, source: Source) -> NDArray[Any]:
+def _operands(op: Instruction, name: str, tiles: int, source: Source) -> Words:
     """Registers of ordinary values; legal metadata."""
     part = op.fragments[name]
     if name == "metadata":
-        codes = inputs._codes(op, tiles, source)
-        return inputs._noise(part, codes, min(op.selectors), source)
-    bits = inputs._elements(part, name, "normal", tiles, source)
+        return inputs.metadata(op, tiles, min(op.selectors), source)
+    bits = inputs.elements(part, name, "normal", tiles, source)
     return part.pack(part.dtype.decode(bits))
 
 
@@ -467,5 +354,5 @@ def _memory(op: Instruction, name: str, size: int, source: Source) -> NDArray[np
     of = op.types[name.lower()]
     if of.bits < 8 or of.kind != "float":
         return source.words((size // 8,)).view(np.uint8)
-    bits = inputs._floats(of, "normal", False, (8 * size // of.bits,), source)
+    bits = inputs.floats(of, "normal", False, (8 * size // of.bits,), source)
     return bits.astype(of.bits_dtype).view(np.uint8)

@@ -8,8 +8,6 @@ to store only what a GPU answered.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -58,21 +56,6 @@ class Source:
         return (high * np.uint64(bound)) >> np.uint64(32)
 
 
-@dataclass(frozen=True)
-class Trial:
-    """One set of operands: registers by operand name, and the selector."""
-
-    registers: Mapping[str, Words]
-    selector: int | None
-
-    def digest(self) -> str:
-        """A short fingerprint of all operands."""
-        total = hashlib.sha256()
-        for name in sorted(self.registers):
-            total.update(np.ascontiguousarray(self.registers[name]).tobytes())
-        return total.hexdigest()[:16]
-
-
 def kinds(op: Instruction) -> tuple[str, ...]:
     """The kinds of input that make sense for an instruction."""
     floating = op.types["a"].kind == "float"
@@ -84,46 +67,49 @@ def tile_count(op: Instruction, tiles: int) -> int:
     return -(-tiles // len(kinds(op))) * len(kinds(op))
 
 
-def trial(op: Instruction, tiles: int, seed: int, selector: int | None) -> Trial:
-    """Operands for at least ``tiles`` tiles, as many of each kind in turn."""
+def registers(
+    op: Instruction, tiles: int, seed: int, selector: int | None
+) -> dict[str, Words]:
+    """Operands in registers for at least ``tiles`` tiles, of each kind in turn.
+
+    >>> import fragmenta as fm
+    >>> found = registers(fm.mma("m8n8k4", a="f64"), 8, 1, None)
+    >>> {name: words.shape for name, words in found.items()}
+    {'a': (8, 32, 1), 'b': (8, 32, 1), 'c': (8, 32, 2)}
+    """
     source = Source(str(op), tiles, seed, selector)
     each = tile_count(op, tiles) // len(kinds(op))
-    registers: dict[str, Words] = {}
+    found: dict[str, Words] = {}
     for name, part in op.fragments.items():
         if name == "D":
             continue
         if name == "metadata":
-            codes = _codes(op, tile_count(op, tiles), source)
-            registers["metadata"] = _noise(part, codes, selector or 0, source)
+            found[name] = metadata(op, tile_count(op, tiles), selector or 0, source)
             continue
-        chunks = [_elements(part, name, kind, each, source) for kind in kinds(op)]
+        chunks = [elements(part, name, kind, each, source) for kind in kinds(op)]
         bits = np.concatenate(chunks)
-        registers[name.lower()] = part.pack(part.dtype.decode(bits))
-    return Trial(registers, selector)
-
-
-def trials(op: Instruction, tiles: int, seed: int) -> Iterator[Trial]:
-    """A trial for each legal selector (one, without, if dense)."""
-    for selector in op.selectors or (None,):
-        yield trial(op, tiles, seed, selector)
+        found[name.lower()] = part.pack(part.dtype.decode(bits))
+    return found
 
 
 # ── elements ────────────────────────────────────────────────────────────────
 
 
-def _elements(part: Fragment, name: str, kind: str, tiles: int, source: Source) -> Bits:
+def elements(part: Fragment, name: str, kind: str, tiles: int, source: Source) -> Bits:
+    """Raw bits of one kind for every element of an operand."""
     shape = (tiles, *part.shape)
     dt = part.dtype
     if dt.kind == "float":
-        bits = _floats(dt, kind, name in "CD", shape, source)
+        bits = floats(dt, kind, name in "CD", shape, source)
     else:
-        bits = _integers(dt, kind, name in "CD", shape, source)
+        bits = integers(dt, kind, name in "CD", shape, source)
     return bits.astype(dt.bits_dtype)
 
 
-def _integers(
+def integers(
     dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: Source
 ) -> Bits:
+    """Raw bits of one of :data:`INTEGER_KINDS`."""
     mask = np.uint64(dt.mask)
     words = source.words(shape)
     if kind == "extreme" and not accumulator and dt.bits > 1:
@@ -139,10 +125,10 @@ def _integers(
     return words & mask
 
 
-def _floats(
+def floats(
     dt: DType, kind: str, accumulator: bool, shape: tuple[int, ...], source: Source
 ) -> Bits:
-    """Raw bits of one kind, from a sign, an exponent field and a fraction."""
+    """Raw bits of one of :data:`FLOAT_KINDS`: sign, exponent field, fraction."""
     words = source.words(shape)
     if kind == "bits":
         return words & np.uint64(dt.mask)
@@ -212,25 +198,18 @@ def _sprinkle(dt: DType, bits: Bits, sign: Bits, source: Source) -> Bits:
 
 
 @cache
-def _legal(tf32: bool, ordered: bool) -> NDArray[np.uint8]:
-    """Every legal code: two different positions, or one of tf32's two."""
-    if tf32:
-        return np.array([0b0100, 0b1110], np.uint8)
-    pairs = [(i, j) for i in range(4) for j in range(4)]
-    legal = [i | j << 2 for i, j in pairs if (i < j if ordered else i != j)]
-    return np.array(legal, np.uint8)
-
-
-def _codes(op: Instruction, tiles: int, source: Source) -> Bits:
-    """Random legal metadata codes; unordered where that is legal."""
+def _legal(op: Instruction) -> NDArray[np.uint8]:
+    """Every legal code, in the order of the positions that it names."""
     ordered = op.values.get("sp") == "sp::ordered_metadata"
-    legal = _legal(op.types["a"].name == "tf32", ordered)
-    shape = (tiles, *op.fragments["metadata"].shape)
-    return legal[source.below(len(legal), shape)]
+    assert op.granularity is not None
+    codes = op.granularity.codes(ordered=ordered)
+    return np.array(sorted(codes, key=lambda code: (code & 3, code >> 2)), np.uint8)
 
 
-def _noise(part: Fragment, codes: Bits, selector: int, source: Source) -> Words:
-    """Metadata words with junk in every lane that should not count."""
+def metadata(op: Instruction, tiles: int, selector: int, source: Source) -> Words:
+    """Words of random legal codes, with junk in every lane that does not count."""
+    part, legal = op.fragments["metadata"], _legal(op)
+    codes = legal[source.below(len(legal), (tiles, *part.shape))]
     if not part.selectors:
         return part.pack(codes)
     words = part.pack(codes, selector=selector)

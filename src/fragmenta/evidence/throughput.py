@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.cuda.source import ptx
 from fragmenta.cuda.tools import device, launch
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.errors import Error
-from fragmenta.evidence.bench import Bench, bench
+from fragmenta.evidence.bench import Loop, bench
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
@@ -100,8 +99,7 @@ def measure(gpu: GPU, op: Instruction, runs: int = RUNS) -> Rate:
         made = bench(op, gpu.target)
     except Error as why:
         return Rate(str(op), op.family, None, nominal, str(why))
-    text = ptx.header(gpu.target, op.requires.ptx_on(gpu.target)) + made.entry()
-    module = launch.load(gpu, text)
+    module = launch.load(gpu, launch.source([made], gpu.target))
     rounds = 32
     seconds = min(_seconds(gpu, module, made, rounds, 3))
     rounds = max(rounds, round(rounds * SECONDS / seconds))
@@ -113,10 +111,11 @@ def measure(gpu: GPU, op: Instruction, runs: int = RUNS) -> Rate:
     return Rate(str(op), op.family, count / seconds, nominal, note)
 
 
-def _seconds(gpu: GPU, module: Any, made: Bench, rounds: int, runs: int) -> list[float]:
-    given = [*made.inputs(), np.array([rounds], np.uint32)]
+def _seconds(gpu: GPU, module: Any, made: Loop, rounds: int, runs: int) -> list[float]:
+    arrays = {**made.inputs(), "rounds": np.array([rounds], np.uint32)}
+    given = [arrays[name] for name in made.parameters]
     grid, output = gpu.processors, made.output()
-    return gpu.time(module, made.name, grid, made.block, given, output, runs)
+    return gpu.time(module, made.name, grid, made.threads, given, output, runs)
 
 
 def datasheet(gpu: str, op: Instruction) -> float | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, dataclass, fields
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,15 +23,32 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.npy import Archive, read
 from fragmenta.errors import Error, one_of
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import check_target
 
 Words = NDArray[np.uint32]
-Form = tuple[tuple[int, ...], np.dtype[Any]]
-"""The shape and the type of the answers of a case."""
 
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 _LARGE = 1 << 63
 """Whole numbers of a recording lie below this."""
+
+
+@dataclass(frozen=True)
+class RecordedCase:
+    """A case as a file keeps it, and where the answer is among the words."""
+
+    kind: str
+    """Which module made the case, such as ``registers``."""
+    instruction: str
+    selector: int | None
+    tiles: int
+    seed: int
+    digest: str
+    start: int
+    shape: tuple[int, ...]
+    variant: dict[str, Any] | int | None = None
+    """What else decides the case, which depends on its kind."""
 
 
 class Content(NamedTuple):
@@ -110,6 +127,7 @@ class _Rule(NamedTuple):
 
 # A field by its name: what it may be, in code and in words.
 RULES = {
+    "kind": _Rule(_is_text, "text"),
     "instruction": _Rule(_is_text, "text"),
     "selector": _Rule(lambda x: x is None or _is_count(x), "a whole number or null"),
     "tiles": _Rule(lambda x: _is_count(x) and x > 0, "a whole number, 1 or more"),
@@ -120,14 +138,15 @@ RULES = {
     "start": _Rule(_is_count, "a whole number, 0 or more"),
     "shape": _Rule(_is_shape, "a list of whole numbers"),
     "variant": _Rule(
-        lambda x: isinstance(x, dict) or _is_count(x), "names and values, or a number"
+        lambda x: x is None or isinstance(x, dict) or _is_count(x),
+        "names and values, a number or null",
     ),
 }
 
 
-def case_fields(given: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
-    """The fields of a case, if they are those of its kind and may be what they are."""
-    wanted = {each.name: each.default is MISSING for each in fields(kind)}
+def recorded_case(given: Mapping[str, Any]) -> RecordedCase:
+    """A case of a file, if its fields are all there and may be what they are."""
+    wanted = {each.name: each.default is MISSING for each in fields(RecordedCase)}
     missing = [name for name, needed in wanted.items() if needed and name not in given]
     unknown = [name for name in given if name not in wanted]
     if missing or unknown:
@@ -138,18 +157,34 @@ def case_fields(given: Mapping[str, Any], kind: type[Any]) -> dict[str, Any]:
     for name, value in given.items():
         if not RULES[name].allows(value):
             raise Error(f"{name} is {RULES[name].what}; given {_short(value)}")
-    return {**given, "shape": tuple(given["shape"])}
+    return RecordedCase(**{**given, "shape": tuple(given["shape"])})
 
 
-def check_answers(case: Any, form: Form, words: int) -> None:
-    """Refuse a case whose answers are not those that its inputs have."""
-    shape, kind = form
-    if case.shape != shape:
+def recorded_instruction(
+    recorded: RecordedCase, families: Sequence[str], target: str
+) -> Instruction:
+    """The instruction of a case, if it is of some families and the target has it."""
+    op = instruction(recorded.instruction)
+    if op.family not in families:
         raise Error(
-            f"{case.tiles} tiles have answers of shape {list(shape)}; given "
-            f"{list(case.shape)}"
+            f"a recording of kind {recorded.kind} is of {one_of(families)}; given {op}"
         )
-    end = case.start + prod(shape) * kind.itemsize // 4
+    if not op.supported_on(target):
+        raise Error(f"{target} does not have {op}")
+    return op
+
+
+def check_answer(
+    recorded: RecordedCase, form: tuple[tuple[int, ...], np.dtype[Any]], words: int
+) -> None:
+    """Refuse a case whose answer is not of the shape that its inputs lead to."""
+    shape, kind = form
+    if recorded.shape != shape:
+        raise Error(
+            f"{recorded.tiles} tiles have answers of shape {list(shape)}; given "
+            f"{list(recorded.shape)}"
+        )
+    end = recorded.start + prod(shape) * kind.itemsize // 4
     if end > words:
         raise Error(f"its answers end with word {end - 1}, and there are {words} words")
 

@@ -7,10 +7,9 @@ are compared.  The first difference comes with its inputs, as a program to run.
 
 from __future__ import annotations
 
-import textwrap
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import (
     Executor,
     Future,
@@ -22,32 +21,24 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
 from multiprocessing import get_context
-from typing import Any, Protocol
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from fragmenta import __version__
-from fragmenta.cuda.tools import assembler, device, launch
+from fragmenta.cuda.tools import device
 from fragmenta.cuda.tools.device import GPU
-from fragmenta.cuda.tools.launch import Arrays, Kernel
+from fragmenta.cuda.tools.launch import Arrays
 from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of
-from fragmenta.evidence import inputs, wgmma_inputs
-from fragmenta.evidence.record import (
-    Mismatch,
-    compare,
-    kernel_of,
-    on_cpu,
-    shared_on_cpu,
-    shared_operands,
-)
+from fragmenta.evidence.case import Answer, Mismatch, compare, machine_code
+from fragmenta.evidence.registers import RegisterCase
 from fragmenta.evidence.report import First, Outcome, Report
-from fragmenta.evidence.wgmma_inputs import Variant
-from fragmenta.execution.mma import stored_columns
+from fragmenta.evidence.variants import Variant, variants
+from fragmenta.evidence.warpgroup import WarpgroupCase
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING, Instruction, check_multiplies
 from fragmenta.progress import Progress
-from fragmenta.shared.tiles import read_tile
+
+Portion = RegisterCase | WarpgroupCase
+"""Some tiles of one instruction, which multiplies."""
 
 GOAL = 1 << 20
 """Elements of D for a floating-point instruction."""
@@ -61,220 +52,7 @@ another n, take the next ones."""
 SEED = 1
 
 
-class Portion(Protocol):
-    """Some tiles of one instruction: its kernel, operands and expected result."""
-
-    @property
-    def kernel(self) -> Kernel:
-        """What the GPU runs."""
-
-    @property
-    def tiles(self) -> int:
-        """How many tiles are asked for."""
-
-    def operands(self) -> Any:
-        """The inputs, made anew from the seed."""
-
-    def arrays(self, operands: Any) -> Arrays:
-        """The inputs as the kernel takes them."""
-
-    def expect(self, operands: Any, target: str) -> NDArray[Any]:
-        """The registers of D that the package computes."""
-
-    def program(self, operands: Any, found: Mismatch, target: str) -> str:
-        """Python that repeats one difference."""
-
-
 # ── what is asked ───────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class InRegisters:
-    """Tiles of ``mma``, ``mma.sp`` or ``wmma.mma``."""
-
-    op: Instruction
-    selector: int | None
-    tiles: int
-    seed: int
-
-    @property
-    def kernel(self) -> Kernel:
-        """One for each selector."""
-        return kernel_of(self.op, self.selector)
-
-    def operands(self) -> inputs.Trial:
-        """Registers, as many tiles of each kind."""
-        return inputs.trial(self.op, self.tiles, self.seed, self.selector)
-
-    def arrays(self, operands: inputs.Trial) -> Arrays:
-        """The registers by name."""
-        return operands.registers
-
-    def expect(self, operands: inputs.Trial, target: str) -> NDArray[Any]:
-        """By ``execute``."""
-        return on_cpu(self.op, operands, target)
-
-    def program(self, operands: inputs.Trial, found: Mismatch, target: str) -> str:
-        """A program with the registers of the tile in it."""
-        op = self.op
-        one = {name: words[found.tile] for name, words in operands.registers.items()}
-        selector = self.selector or 0
-        index = stored_columns(op, one.get("metadata"), selector)
-        fed = Fed(op.a.unpack_bits(one["a"]), op.b.unpack_bits(one["b"]), index)
-        given = [f"{name}={name}" for name in one if name not in "abc"]
-        if self.selector is not None:
-            given.append(f"selector={selector}")
-        lines = [*_PACKED, "", f'op = fm.instruction("{op}")']
-        for name, words in one.items():
-            lines += _written(name, words)
-        lines += [f"operands, options = (a, b, c), dict({', '.join(given)})"]
-        return _program(op, lines, fed, op.c.unpack_bits(one["c"]), found, target)
-
-
-@dataclass(frozen=True)
-class InSharedMemory:
-    """Tiles of ``wgmma`` or ``wgmma.sp``, all run in one way."""
-
-    op: Instruction
-    variant: Variant
-    tiles: int
-    seed: int
-
-    @property
-    def kernel(self) -> Kernel:
-        """One for each variant; every trial of one has an image of one size."""
-        one = wgmma_inputs.trial(self.op, self.variant, 1, self.seed)
-        chosen = tuple(self.variant.immediates(self.op).items())
-        size = one.image.shape[-1]
-        return Kernel(self.op, chosen, self.variant.a_registers, size)
-
-    def operands(self) -> wgmma_inputs.Trial:
-        """Registers, descriptors and images."""
-        return wgmma_inputs.trial(self.op, self.variant, self.tiles, self.seed)
-
-    def arrays(self, operands: wgmma_inputs.Trial) -> Arrays:
-        """The operands by the names of the kernel's parameters."""
-        return operands.arrays()
-
-    def expect(self, operands: wgmma_inputs.Trial, target: str) -> NDArray[Any]:
-        """By ``execute``."""
-        return shared_on_cpu(self.op, operands, target)
-
-    def program(
-        self, operands: wgmma_inputs.Trial, found: Mismatch, target: str
-    ) -> str:
-        """A program that makes the tile again: its image is too long to print."""
-        op, variant = self.op, self.variant
-        arrays = {name: x[found.tile] for name, x in operands.arrays().items()}
-        image = arrays["image"]
-        a = (
-            op.a.unpack_bits(arrays["a"])
-            if variant.a_registers
-            else read_tile(image, arrays["a"], op, "A", major=variant.major("A"))
-        )
-        b = read_tile(image, arrays["b"], op, "B", major=variant.major("B"))
-        index = stored_columns(op, arrays.get("metadata"), variant.selector or 0)
-        c = op.c.unpack_bits(arrays["c"]) * arrays["scale_d"].astype(arrays["c"].dtype)
-        lines = [
-            "import fragmenta as fm",
-            "from fragmenta.evidence.verify import Variant, wgmma_tile",
-            "",
-            f'op = fm.instruction("{op}")',
-            *textwrap.wrap(f"variant = {variant}", 84, subsequent_indent="    "),
-            "operands, options = wgmma_tile(",
-            f"    op, variant, tiles={self.tiles}, seed={self.seed}, tile={found.tile}",
-            ")",
-        ]
-        return _program(op, lines, Fed(a, b, index), c, found, target)
-
-
-def wgmma_tile(
-    op: Instruction, variant: Variant, *, tiles: int, seed: int, tile: int
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """One tile of a trial, as ``execute`` and ``on_device`` take it.
-
-    >>> import fragmenta as fm
-    >>> op = fm.wgmma("m64n8k32", a="s8")
-    >>> operands, options = wgmma_tile(op, Variant(True), tiles=8, seed=1, tile=3)
-    >>> op.execute(*operands, **options).shape
-    (128, 4)
-    """
-    trial = wgmma_inputs.trial(op, variant, tiles, seed)
-    operands, options = shared_operands(op, trial)
-    one = {
-        name: value[tile] if isinstance(value, np.ndarray) else value
-        for name, value in options.items()
-    }
-    return tuple(each[tile] for each in operands), one
-
-
-# ── a program for one difference ────────────────────────────────────────────
-
-_PACKED = [
-    "import numpy as np",
-    "import fragmenta as fm",
-    "",
-    "",
-    "def words(text, bits):",
-    '    """Registers of 32 lanes, in hexadecimal."""',
-    "    found = [int(word, 16) for word in text.split()]",
-    '    return np.array(found, f"uint{bits}").reshape(32, -1)',
-    "",
-]
-
-
-@dataclass(frozen=True)
-class Fed:
-    """What a tile is made of: raw bits of A as stored and of B, A's columns."""
-
-    a: NDArray[Any]
-    b: NDArray[Any]
-    index: NDArray[Any] | None
-
-
-def _written(name: str, words: NDArray[Any]) -> list[str]:
-    """An assignment of registers, four lanes to a line or fewer."""
-    bits = 8 * words.itemsize
-    digits = [f"{int(word):0{bits // 4}x}" for word in words.ravel()]
-    lines = textwrap.wrap(" ".join(digits), 84)
-    return [f'{name} = words("""', *lines, f'""", {bits})']
-
-
-def _program(
-    op: Instruction,
-    lines: list[str],
-    fed: Fed,
-    c: NDArray[Any],
-    found: Mismatch,
-    target: str,
-) -> str:
-    """The program: what feeds the element, the operands, both computations."""
-    *matrix, row, col = found.place  # some instructions do several at once
-    at = ", ".join(map(str, found.place))
-    a, b = fed.a[tuple(matrix)][row], fed.b[tuple(matrix)][:, col]
-    said = [
-        f"# {op}",
-        f"# D[{at}] is made of these raw bits:",
-        *_comment("A", a),
-        *([] if fed.index is None else _comment("in columns", fed.index[row], "d")),
-        *_comment("B", b),
-        *_comment("C", c[found.place].reshape(1)),
-    ]
-    asked = [
-        f'cpu = op.execute(*operands, **options, target="{target}")',
-        f'print("CPU", hex(op.d.unpack_bits(cpu)[{at}]))  # {found.cpu:#x}',
-        "gpu = op.on_device(*operands, **options)",
-        f'print("GPU", hex(op.d.unpack_bits(gpu)[{at}]))  # {found.gpu:#x}',
-    ]
-    return "\n".join([*said, *lines, *asked]) + "\n"
-
-
-def _comment(what: str, bits: NDArray[Any], form: str = "x") -> list[str]:
-    text = f"{what}: " + " ".join(f"{int(each):{form}}" for each in bits)
-    return textwrap.wrap(text, 84, initial_indent="#   ", subsequent_indent="#     ")
-
-
-# ── the plan ────────────────────────────────────────────────────────────────
 
 
 def chosen(
@@ -323,10 +101,8 @@ def portions(
     True
     """
     ways: list[Any]
-    if op.family.startswith("wgmma"):
-        ways = list(_variants(op, turn))
-    else:
-        ways = list(op.selectors or (None,))
+    each_way = _variants(op, turn) if op.warpgroup else op.selectors or (None,)
+    ways = list(each_way)
     per_tile = op.shape.m * op.shape.n
     goal = GOAL if op.types["a"].kind == "float" else EXACT_GOAL
     each = -(-(tiles or -(-goal // per_tile)) // len(ways))
@@ -336,16 +112,16 @@ def portions(
         for first in range(0, each, most):
             count, number = min(most, each - first), seed + len(found)
             if isinstance(way, Variant):
-                found.append(InSharedMemory(op, way, count, number))
+                found.append(WarpgroupCase(op, way, count, number))
             else:
-                found.append(InRegisters(op, way, count, number))
+                found.append(RegisterCase(op, way, count, number))
     return found
 
 
 def _largest(op: Instruction) -> int:
     """Elements that one tile takes, the image of shared memory included."""
     m, n, k = op.shape
-    if op.family.startswith("wgmma"):
+    if op.warpgroup:
         spans = 128 * 8 // op.types["b"].bits  # a row may take a whole swizzle span
         return (m + n + 32) * max(k, spans)
     return max(m, n) * max(n, k)
@@ -353,7 +129,7 @@ def _largest(op: Instruction) -> int:
 
 def _variants(op: Instruction, turn: int) -> Iterator[Variant]:
     """Some ways to run a ``wgmma``, others for every turn; signs alternate."""
-    every = wgmma_inputs.variants(op)
+    every = variants(op)
     for step in range(min(VARIANTS, len(every))):
         number = turn * VARIANTS + step
         # A stride that visits all: every[] has 1, 2, 4, 6 or 12 members.
@@ -424,25 +200,16 @@ class Prepared:
     """All that one portion needs; the machine code comes with the first."""
 
     portion: Portion
-    kernel: Kernel
-    operands: Any
-    expected: NDArray[Any]
+    inputs: Arrays
+    expected: Answer
     cubin: bytes | None
 
 
-Work = tuple[Portion, str, tuple[Portion, ...]]
-
-
-def _prepare(portion: Portion, target: str, assembled: Iterable[Portion]) -> Prepared:
+def _prepare(portion: Portion, target: str, assembled: Sequence[Portion]) -> Prepared:
     """The part that needs no GPU, which takes most of the time."""
-    kernels = {each.kernel.name: each.kernel for each in assembled}
-    cubin = None
-    if kernels:
-        text = launch.source(list(kernels.values()), target)
-        cubin = assembler.assemble(text, target)
-    operands = portion.operands()
-    expected = portion.expect(operands, target)
-    return Prepared(portion, portion.kernel, operands, expected, cubin)
+    cubin = machine_code(assembled, target) if assembled else None
+    inputs = portion.inputs()
+    return Prepared(portion, inputs, portion.expect(inputs, target), cubin)
 
 
 def _outcome(chip: GPU, op: Instruction, ready: Iterable[Prepared]) -> Outcome:
@@ -453,14 +220,13 @@ def _outcome(chip: GPU, op: Instruction, ready: Iterable[Prepared]) -> Outcome:
     for each in ready:
         if each.cubin is not None:
             module = chip.load(each.cubin)
-        arrays = each.portion.arrays(each.operands)
-        d = each.kernel.run(chip, module, arrays)
+        d = each.portion.ask(chip, module, each.inputs)
         total = replace(
             total,
             trials=total.trials + len(d),
             elements=total.elements + len(d) * op.shape.m * op.shape.n,
         )
-        found = compare(op, d, each.expected)
+        found = compare(each.portion, d, each.expected)
         if found is not None:
             total = replace(
                 total,
@@ -473,12 +239,14 @@ def _outcome(chip: GPU, op: Instruction, ready: Iterable[Prepared]) -> Outcome:
 
 def _first(each: Prepared, found: Mismatch, target: str) -> First:
     at = ", ".join(map(str, found.place))
-    program = each.portion.program(each.operands, found, target)
+    program = each.portion.program(each.inputs, found, target)
     return First(f"D[{at}]", f"{found.gpu:#x}", f"{found.cpu:#x}", program)
 
 
 @contextmanager
-def _ahead(work: Iterable[Work], jobs: int) -> Iterator[Iterator[Prepared]]:
+def _ahead(
+    work: Iterable[tuple[Portion, str, tuple[Portion, ...]]], jobs: int
+) -> Iterator[Iterator[Prepared]]:
     """What is prepared, in the order of the work; some of it beforehand."""
     pool: Executor
     if jobs > 1:

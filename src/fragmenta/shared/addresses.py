@@ -23,7 +23,7 @@ WIDTHS = (1, 2, 4, 8, 16)
 _MOVES = (np.add, np.subtract, np.bitwise_xor, np.bitwise_or)
 
 
-class LaneAddresses(NDArray[np.int64]):
+class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
     """Byte addresses (…, lanes), with the number of bytes that each lane takes.
 
     ``width`` is that number; ``used`` is the number of lanes that are used, from lane

@@ -140,7 +140,7 @@ def to_cuda(
 def _check(op: Instruction, a_registers: bool, name: str | None) -> None:
     if name is not None:
         _check_identifier("name", name)
-    if a_registers and not op.family.startswith("wgmma"):
+    if a_registers and not op.warpgroup:
         raise Error(f"only wgmma chooses where A comes from; {op} has no choice")
 
 
@@ -177,7 +177,7 @@ def companions(op: Instruction, *, a_registers: bool = False) -> Iterator[Piece]
     if op.family.startswith("wmma"):
         return
     for name, part in op.fragments.items():
-        if name == "A" and op.family.startswith("wgmma") and not a_registers:
+        if name == "A" and op.warpgroup and not a_registers:
             continue
         if name == "metadata":
             yield from metadata_pieces(op)
@@ -228,7 +228,7 @@ def example(
     loads, stores = _wmma_calls(op) if op.family == "wmma.mma" else _calls(op, call)
     before: list[str] = []
     after: list[str] = []
-    if op.family.startswith("wgmma"):
+    if op.warpgroup:
         before = ["wgmma_hold(d);", "wgmma_fence();"]
         after = ["wgmma_commit_group();", "wgmma_wait_group<0>();", "wgmma_hold(d);"]
     return [*_declarations(call), *loads, *before, _call(call), *after, *stores]
@@ -331,7 +331,7 @@ def header(
 
 
 def _sources(op: Instruction) -> tuple[bool, ...]:
-    return (False, True) if op.family.startswith("wgmma") else (False,)
+    return (False, True) if op.warpgroup else (False,)
 
 
 def _once(pieces: Iterable[Piece]) -> list[Piece]:

@@ -97,10 +97,8 @@ class Argument:
 
     @property
     def default(self) -> int:
-        """An immediate's default: do not negate, do not transpose, the first."""
-        if self.operand.ptx == "integer":
-            return 0
-        return 1 if -1 in self.operand.values else self.operand.values[0]
+        """What an immediate is unless it is given."""
+        return ptx.default(self.operand)
 
     def parameter(self) -> str:
         """The parameter of the function, or of its template."""
@@ -163,7 +161,7 @@ class Call:
         """Every operand, in PTX order."""
         op, listed = self.op, ptx.operands(self.op, a_registers=self.a_registers)
         written = destination(op) or "address"
-        kept = op.family.startswith("wgmma")
+        kept = op.warpgroup
         space = op.values.get("space", "")
         return tuple(
             Argument(each, each.name == written, kept, space) for each in listed
@@ -295,7 +293,7 @@ def instruction_piece(
     """The function, with a comment that says what it does and who holds what."""
     call = Call(op, name or function_name(op), a_registers)
     key = f"{call.name} with A in registers" if a_registers else call.name
-    needs = ("wgmma",) if op.family.startswith("wgmma") else ()
+    needs = ("wgmma",) if op.warpgroup else ()
     text = "\n".join(describe(op, a_registers=a_registers)) + "\n" + call.text()
     return Piece(key, text, needs, op.requires.text)
 
@@ -307,7 +305,7 @@ def describe(op: Instruction, *, a_registers: bool = False) -> list[str]:
     lines += [*comment(_does(op, a_registers)), *comment(_needs(op))]
     if op.family in ("mma", "mma.sp"):  # what there is to note of others is said below
         lines += [line for note in op.notes for line in comment(note)]
-    from_memory = op.family.startswith("wgmma") and not a_registers
+    from_memory = op.warpgroup and not a_registers
     if not op.fragments:
         return lines
     seen: dict[str, list[str]] = {}
@@ -339,7 +337,7 @@ def _does(op: Instruction, a_registers: bool) -> str:
     a, b, d = (f"{op.types[name]}" for name in "abd")
     a += f" stored as {m} x {k // 2}" if op.sparse else ""
     who, then = "One warp", ""
-    if op.family.startswith("wgmma"):
+    if op.warpgroup:
         who, b = "One warpgroup", f"{b} in shared memory"
         a += "" if a_registers else " in shared memory"
         then = " C is what d holds before; scale_d = false leaves it out."

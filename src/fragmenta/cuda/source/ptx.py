@@ -16,14 +16,12 @@ from fragmenta.isa.tables.wgmma import operands_from
 
 def operands(op: Instruction, *, a_registers: bool = False) -> tuple[Operand, ...]:
     """The operands; ``a_registers`` takes wgmma's A from registers."""
-    if op.family.startswith("wgmma"):
+    if op.warpgroup:
         return operands_from(op, registers=a_registers)
     return op.operands
 
 
-def statement(
-    op: Instruction, *, a_registers: bool = False, **immediates: int | str
-) -> str:
+def statement(op: Instruction, *, a_registers: bool = False, **given: int | str) -> str:
     """The instruction with its operands, as one PTX statement.
 
     >>> import fragmenta as fm
@@ -32,11 +30,11 @@ def statement(
 {%a0, %a1, %a2, %a3}, {%b0, %b1}, {%c0, %c1, %c2, %c3};
     """
     listed = operands(op, a_registers=a_registers)
-    unknown = set(immediates) - {each.name for each in listed}
+    unknown = set(given) - {each.name for each in listed}
     if unknown:
-        names = one_of((each.name for each in listed), "and")
-        raise Error(f"{op} has no operand {min(unknown)}; it has {names}")
-    texts = [_operand(each, immediates) for each in listed]
+        have = one_of((each.name for each in listed), "and")
+        raise Error(f"{op} has no operand {min(unknown)}; it has {have}")
+    texts = [_operand(each, given) for each in listed]
     joined = ", ".join(_braced(listed, texts))
     return f"{op} {joined};" if joined else f"{op};"
 
@@ -48,8 +46,17 @@ def declarations(op: Instruction, *, a_registers: bool = False) -> list[str]:
     >>> declarations(fm.mma("m16n8k16", a="f16", d="f32"))[0]
     '.reg .f32 %d<4>;'
     """
+    return declared(operands(op, a_registers=a_registers))
+
+
+def declared(listed: Iterable[Operand]) -> list[str]:
+    """The same for operands.
+
+    >>> declared([Operand("x", ".b32", 2), Operand("n", "immediate")])
+    ['.reg .b32 %x<2>;']
+    """
     lines = []
-    for each in operands(op, a_registers=a_registers):
+    for each in listed:
         if each.ptx in ("address", "stride"):
             kind = ".b64" if each.ptx == "address" else ".b32"
             lines.append(f".reg {kind} %{each.name};")
@@ -59,91 +66,77 @@ def declarations(op: Instruction, *, a_registers: bool = False) -> list[str]:
     return lines
 
 
-def module(
-    statements: Iterable[Iterable[str]], target: str, version: object
-) -> tuple[str, list[int]]:
-    """A module with each statement (and its declarations) on one line.
+def names(operand: Operand) -> list[str]:
+    """The registers of one operand.
 
-    Returns the text and the line number of each, so that what an assembler
-    says of a line can be told of its statement.
+    >>> names(Operand("a", ".b32", 2)), names(Operand("metadata", ".b32", vector=False))
+    (['%a0', '%a1'], ['%metadata'])
     """
-    lines = [*header(target, version).splitlines(), ".visible .entry judge() {"]
-    numbers = []
-    for parts in statements:
-        lines.append("{ " + " ".join(parts) + " }")
-        numbers.append(len(lines))
-    return "\n".join([*lines, "ret;", "}"]) + "\n", numbers
+    if not operand.vector:
+        return [f"%{operand.name}"]
+    return [f"%{operand.name}{i}" for i in range(operand.count)]
 
 
-def entry(op: Instruction, name: str, **immediates: int | str) -> str:
-    """A kernel that does one ``mma`` or ``mma.sp`` per warp on memory.
+def size(operand: Operand) -> int:
+    """Bytes of the registers of one operand.
 
-    Its parameters are pointers, one for each register operand in PTX order;
-    each points to (tiles, 32 lanes, registers) as :meth:`Fragment.pack_tiles`
-    and :meth:`Fragment.pack` lay them out.  Block x is tile x.
+    >>> size(Operand("d", ".f64", 4))
+    32
     """
-    listed = [each for each in op.operands if each.ptx != "immediate"]
-    params = ",\n    ".join(f".param .u64 p_{each.name}" for each in listed)
-    body = [
-        *declarations(op),
-        ".reg .u64 %base, %offset;",
-        ".reg .u32 %place, %tile;",
-        "mov.u32 %tile, %ctaid.x;",
-        "mov.u32 %place, %tid.x;",
-        "mad.lo.u32 %place, %tile, 32, %place;",
-        *(line for each in listed if each.name != "d" for line in move("ld", each)),
-        statement(op, a_registers=False, **immediates),
-        *move("st", listed[0]),
-        "ret;",
-    ]
-    lines = "\n".join(f"    {line}" for line in body)
-    return f".visible .entry {name}(\n    {params})\n{{\n{lines}\n}}\n"
+    return operand.count * (8 if operand.ptx.endswith("64") else 4)
 
 
-def header(target: str, version: object) -> str:
-    """The directives that open a module."""
-    return f".version {version}\n.target {target}\n.address_size 64\n"
+def default(operand: Operand) -> int:
+    """An immediate's default: do not negate, do not transpose, the first.
 
-
-def move(
-    direction: str, operand: Operand, array: str = "", place: str = "%place"
-) -> list[str]:
-    """Load (``ld``) or store (``st``) one operand's registers of this lane.
-
-    They are at ``place`` in the array that parameter ``p_`` + ``array`` points
-    to, by default named after the operand; %base and %offset are overwritten.
-
-    >>> move("ld", Operand("metadata", ".b32", vector=False))[-1]
-    'ld.global.b32 %metadata, [%base + 0];'
+    >>> default(Operand("scale_a", "immediate", values=(-1, 1)))
+    1
     """
-    size = 8 if operand.ptx.endswith("64") else 4
-    names = [f"%{operand.name}{i}" for i in range(operand.count)]
-    names = names if operand.vector else [f"%{operand.name}"]
-    lines = [
-        f"ld.param.u64 %base, [p_{array or operand.name}];",
-        "cvta.to.global.u64 %base, %base;",
-        f"mul.wide.u32 %offset, {place}, {size * operand.count};",
-        "add.u64 %base, %base, %offset;",
-    ]
-    for i, name in enumerate(names):
-        address = f"[%base + {i * size}]"
-        pair = f"{name}, {address}" if direction == "ld" else f"{address}, {name}"
-        lines.append(f"{direction}.global{operand.ptx} {pair};")
-    return lines
-
-
-def _operand(operand: Operand, immediates: Mapping[str, int | str]) -> str:
-    if operand.ptx == "immediate":
-        return str(immediates.get(operand.name, operand.values[0]))
     if operand.ptx == "integer":
-        return str(immediates.get(operand.name, 0))
-    if operand.name in immediates:
-        return str(immediates[operand.name])
+        return 0
+    return 1 if -1 in operand.values else operand.values[0]
+
+
+def immediates(
+    op: Instruction, given: Mapping[str, int], *, a_registers: bool = False
+) -> dict[str, int]:
+    """The value of each immediate: as given, else its default.
+
+    >>> import fragmenta as fm
+    >>> immediates(fm.wgmma("m64n8k8", a="tf32"), {"scale_b": -1})
+    {'scale_a': 1, 'scale_b': -1}
+    """
+    found: dict[str, int] = {}
+    for each in operands(op, a_registers=a_registers):
+        if not (each.values or each.ptx == "integer"):
+            continue
+        value = given.get(each.name, default(each))
+        legal = each.values or range(1 << 64)
+        if type(value) is not int or value not in legal:
+            raise Error(
+                f"{each.name} {value} is not legal for {op}; "
+                f"it is {one_of(each.values) or 'an integer, 0 or more'}"
+            )
+        found[each.name] = value
+    unknown = sorted(given.keys() - found.keys())
+    if unknown:
+        have = one_of(found, "and") or "none"
+        raise Error(f"{op} has no immediate {unknown[0]}; it has {have}")
+    return found
+
+
+def _operand(operand: Operand, given: Mapping[str, int | str]) -> str:
+    if operand.ptx == "immediate":
+        return str(given.get(operand.name, operand.values[0]))
+    if operand.ptx == "integer":
+        return str(given.get(operand.name, 0))
+    if operand.name in given:
+        return str(given[operand.name])
     if operand.ptx == "address":
         return f"[%{operand.name}]"
     if not operand.vector:
         return f"%{operand.name}"
-    return "{" + ", ".join(f"%{operand.name}{i}" for i in range(operand.count)) + "}"
+    return "{" + ", ".join(names(operand)) + "}"
 
 
 def _braced(listed: tuple[Operand, ...], texts: list[str]) -> list[str]:

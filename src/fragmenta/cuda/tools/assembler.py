@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source import kernel
 from fragmenta.errors import Error
 from fragmenta.isa.target import Version
 
@@ -89,7 +89,7 @@ def _judge_on(
     A statement that cannot be parsed hides what is wrong with the others; after
     a fatal one ptxas reads no further.
     """
-    text, numbers = ptx.module(statements, target, version)
+    text, numbers = kernel.listing(statements, target, version)
     said = _run(text.splitlines(), _virtual(target))
     verdicts: dict[int, str] = {}
     last = numbers[-1]

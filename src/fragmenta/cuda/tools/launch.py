@@ -1,29 +1,30 @@
 """What does the GPU of this machine answer?
 
 ``on_device`` takes what ``execute`` takes and returns what it returns; only the
-arithmetic is done by the hardware.  A :class:`Kernel` is one instruction with
-its immediates chosen: its PTX, and how its operands become arrays.  Modules are
+arithmetic is done by the hardware.  A :class:`TileKernel` is one instruction with
+its immediates chosen: its PTX, and which arrays it takes.  Modules are
 kept in memory and on disk by their source and target.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape
-from fragmenta.cuda.source import ptx, wgmma
+from fragmenta.cuda.source import kernel, ptx, tiled
+from fragmenta.cuda.source.kernel import WARP, WARPGROUP
 from fragmenta.cuda.tools import assembler, device
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.errors import Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.execution.wgmma import checked_scale_d, in_registers
 from fragmenta.isa.instruction import Instruction, check_multiplies
-from fragmenta.isa.target import check_target, number
+from fragmenta.isa.target import Version, check_target, number
 from fragmenta.machine.cache import Cache
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, Major, extent
@@ -35,13 +36,35 @@ POISON = 0xDEADBEEF
 Arrays = Mapping[str, NDArray[Any]]
 
 
+class Launchable(Protocol):
+    """A kernel that can be assembled and launched on arrays."""
+
+    @property
+    def name(self) -> str:
+        """Of its entry."""
+
+    @property
+    def threads(self) -> int:
+        """In one block."""
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The arrays that it reads, in order; what it writes comes before them."""
+
+    def version(self, target: str) -> Version:
+        """The first PTX version that has it on a target."""
+
+    def entry(self) -> str:
+        """The kernel in PTX."""
+
+
 @dataclass(frozen=True)
-class Kernel:
+class TileKernel:
     """One instruction with its immediates chosen, run once for each tile.
 
     >>> import fragmenta as fm
-    >>> kernel = Kernel(fm.mma("m16n8k64", a="s8", sp="sp"), (("selector", 0),))
-    >>> kernel.parameters, kernel.lanes
+    >>> kernel = TileKernel(fm.mma("m16n8k64", a="s8", sp="sp"), (("selector", 0),))
+    >>> kernel.parameters, kernel.threads
     (('a', 'b', 'c', 'metadata'), 32)
     """
 
@@ -51,67 +74,90 @@ class Kernel:
     image_bytes: int = 0
 
     @property
-    def shared(self) -> bool:
-        """Whether it reads shared memory."""
-        return self.op.family.startswith("wgmma")
+    def warpgroup(self) -> bool:
+        """Whether it is of a warpgroup, which reads shared memory."""
+        return self.op.warpgroup
 
     @property
     def name(self) -> str:
         """The mnemonic and the immediates, as a name that PTX takes."""
         chosen = [f"{name}_{value}" for name, value in self.immediates]
-        if self.shared:
+        if self.warpgroup:
             chosen += ["a_registers" if self.a_registers else "a_memory"]
-        text = "__".join([str(self.op), *chosen]).replace("-", "minus_")
-        return "".join(each if each.isalnum() else "_" for each in text)
+        return identifier("__".join([str(self.op), *chosen]).replace("-", "minus_"))
 
     @property
-    def lanes(self) -> int:
-        """Threads of one tile."""
-        return self.op.d.lanes
+    def threads(self) -> int:
+        """Those of one tile."""
+        return WARPGROUP if self.warpgroup else WARP
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The arrays it reads, in order; each is (tiles, …)."""
-        if self.shared:
-            return wgmma.parameters(self.op, a_registers=self.a_registers)[1:]
-        listed = (each for each in self.op.operands if each.ptx != "immediate")
-        return tuple(each.name for each in listed if each.name != "d")
+        return tiled.parameters(self.op, a_registers=self.a_registers)[1:]
+
+    def version(self, target: str) -> Version:
+        """That of its instruction."""
+        return self.op.requires.ptx_on(target)
 
     def entry(self) -> str:
         """The kernel in PTX."""
-        chosen = dict(self.immediates)
-        if not self.shared:
-            return ptx.entry(self.op, self.name, **chosen)
-        return wgmma.entry(
+        return tiled.entry(
             self.op,
             self.name,
             image_bytes=self.image_bytes,
             a_registers=self.a_registers,
-            **chosen,
+            **dict(self.immediates),
         )
 
-    def run(self, gpu: GPU, module: Any, arrays: Arrays) -> NDArray[Any]:
-        """The registers of D, (tiles, lanes, n)."""
-        inputs = [arrays[name] for name in self.parameters]
-        part = self.op.d
-        shape = (len(inputs[0]), part.lanes, part.registers)
-        output = np.full(shape, POISON, f"uint{part.register_bits}")
-        if not output.size:
-            return output
-        return gpu.run(module, self.name, len(output), self.lanes, inputs, output)
+    def form(self, tiles: int) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Shape and type of D in registers (tiles, lanes, n), or of a stored image."""
+        if self.op.family == "stmatrix":
+            return (tiles, self.image_bytes), np.dtype(np.uint8)
+        part = self.op.fragments["D"]
+        kind = np.dtype(f"uint{part.register_bits}")
+        return (tiles, part.lanes, part.registers), kind
 
 
-def source(kernels: list[Kernel], target: str) -> str:
+def identifier(text: str) -> str:
+    """A mnemonic as a name that PTX takes.
+
+    >>> identifier("ldmatrix.sync.aligned.m8n8.x1.b16")
+    'ldmatrix_sync_aligned_m8n8_x1_b16'
+    """
+    return "".join(each if each.isalnum() else "_" for each in text)
+
+
+def poisoned(shape: tuple[int, ...], kind: np.dtype[Any]) -> NDArray[Any]:
+    """An output that shows what was left unwritten.
+
+    >>> poisoned((2,), np.dtype(np.uint8)).tolist()
+    [239, 239]
+    """
+    return np.full(shape, POISON & int(np.iinfo(kind).max), kind)
+
+
+def source(kernels: Iterable[Launchable], target: str) -> str:
     """A module of kernels, in the first PTX version that has them all.
 
     >>> import fragmenta as fm
-    >>> text = source([Kernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
+    >>> text = source([TileKernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
     >>> text.splitlines()[:2]
     ['.version 8.0', '.target sm_90a']
     """
-    version = max(kernel.op.requires.ptx_on(target) for kernel in kernels)
-    entries = "".join(kernel.entry() for kernel in kernels)
-    return ptx.header(target, version) + entries
+    named = {each.name: each for each in kernels}
+    version = max(each.version(target) for each in named.values())
+    return kernel.module((each.entry() for each in named.values()), target, version)
+
+
+def run(
+    gpu: GPU, module: Any, kernel: Launchable, arrays: Arrays, output: NDArray[Any]
+) -> NDArray[Any]:
+    """What a kernel of a loaded module writes, a block for each item of the output."""
+    if not output.size:
+        return output
+    given = [arrays[name] for name in kernel.parameters]
+    return gpu.run(module, kernel.name, len(output), kernel.threads, given, output)
 
 
 @lru_cache(maxsize=128)
@@ -128,7 +174,7 @@ def cubin(text: str, target: str) -> bytes:
     r"""What ptxas makes of a source, from the cache if it did so before.
 
     >>> import fragmenta as fm
-    >>> text = source([Kernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
+    >>> text = source([TileKernel(fm.mma("m16n8k16", a="f16", d="f32"))], "sm_90a")
     >>> cubin(text, "sm_90a")[:4]
     b'\x7fELF'
     """
@@ -168,11 +214,12 @@ def on_device(
     check_multiplies(op)
     chosen = gpu or device.present()
     _check_target(op, chosen, options.pop("target", None))
-    prepare = _shared if op.family.startswith("wgmma") else _registers
+    prepare = _shared if op.warpgroup else _registers
     kernel, arrays = prepare(op, *operands, **options)
     batch, flat = _flat(arrays, _ends(kernel))
     module = load(chosen, source([kernel], chosen.target))
-    d = kernel.run(chosen, module, flat)
+    tiles = len(next(iter(flat.values())))
+    d = run(chosen, module, kernel, flat, poisoned(*kernel.form(tiles)))
     return d.reshape(*batch, *d.shape[1:])
 
 
@@ -196,7 +243,7 @@ def _registers(
     scale_a: ArrayLike | None = None,
     scale_b: ArrayLike | None = None,
     **identifiers: int,
-) -> tuple[Kernel, dict[str, NDArray[Any]]]:
+) -> tuple[TileKernel, dict[str, NDArray[Any]]]:
     """The kernel and the arrays of an instruction that works on registers."""
     given = {
         "a": a,
@@ -208,7 +255,7 @@ def _registers(
     }
     chosen = {"selector": selector, **identifiers}
     allowed = {each.name: each.values for each in op.operands if each.values}
-    kernel = Kernel(op, _immediates(op, chosen, allowed))
+    kernel = TileKernel(op, _immediates(op, chosen, allowed))
     return kernel, {
         name: words_of(_part(op, name), value)
         for name, value in _wanted(op, given, kernel.parameters).items()
@@ -274,7 +321,7 @@ def _shared(
     selector: int = 0,
     scale_d: ArrayLike = 1,
     **immediates: int,
-) -> tuple[Kernel, dict[str, NDArray[Any]]]:
+) -> tuple[TileKernel, dict[str, NDArray[Any]]]:
     """The kernel and the arrays of ``wgmma``."""
     registers = in_registers(a)
     listed = ptx.operands(op, a_registers=registers)
@@ -298,7 +345,7 @@ def _shared(
         memory["a"] = _words(a)
     majors = {name: MAJORS[chosen[f"trans_{name}"]] for name in memory}
     image, moved = _window(op, as_image(smem), memory, majors)
-    kernel = Kernel(op, fixed, registers, image.shape[-1])
+    kernel = TileKernel(op, fixed, registers, image.shape[-1])
     return kernel, {**arrays, **moved, "image": image}
 
 
@@ -329,7 +376,7 @@ def _window(
     """
     for name, each in words.items():
         read_tile(image, each, op, name.upper(), major=majors[name])
-    if image.shape[-1] <= wgmma.MOST:
+    if image.shape[-1] <= tiled.MOST:
         short = -image.shape[-1] % UNIT
         return np.pad(image, [(0, 0)] * (image.ndim - 1) + [(0, short)]), dict(words)
     shapes = {name: each.shape for name, each in words.items()}
@@ -346,10 +393,10 @@ def _window(
         moved[name] = moved[name].reshape(batch)
         pieces.append(piece)
         start += piece.shape[-1]
-    if start > wgmma.MOST:
+    if start > tiled.MOST:
         raise Error(
             f"the operands of {op} are spread over {start} bytes of shared memory; "
-            f"on the GPU they may span {wgmma.MOST}"
+            f"on the GPU they may span {tiled.MOST}"
         )
     whole = np.concatenate(pieces, axis=-1)
     return whole.reshape(*batch, whole.shape[-1]), moved
@@ -387,10 +434,10 @@ def _piece(
 # ── batches ─────────────────────────────────────────────────────────────────
 
 
-def _ends(kernel: Kernel) -> dict[str, int]:
+def _ends(kernel: TileKernel) -> dict[str, int]:
     """How many axes of each array belong to one tile."""
     ends = dict.fromkeys(kernel.parameters, 2)
-    if kernel.shared:
+    if kernel.warpgroup:
         ends |= {"b": 0, "scale_d": 0, "image": 1}
         ends |= {} if kernel.a_registers else {"a": 0}
     return ends

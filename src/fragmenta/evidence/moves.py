@@ -1,0 +1,107 @@
+"""What does a GPU answer to ``ldmatrix``, ``stmatrix`` and ``movmatrix``?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fragmenta.cuda.tools.launch import Arrays, TileKernel
+from fragmenta.errors import Error
+from fragmenta.evidence.case import Answer, TileCase
+from fragmenta.evidence.inputs import Source
+from fragmenta.evidence.validation import RecordedCase, recorded_instruction
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.instruction import Instruction
+from fragmenta.shared import moves
+from fragmenta.shared.descriptor import UNIT
+
+FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
+TILES = 4
+IMAGE_BYTES = 4096
+"""The shared memory of one tile."""
+
+
+@dataclass(frozen=True)
+class MoveCase(TileCase):
+    """Random bytes and registers, and a row of its own for each lane.
+
+    >>> import fragmenta as fm
+    >>> case = MoveCase(fm.find("ldmatrix.m8n8.x4.b16"), tiles=2, seed=1)
+    >>> sorted(case.inputs()), case.form[0]
+    (['address', 'image'], (2, 32, 4))
+    """
+
+    kind = "moves"
+
+    op: Instruction
+    tiles: int
+    seed: int
+
+    @property
+    def kernel(self) -> TileKernel:
+        """``movmatrix`` needs no shared memory."""
+        size = 0 if self.op.family == "movmatrix" else IMAGE_BYTES
+        return TileKernel(self.op, image_bytes=size)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """None, which was written down in this way from the beginning."""
+        return {"variant": {}}
+
+    @property
+    def salt(self) -> str:
+        """The same for all."""
+        return "()"
+
+    def inputs(self) -> Arrays:
+        """Registers, addresses and images: what the instruction takes."""
+        op, tiles = self.op, self.tiles
+        source = Source(str(op), tiles, self.seed)
+        found: dict[str, Any] = {}
+        if "A" in op.fragments:
+            shape = (tiles, 32, op.fragments["A"].registers)
+            found["a"] = source.words(shape).astype(np.uint32)
+        if op.family != "movmatrix":
+            found["image"] = source.words((tiles, IMAGE_BYTES // 8)).view(np.uint8)
+            order = np.argsort(source.words((tiles, IMAGE_BYTES // UNIT)), axis=1)
+            found["address"] = (UNIT * order[:, :32]).astype(np.uint32)
+        return found
+
+    def expect(self, inputs: Arrays, target: str) -> Answer:
+        """By :mod:`fragmenta.shared.moves`; targets do not differ."""
+        found: Answer
+        if self.op.family == "ldmatrix":
+            found = moves.ldmatrix(self.op, inputs["image"], inputs["address"])
+        elif self.op.family == "stmatrix":
+            found = moves.stmatrix(
+                self.op, inputs["image"], inputs["address"], inputs["a"]
+            )
+        else:
+            found = moves.movmatrix(self.op, inputs["a"])
+        return np.asarray(found).reshape(self.form[0])
+
+
+def cases(target: str, *, tiles: int = TILES, seed: int) -> list[MoveCase]:
+    """Every move that a target has.
+
+    >>> len(cases("sm_90a", seed=1))
+    37
+    """
+    return [
+        MoveCase(op, tiles, seed)
+        for family in FAMILIES
+        for op in catalogue(family)
+        if op.supported_on(target)
+    ]
+
+
+def again(recorded: RecordedCase, target: str) -> MoveCase:
+    """The case that was recorded, if there is such a one."""
+    op = recorded_instruction(recorded, FAMILIES, target)
+    if recorded.variant != {}:
+        raise Error(f"{op.family} has no variants; given {recorded.variant!r:.40}")
+    if recorded.selector is not None:
+        raise Error(f"{op.family} has no selectors; given {recorded.selector}")
+    return MoveCase(op, recorded.tiles, recorded.seed)
