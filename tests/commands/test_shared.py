@@ -182,7 +182,7 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         ((MMA, "A", "--k", -16), "a multiple of 16; given -16"),
         ((WGMMA, "A", "--k", 24), "a multiple of 16; given 24"),
         ((WGMMA, "A", "--pitch", 144), "has no --pitch"),
-        ((MMA, "A", "--pitch", 16), "at least so far apart"),
+        ((MMA, "A", "--pitch", 16), "must be at least that"),
         ((MMA, "B", "--num", "x1"), "as x2 or x4 along n; given x1"),
         ((MMA, "B", "--num", "x2", "--along", "n"), "given x2 along n"),
         ((MMA, "B", "--along", "m"), "as x2 or x4 along n; given along m"),

@@ -153,7 +153,7 @@ def test_masked_arrays_are_refused_by_name():
 def test_addresses_do_not_wrap(far):
     descriptor = fm.Descriptor(0, 128, 256, swizzle=0)
     for place in ({"mn": far, "k": 0}, {"mn": 0, "k": far}):
-        with pytest.raises(fm.ShapeError, match="is 0 to 2147483647; given"):
+        with pytest.raises(fm.ShapeError, match="must be 0 to 2147483647; given"):
             descriptor.address(**place, dtype="f16")
     top = 2**31 - 1
     assert descriptor.bit_address(top, top, "f16") == 8 * (
@@ -166,14 +166,14 @@ def test_descriptors_do_not_advance_beyond_all_memory(far):
     op = fm.wgmma("m64n8k16", a="f16", d="f32")
     descriptor = fm.Descriptor.for_tile(128, 64, "f16", swizzle=128)
     for place in ({"k": far}, {"mn": far}):
-        with pytest.raises(fm.ShapeError, match="is 0 to 2147483647; given"):
+        with pytest.raises(fm.ShapeError, match="must be 0 to 2147483647; given"):
             descriptor.advance(op, "A", **place)
     assert descriptor.advance(op, "A", mn=np.int8(64)).start == 8192
 
 
 def test_swizzled_addresses_are_whole_numbers():
     for wrong in (-1, 1.5, "0", 2**63, [np.nan]):
-        with pytest.raises(fm.ShapeError, match="an address is"):
+        with pytest.raises(fm.ShapeError, match="an address must be"):
             swizzled(wrong, 128)
     assert swizzled(np.uint8([255]), 128).tolist() == [255 ^ 16]
 

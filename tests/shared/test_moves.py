@@ -384,18 +384,22 @@ def test_rows_on_each_other_are_refused_when_they_differ():
     words = np.zeros((32, 1), np.uint32)
     assert not stmatrix(store, image, addresses, words).any()
     words[31] = 1
-    with pytest.raises(AddressError, match="stores its row where another lane"):
+    with pytest.raises(AddressError, match="and another lane store different rows"):
         stmatrix(store, image, addresses, words)
 
 
 def test_other_instructions_are_refused():
     mma = fm.mma("m16n8k16", a="f16", d="f32")
     image = np.zeros(16, np.uint8)
-    with pytest.raises(fm.Error, match="executes ldmatrix; given mma"):
+    with pytest.raises(
+        fm.Error, match="ldmatrix takes an instruction of this family; given mma"
+    ):
         ldmatrix(mma, image, np.zeros(32, int))
-    with pytest.raises(fm.Error, match="executes stmatrix; given ldmatrix"):
+    with pytest.raises(
+        fm.Error, match="stmatrix takes an instruction of this family; given ldmatrix"
+    ):
         stmatrix(X4, image, np.zeros(32, int), np.zeros((32, 4), np.uint32))
-    with pytest.raises(fm.Error, match="executes movmatrix"):
+    with pytest.raises(fm.Error, match="movmatrix takes an instruction"):
         movmatrix(X4, np.zeros((32, 1), np.uint32))
 
 
@@ -419,23 +423,23 @@ def test_what_no_load_can_do_says_why():
     s8 = fm.mma("m16n8k32", a="s8")
     for op, name, options, message in (
         (f16, "E", {}, "has the fragments A, B, C and D"),
-        (f16, "A", {"order": "diagonal"}, 'order="row" or order="col"'),
+        (f16, "A", {"order": "diagonal"}, 'order must be "row" or "col"'),
         (f16, "A", {"pitch": 40}, "a multiple of 16 apart; given start 0, pitch 40"),
         (f16, "A", {"pitch": 16}, "rows of 32 bytes"),
         (f16, "A", {"pitch": "32"}, "given start 0, pitch '32'"),
         (f16, "A", {"start": 16.0}, "given start 16.0"),
-        (f16, "A", {"start": 8}, "starts at a multiple of 16"),
-        (f16, "A", {"packed": True}, "f16 is not packed"),
+        (f16, "A", {"start": 8}, "must start at a multiple of 16"),
+        (f16, "A", {"packed": True}, "6-bit and 4-bit types; given f16"),
         (f16, "A", {"target": "sm_91"}, "no target sm_91"),
-        (s8, "A", {"order": "col"}, "transposes elements of 16 bits, and these have 8"),
-        (f16, "B", {"tiles": 3, "along": "k"}, "1, 2 or 4 tiles; given 3"),
+        (s8, "A", {"order": "col"}, "transposes elements of 16 bits, but these have 8"),
+        (f16, "B", {"tiles": 3, "along": "k"}, "tiles must be 1, 2 or 4; given 3"),
         (f16, "B", {"tiles": 2}, "along k or n; given along=None"),
         (f16, "B", {"tiles": 2, "along": "m"}, "along k or n; given along='m'"),
         (f16, "A", {"along": "n"}, "tiles of A .* along m or k; given along='n'"),
         (f16, "A", {"tiles": 2, "along": "k"}, "no ldmatrix for 8 registers, 2 x 4"),
         (f16, "B", {"tiles": 2, "along": "n", "pitch": 16}, "rows of 32 bytes"),
-        (fm.mma("m8n8k4", a="f64"), "A", {}, "is 1 of 64 bits"),
-        (fm.mma("m8n8k4", a="f16", d="f32"), "A", {}, "is not one matrix"),
+        (fm.mma("m8n8k4", a="f64"), "A", {}, "has 1 of 64 bits"),
+        (fm.mma("m8n8k4", a="f16", d="f32"), "A", {}, "is not a single matrix"),
         (fm.mma("m16n8k32", a="e2m1", d="f32", kind="f8f6f4"), "A",
          {"packed": True, "target": "sm_120a"}, "shift it by 2 afterwards"),
         (fm.mma("m16n8k32", a="e3m2", d="f32", kind="f8f6f4"), "A",

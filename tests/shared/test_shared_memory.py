@@ -211,7 +211,7 @@ def test_what_would_pass_the_end_of_a_span_is_refused():
     assert gaps.advance(F16, "B", mn=8).start == gaps.stride
     with pytest.raises(AddressError, match="cannot begin at mn 3, k 0"):
         gaps.advance(F16, "B", mn=3)
-    with pytest.raises(fm.ShapeError, match="k is 0 to 2147483647; given -16"):
+    with pytest.raises(fm.ShapeError, match="k must be 0 to 2147483647; given -16"):
         d.advance(F16, "B", k=-16)
     # without a swizzle every 16 bytes of k begin a span
     plain = Descriptor.for_tile(24, 32, "f16", swizzle=0)
@@ -356,15 +356,15 @@ def test_tensor_maps_have_limits():
 # ── refusals ────────────────────────────────────────────────────────────────
 
 FIELDS = [
-    ((8, 0, 0, 0), "start address is a multiple of 16 bytes; given 8"),
-    ((0, 24, 0, 0), "leading offset is a multiple of 16 bytes; given 24"),
-    ((0, 0, 1, 0), "stride offset is a multiple of 16"),
-    ((1 << 18, 0, 0, 0), "start address has 18 bits, 0 to 262128"),
-    ((0, -16, 0, 0), "leading offset has 18 bits"),
-    ((0, 0, 1.5, 0), "stride offset is a number of bytes"),
-    ((0, 0, 0, 16), "swizzle is 0, 32, 64 or 128 bytes; given 16"),
-    ((0, 0, 0, 128, 8), "base offset has 3 bits"),
-    ((0, 0, 0, 0, 1), "without a swizzle there is no base offset"),
+    ((8, 0, 0, 0), "start address must be a multiple of 16 bytes; given 8"),
+    ((0, 24, 0, 0), "leading offset must be a multiple of 16 bytes; given 24"),
+    ((0, 0, 1, 0), "stride offset must be a multiple of 16"),
+    ((1 << 18, 0, 0, 0), "start address must be 0 to 262128"),
+    ((0, -16, 0, 0), "leading offset must be 0 to 262128"),
+    ((0, 0, 1.5, 0), "stride offset must be a number of bytes"),
+    ((0, 0, 0, 16), "swizzle must be 0, 32, 64 or 128 bytes; given 16"),
+    ((0, 0, 0, 128, 8), "base_offset must be 0 to 7"),
+    ((0, 0, 0, 0, 1), "base_offset must be 0 without a swizzle"),
 ]
 
 
@@ -386,21 +386,23 @@ def test_bad_words_are_refused():
 def test_an_unmeasured_base_offset_is_kept_but_not_computed_with():
     d = Descriptor(0, 16, 1024, 128, base_offset=3)
     assert Descriptor.decode(d.encode()) == d
-    with pytest.raises(AddressError, match="base offset 3 does has not been measured"):
+    with pytest.raises(
+        AddressError, match="effect of base offset 3 has not been measured"
+    ):
         d.address(0, 0, "f16")
 
 
 TILES = [
-    ((60, 16, "f16"), {}, "rows come in eights; given 60"),
-    ((64, 8, "f16"), {}, "32 bytes of k at a time, 16 elements of f16"),
-    ((64, 0, "f16"), {}, "32 bytes of k"),
+    ((60, 16, "f16"), {}, "rows must be a positive multiple of 8; given 60"),
+    ((64, 8, "f16"), {}, "multiple of 16, the 32 bytes of f16"),
+    ((64, 0, "f16"), {}, "multiple of 16, the 32 bytes"),
     ((64, 32, "s8"), {"major": "mn"}, "s8 cannot be MN-major"),
-    ((64, 16, "f16"), {"major": "m"}, 'major="k" or major="mn"'),
-    ((64, 16, "f16"), {"swizzle": 48}, "a swizzle is"),
-    ((64, 16, "f16"), {"start": 512}, "starts at a multiple of 1024 bytes"),
+    ((64, 16, "f16"), {"major": "m"}, 'major must be "k" or "mn"'),
+    ((64, 16, "f16"), {"swizzle": 48}, "swizzle must be"),
+    ((64, 16, "f16"), {"start": 512}, "must start at a multiple of 1024 bytes"),
     ((64, 16, "f16"), {"start": 8, "swizzle": 0}, "multiple of 128|multiple of 16"),
     ((64, 16, "e3m2"), {}, "no packed form"),
-    ((4096, 64, "f16"), {}, "leading offset has 18 bits"),
+    ((4096, 64, "f16"), {}, "leading offset must be 0 to 262128"),
 ]
 
 
@@ -436,21 +438,21 @@ def test_images_words_and_operands_are_checked():
         read_tile(np.zeros(16, np.int8), d, F16, "B")
     with pytest.raises(AddressError, match="at most 262144 bytes"):
         read_tile(np.zeros((1 << 18) + 1, np.uint8), d, F16, "B")
-    with pytest.raises(AddressError, match="a descriptor is"):
+    with pytest.raises(AddressError, match="a descriptor must be"):
         read_tile(np.zeros(16, np.uint8), "start", F16, "B")
-    with pytest.raises(fm.Error, match="operands A and B; given 'D'"):
+    with pytest.raises(fm.Error, match="operand must be 'A' or 'B'; given 'D'"):
         read_tile(np.zeros(16, np.uint8), d, F16, "D")
-    with pytest.raises(fm.Error, match="takes no descriptors"):
+    with pytest.raises(fm.Error, match="does not take descriptors"):
         extent(fm.mma("m16n8k16", a="f16", d="f32"), "A")
-    with pytest.raises(fm.ShapeError, match="mn is 0 to"):
+    with pytest.raises(fm.ShapeError, match="mn must be 0 to"):
         d.address(-1, 0, "f16")
-    with pytest.raises(fm.ShapeError, match="k is a whole number"):
+    with pytest.raises(fm.ShapeError, match="k must be a whole number"):
         d.address(0, 0.5, "f16")
 
 
 def test_tiles_that_do_not_fit_are_refused():
     with pytest.raises(
-        fm.ShapeError, match=r"A of .* is a whole number of 64x16 tiles"
+        fm.ShapeError, match=r"A of .* must be a whole number of 64x16 tiles"
     ):
         shared_tile(np.zeros((64, 24), np.float16), F16, "A")
     sparse = fm.wgmma("m64n24k32", a="f16", d="f32", sp="sp")
@@ -490,7 +492,7 @@ def test_what_is_no_word_is_refused(word):
 
 
 def test_tiles_that_are_none():
-    with pytest.raises(AddressError, match="along k or mn; given 'banana'"):
+    with pytest.raises(AddressError, match="order must be 'k' or 'mn'; given 'banana'"):
         Descriptor.for_tile(64, 64, "f16", order="banana")
     with pytest.raises(AddressError, match="multiple of 16 bytes; given 8"):
         Descriptor.for_tile(64, 64, "f16", swizzle=0, start=8)

@@ -126,9 +126,9 @@ def test_combinations_that_do_not_exist(use, shape, of, says):
 @pytest.mark.parametrize("of", SUB_BYTE)
 def test_sub_byte_layouts(of):
     k = 128 if of == "b1" else 32
-    with pytest.raises(fm.Error, match=r"matrix_a of .* is always row_major"):
+    with pytest.raises(fm.Error, match=r"matrix_a of .* must be row_major"):
         wmma.fragment(wmma.matrix_a, 8, 8, k, of, wmma.col_major)
-    with pytest.raises(fm.Error, match=r"matrix_b of .* is always col_major"):
+    with pytest.raises(fm.Error, match=r"matrix_b of .* must be col_major"):
         wmma.fragment(wmma.matrix_b, 8, 8, k, of, wmma.row_major)
 
 
@@ -137,9 +137,11 @@ def test_layouts_belong_to_multiplicands():
         wmma.fragment(wmma.matrix_a, 16, 16, 16, "f16")
     with pytest.raises(fm.Error, match="an accumulator has no layout"):
         wmma.fragment(wmma.accumulator, 16, 16, 16, "f16", wmma.row_major)
-    with pytest.raises(fm.Error, match="mem_row_major is no layout of a multiplicand"):
+    with pytest.raises(
+        fm.Error, match="layout of a multiplicand must be row_major or col_major"
+    ):
         wmma.fragment(wmma.matrix_a, 16, 16, 16, "f16", wmma.mem_row_major)
-    with pytest.raises(fm.Error, match="is no use; it is matrix_a, matrix_b or"):
+    with pytest.raises(fm.Error, match="use must be matrix_a, matrix_b or"):
         wmma.fragment("matrix_c", 16, 16, 16, "f16", wmma.row_major)
     with pytest.raises(fm.ShapeError, match="warps"):
         wmma.fragment(wmma.accumulator, 16, 16, 16, "f16", warps=0)
@@ -149,7 +151,7 @@ def test_layouts_belong_to_multiplicands():
     c = wmma.fragment(wmma.accumulator, 16, 16, 16, "f16")
     with pytest.raises(fm.Error, match="needs mem_row_major or mem_col_major"):
         wmma.load_matrix_sync(c, np.zeros(256, np.float16), 16)
-    with pytest.raises(fm.Error, match="row_major is no layout in memory"):
+    with pytest.raises(fm.Error, match=r"layout in memory must be .* given row_major"):
         wmma.load_matrix_sync(c, np.zeros(256, np.float16), 16, wmma.row_major)
 
 
@@ -206,7 +208,7 @@ def test_filling_refuses_what_cpp_leaves_open(of):
     beyond = 2.0**31 if of == "s4" else 128.0
     wide = np.longdouble
     for value in (float("nan"), float("inf"), beyond, -beyond - 1, wide(1e12)):
-        with pytest.raises(fm.ValueRangeError, match="leaves open"):
+        with pytest.raises(fm.ValueRangeError, match="undefined in C"):
             wmma.fill_fragment(a, value)
     for value in ("3", None, 1j, [1, 2]):
         with pytest.raises(fm.ValueRangeError, match="one real number"):
@@ -215,7 +217,7 @@ def test_filling_refuses_what_cpp_leaves_open(of):
 
 @pytest.mark.parametrize("warps", ["2", 1.5, (1.5,), [2], 0, True])
 def test_warps_are_whole_numbers(warps):
-    with pytest.raises(fm.ShapeError, match="counted from 1"):
+    with pytest.raises(fm.ShapeError, match="warps must be 1 or more"):
         wmma.fragment(wmma.accumulator, 16, 16, 16, float, warps=warps)
 
 
@@ -264,7 +266,7 @@ def test_copies_must_agree():
     for each in (a, b, c):
         wmma.fill_fragment(each, 1)
     a.x[3, 0] = 2
-    with pytest.raises(fm.Error, match="change all of x alike"):
+    with pytest.raises(fm.Error, match="change every copy in the same way"):
         wmma.mma_sync(c, a, b, c)
     a.x[3, 8] = 2
     wmma.mma_sync(c, a, b, c)
@@ -275,11 +277,13 @@ def test_what_was_never_set_cannot_be_used():
     b = wmma.fragment(wmma.matrix_b, 16, 16, 16, "f16", wmma.col_major)
     c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
     d = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
-    with pytest.raises(fm.Error, match="was never loaded or filled"):
+    with pytest.raises(fm.Error, match="was not loaded or filled before"):
         wmma.store_matrix_sync(np.zeros(256, np.float32), c, 16, wmma.mem_row_major)
     wmma.fill_fragment(a, 1)
     wmma.fill_fragment(c, 1)
-    with pytest.raises(fm.Error, match=r"^b, fragment.* was never loaded or filled"):
+    with pytest.raises(
+        fm.Error, match=r"^b, fragment.* was not loaded or filled before"
+    ):
         wmma.mma_sync(d, a, b, c)
     wmma.fill_fragment(b, 1)
     wmma.mma_sync(d, a, b, c)
@@ -296,11 +300,14 @@ def test_layouts_are_those_of_the_table_and_marked(frag):
     assert part_of(frag).layout == seen
     assert hash(seen) == hash(frag.layout("sm_90a"))
     assert seen.observed == table.OBSERVED
-    assert "leaves open" in seen.warning
+    assert "does not specify" in seen.warning
     assert "memory" in seen.warning
     assert f"observed={table.OBSERVED!r}" in repr(seen)
     assert seen != "a layout"
-    with wmma.target("sm_89"), pytest.raises(fm.UnsupportedTarget, match="unmeasured"):
+    with (
+        wmma.target("sm_89"),
+        pytest.raises(fm.UnsupportedTarget, match="was not measured"),
+    ):
         frag.layout()
 
 

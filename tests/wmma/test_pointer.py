@@ -80,16 +80,16 @@ def test_pointer_arithmetic():
     for wrong in (1.0, "1", None, True, p, 1 << 60, np.uint64(1 << 63)):
         with pytest.raises(fm.Error):
             p + wrong
-    with pytest.raises(fm.Error, match="distance of two pointers"):
+    with pytest.raises(fm.Error, match="two pointers cannot be subtracted"):
         p - p
-    with pytest.raises(fm.Error, match="into an array or bytes, not list"):
+    with pytest.raises(fm.Error, match="into an array or bytes; given list"):
         wmma.pointer([1, 2])
 
 
 def test_the_place_is_said_once():
     A = np.zeros(1024, np.uint32)
     a = a_of("s4")
-    with pytest.raises(fm.Error, match="say it once"):
+    with pytest.raises(fm.Error, match="give only one"):
         wmma.load_matrix_sync(a, wmma.pointer(A) + 8, 32, offset=64)
     wmma.load_matrix_sync(a, wmma.pointer(A) + 8, 32, offset=0)
 
@@ -103,11 +103,13 @@ def test_a_pointer_that_is_wrong_is_named_as_it_was_written():
         wmma.load_matrix_sync(a, wmma.pointer(A) - 1, 32)
     with pytest.raises(wmma.AlignmentError, match=r"pointer \+ 2 \(uint8\) is 2 bytes"):
         wmma.load_matrix_sync(a, wmma.pointer(A.view(np.uint8)) + 2, 32)
-    with pytest.raises(fm.ShapeError, match=r"pointer has shape \(3,\)"):
+    with pytest.raises(
+        fm.ShapeError, match=r"pointer must have the shape .* given \(3,\)"
+    ):
         wmma.load_matrix_sync(
             a_of("s4", warps=4), wmma.pointer(A) + 8 * np.arange(3), 32
         )
-    with pytest.raises(wmma.OutOfBounds, match="no memory has so many"):
+    with pytest.raises(wmma.OutOfBounds, match="offset must be within memory"):
         wmma.load_matrix_sync(a, A, 32, offset=1 << 61)
     with pytest.raises(wmma.OutOfBounds):
         wmma.load_matrix_sync(a, A, 1 << 62)

@@ -17,7 +17,7 @@ from fragmenta.shared.addresses import LaneAddresses
 from fragmenta.shared.banks import (
     ACCESSES,
     Conflicts,
-    Tile,
+    RowTile,
     access_addresses,
     bank_conflicts,
     tile_picture,
@@ -112,7 +112,7 @@ class _Chosen:
     access: str
     name: str
     """The access, or the instruction that it is."""
-    tile: Tile
+    tile: RowTile
     """What it reaches of shared memory."""
     addresses: LaneAddresses = field(compare=False)
     tiles: int = 1
@@ -179,12 +179,12 @@ class _Lying:
         return {"A": "m", "B": "n"}[self.operand]
 
     @property
-    def tile(self) -> Tile:
+    def tile(self) -> RowTile:
         """The rows that bank conflicts are about; for wgmma, of the first span."""
         along, across = (self.k, self.rows)[:: 1 if self.major == "k" else -1]
         wide = along * self.bits // 8
         row_bytes = span(self.swizzle) if self.warpgroup else wide
-        return Tile(across, row_bytes, self.swizzle, self.pitch)
+        return RowTile(across, row_bytes, self.swizzle, self.pitch)
 
     @property
     def descriptor(self) -> Descriptor | None:
@@ -421,7 +421,7 @@ class _Lying:
             return str(error)
         return _Chosen("ldmatrix", str(load), tile, addresses, tiles, along)
 
-    def _reached(self, tiles: int, along: Any) -> Tile:
+    def _reached(self, tiles: int, along: Any) -> RowTile:
         """The tile, with rows or bytes added as several operands need them."""
         rows, k, _ = _extent(self.op, self.operand)
         k = max(self.k, k * tiles if along == "k" else 0)

@@ -1,1 +1,1 @@
-"""What lies where in shared memory?"""
+"""What is where in shared memory?"""

@@ -1,8 +1,8 @@
-"""How many bytes does a lane take at its address, and does the lane count?
+"""How many bytes does each lane access at its address, and which lanes are used?
 
-An address alone does not say what an access costs: 32 addresses 16 bytes apart
-are free of bank conflicts if each lane takes 16 bytes, and 4-way if each takes
-4.  So the functions that compute addresses return them with both facts.
+The cost of an access depends on more than its addresses.  With 32 addresses 16 bytes
+apart there is no bank conflict if each lane takes 16 bytes, but a 4-way conflict if
+each takes 4.  So addresses are returned with the width and the number of lanes used.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import AddressError, ShapeError, one_of
 
 WIDTHS = (1, 2, 4, 8, 16)
-"""Bytes of shared memory that a lane can take at once."""
+"""Numbers of bytes that a lane can access at once."""
 
-# What moves addresses without changing what lies there: another start, or a
-# swizzle.  After anything else (// 4 makes words of bytes) they are numbers.
+# Operations after which the numbers are still byte addresses of the same lanes: another
+# start, or a swizzle.  After others they may not be (// 4 makes word addresses).
 _MOVES = (np.add, np.subtract, np.bitwise_xor, np.bitwise_or)
 
 
 class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
-    """Byte addresses (…, lanes) that know how many bytes each lane takes.
+    """Byte addresses (…, lanes), with the number of bytes that each lane takes.
 
-    ``width`` is that number, and ``used`` how many lanes count, from lane 0.
-    Everywhere else this is an ordinary array of integers.  Both facts stay
-    where addresses are moved (``+``, ``-``, ``^``, ``|``) and where one warp of
-    several is picked.  Any other result has neither, for lanes may have changed
-    places or bytes become words; then :func:`fragmenta.bank_conflicts` asks for
-    the width.
+    ``width`` is that number; ``used`` is the number of lanes that are used, from lane
+    0.  Otherwise this is an ordinary array of integers.  ``+``, ``-``, ``^`` and ``|``
+    keep both attributes, and so does taking one warp of several.  Any other result is
+    a plain array without them, because lanes may have been reordered or bytes turned
+    into words; :func:`fragmenta.bank_conflicts` then needs the width as an argument.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -53,12 +52,14 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
         lanes = made.shape[-1] if made.ndim else 0
         counted = lanes if used is None else used
         if not is_whole(counted) or not 1 <= counted <= lanes:
-            raise ShapeError(f"1 to {lanes} of {lanes} lanes count; given {used!r}")
+            raise ShapeError(
+                f"used must be 1 to {lanes}, the number of lanes; given {used!r}"
+            )
         made.width, made.used = check_width(width), int(counted)
         return made
 
     def __array_finalize__(self, made_from: NDArray[Any] | None) -> None:
-        """A new array knows nothing until one of the methods below tells it."""
+        """Give a new array no width; the methods below set it where it still holds."""
         self.width = self.used = None
 
     def __array_ufunc__(
@@ -73,14 +74,14 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
         }
         moved = ufunc in _MOVES and method == "__call__" and facts == {self._facts}
         if moved and result.dtype.kind in "iu" and result.shape[-1:] == self.shape[-1:]:
-            return self._told(result)
+            return self._marked(result)
         return result
 
     def __getitem__(self, key: Any) -> Any:
-        """Addresses of lanes are plain; those of a whole warp are as these."""
+        """Addresses of whole warps keep the attributes; those of some lanes do not."""
         found = self.view(np.ndarray)[key]
         leading = is_whole(key) or isinstance(key, slice)
-        return self._told(found) if leading and self.ndim > 1 else found
+        return self._marked(found) if leading and self.ndim > 1 else found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (np.array(self.view(np.ndarray)), *self._facts)
@@ -89,22 +90,20 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
     def _facts(self) -> tuple[int | None, int | None]:
         return self.width, self.used
 
-    def _told(self, array: NDArray[Any]) -> LaneAddresses:
-        told = array.view(type(self))
-        told.width, told.used = self._facts
-        return told
+    def _marked(self, array: NDArray[Any]) -> LaneAddresses:
+        marked = array.view(type(self))
+        marked.width, marked.used = self._facts
+        return marked
 
 
 def check_width(width: object) -> int:
-    """The bytes that a lane takes, or what is wrong with the number.
+    """The bytes that a lane takes; a width that does not exist is refused.
 
     >>> check_width(np.int8(16))
     16
     """
     if not is_whole(width) or width not in WIDTHS:
-        raise AddressError(
-            f"a lane takes {one_of(WIDTHS)} bytes of shared memory; given {width!r}"
-        )
+        raise AddressError(f"width must be {one_of(WIDTHS)} bytes; given {width!r}")
     return int(width)
 
 
@@ -115,7 +114,7 @@ def _plain(array: Any) -> Any:
 def _again(
     array: NDArray[np.int64], width: int | None, used: int | None
 ) -> LaneAddresses:
-    """What was pickled."""
+    """The addresses that were pickled."""
     made = array.view(LaneAddresses)
     made.width, made.used = width, used
     return made

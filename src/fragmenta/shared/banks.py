@@ -1,10 +1,10 @@
-"""How many times does shared memory have to be asked?
+"""How many turns does an access to shared memory take?
 
-Shared memory has 32 banks of 4 bytes.  A warp's access is served in *phases*:
-all 32 lanes at once if each takes 4 bytes or less, 16 if 8 bytes, 8 if 16
-bytes (an ``ldmatrix`` takes one matrix, eight rows of 16 bytes, in a phase).
-In a phase a bank delivers one word, to every lane that wants it; each further
-word of the same bank costs another turn.
+Shared memory has 32 banks, each 4 bytes wide.  A warp's access is served in *phases*:
+all 32 lanes at once if each takes 4 bytes or less, 16 lanes if each takes 8 bytes, 8
+lanes if each takes 16 bytes.  (A phase of an ``ldmatrix`` is one matrix: eight rows of
+16 bytes.)  In one turn, a bank delivers one word to all lanes of the phase that need
+it.  Every further word of the same bank takes another turn.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ BANKS = 32
 WORD = 4
 LANES = 32
 IDLE = -1
-"""The address of a lane that takes no part."""
+"""The address of a lane without an access."""
 
-#: What a warp may do with a tile, 16 bytes a lane.
+#: The accesses of a warp to a tile, 16 bytes for each lane.
 ACCESSES = {
     "ldmatrix": "lanes 8i to 8i + 7 take the same 16 bytes of eight rows",
-    "rows": "neighbouring lanes take neighbouring 16 bytes, row after row",
+    "rows": "adjacent lanes take adjacent 16 bytes, row after row",
     "column": "each lane takes the same 16 bytes of its own row",
 }
 
@@ -42,16 +42,16 @@ class Phase:
 
     lanes: tuple[int, ...]
     words: tuple[tuple[int, ...], ...]
-    """For each bank, the word addresses that are wanted of it."""
+    """For each bank, the addresses of the words that lanes take from it."""
 
     @property
     def degree(self) -> int:
-        """How often the busiest bank is asked; 1 is free of conflicts."""
+        """The most words taken from one bank; 1 means no conflict."""
         return max(len(words) for words in self.words)
 
     @property
     def busiest(self) -> tuple[int, ...]:
-        """The banks that are asked most often."""
+        """The banks from which the most words are taken."""
         return tuple(
             bank for bank, words in enumerate(self.words) if len(words) == self.degree
         )
@@ -59,19 +59,19 @@ class Phase:
 
 @dataclass(frozen=True)
 class Conflicts:
-    """What one access of a warp costs; ``str()`` reports it phase by phase."""
+    """The cost of one access of a warp; ``str()`` shows it phase by phase."""
 
     width: int
     phases: tuple[Phase, ...]
 
     @property
     def degree(self) -> int:
-        """The worst phase's: 1 is free of conflicts, 8 means 8-way."""
+        """The degree of the worst phase: 1 means no conflict, 8 an 8-way conflict."""
         return max(phase.degree for phase in self.phases)
 
     @property
     def turns(self) -> int:
-        """Turns of shared memory in all; without conflicts one a phase."""
+        """All turns; without conflicts there is one for each phase."""
         return sum(phase.degree for phase in self.phases)
 
     def records(self) -> list[dict[str, Any]]:
@@ -104,12 +104,11 @@ class Conflicts:
 
 
 def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
-    """What a warp's access costs: 32 byte addresses, ``width`` bytes each.
+    """The cost of a warp's access to 32 byte addresses, ``width`` bytes at each.
 
-    The addresses that :func:`fragmenta.ldmatrix_addresses` and
-    :func:`fragmenta.stmatrix_addresses` return know their width and which
-    lanes count; with plain integers say the width.  An address of -1 is a lane
-    that takes no part.
+    The addresses from :func:`fragmenta.ldmatrix_addresses` and
+    :func:`fragmenta.stmatrix_addresses` have a width, and the number of lanes used.
+    With plain integers, ``width`` must be given.  A lane with address -1 is not used.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -130,16 +129,16 @@ def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
     if given.shape != (LANES,) or given.dtype.kind not in "iu":
         warps = given.ndim > 1 and given.shape[-1] == LANES
         raise ShapeError(
-            f"a warp has {LANES} byte addresses, one for each lane; given "
+            f"addresses must be {LANES} integers, one for each lane; given "
             f"{given.dtype} of shape {given.shape}"
-            + (", so take one warp of it at a time" if warps else "")
+            + (", so pass one warp at a time" if warps else "")
         )
     taken = _width(addresses, width)
     if (given >= LIMIT).any():
         lane = int((given >= LIMIT).argmax())
         raise AddressError(
-            f"addresses count the bytes of shared memory, below {LIMIT}; lane {lane} "
-            f"is at {int(given[lane])}"
+            f"byte addresses in shared memory must be below {LIMIT}; given "
+            f"{int(given[lane])} for lane {lane}"
         )
     where: Addresses = np.array(given, np.int64)
     if isinstance(addresses, LaneAddresses) and addresses.used is not None:
@@ -148,7 +147,7 @@ def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
     if wrong.any():
         lane = int(wrong.argmax())
         raise AddressError(
-            f"lane {lane} takes {taken} bytes at address {where[lane]}, which is no "
+            f"lane {lane} takes {taken} bytes at address {where[lane]}, which is not a "
             f"multiple of {taken}"
         )
     size = min(LANES, LANES * WORD // taken)
@@ -157,20 +156,20 @@ def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
 
 
 def _width(addresses: object, given: int | None) -> int:
-    """The bytes that each lane takes: what the addresses know, or what is said."""
+    """The bytes that each lane takes, from the addresses or as given."""
     known = addresses.width if isinstance(addresses, LaneAddresses) else None
     if given is None and known is None:
         raise AddressError(
-            "these addresses do not say how many bytes a lane takes: give width="
-            f"{one_of(WIDTHS)}; addresses of ldmatrix_addresses and "
-            "stmatrix_addresses know it, unless lanes of them were picked or changed"
+            "plain addresses do not say how many bytes a lane takes: give width="
+            f"{one_of(WIDTHS)}; the results of ldmatrix_addresses and "
+            "stmatrix_addresses have a width until lanes are selected or changed"
         )
     if known is None:
         return check_width(given)
     if given is not None and check_width(given) != known:
         raise AddressError(
-            f"at each of these addresses a lane takes {known} bytes; given width="
-            f"{given}; np.asarray(addresses) are the same numbers for any width"
+            f"these addresses have width {known}; given width={given}; with "
+            "np.asarray(addresses) any width can be given"
         )
     return known
 
@@ -189,11 +188,11 @@ def _phase(where: Addresses, first: int, size: int, width: int) -> Phase:
 # ── accesses to a tile ──────────────────────────────────────────────────────
 
 
-class Tile(NamedTuple):
-    """Rows of bytes in shared memory, ``pitch`` bytes apart, perhaps swizzled.
+class RowTile(NamedTuple):
+    """Rows of bytes in shared memory, ``pitch`` bytes apart, swizzled or not.
 
-    A swizzle of 128 over rows of 128 bytes is the K-major tile of ``wgmma``
-    and of a tensor map.
+    Rows of 128 bytes with a swizzle of 128 are the K-major tile of ``wgmma`` and of
+    a tensor map.
     """
 
     rows: int
@@ -202,48 +201,48 @@ class Tile(NamedTuple):
     pitch: int | None = None
 
     def check(self) -> None:
-        """Refuse what is not whole 16-byte units."""
+        """Refuse a tile that does not consist of whole 16-byte units."""
         span(self.swizzle)
         step = self.pitch if self.pitch is not None else self.row_bytes
         if self.rows < 1 or self.row_bytes < UNIT or self.row_bytes % UNIT:
             raise AddressError(
-                f"a tile is rows of a multiple of {UNIT} bytes; given {self.rows} rows "
-                f"of {self.row_bytes}"
+                f"a tile must have rows of a multiple of {UNIT} bytes; given "
+                f"{self.rows} rows of {self.row_bytes}"
             )
         if step < self.row_bytes or step % UNIT:
             raise AddressError(
-                f"rows of {self.row_bytes} bytes lie at least so far apart, a multiple "
-                f"of {UNIT} bytes; given pitch {self.pitch}"
+                f"the pitch of rows of {self.row_bytes} bytes must be at least that, "
+                f"and a multiple of {UNIT}; given pitch {self.pitch}"
             )
 
     def address(self, row: Any, unit: Any) -> Any:
         """The address of a 16-byte unit of a row.
 
-        >>> Tile(8, 128, swizzle=128).address(1, 0)
+        >>> RowTile(8, 128, swizzle=128).address(1, 0)
         np.int64(144)
         """
         step = self.row_bytes if self.pitch is None else self.pitch
         return swizzled(np.asarray(row) * step + np.asarray(unit) * UNIT, self.swizzle)
 
 
-def access_addresses(tile: Tile, access: Access = "ldmatrix") -> LaneAddresses:
-    """The 32 addresses of one access; :data:`ACCESSES` says which there are.
+def access_addresses(tile: RowTile, access: Access = "ldmatrix") -> LaneAddresses:
+    """The 32 addresses of one of the :data:`ACCESSES`.
 
-    Each lane takes 16 bytes; lanes beyond the tile take no part (-1).
+    Each lane takes 16 bytes; lanes beyond the tile are not used (-1).
 
-    >>> access_addresses(Tile(8, 128), "ldmatrix")[:9].tolist()
+    >>> access_addresses(RowTile(8, 128), "ldmatrix")[:9].tolist()
     [0, 128, 256, 384, 512, 640, 768, 896, 16]
     """
     tile.check()
     if access not in ACCESSES:
-        raise AddressError(f"an access is {one_of(ACCESSES)}; given {access!r}")
+        raise AddressError(f"access must be {one_of(ACCESSES)}; given {access!r}")
     lane = np.arange(LANES)
     units = tile.row_bytes // UNIT
     if access == "rows":
         row, unit = lane // units, lane % units
     elif access == "column":
         row, unit = lane, np.zeros_like(lane)
-    else:  # as many matrices down the rows as there are, then along them
+    else:  # matrices one below the other first, then side by side
         down = max(1, min(4, tile.rows // 8))
         matrix = lane // 8
         row, unit = lane % 8 + 8 * (matrix % down), matrix // down
@@ -259,11 +258,11 @@ def conflict_picture(
     access: Access = "ldmatrix",
     pitch: int | None = None,
 ) -> str:
-    """A tile in shared memory, 128 bytes a line, and what an access costs.
+    """A picture of a tile in shared memory, and the cost of an access.
 
-    Each cell is 16 bytes, four banks; it names the row and the 16-byte unit of
-    it that lie there.  Those of the first phase are in brackets: two of them
-    in one column are in conflict.
+    A line is 128 bytes.  A cell is 16 bytes, so four banks; it shows the row and the
+    16-byte unit of that row that are stored there.  The cells of the first phase are
+    in brackets; two of them in one column are a conflict.
 
     >>> print(conflict_picture(8, 64, swizzle=64))
     8 rows of 64 bytes, 64-byte swizzle; ldmatrix
@@ -278,14 +277,14 @@ def conflict_picture(
       lanes 16 to 23: 1 turn
       lanes 24 to 31: 1 turn
     """
-    tile = Tile(rows, row_bytes, swizzle, pitch)
+    tile = RowTile(rows, row_bytes, swizzle, pitch)
     return tile_picture(tile, access_addresses(tile, access), access)
 
 
-def tile_picture(tile: Tile, addresses: LaneAddresses, access: str) -> str:
+def tile_picture(tile: RowTile, addresses: LaneAddresses, access: str) -> str:
     """:func:`conflict_picture` of any addresses in a tile; ``access`` names them.
 
-    >>> tile = Tile(8, 16)
+    >>> tile = RowTile(8, 16)
     >>> addresses = LaneAddresses(range(0, 512, 16), width=16, used=8)
     >>> print(tile_picture(tile, addresses, "ldmatrix.m8n8.x1.b16"))
     8 rows of 16 bytes, no swizzle; ldmatrix.m8n8.x1.b16
@@ -304,8 +303,8 @@ def tile_picture(tile: Tile, addresses: LaneAddresses, access: str) -> str:
     return "\n".join([title, *_cells(tile, first), str(cost)])
 
 
-def _cells(tile: Tile, marked: set[int], most: int = 16) -> list[str]:
-    """The lines of the picture; long tiles are cut."""
+def _cells(tile: RowTile, marked: set[int], most: int = 16) -> list[str]:
+    """The lines of the picture; at most ``most`` of them are shown."""
     held = {
         int(tile.address(row, unit)): f"r{row}.{unit}"
         for row in range(min(tile.rows, 256))
@@ -327,7 +326,7 @@ def _cells(tile: Tile, marked: set[int], most: int = 16) -> list[str]:
 
 
 def conflict_table(rows: int, row_bytes: int) -> list[dict[str, Any]]:
-    """The degree of every access under every swizzle, as flat records.
+    """The degree of every access with every swizzle, as flat records.
 
     >>> for record in conflict_table(64, 128):
     ...     if record["access"] == "ldmatrix":
@@ -346,10 +345,10 @@ def conflict_table(rows: int, row_bytes: int) -> list[dict[str, Any]]:
         }
         for access in ACCESSES
         for swizzle in (0, 32, 64, 128)
-        for cost in [_cost(Tile(rows, row_bytes, swizzle), access)]
+        for cost in [_cost(RowTile(rows, row_bytes, swizzle), access)]
     ]
 
 
-def _cost(tile: Tile, access: str) -> Conflicts:
+def _cost(tile: RowTile, access: str) -> Conflicts:
     chosen: Any = access
     return bank_conflicts(access_addresses(tile, chosen))

@@ -1,19 +1,19 @@
 """Where in shared memory is this operand?
 
-``wgmma`` reads B, and A if one likes, from shared memory.  A 64-bit descriptor
-says where, and this is all there is to it.  Elements that are neighbours along
-k (K-major) or along m or n (MN-major) lie side by side in *spans*: 16 bytes
-without swizzle, else as many bytes as the swizzle is wide.  Eight spans, one
-for each of eight neighbours in the other direction, follow each other; they
-are an *atom* of 8 x span bytes.  Two offsets lead from atom to atom::
+``wgmma`` reads B, and optionally A, from shared memory.  A 64-bit descriptor says
+where.  Elements that are adjacent along k (K-major), or along m or n (MN-major), are
+adjacent in memory, in *spans*.  A span has 16 bytes without swizzle; with a swizzle
+it is as wide as the swizzle.  Eight spans follow each other, one for each of eight
+adjacent elements in the other direction.  They are an *atom* of 8 x span bytes.  The
+two offsets are the distances between atoms::
 
     address = start + along % span + across % 8 * span
             + along // span * (one offset) + across // 8 * (the other)
 
-where ``along`` counts bytes in the direction of the spans and ``across``
-elements in the other.  :data:`OFFSETS` says which offset is which.  At last the
-swizzle exchanges 16-byte units: some of the address bits 4 to 6 are XORed with
-as many of the bits from 7 up.
+``along`` counts bytes in the direction of the spans, and ``across`` counts elements in
+the other direction.  :data:`OFFSETS` says which offset is which.  Finally the swizzle
+exchanges 16-byte units: the lowest one, two or three of the address bits 4 to 6 are
+XORed with as many bits from bit 7 up.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from fragmenta.registers.dtype import DType, dtype
 
 Major: TypeAlias = Literal["k", "mn"]
 MAJORS: tuple[Major, Major] = ("k", "mn")
-"""What runs along memory: plain, and transposed."""
+"""Which coordinate is adjacent in memory: k (plain), or m or n (transposed)."""
 Addresses: TypeAlias = NDArray[np.int64]
 
-#: Which offset leads to the next span, and which to the next eight across.
+#: Which offset is the distance to the next span, and which to the next eight across.
 OFFSETS = """
 major | swizzle   | along // span | across // 8
 k     | none      | leading       | stride
@@ -51,7 +51,7 @@ _OFFSETS = {
     for mode in line["swizzle"].split()
 }
 
-#: The descriptor, from its lowest bit.  ``unit`` is what the field counts in.
+#: The fields of a descriptor, lowest first.  ``unit`` is the bytes that 1 stands for.
 FIELDS = """
 field       | low | bits | unit
 start       | 0   | 14   | 16
@@ -64,23 +64,23 @@ _FIELDS = read(FIELDS)
 _MODES = (0, 128, 64, 32)  # the swizzle in bytes of each mode
 
 UNIT = 16
-"""Bytes that no swizzle ever parts."""
+"""Bytes that stay together under every swizzle."""
 LIMIT = 1 << 18
-"""Addresses and offsets that a descriptor can express lie below this."""
+"""A descriptor can express addresses and offsets below this."""
 FAR = 1 << 31
-"""Rows and columns lie below this: what follows from them fits 64 bits."""
+"""The limit of rows and columns, so that addresses fit 64 bits."""
 LINES = 8
-"""Spans that follow each other before an offset is used."""
+"""Spans in an atom."""
 READ = 32
-"""Bytes of k per row that one dense ``wgmma`` reads (64 of a sparse one's B)."""
+"""Bytes of k in each row that one ``wgmma`` reads; 64 for B if A is sparse."""
 
 
 def swizzled(address: ArrayLike, swizzle: int) -> Any:
-    """The address where a swizzle puts what would lie at ``address``.
+    """The address to which a swizzle moves the byte at ``address``.
 
-    Bits 4 to 6 are XORed with bits 7 to 9 (128 bytes), bits 4 and 5 with 7
-    and 8 (64), bit 4 with bit 7 (32).  Addresses count from a multiple of
-    1024.  The swizzle is its own inverse.
+    With 128 bytes, bits 4 to 6 are XORed with bits 7 to 9; with 64, bits 4 and 5 with
+    bits 7 and 8; with 32, bit 4 with bit 7.  Address 0 is a multiple of 1024 in
+    shared memory.  The swizzle is its own inverse.
 
     >>> [int(swizzled(line * 128, 128)) for line in range(4)]
     [0, 144, 288, 432]
@@ -94,13 +94,13 @@ def _swizzled(address: Addresses, swizzle: int) -> Any:
 
 
 def span(swizzle: int) -> int:
-    """Bytes that lie side by side: the swizzle, or 16 without one.
+    """Bytes of a span: the swizzle, or 16 without one.
 
     >>> span(0), span(64)
     (16, 64)
     """
     if not is_whole(swizzle) or swizzle not in _MODES:
-        raise AddressError(f"a swizzle is 0, 32, 64 or 128 bytes; given {swizzle!r}")
+        raise AddressError(f"swizzle must be 0, 32, 64 or 128 bytes; given {swizzle!r}")
     return int(swizzle) or UNIT
 
 
@@ -108,15 +108,15 @@ def _whole(name: str, value: object) -> int:
     try:
         return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
-        raise AddressError(f"{name} is a whole number; given {value!r}") from None
+        raise AddressError(f"{name} must be a whole number; given {value!r}") from None
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """Where ``wgmma`` finds an operand in shared memory; all in bytes.
+    """Where ``wgmma`` finds an operand in shared memory; all values are in bytes.
 
-    ``swizzle`` is 0, 32, 64 or 128.  Addresses count from a multiple of 1024,
-    because the swizzle looks at their bits.
+    ``swizzle`` is 0, 32, 64 or 128.  Address 0 is a multiple of 1024 in shared memory,
+    because the swizzle depends on bits of the address.
 
     >>> d = Descriptor(start=0, leading=128, stride=1024, swizzle=128)
     >>> hex(d.encode())
@@ -139,10 +139,12 @@ class Descriptor:
             _check_field(name, getattr(self, name))
         if not is_whole(self.base_offset) or self.base_offset not in range(8):
             raise AddressError(
-                f"a base offset has 3 bits, 0 to 7; given {self.base_offset!r}"
+                f"base_offset must be 0 to 7; given {self.base_offset!r}"
             )
         if self.base_offset and not self.swizzle:
-            raise AddressError("without a swizzle there is no base offset; it is 0")
+            raise AddressError(
+                f"base_offset must be 0 without a swizzle; given {self.base_offset!r}"
+            )
         for name, value in vars(self).items():
             # A NumPy integer would lose bits when it is shifted into the word.
             object.__setattr__(self, name, _whole(name, value))
@@ -165,7 +167,7 @@ class Descriptor:
 
     @classmethod
     def decode(cls, word: int) -> Descriptor:
-        """The descriptor that a 64-bit word holds.
+        """The descriptor encoded in a 64-bit word.
 
         >>> Descriptor.decode(0xC000001000010040)
         Descriptor(start=1024, leading=16, stride=256, swizzle=32, base_offset=0)
@@ -183,7 +185,7 @@ class Descriptor:
         if given:
             wrong = [bit for bit in range(64) if given >> bit & 1]
             raise AddressError(
-                f"{int(word):#018x} is no wgmma descriptor: bit "
+                f"{int(word):#018x} is not a wgmma descriptor: bit "
                 f"{one_of(wrong, 'and')} must be 0"
             )
         return cls(**values)
@@ -193,10 +195,10 @@ class Descriptor:
     def address(
         self, mn: ArrayLike, k: ArrayLike, dtype: str | DType, major: Major = "k"
     ) -> Any:
-        """The byte that holds (the first bits of) element ``(mn, k)``.
+        """The address of the first byte of element ``(mn, k)``.
 
-        ``mn`` is the row of A or the column of B.  Arrays broadcast.  For a
-        type narrower than a byte, :meth:`bit_address` says which bit of it.
+        ``mn`` is the row of A or the column of B.  Arrays broadcast.  For a type
+        narrower than a byte, :meth:`bit_address` returns the bit too.
 
         >>> d = Descriptor(start=0, leading=512, stride=128, swizzle=0)
         >>> d.address(mn=[0, 1, 8], k=8, dtype="f16")
@@ -215,9 +217,9 @@ class Descriptor:
         """
         if self.base_offset:
             raise AddressError(
-                f"what base offset {self.base_offset} does has not been measured; "
-                "let the swizzle pattern start at a multiple of "
-                f"{LINES * self.swizzle} bytes, with base offset 0"
+                f"the effect of base offset {self.base_offset} has not been measured; "
+                "begin the swizzle pattern at a multiple of "
+                f"{LINES * self.swizzle} bytes and use base offset 0"
             )
         rows, columns = _index("mn", mn), _index("k", k)
         batch_shape(mn=rows.shape, k=columns.shape)
@@ -228,7 +230,7 @@ class Descriptor:
     def _linear(
         self, mn: Addresses, k: Addresses, of: str | DType, major: Major
     ) -> Addresses:
-        """Bit addresses before the swizzle: the formula at the top."""
+        """Bit addresses before the swizzle, by the formula of this module."""
         bits = _element(of, major).bits
         along, across = (k, mn) if major == "k" else (mn, k)
         to_span, to_lines = self._offsets(major)
@@ -261,15 +263,15 @@ class Descriptor:
         mn: int = 0,
         major: Major = "k",
     ) -> Descriptor:
-        """The descriptor of the tile that begins ``k`` and ``mn`` further on.
+        """The descriptor of the tile that begins at element ``(mn, k)``.
 
-        Only the start address changes, by the distance of the two first
-        elements.  That is right when every element that the instruction reads
-        moves by the same distance, and refused otherwise.  So inside a swizzle
-        row of 128 bytes a dense operand may advance by any multiple of 16 up
-        to 96: the 32 bytes a row that it reads must not pass the end of the
-        span.  The swizzle needs no care, it acts on the sum.  ``k`` counts
-        stored columns, which are half of a sparse A's.
+        Only the start address changes, by the distance between the first elements
+        of the two tiles.  That is right if all elements that the instruction reads
+        move by the same distance; otherwise it is refused.  For example, within a
+        128-byte span a dense operand can advance by multiples of 16 bytes up to 96,
+        because it reads 32 bytes of each row.  The swizzle needs no attention: it is
+        applied after the start address is added.  ``k`` counts stored columns; a
+        sparse A stores half of its columns.
 
         >>> import fragmenta as fm
         >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
@@ -283,9 +285,9 @@ class Descriptor:
         if distance is None:
             rows, columns = extent(op, operand)
             raise AddressError(
-                f"{operand} of {op} cannot begin at mn {mn}, k {k}: from there its "
-                f"{rows} x {columns} elements do not lie as they do from 0, in "
-                f"{span(self.swizzle)}-byte spans and {LINES} lines at a time"
+                f"{operand} of {op} cannot begin at mn {mn}, k {k}: from there, its "
+                f"{rows} x {columns} elements are not at the same distances as from 0, "
+                f"in {span(self.swizzle)}-byte spans and atoms of {LINES} lines"
                 + self._nearest(op, operand, k, mn, major)
             )
         return replace(self, start=self.start + distance)
@@ -293,7 +295,7 @@ class Descriptor:
     def _distance(
         self, op: Instruction, operand: str, k: int, mn: int, major: Major
     ) -> int | None:
-        """Bytes by which every element of a tile moves; None if they disagree."""
+        """Bytes by which every element of a tile moves; None if they differ."""
         rows, columns = extent(op, operand)
         of = op.types[operand.lower()]
         grid = np.ogrid[:rows, :columns]
@@ -306,9 +308,9 @@ class Descriptor:
     def _nearest(
         self, op: Instruction, operand: str, k: int, mn: int, major: Major
     ) -> str:
-        """The last k before this one that can be reached, for a message."""
+        """For a message: the greatest k below this one that is possible."""
         step = LINES if major == "mn" else 8 * UNIT // op.types[operand.lower()].bits
-        # Spans are alike, and so are eights of lines: one of them shows all.
+        # All spans are alike, and so are all eights of lines: it is enough to try one.
         tries = 1 if major == "mn" else span(self.swizzle) // UNIT
         for before in range((k - 1) // step * step, -1, -step)[:tries]:
             if self._distance(op, operand, before, mn, major) is not None:
@@ -327,32 +329,29 @@ class Descriptor:
         start: int = 0,
         order: Major | None = None,
     ) -> Descriptor:
-        """The descriptor of a tile that fills shared memory without gaps.
+        """The descriptor of a tile without gaps between its atoms.
 
-        ``rows`` are the rows of A or the columns of B; ``k`` counts what is
-        stored.  ``order`` says in which direction atoms are neighbours; by
-        default across the spans, as tensor-map copies leave them, one span
-        after the other.  A tile narrower than its span leaves the rest of
-        each span unused.
+        ``rows`` is the number of rows of A or of columns of B; ``k`` is the number of
+        stored columns.  ``order`` is the direction in which atoms follow each other;
+        by default it is across the spans, as tensor-map copies write them.  If a tile
+        is narrower than a span, the rest of each span is unused.
 
         >>> Descriptor.for_tile(64, 64, "f16", swizzle=128)
         Descriptor(start=0, leading=8192, stride=1024, swizzle=128, base_offset=0)
         >>> Descriptor.for_tile(64, 64, "s8", major="mn")
         Traceback (most recent call last):
         fragmenta.errors.AddressError: s8 cannot be MN-major: wgmma \
-transposes 16-bit types only, f16 and bf16; major="k" takes every type
+transposes only 16-bit types, f16 and bf16; use major="k"
         """
         lines, spans = atoms(rows, k, dtype, major, swizzle)
         atom = LINES * span(swizzle)
         if not is_whole(start) or (swizzle and int(start) % atom):
             raise AddressError(
-                f"a tile with a {swizzle}-byte swizzle starts at a multiple of {atom} "
-                f"bytes, where its pattern does; given {start}"
+                f"a tile with a {swizzle}-byte swizzle must start at a multiple of "
+                f"{atom} bytes; given {start!r}"
             )
         if not (order is None or (isinstance(order, str) and order in MAJORS)):
-            raise AddressError(
-                f"atoms follow one another along k or mn; given {order!r}"
-            )
+            raise AddressError(f"order must be 'k' or 'mn'; given {order!r}")
         across_first = (order or ("mn" if major == "k" else "k")) != major
         steps = (lines * atom, atom) if across_first else (atom, spans * atom)
         return cls.from_steps(start, *steps, major=major, swizzle=swizzle)
@@ -361,10 +360,10 @@ transposes 16-bit types only, f16 and bf16; major="k" takes every type
     def from_steps(
         cls, start: int, along: int, across: int, *, major: Major, swizzle: int
     ) -> Descriptor:
-        """A descriptor by what its offsets do, whichever is called which.
+        """A descriptor from the distances between atoms, in bytes.
 
-        ``along`` leads from a span to the next, ``across`` from eight lines
-        to the next eight.
+        ``along`` is the distance from a span to the next, ``across`` that from eight
+        lines to the next eight.  :data:`OFFSETS` says which is which offset.
 
         >>> Descriptor.from_steps(0, 128, 256, major="mn", swizzle=0)
         Descriptor(start=0, leading=256, stride=128, swizzle=0, base_offset=0)
@@ -393,9 +392,9 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
     ((64, 16), (24, 32))
     """
     if not op.warpgroup:
-        raise Error(f"{op} takes no descriptors; wgmma.mma_async does")
+        raise Error(f"{op} does not take descriptors; wgmma.mma_async does")
     if not isinstance(operand, str) or operand not in ("A", "B"):
-        raise Error(f"in shared memory are the operands A and B; given {operand!r}")
+        raise Error(f"operand must be 'A' or 'B'; given {operand!r}")
     return _extent(op, operand)
 
 
@@ -410,7 +409,7 @@ def _extent(op: Instruction, operand: str) -> tuple[int, int]:
 def atoms(
     rows: int, k: int, of: str | DType, major: Major, swizzle: int
 ) -> tuple[int, int]:
-    """How many atoms a tile takes, across its spans and along them.
+    """The number of atoms of a tile, across its spans and along them.
 
     >>> atoms(64, 64, "f16", "k", 128), atoms(24, 16, "f16", "mn", 32)
     ((8, 1), (2, 2))
@@ -418,12 +417,12 @@ def atoms(
     dt = _element(of, major)
     wide = span(swizzle)
     if not is_whole(rows) or rows <= 0 or rows % LINES:
-        raise AddressError(f"rows come in eights; given {rows!r}")
+        raise AddressError(f"rows must be a positive multiple of 8; given {rows!r}")
     if not is_whole(k) or k <= 0 or int(k) * dt.bits % (8 * READ):
         least = 8 * READ // dt.bits
         raise AddressError(
-            f"wgmma reads {READ} bytes of k at a time, {least} elements of {dt}; "
-            f"k is a multiple of that, and {k!r} is not"
+            f"k must be a positive multiple of {least}, the {READ} bytes of {dt} that "
+            f"wgmma reads; given {k!r}"
         )
     along, across = (k, rows) if major == "k" else (rows, k)
     return int(across) // LINES, -(-int(along) * dt.bits // (8 * wide))
@@ -432,13 +431,13 @@ def atoms(
 def _element(of: str | DType, major: str) -> DType:
     dt = dtype(of)
     if not isinstance(major, str) or major not in MAJORS:
-        raise AddressError(f'an operand is major="k" or major="mn"; given {major!r}')
+        raise AddressError(f'major must be "k" or "mn"; given {major!r}')
     if dt.bits == 6:
-        raise AddressError(f"{dt} has no packed form, and wgmma does not take it")
+        raise AddressError(f"wgmma does not take {dt}, which has no packed form")
     if major == "mn" and dt.bits != 16:
         raise AddressError(
-            f"{dt} cannot be MN-major: wgmma transposes 16-bit types only, f16 and "
-            'bf16; major="k" takes every type'
+            f"{dt} cannot be MN-major: wgmma transposes only 16-bit types, f16 and "
+            'bf16; use major="k"'
         )
     return dt
 
@@ -446,24 +445,24 @@ def _element(of: str | DType, major: str) -> DType:
 def _check_field(name: str, value: Any) -> None:
     what = "start address" if name == "start" else f"{name} offset"
     if not is_whole(value):
-        raise AddressError(f"the {what} is a number of bytes; given {value!r}")
+        raise AddressError(f"the {what} must be a number of bytes; given {value!r}")
     if value % UNIT:
         raise AddressError(
-            f"the {what} is a multiple of {UNIT} bytes; given {value}, nearest "
+            f"the {what} must be a multiple of {UNIT} bytes; given {value}, nearest "
             f"{round(value / UNIT) * UNIT}"
         )
     if not 0 <= value < LIMIT:
         raise AddressError(
-            f"the {what} has 18 bits, 0 to {LIMIT - UNIT} bytes; given {value}"
+            f"the {what} must be 0 to {LIMIT - UNIT} bytes; given {value}"
         )
 
 
 def _index(name: str, value: ArrayLike, limit: int = FAR) -> Addresses:
     given = as_array(value)
-    large = is_whole(value) and given.dtype.kind == "O"  # no machine integer
+    large = is_whole(value) and given.dtype.kind == "O"  # too large for 64 bits
     if given.dtype.kind not in "iu" and not large:
-        raise ShapeError(f"{name} is a whole number, 0 or more; given {value!r}")
+        raise ShapeError(f"{name} must be a whole number, 0 or more; given {value!r}")
     if given.size and not 0 <= int(given.min()) <= int(given.max()) < limit:
         wrong = given[(given < 0) | (given >= limit)].flat[0]
-        raise ShapeError(f"{name} is 0 to {limit - 1}; given {wrong}")
+        raise ShapeError(f"{name} must be 0 to {limit - 1}; given {wrong}")
     return given.astype(np.int64)

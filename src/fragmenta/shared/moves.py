@@ -1,10 +1,10 @@
 """What do ``ldmatrix``, ``stmatrix`` and ``movmatrix`` move where?
 
-Each row of a small matrix is 16 bytes of shared memory, and a lane supplies
-its address: lane ``i * rows + r`` that of row r of matrix i.  Which register
-of which lane an element of the row goes to is the layout of the instruction's
-fragment, and nothing else is known about it here.  :func:`ldmatrix_addresses`
-turns the question round: which addresses make a fragment that an ``mma`` wants?
+Each row of a small matrix is 16 bytes of shared memory, and one lane supplies its
+address: lane ``i * rows + r`` that of row r of matrix i.  The layout of the
+instruction's fragment says to which lane and register each element of a row goes.
+:func:`ldmatrix_addresses` answers the opposite question: which addresses load the
+fragment that an ``mma`` takes?
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Bytes = NDArray[np.uint8]
 
 LANES = 32
 SIDES = {"A": "mk", "B": "kn", "C": "mn", "D": "mn"}
-"""What the rows and the columns of each operand count."""
+"""The dimensions of the rows and columns of each operand."""
 PADDED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
-"""Forms that spread 16 packed elements over 16 bytes, and their bits each."""
+"""Forms that unpack 16 elements into 16 bytes, and the bits of an element."""
 
 
 # ── execution ───────────────────────────────────────────────────────────────
@@ -43,9 +43,9 @@ PADDED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 def ldmatrix(op: Instruction | str, image: ArrayLike, addresses: ArrayLike) -> Words:
     """Registers (…, 32, n) that an ``ldmatrix`` loads.
 
-    ``image`` is (…, bytes) of shared memory, ``addresses`` (…, 32), one for
-    each lane, of which the first rows x matrices count.  Packed 6- and 4-bit
-    elements arrive in the low bits of a byte each.
+    ``image`` is (…, bytes) of shared memory.  ``addresses`` is (…, 32), one for each
+    lane; only the first rows x matrices are used.  Each packed 6-bit or 4-bit element
+    is loaded into the low bits of a byte.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.find("ldmatrix.m8n8.x1.b16")
@@ -66,10 +66,10 @@ def stmatrix(
     addresses: ArrayLike,
     registers: ArrayLike,
 ) -> Image:
-    """The image after an ``stmatrix``: a new array, the old one is left.
+    """The image after an ``stmatrix``, as a new array.
 
-    Rows that lie on each other with different bytes are refused, for nothing
-    says which of them stays.
+    Lanes that store different bytes to the same address are refused, because it is
+    not defined which of them remain.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.find("stmatrix.m8n8.x1.b16")
@@ -101,8 +101,8 @@ def stmatrix(
     if (stored != rows).any():
         lane = int(np.argwhere((stored != rows).any(axis=-1))[0][-1])
         raise AddressError(
-            f"{op}: lane {lane} stores its row where another lane stores a different "
-            "one; which of them stays is not defined"
+            f"{op}: lane {lane} and another lane store different rows to the same "
+            "address; it is not defined which of them remains"
         )
     return after
 
@@ -125,14 +125,14 @@ def _part(
 ) -> tuple[Instruction, Fragment]:
     found = instruction(op)
     if found.family != family:
-        raise Error(f"this executes {family}; given {found}")
+        raise Error(f"{family} takes an instruction of this family; given {found}")
     return found, found.fragments[name]
 
 
 def _rows(
     op: Instruction, part: Fragment, addresses: ArrayLike, size: int
 ) -> Addresses:
-    """The addresses that count, checked: (…, rows of all matrices)."""
+    """The addresses that are used, checked: (…, rows of all matrices)."""
     given = as_array(addresses)
     if given.shape[-1:] != (LANES,) or given.dtype.kind not in "iu":
         raise ShapeError(
@@ -156,7 +156,7 @@ def _rows(
 
 
 def _gather(memory: Image, where: Addresses) -> Bytes:
-    """Bytes of each row: (…, rows, 16)."""
+    """The bytes of each row: (…, rows, 16)."""
     batch = batch_shape(image=memory.shape[:-1], addresses=where.shape[:-1])
     count = where.shape[-1]
     index = np.broadcast_to(where, (*batch, count))[..., None]
@@ -176,7 +176,7 @@ def _elements(op: Instruction, part: Fragment, rows: Bytes) -> NDArray[Any]:
 
 
 def _unpack(packed: Bytes, bits: int) -> Bytes:
-    """Elements of 4 or 6 bits, lowest first, in a byte each."""
+    """Elements of 4 or 6 bits, lowest first, each in its own byte."""
     single = unpack_words(np.ascontiguousarray(packed), 1)
     grouped = single.reshape(*packed.shape[:-1], packed.shape[-1] * 8 // bits, bits)
     weights = (1 << np.arange(bits)).astype(np.uint8)
@@ -184,11 +184,11 @@ def _unpack(packed: Bytes, bits: int) -> Bytes:
     return found
 
 
-# ── the addresses that some fragment needs ──────────────────────────────────
+# ── the addresses that a fragment needs ─────────────────────────────────────
 
 
-class _Tile(NamedTuple):
-    """How an operand lies in shared memory, and how many of it are moved."""
+class _Placement(NamedTuple):
+    """How an operand is stored in shared memory, and how many tiles are moved."""
 
     order: Order
     pitch: int | None
@@ -199,11 +199,11 @@ class _Tile(NamedTuple):
     packed: bool = False
 
 
-class _Wish(NamedTuple):
+class _Sources(NamedTuple):
     """Where each byte of the registers comes from: (lanes, registers, 4).
 
-    ``unit`` is the address of 16 aligned bytes, ``position`` the byte (or, of
-    packed elements, the element) in them; -1 where no single one would do.
+    ``unit`` is the address of 16 aligned bytes.  ``position`` is the byte within them,
+    or the element if elements are packed; -1 if it is not a single one.
     """
 
     unit: Addresses
@@ -225,19 +225,19 @@ def ldmatrix_addresses(
 ) -> tuple[Instruction, LaneAddresses]:
     """The ``ldmatrix`` and the lane addresses that load a fragment.
 
-    The operand lies in shared memory from ``start`` on, by rows
-    (``order="row"``: the elements of a row are neighbours) or by columns,
-    ``pitch`` bytes from one to the next, by default without gaps, with a
-    swizzle of its 16-byte units if one is named.  ``packed`` says that 6- or
-    4-bit elements are stored sixteen to a unit, its upper bytes unused; else
-    each is in the byte that the instruction's kind gives it.  The addresses
-    have one axis for the lanes, and one before it for a warpgroup's warps; they
-    know that each lane takes 16 bytes, and how many lanes count
+    The operand begins at ``start`` in shared memory.  It is stored by rows
+    (``order="row"``: elements of a row are adjacent) or by columns, ``pitch`` bytes
+    apart, by default without gaps.  ``swizzle`` is the swizzle of its 16-byte units.
+    With ``packed``, sixteen 6-bit or 4-bit elements are stored in each 16-byte unit,
+    whose upper bytes are unused; otherwise each element has a byte, as the
+    instruction's kind defines.
+
+    The addresses have an axis for the lanes, and before it one for the warps of a
+    warpgroup.  They have a width, 16 bytes, and the number of lanes used
     (:class:`~fragmenta.LaneAddresses`).
 
-    ``tiles`` says that one instruction loads as many fragments, neighbours
-    ``along`` m, n or k, into registers that follow each other: an ``.x4`` loads
-    the B of two ``mma``.
+    With ``tiles``, one instruction loads that many fragments, adjacent ``along`` m, n
+    or k, into consecutive registers: an ``.x4`` loads B for two ``mma``.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -249,7 +249,7 @@ def ldmatrix_addresses(
     >>> print(ldmatrix_addresses(op, "B", order="row", tiles=2, along="n")[0])
     ldmatrix.sync.aligned.m8n8.x4.trans.b16
     """
-    tile = _Tile(order, pitch, start, swizzle, tiles, along, packed)
+    tile = _Placement(order, pitch, start, swizzle, tiles, along, packed)
     return _addresses("ldmatrix", op, operand, tile, target)
 
 
@@ -267,7 +267,7 @@ def stmatrix_addresses(
 ) -> tuple[Instruction, LaneAddresses]:
     """The ``stmatrix`` and the lane addresses that store a fragment.
 
-    As :func:`ldmatrix_addresses`, the other way.
+    The arguments are those of :func:`ldmatrix_addresses`.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f16")
@@ -275,19 +275,19 @@ def stmatrix_addresses(
     >>> print(store, addresses[:10].tolist())
     stmatrix.sync.aligned.m8n8.x2.b16 [0, 16, 32, 48, 64, 80, 96, 112, 128, 144]
     """
-    tile = _Tile(order, pitch, start, swizzle, tiles, along)
+    tile = _Placement(order, pitch, start, swizzle, tiles, along)
     return _addresses("stmatrix", op, operand, tile, target)
 
 
 def _addresses(
-    family: str, op: Instruction | str, operand: str, tile: _Tile, target: str
+    family: str, op: Instruction | str, operand: str, tile: _Placement, target: str
 ) -> tuple[Instruction, LaneAddresses]:
     op = instruction(op)
     part = _operand(op, operand)
-    wish = _wishes(part, operand, tile)
+    sources = _sources(part, operand, tile)
     reasons = []
     for move in _candidates(family, part, tile, check_target(target)):
-        found = _solve(move, part, wish)
+        found = _solve(move, part, sources)
         if not isinstance(found, str):
             return move, found
         reasons.append(found)
@@ -300,26 +300,28 @@ def _addresses(
 
 def _operand(op: Instruction, operand: str) -> Fragment:
     if operand not in op.fragments:
-        raise Error(f"{op} has the fragments {one_of(op.fragments, 'and')}")
+        raise Error(
+            f"{op} has the fragments {one_of(op.fragments, 'and')}; given {operand!r}"
+        )
     part = op.fragments[operand]
     if part.layout.data != ("row", "col") or part.layout.free:
-        raise Error(f"{operand} of {op} is not one matrix, held once")
+        raise Error(f"{operand} of {op} is not a single matrix without copies")
     if part.register_bits != 32 or part.registers not in (1, 2, 4):
         raise Error(
             f"one instruction moves 1, 2 or 4 registers of 32 bits; {operand} of {op} "
-            f"is {part.registers} of {part.register_bits} bits"
+            f"has {part.registers} of {part.register_bits} bits"
         )
     return part
 
 
 def _candidates(
-    family: str, part: Fragment, tile: _Tile, target: str
+    family: str, part: Fragment, tile: _Placement, target: str
 ) -> list[Instruction]:
-    """Forms with as many registers, in catalogue order, without ``.shared``."""
+    """Forms with as many registers, in the order of the catalogue."""
     packed, registers = tile.packed, part.registers * tile.tiles
     wanted = {6: "b8x16.b6x16_p32", 4: "b8x16.b4x16_p64"}.get(part.dtype.bits)
     if packed and wanted is None:
-        raise Error(f"{part.dtype} is not packed; 6- and 4-bit types are")
+        raise Error(f"packed is for 6-bit and 4-bit types; given {part.dtype}")
     found = [
         move
         for move in catalogue(family)
@@ -336,37 +338,39 @@ def _candidates(
     return found
 
 
-def _wishes(part: Fragment, operand: str, tile: _Tile) -> _Wish:
-    """Where each byte of all tiles is: their registers follow each other."""
+def _sources(part: Fragment, operand: str, tile: _Placement) -> _Sources:
+    """Where each byte of all tiles comes from; their registers are consecutive."""
     tiles, along, sides = tile.tiles, tile.along, SIDES.get(operand, "")
     if not is_whole(tiles) or tiles not in (1, 2, 4):
-        raise Error(f"one instruction moves 1, 2 or 4 tiles; given {tiles!r}")
+        raise Error(f"tiles must be 1, 2 or 4; given {tiles!r}")
     if along not in (None, *sides) or (along is None and tiles > 1):
         raise Error(
-            f"tiles of {operand} follow each other along {one_of(sides)}; given "
+            f"tiles of {operand} must be adjacent along {one_of(sides)}; given "
             f"along={along!r}"
         )
     rows, cols = part.shape
     row, col = (rows * (along == sides[:1]), cols * (along == sides[1:]))
     extent = (rows + row * (tiles - 1), cols + col * (tiles - 1))
     each = [
-        _wish(part, tile, (number * row, number * col), extent)
+        _source(part, tile, (number * row, number * col), extent)
         for number in range(tiles)
     ]
-    return _Wish(*(np.concatenate(parts, axis=1) for parts in zip(*each, strict=True)))
+    return _Sources(
+        *(np.concatenate(parts, axis=1) for parts in zip(*each, strict=True))
+    )
 
 
-def _wish(
-    part: Fragment, tile: _Tile, origin: tuple[int, int], extent: tuple[int, int]
-) -> _Wish:
-    """Where in memory each byte of a tile is, which begins at row and column."""
+def _source(
+    part: Fragment, tile: _Placement, origin: tuple[int, int], extent: tuple[int, int]
+) -> _Sources:
+    """Where each byte of the tile that begins at ``origin`` comes from."""
     order, pitch, start, swizzle, *_ = tile
     if order not in ("row", "col"):
-        raise Error(f'a tile is order="row" or order="col"; given {order!r}')
+        raise Error(f'order must be "row" or "col"; given {order!r}')
     if tile.packed and part.container.shift:
         raise Error(
-            f"{part.dtype} is wanted in bits {part.container.shift} and up of a byte, "
-            "and unpacking leaves it in the lowest bits: shift it by "
+            f"{part.dtype} must be in bits {part.container.shift} and up of a byte, "
+            "but unpacking puts it into the lowest bits: shift it by "
             f"{part.container.shift} afterwards"
         )
     slot = 8 if tile.packed else part.container.bits
@@ -376,9 +380,9 @@ def _wish(
     whole = is_whole(start) and is_whole(pitch)
     if not whole or start % UNIT or pitch % UNIT or pitch < tight:
         raise AddressError(
-            f"rows of a matrix are {UNIT} aligned bytes, so the tile starts at a "
-            f"multiple of {UNIT} and its {'rows' if order == 'row' else 'columns'} of "
-            f"{tight} bytes are a multiple of {UNIT} apart; given start {start!r}, "
+            f"rows of a matrix are {UNIT} aligned bytes, so the tile must start at a "
+            f"multiple of {UNIT}, and its {'rows' if order == 'row' else 'columns'} of "
+            f"{tight} bytes must be a multiple of {UNIT} apart; given start {start!r}, "
             f"pitch {pitch!r}"
         )
     grid = part.layout.grid()
@@ -389,7 +393,7 @@ def _wish(
     address = _bytes(np.asarray(bit, np.int64).reshape(shape), slot)
     nowhere = address < 0
     unit = swizzled(np.where(nowhere, 0, address), swizzle) // UNIT * UNIT
-    return _Wish(np.where(nowhere, -1, unit), np.where(nowhere, -1, address % UNIT))
+    return _Sources(np.where(nowhere, -1, unit), np.where(nowhere, -1, address % UNIT))
 
 
 def _bytes(bit: Addresses, slot: int) -> Addresses:
@@ -404,8 +408,8 @@ def _bytes(bit: Addresses, slot: int) -> Addresses:
     return np.where(whole, first[..., 0] // 8, -1)
 
 
-def _solve(move: Instruction, part: Fragment, wish: _Wish) -> LaneAddresses | str:
-    """An address for each lane, or why there is none."""
+def _solve(move: Instruction, part: Fragment, sources: _Sources) -> LaneAddresses | str:
+    """An address for each lane, or the reason why there is none."""
     (held,) = move.fragments.values()
     matrices, rows, _ = held.shape
     grid = held.layout.grid()
@@ -416,11 +420,11 @@ def _solve(move: Instruction, part: Fragment, wish: _Wish) -> LaneAddresses | st
     offset = grid["col"].reshape(LANES, held.registers, -1)[..., None] * size
     position = (offset + np.arange(size)).reshape(lanes)
     warps = part.lanes // LANES
-    unit = wish.unit.reshape(warps, *lanes)
-    wrong = wish.position.reshape(warps, *lanes) != position
+    unit = sources.unit.reshape(warps, *lanes)
+    wrong = sources.position.reshape(warps, *lanes) != position
     if wrong.any():
         warp, lane, register, byte = np.argwhere(wrong)[0].tolist()
-        found = int(wish.position[warp * LANES + lane, register, byte])
+        found = int(sources.position[warp * LANES + lane, register, byte])
         return f"{_short(move)} {_why(move, part, (lane, register, byte), found)}"
     addresses = np.zeros((warps, LANES), np.int64)
     addresses[:, number] = unit
@@ -430,7 +434,7 @@ def _solve(move: Instruction, part: Fragment, wish: _Wish) -> LaneAddresses | st
     )
     if (agreed != unit).any():
         return f"{_short(move)} would need two addresses for one of its rows"
-    # Lanes that do not count repeat the last address: sm_75 reads them all.
+    # Lanes that are not used repeat the last address: sm_75 reads all of them.
     used = matrices * rows
     addresses[:, used:] = addresses[:, used - 1 : used]
     return LaneAddresses(
@@ -441,16 +445,16 @@ def _solve(move: Instruction, part: Fragment, wish: _Wish) -> LaneAddresses | st
 def _why(
     move: Instruction, part: Fragment, place: tuple[int, int, int], found: int
 ) -> str:
-    """Why a form cannot: in general if that is it, else by its first mistake."""
+    """Why a form is not possible: by its element size, or by its first mismatch."""
     (held,) = move.fragments.values()
     slot = part.container.bits
     if move.values["trans"] and slot != held.dtype.bits:
-        return f"transposes elements of {held.dtype.bits} bits, and these have {slot}"
+        return f"transposes elements of {held.dtype.bits} bits, but these have {slot}"
     lane, register, byte = place
     where = f"lane {lane}, register {register}, byte {byte}"
     if found < 0:
-        return f"moves bytes, and those that {where} holds are not neighbours"
-    return f"does not bring byte {found} of a row to {where}, where it is wanted"
+        return f"moves whole bytes, but the elements in {where} are not adjacent"
+    return f"does not move byte {found} of a row to {where}, where it must be"
 
 
 def _short(move: Instruction) -> str:

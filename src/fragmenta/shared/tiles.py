@@ -1,10 +1,9 @@
 """Which bytes are in shared memory?
 
-An *image* is what shared memory holds from a multiple of 1024 bytes on: an
-array of bytes, whose index is the address.  :func:`shared_tile` writes a matrix
-into one and :func:`read_tile` reads what ``wgmma`` would; both ask the
-descriptor where each element is.  :func:`tensor_map` says how a tensor-map copy
-writes the same bytes.
+An *image* is the content of shared memory from a multiple of 1024 on: an array of
+bytes, whose index is the address.  :func:`shared_tile` writes a matrix into an image,
+and :func:`read_tile` reads what ``wgmma`` reads.  The descriptor says where each
+element is.  :func:`tensor_map` describes tensor-map copies that write the same bytes.
 """
 
 from __future__ import annotations
@@ -38,9 +37,9 @@ from fragmenta.shared.descriptor import (
 Image = NDArray[np.uint8]
 
 PATTERN = 1024
-"""Every swizzle pattern repeats within so many bytes."""
+"""Every swizzle pattern repeats after this many bytes."""
 BOX = 256
-"""A tensor-map copy moves at most so many elements along each dimension."""
+"""The most elements along each dimension that a tensor-map copy moves."""
 
 
 # ── writing ─────────────────────────────────────────────────────────────────
@@ -57,12 +56,12 @@ def shared_tile(
     order: Major | None = None,
     image: ArrayLike | None = None,
 ) -> tuple[Image, Descriptor]:
-    """An image that holds a matrix, and the descriptor that finds it.
+    """An image with a matrix in it, and the descriptor of the matrix.
 
-    A is (…, m, k), or what a sparse A stores; B is (…, k, n); each a whole
-    number of the instruction's tiles, laid out as :meth:`Descriptor.for_tile`
-    says.  The tile starts at ``start``, by default at 0 or, where it joins
-    others in an ``image``, at the next multiple of 1024.
+    A is (…, m, k), or the stored values of a sparse A; B is (…, k, n).  Each is a whole
+    number of the instruction's tiles, stored as in :meth:`Descriptor.for_tile`.  The
+    tile begins at ``start``.  By default that is 0, or the next multiple of 1024 if
+    the tile is added to an ``image``.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
@@ -89,7 +88,7 @@ def shared_tile(
     if end > LIMIT:
         raise AddressError(
             f"a {shape[0]}x{shape[1]} tile of {of} from byte {start} on ends at "
-            f"{end}; descriptors reach {LIMIT}"
+            f"{end}; it must end by {LIMIT}, the limit of descriptors"
         )
     written = _room(image, lines.shape[:-2], end)
     index, unit = _index(descriptor, shape, of, major)
@@ -100,7 +99,7 @@ def shared_tile(
 
 
 def _lines(matrix: ArrayLike, op: Instruction, operand: str) -> NDArray[Any]:
-    """Raw bits of the matrix, (…, m or n, k), if it is whole tiles."""
+    """Raw bits of the matrix, (…, m or n, k), which must be whole tiles."""
     rows, k = extent(op, operand)
     bits = op.types[operand.lower()].encode(as_array(matrix))
     lines = bits if operand == "A" or bits.ndim < 2 else np.swapaxes(bits, -1, -2)
@@ -108,13 +107,14 @@ def _lines(matrix: ArrayLike, op: Instruction, operand: str) -> NDArray[Any]:
         whole = f"{rows}x{k}" if operand == "A" else f"{k}x{rows}"
         what = f"the stored {operand}" if op.sparse and operand == "A" else operand
         raise ShapeError(
-            f"{what} of {op} is a whole number of {whole} tiles; given {bits.shape}"
+            f"{what} of {op} must be a whole number of {whole} tiles; given "
+            f"{bits.shape}"
         )
     return lines
 
 
 def _room(image: ArrayLike | None, batch: tuple[int, ...], size: int) -> Image:
-    """A fresh image of at least so many bytes, with what there was before."""
+    """A new image of at least ``size`` bytes, with the old content."""
     if image is None:
         return np.zeros((*batch, size), np.uint8)
     old = as_image(image)
@@ -138,10 +138,10 @@ def read_tile(
 ) -> NDArray[Any]:
     """The raw bits that one ``wgmma`` reads: A (…, m, k) or B (…, k, n).
 
-    ``image`` is (…, bytes); a descriptor is a :class:`Descriptor`, its 64-bit
-    word, or an array of words, whose axes broadcast with those of the image.
-    A sparse A comes as stored, with half of k.  ``packed`` leaves b1 in words
-    of 32 along k.
+    ``image`` is (…, bytes).  A descriptor is a :class:`Descriptor`, its 64-bit word,
+    or an array of words, whose axes broadcast with those of the image.  A sparse A is
+    returned as stored, with half of k.  With ``packed``, b1 is returned as 32-bit
+    words along k.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="s8")
@@ -189,7 +189,7 @@ outside the image of 96 bytes
 def _no_tiles(
     batch: tuple[int, ...], op: Instruction, operand: str, packed: bool
 ) -> NDArray[Any]:
-    """What is read where there is no descriptor or no image."""
+    """The empty result for a batch without descriptors or images."""
     rows, k = extent(op, operand)
     of = op.types[operand.lower()]
     if packed and of.bits < 8:
@@ -207,7 +207,7 @@ def _read(
     major: Major,
     packed: bool,
 ) -> NDArray[Any]:
-    """One descriptor, any images."""
+    """Read with one descriptor from any number of images."""
     shape = extent(op, operand)
     of = op.types[operand.lower()]
     index, unit = _index(descriptor, shape, of, major)
@@ -247,7 +247,7 @@ def _outside(
 def _index(
     descriptor: Descriptor, shape: tuple[int, int], of: DType, major: Major
 ) -> tuple[Addresses, int]:
-    """For each row and k, the number of its cell; and the bytes of a cell.
+    """The cell of each row and k, and the bytes of a cell.
 
     Elements narrower than a byte are moved as 32-bit words.
     """
@@ -272,25 +272,25 @@ def as_image(image: ArrayLike) -> Image:
 
     >>> as_image([1, 2]).dtype
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: an image of shared memory is an array of uint8, \
-(…, bytes); given int64 of shape (2,)
+    fragmenta.errors.ShapeError: an image of shared memory must be an array of \
+uint8, (…, bytes); given int64 of shape (2,)
     """
     given = as_array(image)
     if given.dtype != np.uint8 or not given.ndim:
         raise ShapeError(
-            "an image of shared memory is an array of uint8, (…, bytes); given "
+            "an image of shared memory must be an array of uint8, (…, bytes); given "
             f"{given.dtype} of shape {given.shape}"
         )
     if given.shape[-1] > LIMIT:
         raise AddressError(
-            f"shared memory is addressed with 18 bits, so an image has at most "
-            f"{LIMIT} bytes; given {given.shape[-1]}"
+            f"an image has at most {LIMIT} bytes, because descriptors have 18-bit "
+            f"addresses; given {given.shape[-1]}"
         )
     return given
 
 
 def as_words(descriptor: ArrayLike) -> NDArray[np.uint64]:
-    """Descriptors by their words, checked: uint64 of any shape.
+    """Descriptors as 64-bit words, checked: uint64 of any shape.
 
     >>> as_words([1 << 62])
     array([4611686018427387904], dtype=uint64)
@@ -298,8 +298,8 @@ def as_words(descriptor: ArrayLike) -> NDArray[np.uint64]:
     given = as_array(descriptor)
     if given.dtype.kind not in "iu" or (given.dtype.kind == "i" and (given < 0).any()):
         raise AddressError(
-            "a descriptor is a Descriptor, a 64-bit word or an array of them; given "
-            f"{descriptor!r}"
+            "a descriptor must be a Descriptor, a 64-bit word or an array of words; "
+            f"given {descriptor!r}"
         )
     return given.astype(np.uint64)
 
@@ -309,16 +309,16 @@ def as_words(descriptor: ArrayLike) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """The settings of ``cuTensorMapEncodeTiled`` that leave the same bytes.
+    """The settings of ``cuTensorMapEncodeTiled`` that write the same bytes.
 
-    ``copies`` are the ``cp.async.bulk.tensor`` to issue: the coordinates of
-    each, fastest dimension first, counted from the tile's first element, and
-    the shared address it goes to.
+    ``copies`` are the ``cp.async.bulk.tensor`` instructions to issue: for each, the
+    coordinates of its first element, fastest dimension first and counted from the
+    first element of the tile, and the address in shared memory.
     """
 
     data_type: str
     dimensions: tuple[str, str]
-    """What the dimensions of the tensor are, fastest first."""
+    """The dimensions of the tensor, fastest first."""
     box: tuple[int, int]
     swizzle: str
     copies: tuple[tuple[tuple[int, int], int], ...]
@@ -338,7 +338,7 @@ class TensorMap:
         return "\n".join(lines)
 
 
-# Types that a tensor map has no name for travel as bytes; none are converted.
+# Types without a name in tensor maps are copied as bytes; no copy converts anything.
 _DATA_TYPES = {
     "f16": "FLOAT16",
     "bf16": "BFLOAT16",
@@ -355,10 +355,10 @@ def tensor_map(
     swizzle: int = 128,
     start: int = 0,
 ) -> TensorMap:
-    """How tensor-map copies write the tile of :meth:`Descriptor.for_tile`.
+    """The tensor-map copies that write the tile of :meth:`Descriptor.for_tile`.
 
-    One copy for each span, and for each 256 elements across; a span that the
-    tile does not fill keeps its full width in shared memory.
+    There is one copy for each span and each 256 elements across.  A span that the
+    tile does not fill still has its full width in shared memory.
 
     >>> print(tensor_map(64, 128, "f16", swizzle=128))
     tensorDataType CU_TENSOR_MAP_DATA_TYPE_FLOAT16, tensorRank 2
@@ -370,15 +370,15 @@ def tensor_map(
     copy {64, 0} to shared address 8192
     """
     dt = dtype(of)
-    # An ill-fitting tile is refused here, with its reason.
+    # A tile that does not fit is refused here, with the reason.
     descriptor = Descriptor.for_tile(
         rows, k, dt, major=major, swizzle=swizzle, start=start
     )
     end = start + prod(atoms(rows, k, dt, major, swizzle)) * LINES * span(swizzle)
     if end > LIMIT:
         raise AddressError(
-            f"{rows} x {k} elements of {dt} from {start} on end at byte {end:,}; "
-            f"descriptors reach {LIMIT:,} bytes of shared memory"
+            f"{rows} x {k} elements of {dt} from byte {start} on end at byte {end:,}; "
+            f"they must end by {LIMIT:,}, the limit of descriptors"
         )
     along, across = (k, rows) if major == "k" else (rows, k)
     per_item = max(1, 8 // dt.bits)  # elements per item of the tensor
@@ -389,8 +389,7 @@ def tensor_map(
     if items % wide or across % high:
         raise Error(
             f"{along} x {across} elements of {dt} are not a whole number of boxes of "
-            f"{wide * per_item} x {high}: the last copy would bring in what lies "
-            "beyond the tile"
+            f"{wide * per_item} x {high}: the last copy would read beyond the tile"
         )
     copies = []
     for first in range(0, items, wide):

@@ -1,7 +1,7 @@
-"""What would this CUDA C++ ``wmma`` kernel compute?
+"""What does a CUDA C++ ``wmma`` kernel compute?
 
 The names, arguments and rules are those of ``nvcuda::wmma`` in the CUDA C++
-programming guide, so that a kernel can be tried line by line on the CPU::
+programming guide.  So a kernel can be tried line by line on the CPU::
 
     wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> a;
     wmma::load_matrix_sync(a, A + 256, 16);
@@ -11,20 +11,20 @@ programming guide, so that a kernel can be tried line by line on the CPU::
     wmma.load_matrix_sync(a, A, 16, offset=256)
 
 Memory is a NumPy array.  ``wmma.pointer(A) + n`` counts items of the array, as
-C++ counts with ``A + n``, ``offset=n`` elements of the fragment: the same, but
-for elements of 4 bits and 1 bit, which share the items of A.  What the guide
-forbids is an error here; what it leaves open (where a fragment keeps which
-element) is the order observed on sm_90, whatever the target.  The numbers are
-those of the target: sm_90, or what ``with wmma.target("sm_80"):`` or a call's
-own ``target=`` names.
+``A + n`` does in C++; ``offset=n`` counts elements of the fragment.  Both are the same,
+except for 4-bit and 1-bit elements, because several of them share an item of A.
 
-One object stands for the fragments of a whole warp, or of many warps at once:
-``x`` is (…warps, 32 lanes, storage elements).
+What the guide forbids is an error here.  The guide does not specify which element a
+fragment has where; here it is the order observed on sm_90, for every target.  The
+numbers are those of the target: sm_90, or the one given by
+``with wmma.target("sm_80"):`` or by ``target=`` of a call.
 
-:func:`mma` builds the PTX instruction ``wmma.mma`` by its qualifiers, as
-``fm.mma`` and ``fm.wgmma`` build theirs.  ``wmma`` itself is not callable: it is a
-namespace, here as in C++ and in PTX, where ``wmma.load`` and ``wmma.store`` are
-instructions, too.
+One object is the fragments of a whole warp, or of many warps at once: ``x`` is
+(…warps, 32 lanes, storage elements).
+
+:func:`mma` builds the PTX instruction ``wmma.mma`` from its qualifiers, as ``fm.mma``
+and ``fm.wgmma`` build theirs.  ``wmma`` itself cannot be called: it is a namespace, as
+in C++ and in PTX, which also has ``wmma.load`` and ``wmma.store``.
 
 >>> import numpy as np
 >>> from fragmenta import wmma

@@ -1,6 +1,6 @@
 """How do loads, stores and products of fragments behave?
 
-The calls of ``nvcuda::wmma``; :mod:`fragmenta.wmma` shows them in use.
+These are the functions of ``nvcuda::wmma``; :mod:`fragmenta.wmma` has an example.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ Array = NDArray[Any]
 
 
 class DeprecatedVariant(DeprecationWarning):
-    """The guide deprecates this multiplication on the target that was named.
+    """The programming guide deprecates this multiplication on the given target.
 
     >>> from fragmenta.wmma import *
 
@@ -76,12 +76,12 @@ def load_matrix_sync(
     offset: ArrayLike = 0,
     target: str | None = None,
 ) -> None:
-    """Fill a fragment from memory.
+    """Load a fragment from memory.
 
-    ``ldm`` is the distance, in elements, between the starts of rows (row
-    major) or columns; ``offset`` the element at which the matrix begins, one
-    for all warps or one for each.  A :class:`pointer` in place of the memory
-    says it as C++ does.  Only an accumulator takes ``layout``.
+    ``ldm`` is the distance in elements between the beginnings of rows (row major) or
+    columns.  ``offset`` is the element at which the matrix begins: one for all warps,
+    or one for each.  A :class:`pointer` can be given instead, as in C++.  Only an
+    accumulator takes ``layout``.
 
     >>> from fragmenta.wmma import *
 
@@ -91,7 +91,7 @@ def load_matrix_sync(
     Traceback (most recent call last):
     ...
     fragmenta.errors.AlignmentError: ldm 20 of signed char is 20 bytes; it must \
-be a multiple of 8 bytes, 8 elements (16 or 24 would do)
+be a multiple of 8 bytes, 8 elements (nearest: 16 or 24)
     >>> load_matrix_sync(a, A, 16, offset=32)
     >>> int(a.x[0, 0])
     32
@@ -113,7 +113,7 @@ def store_matrix_sync(
     offset: ArrayLike = 0,
     target: str | None = None,
 ) -> None:
-    """Write an accumulator to memory; nothing is written if anything is wrong.
+    """Store an accumulator to memory; after an error, nothing has been written.
 
     >>> from fragmenta.wmma import *
 
@@ -126,12 +126,12 @@ def store_matrix_sync(
     >>> store_matrix_sync(D, c, 12, mem_row_major, offset=8)
     Traceback (most recent call last):
     ...
-    fragmenta.errors.OutOfBounds: store_matrix_sync would touch elements 8 to 99 \
-of memory that holds 96 of int
+    fragmenta.errors.OutOfBounds: store_matrix_sync would access elements 8 to 99 \
+of memory with 96 elements of int
     """
     _require_fragments(frag=frag)
     if frag.use is not accumulator:
-        raise Error(f"only an accumulator can be stored, not {frag}")
+        raise Error(f"only an accumulator can be stored; given {frag}")
     chosen = choose(target)
     _require(_move(frag), chosen, frag)
     _require_defined(frag=frag)
@@ -142,10 +142,10 @@ of memory that holds 96 of int
 
 
 def fill_fragment(frag: fragment, value: float) -> None:
-    """Set every element to one value, converted as C++ converts it.
+    """Set every element to one value, converted as in C++.
 
-    Integers keep their low bits, fractions are cut off; a floating-point value
-    that an integer type does not hold is refused, for C++ leaves it open.
+    Integers keep their low bits, and fractions are truncated.  A floating-point value
+    outside the range of an integer type is refused: in C++ the result is undefined.
 
     >>> from fragmenta.wmma import *
 
@@ -167,7 +167,7 @@ def fill_fragment(frag: fragment, value: float) -> None:
         word = sum(low << at for at in range(0, bits, of.bits))
         frag.x.view(f"u{bits // 8}")[...] = word
     else:
-        with np.errstate(all="ignore"):  # too large is infinite, as in C++
+        with np.errstate(all="ignore"):  # too large becomes infinite, as in C++
             wide = number.astype(np.float64) if number.dtype == object else number
             frag.x[...] = wide.astype(of.storage)
 
@@ -182,15 +182,15 @@ def _one_number(value: object) -> Array:
 
 
 def _converted(number: Array, storage: np.dtype[Any]) -> int:
-    """A number as an integer; what is beyond the type C++ leaves open."""
+    """A number as an integer; refuses a float outside the range of the type."""
     if number.dtype == object or number.dtype.kind in "biu":
         return int(number)
     value = float(number)
     limits = np.iinfo(storage)
-    if not limits.min - 1 < value < limits.max + 1:  # NaN, too
+    if not limits.min - 1 < value < limits.max + 1:  # true for NaN too
         raise ValueRangeError(
-            f"{storage} holds {limits.min} to {limits.max}; C++ leaves open what "
-            f"becomes of {value}"
+            f"{storage} holds {limits.min} to {limits.max}; given {value}, whose "
+            "conversion is undefined in C++"
         )
     return int(value)
 
@@ -201,13 +201,15 @@ def _require(op: Instruction, chosen: Chosen, what: object) -> None:
 
 
 def _load_layout(frag: fragment, layout: object) -> str:
-    """``row`` or ``col``: the fragment knows it, or the call says it."""
+    """``row`` or ``col``, from the fragment or from the call."""
     if frag.memory_layout is None:
         if layout is None:
             raise Error(f"loading {frag} needs mem_row_major or mem_col_major")
         return str(member(layout_t, layout, "layout in memory").value)
     if layout is not None:
-        raise Error(f"{frag} has its own layout; the call takes none")
+        raise Error(
+            f"{frag} has its own layout, so layout must not be given; given {layout!r}"
+        )
     return frag.memory_layout.value
 
 
@@ -217,7 +219,7 @@ def _load(operand: str, layout: str, shape: str, of: str) -> Instruction:
 
 
 def _move(frag: fragment) -> Instruction:
-    """The load instruction of a fragment, for what it requires."""
+    """The load instruction of a fragment; it knows the targets."""
     layout = frag.memory_layout.value if frag.memory_layout else "row"
     operand = frag.use.value.lower()
     return _load(operand, layout, str(frag.shape), frag.element_type.name)
@@ -237,7 +239,7 @@ def mma_sync(
 ) -> None:
     """D = A B + C, exactly as the target computes it; ``d`` may be ``c``.
 
-    ``satf`` clamps integer results instead of letting them wrap.
+    With ``satf``, integer results are clamped instead of wrapping around.
 
     >>> from fragmenta.wmma import *
 
@@ -252,12 +254,12 @@ def mma_sync(
     """
     _check_operands(d, a, b, c)
     if a.element_type.name == "b1":
-        raise Error(f"{a} is multiplied by bmma_sync")
+        raise Error(f"mma_sync does not multiply {a}; bmma_sync does")
     if not isinstance(satf, bool | np.bool_):
-        raise Error(f"satf is True or False; given {satf!r}")
+        raise Error(f"satf must be True or False; given {satf!r}")
     if satf and not a.element_type.is_integer:
         name = NAMES[a.element_type.name][0]
-        raise Error(f"satf is for integers; {a} holds {name}")
+        raise Error(f"satf is for integers; given {a} of {name}")
     _multiply(d, a, b, c, "", "satfinite" if satf else "", target)
 
 
@@ -286,7 +288,7 @@ def bmma_sync(
     """
     _check_operands(d, a, b, c)
     if a.element_type.name != "b1":
-        raise Error(f"{a} is multiplied by mma_sync; bmma_sync is for single bits")
+        raise Error(f"bmma_sync does not multiply {a}; mma_sync does")
     for kind, given in ((bmmaBitOp, op), (bmmaAccumulateOp, accumulate)):
         if not isinstance(given, kind):
             raise no_member(kind, given, kind.__name__)
@@ -295,13 +297,13 @@ def bmma_sync(
 
 
 def _check_operands(d: fragment, a: fragment, b: fragment, c: fragment) -> None:
-    """Refuse fragments that do not belong together."""
+    """Refuse fragments that do not fit together."""
     wanted = {"d": accumulator, "a": matrix_a, "b": matrix_b, "c": accumulator}
     given = {"d": d, "a": a, "b": b, "c": c}
     _require_fragments(**given)
     for name, each in given.items():
         if each.use is not wanted[name]:
-            raise Error(f"{name} is {each}; it must be {wanted[name].name}")
+            raise Error(f"{name} must be {wanted[name].name}; given {each}")
         if each.shape != a.shape:
             raise ShapeError(
                 f"{name} is {each}, but a is {a}: the shapes must be the same"
@@ -329,7 +331,7 @@ def _require_fragments(**given: object) -> None:
 def _require_defined(**given: fragment) -> None:
     for name, each in given.items():
         if not each._defined:
-            raise Error(f"{name}, {each}, was never loaded or filled")
+            raise Error(f"{name}, {each}, was not loaded or filled before")
 
 
 def _multiply(
@@ -369,7 +371,7 @@ def _mma(
     bitop: str,
     satfinite: str,
 ) -> Instruction:
-    """The PTX instruction that a call of mma_sync or bmma_sync becomes."""
+    """The PTX instruction of a call of mma_sync or bmma_sync."""
     types = (d, c) if a == "f16" else (d, a, a, c)
     words = ("wmma.mma", bitop, "sync.aligned", a_layout, b_layout, shape, *types)
     try:
@@ -382,7 +384,7 @@ def _mma(
 
 
 def _warn_deprecated(a: fragment, bitop: str, chosen: Chosen) -> None:
-    """What the guide announces for sm_90, said when such a target is named."""
+    """Warn if such a target is given: the guide announces the removal in sm_90."""
     if not chosen.named or number(chosen.name) < 90:
         return
     of = a.element_type.name
@@ -398,21 +400,21 @@ def _warn_deprecated(a: fragment, bitop: str, chosen: Chosen) -> None:
 
 
 def _refuse_torn(frag: fragment) -> None:
-    """Copies of one element must agree, for nobody says which of them counts."""
+    """Refuse copies of an element that differ: it is not defined which is used."""
     part = frag._part
     if part.layout.copies == 1:
         return
     bits = frag._x.view(f"uint{part.dtype.bits}").reshape(*frag.warps, -1)
     if (bits != bits[..., _first_copies(part)]).any():
         raise Error(
-            f"{frag} holds copies of elements, and x was changed so that they "
-            "differ; change all of x alike"
+            f"{frag} has copies of elements, and x was changed so that they differ; "
+            "change every copy in the same way"
         )
 
 
 @lru_cache
 def _first_copies(part: Fragment) -> Index:
-    """For each place, the first place that holds the same element."""
+    """For each place, the first place with the same element."""
     first: Index = part.layout.scatter().ravel()[part.layout.gather().ravel()]
     return first
 
@@ -423,14 +425,14 @@ def _first_copies(part: Fragment) -> Index:
 def float_to_tf32(value: ArrayLike) -> Any:
     """Round float32 to tf32: to nearest, ties away from zero.
 
-    This is ``cvt.rna.tf32.f32`` to the bit, as the machine code says that ptxas
-    writes for every target that has tf32: to a finite value, add half of the
-    last place kept; then clear the low 13 bits.  So values above the largest
-    tf32 become infinite, infinities stay, and a NaN keeps its sign and the
-    upper 10 bits of its payload; a NaN with no payload there (none of the NaNs
-    that arithmetic makes) becomes an infinity.
+    The bits are those of ``cvt.rna.tf32.f32``.  The machine code that ptxas generates
+    for it, on every target with tf32, adds half of the last kept place to a finite
+    value and then clears the low 13 bits.  So values above the largest tf32 become
+    infinite, and infinities stay.  A NaN keeps its sign and the upper 10 bits of its
+    payload; if these are all zero, which no arithmetic produces, it becomes an
+    infinity.
 
-    CUDA calls it ``__float_to_tf32``, and so does this module; this name is
+    CUDA's name ``__float_to_tf32`` exists here too.  The name without underscores is
     for use inside a class, where Python rewrites names that begin with ``__``.
 
     >>> import fragmenta.wmma
@@ -442,7 +444,7 @@ def float_to_tf32(value: ArrayLike) -> Any:
     source = as_array(float(value) if isinstance(value, int) else value)
     if not is_real(source):
         raise ValueRangeError(f"float_to_tf32 takes real numbers; given {source.dtype}")
-    with np.errstate(all="ignore"):  # a float64 beyond float32 is infinite
+    with np.errstate(all="ignore"):  # a float64 too large for float32 becomes infinite
         given = source.astype(np.float32)
     bits = given.view(np.uint32)
     finite = bits & np.uint32(0x7F800000) != 0x7F800000

@@ -1,7 +1,7 @@
-"""What does ``nvcuda::wmma::fragment`` hold?
+"""What is in a ``nvcuda::wmma::fragment``?
 
-A fragment is declared by its use, shape, type and layout in memory; which of its
-entries is which element the CUDA C++ programming guide leaves open, so that its
+A fragment is declared by its use, shape, type and layout in memory.  The CUDA C++
+programming guide does not specify which of its entries is which element, so its
 layout is marked as observed.
 """
 
@@ -46,16 +46,16 @@ from fragmenta.wmma.names import (
 Array = NDArray[Any]
 
 UNSPECIFIED = (
-    "The CUDA programming guide leaves open which element of the matrix an entry "
-    "of x holds, and may change it with any architecture.  Write no kernel that "
-    "depends on it, and hand matrices to separately compiled code through memory, "
-    "never as fragments."
+    "The CUDA programming guide does not specify which element of the matrix an entry "
+    "of x holds, and any architecture may change it.  Do not write a kernel that "
+    "depends on it, and pass matrices to separately compiled code through memory, "
+    "not as fragments."
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ObservedLayout(Layout):
-    """A layout that no manual promises: where it was seen, and the warning.
+    """A layout that no manual specifies, with where it was observed and a warning.
 
     >>> from fragmenta import wmma
     >>> c = wmma.fragment(wmma.accumulator, 8, 8, 32, int)
@@ -68,7 +68,7 @@ observed='sm_90 (H200)')
     warning: str = field(default=UNSPECIFIED, compare=False)
 
     def __eq__(self, other: object) -> bool:
-        """Equal to any layout that says the same."""
+        """Equal to any layout with the same map."""
         if not isinstance(other, Layout):
             return NotImplemented
         return _key(self) == _key(other)
@@ -86,11 +86,11 @@ def _key(layout: Layout) -> tuple[object, ...]:
 
 
 class fragment:
-    """The part of a matrix that the lanes of a warp hold between them.
+    """A matrix that is distributed over the lanes of a warp.
 
-    ``use`` is matrix_a, matrix_b or accumulator; ``type`` a CUDA type by its
-    name or this package's; ``layout`` how memory holds matrix_a or matrix_b.
-    ``warps`` is for many warps at once: a number, or the shape of a grid.
+    ``use`` is matrix_a, matrix_b or accumulator.  ``type`` is an element type, by its
+    name in CUDA or in this package.  ``layout`` is how matrix_a or matrix_b is stored
+    in memory.  ``warps`` is for many warps at once: a number, or the shape of a grid.
 
     >>> from fragmenta import wmma
     >>> u4 = wmma.experimental.precision.u4
@@ -119,7 +119,7 @@ class fragment:
         self.memory_layout = _check_major(self.use, self.element_type, layout)
         self.warps = warps if isinstance(warps, tuple) else (warps,)
         if any(not is_whole(size) or size < 1 for size in self.warps):
-            raise ShapeError(f"warps are counted from 1; given {warps!r}")
+            raise ShapeError(f"warps must be 1 or more; given {warps!r}")
         self._part = _part(self.use, str(self.shape), self.element_type.name)
         self._x: Array = np.zeros(
             (*self.warps, 32, self.num_storage_elements), self.storage_element_type
@@ -128,7 +128,7 @@ class fragment:
 
     @property
     def num_elements(self) -> int:
-        """Elements that each lane holds, copies included.
+        """The number of elements that each lane holds, including copies.
 
         >>> from fragmenta import wmma
         >>> a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
@@ -139,7 +139,7 @@ class fragment:
 
     @property
     def num_storage_elements(self) -> int:
-        """Entries of ``x`` for each lane: fewer where elements are packed.
+        """The number of entries of ``x`` for each lane; fewer if elements are packed.
 
         >>> from fragmenta import wmma
         >>> a = wmma.fragment(wmma.matrix_a, 8, 8, 128, "b1", wmma.row_major)
@@ -151,7 +151,7 @@ class fragment:
 
     @property
     def storage_element_type(self) -> np.dtype[Any]:
-        """The type of ``x``: that of the elements, or the word they share.
+        """The type of ``x``: that of the elements, or of the word that they share.
 
         >>> from fragmenta import wmma
         >>> a = wmma.fragment(wmma.matrix_b, 8, 8, 32, "s4", wmma.col_major)
@@ -163,10 +163,10 @@ class fragment:
 
     @property
     def x(self) -> Array:
-        """What each lane holds: (…warps, 32, num_storage_elements), writable.
+        """The entries of each lane: (…warps, 32, num_storage_elements), writable.
 
-        Doing the same to every entry is legal in CUDA as it is here; anything
-        that depends on which entry it is does not carry over to other targets.
+        The same operation on every entry is allowed, as in CUDA.  An operation that
+        depends on the position of an entry is not portable to other targets.
 
         >>> from fragmenta import wmma
         >>> c = wmma.fragment(wmma.accumulator, 16, 16, 16, float)
@@ -175,7 +175,7 @@ class fragment:
         >>> c.x.shape, float(c.x[31, 7])
         ((32, 8), 6.0)
         """
-        self._defined = True  # whoever has it may write to it
+        self._defined = True  # the caller may write to it
         return self._x
 
     @x.setter
@@ -184,13 +184,13 @@ class fragment:
             np.copyto(self._x, np.asarray(values), casting="same_kind")
         except (TypeError, ValueError) as why:
             raise ShapeError(
-                f"x of {self} is {self._x.dtype} of shape {self._x.shape}: {why}"
+                f"x of {self} must be {self._x.dtype} of shape {self._x.shape}: {why}"
             ) from why
         self._defined = True
 
     @property
     def registers(self) -> Words:
-        """``x`` as the registers that PTX names: (…warps, 32, registers).
+        """``x`` as registers of PTX: (…warps, 32, registers).
 
         >>> from fragmenta import wmma
         >>> a = wmma.fragment(wmma.matrix_a, 16, 16, 16, wmma.half, wmma.row_major)
@@ -201,9 +201,9 @@ class fragment:
         return words
 
     def layout(self, target: str | None = None) -> ObservedLayout:
-        """Who holds what, as observed; an error where nobody has looked.
+        """The observed layout; an error for a target where it was not measured.
 
-        Read its ``warning``: nothing of this is specified.
+        Read its ``warning``: no manual specifies this layout.
 
         >>> from fragmenta import wmma
         >>> tf32 = wmma.precision.tf32
@@ -214,20 +214,20 @@ class fragment:
         Traceback (most recent call last):
         ...
         fragmenta.errors.UnsupportedTarget: the layout of \
-fragment<matrix_a, 16, 16, 8, precision::tf32, row_major> on sm_80 is unmeasured; \
-it was observed on sm_90 (H200) only, and no manual specifies it
+fragment<matrix_a, 16, 16, 8, precision::tf32, row_major> on sm_80 was not \
+measured; it was observed only on sm_90 (H200), and no manual specifies it
         """
         chosen = choose(target)
         if number(chosen.name) != number(table.OBSERVED.split()[0]):
             raise UnsupportedTarget(
-                f"the layout of {self} on {chosen.name} is unmeasured; it was "
-                f"observed on {table.OBSERVED} only, and no manual specifies it"
+                f"the layout of {self} on {chosen.name} was not measured; it was "
+                f"observed only on {table.OBSERVED}, and no manual specifies it"
             )
         seen = self._part.layout
         return ObservedLayout(seen.coordinates, seen.axes, seen.free, table.OBSERVED)
 
     def copy(self) -> fragment:
-        """Another fragment with the same contents.
+        """A new fragment with the same contents.
 
         >>> from fragmenta import wmma
         >>> c = wmma.fragment(wmma.accumulator, 8, 8, 4, wmma.double)
@@ -246,7 +246,7 @@ it was observed on sm_90 (H200) only, and no manual specifies it
         return same
 
     def _access(self, call: str, rules: str, *, write: bool = False) -> Access:
-        """A load or store of this fragment, for the rules of memory to judge."""
+        """A load or store of this fragment, to be checked."""
         name = NAMES[self.element_type.name][0]
         return Access(call, self._part, str(self), name, self.warps, rules, write)
 
@@ -262,12 +262,12 @@ it was observed on sm_90 (H200) only, and no manual specifies it
 
 @lru_cache
 def _part(use: Use, shape: str, of: str) -> Fragment:
-    """The observed fragment: the one place where its layout is written."""
+    """The observed fragment, from the only place where its layout is written."""
     return table.fragment(use.value, shape, of)
 
 
 def _check_fragment(use: Use, shape: Shape, of: DType) -> None:
-    """Refuse a combination of use, shape and type that the guide lacks."""
+    """Refuse a combination of use, shape and type that does not exist."""
     operand = use.value.lower()
     rows = [row for row in table.LOAD.rows if row.allowed["operand"] == (operand,)]
     fits = [
@@ -299,5 +299,5 @@ def _check_major(use: Use, of: DType, layout: object) -> Major | None:
     only = row_major if use is matrix_a else col_major
     if of.name in SUB_BYTE_STORAGE and major is not only:
         name = NAMES[of.name][0]
-        raise Error(f"{use.name} of {name} is always {only.name}, not {major.name}")
+        raise Error(f"{use.name} of {name} must be {only.name}; given {major.name}")
     return major

@@ -1,9 +1,8 @@
-"""Which bytes of memory does a fragment's matrix occupy, and may it?
+"""Which bytes of memory does a load or store access, and are they allowed?
 
-A load or store of ``wmma`` names a pointer and a leading dimension.  Here the
-pointer is an array and an offset into it, or a :class:`pointer`, which counts
-as C++ does; everything that could be wrong with them is found before a single
-byte moves.
+A load or store of ``wmma`` takes a pointer and a leading dimension.  Here the pointer
+is an array and an offset, or a :class:`pointer`, which counts as in C++.  Everything
+is checked before any byte is moved.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ from fragmenta.registers.layout import Index
 
 Array = NDArray[Any]
 
-#: Whose alignment rules hold.
+#: The alignment rules that can be chosen.
 RULES = ("either", "guide", "ptx")
 
-# The programming guide: pointers are 256-bit aligned, and a leading dimension
-# is a multiple of 16 bytes (said of half, float, u4, s4 and b1; taken here for
-# the types it does not mention).
+# The programming guide: pointers are 256-bit aligned, and a leading dimension is a
+# multiple of 16 bytes.  It says so for half, float, u4, s4 and b1; here the rule is
+# used for all types.
 _GUIDE_POINTER, _GUIDE_LEADING = 32, 16
 
 
 @dataclass(frozen=True)
 class Access:
-    """One load or store, but for its pointer: what moves, and how to speak of it."""
+    """One load or store without its pointer, and its names in messages."""
 
     call: str
     part: Fragment
@@ -54,36 +53,36 @@ class Access:
 
     @property
     def fragment_bytes(self) -> int:
-        """What one lane holds: the alignment that the PTX manual asks for."""
+        """Bytes that one lane holds: the alignment that the PTX manual requires."""
         return self.part.registers * self.part.register_bits // 8
 
     @property
     def pointer_bytes(self) -> int:
-        """What addresses must be multiples of."""
+        """Addresses must be multiples of this."""
         return self._ruled(_GUIDE_POINTER)
 
     @property
     def leading_bytes(self) -> int:
-        """What the distance between two rows must be a multiple of."""
+        """The distance between two rows must be a multiple of this."""
         return self._ruled(_GUIDE_LEADING)
 
     def _ruled(self, guide: int) -> int:
-        # Fragments have 4, 8, 16 or 32 bytes.  Of 32, all that the PTX manual
-        # allows the guide does; of fewer, the other way round.  So the smaller
-        # numbers are those of one manual, and allow all that either does.
+        # A fragment has 4, 8, 16 or 32 bytes.  For 32 bytes, the guide allows all that
+        # the PTX manual allows; for fewer, the PTX manual allows all that the guide
+        # allows.  So the smaller number allows exactly what one of them allows.
         size = self.fragment_bytes
         return {"guide": guide, "ptx": size, "either": min(guide, size)}[self.rules]
 
 
 class pointer:
-    """A pointer that counts as C++ does: in items of the array that it points into.
+    """A pointer that counts items of an array, as in C++.
 
-    ``pointer(A) + n`` is the C++ expression ``A + n``.  If A is an array of
-    uint32 that holds packed 4-bit elements, it is n words of 32 bits further,
-    8 n elements, as with ``const unsigned* A``; ``offset=n`` of a load counts
-    elements.  With elements of 8 bits and more the two agree.
+    ``pointer(A) + n`` is the C++ expression ``A + n``.  If A is an array of uint32 with
+    packed 4-bit elements, it is n words of 32 bits further, which are 8 n elements, as
+    with ``const unsigned* A``.  ``offset=n`` of a load counts elements instead.  For
+    elements of 8 bits or more both are the same.
 
-    n may be an array, one for each warp.
+    n may be an array, with one number for each warp.
 
     >>> import numpy as np
     >>> from fragmenta import wmma
@@ -97,16 +96,18 @@ class pointer:
     '0x8'
     """
 
-    __array_ufunc__ = None  # n + pointer is a pointer, also for an array n
+    __array_ufunc__ = None  # so n + pointer is a pointer even if n is an array
 
     def __init__(self, memory: object, index: ArrayLike = 0) -> None:
         if isinstance(memory, bytes | bytearray | memoryview):
             memory = np.frombuffer(memory, np.uint8)
         if not isinstance(memory, np.ndarray):
-            raise Error(f"a pointer is into an array or bytes, not {_kind(memory)}")
+            raise Error(
+                f"a pointer must be into an array or bytes; given {_kind(memory)}"
+            )
         counted = np.asarray(index)
         if counted.dtype.kind not in "iu" or not _in_memory(counted):
-            raise ShapeError(f"a pointer moves by whole items; given {index!r}")
+            raise ShapeError(f"a pointer must move by whole items; given {index!r}")
         self.memory: Array = memory
         self.index: Index = counted.astype(np.intp)
 
@@ -120,7 +121,7 @@ class pointer:
 
     def __sub__(self, items: ArrayLike) -> pointer:
         if isinstance(items, pointer):
-            raise Error("the distance of two pointers is no pointer")
+            raise Error("two pointers cannot be subtracted")
         return self + -pointer(self.memory, items).index
 
     def __repr__(self) -> str:
@@ -138,21 +139,21 @@ def _in_memory(index: Array) -> bool:
 
 @dataclass(frozen=True)
 class View:
-    """Memory as a load or store sees it."""
+    """The memory of a load or store."""
 
     units: Array
-    """All of it, as elements (as 32-bit words of them where they are packed)."""
+    """The whole memory as elements, or as 32-bit words if elements are packed."""
     index: Index
-    """(…warps, lanes, entries): the unit that each entry of a fragment is."""
+    """(…warps, lanes, entries): the unit of each entry of the fragment."""
 
 
 def view(
     access: Access, memory: object, ldm: int, major: str, offset: ArrayLike
 ) -> View:
-    """Check everything about a load or store, then say where it goes.
+    """Check everything about a load or store, and return what it accesses.
 
-    ``major`` is ``row`` or ``col``; ``ldm`` and ``offset`` count elements, a
-    :class:`pointer` its own items.
+    ``major`` is ``row`` or ``col``; ``ldm`` and ``offset`` count elements, and a
+    :class:`pointer` counts its own items.
     """
     at = memory if isinstance(memory, pointer) else None
     buffer = _buffer(access, at.memory if at else memory)
@@ -167,8 +168,8 @@ def view(
     unit = np.dtype("u4" if bits < 8 else f"u{bits // 8}")
     per_unit = unit.itemsize * 8 // bits
     data = buffer.reshape(-1, order="A").view(np.uint8)
-    # Units lie at multiples of their size from the owner's first byte, and a
-    # view may begin between two of them.
+    # Units begin at multiples of their size from the first byte of the array that owns
+    # the memory, and a view may begin between two of them.
     data = data[-distance % unit.itemsize :]
     units = data[: data.size // unit.itemsize * unit.itemsize].view(unit)
     offsets = (start.bits - -distance % unit.itemsize * 8) // bits
@@ -181,11 +182,11 @@ def view(
 
 @lru_cache
 def _coordinates(part: Fragment, major: str, per_unit: int) -> tuple[Index, Index]:
-    """Of each entry: its row (or column), and its place along it."""
+    """For each entry: its row (or column), and its position within it."""
     grid = part.layout.grid()
     names = ("row", "col") if major == "row" else ("col", "row")
     outer, along = (grid[name].reshape(part.lanes, -1) for name in names)
-    # packed elements are neighbours in memory, so the first stands for its word
+    # Packed elements are adjacent in memory, so the first of a word is enough.
     return outer[:, ::per_unit], along[:, ::per_unit]
 
 
@@ -193,27 +194,29 @@ def _coordinates(part: Fragment, major: str, per_unit: int) -> tuple[Index, Inde
 
 
 def _buffer(access: Access, memory: object) -> Array:
-    """The memory as an array in one piece, of a type that makes sense."""
+    """The memory as a contiguous array of a type that fits."""
     if isinstance(memory, bytes | bytearray | memoryview):
         memory = np.frombuffer(memory, np.uint8)
     refuse_masks(memory)
     if not isinstance(memory, np.ndarray):
-        raise Error(f"memory is a NumPy array or bytes, not {type(memory).__name__}")
+        raise Error(
+            f"memory must be a NumPy array or bytes; given {type(memory).__name__}"
+        )
     if not (memory.flags.c_contiguous or memory.flags.f_contiguous):
         raise ShapeError(
-            "memory must lie in one piece; give the whole array and say with "
-            "offset= where the matrix begins"
+            "memory must be contiguous; give the whole array, and offset= where the "
+            "matrix begins"
         )
     if access.write and not memory.flags.writeable:
-        raise Error("memory is read-only")
+        raise Error("memory must be writable; given a read-only array")
     if not memory.dtype.isnative or not _holds(memory.dtype, access.part.dtype):
         raise UnknownType(f"memory of {memory.dtype} does not hold {_hint(access)}")
     return memory
 
 
 def _holds(given: np.dtype[Any], of: DType) -> bool:
-    """Whether memory of a NumPy type can be a T* of the fragment's T."""
-    if of.bits < 8:  # a void*: packed bytes or words
+    """Whether memory of a NumPy type can hold elements of the fragment."""
+    if of.bits < 8:  # packed bytes or words
         return given.kind == "u" or given == np.int32
     if given == of.storage:
         return True
@@ -235,7 +238,7 @@ def _hint(access: Access) -> str:
 
 
 def _distance(buffer: Array) -> int:
-    """Bytes between the array that owns the memory and this view of it."""
+    """Bytes from the start of the array that owns the memory to this view."""
     owner = buffer
     while isinstance(owner.base, np.ndarray):
         owner = owner.base
@@ -251,10 +254,11 @@ def _address(array: Array) -> int:
 
 def _check_ldm(access: Access, ldm: int, inner: int) -> None:
     if not is_whole(ldm):
-        raise ShapeError(f"ldm is a whole number of elements; given {ldm!r}")
+        raise ShapeError(f"ldm must be a whole number of elements; given {ldm!r}")
     if ldm < inner:
         raise ShapeError(
-            f"ldm {ldm} is too small: {access.label} has {inner} elements in a row"
+            f"ldm must be at least {inner}, the contiguous elements of {access.label}; "
+            f"given {ldm}"
         )
     wanted, bits = access.leading_bytes, access.part.dtype.bits
     step = wanted * 8 // bits
@@ -263,12 +267,12 @@ def _check_ldm(access: Access, ldm: int, inner: int) -> None:
         near = one_of(each for each in (below, below + step) if each >= inner)
         raise AlignmentError(
             f"ldm {ldm} of {access.type_name} is {_bytes(int(ldm) * bits)}; it must "
-            f"be a multiple of {wanted} bytes, {step} elements ({near} would do)"
+            f"be a multiple of {wanted} bytes, {step} elements (nearest: {near})"
         )
 
 
 class _Start(NamedTuple):
-    """Where the matrix of each warp begins, and in whose words."""
+    """Where the matrix of each warp begins, in bits and as it was given."""
 
     bits: Index
     said: Index
@@ -276,22 +280,22 @@ class _Start(NamedTuple):
 
 
 def _offsets(access: Access, offset: ArrayLike) -> _Start:
-    """The offset of each warp, which counts elements."""
+    """The beginnings from offsets, which count elements."""
     given = np.asarray(offset)
     if given.dtype.kind not in "iu":
-        raise ShapeError(f"offset counts elements; given {offset!r}")
+        raise ShapeError(f"offset must be whole numbers of elements; given {offset!r}")
     if not _in_memory(given):
-        raise OutOfBounds(f"no memory has so many elements; given offset {offset!r}")
+        raise OutOfBounds(f"offset must be within memory; given {offset!r}")
     said = _each_warp(access, given.astype(np.intp), "offset")
     return _Start(said * access.part.dtype.bits, said, "offset {}")
 
 
 def _pointed(access: Access, at: pointer, offset: ArrayLike) -> _Start:
-    """The place of each warp's pointer, which counts items of its array."""
+    """The beginnings from pointers, which count items of their array."""
     if np.any(np.asarray(offset) != 0):
         raise Error(
-            f"offset= counts elements and a pointer items of {at.memory.dtype}: say "
-            f"it once; given {at} and offset {offset!r}"
+            f"offset= counts elements, and a pointer counts items of "
+            f"{at.memory.dtype}: give only one; given {at} and offset {offset!r}"
         )
     said = _each_warp(access, at.index, "pointer")
     words = f"pointer + {{}} ({at.memory.dtype})"
@@ -303,15 +307,16 @@ def _each_warp(access: Access, given: Index, what: str) -> Index:
         return np.broadcast_to(given, access.warps)
     except ValueError as why:
         raise ShapeError(
-            f"{what} has shape {given.shape}; {access.label} is of warps {access.warps}"
+            f"{what} must have the shape of the warps of {access.label}, "
+            f"{access.warps}; given {given.shape}"
         ) from why
 
 
 def _check_pointer(access: Access, begin: _Start, distance: int) -> None:
-    """Every matrix must begin at an aligned address.
+    """Refuse a matrix that does not begin at an aligned address.
 
-    The first byte of the array that owns the memory counts as aligned, as the
-    address is that an allocation on a GPU returns.
+    The first byte of the array that owns the memory counts as aligned, because memory
+    allocated on a GPU is.
     """
     wanted, bits = access.pointer_bytes, access.part.dtype.bits
     positions = distance * 8 + begin.bits
@@ -331,19 +336,21 @@ def _check_bounds(access: Access, buffer: Array, begin: _Start, span: int) -> No
     if wrong.any():
         first = int(begin.bits[wrong][0]) // bits
         raise OutOfBounds(
-            f"{access.call} would touch elements {first} to {first + span - 1} of "
-            f"memory that holds {buffer.nbytes * 8 // bits} of {access.type_name}"
+            f"{access.call} would access elements {first} to {first + span - 1} of "
+            f"memory with {buffer.nbytes * 8 // bits} elements of {access.type_name}"
         )
 
 
 def _refuse_race(access: Access, index: Index) -> None:
-    """Two warps that write the same element: on a GPU, either may win."""
+    """Refuse warps that write the same element: the order on a GPU is undefined."""
     if prod(access.warps) == 1:
         return
     order = np.sort(index, axis=None)
     twice = order[1:][order[1:] == order[:-1]]
     if twice.size:
-        raise Error(f"several warps would write element {int(twice[0])}: a race")
+        raise Error(
+            f"several warps would write element {int(twice[0])}, in undefined order"
+        )
 
 
 def _bytes(bits: int) -> str:

@@ -1,7 +1,7 @@
-"""What are the words of ``nvcuda::wmma``, and which target is meant?
+"""Which names does ``nvcuda::wmma`` have, and which target is used?
 
-Uses, layouts, element types and bit operations under their CUDA names, and the
-target that calls compute for.
+The module has uses, layouts, element types and bit operations with their CUDA names,
+and the target that calls compute for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fragmenta.wmma.memory import RULES
 
 
 class Use(Enum):
-    """What a fragment is in ``D = A B + C``."""
+    """The role of a fragment in ``D = A B + C``."""
 
     matrix_a = "A"
     matrix_b = "B"
@@ -28,14 +28,14 @@ class Use(Enum):
 
 
 class Major(Enum):
-    """How memory holds matrix_a or matrix_b: rows, or columns, in one piece."""
+    """How matrix_a or matrix_b is stored: with contiguous rows, or columns."""
 
     row_major = "row"
     col_major = "col"
 
 
 class layout_t(Enum):
-    """How memory holds an accumulator; a call says it, not the fragment."""
+    """How an accumulator is stored; an argument of the call, not of the fragment."""
 
     mem_row_major = "row"
     mem_col_major = "col"
@@ -62,20 +62,20 @@ class precision:
 
 
 class bmmaBitOp(IntEnum):
-    """What happens to a bit of A and a bit of B."""
+    """How a bit of A and a bit of B are combined."""
 
     bmmaBitOpXOR = 1
     bmmaBitOpAND = 2
 
 
 class bmmaAccumulateOp(IntEnum):
-    """What happens to the bits that come of it: they are counted."""
+    """How the resulting bits are accumulated: they are counted."""
 
     bmmaAccumulateOpPOPC = 1
 
 
 class experimental:
-    """Sub-byte types and operations, a preview in the guide's words.
+    """Sub-byte types and operations, which the guide calls a preview feature.
 
     >>> experimental.precision.u4.bits, int(experimental.bmmaBitOpAND)
     (4, 2)
@@ -93,7 +93,7 @@ class experimental:
     bmmaAccumulateOpPOPC = bmmaAccumulateOp.bmmaAccumulateOpPOPC
 
 
-# CUDA's name first: the one that messages use.
+# The first name is the one in messages.
 NAMES = {
     "f16": ("half", "__half"),
     "bf16": ("__nv_bfloat16", "nv_bfloat16"),
@@ -109,12 +109,12 @@ NAMES = {
 }
 _BY_NAME = {name: of for of, names in NAMES.items() for name in (of, *names)}
 
-#: The storage element that packed elements share.
+#: The type of the storage element that packed elements share.
 SUB_BYTE_STORAGE = {"u4": np.uint32, "s4": np.int32, "b1": np.uint32}
 
 
 def element_type(given: object) -> DType:
-    """The element type of a CUDA name, one of ours, or a NumPy type.
+    """The element type for a CUDA name, a name of this package, or a NumPy type.
 
     >>> element_type("unsigned char"), element_type(float), element_type("wmma::half")
     (dtype('u8'), dtype('f32'), dtype('f16'))
@@ -123,35 +123,37 @@ def element_type(given: object) -> DType:
         found = given.name
     elif isinstance(given, str):
         found = _BY_NAME.get(given.replace("wmma::", ""), given)
-    elif given is float or given is int:  # as C++ means them
+    elif given is float or given is int:  # the types of C++, not those of Python
         found = "f32" if given is float else "s32"
     else:
         found = _of_numpy(given)
     if found not in NAMES:
         allowed = one_of((names[0] for names in NAMES.values()), "and")
         hint = nearest(str(given), _BY_NAME)
-        raise UnknownType(f"no fragment has elements of {given}{hint}; {allowed} exist")
+        raise UnknownType(
+            f"no fragment has elements of {given}{hint}; there are {allowed}"
+        )
     return dtype(found)
 
 
 def _of_numpy(given: object) -> str:
-    """The element type that NumPy's type stores, or nothing."""
-    if given is None:  # which NumPy takes for float64
+    """The name of the element type that a NumPy type stores, or an empty text."""
+    if given is None:  # NumPy would take None as float64
         return ""
     try:
         stored = np.dtype(given)  # type: ignore[call-overload]
     except TypeError:
         return ""
-    # float32 is float, not tf32; uint8 is unsigned char, not single bits
+    # float32 means float, not tf32; uint8 means unsigned char, not single bits.
     plain = (of for of in NAMES if of not in ("tf32", "b1"))
     return next((of for of in plain if dtype(of).storage == stored), "")
 
 
-# ── which target, and whose rules ───────────────────────────────────────────
+# ── which target, and which rules ───────────────────────────────────────────
 
 
 class Chosen(NamedTuple):
-    """The target of a call, whether anyone named it, and the rules in force."""
+    """The target of a call, whether it was given, and the alignment rules."""
 
     name: str
     named: bool
@@ -163,12 +165,11 @@ _current: ContextVar[Chosen] = ContextVar("target", default=_DEFAULT)
 
 
 class target:
-    """Within ``with``: compute, and check, for this target.
+    """A context manager: calls within it are for this target.
 
-    ``rules`` says whose alignment rules hold: those of the programming
-    ``"guide"``, or those of the ``"ptx"`` manual, which ask for less where
-    fragments are small and for more where they are large; ``"either"``, unless
-    told otherwise, takes what one of them allows.
+    ``rules`` are the alignment rules: those of the programming ``"guide"``, or those of
+    the ``"ptx"`` manual, which require less alignment for small fragments and more for
+    large ones.  The default ``"either"`` accepts what one of them accepts.
 
     >>> import numpy as np
     >>> from fragmenta import wmma
@@ -183,7 +184,7 @@ fragment<matrix_b, 16, 16, 16, __nv_bfloat16, row_major> needs sm_80+; given sm_
 
     def __init__(self, name: str, *, rules: str = "either") -> None:
         if rules not in RULES:
-            raise Error(f"rules are {one_of(RULES)}, not {rules!r}")
+            raise Error(f"rules must be {one_of(RULES)}; given {rules!r}")
         self._chosen = Chosen(check_target(name), True, rules)
         self._tokens: list[Token[Chosen]] = []
 
@@ -201,7 +202,7 @@ fragment<matrix_b, 16, 16, 16, __nv_bfloat16, row_major> needs sm_80+; given sm_
 
 
 def choose(given: str | None) -> Chosen:
-    """The target that a call names, else the surrounding one."""
+    """The target given to a call, else that of the surrounding ``with``."""
     around = _current.get()
     return around if given is None else Chosen(check_target(given), True, around.rules)
 
@@ -216,10 +217,10 @@ def member(kind: type[Any], given: object, what: str) -> Any:
 
 
 def no_member(kind: type[Any], given: object, what: str) -> Error:
-    """What there is instead.
+    """The error for a value that is not a member of an enum.
 
     >>> print(no_member(bmmaBitOp, True, "bmmaBitOp"))
-    True is no bmmaBitOp; it is bmmaBitOpXOR or bmmaBitOpAND
+    bmmaBitOp must be bmmaBitOpXOR or bmmaBitOpAND; given True
     """
     shown = given.name if isinstance(given, Enum) else repr(given)
-    return Error(f"{shown} is no {what}; it is {one_of(kind.__members__)}")
+    return Error(f"{what} must be {one_of(kind.__members__)}; given {shown}")
