@@ -99,7 +99,7 @@ def test_the_nearest_k_is_still_found():
 
 def test_a_tensor_map_ends_where_descriptors_do():
     assert len(tensor_map(8, 16_384, "f16", swizzle=0).copies) == 2048
-    with pytest.raises(fm.Error, match="descriptors reach 262,144 bytes"):
+    with pytest.raises(fm.Error, match="must end by 262,144, the limit"):
         tensor_map(8, 16_400, "f16", swizzle=0)
 
 

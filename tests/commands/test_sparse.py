@@ -157,7 +157,7 @@ def test_sparsity_refuses() -> None:
             ("--prune", "-o", "a.npy"),
             "-o must name a .npz file; did you mean a.npy.npz?",
         ),
-        (("--prune", "--selector", "0", "-o", "x.npz"), "of what --compress stores"),
+        (("--prune", "--selector", "0", "-o", "x.npz"), "--selector needs --compress"),
         (("--compress", "--selector", "4", "-o", "x.npz"), "selector 4 is out of"),
     ]:
         assert message in complaint("sparsity", "a.npy", F16, *words)

@@ -222,7 +222,7 @@ def files(paths: Iterable[Path]) -> list[Path]:
             raise Error(f"there is no file or folder {str(path)!r}")
         inside = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
         if not inside:
-            raise Error(f"the folder {str(path)!r} has no recordings (*.npz)")
+            raise Error(f"the folder {str(path)!r} holds no recordings (*.npz)")
         found += inside
     return found
 
