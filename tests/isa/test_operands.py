@@ -67,7 +67,7 @@ def test_what_fits(text):
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 0, 1;", "1 too many, from '1' on"),
         (f"{SPARSE} {F}, {{%r0,%r1}}, {R}, {F}, %r8, 0;",
          r"a is 4 registers in braces; given 2, \{%r0, %r1\}"),
-        (f"{SPARSE} garbage !!", "'garbage !!' is no list of operands"),
+        (f"{SPARSE} garbage !!", "'garbage !!' is not a list of operands"),
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 0,;", "it ends too soon"),
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 08;", "'08' does not belong there"),
         (f"{SPARSE} {F}, {R}, {R}, {F}, %r8, 0; ret;", "one instruction at a time"),

@@ -15,6 +15,7 @@ from fragmenta.machine.trace import (
     I32,
     I64,
     LANES,
+    compare_unsigned,
     convert,
     fma,
     is_nan,
@@ -23,7 +24,6 @@ from fragmenta.machine.trace import (
     select,
     smaller,
     truncate,
-    unsigned,
 )
 
 
@@ -56,7 +56,7 @@ INTEGERS = np.array([-(2**31), -7, -1, 0, 1, 5, 2**31 - 1], np.int32)
         (lambda x: larger(x, 2), lambda x: np.maximum(x, 2)),
         (lambda x: smaller(x, 2), lambda x: np.minimum(x, 2)),
         (lambda x: select(x >= 0, x, -1), lambda x: np.where(x >= 0, x, -1)),
-        (lambda x: select(unsigned(">", x, 9), 1, x), lambda x: np.where(x.view("u4") > 9, 1, x)),
+        (lambda x: select(compare_unsigned(">", x, 9), 1, x), lambda x: np.where(x.view("u4") > 9, 1, x)),
         (ones, lambda x: np.bitwise_count(x.view("u4")).astype("i4")),
         (lambda x: convert(convert(x, I8), I32), lambda x: x.astype("i1").astype("i4")),
         (lambda x: convert(convert(x, I8), I32, signed=False), lambda x: x.astype("u1").astype("i4")),

@@ -14,7 +14,7 @@ import fragmenta as fm
 from fragmenta.isa.families import catalogue
 from fragmenta.registers.granularity import Granularity, as_codes, locate
 from fragmenta.registers.metadata import Metadata
-from fragmenta.sparse.compress import decode_words
+from fragmenta.sparse.compress import read_words
 
 TWO_OF_FOUR = Granularity(2, 4)
 ONE_OF_TWO = Granularity(1, 2)
@@ -382,7 +382,7 @@ BAD = {
     "lane": (
         lambda: S8.decode([0], lane=-1), fm.ShapeError, "lane -1 is out of range"),
     "dense": (
-        lambda: decode_words(str(DENSE), [0]), fm.Error, "is dense; the sparse"),
+        lambda: read_words(str(DENSE), [0]), fm.Error, "is dense; the sparse"),
 }  # fmt: skip
 S8 = fm.mma("m16n8k32", a="s8", sp="sp").metadata
 WIDE = fm.wgmma("m64n8k64", a="e4m3", d="f32", sp="sp").metadata
@@ -414,7 +414,7 @@ def test_places_are_named_with_their_batch():
 def test_decoding_finds_every_code_in_its_place(op):
     e = op.metadata
     tiles = [legal_codes(op, e.shape, seed=s) for s in op.selectors]
-    found = decode_words(op, e.pack_pair(*tiles))
+    found = read_words(op, e.pack_pair(*tiles))
     assert len(found) == 8 * e.lanes
     for each in found:
         warp, lane, nibble = place(op, each.row, each.chunk, each.selector)
@@ -430,7 +430,7 @@ def test_decoding_finds_every_code_in_its_place(op):
 
 def test_decoding_says_what_is_wrong():
     op = fm.wgmma("m64n8k64", a="s8", sp="sp")
-    (*_, last) = decode_words(op, [0x50000000], lane=2, warp=3)
+    (*_, last) = read_words(op, [0x50000000], lane=2, warp=3)
     assert (last.warp, last.lane, last.nibble, last.row) == (3, 2, 7, 48)
     assert last.problem == "names position 1 twice"
     assert last.positions == last.columns == ()
@@ -438,5 +438,5 @@ def test_decoding_says_what_is_wrong():
 
 def test_decoding_runs_on_into_the_next_warp():
     op = fm.wgmma("m64n8k64", a="s8", sp="sp")
-    found = decode_words(op, [0x44444444] * 2, lane=31, warp=0)
+    found = read_words(op, [0x44444444] * 2, lane=31, warp=0)
     assert [(each.warp, each.lane) for each in found[::8]] == [(0, 31), (1, 0)]

@@ -26,14 +26,14 @@ def test_pruning_keeps_the_greatest_keys(of, picks):
     for stored in ("u1", "u2", "u4", "u8"):
         places = random.integers(1, 200, keys.size).astype(stored)
         out = np.full_like(places, 77)
-        sparsity_loops.prune(picks, keys, places, out)
+        sparsity_loops.prune_chunks(picks, keys, places, out)
         assert (out == np.where(kept_by_rank(keys, picks), places, 0)).all()
 
 
 def test_the_greatest_unsigned_keys_are_large():
     keys = np.array([2**64 - 1, 1, 2, 2**63], np.uint64)
     out = np.zeros(4, np.uint8)
-    sparsity_loops.prune(2, keys, np.arange(1, 5, dtype=np.uint8), out)
+    sparsity_loops.prune_chunks(2, keys, np.arange(1, 5, dtype=np.uint8), out)
     assert out.tolist() == [1, 0, 0, 4]
 
 
@@ -47,13 +47,13 @@ def test_compression_stores_what_the_code_says(of, picks):
     size, value_bits = 2 * picks, top >> 1  # a sign alone is a zero
     stored = np.zeros(places.size // 2, of)
     codes = np.zeros(places.size // size, np.uint8)
-    sparsity_loops.compress(picks, places, value_bits, stored, codes)
+    sparsity_loops.compress_chunks(picks, places, value_bits, stored, codes)
     chunks = places.reshape(-1, size)
     values = (chunks & of(value_bits)) != 0
     full = values.sum(axis=1) > picks
     assert ((codes == 0) == full).all()
     out = np.full_like(places, 5)
-    sparsity_loops.decompress(picks, stored, codes, out)
+    sparsity_loops.decompress_chunks(picks, stored, codes, out)
     back = out.reshape(-1, size)[~full]
     assert ((back & of(value_bits)) == (chunks & of(value_bits))[~full]).all()
     legal = {0b0100, 0b1110} if picks == 1 else {0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110}  # fmt: skip

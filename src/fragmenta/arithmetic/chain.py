@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
     F64,
@@ -108,7 +108,7 @@ def _fma_with_nan(x: Value, y: Value, z: Value) -> Value:
 
 
 @cache
-def chain32(pairs: bool) -> Kernel:
+def chain32(pairs: bool) -> Traced:
     """One f16 instruction with k = 4, computed in f32 as in software."""
 
     @kernel(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, NamedTuple
 
-from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
     F64,
@@ -173,7 +173,7 @@ def wide_value(bits: Value, size: int, form: Format) -> Value:
 
 
 @cache
-def decoder(source: Any, values: Any, wide: bool) -> Kernel:
+def decoder(source: Any, values: Any, wide: bool) -> Traced:
     """A kernel that decodes elements to values and exponents.
 
     ``found[0]`` is set to 1 if an element is infinite or NaN.  ``wide`` is for types

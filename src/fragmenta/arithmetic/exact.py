@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.blocks import BlockSizes
-from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     I8,
     I32,
@@ -29,7 +29,7 @@ _MOST = 2**31 - 1
 
 
 @cache
-def integers(a_signed: bool, b_signed: bool, satfinite: bool) -> Kernel:
+def integers(a_signed: bool, b_signed: bool, satfinite: bool) -> Traced:
     """The kernel that adds the products of 8-bit integers to c."""
 
     @kernel(
@@ -81,7 +81,7 @@ class BitSizes(NamedTuple):
 
 
 @cache
-def bits(xor: bool) -> Kernel:
+def count_bits(xor: bool) -> Traced:
     """The kernel for b1: adds to some rows of d.
 
     The rows of A and the columns of B are packed into 64-bit words.

@@ -29,7 +29,7 @@ from fragmenta.arithmetic.elements import (
     settle,
     to_float32,
 )
-from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
     F64,
@@ -87,7 +87,7 @@ class Products(NamedTuple):
 
 
 @cache
-def steps(variant: FusedVariant) -> Kernel:
+def fused_kernel(variant: FusedVariant) -> Traced:
     """The kernel that computes all steps of a block.
 
     ``c`` holds the accumulators, in the order (tiles, panels, rows, 8).  For each

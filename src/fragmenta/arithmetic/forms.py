@@ -24,9 +24,9 @@ from fragmenta.arithmetic.blocks import (
 from fragmenta.arithmetic.elements import ZERO, Format, decoder
 from fragmenta.arithmetic.models import GROUP, Model
 from fragmenta.arithmetic.operands import Bits, Operands
-from fragmenta.arithmetic.whole import bits, integer
+from fragmenta.arithmetic.whole import integer, single_bits
 from fragmenta.arrays.threads import share_out
-from fragmenta.machine.compiler import Kernel, type_of
+from fragmenta.machine.compiler import Traced, type_of
 from fragmenta.machine.trace import F32, F64
 from fragmenta.registers.dtype import dtype
 
@@ -164,7 +164,7 @@ def grouped_products(given: Operands) -> Bits:
     d = np.empty((given.batches, given.rows, given.columns), np.uint32)
     nearest, rounding = model.rounding == "rn", _numbers(model)
     groups = model.products // GROUP
-    run = grouped.steps(grouped.GroupedVariant(GROUP, groups, nearest))
+    run = grouped.grouped_kernel(grouped.GroupedVariant(GROUP, groups, nearest))
 
     def work(block: Block) -> None:
         x, y = np.ascontiguousarray(block.of_a(a)), to_panels(block.of_b(b))
@@ -262,7 +262,7 @@ FORMS: dict[str, Callable[[Operands], Bits]] = {
     "chain": ieee,
     "pairs": software,
     "integer": integer,
-    "bits": bits,
+    "bits": single_bits,
 }
 
 
@@ -273,14 +273,14 @@ class _Elements(NamedTuple):
     """How the elements of an operand are decoded."""
 
     form: Format
-    decode: Kernel
+    decode: Traced
     values: np.dtype[Any]
 
 
 class _Fixed(NamedTuple):
     """What depends only on the model."""
 
-    steps: tuple[Kernel, Kernel]  #: without and with infinities or NaN
+    steps: tuple[Traced, Traced]  #: without and with infinities or NaN
     rounding: tuple[int, int, int, int]  #: fraction, floor, keep, least
     c_least: int
     reordered: bool
@@ -303,8 +303,8 @@ def _fixed(model: Model) -> _Fixed:
     )
     numbers = _numbers(model)
     steps = (
-        floating.steps(variant),
-        floating.steps(variant._replace(careful=True)),
+        floating.fused_kernel(variant),
+        floating.fused_kernel(variant._replace(careful=True)),
     )
     a, b = (
         _Elements(
@@ -372,7 +372,7 @@ def _widened(half: Bits) -> Bits:
 
 
 def _rounded(single: Bits) -> Bits:
-    """f32 bits as f16 bits, rounded to nearest."""
+    """f32 bits as f16 single_bits, rounded to nearest."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         half = single.view(np.float32).astype(np.float16)
     return np.where(np.isnan(half), np.uint16(0x7FFF), half.view(np.uint16))

@@ -19,7 +19,7 @@ from fragmenta.arithmetic.elements import (
     settle,
     to_float32,
 )
-from fragmenta.machine.compiler import Kernel, kernel, pointer
+from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
     F64,
@@ -83,7 +83,7 @@ class Starts(NamedTuple):
 
 
 @cache
-def steps(variant: GroupedVariant) -> Kernel:
+def grouped_kernel(variant: GroupedVariant) -> Traced:
     """The kernel that computes all steps of a block.
 
     A and B hold the doubled values of the elements, as integers.

@@ -36,7 +36,7 @@ from fragmenta.isa.native import TOOLKIT
 from fragmenta.isa.target import ARCHITECTURES, expand, number
 from fragmenta.registers.dtype import dtype
 
-Form: TypeAlias = Literal["fused", "grouped", "chain", "pairs", "integer", "bits"]
+FormName: TypeAlias = Literal["fused", "grouped", "chain", "pairs", "integer", "bits"]
 
 # A row was either measured on the GPU that it names, or published by others.
 # The first row that fits is used.
@@ -124,7 +124,7 @@ class Model:
     d: str
     k: int  #: logical k of one instruction
     stored: int  #: products per output element: k, or k / 2 if A is sparse
-    form: Form
+    form: FormName
     accumulator: str  #: the type that every step rounds to
     c_enters: str  #: the type that determines the exponent of c in the first step
     operand: str | None  #: the type to which both operands are converted first
@@ -307,7 +307,7 @@ class _Expanded(NamedTuple):
 
     toolkit: tuple[int, int]
     where: _Where
-    form: Form
+    form: FormName
     operand: str | None
     products: int
     order: str
@@ -319,7 +319,7 @@ class _Expanded(NamedTuple):
         return cls(
             _version(toolkit),
             _Where.read(*where),
-            cast(Form, form),
+            cast(FormName, form),
             None if operand == "-" else operand,
             int(products),
             order,
@@ -392,7 +392,7 @@ class _Asked:
 
     def exact(
         self,
-        form: Form,
+        form: FormName,
         operands: tuple[str, ...],
         result: str,
         rounding: str = "rn",
@@ -474,7 +474,7 @@ class _Asked:
 
     def _model(
         self,
-        form: Form,
+        form: FormName,
         row: _Fused,
         rounding: str | None = None,
         *,

@@ -20,17 +20,17 @@ from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.registers.dtype import dtype
 
 #: An exact value; a float only if it is infinite or NaN.
-Value: TypeAlias = Fraction | float
+ExactValue: TypeAlias = Fraction | float
 
 _NAN_BITS = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 _QUIET = 1 << 51
 
 
 @dataclass(frozen=True, slots=True)
-class Number:
+class ExactNumber:
     """An element as value, sign and exponent."""
 
-    value: Value
+    value: ExactValue
     negative: bool = False  #: zeros and NaNs have signs, too
     exponent: int | None = None  #: its part of a product's exponent; None for zero
     nan: int | None = None  #: the bits of an f64 NaN
@@ -50,9 +50,9 @@ class Term:
     """
 
     k: tuple[int, ...]  #: the logical k of the products in it
-    a: Value | None
-    b: Value | None
-    value: Value
+    a: ExactValue | None
+    b: ExactValue | None
+    value: ExactValue
     exponent: int | None
     aligned: Fraction | None = None
     lost: Fraction | None = None
@@ -65,10 +65,10 @@ class Step:
     operation: str  #: "fused", "fma", "add", "exact" or "convert"
     terms: tuple[Term, ...]
     emax: int | None
-    total: Value  #: the sum before rounding
+    total: ExactValue  #: the sum before rounding
     keep: int | None  #: fraction bits; None for integers
     rounding: str
-    value: Value
+    value: ExactValue
     type: str
     bits: int
 
@@ -94,11 +94,11 @@ class Explanation:
     model: Model
     steps: tuple[Step, ...]
     bits: int
-    value: Value
-    exact: Value  #: the result of exact arithmetic
+    value: ExactValue
+    exact: ExactValue  #: the result of exact arithmetic
 
     @property
-    def difference(self) -> Value:
+    def difference(self) -> ExactValue:
         """The computed value minus the exact value; NaN if one is not finite."""
         if isinstance(self.value, Fraction) and isinstance(self.exact, Fraction):
             return self.value - self.exact
@@ -189,7 +189,7 @@ class _Story:
             if model.d == "f16" and self.type == "f32":
                 state = self._convert(state)
 
-    def exact(self) -> Value:
+    def exact(self) -> ExactValue:
         """The exact sum of everything."""
         model = self.model
         if model.form == "bits":
@@ -201,7 +201,7 @@ class _Story:
 
     # -- terms ---------------------------------------------------------------
 
-    def _numbers(self, p: int) -> tuple[Number, Number]:
+    def _numbers(self, p: int) -> tuple[ExactNumber, ExactNumber]:
         """The operands of a product, after conversion to the step's operand type."""
         model = self.model
         x, y = self.a[p], self.b[self.k[p]]
@@ -210,7 +210,7 @@ class _Story:
             _number(y, model.b, model.operand or model.b),
         )
 
-    def _scale(self, p: int) -> tuple[Number, Number]:
+    def _scale(self, p: int) -> tuple[ExactNumber, ExactNumber]:
         blocks = self.model.scale_vec * (len(self.a) // self.model.stored)
         name = str(self.model.scale)
         x, y = self.scales[p * blocks // len(self.a)]
@@ -220,7 +220,7 @@ class _Story:
         """One product, including block scales."""
         x, y = self._numbers(p)
         numbers = (x, y, *self._scale(p)) if self.scales else (x, y)
-        value: Value = Fraction(1)
+        value: ExactValue = Fraction(1)
         for number in numbers:
             value = _multiply(value, number.value)
         exponent = None
@@ -233,7 +233,9 @@ class _Story:
         pairs = [self._numbers(p) for p in range(first, first + GROUP)]
         products = [_multiply(x.value, y.value) for x, y in pairs]
         x, y = self._scale(first)
-        total: Value = sum((p for p in products if isinstance(p, Fraction)), Fraction())
+        total: ExactValue = sum(
+            (p for p in products if isinstance(p, Fraction)), Fraction()
+        )
         value = _multiply(_multiply(total, x.value), y.value)
         counts = any(products) and x.exponent is not None and y.exponent is not None
         exponent = (x.exponent or 0) + (y.exponent or 0) if counts else None
@@ -246,10 +248,10 @@ class _Story:
 
     # -- forms ---------------------------------------------------------------
 
-    def _fused(self, first: int, c: Number) -> Number:
+    def _fused(self, first: int, c: ExactNumber) -> ExactNumber:
         """Fused steps, from c or from zero."""
         model = self.model
-        state = c if model.start == "c" else Number(Fraction(0))
+        state = c if model.start == "c" else ExactNumber(Fraction(0))
         for positions in model.steps:
             places = [first + p for p in positions]
             if model.form == "grouped":
@@ -259,10 +261,10 @@ class _Story:
             state = self._step(terms, state)
         return state if model.start == "c" else self._add(c, state)
 
-    def _step(self, products: Sequence[Term], c: Number) -> Number:
+    def _step(self, products: Sequence[Term], c: ExactNumber) -> ExactNumber:
         model = self.model
         terms = [*products, Term((), None, None, c.value, c.exponent)]
-        total: Value = Fraction(0)
+        total: ExactValue = Fraction(0)
         if not all(isinstance(term.value, Fraction) for term in terms):
             for term in terms:
                 if not isinstance(term.value, Fraction):
@@ -275,7 +277,7 @@ class _Story:
             total = _add(total, term.aligned or Fraction(0))
         return self._note("fused", terms, emax, total, model.keep, model.rounding)
 
-    def _add(self, c: Number, state: Number) -> Number:
+    def _add(self, c: ExactNumber, state: ExactNumber) -> ExactNumber:
         """An ordinary addition in the accumulator's type, rounded to nearest."""
         terms = [Term((), None, None, each.value, each.exponent) for each in (c, state)]
         total = _add(c.value, state.value)
@@ -283,15 +285,15 @@ class _Story:
         minus = c.negative and state.negative
         return self._note("add", terms, None, total, keep, "rn", minus_zero=minus)
 
-    def _chain(self, first: int, c: Number) -> Number:
+    def _chain(self, first: int, c: ExactNumber) -> ExactNumber:
         """Fused multiply-adds, from c or from zero."""
         model = self.model
-        state = c if model.start == "c" else Number(Fraction(0))
+        state = c if model.start == "c" else ExactNumber(Fraction(0))
         for p in range(first, first + model.stored):
             state = self._fma(p, state)
         return state if model.start == "c" else self._add(c, state)
 
-    def _fma(self, p: int, c: Number) -> Number:
+    def _fma(self, p: int, c: ExactNumber) -> ExactNumber:
         model = self.model
         x, y = self._numbers(p)
         product = self._product(p)
@@ -306,16 +308,16 @@ class _Story:
             nan=nan,
         )  # fmt: skip
 
-    def _pairs(self, first: int, c: Number) -> Number:
+    def _pairs(self, first: int, c: ExactNumber) -> ExactNumber:
         """Two products at a time, in f32."""
         for p in (first, first + 2):
             x, y = self._numbers(p)
             low = _multiply(x.value, y.value)
-            start = Number(low, x.negative != y.negative)
+            start = ExactNumber(low, x.negative != y.negative)
             c = self._add(c, self._fma(p + 1, start))
         return c
 
-    def _exact(self, first: int, c: Number) -> Number:
+    def _exact(self, first: int, c: ExactNumber) -> ExactNumber:
         """Integers and single bits."""
         model = self.model
         terms = []
@@ -335,9 +337,9 @@ class _Story:
         step = Step("exact", tuple(terms), None, total, None, rounding, value, "s32",
                     bits)  # fmt: skip
         self.steps.append(step)
-        return Number(value)
+        return ExactNumber(value)
 
-    def _convert(self, state: Number) -> Number:
+    def _convert(self, state: ExactNumber) -> ExactNumber:
         """The f32 result rounded to f16."""
         terms = [Term((), None, None, state.value, state.exponent)]
         return self._note(
@@ -350,7 +352,7 @@ class _Story:
         operation: str,
         terms: Sequence[Term],
         emax: int | None,
-        total: Value,
+        total: ExactValue,
         keep: int,
         rounding: str,
         minus_zero: bool = False,
@@ -358,7 +360,7 @@ class _Story:
         keep_sign: bool = False,
         nan: int | None = None,
         name: str | None = None,
-    ) -> Number:
+    ) -> ExactNumber:
         """Round the sum, record the step, and return the result."""
         name = name or self.type
         value = _round(total, name, keep, rounding)
@@ -380,7 +382,7 @@ def _bits(array: Bits, name: str) -> list[int]:
     return [int(bits) for bits in array]
 
 
-def _number(bits: int, name: str, operand: str) -> Number:
+def _number(bits: int, name: str, operand: str) -> ExactNumber:
     """An element; its exponent is the one after conversion to ``operand``."""
     kind = dtype(name)
     parts = kind.split(np.array([bits], kind.bits_dtype))
@@ -389,14 +391,14 @@ def _number(bits: int, name: str, operand: str) -> Number:
         infinite = parts.special[0] == 1
         nan = bits | _QUIET if name == "f64" and not infinite else None
         value = math.inf if infinite else math.nan
-        return Number(-value if negative else value, negative, None, nan)
+        return ExactNumber(-value if negative else value, negative, None, nan)
     scale = Fraction(2) ** int(parts.exponent[0])
     magnitude = int(parts.significand[0]) * scale
     exponent = None
     if magnitude and not kind.is_integer:
         least = 1 - dtype(operand).bias if dtype(operand).fraction_bits else -(1 << 30)
         exponent = max(_log2(magnitude), least)
-    return Number(-magnitude if negative else magnitude, negative, exponent)
+    return ExactNumber(-magnitude if negative else magnitude, negative, exponent)
 
 
 def _log2(x: Fraction) -> int:
@@ -404,17 +406,17 @@ def _log2(x: Fraction) -> int:
     return abs(x.numerator).bit_length() - x.denominator.bit_length()
 
 
-def _multiply(x: Value, y: Value) -> Value:
+def _multiply(x: ExactValue, y: ExactValue) -> ExactValue:
     if isinstance(x, Fraction) and isinstance(y, Fraction):
         return x * y
     return math.nan if x == 0 or y == 0 else _sign(x) * _sign(y) * math.inf
 
 
-def _sign(x: Value) -> float:
+def _sign(x: ExactValue) -> float:
     return math.nan if math.isnan(x) else -1.0 if x < 0 else 1.0
 
 
-def _add(x: Value, y: Value) -> Value:
+def _add(x: ExactValue, y: ExactValue) -> ExactValue:
     if isinstance(x, Fraction) and isinstance(y, Fraction):
         return x + y
     values = (v for v in (x, y) if not isinstance(v, Fraction))
@@ -430,7 +432,7 @@ def _align(term: Term, unit: Fraction) -> Term:
     return Term(term.k, term.a, term.b, value, term.exponent, aligned, value - aligned)
 
 
-def _round(total: Value, name: str, keep: int, rounding: str) -> Value:
+def _round(total: ExactValue, name: str, keep: int, rounding: str) -> ExactValue:
     """The value with ``keep`` fraction bits, within the range of a type."""
     if not isinstance(total, Fraction) or total == 0:
         return total
@@ -455,7 +457,7 @@ def _round(total: Value, name: str, keep: int, rounding: str) -> Value:
     return sign * math.inf
 
 
-def _encode(value: Value, name: str, minus_zero: bool) -> int:
+def _encode(value: ExactValue, name: str, minus_zero: bool) -> int:
     """The bits of a value that the type holds."""
     kind = dtype(name)
     sign = 1 << (kind.bits - 1)

@@ -35,12 +35,12 @@ def integer(given: Operands) -> Bits:
     return _blas(given, a, b) if suits_blas(given) else _plain(given, a, b)
 
 
-def bits(given: Operands) -> Bits:
+def single_bits(given: Operands) -> Bits:
     """Products of b1, 64 at a time."""
     a, b = _words(given.a), _words(np.swapaxes(given.b, -1, -2))
     d = _accumulators(given)
     sizes = (given.rows, given.columns, a.shape[-1], *(int(len(x) > 1) for x in (a, b)))
-    run = partial(exact.bits(given.model.bitop == "xor"), a, b, d, *sizes)
+    run = partial(exact.count_bits(given.model.bitop == "xor"), a, b, d, *sizes)
     share_out(run, given.batches * given.rows, given.products, given.progress)
     return d.view(np.uint32)
 

@@ -23,12 +23,9 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import Array, is_whole
 from fragmenta.errors import Error, one_of
-
-Array = NDArray[Any]
 
 MAGIC, ARCHIVE = b"\x93NUMPY", b"PK"
 LONGEST = 10_000

@@ -54,7 +54,7 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Let ``-1`` be a number, for the library to refuse in its own words."""
         read_plainly(self.get_params(ctx))
-        # A number with a space before it is no option, and int() ignores it.
+        # A number with a space before it is not an option, and int() ignores it.
         numbers = (f" {a}" if re.fullmatch(r"-\d+", a) else a for a in args[1:])
         try:
             return super().parse_args(ctx, [*args[:1], *numbers])

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import Progress
 from fragmenta.sparse.compress import Compressed, decompress
 
-Array = NDArray[Any]
 Wide = NDArray[np.float64]
 
 _ROWS = 1 << 22

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.arrays.npy import Archive
 from fragmenta.commands import comparison
 from fragmenta.commands.app import command
@@ -37,8 +37,6 @@ from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.sparse.compress import Compressed
 from fragmenta.sparse.prune import prune
-
-Array = NDArray[Any]
 
 FileA = Annotated[str, matrix_argument("A", "A .npy file, M x K.")]
 FileB = Annotated[str, matrix_argument("B", "A .npy file, K x N.")]

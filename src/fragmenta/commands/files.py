@@ -21,14 +21,12 @@ from zipfile import ZipFile
 import numpy as np
 import typer
 from numpy.lib.format import write_array
-from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.arrays.npy import Archive, read
 from fragmenta.errors import Error, one_of
 from fragmenta.progress import Progress
 from fragmenta.registers.dtype import DType
-
-Array = NDArray[Any]
 
 # ── arguments ───────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Entry(NamedTuple):
+class Listed(NamedTuple):
     """Where a command is, and what it does."""
 
     module: str
@@ -19,36 +19,36 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "list": Entry("catalogue", "List instructions, one per line."),
-    "show": Entry("describe", "Show everything about one instruction."),
-    "formula": Entry(
+    "list": Listed("catalogue", "List instructions, one per line."),
+    "show": Listed("describe", "Show everything about one instruction."),
+    "formula": Listed(
         "describe", "Print rows and columns as formulas, as the PTX manual does."
     ),
-    "where": Entry("lookup", "Show which lane, register and bits hold an element."),
-    "holds": Entry("lookup", "Show which elements a lane holds, lowest bits first."),
-    "table": Entry("lookup", "Print a whole fragment as a table."),
-    "which": Entry("lookup", "Show which registers contribute to one element of D."),
-    "draw": Entry("draw", "Draw an instruction or one operand, here or in a file."),
-    "explore": Entry(
+    "where": Listed("lookup", "Show which lane, register and bits hold an element."),
+    "holds": Listed("lookup", "Show which elements a lane holds, lowest bits first."),
+    "table": Listed("lookup", "Print a whole fragment as a table."),
+    "which": Listed("lookup", "Show which registers contribute to one element of D."),
+    "draw": Listed("draw", "Draw an instruction or one operand, here or in a file."),
+    "explore": Listed(
         "explore",
         "Open the explorer, an offline web page, or write it to a file.",
     ),
-    "run": Entry(
+    "run": Listed(
         "compute", "Multiply matrices of any size, bit for bit as on the GPU."
     ),
-    "explain": Entry("compute", "Show step by step how one element of D is computed."),
-    "sparsity": Entry(
+    "explain": Listed("compute", "Show step by step how one element of D is computed."),
+    "sparsity": Listed(
         "sparse", "Check that a matrix is as sparse as an instruction needs."
     ),
-    "metadata": Entry(
+    "metadata": Listed(
         "sparse", "Show which columns metadata words keep, and illegal codes."
     ),
-    "shared": Entry("shared", "Show a tile in shared memory and its bank conflicts."),
-    "emit": Entry("source", "Write CUDA C++ or PTX code for an instruction."),
-    "verify": Entry("gpu", "Compare every bit of the GPU's results with the CPU's."),
-    "record": Entry("gpu", "Record the GPU's results in files that replay can check."),
-    "replay": Entry(
+    "shared": Listed("shared", "Show a tile in shared memory and its bank conflicts."),
+    "emit": Listed("source", "Write CUDA C++ or PTX code for an instruction."),
+    "verify": Listed("gpu", "Compare every bit of the GPU's results with the CPU's."),
+    "record": Listed("gpu", "Record the GPU's results in files that replay can check."),
+    "replay": Listed(
         "gpu", "Recompute recorded results on the CPU and compare every bit."
     ),
-    "throughput": Entry("gpu", "Measure how fast the GPU issues instructions."),
+    "throughput": Listed("gpu", "Measure how fast the GPU issues instructions."),
 }

@@ -22,7 +22,7 @@ from fragmenta.shared.banks import (
     bank_conflicts,
     tile_picture,
 )
-from fragmenta.shared.descriptor import Descriptor, Major, extent, span
+from fragmenta.shared.descriptor import Descriptor, MajorAxis, extent, span
 from fragmenta.shared.moves import ldmatrix_addresses
 from fragmenta.shared.tiles import TensorMap, tensor_map
 
@@ -137,7 +137,7 @@ class _Lying:
     """Stored columns, which are half of a sparse A's."""
     bits: int
     swizzle: int
-    major: Major
+    major: MajorAxis
     pitch: int | None
 
     @classmethod
@@ -146,7 +146,7 @@ class _Lying:
         op: Instruction,
         operand: str,
         swizzle: int | None,
-        major: Major,
+        major: MajorAxis,
         k: int | None,
         pitch: int | None,
     ) -> _Lying:

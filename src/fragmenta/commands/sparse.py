@@ -11,6 +11,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, InstructionText, find
 from fragmenta.commands.files import (
@@ -31,8 +32,6 @@ from fragmenta.registers.metadata import Nibble
 from fragmenta.sparse import compress as library
 from fragmenta.sparse import prune as pruning
 from fragmenta.sparse.compress import SparsityReport
-
-Array = NDArray[Any]
 
 SHOWN = 5
 """Violating chunks that are named."""
@@ -292,7 +291,7 @@ def metadata(
     given = [_word(text) for text in words]
     codes = [
         code
-        for code in library.decode_words(op, given, lane=lane, warp=warp)
+        for code in library.read_words(op, given, lane=lane, warp=warp)
         if selector is None or code.selector == selector
     ]
     if not codes:

@@ -21,7 +21,7 @@ from fragmenta.shared.descriptor import (
     LINES,
     UNIT,
     Descriptor,
-    Major,
+    MajorAxis,
     atoms,
     extent,
 )
@@ -81,7 +81,7 @@ def descriptors(
 def _descriptor(
     op: Instruction,
     operand: str,
-    major: Major,
+    major: MajorAxis,
     swizzle: int,
     size: int,
     source: Source,
@@ -94,7 +94,7 @@ def _descriptor(
     if major == "k" and swizzle:  # begin inside a swizzle row, where it has room
         advance = UNIT * _pick(source, max(0, wide - k * of.bits // 8) // UNIT)
     if _pick(source, 1):
-        order: Major = "k" if _pick(source, 1) else "mn"
+        order: MajorAxis = "k" if _pick(source, 1) else "mn"
         tile = Descriptor.for_tile(
             rows, k, of, major=major, swizzle=swizzle, order=order
         )

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import hashlib
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arithmetic.operands import Bits
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment, Words
-
-Bits = NDArray[Any]
 
 #: The kinds of input for floating point, and what each is for.
 FLOAT_KINDS = {

@@ -27,7 +27,7 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import check_target
 
-Words = NDArray[np.uint32]
+RecordedWords = NDArray[np.uint32]
 
 _DIGEST = re.compile(r"[0-9a-f]{16}")
 _LARGE = 1 << 63
@@ -56,7 +56,7 @@ class Content(NamedTuple):
 
     made: dict[str, str]
     cases: list[dict[str, Any]]
-    words: Words
+    words: RecordedWords
 
 
 @contextmanager

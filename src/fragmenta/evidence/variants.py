@@ -11,7 +11,7 @@ from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.tables.wgmma import operands_from
-from fragmenta.shared.descriptor import Major
+from fragmenta.shared.descriptor import MajorAxis
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Variant:
         names = [each.name for each in listed if each.ptx == "immediate"]
         return {name: int(getattr(self, name) or 0) for name in names}
 
-    def major(self, operand: str) -> Major:
+    def major(self, operand: str) -> MajorAxis:
         """``"mn"`` where the operand is transposed."""
         return "mn" if (self.trans_a if operand == "A" else self.trans_b) else "k"
 
@@ -64,7 +64,7 @@ def variants(op: Instruction) -> list[Variant]:
 
 
 def check_variant(op: Instruction, given: Mapping[str, Any]) -> None:
-    """Refuse names and values that are no variant of an instruction.
+    """Refuse names and values that are not a variant of the instruction.
 
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n8k8", a="tf32")

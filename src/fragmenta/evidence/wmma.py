@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta import wmma
+from fragmenta.arrays.checks import Array
 from fragmenta.cuda.source import ptx
 from fragmenta.cuda.source.kernel import WARP, Entry
 from fragmenta.cuda.tools.launch import Arrays, identifier, poisoned
@@ -42,7 +43,6 @@ from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.words import pack_words
 from fragmenta.wmma.names import Major, Use, layout_t
 
-Array = NDArray[Any]
 Words32 = NDArray[np.uint32]
 
 TILES = 8

@@ -16,8 +16,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from fragmenta.arithmetic.trace import ExactValue as Number
 from fragmenta.arithmetic.trace import Explanation, Step, Term, explain_steps
-from fragmenta.arithmetic.trace import Value as Number
 from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import ShapeError
 from fragmenta.execution.matmul import whole_along_k

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fragmenta.arithmetic.operands import Bits
 from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.errors import ShapeError
 from fragmenta.execution.mma import (
@@ -28,8 +29,6 @@ from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.reading import instruction
 from fragmenta.progress import Progress, bar
 from fragmenta.sparse.compress import Compressed
-
-Bits = NDArray[Any]
 
 
 def matmul(

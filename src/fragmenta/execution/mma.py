@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
+from fragmenta.arithmetic.operands import Bits
 from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
@@ -22,8 +23,6 @@ from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.sparse.compress import Compressed, check_compressed, compress
-
-Bits = NDArray[Any]
 
 _FAMILIES = ("mma", "mma.sp", "wmma.mma")
 _PREFERRED = "sm_90a"

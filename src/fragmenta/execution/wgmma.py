@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import arithmetic
+from fragmenta.arithmetic.operands import Bits
 from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import Error, ShapeError
 from fragmenta.execution.mma import chosen_target, numeric_model, stored_columns
@@ -21,8 +22,6 @@ from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Words
 from fragmenta.shared.descriptor import MAJORS, Descriptor
 from fragmenta.shared.tiles import read_tile
-
-Bits = NDArray[Any]
 
 
 def execute(

@@ -140,7 +140,7 @@ def _read(op: Instruction, operands: tuple[Operand, ...], text: str) -> list[Wri
         return listed(text)
     except Unreadable as why:
         raise BadOperands(
-            f"{op}: {shortened(text)} is no list of operands, {why}; "
+            f"{op}: {shortened(text)} is not a list of operands, {why}; "
             f"{syntax(op, operands)}"
         ) from None
 

@@ -15,14 +15,13 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import ShapeError
 from fragmenta.execution.matmul import matmul
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.packing import Packed, unpack
 from fragmenta.sparse.compress import Compressed
 
-Array = NDArray[Any]
 Float = NDArray[np.float32]
 
 STORAGE = {

@@ -26,14 +26,14 @@ from fragmenta.kernels.config import PACKED_M, Kernel, Tile
 from fragmenta.shared.descriptor import UNIT, Descriptor
 from fragmenta.sparse.compress import Compressed, check_compressed, sparse
 
-Bytes = NDArray[np.uint8]
+PackedBytes = NDArray[np.uint8]
 
 BLOCK = 64
 """Rows of an m64 block."""
 _ROW = 64  # stored bytes of a row in a slab
 _LANES = 128
 VALUE_BYTES = BLOCK * _ROW
-"""Bytes of a packed block before its metadata."""
+"""PackedBytes of a packed block before its metadata."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,7 +47,7 @@ class Packed:
     <Packed 100x200 e4m3, 40960 bytes>
     """
 
-    data: Bytes
+    data: PackedBytes
     """Axes: groups of 256 rows, slabs, m64 blocks, bytes of a block."""
     a: str
     """An older name of :attr:`element_type`."""
@@ -172,7 +172,7 @@ def _words(codes: NDArray[np.uint8], op: Instruction) -> NDArray[np.uint32]:
     return np.ascontiguousarray(parted.swapaxes(-1, -2))
 
 
-def _codes(data: Bytes, op: Instruction, per: int) -> NDArray[np.uint8]:
+def _codes(data: PackedBytes, op: Instruction, per: int) -> NDArray[np.uint8]:
     """Codes of all rows from the metadata of packed blocks: the inverse of _words."""
     tall, slabs, blocks, _ = data.shape
     words = np.ascontiguousarray(data.swapaxes(1, 2)).view(np.uint32)

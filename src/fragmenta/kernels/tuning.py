@@ -17,10 +17,10 @@ from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_
 from fragmenta.kernels.source import text
 from fragmenta.machine.cache import Cache
 
-Shape = tuple[int, int, int]
+ProductShape = tuple[int, int, int]
 
 
-def key(kernel: Kernel, shape: Shape, gpu: str) -> str:
+def key(kernel: Kernel, shape: ProductShape, gpu: str) -> str:
     """The name that a choice is kept under; it has everything but the tile.
 
     >>> key(Kernel("s8"), (64, 64, 64), "H200")
@@ -29,7 +29,7 @@ def key(kernel: Kernel, shape: Shape, gpu: str) -> str:
     return f"{kernel.kind}, {'x'.join(map(str, shape))}, {gpu}"
 
 
-def known(kernel: Kernel, shape: Shape, gpu: str) -> Kernel:
+def known(kernel: Kernel, shape: ProductShape, gpu: str) -> Kernel:
     """The kernel with the measured tile, or else the one that is expected best."""
     tile = _kept().get(key(kernel, shape, gpu))
     return choose(kernel, *shape) if tile is None else replace(kernel, tile=tile)
@@ -37,7 +37,7 @@ def known(kernel: Kernel, shape: Shape, gpu: str) -> Kernel:
 
 def tune(
     kernel: Kernel,
-    shape: Shape,
+    shape: ProductShape,
     gpu: str,
     measure: Callable[[Kernel], float],
     *,

@@ -19,7 +19,7 @@ from llvmlite import __version__, binding, ir
 
 from fragmenta.errors import one_of
 from fragmenta.machine.cache import Cache
-from fragmenta.machine.trace import F32, F64, I8, I16, I32, I64, Array, Code, Value
+from fragmenta.machine.trace import F32, F64, I8, I16, I32, I64, Code, Memory, Value
 from fragmenta.progress import notice
 
 
@@ -57,7 +57,7 @@ def type_of(kind: np.dtype[Any]) -> Any:
     return next(of for of, kinds in _ALLOWED.items() if kind in kinds)
 
 
-class Kernel:
+class Traced:
     """A traced function; compiled when it is first called.
 
     >>> from fragmenta.machine.compiler import kernel, pointer
@@ -126,7 +126,7 @@ class Kernel:
         for argument, of in zip(function.args, self._parameters.values(), strict=True):
             if isinstance(of, Pointer):
                 argument.add_attribute("noalias")
-                given.append(Array(code.builder, argument, of.of))
+                given.append(Memory(code.builder, argument, of.of))
             else:
                 given.append(Value(code.builder, argument))
         self._trace(code, *given)
@@ -139,11 +139,11 @@ class Kernel:
         return str(_machine().emit_assembly(module))
 
 
-def kernel(**parameters: Any) -> Callable[[Any], Kernel]:
+def kernel(**parameters: Any) -> Callable[[Any], Traced]:
     """Make a kernel of a function; ``parameters`` are those after ``code``."""
 
-    def make(trace: Any) -> Kernel:
-        return Kernel(trace.__name__, parameters, trace)
+    def make(trace: Any) -> Traced:
+        return Traced(trace.__name__, parameters, trace)
 
     return make
 

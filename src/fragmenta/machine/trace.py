@@ -205,7 +205,7 @@ def smaller(x: Value, y: Number) -> Value:
     return select(left < right, left, right)
 
 
-def unsigned(sign: str, x: Value, y: Number) -> Value:
+def compare_unsigned(sign: str, x: Value, y: Number) -> Value:
     """A comparison of unsigned integers."""
     left, right = x._both(y)
     return Value(x.builder, x.builder.icmp_unsigned(sign, left.raw, right.raw))
@@ -283,7 +283,7 @@ def is_nan(x: Value) -> Value:
     return Value(x.builder, x.builder.fcmp_unordered("uno", x.raw, x.raw))
 
 
-class Array:
+class Memory:
     """Consecutive numbers in memory."""
 
     def __init__(self, builder: Any, pointer: Any, of: Type) -> None:
@@ -359,9 +359,9 @@ class Code:
         slot.align = 64
         return slot
 
-    def scratch(self, of: Type, size: int) -> Array:
+    def scratch(self, of: Type, size: int) -> Memory:
         """An array that belongs to the function."""
-        return Array(self.builder, self.array(of, size), of)
+        return Memory(self.builder, self.array(of, size), of)
 
     @contextmanager
     def loop(

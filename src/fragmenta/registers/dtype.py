@@ -24,7 +24,7 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fragmenta.arrays.checks import as_array, is_real
+from fragmenta.arrays.checks import Array, as_array, is_real
 from fragmenta.errors import (
     UnknownType,
     ValueRangeError,
@@ -32,7 +32,6 @@ from fragmenta.errors import (
     one_of,
 )
 
-Array: TypeAlias = NDArray[Any]
 Kind: TypeAlias = Literal["signed", "unsigned", "bit", "float", "scale", "raw"]
 
 # Elements handled at once: few enough that a block and its temporaries stay in the
@@ -44,7 +43,7 @@ _BLOCK = 1 << 17
 _TF32_IGNORED = 13
 
 
-class Parts(NamedTuple):
+class SplitBits(NamedTuple):
     """The exact value of each element as sign, significand and exponent.
 
     A finite value is ``(-1)**sign * significand * 2**exponent``.  Significands
@@ -117,7 +116,7 @@ class DType:
         >>> dtype("e2m1").bits_dtype, dtype("bf16").bits_dtype
         (dtype('uint8'), dtype('uint16'))
         """
-        return unsigned(self.bits)
+        return unsigned_type(self.bits)
 
     @property
     def mask(self) -> int:
@@ -175,7 +174,7 @@ class DType:
         """
         return self._patterns(bits).view(self.storage)
 
-    def split(self, bits: ArrayLike) -> Parts:
+    def split(self, bits: ArrayLike) -> SplitBits:
         """Sign, significand and exponent of raw bits, exactly.
 
         >>> parts = dtype("f16").split(dtype("f16").encode([1.5, -2.0**-24]))
@@ -309,17 +308,17 @@ array([-10, -24], dtype=int32))
             f"{how}"
         )
 
-    def _split_integer(self, patterns: Array) -> Parts:
+    def _split_integer(self, patterns: Array) -> SplitBits:
         values = patterns.view(self.storage).astype(np.int64)
         zeros = np.zeros(values.shape, np.uint8)
-        return Parts(
+        return SplitBits(
             sign=(values < 0).astype(np.uint8),
             significand=np.abs(values).astype(np.uint32),
             exponent=zeros.astype(np.int32),
             special=zeros,
         )
 
-    def _split_float(self, patterns: Array) -> Parts:
+    def _split_float(self, patterns: Array) -> SplitBits:
         raw: Array = patterns.astype(np.uint64 if self.bits > 32 else np.uint32)
         if self.name == "tf32":
             raw >>= _TF32_IGNORED
@@ -335,7 +334,7 @@ array([-10, -24], dtype=int32))
         # A type without fraction bits has neither zero nor subnormals.
         normal = (exponent > 0) | (width == 0)
         significand = fraction | normal.astype(raw.dtype) << width
-        return Parts(
+        return SplitBits(
             sign=(raw >> (width + self.exponent_bits)).astype(np.uint8),
             significand=np.where(special, 0, significand).astype(raw.dtype),
             exponent=np.where(
@@ -430,10 +429,10 @@ e3m2, e2m1, ue8m0, ue4m3, b8, b16 and b32
 
 
 @cache
-def unsigned(bits: int) -> np.dtype[Any]:
+def unsigned_type(bits: int) -> np.dtype[Any]:
     """The smallest unsigned NumPy type with at least this many bits.
 
-    >>> unsigned(4), unsigned(20)
+    >>> unsigned_type(4), unsigned_type(20)
     (dtype('uint8'), dtype('uint32'))
     """
     return np.dtype(f"u{max(1, 1 << (bits - 1).bit_length() >> 3)}")

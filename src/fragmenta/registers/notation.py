@@ -31,7 +31,7 @@ class Run(NamedTuple):
     weight: int
 
 
-class Case(NamedTuple):
+class Branch(NamedTuple):
     """One line of a formula: an expression and when it holds."""
 
     expression: str
@@ -43,7 +43,7 @@ class Formula:
     """A layout as the PTX manual writes it; ``str()`` gives the text."""
 
     definitions: tuple[tuple[str, str], ...]
-    cases: tuple[tuple[str, tuple[Case, ...]], ...]
+    cases: tuple[tuple[str, tuple[Branch, ...]], ...]
 
     def __str__(self) -> str:
         width = max((len(name) for name, _ in self.definitions), default=0)
@@ -96,7 +96,7 @@ def formula(layout: Layout, letter: str, stored: int = 1) -> Formula:
 
 def _bounds(
     runs: list[Run], letter: str, count: int, stored: int
-) -> tuple[tuple[str, tuple[Case, ...]], ...]:
+) -> tuple[tuple[str, tuple[Branch, ...]], ...]:
     """The range of columns of A from which neighbouring elements of a lane come."""
     together = runs[0].size if runs[0].axis == "i" else 1
     rest = [
@@ -108,7 +108,7 @@ def _bounds(
         case._replace(expression=re.sub(r"^\(([^()]*)\)$", r"\1", case.expression))
         for case in _cases(rest, letter, count)
     )
-    last = Case(f"firstcol + {together * stored - 1}", "(col counts stored columns)")
+    last = Branch(f"firstcol + {together * stored - 1}", "(col counts stored columns)")
     return ("firstcol", first), ("lastcol", (last,))
 
 
@@ -130,18 +130,18 @@ def _runs(layout: Layout, coordinate: str) -> list[Run]:
     return runs
 
 
-def _cases(runs: list[Run], letter: str, count: int) -> tuple[Case, ...]:
+def _cases(runs: list[Run], letter: str, count: int) -> tuple[Branch, ...]:
     """Two cases if one bit of i only adds a constant, as in the manual; else one."""
     split = [run for run in runs if run.axis == "i" and run.size == 2]
     split = [run for run in split if run.weight > 1 or len(runs) == 1]
     plain = [run for run in runs if run not in split]
     if len(split) != 1:
-        return (Case(_sum(runs, count), ""),)
+        return (Branch(_sum(runs, count), ""),)
     (run,) = split
     low, high = _conditions(run, letter, count)
     base = _sum(plain, count) if plain else ""
     added = f"{base} + {run.weight}" if base else str(run.weight)
-    return (Case(base or "0", low), Case(added, high))
+    return (Branch(base or "0", low), Branch(added, high))
 
 
 def _conditions(run: Run, letter: str, count: int) -> tuple[str, str]:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -32,7 +32,7 @@ from fragmenta.errors import (
     nearest,
     one_of,
 )
-from fragmenta.registers.dtype import Array, DType, blocks, dtype, unsigned, within
+from fragmenta.registers.dtype import DType, blocks, dtype, unsigned_type, within
 
 
 def pack_words(bits: ArrayLike, width: int, word_bits: int = 32) -> Array:
@@ -49,7 +49,7 @@ def pack_words(bits: ArrayLike, width: int, word_bits: int = 32) -> Array:
     per_word = _per_word(width, word_bits)
     given = _require_groups(as_array(bits), per_word, f"{width}-bit")
     checked = within(given, (1 << width) - 1, f"an element has {width} bits")
-    return _pack(checked.astype(unsigned(width), copy=False), width, word_bits)
+    return _pack(checked.astype(unsigned_type(width), copy=False), width, word_bits)
 
 
 def unpack_words(words: ArrayLike, width: int) -> Array:
@@ -72,7 +72,7 @@ def unpack_words(words: ArrayLike, width: int) -> Array:
         return np.unpackbits(data, axis=-1, bitorder="little")
     if width == 4:
         return _unpack_nibbles(data)
-    return data.view(unsigned(width))
+    return data.view(unsigned_type(width))
 
 
 def encode_words(
@@ -96,7 +96,7 @@ def encode_words(
     if snug and slot.bits >= 8:
         return _pack(dt.encode(given), slot.bits, word_bits)
     flat = np.ascontiguousarray(given).reshape(-1)
-    out = np.empty(flat.size // per_word, unsigned(word_bits))
+    out = np.empty(flat.size // per_word, unsigned_type(word_bits))
     for block in blocks(flat.size):
         try:
             bits = dt.encode(flat[block])
@@ -145,7 +145,7 @@ class Container:
         """
         allowed = f"an element has {self.width} bits"
         values = within(as_array(bits), (1 << self.width) - 1, allowed)
-        slots = values.astype(unsigned(self.bits), copy=False)
+        slots = values.astype(unsigned_type(self.bits), copy=False)
         return slots << self.shift if self.shift else slots
 
     def extract(self, slots: ArrayLike) -> Array:
@@ -156,7 +156,7 @@ class Container:
         """
         allowed = f"a slot has {self.bits} bits"
         checked = within(as_array(slots), (1 << self.bits) - 1, allowed)
-        given = checked.astype(unsigned(self.bits), copy=False)
+        given = checked.astype(unsigned_type(self.bits), copy=False)
         if self.width == self.bits:
             return given
         return given >> self.shift & ((1 << self.width) - 1)
@@ -225,7 +225,7 @@ def _pack(bits: Array, width: int, word_bits: int) -> Array:
         data = np.packbits(data, axis=-1, bitorder="little")
     elif width == 4:
         data = _pack_nibbles(data)
-    return data.view(unsigned(word_bits))
+    return data.view(unsigned_type(word_bits))
 
 
 def _pack_nibbles(bits: Array) -> Array:

@@ -20,7 +20,7 @@ from fragmenta.errors import AddressError, ShapeError, one_of, ranges
 from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
 from fragmenta.shared.descriptor import LIMIT, UNIT, Addresses, span, swizzled
 
-Access: TypeAlias = Literal["ldmatrix", "rows", "column"]
+LaneAccess: TypeAlias = Literal["ldmatrix", "rows", "column"]
 
 BANKS = 32
 WORD = 4
@@ -225,7 +225,7 @@ class RowTile(NamedTuple):
         return swizzled(np.asarray(row) * step + np.asarray(unit) * UNIT, self.swizzle)
 
 
-def access_addresses(tile: RowTile, access: Access = "ldmatrix") -> LaneAddresses:
+def access_addresses(tile: RowTile, access: LaneAccess = "ldmatrix") -> LaneAddresses:
     """The 32 addresses of one of the :data:`ACCESSES`.
 
     Each lane takes 16 bytes; lanes beyond the tile are not used (-1).
@@ -255,7 +255,7 @@ def conflict_picture(
     rows: int,
     row_bytes: int,
     swizzle: int = 0,
-    access: Access = "ldmatrix",
+    access: LaneAccess = "ldmatrix",
     pitch: int | None = None,
 ) -> str:
     """A picture of a tile in shared memory, and the cost of an access.

@@ -32,8 +32,8 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import DType, dtype
 
-Major: TypeAlias = Literal["k", "mn"]
-MAJORS: tuple[Major, Major] = ("k", "mn")
+MajorAxis: TypeAlias = Literal["k", "mn"]
+MAJORS: tuple[MajorAxis, MajorAxis] = ("k", "mn")
 """Which coordinate is adjacent in memory: k (plain), or m or n (transposed)."""
 Addresses: TypeAlias = NDArray[np.int64]
 
@@ -193,7 +193,7 @@ class Descriptor:
     # ── the map ─────────────────────────────────────────────────────────────
 
     def address(
-        self, mn: ArrayLike, k: ArrayLike, dtype: str | DType, major: Major = "k"
+        self, mn: ArrayLike, k: ArrayLike, dtype: str | DType, major: MajorAxis = "k"
     ) -> Any:
         """The address of the first byte of element ``(mn, k)``.
 
@@ -208,7 +208,7 @@ class Descriptor:
         return found // 8
 
     def bit_address(
-        self, mn: ArrayLike, k: ArrayLike, dtype: str | DType, major: Major = "k"
+        self, mn: ArrayLike, k: ArrayLike, dtype: str | DType, major: MajorAxis = "k"
     ) -> Any:
         """Eight times the byte address, plus the lowest bit of the element.
 
@@ -228,7 +228,7 @@ class Descriptor:
         return found if np.ndim(found) else int(found)
 
     def _linear(
-        self, mn: Addresses, k: Addresses, of: str | DType, major: Major
+        self, mn: Addresses, k: Addresses, of: str | DType, major: MajorAxis
     ) -> Addresses:
         """Bit addresses before the swizzle, by the formula of this module."""
         bits = _element(of, major).bits
@@ -246,7 +246,7 @@ class Descriptor:
         found: Addresses = address * 8 + bit
         return found
 
-    def _offsets(self, major: Major) -> tuple[int, int]:
+    def _offsets(self, major: MajorAxis) -> tuple[int, int]:
         """The offset to the next span, and to the next eight across."""
         names = _OFFSETS[major, str(self.swizzle or "none")]
         along, across = (int(getattr(self, name)) for name in names)
@@ -261,7 +261,7 @@ class Descriptor:
         *,
         k: int = 0,
         mn: int = 0,
-        major: Major = "k",
+        major: MajorAxis = "k",
     ) -> Descriptor:
         """The descriptor of the tile that begins at element ``(mn, k)``.
 
@@ -293,7 +293,7 @@ class Descriptor:
         return replace(self, start=self.start + distance)
 
     def _distance(
-        self, op: Instruction, operand: str, k: int, mn: int, major: Major
+        self, op: Instruction, operand: str, k: int, mn: int, major: MajorAxis
     ) -> int | None:
         """Bytes by which every element of a tile moves; None if they differ."""
         rows, columns = extent(op, operand)
@@ -306,7 +306,7 @@ class Descriptor:
         return first // 8 if whole and (distance == first).all() else None
 
     def _nearest(
-        self, op: Instruction, operand: str, k: int, mn: int, major: Major
+        self, op: Instruction, operand: str, k: int, mn: int, major: MajorAxis
     ) -> str:
         """For a message: the greatest k below this one that is possible."""
         step = LINES if major == "mn" else 8 * UNIT // op.types[operand.lower()].bits
@@ -324,10 +324,10 @@ class Descriptor:
         k: int,
         dtype: str | DType,
         *,
-        major: Major = "k",
+        major: MajorAxis = "k",
         swizzle: int = 128,
         start: int = 0,
-        order: Major | None = None,
+        order: MajorAxis | None = None,
     ) -> Descriptor:
         """The descriptor of a tile without gaps between its atoms.
 
@@ -358,7 +358,7 @@ transposes only 16-bit types, f16 and bf16; use major="k"
 
     @classmethod
     def from_steps(
-        cls, start: int, along: int, across: int, *, major: Major, swizzle: int
+        cls, start: int, along: int, across: int, *, major: MajorAxis, swizzle: int
     ) -> Descriptor:
         """A descriptor from the distances between atoms, in bytes.
 
@@ -407,7 +407,7 @@ def _extent(op: Instruction, operand: str) -> tuple[int, int]:
 
 
 def atoms(
-    rows: int, k: int, of: str | DType, major: Major, swizzle: int
+    rows: int, k: int, of: str | DType, major: MajorAxis, swizzle: int
 ) -> tuple[int, int]:
     """The number of atoms of a tile, across its spans and along them.
 

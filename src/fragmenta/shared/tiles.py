@@ -28,7 +28,7 @@ from fragmenta.shared.descriptor import (
     UNIT,
     Addresses,
     Descriptor,
-    Major,
+    MajorAxis,
     atoms,
     extent,
     span,
@@ -51,9 +51,9 @@ def shared_tile(
     operand: str,
     *,
     swizzle: int = 128,
-    major: Major = "k",
+    major: MajorAxis = "k",
     start: int | None = None,
-    order: Major | None = None,
+    order: MajorAxis | None = None,
     image: ArrayLike | None = None,
 ) -> tuple[Image, Descriptor]:
     """An image with a matrix in it, and the descriptor of the matrix.
@@ -133,7 +133,7 @@ def read_tile(
     op: Instruction | str,
     operand: str,
     *,
-    major: Major = "k",
+    major: MajorAxis = "k",
     packed: bool = False,
 ) -> NDArray[Any]:
     """The raw bits that one ``wgmma`` reads: A (…, m, k) or B (…, k, n).
@@ -204,7 +204,7 @@ def _read(
     descriptor: Descriptor,
     op: Instruction,
     operand: str,
-    major: Major,
+    major: MajorAxis,
     packed: bool,
 ) -> NDArray[Any]:
     """Read with one descriptor from any number of images."""
@@ -245,7 +245,7 @@ def _outside(
 
 @lru_cache(maxsize=64)
 def _index(
-    descriptor: Descriptor, shape: tuple[int, int], of: DType, major: Major
+    descriptor: Descriptor, shape: tuple[int, int], of: DType, major: MajorAxis
 ) -> tuple[Addresses, int]:
     """The cell of each row and k, and the bytes of a cell.
 
@@ -351,7 +351,7 @@ def tensor_map(
     k: int,
     of: str | DType,
     *,
-    major: Major = "k",
+    major: MajorAxis = "k",
     swizzle: int = 128,
     start: int = 0,
 ) -> TensorMap:

@@ -29,17 +29,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, is_whole, is_zero
+from fragmenta.arrays.checks import Array, as_array, is_whole, is_zero
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import BadMetadata, Error, NotSparse, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
+from fragmenta.progress import Progress
 from fragmenta.registers.granularity import Codes, Granularity, as_codes, locate
 from fragmenta.registers.metadata import Nibble
 from fragmenta.sparse import loops
-from fragmenta.sparse.loops import Progress, places_of, rows_of
-
-Array = NDArray[Any]
+from fragmenta.sparse.loops import places_of, rows_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -168,7 +167,7 @@ def compress(
     def work(block: slice) -> bool:
         found = codes[block].reshape(-1)
         places, kept = places_of(rows[block], group), places_of(stored[block], group)
-        loops.compress(picks, places, value_bits, kept, found)
+        loops.compress_chunks(picks, places, value_bits, kept, found)
         return bool(found.min() == 0)  # a chunk is too full
 
     if any(in_blocks(work, *_extent(rows), progress)):
@@ -255,7 +254,7 @@ def decompress(sp: Compressed, op: Instruction | str) -> Array:
         flat = np.ascontiguousarray(codes[block]).reshape(-1)
         kept = np.ascontiguousarray(bits[block])
         places, whole = places_of(kept, group), places_of(out[block], group)
-        loops.decompress(picks, places, flat, whole)
+        loops.decompress_chunks(picks, places, flat, whole)
         return bool(granularity.illegal(flat, ordered).any())
 
     if any(in_blocks(work, *_extent(out))):
@@ -384,14 +383,14 @@ def check_sparse(
         raise NotSparse(f"{report}; prune makes them fit")
 
 
-def decode_words(
+def read_words(
     op: Instruction | str, words: ArrayLike, *, lane: int = 0, warp: int = 0
 ) -> list[Nibble]:
     """The codes in metadata words, and why a code is illegal.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k64", a="s8", sp="sp::ordered_metadata")
-    >>> for found in decode_words(op, [0x9E])[1:3]:
+    >>> for found in read_words(op, [0x9E])[1:3]:
     ...     print(found.row, found.chunk, found.columns or found.problem)
     0 1 (5, 6)
     0 2 names position 0 twice

@@ -25,12 +25,12 @@ format is not documented, and only cuSPARSELt reads it.
 from __future__ import annotations
 
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, check_numbers, is_zero
+from fragmenta.arrays.checks import Array, as_array, check_numbers, is_zero
 from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.granularity import Codes, Granularity
@@ -42,8 +42,6 @@ from fragmenta.sparse.compress import (
     require_compressed,
     sparse,
 )
-
-Array = NDArray[Any]
 
 # By the bits of a word.  O is the position in memory of a word within a tile, which has
 # two columns of words and 32 or 16 rows.

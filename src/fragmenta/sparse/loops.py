@@ -10,36 +10,31 @@ Matrices are split into blocks of rows, which threads process in parallel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.registers.granularity import Granularity
+from fragmenta.arrays.checks import Array
+from fragmenta.registers.granularity import Codes, Granularity
 
 if TYPE_CHECKING:  # LLVM is loaded when something is compiled
-    from fragmenta.machine.compiler import Kernel
+    from fragmenta.machine.compiler import Traced
     from fragmenta.machine.trace import Code, Value
-
-Array = NDArray[Any]
 Places = NDArray[Any]
-Codes = NDArray[Any]
-Progress = Callable[[float], object]
-"""Called from time to time with the fraction of the work that is done."""
 
 ONE_OF_TWO = Granularity(1, 2)
 
 
-def prune(picks: int, keys: Array, places: Places, out: Places) -> None:
+def prune_chunks(picks: int, keys: Array, places: Places, out: Places) -> None:
     """Keep the places of each chunk with the greatest keys, and clear the others.
 
     Two of four places are kept, or one of two; of equal keys, the lower place is.
 
     >>> import numpy as np
     >>> out = np.zeros(4, np.uint8)
-    >>> prune(2, np.uint8([5, 9, 5, 1]), np.uint8([5, 9, 5, 1]), out)
+    >>> prune_chunks(2, np.uint8([5, 9, 5, 1]), np.uint8([5, 9, 5, 1]), out)
     >>> out
     array([5, 9, 0, 0], dtype=uint8)
     """
@@ -47,7 +42,7 @@ def prune(picks: int, keys: Array, places: Places, out: Places) -> None:
     kernel(keys, places, out, len(places) // (2 * picks))
 
 
-def compress(
+def compress_chunks(
     picks: int, places: Places, value_bits: int, stored: Places, codes: Codes
 ) -> None:
     """Store the values of each chunk, and the code of their places.
@@ -59,7 +54,7 @@ def compress(
 
     >>> import numpy as np
     >>> stored, codes = np.zeros(2, np.uint8), np.zeros(1, np.uint8)
-    >>> compress(2, np.uint8([0, 7, 0, 9]), 255, stored, codes)
+    >>> compress_chunks(2, np.uint8([0, 7, 0, 9]), 255, stored, codes)
     >>> stored, f"{codes[0]:04b}"
     (array([7, 9], dtype=uint8), '1101')
     """
@@ -67,7 +62,7 @@ def compress(
     _compress(picks, places.dtype)(places, stored, codes, int(signed), len(codes))
 
 
-def decompress(picks: int, stored: Places, codes: Codes, out: Places) -> None:
+def decompress_chunks(picks: int, stored: Places, codes: Codes, out: Places) -> None:
     """Write the stored places of each chunk to their positions, and zeros elsewhere."""
     _decompress(picks, stored.dtype)(stored, codes, out, len(codes))
 
@@ -76,18 +71,18 @@ def decompress(picks: int, stored: Places, codes: Codes, out: Places) -> None:
 
 
 @cache
-def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Kernel:
+def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
     from fragmenta.machine.compiler import kernel, pointer, type_of
-    from fragmenta.machine.trace import I64, select, unsigned
+    from fragmenta.machine.trace import I64, compare_unsigned, select
 
     def beats(one: Value, other: Value) -> Value:
-        return unsigned(">", one, other) if keys.kind == "u" else one > other
+        return compare_unsigned(">", one, other) if keys.kind == "u" else one > other
 
     @kernel(
         keys=pointer(type_of(keys)), places=pointer(type_of(places)),
         out=pointer(type_of(places)), chunks=I64,
     )  # fmt: skip
-    def prune_chunks(
+    def prune_kernel(
         code: Code, keys: Any, places: Any, out: Any, chunks: Value
     ) -> None:
         with code.loop(chunks) as chunk:
@@ -110,11 +105,11 @@ def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Kernel:
         one, two, three = rivals
         return ~((one & two) | (one & three) | (two & three))
 
-    return prune_chunks
+    return prune_kernel
 
 
 @cache
-def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
+def _compress(picks: int, places: np.dtype[Any]) -> Traced:
     from fragmenta.machine.compiler import kernel, pointer, type_of
     from fragmenta.machine.trace import I8, I64, convert, select
 
@@ -141,7 +136,7 @@ def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
         places=pointer(of), stored=pointer(of), codes=pointer(I8), value_bits=I64,
         chunks=I64,
     )  # fmt: skip
-    def compress_chunks(
+    def compress_kernel(
         code: Code, places: Any, stored: Any, codes: Any, value_bits: Value,
         chunks: Value,
     ) -> None:  # fmt: skip
@@ -154,11 +149,11 @@ def _compress(picks: int, places: np.dtype[Any]) -> Kernel:
                 stored[chunk * picks + i] = value
             codes[chunk] = word
 
-    return compress_chunks
+    return compress_kernel
 
 
 @cache
-def _decompress(picks: int, places: np.dtype[Any]) -> Kernel:
+def _decompress(picks: int, places: np.dtype[Any]) -> Traced:
     from fragmenta.machine.compiler import kernel, pointer, type_of
     from fragmenta.machine.trace import I8, I64, select
 
@@ -177,7 +172,7 @@ def _decompress(picks: int, places: np.dtype[Any]) -> Kernel:
     place = one_of_two if picks == 1 else two_of_four
 
     @kernel(stored=pointer(of), codes=pointer(I8), out=pointer(of), chunks=I64)
-    def decompress_chunks(
+    def decompress_kernel(
         code: Code, stored: Any, codes: Any, out: Any, chunks: Value
     ) -> None:
         with code.loop(chunks) as chunk:
@@ -185,7 +180,7 @@ def _decompress(picks: int, places: np.dtype[Any]) -> Kernel:
             for i, value in enumerate(place(values, codes[chunk])):
                 out[chunk * (2 * picks) + i] = value
 
-    return decompress_chunks
+    return decompress_kernel
 
 
 # ── blocks of rows ──────────────────────────────────────────────────────────

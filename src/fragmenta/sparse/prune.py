@@ -16,19 +16,18 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import as_array
+from fragmenta.arrays.checks import Array, as_array
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import ShapeError, ValueRangeError
 from fragmenta.isa.instruction import Instruction
+from fragmenta.progress import Progress
 from fragmenta.registers.dtype import DTYPES, DType
 from fragmenta.registers.granularity import Granularity, locate
 from fragmenta.sparse import loops
 from fragmenta.sparse.compress import sparse, whole_chunks
-from fragmenta.sparse.loops import Progress, places_of, rows_of
-
-Array = NDArray[Any]
+from fragmenta.sparse.loops import places_of, rows_of
 
 # The element type that a NumPy type stores; float32 holds both f32 and tf32.
 _STORED = {
@@ -73,7 +72,7 @@ def prune(
     op, granularity = sparse(op)
     matrix = _real(A, granularity, pad)
     ranked = None if scores is None else _scores(scores, A, granularity, pad)
-    run = partial(loops.prune, granularity.picks)
+    run = partial(loops.prune_chunks, granularity.picks)
     out = np.empty_like(matrix)
     rows, kept_rows = rows_of(matrix), rows_of(out)
 

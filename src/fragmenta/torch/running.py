@@ -20,7 +20,7 @@ from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
 from fragmenta.kernels.launch import LaunchPlan, Matrix, launch, plan
-from fragmenta.kernels.tuning import Shape, known
+from fragmenta.kernels.tuning import ProductShape, known
 from fragmenta.torch.matrix import (
     OUTPUTS,
     TYPES,
@@ -70,7 +70,7 @@ def kernel_for(
 
 @lru_cache(maxsize=_MOST)
 def tiled(
-    kernel: Kernel, shape: Shape, tile: tuple[int, ...], gpu: int | None = None
+    kernel: Kernel, shape: ProductShape, tile: tuple[int, ...], gpu: int | None = None
 ) -> Kernel:
     """The kernel with the given tile, or with the best known for the shape.
 
@@ -101,10 +101,12 @@ class TileSearch:
     """The products that a call consists of, and the tiles to try for them."""
 
     def __init__(self) -> None:
-        self.seen: dict[tuple[str, Shape, torch.device], Kernel] = {}
-        self.forced: dict[tuple[str, Shape], Tile] = {}
+        self.seen: dict[tuple[str, ProductShape, torch.device], Kernel] = {}
+        self.forced: dict[tuple[str, ProductShape], Tile] = {}
 
-    def asked(self, kernel: Kernel, shape: Shape, device: torch.device) -> Kernel:
+    def asked(
+        self, kernel: Kernel, shape: ProductShape, device: torch.device
+    ) -> Kernel:
         """Note a product, and return the kernel to run for it."""
         self.seen[kernel.kind, shape, device] = kernel
         tile = self.forced.get((kernel.kind, shape), kernel.tile)

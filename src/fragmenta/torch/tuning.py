@@ -11,7 +11,7 @@ import torch
 
 from fragmenta.errors import NoDevice
 from fragmenta.kernels.config import Kernel, Tile
-from fragmenta.kernels.tuning import Shape, tune
+from fragmenta.kernels.tuning import ProductShape, tune
 from fragmenta.torch.running import SEARCHES, TileSearch, forget
 
 _CALLS, _REPLAYS = 5, 9
@@ -19,7 +19,7 @@ _CALLS, _REPLAYS = 5, 9
 
 def autotune(
     call: Callable[..., Any], *arguments: Any, **options: Any
-) -> dict[tuple[str, Shape], Tile]:
+) -> dict[tuple[str, ProductShape], Tile]:
     """Measure promising tiles for every product in a call; keep the fastest.
 
     The call may be one product or a whole model, but a CUDA graph must be able to
@@ -50,7 +50,7 @@ def autotune(
 
 
 def _measure(
-    once: Callable[[], Any], search: TileSearch, shape: Shape, kernel: Kernel
+    once: Callable[[], Any], search: TileSearch, shape: ProductShape, kernel: Kernel
 ) -> float:
     """Milliseconds of the call with this kernel: the median of replays of a graph.
 

@@ -34,7 +34,7 @@ from fragmenta.view.palette import hex_colour
 PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")
 
-Record = dict[str, Any]
+JsonRecord = dict[str, Any]
 
 
 class Pool:
@@ -61,10 +61,10 @@ class Pool:
 # ── the catalogue ───────────────────────────────────────────────────────────
 
 
-def catalogue_record() -> Record:
+def catalogue_record() -> JsonRecord:
     """Every instruction that holds matrices, and what they share."""
     pools = {name: Pool() for name in ("parts", "notes", "targets", "patterns")}
-    types: dict[str, Record] = {}
+    types: dict[str, JsonRecord] = {}
     ops = [_instruction(op, pools, types) for op in _holding()]
     return {
         "families": list(dict.fromkeys(op["family"] for op in ops)),
@@ -87,11 +87,11 @@ def _holding() -> list[Instruction]:
 
 
 def _instruction(
-    op: Instruction, pools: Mapping[str, Pool], types: dict[str, Record]
-) -> Record:
+    op: Instruction, pools: Mapping[str, Pool], types: dict[str, JsonRecord]
+) -> JsonRecord:
     for of in (*op.types.values(), *(part.dtype for part in op.fragments.values())):
         types[of.name] = {"bits": of.bits, "kind": of.kind}
-    record: Record = {
+    record: JsonRecord = {
         "name": str(op),
         "family": op.family,
         "shape": list(op.shape),
@@ -108,7 +108,7 @@ def _instruction(
     return record
 
 
-def _requirement(op: Instruction) -> Record:
+def _requirement(op: Instruction) -> JsonRecord:
     """Where it runs, and what the assembler writes in its place there."""
     return {
         "ptx": str(op.requires.ptx),
@@ -117,7 +117,7 @@ def _requirement(op: Instruction) -> Record:
     }
 
 
-def _part(part: Fragment) -> Record:
+def _part(part: Fragment) -> JsonRecord:
     """One operand in registers: its line, and the same in other notations."""
     return {
         "name": part.name,
@@ -142,7 +142,7 @@ def _linear(part: Fragment) -> str:
     return notation.linear_layout_text(bases, part.shape)
 
 
-def _pattern(metadata: Metadata) -> Record:
+def _pattern(metadata: Metadata) -> JsonRecord:
     """Each of the sixteen codes: what it keeps, or what is wrong with it."""
     kept = metadata.granularity
     legal = kept.codes(ordered=False)
@@ -161,7 +161,7 @@ def _pattern(metadata: Metadata) -> Record:
 # ── the sources ─────────────────────────────────────────────────────────────
 
 
-def sources_record() -> Record:
+def sources_record() -> JsonRecord:
     """CUDA and PTX of every such instruction, in the order of the catalogue.
 
     A text is a list of paragraphs, a paragraph a list of lines; both by number.
@@ -181,7 +181,7 @@ def sources_record() -> Record:
 # ── in and out of the page ──────────────────────────────────────────────────
 
 
-def packed(record: Record) -> str:
+def packed(record: JsonRecord) -> str:
     """A record as the page holds it: JSON, deflated, in base64."""
     text = json.dumps(record, separators=(",", ":"), ensure_ascii=False)
     deflate = zlib.compressobj(9, zlib.DEFLATED, -15, 9)
@@ -189,13 +189,13 @@ def packed(record: Record) -> str:
     return base64.b64encode(squeezed).decode()
 
 
-def unpacked(text: str) -> Record:
+def unpacked(text: str) -> JsonRecord:
     """The record again.
 
     >>> unpacked(packed({"families": ["mma"]}))
     {'families': ['mma']}
     """
-    record: Record = json.loads(zlib.decompress(base64.b64decode(text), -15))
+    record: JsonRecord = json.loads(zlib.decompress(base64.b64decode(text), -15))
     return record
 
 
@@ -203,7 +203,7 @@ def _slot(name: str) -> re.Pattern[str]:
     return re.compile(rf'(<script type="text/plain" id="{name}">)([^<]*)(</script>)')
 
 
-def records_of(page: str) -> Record:
+def records_of(page: str) -> JsonRecord:
     """What a page holds, by the names in :data:`RECORDS`."""
     found = {name: _slot(name).search(page) for name in RECORDS}
     if missing := [name for name, match in found.items() if match is None]:
@@ -211,7 +211,7 @@ def records_of(page: str) -> Record:
     return {name: unpacked(match[2]) for name, match in found.items() if match}
 
 
-def refreshed(page: str, records: Iterable[tuple[str, Record]]) -> str:
+def refreshed(page: str, records: Iterable[tuple[str, JsonRecord]]) -> str:
     """A page with other records in it."""
     for name, record in records:
         match = _slot(name).search(page)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fragmenta.registers.fragment import Fragment
 
-Piece = tuple[str, int | None]
+Colored = tuple[str, int | None]
 """Text, and the lane whose colour it has."""
 
 _CHUNK_NOTE = "e3 is bits 15:12 of the word: idx1 in bits 15:14, idx0 in bits 13:12"
@@ -65,7 +65,7 @@ def painted(fragment: Fragment, width: int = 80) -> Text:
     return Text("\n").join(rows)
 
 
-def _lines(fragment: Fragment, width: int) -> Iterator[list[Piece]]:
+def _lines(fragment: Fragment, width: int) -> Iterator[list[Colored]]:
     size = " x ".join(map(str, fragment.shape))
     stored = " as stored" if fragment.stored > 1 else ""
     head = f"{fragment.name}: {fragment.dtype} {size}{stored}, "
@@ -84,7 +84,7 @@ def _lines(fragment: Fragment, width: int) -> Iterator[list[Piece]]:
         yield from _blocks(grid, width)
 
 
-def _blocks(grid: Grid, width: int) -> Iterator[list[Piece]]:
+def _blocks(grid: Grid, width: int) -> Iterator[list[Colored]]:
     """The grid, in as many blocks of columns as it takes."""
     row, col = grid.fragment.layout.data[-2:]
     corner = f"{row}\\{col}"
@@ -143,7 +143,7 @@ def _name(grid: Grid, slot: Slot) -> str:
     return str(slot.index)
 
 
-def _box(grid: Grid, row: Slot, box: list[Slot]) -> Piece:
+def _box(grid: Grid, row: Slot, box: list[Slot]) -> Colored:
     """``T13 a4-7``: the lane, and which of its elements these are."""
     first, last = box[0], box[-1]
     if first.hidden:

@@ -10,9 +10,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import as_array, is_real, is_whole
+from fragmenta.arrays.checks import Array, as_array, is_real, is_whole
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -42,8 +42,6 @@ from fragmenta.wmma.names import (
     member,
     no_member,
 )
-
-Array = NDArray[Any]
 
 
 class DeprecatedVariant(DeprecationWarning):

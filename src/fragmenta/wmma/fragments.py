@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import Array, is_whole
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -28,7 +28,7 @@ from fragmenta.isa.target import number
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.registers.layout import Layout
-from fragmenta.wmma.memory import Access
+from fragmenta.wmma.memory import Transfer
 from fragmenta.wmma.names import (
     NAMES,
     SUB_BYTE_STORAGE,
@@ -42,8 +42,6 @@ from fragmenta.wmma.names import (
     member,
     row_major,
 )
-
-Array = NDArray[Any]
 
 UNSPECIFIED = (
     "The CUDA programming guide does not specify which element of the matrix an entry "
@@ -245,10 +243,10 @@ measured; it was observed only on sm_90 (H200), and no manual specifies it
         same._defined = self._defined
         return same
 
-    def _access(self, call: str, rules: str, *, write: bool = False) -> Access:
+    def _access(self, call: str, rules: str, *, write: bool = False) -> Transfer:
         """A load or store of this fragment, to be checked."""
         name = NAMES[self.element_type.name][0]
-        return Access(call, self._part, str(self), name, self.warps, rules, write)
+        return Transfer(call, self._part, str(self), name, self.warps, rules, write)
 
     def __str__(self) -> str:
         m, n, k = self.shape

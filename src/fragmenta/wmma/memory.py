@@ -13,9 +13,9 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from fragmenta.arrays.checks import is_whole, refuse_masks
+from fragmenta.arrays.checks import Array, is_whole, refuse_masks
 from fragmenta.errors import (
     AlignmentError,
     Error,
@@ -28,8 +28,6 @@ from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Index
 
-Array = NDArray[Any]
-
 #: The alignment rules that can be chosen.
 RULES = ("either", "guide", "ptx")
 
@@ -40,7 +38,7 @@ _GUIDE_POINTER, _GUIDE_LEADING = 32, 16
 
 
 @dataclass(frozen=True)
-class Access:
+class Transfer:
     """One load or store without its pointer, and its names in messages."""
 
     call: str
@@ -148,7 +146,7 @@ class View:
 
 
 def view(
-    access: Access, memory: object, ldm: int, major: str, offset: ArrayLike
+    access: Transfer, memory: object, ldm: int, major: str, offset: ArrayLike
 ) -> View:
     """Check everything about a load or store, and return what it accesses.
 
@@ -193,7 +191,7 @@ def _coordinates(part: Fragment, major: str, per_unit: int) -> tuple[Index, Inde
 # ── the memory itself ───────────────────────────────────────────────────────
 
 
-def _buffer(access: Access, memory: object) -> Array:
+def _buffer(access: Transfer, memory: object) -> Array:
     """The memory as a contiguous array of a type that fits."""
     if isinstance(memory, bytes | bytearray | memoryview):
         memory = np.frombuffer(memory, np.uint8)
@@ -223,7 +221,7 @@ def _holds(given: np.dtype[Any], of: DType) -> bool:
     return of.bits > 8 and given in (np.uint8, np.dtype(f"u{of.bits // 8}"))
 
 
-def _hint(access: Access) -> str:
+def _hint(access: Transfer) -> str:
     of, name = access.part.dtype, access.type_name
     if of.bits < 8:
         return (
@@ -252,7 +250,7 @@ def _address(array: Array) -> int:
 # ── the rules ───────────────────────────────────────────────────────────────
 
 
-def _check_ldm(access: Access, ldm: int, inner: int) -> None:
+def _check_ldm(access: Transfer, ldm: int, inner: int) -> None:
     if not is_whole(ldm):
         raise ShapeError(f"ldm must be a whole number of elements; given {ldm!r}")
     if ldm < inner:
@@ -279,7 +277,7 @@ class _Start(NamedTuple):
     words: str
 
 
-def _offsets(access: Access, offset: ArrayLike) -> _Start:
+def _offsets(access: Transfer, offset: ArrayLike) -> _Start:
     """The beginnings from offsets, which count elements."""
     given = np.asarray(offset)
     if given.dtype.kind not in "iu":
@@ -290,7 +288,7 @@ def _offsets(access: Access, offset: ArrayLike) -> _Start:
     return _Start(said * access.part.dtype.bits, said, "offset {}")
 
 
-def _pointed(access: Access, at: pointer, offset: ArrayLike) -> _Start:
+def _pointed(access: Transfer, at: pointer, offset: ArrayLike) -> _Start:
     """The beginnings from pointers, which count items of their array."""
     if np.any(np.asarray(offset) != 0):
         raise Error(
@@ -302,7 +300,7 @@ def _pointed(access: Access, at: pointer, offset: ArrayLike) -> _Start:
     return _Start(said * at.memory.itemsize * 8, said, words)
 
 
-def _each_warp(access: Access, given: Index, what: str) -> Index:
+def _each_warp(access: Transfer, given: Index, what: str) -> Index:
     try:
         return np.broadcast_to(given, access.warps)
     except ValueError as why:
@@ -312,7 +310,7 @@ def _each_warp(access: Access, given: Index, what: str) -> Index:
         ) from why
 
 
-def _check_pointer(access: Access, begin: _Start, distance: int) -> None:
+def _check_pointer(access: Transfer, begin: _Start, distance: int) -> None:
     """Refuse a matrix that does not begin at an aligned address.
 
     The first byte of the array that owns the memory counts as aligned, because memory
@@ -330,7 +328,7 @@ def _check_pointer(access: Access, begin: _Start, distance: int) -> None:
         )
 
 
-def _check_bounds(access: Access, buffer: Array, begin: _Start, span: int) -> None:
+def _check_bounds(access: Transfer, buffer: Array, begin: _Start, span: int) -> None:
     bits = access.part.dtype.bits
     wrong = (begin.bits < 0) | (begin.bits > buffer.nbytes * 8 - span * bits)
     if wrong.any():
@@ -341,7 +339,7 @@ def _check_bounds(access: Access, buffer: Array, begin: _Start, span: int) -> No
         )
 
 
-def _refuse_race(access: Access, index: Index) -> None:
+def _refuse_race(access: Transfer, index: Index) -> None:
     """Refuse warps that write the same element: the order on a GPU is undefined."""
     if prod(access.warps) == 1:
         return

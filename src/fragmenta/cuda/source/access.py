@@ -150,7 +150,7 @@ class FragmentAccess:
 
     @property
     def scalar(self) -> bool:
-        """Whether the operand is a single register that is no fragment array."""
+        """Whether the operand is a single register, not a fragment array."""
         return self.part.name not in tuple("ABCD")
 
     @property

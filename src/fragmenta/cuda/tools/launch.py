@@ -27,7 +27,7 @@ from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import Version, check_target, number
 from fragmenta.machine.cache import Cache
 from fragmenta.registers.fragment import Fragment, Words
-from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, Major, extent
+from fragmenta.shared.descriptor import MAJORS, UNIT, Descriptor, MajorAxis, extent
 from fragmenta.shared.tiles import PATTERN, Image, as_image, as_words, read_tile
 
 POISON = 0xDEADBEEF
@@ -355,7 +355,7 @@ def _window(
     op: Instruction,
     image: Image,
     words: dict[str, NDArray[np.uint64]],
-    majors: dict[str, Major],
+    majors: dict[str, MajorAxis],
 ) -> tuple[Image, dict[str, NDArray[Any]]]:
     """The image and descriptors that fit a kernel's shared memory.
 
@@ -393,7 +393,7 @@ def _window(
 def _piece(
     op: Instruction,
     operand: str,
-    major: Major,
+    major: MajorAxis,
     images: Image,
     words: NDArray[np.uint64],
     start: int,
