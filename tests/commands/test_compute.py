@@ -199,7 +199,7 @@ def test_what_is_not_finite_is_counted_apart() -> None:
     A[:] = np.nan
     assert compared(F16, a=A, b=B)["absolute_error"]["max"] is None
     text = page("run", F16, "a.npy", "b.npy", "--compare", "float64")
-    assert "128 left out of the errors" in text
+    assert "128 elements, left out of the errors" in text
 
 
 def test_blocks_of_rows_are_one_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ def test_tf32_is_compared_as_it_is_given() -> None:
     found = compared("mma.m16n8k8.f32.tf32", a=A, b=B)
     assert found["absolute_error"]["max"] == 2**-20
     lines = page("run", "mma.m16n8k8.f32.tf32", "a.npy", "b.npy").splitlines()
-    assert lines[2].endswith("a.npy, the low bits of 1 ignored")
+    assert lines[2].endswith("a.npy, low bits of 1 element ignored")
     assert lines[3].endswith("from b.npy")
 
 
@@ -268,8 +268,10 @@ def test_refusals_leave_no_file() -> None:
         assert message in complaint("run", *words, "-o", "d.npy")
     assert sorted(os.listdir()) == before
     said = complaint("run", F16, "a.npy", "b.npy", "-o", "d.txt")
-    assert "what is written is a .npy file; d.txt.npy?" in said
-    assert "- is no file" in complaint("run", F16, "a.npy", "b.npy", "-o", "-")
+    assert "-o must name a .npy file; did you mean d.txt.npy?" in said
+    assert "'-' is not a file name" in complaint(
+        "run", F16, "a.npy", "b.npy", "-o", "-"
+    )
     said = complaint("run", F16, "a.npy", "b.npy", "--compare", "float32")
     assert "float32 is not float64" in said
 
@@ -345,8 +347,8 @@ def test_explain_writes_json_that_everything_reads() -> None:
     [
         ((), "give the files of A and B, or --random SEED"),
         (("a.npy",), "give the files of A and B"),
-        (("a.npy", "a.npy", "--random", 1), "instead of files"),
-        (("--random", -1), "a seed is 0 or more"),
+        (("a.npy", "a.npy", "--random", 1), "--random replaces the files"),
+        (("--random", -1), "a seed must be 0 or more"),
         (("--random", "x"), "x is not a whole number"),
         (("--random", 1, "--row", 16), "row 16 is out of range; it is 0 to 15"),
         (("--random", 1, "--col", -1), "col -1 is out of range; it is 0 to 7"),

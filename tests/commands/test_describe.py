@@ -57,7 +57,7 @@ def test_show_both_ways_of_a_wgmma() -> None:
     assert "A in shared memory:" in text
     assert "A in registers:" in text
     odd = answer("show", "wgmma.m64n24k16.f32.f16")
-    assert "none: a size is no power of two" in odd
+    assert "none: a size is not a power of two" in odd
 
 
 def test_what_does_not_exist_names_the_nearest() -> None:

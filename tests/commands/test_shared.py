@@ -52,7 +52,7 @@ def test_the_descriptor_finds_the_tile(swizzle: int, operand: str, major: str) -
 
 def test_spans_that_follow_are_mentioned() -> None:
     text = page("shared", WGMMA, "B", "--swizzle", 32, "--k", 64)
-    assert "This is the first of 4 spans that lie alike." in text
+    assert "This is the first of 4 spans with the same layout." in text
     assert "copy {48, 0} to shared address 2304" in text
     narrow = page("shared", WGMMA, "B", "--major", "mn")
     assert "spans" not in narrow
@@ -175,22 +175,22 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((MMA, "D"), "A and B of an instruction that multiplies; given D"),
+        ((MMA, "D"), "A or B of an instruction that multiplies; given D"),
         ((MMA, "metadata"), "given METADATA"),
         (("ldmatrix.m8n8.x1.b16", "A"), "an instruction that multiplies"),
         ((MMA, "A", "--k", 0), "a multiple of 16; given 0"),
         ((MMA, "A", "--k", -16), "a multiple of 16; given -16"),
         ((WGMMA, "A", "--k", 24), "a multiple of 16; given 24"),
-        ((WGMMA, "A", "--pitch", 144), "has no pitch"),
+        ((WGMMA, "A", "--pitch", 144), "has no --pitch"),
         ((MMA, "A", "--pitch", 16), "must be at least that"),
         ((MMA, "B", "--num", "x1"), "as x2 or x4 along n; given x1"),
         ((MMA, "B", "--num", "x2", "--along", "n"), "given x2 along n"),
         ((MMA, "B", "--along", "m"), "as x2 or x4 along n; given along m"),
         (
             (MMA, "A", "--access", "rows", "--num", "x4"),
-            "choose an ldmatrix, and rows is none",
+            "choose an ldmatrix; --access rows does not use it",
         ),
-        ((WGMMA, "A", "--num", "x4"), "an ldmatrix, and wgmma needs none"),
+        ((WGMMA, "A", "--num", "x4"), "an ldmatrix; wgmma does not use it"),
         ((WGMMA, "A", "--swizzle", 16), "0, 32, 64 or 128 bytes; given 16"),
         ((WGMMA, "A", "--major", "m"), "m is not k or mn"),
         ((WGMMA, "A", "--access", "store"), "store is not ldmatrix, rows or column"),

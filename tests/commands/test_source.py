@@ -58,7 +58,7 @@ def test_emit_to_a_file() -> None:
         ((MMA, WGMMA), "one instruction at a time, or a header"),
         ((MMA, "--language", "ptx", "--header"), "a header is CUDA"),
         ((MMA, "--language", "c"), "c is not cuda or ptx"),
-        ((MMA, "--target", "sm_80"), "--target is for PTX"),
+        ((MMA, "--target", "sm_80"), "--target needs --language ptx"),
         ((MMA, "--language", "ptx", "--target", "sm_75"), "sm_75"),
         ((MMA, "--a-registers"), "only wgmma chooses"),
         (("nonsense", "--header"), "nonsense"),

@@ -150,10 +150,13 @@ def test_padding_is_asked_for() -> None:
 def test_sparsity_refuses() -> None:
     np.save("a.npy", np.ones((4, 8), "f2"))
     for words, message in [
-        (("--prune",), "say which with -o FILE"),
-        (("-o", "x.npz"), "nothing to write"),
+        (("--prune",), "name it with -o FILE"),
+        (("-o", "x.npz"), "-o needs --prune, --compress or both"),
         (("--compress", "-o", "x.npz"), "--prune makes them fit"),
-        (("--prune", "-o", "a.npy"), "what is written is a .npz file"),
+        (
+            ("--prune", "-o", "a.npy"),
+            "-o must name a .npz file; did you mean a.npy.npz?",
+        ),
         (("--prune", "--selector", "0", "-o", "x.npz"), "of what --compress stores"),
         (("--compress", "--selector", "4", "-o", "x.npz"), "selector 4 is out of"),
     ]:
@@ -241,8 +244,8 @@ def test_metadata_reads_what_the_library_packs(text: str) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((S4, "0xg"), "0xg is no hexadecimal number"),
-        ((S4, ""), "is no hexadecimal number"),
+        ((S4, "0xg"), "'0xg' is not a hexadecimal number"),
+        ((S4, ""), "'' is not a hexadecimal number"),
         ((S4, "0x1ffffffff"), "a metadata word has 32 bits"),
         ((S4, "-1"), "a metadata word has 32 bits"),
         ((S4, "4", "--lane", 32), "lanes are 0 to 31"),

@@ -1,6 +1,6 @@
 """The instructions that are emitted, and which of them are compiled."""
 
-from fragmenta.cuda.source.access import Access
+from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.isa.families import catalogue
 
 OPS = list(catalogue())
@@ -19,7 +19,7 @@ def forms(op):
 
 def memory_type(part):
     """What a pointer to a fragment's elements in memory points to."""
-    memory = Access(part, "row")
+    memory = FragmentAccess(part, "row")
     if memory.typed:
         return memory.register
     return {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}.get(

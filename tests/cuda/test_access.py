@@ -10,7 +10,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.source import access
-from fragmenta.cuda.source.access import Access
+from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.cuda.source.fragments import fragment_piece, metadata_pieces
 from fragmenta.cuda.source.helpers import helpers
 from fragmenta.shared.descriptor import Descriptor
@@ -57,7 +57,7 @@ def test_the_expressions_are_the_layout(share):
     for op, part, direction in FRAGMENTS[share::4]:
         for order in orders(part):
             text = written(part, order, direction)
-            run = Access(part, order).run
+            run = FragmentAccess(part, order).run
             sizes = {"W": 1, "E": 1, **dict(part.layout.axes)}
             shape = [sizes[axis] for axis in "WLRE"]
             warp, lane, r, e = np.indices(shape)[..., ::run]
@@ -130,7 +130,7 @@ def cases():
 
 def wrapper(number, part, direction, order, arguments):
     """One function of its own name, and a loop over every lane that calls it."""
-    memory = Access(part, order)
+    memory = FragmentAccess(part, order)
     warps = dict(part.layout.axes).get("W", 1)
     given = f"reinterpret_cast<{memory_type(part)}*>(memory), stride"
     given += ", matrix_stride" if memory.matrices else ""

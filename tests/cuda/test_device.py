@@ -322,8 +322,10 @@ def test_a_real_fault_is_told(gpu):
 @pytest.mark.gpu
 def test_the_driver_can_assemble_what_ptxas_would(gpu):
     op = fm.mma("m16n8k16", a="f16", d="f32")
-    text = launch.source([launch.Kernel(op)], gpu.target)
+    kernel = launch.TileKernel(op)
+    text = launch.source([kernel], gpu.target)
     parts = {"a": op.a, "b": op.b, "c": op.c}
     ones = {name: part.pack(np.ones((2, *part.shape))) for name, part in parts.items()}
-    d = launch.Kernel(op).run(gpu, gpu.load_text(text), ones)
+    output = launch.poisoned(*kernel.form(2))
+    d = launch.run(gpu, gpu.load_text(text), kernel, ones, output)
     assert (op.d.unpack(d) == 17).all()

@@ -7,7 +7,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.cuda.source import emit, ptx
-from fragmenta.cuda.source.access import Access
+from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.cuda.source.helpers import helpers
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
 from fragmenta.cuda.tools import assembler, compiler
@@ -105,7 +105,7 @@ def test_every_wgmma_compiles(part):
             groups.setdefault((op.shape.n, op.types["d"]), []).append(op)
     text = emit.header([o for g in groups.values() for o in g], fragments=False)
     for number, ops in enumerate(groups.values()):
-        held = Access(ops[0].d, "row").register
+        held = FragmentAccess(ops[0].d, "row").register
         # Other immediates at every other width: each type meets both.
         which = ops[0].shape.n // 8 % 2 - 1
         body = [list(calls(op, s))[which] for op in ops for s in forms(op)]

@@ -85,9 +85,9 @@ def test_a_field_that_is_wrong_is_named(few, field, value, said, tmp_path):
 @pytest.mark.parametrize(
     ("about", "said"),
     [
-        (b"", "about is no JSON"),
-        (b"[" * 100_000, "about is no JSON"),
-        (b"\xff\xfe", "about is no JSON"),
+        (b"", "about is not JSON"),
+        (b"[" * 100_000, "about is not JSON"),
+        (b"\xff\xfe", "about is not JSON"),
         (b"1", "about has the names"),
         (b"{}", "made says"),
         (b'{"made": {"gpu": 1}, "cases": []}', "made says"),

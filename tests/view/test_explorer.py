@@ -120,9 +120,9 @@ def test_refreshing_a_page_keeps_all_but_the_records(page):
     assert explorer_data.records_of(other)["catalogue"] == {"families": []}
     kept = explorer_data.records_of(page)
     assert explorer_data.records_of(other)["sources"] == kept["sources"]
-    with pytest.raises(fm.Error, match="no place for catalogue"):
+    with pytest.raises(fm.Error, match="no script for catalogue"):
         explorer_data.refreshed("<html>", [("catalogue", {})])
-    with pytest.raises(fm.Error, match="no place for catalogue, sources"):
+    with pytest.raises(fm.Error, match="no script for catalogue and sources"):
         explorer_data.records_of("<html>")
 
 

@@ -130,7 +130,8 @@ def _fragmenta(
 ) -> None:
     """The executable reference for NVIDIA Tensor Core instructions.
 
-    INSTRUCTION is a PTX mnemonic, or some of its qualifiers in their order.
+    INSTRUCTION is a PTX mnemonic.  It may be shortened to some of its
+    qualifiers, in their order.
     """
 
 

@@ -37,7 +37,7 @@ InstructionText = Annotated[
     str,
     typer.Argument(
         metavar="INSTRUCTION",
-        help="A mnemonic, or some of its qualifiers in order.",
+        help="A PTX mnemonic, or some of its qualifiers in order.",
         autocompletion=complete_instruction,
         show_default=False,
     ),

@@ -12,7 +12,7 @@ import typer
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target
 from fragmenta.commands.output import complain, emit
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import Error, nearest
 from fragmenta.isa.families import FAMILIES, FORMS, catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import check_target
@@ -37,20 +37,24 @@ def list_(
         typer.Option(
             "--family",
             metavar="FAMILY",
-            help="Such as mma, mma.sp, wgmma or ldmatrix.",
+            help="Only this family, such as mma, wgmma.sp or ldmatrix.",
             autocompletion=_complete_family,
         ),
     ] = None,
     type_: Annotated[
         list[str] | None,
         typer.Option(
-            "--type", metavar="TYPE", help="An operand's type; repeat for several."
+            "--type",
+            metavar="TYPE",
+            help="Only with an operand of this type; may be repeated.",
         ),
     ] = None,
     shape: Annotated[
         str | None,
         typer.Option(
-            "--shape", metavar="SHAPE", help="Such as m16n8k64; * stands for any."
+            "--shape",
+            metavar="SHAPE",
+            help="Only this shape, such as m16n8k64; * matches anything.",
         ),
     ] = None,
     target: Annotated[
@@ -63,7 +67,7 @@ def list_(
         ),
     ] = None,
     long: Annotated[
-        bool, typer.Option("--long", "-l", help="Add PTX versions and targets.")
+        bool, typer.Option("--long", "-l", help="Also print PTX versions and targets.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -76,7 +80,7 @@ def list_(
     elif found:
         emit("\n".join(map(str, found)))
     if not found:
-        complain("No instruction has all of that.")
+        complain("No instruction matches all of these options.")
         raise typer.Exit(NOTHING)
 
 
@@ -113,7 +117,7 @@ def _known(what: str, given: str, allowed: Iterable[str]) -> None:
     allowed = list(allowed)
     if given not in allowed:
         hint = nearest(given, allowed)
-        raise Error(f"no {what} {given}{hint}; there are {one_of(allowed, 'and')}")
+        raise Error(f"unknown {what} {given!r}{hint}; known: {', '.join(allowed)}")
 
 
 def types_of(op: Instruction) -> dict[str, str]:

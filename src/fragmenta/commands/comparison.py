@@ -57,7 +57,7 @@ class Errors:
 
     def __str__(self) -> str:
         if not self.count:
-            return "none to be had"
+            return "nothing to compare"
         if not self.greatest:
             return "none"
         mean = self.total / self.count
@@ -111,10 +111,12 @@ class Comparison:
             "compared with float64",
             f"  absolute error  {self.absolute}",
             f"  relative error  {self.relative}",
-            f"  rounding        {rounded} are not float64 rounded to {self.type}",
+            f"  rounding        {rounded} differ from float64 rounded to {self.type}",
         ]
         if self.not_finite:
-            lines.append(f"  not finite      {self.not_finite} left out of the errors")
+            lines.append(
+                f"  not finite      {self.not_finite} elements, left out of the errors"
+            )
         return "\n".join(lines)
 
 

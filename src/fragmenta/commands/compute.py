@@ -42,7 +42,9 @@ Array = NDArray[Any]
 
 FileA = Annotated[str, matrix_argument("A", "A .npy file, M x K.")]
 FileB = Annotated[str, matrix_argument("B", "A .npy file, K x N.")]
-FileC = Annotated[str | None, matrix_argument("C", "A .npy file, M x N; else zeros.")]
+FileC = Annotated[
+    str | None, matrix_argument("C", "A .npy file, M x N; zeros if left out.")
+]
 OptionalA = Annotated[str | None, matrix_argument("A", "A .npy file, M x K.")]
 OptionalB = Annotated[str | None, matrix_argument("B", "A .npy file, K x N.")]
 Target = Annotated[
@@ -50,7 +52,8 @@ Target = Annotated[
     typer.Option(
         "--target",
         metavar="TARGET",
-        help="Whose numbers, such as sm_80; by default sm_90a if that has it.",
+        help="Compute as this GPU does, such as sm_80.  Default: sm_90a, or the first "
+        "target that has the instruction.",
         autocompletion=complete_target,
     ),
 ]
@@ -60,7 +63,7 @@ def _scale(name: str) -> Any:
     return typer.Option(
         name,
         metavar="FILE",
-        help="The block scales, a .npy file.",
+        help=f"The block scales of {name[-1].upper()}, a .npy file.",
         autocompletion=complete_file,
     )
 
@@ -85,19 +88,21 @@ def run(
     target: Target = None,
     compare: Annotated[
         Literal["float64"] | None,
-        typer.Option(help="Say how far the result is from that of float64."),
+        typer.Option(help="Also print how far the result is from float64."),
     ] = None,
     scale_a: ScaleA = None,
     scale_b: ScaleB = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """D = A B + C, with K in the order a kernel takes it; -o keeps it, else it is
-    shown.  Numbers in a file must be values that the instruction's type has;
-    of tf32 the hardware ignores the low 13 bits, and so does this.  bf16, fp8,
-    int4 and other types of ml_dtypes, which NumPy saves as raw items, are taken
-    as the type that the instruction wants.  A sparse instruction takes a pruned
-    A, or a .npz file that 'fragmenta sparsity' wrote.
+    """D = A B + C, with the steps along K in the order that a kernel takes them.
+    D is printed, or written to the file that -o names.
+
+    The numbers in a file must be exact in the instruction's type.  The low 13
+    bits of tf32 are ignored, as in hardware.  NumPy saves bf16, fp8, int4
+    and other types of ml_dtypes as raw items; they are read as the type that the
+    instruction takes.  A sparse instruction takes a pruned A, or a .npz file that
+    'fragmenta sparsity' wrote.
     """
     op = find(instruction)
     if output is not None:
@@ -165,7 +170,7 @@ class _Task:
         """Matrices of the instruction's own size, the same for the same seed."""
         check_multiplies(op)
         if seed < 0:
-            raise Error(f"a seed is 0 or more; given {seed}")
+            raise Error(f"a seed must be 0 or more; given {seed}")
         generator = np.random.default_rng(seed)
         m, n, k = op.shape
         a = _random(generator, op.types["a"], (m, k))
@@ -218,7 +223,8 @@ class _Task:
         for name, (matrix, of) in self._operands().items():
             text = f"{described(matrix, of)} from {self.files[name]}"
             ignored = _ignored(matrix, of)
-            more = f", the low bits of {ignored} ignored" if ignored else ""
+            many = "s" * (ignored > 1)
+            more = f", low bits of {ignored} element{many} ignored" if ignored else ""
             rows.append((name, text + more))
         kept = f" to {output}" if output else ""
         rows.append(("D", f"{described(result, self.op.types['d'])}{kept}"))
@@ -265,7 +271,9 @@ def explain(
     random: Annotated[
         int | None,
         typer.Option(
-            "--random", metavar="SEED", help="Random matrices instead of files."
+            "--random",
+            metavar="SEED",
+            help="Use random matrices of this seed, not files.",
         ),
     ] = None,
     target: Target = None,
@@ -273,14 +281,15 @@ def explain(
     scale_b: ScaleB = None,
     as_json: AsJson = False,
 ) -> None:
-    """Each product and its exponent, where the terms are aligned and what that
-    cuts off, the sum, its rounding, and the difference from the exact value.
+    """Prints each product and its exponent, how the terms are aligned and which
+    bits that cuts off, the sum, its rounding, and the difference from the exact
+    value.
     """
     op = find(instruction)
     scales = {"scale_a": scale_a, "scale_b": scale_b}
     if random is not None:
         if a is not None or any(scales.values()):
-            raise Error("--random is instead of files; give the one or the others")
+            raise Error("--random replaces the files; give either --random or files")
         task = _Task.random(op, random, target)
     elif a is None or b is None:
         raise Error("give the files of A and B, or --random SEED")
@@ -319,16 +328,16 @@ def load_a(path: str, op: Instruction) -> Array | Compressed:
     if not {"values", "indices", "width"} <= set(found):
         have = one_of(found, "and") or "nothing"
         raise Error(
-            f"{path} is an archive of {have}; one of fragmenta sparsity has pruned, or "
+            f"{path} contains {have}; a file of fragmenta sparsity contains pruned, or "
             "values, indices and width"
         )
     if op.granularity is None:
-        raise Error(f"{path} holds a compressed A, and {op} is dense")
+        raise Error(f"{path} holds a compressed A, but {op} is dense")
     width = found["width"]
     if width.shape != () or width.dtype.kind not in "iu":
         raise Error(
-            f"the width in {path} is one whole number; given {width.dtype} of shape "
-            f"{width.shape}"
+            f"the width in {path} must be one whole number; given {width.dtype} of "
+            f"shape {width.shape}"
         )
     values = _typed(found, "values", op, path)
     try:
@@ -343,9 +352,11 @@ def _typed(found: Archive, name: str, op: Instruction, path: str) -> Array:
     if array.dtype.kind == "V" and "type" in found:
         written = found["type"]
         if written.shape != () or written.dtype.kind != "U":
-            raise Error(f"the type in {path} is a word, such as {of}; given {written}")
+            raise Error(
+                f"the type in {path} must be a name such as {of}; given {written}"
+            )
         if str(written) != of.name:
-            raise Error(f"{path} holds {dtype(str(written))}; A of {op} is {of}")
+            raise Error(f"{path} holds {dtype(str(written))}, but A of {op} is {of}")
     return _checked(as_elements(array, of, path), of, path)
 
 

@@ -171,7 +171,7 @@ def _fragment_text(parts: list[Fragment]) -> str:
 def _linear_lines(part: Fragment) -> list[str]:
     bases = _linear(part)
     if bases is None:
-        return ["none: a size is no power of two"]
+        return ["none: a size is not a power of two"]
     return [
         f"{axis:<9}" + (" ".join(str(v).replace(" ", "") for v in vectors) or "one")
         for axis, vectors in bases.items()

@@ -30,6 +30,7 @@ def draw(
     output: Output = None,
     force: Force = False,
 ) -> None:
+    """The ending of the file's name says what is written: SVG, PNG or PDF."""
     op = find_holding(instruction, "draw")
     part = operand(op, operand_) if operand_ else None
     if output is not None:
@@ -49,7 +50,7 @@ def _format(output: str, formats: tuple[str, ...]) -> str:
     ending = Path(output).suffix.lstrip(".").lower()
     if ending not in formats:
         endings = one_of(f".{each}" for each in formats)
-        raise Error(f"{output}: the name of a picture ends in {endings}")
+        raise Error(f"{output}: the name of a picture must end in {endings}")
     return ending
 
 

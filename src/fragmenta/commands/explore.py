@@ -24,8 +24,8 @@ def explore(
     instruction: Annotated[
         str | None,
         typer.Argument(
-            metavar="[INSTRUCTION]",
-            help="What to begin with: a mnemonic, or some of its qualifiers.",
+            metavar="INSTRUCTION",
+            help="The instruction to open first.",
             autocompletion=complete_instruction,
             show_default=False,
         ),
@@ -43,7 +43,10 @@ def explore(
         emit(explorer.address(op))
         return
     if op is not None:
-        raise Error("a file has every instruction; give none with -o")
+        raise Error(
+            "the page that -o writes has every instruction; leave out "
+            f"{instruction!r}, or -o"
+        )
     check_output(output, force)
     text = explorer.page()
     save_text(output, text, force)

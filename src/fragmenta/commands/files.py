@@ -60,12 +60,12 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Where to write it.",
+        help="Write the result to this file.",
         autocompletion=complete_file,
     ),
 ]
 Force = Annotated[
-    bool, typer.Option("--force", help="Overwrite the file if there is one.")
+    bool, typer.Option("--force", help="Overwrite the file if it exists.")
 ]
 
 
@@ -78,7 +78,7 @@ def load(path: str) -> Array | Archive:
     Read from disk as they are needed: a large matrix is not in memory twice.
     """
     if path == "-":
-        raise Error("- is no file; matrices are read from .npy and .npz files")
+        raise Error("'-' is not a file; matrices are read from .npy and .npz files")
     return read(path)
 
 
@@ -87,7 +87,9 @@ def load_matrix(path: str, of: DType) -> Array:
     found = load(path)
     if isinstance(found, Mapping):
         have = one_of(found, "and") or "nothing"
-        raise Error(f"{path} is an archive, of {have}; wanted is one matrix, a .npy")
+        raise Error(
+            f"{path} is an archive of {have}; one matrix is needed, a .npy file"
+        )
     return as_elements(found, of, path)
 
 
@@ -97,19 +99,19 @@ def as_elements(array: Array, of: DType, path: str) -> Array:
     if given.kind == "V" and given.names is None:
         if of.storage.type.__module__ == "numpy":
             raise Error(
-                f"{path} holds items of {given.itemsize} bytes without a type, and "
+                f"{path} holds items of {given.itemsize} bytes without a type, but "
                 f"{of} is saved as {of.storage.name}"
             )
         if given.itemsize != size:
             raise Error(
-                f"{path} holds items of {given.itemsize} bytes, and an element of "
+                f"{path} holds items of {given.itemsize} bytes, but an element of "
                 f"{of} has {size}"
             )
         return _raw(array, of, path)
     if given.kind == "u" and given.itemsize == size and not of.is_integer:
         raise Error(
             f"{path} is {given.name}, which could be values or raw bits of {of}; "
-            f"save .astype(np.float64) for values, .view('V{size}') for bits"
+            f"save .astype(np.float64) for values, or .view('V{size}') for bits"
         )
     return array
 
@@ -120,7 +122,7 @@ def _raw(array: Array, of: DType, path: str) -> Array:
         # Anything else was never one.
         whole = array.view(np.int8)
         if whole.min() < -8 or whole.max() > 15:
-            raise Error(f"{path} holds bytes that are no {of}: they use all 8 bits")
+            raise Error(f"{path} holds bytes that are not {of}: they use all 8 bits")
     return array.view(of.storage)
 
 
@@ -145,20 +147,20 @@ def check_output(path: str, force: bool, suffix: str = "") -> None:
     """Refuse a file that is not to be overwritten, before anything is computed."""
     where = Path(path)
     if path == "-":
-        raise Error("- is no file, and this is no text; -o takes a name")
+        raise Error("'-' is not a file name; -o takes the name of a file")
     if suffix and where.suffix != suffix:
-        raise Error(f"what is written is a {suffix} file; {path}{suffix}?")
+        raise Error(f"-o must name a {suffix} file; did you mean {path}{suffix}?")
     if where.is_dir() or (where.exists() and not where.is_file()):
-        raise Error(f"{path} is not a file that could be written")
+        raise Error(f"{path} cannot be written: it is not a regular file")
     if where.is_symlink() and not where.exists():
         raise Error(
             f"{path} is a link to {where.readlink()}, which does not exist; name the "
             "file itself, or remove the link"
         )
     if where.exists() and not force:
-        raise Error(f"{path} exists; --force overwrites it")
+        raise Error(f"{path} already exists; --force overwrites it")
     if not where.parent.is_dir():
-        raise Error(f"{path}: there is no folder {where.parent}")
+        raise Error(f"{path}: there is no folder {str(where.parent)!r}")
 
 
 def save_bytes(path: str, content: bytes, force: bool) -> None:
@@ -242,7 +244,7 @@ def _move_without_overwriting(beside: Path, where: Path) -> None:
     try:
         os.link(beside, where)
     except FileExistsError:
-        raise Error(f"{where} exists; --force overwrites it") from None
+        raise Error(f"{where} already exists; --force overwrites it") from None
     except OSError:  # a file system without links
         check_output(str(where), force=False)
         os.replace(beside, where)

@@ -34,16 +34,16 @@ Instructions = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="INSTRUCTION",
-        help="Mnemonics, or some of their qualifiers in order.",
+        help="PTX mnemonics, or some of their qualifiers in order.",
         show_default=False,
     ),
 ]
-Seed = Annotated[int, typer.Option(help="Where the inputs come from.")]
+Seed = Annotated[int, typer.Option(help="The seed of the random inputs.")]
 
 
 def _family(names: str) -> Any:
     """The option that names families; which, depends on the command."""
-    said = f"{names}; repeat for several."
+    said = f"Only this family: {names}; may be repeated."
     return typer.Option("--family", metavar="FAMILY", help=said)
 
 
@@ -63,18 +63,22 @@ def verify(
     ] = None,
     tiles: Annotated[
         int | None,
-        typer.Option(help="Tiles of each instruction; by default enough."),
+        typer.Option(
+            help="Tiles of each instruction; by default enough for a thorough test."
+        ),
     ] = None,
     seed: Seed = 1,
     jobs: Annotated[
         int | None,
-        typer.Option(help="Processes that prepare; by default one for each core."),
+        typer.Option(help="Processes that compute results; by default one per core."),
     ] = None,
     as_json: AsJson = False,
     markdown: Annotated[
         str | None,
         typer.Option(
-            "--markdown", metavar="FILE", help="Write a page for docs/verification."
+            "--markdown",
+            metavar="FILE",
+            help="Also write a page like those in docs/verification.",
         ),
     ] = None,
 ) -> None:
@@ -110,7 +114,10 @@ def verify(
 )
 def record(
     folder: Annotated[
-        str, typer.Argument(metavar="DIR", help="Where to.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="DIR", help="The folder to write to.", show_default=False
+        ),
     ],
     family: Annotated[
         list[str] | None, _family("mma, mma.sp, wgmma, moves or wmma")
@@ -153,7 +160,9 @@ def replay(
     paths: Annotated[
         list[str],
         typer.Argument(
-            metavar="DIR|FILE", help="What was recorded.", show_default=False
+            metavar="DIR|FILE",
+            help="Recordings, or folders of them.",
+            show_default=False,
         ),
     ],
     as_json: AsJson = False,
@@ -219,12 +228,14 @@ def _replay_table(results: list[dict[str, Any]]) -> list[str]:
 )
 def throughput(
     instructions: Instructions = None,
-    runs: Annotated[int, typer.Option(help="Runs to take the median of.")] = 31,
+    runs: Annotated[
+        int, typer.Option(help="How many runs to take the median of.")
+    ] = 31,
     as_json: AsJson = False,
 ) -> None:
     ops = [find(text) for text in instructions or ()]
     if runs < 1:
-        raise Error(f"a median takes 1 run or more; given {runs}")
+        raise Error(f"--runs must be 1 or more; given {runs}")
     gpu = device.present()
     with bar("measuring") as progress:
         found = rates.throughput(ops or None, gpu, runs=runs, progress=progress)

@@ -19,42 +19,36 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "list": Entry("catalogue", "List instructions, one to a line."),
+    "list": Entry("catalogue", "List instructions, one per line."),
     "show": Entry("describe", "Show everything about one instruction."),
     "formula": Entry(
-        "describe", "Print rows and columns as the PTX manual writes them."
+        "describe", "Print rows and columns as formulas, as the PTX manual does."
     ),
-    "where": Entry("lookup", "Say which lane, register and bits hold an element."),
-    "holds": Entry("lookup", "Say which elements a lane holds, lowest bits first."),
-    "table": Entry("lookup", "Write a whole fragment out; --json is --format json."),
-    "which": Entry("lookup", "Say which registers feed one element of D."),
-    "draw": Entry(
-        "draw", "Draw an instruction, or one operand: here, or as SVG, PNG or PDF."
-    ),
+    "where": Entry("lookup", "Show which lane, register and bits hold an element."),
+    "holds": Entry("lookup", "Show which elements a lane holds, lowest bits first."),
+    "table": Entry("lookup", "Print a whole fragment as a table."),
+    "which": Entry("lookup", "Show which registers contribute to one element of D."),
+    "draw": Entry("draw", "Draw an instruction or one operand, here or in a file."),
     "explore": Entry(
         "explore",
-        "Open the explorer, a web page that works offline, or write it to a file.",
+        "Open the explorer, an offline web page, or write it to a file.",
     ),
     "run": Entry(
         "compute", "Multiply matrices of any size, bit for bit as on the GPU."
     ),
-    "explain": Entry("compute", "Show step by step how one element of D comes about."),
+    "explain": Entry("compute", "Show step by step how one element of D is computed."),
     "sparsity": Entry(
-        "sparse", "Say whether a matrix is sparse as an instruction wants it."
+        "sparse", "Check that a matrix is as sparse as an instruction needs."
     ),
     "metadata": Entry(
-        "sparse", "Say which columns metadata words keep, and what is wrong."
+        "sparse", "Show which columns metadata words keep, and illegal codes."
     ),
-    "shared": Entry("shared", "Show a tile in shared memory, and its bank conflicts."),
-    "emit": Entry("source", "Write CUDA C++ or PTX that does an instruction."),
-    "verify": Entry(
-        "gpu", "Compare every bit of the GPU's results with those computed here."
-    ),
-    "record": Entry(
-        "gpu", "Keep what the GPU answers in files that replay checks anywhere."
-    ),
+    "shared": Entry("shared", "Show a tile in shared memory and its bank conflicts."),
+    "emit": Entry("source", "Write CUDA C++ or PTX code for an instruction."),
+    "verify": Entry("gpu", "Compare every bit of the GPU's results with the CPU's."),
+    "record": Entry("gpu", "Record the GPU's results in files that replay can check."),
     "replay": Entry(
-        "gpu", "Compute what a GPU recorded, on the CPU, and compare every bit."
+        "gpu", "Recompute recorded results on the CPU and compare every bit."
     ),
     "throughput": Entry("gpu", "Measure how fast the GPU issues instructions."),
 }

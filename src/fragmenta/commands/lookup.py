@@ -25,7 +25,9 @@ from fragmenta.view.table import Span
 
 Indices = Annotated[
     list[int],
-    typer.Argument(metavar="INDEX", help="Row, then column.", show_default=False),
+    typer.Argument(
+        metavar="INDEX", help="The row, then the column.", show_default=False
+    ),
 ]
 
 # ── where ───────────────────────────────────────────────────────────────────
@@ -140,12 +142,12 @@ def _observed(part: Fragment) -> list[str]:
 def holds(
     instruction: InstructionText,
     operand_: OperandName,
-    lane: Annotated[int, typer.Option(help="0 to 31.", show_default=False)],
+    lane: Annotated[int, typer.Option(help="The lane, 0 to 31.", show_default=False)],
     warp: Annotated[
-        int | None, typer.Option(help="0 to 3 in a warpgroup, by default 0.")
+        int | None, typer.Option(help="The warp of a warpgroup, 0 to 3; by default 0.")
     ] = None,
     register: Annotated[
-        int | None, typer.Option(help="One register only; by default all.")
+        int | None, typer.Option(help="Only this register; by default all.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -189,14 +191,15 @@ def table(
     instruction: InstructionText,
     operand_: OperandName,
     by: Annotated[
-        Literal["matrix", "lane"], typer.Option(help="What the lines are.")
+        Literal["matrix", "lane"], typer.Option(help="What each line is about.")
     ] = "matrix",
     format_: Annotated[
         Literal["text", "csv", "markdown", "json"],
-        typer.Option("--format", help="How it is written."),
+        typer.Option("--format", help="The format of the table."),
     ] = "text",
     as_json: AsJson = False,
 ) -> None:
+    """--json is the same as --format json."""
     if as_json and format_ not in ("text", "json"):
         raise Error(f"--json and --format {format_} contradict each other")
     format_ = "json" if as_json else format_
@@ -291,7 +294,9 @@ def _which_lines(
     lines = [f"{element:<{left}}  {place}" for element, place in rows]
     if op.granularity is not None:
         stored = f"A is stored {op.granularity}"
-        lines.append(f"{stored}: metadata says which columns, so which rows of B")
+        lines.append(f"{stored}; metadata selects its columns, and so the rows of B")
     if "B" not in op.fragments:
-        lines.append("A is in these registers unless it, too, comes by a descriptor")
+        lines.append(
+            "A is in these registers, unless it also comes through a descriptor"
+        )
     return lines + _observed(op.d)

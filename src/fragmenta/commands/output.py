@@ -68,7 +68,7 @@ def emit_json(value: Any) -> None:
 def write(text: str) -> None:
     """Write text as it is."""
     if sys.stdout is None:
-        raise Error("the answer has nowhere to go: the standard output is closed")
+        raise Error("the standard output is closed, so the answer cannot be printed")
     typer.echo(text)
 
 

@@ -46,47 +46,53 @@ def shared(
         typer.Option(
             "--swizzle",
             metavar="BYTES",
-            help="0, 32, 64 or 128; by default 128 for wgmma, else 0.",
+            help="0, 32, 64 or 128; by default 128 for wgmma, otherwise 0.",
         ),
     ] = None,
     major: Annotated[
-        Literal["k", "mn"], typer.Option(help="What neighbouring elements share.")
+        Literal["k", "mn"],
+        typer.Option(help="The dimension along which elements are contiguous."),
     ] = "k",
     access: Annotated[
         Literal["ldmatrix", "rows", "column"] | None,
         typer.Option(
-            help="What the warp does, 16 bytes a lane; by default ldmatrix where one "
-            "loads the operand.",
+            help="How the warp reads, 16 bytes per lane; by default ldmatrix, or rows "
+            "if ldmatrix cannot load the operand.",
         ),
     ] = None,
     k: Annotated[
         int | None,
         typer.Option(
-            help="The tile's k; by default one instruction's, or a full swizzle row."
+            help="The tile's k; by default that of one instruction, for wgmma a full "
+            "swizzle row."
         ),
     ] = None,
     pitch: Annotated[
         int | None,
         typer.Option(
-            "--pitch", metavar="BYTES", help="From one row to the next; not for wgmma."
+            "--pitch",
+            metavar="BYTES",
+            help="The distance from one row to the next; not for wgmma.",
         ),
     ] = None,
     num: Annotated[
         Literal["x1", "x2", "x4"] | None,
         typer.Option(
-            help="Which ldmatrix; by default the one that loads the operand of one "
-            "instruction.",
+            help="The ldmatrix to use; by default the one that loads the operand of "
+            "one instruction.",
         ),
     ] = None,
     along: Annotated[
         Literal["m", "n", "k"] | None,
-        typer.Option(help="Where the further operands of a larger ldmatrix lie."),
+        typer.Option(
+            help="The dimension along which a larger ldmatrix loads more operands."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Accesses: with 'ldmatrix' lanes 8i to 8i + 7 take the same 16 bytes of eight
-    rows; with 'rows' neighbouring lanes take neighbouring 16 bytes; with
-    'column' each lane takes the same 16 bytes of its own row.
+    """With --access ldmatrix, lanes 8i to 8i + 7 read the same 16 bytes of eight
+    rows.  With rows, neighbouring lanes read neighbouring 16 bytes.  With column,
+    each lane reads the same 16 bytes of its own row.
     """
     op = find(instruction)
     lying = _Lying.of(op, operand.upper(), swizzle, major, k, pitch)
@@ -147,16 +153,16 @@ class _Lying:
         """The tile that was asked for, or what is wrong with it."""
         if operand not in ("A", "B") or "a" not in op.types or "b" not in op.types:
             raise Error(
-                "in shared memory are the operands A and B of an instruction that "
+                "fragmenta shared takes operand A or B of an instruction that "
                 f"multiplies; given {operand} of {op}"
             )
         warpgroup = op.warpgroup
         mode = (128 if warpgroup else 0) if swizzle is None else swizzle
         rows, least, bits = _extent(op, operand)
         if warpgroup and pitch is not None:
-            raise Error("a wgmma tile has no pitch; the descriptor's offsets say it")
+            raise Error("a wgmma tile has no --pitch; the descriptor has its offsets")
         if k is not None and (k <= 0 or k % least):
-            raise Error(f"the k of a tile is a multiple of {least}; given {k}")
+            raise Error(f"the k of a tile must be a multiple of {least}; given {k}")
         if k is None:
             # A wgmma tile fills its swizzle rows by default, as kernels have it.
             fills = warpgroup and major == "k"
@@ -213,7 +219,7 @@ class _Lying:
         along = self.k if self.major == "k" else self.rows
         spans = -(-along * self.bits // (8 * chosen.tile.row_bytes))
         if self.warpgroup and spans > 1:
-            picture += f"\nThis is the first of {spans} spans that lie alike."
+            picture += f"\nThis is the first of {spans} spans with the same layout."
         return picture
 
     def by_swizzle(self, chosen: _Chosen) -> str:
@@ -221,7 +227,7 @@ class _Lying:
         records = self.costs(chosen)
         names = {mode: f"{mode} bytes" if mode else "none" for mode in SWIZZLES}
         lines = [
-            "such rows by swizzle:",
+            "the same rows with every swizzle:",
             " " * 12 + "".join(f"{names[m]:>11}" for m in SWIZZLES),
         ]
         for access in dict.fromkeys(record["access"] for record in records):
@@ -233,8 +239,9 @@ class _Lying:
     def copies(self) -> str:
         found = self._tensor_map()
         if isinstance(found, str):
-            return _wrapped(f"no tensor map leaves this tile: {found}")
-        return f"copied there by a tensor map:\n{textwrap.indent(str(found), '  ')}"
+            return _wrapped(f"no tensor map can copy this tile: {found}")
+        shown = textwrap.indent(str(found), "  ")
+        return f"copied to shared memory by a tensor map:\n{shown}"
 
     def ways(self, chosen: _Chosen) -> str:
         """Every ldmatrix that loads the operand, the chosen one marked."""
@@ -347,8 +354,8 @@ class _Lying:
         if not isinstance(loads, str) and loads and access == "ldmatrix":
             return self._picked(loads, num, along)
         if num or along:
-            what = "wgmma needs none" if self.warpgroup else f"{access} is none"
-            raise Error(f"--num and --along choose an ldmatrix, and {what}")
+            what = "wgmma" if self.warpgroup else f"--access {access}"
+            raise Error(f"--num and --along choose an ldmatrix; {what} does not use it")
         return self._must(access)
 
     def _picked(
@@ -436,7 +443,9 @@ def _extent(op: Instruction, operand: str) -> tuple[int, int, int]:
         return *extent(op, operand), op.types[operand.lower()].bits
     part = op.fragments[operand]
     if part.layout.data != ("row", "col"):
-        raise Error(f"{operand} of {op} is several matrices, and shared shows one")
+        raise Error(
+            f"{operand} of {op} is several matrices; fragmenta shared shows only one"
+        )
     rows, k = part.shape if operand == "A" else part.shape[::-1]
     return rows, k, part.container.bits
 

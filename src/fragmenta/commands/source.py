@@ -26,34 +26,38 @@ def emit(
         list[str],
         typer.Argument(
             metavar="INSTRUCTION",
-            help="A mnemonic, or some of its qualifiers in order.",
+            help="A PTX mnemonic, or some of its qualifiers in order.",
             autocompletion=complete_instruction,
             show_default=False,
         ),
     ],
     language: Annotated[
         Literal["cuda", "ptx"],
-        typer.Option(help="Functions to paste, or a whole module."),
+        typer.Option(help="CUDA functions to paste, or a whole PTX module."),
     ] = "cuda",
     header: Annotated[
         bool,
-        typer.Option("--header", help="One .cuh for every instruction that fits."),
+        typer.Option(
+            "--header", help="Write one .cuh file for every instruction that matches."
+        ),
     ] = False,
     a_registers: Annotated[
         bool,
-        typer.Option("--a-registers", help="Take wgmma's A from registers."),
+        typer.Option("--a-registers", help="Read A of wgmma from registers."),
     ] = False,
     target: Annotated[
         str | None,
         typer.Option(
-            "--target", metavar="TARGET", help="Of the PTX; by default the first."
+            "--target",
+            metavar="TARGET",
+            help="The target of the PTX; by default the first.",
         ),
     ] = None,
     output: Output = None,
     force: Force = False,
 ) -> None:
     if target is not None and language == "cuda":
-        raise Error("CUDA is for every target that has it; --target is for PTX")
+        raise Error("--target needs --language ptx; CUDA code is for every target")
     if output is not None:
         check_output(output, force)
     text = library.emit(

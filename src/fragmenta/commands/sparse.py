@@ -54,31 +54,40 @@ def sparsity(
         bool,
         typer.Option(
             "--prune",
-            help="Keep the largest magnitudes of each chunk (of pairs, their sums).",
+            help="Keep the largest values of each chunk, by magnitude; of pairs, the "
+            "largest sums.",
         ),
     ] = False,
     compress: Annotated[
-        bool, typer.Option("--compress", help="Store values and codes, no zeros.")
+        bool,
+        typer.Option(
+            "--compress", help="Store only the values that are kept, and their codes."
+        ),
     ] = False,
     pad: Annotated[
-        bool, typer.Option("--pad", help="Add zeros that fill the last chunk.")
+        bool, typer.Option("--pad", help="Fill the last chunk with zeros.")
     ] = False,
     selector: Annotated[
         int | None,
         typer.Option(
-            help="With --compress: metadata words for this sparsity selector, too."
+            help="With --compress: also store metadata words for this selector."
         ),
     ] = None,
     output: Output = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Status 1 says that it is not.  With --prune or --compress or both, in that
-    order, it is made so and written to a .npz file, which 'fragmenta run' takes
-    for A: 'pruned' is the matrix with zeros; 'values', 'indices' and 'width'
-    are the stored values, one 4-bit code a chunk, and the columns of A; 'type'
-    is their element type.  With --selector, 'metadata' are the words of every
-    tile, by tile row, tile column and lane; the edge is filled with zeros.
+    """The exit status is 1 if it is not.
+
+    --prune sets the smallest values to zero.  --compress stores the others without
+    the zeros.  With both, the matrix is pruned first.  The result is a .npz file,
+    which 'fragmenta run' takes for A.
+
+    Without --compress the file has 'pruned', the matrix with its zeros.  With it,
+    the file has 'values', the stored values; 'indices', one 4-bit code per chunk;
+    and 'width', the number of columns of A.  'type' is the element type.  With
+    --selector it also has 'metadata', the words of every tile by tile row, tile
+    column and lane; incomplete tiles are filled with zeros.
     """
     if os.path.exists(instruction) and not os.path.exists(file):
         file, instruction = instruction, file  # other commands take them so
@@ -86,7 +95,7 @@ def sparsity(
     _check_request(prune or compress, output, force)
     if selector is not None:
         if not compress:
-            raise Error("--selector makes metadata words of what --compress stores")
+            raise Error("--selector needs --compress")
         _check_selector(op, selector)
     matrix = load_matrix(file, op.types["a"])
     with bar("checking") as progress:
@@ -112,9 +121,9 @@ def sparsity(
 
 def _check_request(making: bool, output: str | None, force: bool) -> None:
     if making and output is None:
-        raise Error("--prune and --compress write a file: say which with -o FILE")
+        raise Error("--prune and --compress write a file; name it with -o FILE")
     if output is not None and not making:
-        raise Error("nothing to write: --prune, --compress or both make it")
+        raise Error("-o needs --prune, --compress or both")
     if output is not None:
         check_output(output, force, ".npz")
 
@@ -265,17 +274,19 @@ def metadata(
     words: Annotated[
         list[str],
         typer.Argument(
-            metavar="WORD", help="In hex, for this lane and on.", show_default=False
+            metavar="WORD",
+            help="Words in hexadecimal, of this lane and the next.",
+            show_default=False,
         ),
     ],
     lane: Annotated[int, typer.Option(help="The lane of the first word.")] = 0,
-    warp: Annotated[int, typer.Option(help="Its warp in a warpgroup.")] = 0,
+    warp: Annotated[int, typer.Option(help="The warp of a warpgroup.")] = 0,
     selector: Annotated[
-        int | None, typer.Option(help="Only what this sparsity selector reads.")
+        int | None, typer.Option(help="Show only what this sparsity selector reads.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Status 1 says that a code is illegal, or that nothing reads the words."""
+    """The exit status is 1 if a code is illegal, or if --selector reads no word."""
     op, granularity = library.sparse(find(instruction))
     _check_place(op, lane, warp, selector)
     given = [_word(text) for text in words]
@@ -308,7 +319,9 @@ def _word(text: str) -> int:
     try:
         return int(text, 16)
     except ValueError:
-        raise Error(f"{text} is no hexadecimal number, such as 0xe4e4e4e4") from None
+        raise Error(
+            f"{text!r} is not a hexadecimal number such as 0xe4e4e4e4"
+        ) from None
 
 
 def _check_place(op: Instruction, lane: int, warp: int, selector: int | None) -> None:

@@ -102,7 +102,7 @@ class Case(Task):
         """What an element of the answer is."""
 
     def digest(self, inputs: Arrays) -> str:
-        """A short fingerprint of the inputs."""
+        """A short fingerprint of the inputs, which shows if they ever change."""
         total = hashlib.sha256(self.salt.encode())
         for name in sorted(inputs):
             total.update(np.ascontiguousarray(inputs[name]).tobytes())

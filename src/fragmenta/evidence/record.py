@@ -63,7 +63,7 @@ class Recording:
         return np.ascontiguousarray(words).view(kind).reshape(shape)
 
     def check(self, recorded: RecordedCase) -> None:
-        """Refuse a case that could not be replayed, or would take for ever."""
+        """Refuse a case that cannot be replayed, or not in reasonable time."""
         size = self.words.size
         if recorded.tiles > size:
             raise Error(f"{recorded.tiles} tiles, and {size} words in all")
@@ -214,15 +214,15 @@ def files(paths: Iterable[Path]) -> list[Path]:
     >>> files([Path("no such folder")])
     Traceback (most recent call last):
     ...
-    fragmenta.errors.Error: there is no no such folder
+    fragmenta.errors.Error: there is no file or folder 'no such folder'
     """
     found: list[Path] = []
     for path in paths:
         if not path.exists():
-            raise Error(f"there is no {path}")
+            raise Error(f"there is no file or folder {str(path)!r}")
         inside = sorted(path.rglob("*.npz")) if path.is_dir() else [path]
         if not inside:
-            raise Error(f"{path} holds no recordings; they are files *.npz")
+            raise Error(f"the folder {str(path)!r} has no recordings (*.npz)")
         found += inside
     return found
 

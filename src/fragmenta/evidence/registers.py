@@ -106,5 +106,5 @@ def again(recorded: RecordedCase, target: str) -> RegisterCase:
     if recorded.variant is not None:
         raise Error(f"{op.family} has no variants; given {recorded.variant!r:.40}")
     if recorded.selector not in (op.selectors or (None,)):
-        raise Error(f"selector {recorded.selector} is none of {op}")
+        raise Error(f"selector {recorded.selector} is not one of {op}")
     return RegisterCase(op, recorded.selector, recorded.tiles, recorded.seed)

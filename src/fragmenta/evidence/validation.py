@@ -95,7 +95,7 @@ def _about(written: NDArray[Any]) -> dict[str, Any]:
     try:
         found = json.loads(written.tobytes())
     except (ValueError, RecursionError) as why:
-        raise Error(f"about is no JSON ({why})") from None
+        raise Error(f"about is not JSON ({why})") from None
     if not isinstance(found, dict):
         raise Error(f"about has the names made and cases; given {_short(found)}")
     return found

@@ -175,7 +175,7 @@ class WmmaCase(Case):
     def expect(self, inputs: Arrays, target: str) -> Words32:
         """What :mod:`fragmenta.wmma` computes, without its warnings."""
         with warnings.catch_warnings():
-            # the target is named, but a recording has no one to warn
+            # the target was named on purpose; nobody needs the warning
             warnings.simplefilter("ignore", wmma.DeprecatedVariant)
             return self.computed(inputs, target)
 
@@ -517,7 +517,7 @@ def again(recorded: RecordedCase, target: str) -> WmmaCase:
     if name not in _recorded(target):
         raise Error(f"{target} is not asked for {name:.80}")
     if not isinstance(variant, int) or variant not in range(len(LONGER)):
-        raise Error(f"variant {variant!r:.40} is none of 0 to {len(LONGER) - 1}")
+        raise Error(f"variant {variant!r:.40} is not one of 0 to {len(LONGER) - 1}")
     if recorded.selector is not None:
         raise Error(f"wmma has no selectors; given {recorded.selector}")
     if name == ROUND:

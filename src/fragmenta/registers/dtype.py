@@ -260,7 +260,8 @@ array([-10, -24], dtype=int32))
     def _exact_integers(self, numbers: Array) -> tuple[Array, Array]:
         wide, exact = _float64(numbers)
         low, high = self.limits
-        exact &= (wide >= low) & (wide <= high) & (np.trunc(wide) == wide)
+        with np.errstate(invalid="ignore"):  # a signalling NaN is not a whole number
+            exact &= (wide >= low) & (wide <= high) & (np.trunc(wide) == wide)
         whole = np.where(exact, wide, 0).astype(np.int64)
         return (whole & self.mask).astype(self.bits_dtype), exact
 

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fragmenta.errors import Error, LayoutError
+from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
@@ -207,7 +207,7 @@ def records_of(page: str) -> Record:
     """What a page holds, by the names in :data:`RECORDS`."""
     found = {name: _slot(name).search(page) for name in RECORDS}
     if missing := [name for name, match in found.items() if match is None]:
-        raise Error(f"this page has no place for {', '.join(missing)}")
+        raise Error(f"this page has no script for {one_of(missing, 'and')}")
     return {name: unpacked(match[2]) for name, match in found.items() if match}
 
 
@@ -216,7 +216,7 @@ def refreshed(page: str, records: Iterable[tuple[str, Record]]) -> str:
     for name, record in records:
         match = _slot(name).search(page)
         if match is None:
-            raise Error(f"this page has no place for {name}")
+            raise Error(f"this page has no script for {name}")
         page = page[: match.start(2)] + packed(record) + page[match.end(2) :]
     return page
 

@@ -455,13 +455,13 @@ def convert(svg: str, format: str) -> bytes:
     if format == "svg":
         return svg.encode()
     if format not in FORMATS:
-        raise Error(f"pictures are written as {one_of(FORMATS)}; given {format!r}")
+        raise Error(f"a picture is written as {one_of(FORMATS)}; given {format!r}")
     try:
         import cairosvg
     except (ImportError, OSError) as error:
         raise Error(
             f"{format.upper()} needs the library CairoSVG ({error}); "
-            "pip install cairosvg brings it, and SVG needs nothing"
+            "pip install cairosvg installs it; SVG does not need it"
         ) from None
     write = cairosvg.svg2png if format == "png" else cairosvg.svg2pdf
     options = {"scale": 2.0} if format == "png" else {}

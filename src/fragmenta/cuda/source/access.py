@@ -97,7 +97,7 @@ def _term(run: notation.Run, size: int) -> str:
 
 
 @dataclass(frozen=True)
-class Access:
+class FragmentAccess:
     """A fragment against memory in one order: what moves together.
 
     ``order`` is ``row`` or ``col``: which of them is contiguous.
@@ -196,7 +196,7 @@ def load(part: Fragment, order: str, name: str) -> tuple[str, tuple[str, ...]]:
     }
     <BLANKLINE>
     """
-    access = Access(part, order)
+    access = FragmentAccess(part, order)
     return _function(access, name, "load"), _needs(access)
 
 
@@ -208,7 +208,7 @@ def store(part: Fragment, order: str, name: str) -> tuple[str, tuple[str, ...]]:
     >>> print(store(d, "row", "store_d")[0].splitlines()[-3].strip())
     *reinterpret_cast<unsigned*>(tile + row * stride + col) = d[r];
     """
-    access = Access(part, order)
+    access = FragmentAccess(part, order)
     if access.run * access.bits < 8:
         raise Error(
             f"{part.name} is {part.dtype}, packed in memory: two lanes would write to "
@@ -217,7 +217,7 @@ def store(part: Fragment, order: str, name: str) -> tuple[str, tuple[str, ...]]:
     return _function(access, name, "store"), _needs(access)
 
 
-def _needs(access: Access) -> tuple[str, ...]:
+def _needs(access: FragmentAccess) -> tuple[str, ...]:
     needs = ["lane_id"]
     if "W" in dict(access.part.layout.axes):
         needs.append("warp_id")
@@ -226,7 +226,7 @@ def _needs(access: Access) -> tuple[str, ...]:
     return tuple(needs)
 
 
-def _function(access: Access, name: str, direction: str) -> str:
+def _function(access: FragmentAccess, name: str, direction: str) -> str:
     body = [*_checks(access), *_view(access, direction), *_loops(access, direction)]
     indented = "\n".join(f"    {line}" for line in body)
     head = template(_template(access))
@@ -237,14 +237,14 @@ def _function(access: Access, name: str, direction: str) -> str:
     return f"{head}{opening}\n{{\n{indented}\n}}\n"
 
 
-def _template(access: Access) -> list[str]:
+def _template(access: FragmentAccess) -> list[str]:
     names = ["typename Element"] if not (access.packed or access.typed) else []
     if access.scalar and not access.packed:
         names = []  # scales are bytes
     return names + [f"int {each.parameter}" for each in selectors(access.part)]
 
 
-def _parameters(access: Access, direction: str) -> list[str]:
+def _parameters(access: FragmentAccess, direction: str) -> list[str]:
     part = access.part
     const = "const " if direction == "load" else ""
     if access.packed:
@@ -266,7 +266,7 @@ def _parameters(access: Access, direction: str) -> list[str]:
     return parameters
 
 
-def _checks(access: Access) -> list[str]:
+def _checks(access: FragmentAccess) -> list[str]:
     """What must hold of the template's parameters, then which lanes load."""
     part, lines = access.part, []
     if not (access.packed or access.typed or access.scalar):
@@ -321,7 +321,7 @@ def selectors(part: Fragment) -> list[Selector]:
     return found
 
 
-def _loops(access: Access, direction: str) -> list[str]:
+def _loops(access: FragmentAccess, direction: str) -> list[str]:
     """The loops over registers and, where they are several, units in each."""
     part = access.part
     held = "word" if access.scalar else f"{part.letter}[r]"
@@ -348,7 +348,7 @@ def _loop(head: str, lines: Iterable[str]) -> list[str]:
     return ["#pragma unroll", f"for ({head}) {{", *inside, "}"]
 
 
-def _view(access: Access, direction: str) -> list[str]:
+def _view(access: FragmentAccess, direction: str) -> list[str]:
     """Memory as bits, where elements are moved one by one."""
     if access.typed or access.packed or access.scalar or access.run > 1:
         return []
@@ -356,7 +356,7 @@ def _view(access: Access, direction: str) -> list[str]:
     return [f"{kind} memory = reinterpret_cast<{kind}>(tile);"]
 
 
-def _load(access: Access, held: str, at: str) -> list[str]:
+def _load(access: FragmentAccess, held: str, at: str) -> list[str]:
     part, value = access.part, _unit(access, "const ", at)
     if access.run == part.elements:
         if access.scalar:
@@ -374,7 +374,7 @@ def _load(access: Access, held: str, at: str) -> list[str]:
     return lines
 
 
-def _unit(access: Access, const: str, at: str) -> str:
+def _unit(access: FragmentAccess, const: str, at: str) -> str:
     """The memory of a unit, as something to read or to assign to."""
     if access.run * access.bits < 8:
         return f"{'nibble' if access.bits == 4 else 'bit'}(tile, {at})"
@@ -389,7 +389,7 @@ def _unit(access: Access, const: str, at: str) -> str:
     return f"memory[{at}]"
 
 
-def _contained(access: Access, value: str) -> str:
+def _contained(access: FragmentAccess, value: str) -> str:
     """Elements moved to where their containers have them."""
     slot = access.part.container
     if slot.width == slot.bits:
@@ -400,7 +400,7 @@ def _contained(access: Access, value: str) -> str:
     return f"({inside}){shift}" if shift else inside
 
 
-def _store(access: Access, held: str, at: str) -> list[str]:
+def _store(access: FragmentAccess, held: str, at: str) -> list[str]:
     part, target = access.part, _unit(access, "", at)
     if part.container.width != part.container.bits:
         raise Error(

@@ -6,7 +6,7 @@ its layout's line, and the same in the words of the PTX manual.
 
 from __future__ import annotations
 
-from fragmenta.cuda.source.access import Access, load, store
+from fragmenta.cuda.source.access import FragmentAccess, load, store
 from fragmenta.cuda.source.helpers import Piece
 from fragmenta.cuda.source.page import WIDTH, comment
 from fragmenta.isa.instruction import Instruction
@@ -31,7 +31,7 @@ def fragment_piece(op: Instruction, part: Fragment, direction: str) -> Piece:
     needs: list[str] = []
     for order in ("row", "col"):
         text, needed = write(part, order, f"{name}_{order}_major")
-        texts.append(_memory(Access(part, order), direction) + text)
+        texts.append(_memory(FragmentAccess(part, order), direction) + text)
         needs += needed
     return Piece(name, "\n".join(texts), tuple(dict.fromkeys(needs)))
 
@@ -54,7 +54,7 @@ def metadata_pieces(op: Instruction) -> list[Piece]:
 
 def _metadata_piece(part: Metadata, name: str, tiles: int = 1) -> Piece:
     held = part.fragment
-    access = Access(held, "row")
+    access = FragmentAccess(held, "row")
     text, needs = load(held, "row", name)
     rows, chunks = held.shape
     said = (
@@ -142,7 +142,7 @@ def _formula(part: Fragment) -> list[str]:
     return [f"//   {line}" for line in lines]
 
 
-def _memory(access: Access, direction: str) -> str:
+def _memory(access: FragmentAccess, direction: str) -> str:
     """What a function expects of memory, in a comment."""
     way = "from" if direction == "load" else "to"
     line = {"row": "row", "col": "column"}[access.order]
@@ -159,5 +159,5 @@ def _memory(access: Access, direction: str) -> str:
     return "\n".join(comment(said + ".")) + "\n"
 
 
-def _multiple(access: Access) -> str:
+def _multiple(access: FragmentAccess) -> str:
     return f"a multiple of {access.run}"

@@ -44,7 +44,7 @@ def tool(name: str) -> Path:
 @cache
 def newest_version() -> Version:
     """The newest PTX version that this assembler reads."""
-    said = _run([".version 99.0", ".target sm_90", ".address_size 64"], "compute_90")
+    said = _run(kernel.header("sm_90", "99.0").splitlines(), "compute_90")
     match = re.search(r"current version is '(\d+\.\d+)'", said)
     if match is None:
         raise Error(f"cannot read ptxas's version from: {said}")

@@ -233,33 +233,22 @@ def _check_target(op: Instruction, gpu: GPU, target: str | None) -> None:
 
 
 def _registers(
-    op: Instruction,
-    a: ArrayLike,
-    b: ArrayLike,
-    c: ArrayLike,
-    *,
-    metadata: ArrayLike | None = None,
-    selector: int = 0,
-    scale_a: ArrayLike | None = None,
-    scale_b: ArrayLike | None = None,
-    **identifiers: int,
+    op: Instruction, a: ArrayLike, b: ArrayLike, c: ArrayLike, **options: Any
 ) -> tuple[TileKernel, dict[str, NDArray[Any]]]:
     """The kernel and the arrays of an instruction that works on registers."""
-    given = {
-        "a": a,
-        "b": b,
-        "c": c,
-        "metadata": metadata,
-        "scale_a": scale_a,
-        "scale_b": scale_b,
-    }
-    chosen = {"selector": selector, **identifiers}
+    more = {name: options.pop(name, None) for name in _MORE_OPERANDS}
+    given = {"a": a, "b": b, "c": c, **more}
+    chosen = {"selector": 0, **options}
     allowed = {each.name: each.values for each in op.operands if each.values}
     kernel = TileKernel(op, _immediates(op, chosen, allowed))
     return kernel, {
         name: words_of(_part(op, name), value)
         for name, value in _wanted(op, given, kernel.parameters).items()
     }
+
+
+_MORE_OPERANDS = ("metadata", "scale_a", "scale_b")
+"""Operands that only some instructions have; other options are immediates."""
 
 
 def _wanted(
@@ -317,16 +306,15 @@ def _shared(
     b: ArrayLike | Descriptor,
     *,
     smem: ArrayLike,
-    metadata: ArrayLike | None = None,
-    selector: int = 0,
     scale_d: ArrayLike = 1,
+    metadata: ArrayLike | None = None,
     **immediates: int,
 ) -> tuple[TileKernel, dict[str, NDArray[Any]]]:
     """The kernel and the arrays of ``wgmma``."""
     registers = in_registers(a)
     listed = ptx.operands(op, a_registers=registers)
     allowed = {each.name: each.values for each in listed if each.values}
-    chosen = {"selector": selector, **_defaults(immediates)}
+    chosen = _defaults(immediates)
     if registers and chosen["trans_a"]:
         raise Error("A from registers cannot be transposed; trans_a is 0")
     fixed = _immediates(op, chosen, allowed)
@@ -350,7 +338,7 @@ def _shared(
 
 
 def _defaults(given: dict[str, int]) -> dict[str, int]:
-    plain = {"scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
+    plain = {"selector": 0, "scale_a": 1, "scale_b": 1, "trans_a": 0, "trans_b": 0}
     unknown = sorted(given.keys() - plain.keys())
     if unknown:
         raise Error(f"wgmma takes no {unknown[0]}; it takes {one_of(plain, 'and')}")
