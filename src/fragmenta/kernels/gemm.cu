@@ -571,8 +571,8 @@ __device__ __forceinline__ void release_codes(const Room& room, int stage) {
     if constexpr (SPARSE) barrier_arrive_here(room.empty + 8 * stage);
 }
 
-// Signal every block of the cluster, one lane for each, that this warp needs the stage
-// no more.
+// Signal every block of the cluster, one lane for each, that this warp has finished with
+// the stage.
 __device__ __forceinline__ void release(const Room& room, int stage) {
     if (threadIdx.x % 32 < CLUSTER)
         barrier_arrive(room.empty + 8 * stage, threadIdx.x % 32);

@@ -403,8 +403,8 @@ def _bytes(bit: Addresses, slot: int) -> Addresses:
         return parts.reshape(*bit.shape[:2], -1)
     groups = bit.reshape(*bit.shape[:2], -1, 8 // slot)
     first = groups[..., :1]
-    neighbours = (groups == first + slot * np.arange(8 // slot)).all(axis=-1)
-    whole = neighbours & (first[..., 0] % 8 == 0)
+    adjacent = (groups == first + slot * np.arange(8 // slot)).all(axis=-1)
+    whole = adjacent & (first[..., 0] % 8 == 0)
     return np.where(whole, first[..., 0] // 8, -1)
 
 
