@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fragmenta.arrays.threads import cores
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import AsJson, find
 from fragmenta.commands.output import emit, emit_json
@@ -91,7 +91,7 @@ def verify(
             instructions=ops,
             tiles=tiles,
             seed=seed,
-            jobs=jobs or os.cpu_count() or 1,
+            jobs=jobs or cores(),
             progress=progress,
         )
     if markdown is not None:

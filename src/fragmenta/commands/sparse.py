@@ -27,6 +27,7 @@ from fragmenta.commands.output import complain, emit, emit_json, width
 from fragmenta.errors import Error, one_of, ranges
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import bar
+from fragmenta.registers.fragment import check_lane
 from fragmenta.registers.granularity import Granularity, locate
 from fragmenta.registers.metadata import Nibble
 from fragmenta.sparse import compress as library
@@ -324,12 +325,7 @@ def _word(text: str) -> int:
 
 
 def _check_place(op: Instruction, lane: int, warp: int, selector: int | None) -> None:
-    warps = op.metadata.lanes // 32
-    if not 0 <= lane < 32:
-        raise Error(f"lane {lane} is out of range; lanes are 0 to 31")
-    if not 0 <= warp < warps:
-        have = f"warps are 0 to {warps - 1}" if warps > 1 else "there is one warp, 0"
-        raise Error(f"warp {warp} is out of range; {have}")
+    check_lane(lane, warp, op.metadata.lanes // 32)
     if selector is not None:
         _check_selector(op, selector)
 

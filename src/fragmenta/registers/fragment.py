@@ -470,7 +470,7 @@ def _word_gather(layout: Layout, order: tuple[str, ...], tiles: int) -> Index:
     return words.tile(**{order[-1]: tiles}).gather(order)
 
 
-def check_lane(lane: int, warp: int = 0) -> None:
+def check_lane(lane: int, warp: int = 0, warps: int = 4) -> None:
     """Refuse lanes outside a warp and warps outside a warpgroup.
 
     >>> check_lane(33)
@@ -482,5 +482,6 @@ lane 1 of warp 1
     if not 0 <= lane < 32:
         hint = f"; that is lane {lane % 32} of warp {lane // 32}" if lane > 0 else ""
         raise ShapeError(f"lane {lane} is out of range; lanes are 0 to 31{hint}")
-    if not 0 <= warp < 4:
-        raise ShapeError(f"warp {warp} is out of range; warps are 0 to 3")
+    if not 0 <= warp < warps:
+        have = f"warps are 0 to {warps - 1}" if warps > 1 else "there is one warp, 0"
+        raise ShapeError(f"warp {warp} is out of range; {have}")
