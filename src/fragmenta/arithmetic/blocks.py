@@ -96,12 +96,11 @@ def sizes_of(
 def each_block(given: Operands, work: Callable[[Block], None]) -> None:
     """Call ``work`` for every block of a product, on all cores."""
     if given.products <= _LEAST:
-        whole = (given.batches, given.rows, given.columns)
-        work(Block(*(slice(0, size) for size in whole)))
+        work(Block(*(slice(0, size) for size in given.shape)))
         return
     tiles, rows, columns = sizes = _block_sizes(given)
-    whole = (given.batches, given.rows, given.columns)
-    counts = [-(-all_of // part) for all_of, part in zip(whole, sizes, strict=True)]
+    pairs = zip(given.shape, sizes, strict=True)
+    counts = [-(-whole // part) for whole, part in pairs]
 
     def run(first: int, last: int) -> None:
         for number in range(first, last):
@@ -128,8 +127,7 @@ def _block_sizes(given: Operands) -> tuple[int, int, int]:
     length = given.model.stored * given.instructions
     fit = min(SIDE // columns, DEPTH // min(DEPTH, length)) * (SIDE // rows)
     tiles = min(max(1, fit), given.batches)
-    products = given.batches * given.rows * given.columns * length
-    wanted = max(_LEAST, products // (2 * cores()))
+    wanted = max(_LEAST, given.products // (2 * cores()))
     while tiles * rows * columns * length > wanted:
         if tiles > 1:
             tiles = (tiles + 1) // 2

@@ -50,7 +50,7 @@ class Decoded(NamedTuple):
 def fused(given: Operands) -> Bits:
     """Fused steps, with the kernels of :mod:`fragmenta.arithmetic.floating`."""
     model, fixed = given.model, _fixed(given.model)
-    d = np.empty((given.batches, given.rows, given.columns), _BITS[model.accumulator])
+    d = np.empty(given.shape, _BITS[model.accumulator])
 
     def work(block: Block) -> None:
         c = to_panels(_accumulators(given, block))
@@ -161,7 +161,7 @@ def grouped_products(given: Operands) -> Bits:
     assert given.scale_b is not None
     scale_a, scale_b = given.scale_a, given.scale_b
     a, b = _TWICE[given.a], _TWICE[given.b]
-    d = np.empty((given.batches, given.rows, given.columns), np.uint32)
+    d = np.empty(given.shape, np.uint32)
     nearest, rounding = model.rounding == "rn", _numbers(model)
     groups = model.products // GROUP
     run = grouped.grouped_kernel(grouped.GroupedVariant(GROUP, groups, nearest))
@@ -207,7 +207,7 @@ def double(given: Operands) -> Bits:
     """f64, with the kernels of :mod:`fragmenta.arithmetic.chain`."""
     rounding = given.model.rounding
     a, b, c = (each.view(np.float64) for each in (given.a, given.b, given.c))
-    d = _copied(given, c)
+    d = given.copy_of(c)
     sizes = _chain_sizes(given, a, b, given.model.k * given.instructions)
     rows = given.batches * given.rows
     if rounding == "rn":
@@ -215,7 +215,7 @@ def double(given: Operands) -> Bits:
         share_out(run, rows, given.products, given.progress)
         if not np.isnan(d).any():
             return d.view(np.uint64)
-        d = _copied(given, c)
+        d = given.copy_of(c)
     run = partial(chain.chain64_careful, a, b, d, chain.MODES[rounding], *sizes)
     share_out(run, rows, given.products, given.progress)
     return d.view(np.uint64)
@@ -225,7 +225,7 @@ def software(given: Operands) -> Bits:
     """f16 with k = 4 on targets without it in hardware, one instruction at a time."""
     model = given.model
     c = _widened(given.c) if model.c == "f16" else given.c
-    d = _copied(given, c.view(np.float32))
+    d = given.copy_of(c.view(np.float32))
     a, b = (_widened(each).view(np.float32) for each in (given.a, given.b))
     kernel = chain.chain32(model.form == "pairs")
     for first in range(0, a.shape[-1], 4):
@@ -243,12 +243,6 @@ def software(given: Operands) -> Bits:
 def _chain_sizes(given: Operands, a: Bits, b: Bits, k: int) -> tuple[int, ...]:
     """All of :class:`chain.ChainSizes` except the first and the last row."""
     return given.rows, given.columns, k, int(len(a) > 1), int(len(b) > 1)
-
-
-def _copied(given: Operands, c: Bits) -> Bits:
-    d = np.empty((given.batches, given.rows, given.columns), c.dtype)
-    d[...] = c
-    return d
 
 
 def ieee(given: Operands) -> Bits:
@@ -351,7 +345,7 @@ def _accumulators(given: Operands, block: Block) -> Floats:
     half = given.model.c == "f16"
     c = given.c.view(np.float16 if half else np.float32)
     if len(c) < given.batches:
-        c = np.broadcast_to(c, (given.batches, given.rows, given.columns))
+        c = np.broadcast_to(c, given.shape)
     some = block.of(c)
     if not half:
         return some.copy()

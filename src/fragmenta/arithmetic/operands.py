@@ -86,6 +86,17 @@ class Operands:
         )  # fmt: skip
 
     @property
+    def shape(self) -> tuple[int, int, int]:
+        """The shape of the result, with one axis for all batches."""
+        return self.batches, self.rows, self.columns
+
+    def copy_of(self, c: Bits) -> Bits:
+        """A new array of the result's shape that holds c for every batch."""
+        d = np.empty(self.shape, c.dtype)
+        d[...] = c
+        return d
+
+    @property
     def products(self) -> int:
         """The number of all products."""
         length = self.instructions * self.model.stored

@@ -38,7 +38,7 @@ def integer(given: Operands) -> Bits:
 def single_bits(given: Operands) -> Bits:
     """Products of b1, 64 at a time."""
     a, b = _words(given.a), _words(np.swapaxes(given.b, -1, -2))
-    d = _accumulators(given)
+    d = given.copy_of(given.c.view(np.int32))
     sizes = (given.rows, given.columns, a.shape[-1], *(int(len(x) > 1) for x in (a, b)))
     run = partial(exact.count_bits(given.model.bitop == "xor"), a, b, d, *sizes)
     share_out(run, given.batches * given.rows, given.products, given.progress)
@@ -61,7 +61,7 @@ def _plain(given: Operands, a: Bits, b: Bits) -> Bits:
     model = given.model
     signs = (array.dtype == np.int8 for array in (a, b))
     add = exact.integers(*signs, model.satfinite)
-    d = np.empty((given.batches, given.rows, given.columns), np.uint32)
+    d = np.empty(given.shape, np.uint32)
 
     def work(block: Block) -> None:
         x = np.ascontiguousarray(block.of_a(a))
@@ -80,7 +80,7 @@ def _plain(given: Operands, a: Bits, b: Bits) -> Bits:
 def _blas(given: Operands, a: Bits, b: Bits) -> Bits:
     k = given.model.k
     deep = max((1 << 24) // _largest_product(given) // k, 1) * k
-    d = _accumulators(given)
+    d = given.copy_of(given.c.view(np.int32))
     for first in range(0, b.shape[-2], deep):
         last = min(first + deep, b.shape[-2])
         x, y = _dense(given, a, first, last), b[:, first:last].astype(np.float32)
@@ -104,13 +104,6 @@ def _dense(given: Operands, a: Bits, first: int, last: int) -> Bits:
     stored = np.broadcast_to(a[..., share], shape).astype(np.float32)
     np.put_along_axis(x, np.broadcast_to(place, shape), stored, axis=-1)
     return x
-
-
-def _accumulators(given: Operands) -> Bits:
-    """A new array with c as integers."""
-    d = np.empty((given.batches, given.rows, given.columns), np.int32)
-    d[...] = given.c.view(np.int32)
-    return d
 
 
 def _integers(patterns: Bits, name: str) -> Bits:
