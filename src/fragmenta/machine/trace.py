@@ -1,8 +1,8 @@
 """Which instructions does a traced function record?
 
 A traced function gets stand-ins for numbers and arrays; their operators emit LLVM
-instructions.  A :class:`Value` is a number or a vector of eight numbers.  If a
-vector and a scalar are combined, the scalar is repeated eight times.  Integers are
+instructions.  A :class:`Value` is a number or a vector of numbers.  If a vector and a
+scalar are combined, the scalar is repeated in every lane.  Integers are
 signed unless a function says otherwise.  Floating-point operations follow IEEE 754
 exactly: they are never reordered or contracted.
 """
@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-#: Numbers in a vector.
+#: Numbers in a vector, where nothing else is said.
 LANES = 8
 
 I1, I8, I16, I32, I64 = (ir.IntType(width) for width in (1, 8, 16, 32, 64))
@@ -35,7 +35,7 @@ def scalar_type(of: Type) -> Type:
 
 def like(of: Type, shape: Type) -> Type:
     """``of``, or a vector of it where ``shape`` is a vector."""
-    return ir.VectorType(of, LANES) if isinstance(shape, ir.VectorType) else of
+    return ir.VectorType(of, shape.count) if isinstance(shape, ir.VectorType) else of
 
 
 def size_of(of: Type) -> int:
@@ -45,7 +45,7 @@ def size_of(of: Type) -> int:
 
 
 class Value:
-    """A number, or a vector of eight, that is computed when the machine code runs."""
+    """A number, or a vector of them, that is computed when the machine code runs."""
 
     __slots__ = ("builder", "raw")
 
@@ -71,21 +71,21 @@ class Value:
         if not isinstance(other, Value):
             number = float(other) if self.is_float else int(other)
             if isinstance(self.type, ir.VectorType):
-                return self._new(ir.Constant(self.type, [number] * LANES))
+                return self._new(ir.Constant(self.type, [number] * self.type.count))
             return self._new(ir.Constant(self.type, number))
         if isinstance(self.type, ir.VectorType):
-            return other.in_all_lanes()
+            return other.in_all_lanes(self.type.count)
         return other
 
-    def in_all_lanes(self) -> Value:
+    def in_all_lanes(self, count: int = LANES) -> Value:
         """A vector with this number in every lane."""
         if isinstance(self.type, ir.VectorType):
             return self
-        vector = ir.VectorType(self.type, LANES)
+        vector = ir.VectorType(self.type, count)
         undefined = ir.Constant(vector, ir.Undefined)
         zero = ir.Constant(I32, 0)
         first = self.builder.insert_element(undefined, self.raw, zero)
-        picks = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
+        picks = ir.Constant(ir.VectorType(I32, count), [0] * count)
         return self._new(self.builder.shuffle_vector(first, undefined, picks))
 
     def _both(self, other: Number) -> tuple[Value, Value]:
@@ -187,7 +187,8 @@ def select(condition: Value, yes: Number, no: Number) -> Value:
         raise TypeError("one of the two must be a traced value")
     first, second = kind.lift(yes), kind.lift(no)
     if isinstance(condition.type, ir.VectorType):
-        first, second = first.in_all_lanes(), second.in_all_lanes()
+        count = condition.type.count
+        first, second = first.in_all_lanes(count), second.in_all_lanes(count)
     first, second = first._both(second)
     raw = condition.builder.select(condition.raw, first.raw, second.raw)
     return Value(condition.builder, raw)
@@ -244,7 +245,7 @@ def _suffix(of: Type) -> str:
     """How the name of an intrinsic writes a type, such as ``v8f64``."""
     one = scalar_type(of)
     name = {F32: "f32", F64: "f64"}.get(one) or f"i{one.width}"
-    return f"v{LANES}{name}" if one is not of else name
+    return f"v{of.count}{name}" if one is not of else name
 
 
 def intrinsic(builder: Any, name: str, result: Type, raws: list[Any]) -> Any:
