@@ -1,0 +1,1 @@
+"""What does a whole kernel do?"""

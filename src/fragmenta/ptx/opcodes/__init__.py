@@ -1,0 +1,1 @@
+"""Which PTX instructions are there, and what does each of them mean?"""

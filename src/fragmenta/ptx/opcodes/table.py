@@ -1,0 +1,182 @@
+r"""How is one PTX instruction written in the table of opcodes, and found again?
+
+A line of the table is written as the manual writes the syntax of an instruction,
+then, after semicolons, the words that may stand for each name::
+
+    add{.rnd}{.ftz}{.sat}.f32   d, a, b   ; rnd = rn rz rm rp
+    setp.cmp.type               p, a, b   ; type = s32 u32 f32
+
+A qualifier whose name is not explained stands for itself, as ``.ftz`` does.  Braces
+may be left out in the instruction.  An operand has the type of the instruction, which
+is the qualifier called ``type`` or else the last one that is a type; another type is
+written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as in
+``a:atype``).  The results are the operands called ``d``, ``p`` and ``q``; ``p|q`` is one
+or two results.  ``{c}`` is an operand that may be left out, ``[a]`` an address.
+``^carry_in:pred`` and ``^carry_out:pred`` are not written in PTX: the carry flag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+Qualifiers: TypeAlias = Mapping[str, str]
+
+_TYPES = (
+    "b1 b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f32 f64 bf16 tf32 f16x2 "
+    "bf16x2 f32x2 u16x2 s16x2 u8x4 s8x4 pred e4m3 e5m2 e4m3x2 e5m2x2 e2m1x2 e2m3x2 "
+    "e3m2x2 ue8m0x2 s2f6x2 e4m3x4 e5m2x4 e2m1x4 e2m3x4 e3m2x4"
+)
+TYPES = frozenset(_TYPES.split())
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An operand that a line of the table asks for."""
+
+    name: str
+    type: str
+    """A type, or the name of the qualifier that has it; empty: the instruction's."""
+    optional: bool = False
+    address: bool = False
+    hidden: bool = False
+    """Whether it is not written: the carry flag."""
+
+    @property
+    def result(self) -> bool:
+        """Whether the instruction writes it."""
+        return self.name in ("d", "p", "q", "p|q", "d|p", "carry_out")
+
+
+@dataclass(frozen=True, eq=False)
+class Syntax:
+    """One line of the table."""
+
+    text: str
+    opcode: str
+    pattern: re.Pattern[str]
+    operands: tuple[Slot, ...]
+    emit: Callable[..., Any] | None = None
+    """What it computes: see :func:`opcodes`."""
+    large: bool = False
+    fidelity: str = "ieee"
+
+    def type_of(self, slot: Slot, found: Qualifiers) -> str:
+        """The type of an operand, given the qualifiers of an instruction."""
+        if slot.type:
+            return found.get(slot.type) or slot.type
+        if "type" in found:
+            return found["type"]
+        typed = [word for word in found.values() if word in TYPES]
+        return typed[-1] if typed else ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """An instruction that was found in the table."""
+
+    syntax: Syntax
+    qualifiers: Qualifiers
+    """Each named qualifier, ``""`` if it was left out."""
+
+
+@dataclass
+class Table:
+    """All lines, by opcode."""
+
+    lines: dict[str, list[Syntax]] = field(default_factory=lambda: defaultdict(list))
+
+    def find(self, mnemonic: str) -> Match | None:
+        """The line that allows a mnemonic, or None."""
+        for syntax in self.lines.get(mnemonic.partition(".")[0], ()):
+            found = syntax.pattern.fullmatch(mnemonic)
+            if found:
+                words = {name: text or "" for name, text in found.groupdict().items()}
+                return Match(syntax, words)
+        return None
+
+
+TABLE = Table()
+"""The table; the modules of this package fill it when they are imported."""
+
+
+def opcodes(
+    text: str, *, large: bool = False, fidelity: str = "ieee"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add lines to the table, together with the function that computes them.
+
+    The function gets the qualifiers and the operands as traced values: vectors of
+    integers that hold the operands' bits (i8 … i64), and of i1 for predicates.  It
+    returns the result's bits, or a tuple if there are several results.  With ``large``
+    it is compiled once as a function of its own instead of at every use.  ``fidelity``
+    says how sure its bits are: ``ieee``, ``h200``, ``published`` or ``modelled``.
+    """
+
+    def add(emit: Callable[..., Any]) -> Callable[..., Any]:
+        declare(text, emit=emit, large=large, fidelity=fidelity)
+        return emit
+
+    return add
+
+
+def declare(
+    text: str,
+    emit: Callable[..., Any] | None = None,
+    large: bool = False,
+    fidelity: str = "ieee",
+) -> None:
+    """Add lines to the table; without ``emit`` the engine itself carries them out."""
+    for line in filter(None, map(str.strip, text.splitlines())):
+        head, *explained = (part.strip() for part in line.split(";"))
+        spelled, _, operands = head.partition(" ")
+        names = {}
+        for part in explained:
+            name, _, words = part.partition("=")
+            names[name.strip()] = words.split()
+        syntax = Syntax(
+            line,
+            re.split(r"[.{]", spelled)[0],
+            _pattern(spelled, names),
+            tuple(_slot(each) for each in _split(operands)),
+            emit,
+            large,
+            fidelity,
+        )
+        TABLE.lines[syntax.opcode].append(syntax)
+
+
+_PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)|([\w:]+)")
+
+
+def _pattern(spelled: str, names: Mapping[str, list[str]]) -> re.Pattern[str]:
+    """A regular expression for the mnemonics of a line."""
+    pieces, seen = [], set()
+    for optional, needed, opcode in _PIECE.findall(spelled):
+        name = optional or needed
+        if not name:
+            pieces.append(re.escape(opcode))
+            continue
+        words = "|".join(map(re.escape, names.get(name, [name])))
+        group = re.sub(r"\W", "_", name)
+        if group in seen or group[0].isdecimal():
+            part = rf"\.(?:{words})"
+        else:
+            part = rf"\.(?P<{group}>{words})"
+        seen.add(group)
+        pieces.append(f"(?:{part})?" if optional else part)
+    return re.compile("".join(pieces))
+
+
+def _split(operands: str) -> list[str]:
+    return [each.strip() for each in operands.split(",") if each.strip()]
+
+
+def _slot(text: str) -> Slot:
+    optional = text.startswith("{")
+    bare = text.strip("{}")
+    address, hidden = bare.startswith("["), bare.startswith("^")
+    name, _, kind = bare.strip("[]^").partition(":")
+    return Slot(name, kind, optional, address, hidden)

@@ -1,0 +1,1 @@
+"""What does PTX text say?"""
