@@ -13,6 +13,10 @@ written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as 
 ``a:atype``).  The results are the operands called ``d``, ``p`` and ``q``; ``p|q`` is one
 or two results.  ``{c}`` is an operand that may be left out, ``[a]`` an address.
 ``^carry_in:pred`` and ``^carry_out:pred`` are not written in PTX: the carry flag.
+``immLut:imm`` is an operand that must be a constant.  Two clauses say what the
+assembler asks for: ``ptx = 8.0`` the first PTX version, ``target = sm_90`` targets
+that have the line; a word with a letter (``sm_120a``) names that target alone, one
+without it names that target and every later one.
 """
 
 from __future__ import annotations
@@ -21,9 +25,10 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Qualifiers: TypeAlias = Mapping[str, str]
+Emit = TypeVar("Emit", bound=Callable[..., Any])
 
 _TYPES = (
     "b1 b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f32 f64 bf16 tf32 f16x2 "
@@ -51,6 +56,15 @@ class Slot:
         return self.name in ("d", "p", "q", "p|q", "d|p", "carry_out")
 
 
+class Piece(NamedTuple):
+    """One word behind a dot in a line of the table."""
+
+    name: str
+    words: tuple[str, ...]
+    """What may be written there."""
+    optional: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Syntax:
     """One line of the table."""
@@ -63,6 +77,12 @@ class Syntax:
     """What it computes: see :func:`opcodes`."""
     large: bool = False
     fidelity: str = "ieee"
+    pieces: tuple[Piece, ...] = ()
+    """The words behind the opcode, in order."""
+    since: str = ""
+    """The first PTX version that has it, if the assembler asks for one."""
+    targets: str = ""
+    """The targets that have it, if not all have."""
 
     def type_of(self, slot: Slot, found: Qualifiers) -> str:
         """The type of an operand, given the qualifiers of an instruction."""
@@ -105,7 +125,7 @@ TABLE = Table()
 
 def opcodes(
     text: str, *, large: bool = False, fidelity: str = "ieee"
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+) -> Callable[[Emit], Emit]:
     """Add lines to the table, together with the function that computes them.
 
     The function gets the qualifiers and the operands as traced values: vectors of
@@ -115,7 +135,7 @@ def opcodes(
     says how sure its bits are: ``ieee``, ``h200``, ``published`` or ``modelled``.
     """
 
-    def add(emit: Callable[..., Any]) -> Callable[..., Any]:
+    def add(emit: Emit) -> Emit:
         declare(text, emit=emit, large=large, fidelity=fidelity)
         return emit
 
@@ -135,39 +155,52 @@ def declare(
         names = {}
         for part in explained:
             name, _, words = part.partition("=")
-            names[name.strip()] = words.split()
+            names[name.strip()] = tuple(words.split())
+        opcode, pieces = _pieces(spelled, names)
         syntax = Syntax(
             line,
-            re.split(r"[.{]", spelled)[0],
-            _pattern(spelled, names),
+            opcode,
+            _pattern(opcode, pieces),
             tuple(_slot(each) for each in _split(operands)),
             emit,
             large,
             fidelity,
+            pieces,
+            " ".join(names.get("ptx", ())),
+            " ".join(names.get("target", ())),
         )
-        TABLE.lines[syntax.opcode].append(syntax)
+        TABLE.lines[opcode].append(syntax)
 
 
-_PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)|([\w:]+)")
+_PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)")
 
 
-def _pattern(spelled: str, names: Mapping[str, list[str]]) -> re.Pattern[str]:
+def _pieces(
+    spelled: str, names: Mapping[str, tuple[str, ...]]
+) -> tuple[str, tuple[Piece, ...]]:
+    """The opcode of a line, and the words that may follow it."""
+    opcode = re.split(r"[.{]", spelled)[0]
+    found = _PIECE.findall(spelled.removeprefix(opcode))
+    return opcode, tuple(
+        Piece(name, names.get(name, (name,)), bool(optional))
+        for optional, needed in found
+        for name in [optional or needed]
+    )
+
+
+def _pattern(opcode: str, pieces: tuple[Piece, ...]) -> re.Pattern[str]:
     """A regular expression for the mnemonics of a line."""
-    pieces, seen = [], set()
-    for optional, needed, opcode in _PIECE.findall(spelled):
-        name = optional or needed
-        if not name:
-            pieces.append(re.escape(opcode))
-            continue
-        words = "|".join(map(re.escape, names.get(name, [name])))
-        group = re.sub(r"\W", "_", name)
+    parts, seen = [re.escape(opcode)], set()
+    for piece in pieces:
+        words = "|".join(map(re.escape, piece.words))
+        group = re.sub(r"\W", "_", piece.name)
         if group in seen or group[0].isdecimal():
             part = rf"\.(?:{words})"
         else:
             part = rf"\.(?P<{group}>{words})"
         seen.add(group)
-        pieces.append(f"(?:{part})?" if optional else part)
-    return re.compile("".join(pieces))
+        parts.append(f"(?:{part})?" if piece.optional else part)
+    return re.compile("".join(parts))
 
 
 def _split(operands: str) -> list[str]:
