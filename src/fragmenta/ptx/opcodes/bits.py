@@ -54,7 +54,7 @@ def type_named(kind: str) -> Type:
     >>> str(type_named("u16")), str(type_named("f64")), str(type_named("pred"))
     ('i16', 'i64', 'i1')
     """
-    return I1 if kind == "pred" else WIDTHS[kind.lstrip("bsuf")]
+    return I1 if kind == "pred" else WIDTHS[kind.lstrip("bfsu")]
 
 
 def width(x: Value) -> int:

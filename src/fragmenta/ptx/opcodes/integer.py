@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from fragmenta.machine.trace import I8, I16, Value, convert, scalar_type, select
 from fragmenta.ptx.opcodes import bits
-from fragmenta.ptx.opcodes.table import TYPES, Qualifiers, opcodes
+from fragmenta.ptx.opcodes.table import Qualifiers, opcodes, type_in
 
 _PACKED = {"x2": I16, "x4": I8}
 
@@ -19,11 +19,6 @@ def _lanes(kind: str, *operands: Value) -> tuple[Value, ...]:
     """The numbers of packed operands as lanes; other operands as they are."""
     of = _PACKED.get(kind[-2:])
     return tuple(bits.parts(x, of) for x in operands) if of else operands
-
-
-def _kind(q: Qualifiers) -> str:
-    """The type of an instruction whose line may spell it out."""
-    return q.get("type") or next(word for word in q.values() if word in TYPES)
 
 
 # ── sums ────────────────────────────────────────────────────────────────────
@@ -38,7 +33,7 @@ def _kind(q: Qualifiers) -> str:
 """)
 def add(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a + b``, saturating with ``.sat``."""
-    kind = _kind(q)
+    kind = type_in(q)
     x, y = _lanes(kind, a, b)
     if not q.get("sat"):
         return bits.joined(x + y, a)
@@ -53,7 +48,7 @@ def add(q: Qualifiers, a: Value, b: Value) -> Value:
 """)
 def sub(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a - b``, saturating with ``.sat``."""
-    kind = _kind(q)
+    kind = type_in(q)
     x, y = _lanes(kind, a, b)
     if not q.get("sat"):
         return bits.joined(x - y, a)
@@ -183,7 +178,7 @@ def madc_hi_64(q: Qualifiers, a: Value, b: Value, c: Value, carry_in: Value) -> 
 
 def _product(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a * b`` in twice the bits."""
-    signed = bits.is_signed(_kind(q))
+    signed = bits.is_signed(type_in(q))
     return bits.widened(a, signed) * bits.widened(b, signed)
 
 
@@ -276,7 +271,7 @@ def mul24(q: Qualifiers, a: Value, b: Value) -> Value:
 """)
 def mad24(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """What ``mul24`` gives, plus ``c``."""
-    product = mul24({"half": q.get("half", "hi"), "type": _kind(q)}, a, b)
+    product = mul24({"half": q.get("half", "hi"), "type": type_in(q)}, a, b)
     return bits.add_sat_signed(product, c) if q.get("sat") else product + c
 
 
@@ -361,7 +356,7 @@ def absolute(q: Qualifiers, a: Value) -> Value:
 """)
 def neg(q: Qualifiers, a: Value) -> Value:
     """``-a``."""
-    (x,) = _lanes(_kind(q), a)
+    (x,) = _lanes(type_in(q), a)
     return bits.joined(0 - x, a)
 
 
@@ -394,7 +389,7 @@ def larger(q: Qualifiers, a: Value, b: Value) -> Value:
 def _one_of_two(
     pick: Callable[[bool], Callable[..., Value]], q: Qualifiers, a: Value, b: Value
 ) -> Value:
-    kind = _kind(q)
+    kind = type_in(q)
     x, y = _lanes(kind, a, b)
     one = pick(bits.is_signed(kind))(x, y)
     return bits.joined(bits.larger_signed(one, 0) if q.get("relu") else one, a)

@@ -59,7 +59,7 @@ def lop3(q: Qualifiers, a: Value, b: Value, c: Value, table: object) -> Value:
 
 
 @opcodes("""
-    lop3.BoolOp.b32  d|p:pred, a, b, c, immLut:imm, source:pred  ; BoolOp = or and ; ptx = 8.2
+    lop3.BoolOp.b32  d|p, a, b, c, immLut:imm, source:pred  ; BoolOp = or and ; ptx = 8.2
 """)
 def lop3_predicate(
     q: Qualifiers, a: Value, b: Value, c: Value, table: object, source: Value

@@ -21,12 +21,20 @@ def mov(q: Qualifiers, a: Value) -> Value:
 
 
 @opcodes("""
-    cvt{.sat}.dtype.atype  d:dtype, a:atype  ; dtype = u8 u16 u32 u64 s8 s16 s32 s64 ; atype = u8 u16 u32 u64 s8 s16 s32 s64
+    cvt.dtype.atype      d:dtype, a:atype  ; dtype = u8 u16 u32 u64 s8 s16 s32 s64 ; atype = u8 u16 u32 u64 s8 s16 s32 s64
+    cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = u8  ; atype = u16 u32 u64 s8 s16 s32 s64
+    cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = u16 ; atype = u32 u64 s8 s16 s32 s64
+    cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = u32 ; atype = u64 s8 s16 s32 s64
+    cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = u64 ; atype = s8 s16 s32 s64
+    cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = s8  ; atype = u8 u16 u32 u64 s16 s32 s64
+    cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = s16 ; atype = u16 u32 u64 s32 s64
+    cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = s32 ; atype = u32 u64 s64
+    cvt.sat.dtype.atype  d:dtype, a:atype  ; dtype = s64 ; atype = u64
 """)
 def cvt(q: Qualifiers, a: Value) -> Value:
     """An integer in another width; ``.sat`` brings it into the range of the result."""
     to, signed = bits.type_named(q["dtype"]), bits.is_signed(q["atype"])
-    if q["sat"]:
+    if q.get("sat"):
         a = _in_range(a, signed, to.width, bits.is_signed(q["dtype"]))
     return convert(a, to, signed=signed)
 
