@@ -373,9 +373,12 @@ class Code:
         self._entry = function.append_basic_block("entry")
         self.builder = ir.IRBuilder(function.append_basic_block("body"))
 
-    def close(self) -> None:
-        """End the function."""
-        self.builder.ret_void()
+    def close(self, result: Value | None = None) -> None:
+        """End the function, with its result if it has one."""
+        if result is None:
+            self.builder.ret_void()
+        else:
+            self.builder.ret(result.raw)
         ir.IRBuilder(self._entry).branch(self._entry.function.basic_blocks[1])
 
     def constant(self, number: float, of: Type) -> Value:

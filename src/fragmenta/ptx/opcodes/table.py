@@ -11,8 +11,16 @@ may be left out in the instruction.  An operand has the type of the instruction,
 is the qualifier called ``type`` or else the last one that is a type; another type is
 written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as in
 ``a:atype``).  The results are the operands called ``d``, ``p`` and ``q``; ``p|q`` is one
-or two results.  ``{c}`` is an operand that may be left out, ``[a]`` an address.
+or two results, and so is ``d|p``, whose second one is a predicate.  ``{c}`` is an
+operand that may be left out, ``[a]`` an address.
 ``^carry_in:pred`` and ``^carry_out:pred`` are not written in PTX: the carry flag.
+``immLut:imm`` is an operand that must be a constant.  ``d*vec`` is as many registers
+in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
+4.  ``a{.asel}`` is an operand of which a part may be selected, as in ``%r1.h1``; the
+function gets the whole register, and the selector (``h1``, or nothing) among the
+qualifiers as ``asel``.  Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version, ``target = sm_90`` targets
+that have the line; a word with a letter (``sm_120a``) names that target alone, one
+without it names that target and every later one.
 """
 
 from __future__ import annotations
@@ -21,9 +29,10 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Qualifiers: TypeAlias = Mapping[str, str]
+Emit = TypeVar("Emit", bound=Callable[..., Any])
 
 _TYPES = (
     "b1 b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f32 f64 bf16 tf32 f16x2 "
@@ -44,11 +53,26 @@ class Slot:
     address: bool = False
     hidden: bool = False
     """Whether it is not written: the carry flag."""
+    vector: str = ""
+    """For registers in braces: their number, or the name of the qualifier that has it."""
+    selector: str = ""
+    """The name of the qualifier for the selected part, if a part may be selected."""
+    selectors: tuple[str, ...] = ()
+    """What may be selected."""
 
     @property
     def result(self) -> bool:
         """Whether the instruction writes it."""
         return self.name in ("d", "p", "q", "p|q", "d|p", "carry_out")
+
+
+class Piece(NamedTuple):
+    """One word behind a dot in a line of the table."""
+
+    name: str
+    words: tuple[str, ...]
+    """What may be written there."""
+    optional: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,15 +87,30 @@ class Syntax:
     """What it computes: see :func:`opcodes`."""
     large: bool = False
     fidelity: str = "ieee"
+    pieces: tuple[Piece, ...] = ()
+    """The words behind the opcode, in order."""
+    since: str = ""
+    """The first PTX version that has it, if the assembler asks for one."""
+    targets: str = ""
+    """The targets that have it, if not all have."""
 
     def type_of(self, slot: Slot, found: Qualifiers) -> str:
         """The type of an operand, given the qualifiers of an instruction."""
         if slot.type:
             return found.get(slot.type) or slot.type
-        if "type" in found:
-            return found["type"]
-        typed = [word for word in found.values() if word in TYPES]
-        return typed[-1] if typed else ""
+        return type_in(found)
+
+
+def type_in(found: Qualifiers) -> str:
+    """The type that the qualifiers of an instruction name.
+
+    >>> type_in({"sat": "", "s32": "s32"}), type_in({"type": "u16"})
+    ('s32', 'u16')
+    """
+    if "type" in found:
+        return found["type"]
+    typed = [word for word in found.values() if word in TYPES]
+    return typed[-1] if typed else ""
 
 
 @dataclass(frozen=True)
@@ -104,8 +143,12 @@ TABLE = Table()
 
 
 def opcodes(
-    text: str, *, large: bool = False, fidelity: str = "ieee"
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    text: str,
+    *,
+    large: bool = False,
+    fidelity: str = "ieee",
+    words: Mapping[str, str] | None = None,
+) -> Callable[[Emit], Emit]:
     """Add lines to the table, together with the function that computes them.
 
     The function gets the qualifiers and the operands as traced values: vectors of
@@ -113,10 +156,11 @@ def opcodes(
     returns the result's bits, or a tuple if there are several results.  With ``large``
     it is compiled once as a function of its own instead of at every use.  ``fidelity``
     says how sure its bits are: ``ieee``, ``h200``, ``published`` or ``modelled``.
+    ``words`` explain names that several of the lines have.
     """
 
-    def add(emit: Callable[..., Any]) -> Callable[..., Any]:
-        declare(text, emit=emit, large=large, fidelity=fidelity)
+    def add(emit: Emit) -> Emit:
+        declare(text, emit=emit, large=large, fidelity=fidelity, words=words)
         return emit
 
     return add
@@ -127,56 +171,79 @@ def declare(
     emit: Callable[..., Any] | None = None,
     large: bool = False,
     fidelity: str = "ieee",
+    words: Mapping[str, str] | None = None,
 ) -> None:
     """Add lines to the table; without ``emit`` the engine itself carries them out."""
     for line in filter(None, map(str.strip, text.splitlines())):
         head, *explained = (part.strip() for part in line.split(";"))
         spelled, _, operands = head.partition(" ")
-        names = {}
+        names = {name: tuple(said.split()) for name, said in (words or {}).items()}
         for part in explained:
-            name, _, words = part.partition("=")
-            names[name.strip()] = words.split()
+            name, _, said = part.partition("=")
+            names[name.strip()] = tuple(said.split())
+        opcode, pieces = _pieces(spelled, names)
         syntax = Syntax(
             line,
-            re.split(r"[.{]", spelled)[0],
-            _pattern(spelled, names),
-            tuple(_slot(each) for each in _split(operands)),
+            opcode,
+            _pattern(opcode, pieces),
+            tuple(_slot(each, names) for each in _split(operands)),
             emit,
             large,
             fidelity,
+            pieces,
+            " ".join(names.get("ptx", ())),
+            " ".join(names.get("target", ())),
         )
-        TABLE.lines[syntax.opcode].append(syntax)
+        TABLE.lines[opcode].append(syntax)
 
 
-_PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)|([\w:]+)")
+_PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)")
 
 
-def _pattern(spelled: str, names: Mapping[str, list[str]]) -> re.Pattern[str]:
+def _pieces(
+    spelled: str, names: Mapping[str, tuple[str, ...]]
+) -> tuple[str, tuple[Piece, ...]]:
+    """The opcode of a line, and the words that may follow it."""
+    opcode = re.split(r"[.{]", spelled)[0]
+    found = _PIECE.findall(spelled.removeprefix(opcode))
+    return opcode, tuple(
+        Piece(name, names.get(name, (name,)), bool(optional))
+        for optional, needed in found
+        for name in [optional or needed]
+    )
+
+
+def _pattern(opcode: str, pieces: tuple[Piece, ...]) -> re.Pattern[str]:
     """A regular expression for the mnemonics of a line."""
-    pieces, seen = [], set()
-    for optional, needed, opcode in _PIECE.findall(spelled):
-        name = optional or needed
-        if not name:
-            pieces.append(re.escape(opcode))
-            continue
-        words = "|".join(map(re.escape, names.get(name, [name])))
-        group = re.sub(r"\W", "_", name)
+    parts, seen = [re.escape(opcode)], set()
+    for piece in pieces:
+        words = "|".join(map(re.escape, piece.words))
+        group = re.sub(r"\W", "_", piece.name)
         if group in seen or group[0].isdecimal():
             part = rf"\.(?:{words})"
         else:
             part = rf"\.(?P<{group}>{words})"
         seen.add(group)
-        pieces.append(f"(?:{part})?" if optional else part)
-    return re.compile("".join(pieces))
+        parts.append(f"(?:{part})?" if piece.optional else part)
+    return re.compile("".join(parts))
 
 
 def _split(operands: str) -> list[str]:
     return [each.strip() for each in operands.split(",") if each.strip()]
 
 
-def _slot(text: str) -> Slot:
+_OPERAND = re.compile(
+    r"(?P<name>[\w|]+)(?:\{?\.(?P<selector>\w+)\}?)?(?:\*(?P<vector>\w+))?(?::(?P<type>\w+))?"
+)
+
+
+def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
     optional = text.startswith("{")
-    bare = text.strip("{}")
+    bare = text[1:-1] if optional else text
     address, hidden = bare.startswith("["), bare.startswith("^")
-    name, _, kind = bare.strip("[]^").partition(":")
-    return Slot(name, kind, optional, address, hidden)
+    found = _OPERAND.fullmatch(bare.strip("[]^"))
+    if found is None:
+        raise ValueError(f"an operand is written as {text!r}")
+    name, selector, vector, kind = (each or "" for each in found.groups())
+    selectors = names.get(selector, ())
+    return Slot(name, kind, optional, address, hidden, vector, selector, selectors)
