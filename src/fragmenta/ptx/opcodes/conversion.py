@@ -183,15 +183,29 @@ def wider(q: Qualifiers, a: Value) -> Value:
         x = saturated(x)
     if of == "f32" and q.get("ftz"):
         x = float_of(canonical(x, []))
-    if to == "f32":
-        return without_flushed(q, canonical(x, []), to)
-    return canonical(convert(x, F64), [convert(x, F64)])
+    if to == "f64":
+        return canonical(convert(x, F64), [convert(x, F64)])
+    bits = canonical(x, [])
+    return without_subnormals(bits, FORMS["f32"]) if q.get("ftz") else bits
 
 
-def without_flushed(q: Qualifiers, bits: Value, of: str) -> Value:
-    """The bits of a result; with ``.ftz`` an f32 has no subnormals."""
-    flushes = of == "f32" and q.get("ftz")
-    return without_subnormals(bits, FORMS[of]) if flushes else bits
+def without_tiny(q: Qualifiers, x: Value, bits: Value, mode: str) -> Value:
+    """The bits of f32 results for f64 values x; with ``.ftz`` tiny ones are flushed.
+
+    Tiny is what 24 bits and any exponent do not round to the least normal number.
+    """
+    if not q.get("ftz"):
+        return bits
+    least = 2.0**-126
+    below = {"rn": least - 2.0**-151, "rz": least}.get(mode)
+    if below is not None:
+        tiny = abs(x) < below
+    else:
+        last = least - 2.0**-150
+        upward = x <= last if mode == "rp" else x < least
+        downward = x >= -last if mode == "rm" else x > -least
+        tiny = upward & downward
+    return select(tiny, bits & -(1 << 31), bits)
 
 
 @opcodes("""
@@ -205,7 +219,7 @@ def single(q: Qualifiers, a: Value) -> Value:
     else:
         nan = convert(truncated_nan(x, FORMS["f32"]), I32)
         bits = select(is_nan(x), nan, bits_of(convert(x, F32)))
-    return without_flushed(q, bits, "f32")
+    return without_tiny(q, x, bits, "rn")
 
 
 @opcodes("""
@@ -259,7 +273,7 @@ def rounded_any(q: Qualifiers, a: Value) -> Value:
     word = finished(bits, to)
     if q.get("relu"):
         word = without_negative(word, FORMS[to])
-    return without_flushed(q, word, to)
+    return without_tiny(q, x, word, q["rnd"]) if to == "f32" else word
 
 
 @opcodes(
@@ -301,17 +315,30 @@ def integral(q: Qualifiers, a: Value) -> Value:
 
 @opcodes(
     """
-    cvt.rna{.satfinite}.tf32.f32            d:b32, a:f32
     cvt.rnd{.satfinite}{.relu}.tf32.f32     d:b32, a:f32 ; rnd = rn rz
     """,
     large=True,
 )
 def tensor_float(q: Qualifiers, a: Value) -> Value:
     """An f32 rounded to tf32, which has the upper 19 bits of its register."""
-    mode = q.get("rnd") or "rna"
     finite = bool(q.get("satfinite"))
-    bits = encode(parts_of_float(float_of(a)), FORMS["tf32"], mode, finite=finite)
+    bits = encode(parts_of_float(float_of(a)), FORMS["tf32"], q["rnd"], finite=finite)
     word = convert(bits << 13, I32)
     return without_negative(word, FORMS["f32"]) if q.get("relu") else word
 
 
+@opcodes("""
+    cvt.rna{.satfinite}.tf32.f32            d:b32, a:f32
+""")
+def tensor_float_away(q: Qualifiers, a: Value) -> Value:
+    """An f32 rounded to tf32, a tie away from zero.
+
+    Seen on an H200: a NaN is cut and may become infinite, and ``.satfinite`` takes the
+    last bit from whatever is infinite or NaN.
+    """
+    exponent = 0x7F800000
+    rounded_up = select((a & exponent) == exponent, a, a + 0x1000)
+    word = rounded_up & -0x2000
+    if not q.get("satfinite"):
+        return word
+    return select((word & exponent) == exponent, word - 0x2000, word)
