@@ -16,6 +16,7 @@ from fragmenta.arithmetic.elements import (
     Rounding,
     entering,
     power_of_two,
+    row_of,
     settle,
     to_float32,
 )
@@ -80,6 +81,7 @@ class Starts(NamedTuple):
     scale_b: Value
     scales: Value  #: per row of A and instruction
     stored: Value  #: products per instruction
+    a_step: int = 1  #: items from one element, and one scale, of A to the next
 
 
 @cache
@@ -118,7 +120,9 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
             x = code.variable(convert(c.lanes(place), F64))
             step = variant.group * variant.groups
             with code.loop(depth, step=step) as first:
-                x.value = _step(code, operands, at, first, x.value, rounding, variant)
+                x.value = grouped_step(
+                    code, operands, at, first, x.value, rounding, variant
+                )
             c[place] = to_float32(x.value)
 
     return grouped_steps
@@ -133,7 +137,7 @@ class Group(NamedTuple):
     odd: Value  #: NaN if a scale is NaN, otherwise 0
 
 
-def _step(
+def grouped_step(
     code: Code, operands: Any, at: Starts, first: Value, x: Value, p: Rounding,
     v: GroupedVariant,
 ) -> Value:  # fmt: skip
@@ -167,12 +171,12 @@ def _group(
     zero = code.constant(0, I32).in_all_lanes()
     whole, sizes = code.variable(zero), code.variable(zero)
     with code.loop(first + v.group, start=first) as q:
-        row = at.b + convert(offsets[at.offsets + q], I64)
-        product = convert(a[at.a + q], I32) * convert(b.lanes(row), I32)
+        row = row_of(at.b, offsets, at.offsets + q)
+        product = convert(a[at.a + q * at.a_step], I32) * convert(b.lanes(row), I32)
         whole.value = whole.value + product
         sizes.value = sizes.value | product
     block = first * at.scales // at.stored
-    row, column = at.scale_a + block, at.scale_b + block * LANES
+    row, column = at.scale_a + block * at.a_step, at.scale_b + block * LANES
     scale = scale_a.significands[row] * scale_b.significands.lanes(column)
     odd = is_nan(scale)
     units = convert(whole.value, F64) * select(odd, 0.0, scale)

@@ -9,7 +9,7 @@ exactly: they are never reordered or contracted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -283,6 +283,20 @@ def is_nan(x: Value) -> Value:
     return Value(x.builder, x.builder.fcmp_unordered("uno", x.raw, x.raw))
 
 
+def any_lane(condition: Value) -> Value:
+    """Whether a condition holds in any lane."""
+    b = condition.builder
+    name = f"llvm.vector.reduce.or.v{LANES}i1"
+    return Value(b, intrinsic(b, name, I1, [condition.raw]))
+
+
+def each_lane(x: Value) -> list[Value]:
+    """The eight numbers of a vector."""
+    b = x.builder
+    places = (ir.Constant(I32, lane) for lane in range(LANES))
+    return [Value(b, b.extract_element(x.raw, place)) for place in places]
+
+
 class Memory:
     """Consecutive numbers in memory."""
 
@@ -306,6 +320,31 @@ class Memory:
         loaded = self._builder.load(self._at(place, vector))
         loaded.align = size_of(self.of)
         return Value(self._builder, loaded)
+
+    def gather(self, places: Iterable[Value]) -> Value:
+        """The numbers at eight places."""
+        b = self._builder
+        vector = ir.Constant(ir.VectorType(self.of, LANES), ir.Undefined)
+        for lane, place in enumerate(places):
+            number = self[place].raw
+            vector = b.insert_element(vector, number, ir.Constant(I32, lane))
+        return Value(b, vector)
+
+    def scatter(self, places: Iterable[Value], value: Value) -> None:
+        """Write the eight numbers of a vector to eight places."""
+        for place, number in zip(places, each_lane(value), strict=True):
+            self[place] = number
+
+    def after(self, count: int) -> Memory:
+        """The memory without its first numbers."""
+        return Memory(self._builder, self._at(count, self.of), self.of)
+
+    def view(self, of: Type) -> Memory:
+        """The same memory as numbers of another type."""
+        if of == self.of:
+            return self
+        pointer = self._builder.bitcast(self._pointer, of.as_pointer())
+        return Memory(self._builder, pointer, of)
 
     def __setitem__(self, place: Number, value: Value) -> None:
         stored = self._builder.store(value.raw, self._at(place, value.type))
@@ -336,9 +375,12 @@ class Code:
         self._entry = function.append_basic_block("entry")
         self.builder = ir.IRBuilder(function.append_basic_block("body"))
 
-    def close(self) -> None:
-        """End the function."""
-        self.builder.ret_void()
+    def close(self, result: Value | None = None) -> None:
+        """End the function, which returns a result or nothing."""
+        if result is None:
+            self.builder.ret_void()
+        else:
+            self.builder.ret(result.raw)
         ir.IRBuilder(self._entry).branch(self._entry.function.basic_blocks[1])
 
     def constant(self, number: float, of: Type) -> Value:
@@ -362,6 +404,17 @@ class Code:
     def scratch(self, of: Type, size: int) -> Memory:
         """An array that belongs to the function."""
         return Memory(self.builder, self.array(of, size), of)
+
+    def table(self, numbers: Iterable[float], of: Type) -> Memory:
+        """Constants that lie beside the machine code."""
+        listed = list(numbers)
+        module = self.builder.module
+        kind = ir.ArrayType(of, len(listed))
+        held = ir.GlobalVariable(module, kind, module.get_unique_name("table"))
+        held.linkage, held.global_constant = "internal", True
+        held.initializer = ir.Constant(kind, listed)
+        zero = ir.Constant(I32, 0)
+        return Memory(self.builder, held.gep([zero, zero]), of)
 
     @contextmanager
     def loop(
