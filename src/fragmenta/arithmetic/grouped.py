@@ -142,21 +142,27 @@ def grouped_step(
     v: GroupedVariant,
 ) -> Value:  # fmt: skip
     """The accumulators after the step that begins with product ``first``."""
-    groups = [
-        _group(code, operands, at, first + number * v.group, v)
-        for number in range(v.groups)
-    ]
-    largest, special = entering(x, p.floor, p.least), x.lift(0.0)
-    for group in groups:
-        largest = select(group.counts, larger(largest, group.power), largest)
-        special = special + group.odd
-    total = x.lift(0.0)
-    for group in groups:
-        shift = convert(group.power - largest, I64) - _UNITS + p.fraction
+    # Loops, not copies of the code for each group: compiling takes half the time.
+    units, powers = (
+        code.scratch(F64, v.groups * LANES),
+        code.scratch(I32, v.groups * LANES),
+    )
+    largest = code.variable(entering(x, p.floor, p.least))
+    special, total = code.variable(x.lift(0.0)), code.variable(x.lift(0.0))
+    with code.loop(v.groups) as number:
+        group = _group(code, operands, at, first + number * v.group, v)
+        most = larger(largest.value, group.power)
+        largest.value = select(group.counts, most, largest.value)
+        special.value = special.value + group.odd
+        units[number * LANES] = group.units
+        powers[number * LANES] = group.power
+    with code.loop(v.groups) as number:
+        power = powers.lanes(number * LANES)
+        shift = convert(power - largest.value, I64) - _UNITS + p.fraction
         # Any group that is shifted by less than -1000 becomes zero.
-        aligned = group.units * power_of_two(larger(shift, -1000))
-        total = total + truncate(aligned)
-    return settle(x, largest, total, special, p)
+        by = power_of_two(larger(shift, -1000))
+        total.value = total.value + truncate(units.lanes(number * LANES) * by)
+    return settle(x, largest.value, total.value, special.value, p)
 
 
 def _group(

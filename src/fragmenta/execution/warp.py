@@ -10,8 +10,9 @@ An operand is its registers in the order (register, lane), 32 lanes each; the
 registers of f64 are 64 bits wide.  ``extra`` holds, as far as the instruction has
 them, one register each of metadata, scales of A and scales of B.  ``selectors`` are
 the sparsity selector, byte-id-a, thread-id-a, byte-id-b and thread-id-b; those that
-the instruction does not have are not used, and bits above the legal values are
-ignored.  d must not overlap the other operands.
+the instruction does not have are not used.  Bits above the legal values of a selector
+are ignored, and so is the highest bit of a ue4m3 scale.  d must not overlap the other
+operands.
 
 The result is 0, or 1 if a metadata code is illegal.  Then the code's two positions
 are used as they are (:meth:`~fragmenta.registers.granularity.Granularity.named`).

@@ -67,10 +67,10 @@ from fragmenta.machine.trace import (
     any_lane,
     bits_of,
     convert,
-    each_lane,
     float_of,
     fma,
     is_nan,
+    joined,
     select,
 )
 
@@ -137,10 +137,9 @@ def _decoded(
     model = given.model
     panels = given.panels(code, side)
     kind = fused_constants(model).variant.values
+    place = _destination(code, given, side, panels.rows)
     values = code.scratch(kind, panels.rows * LANES)
     exponents = code.scratch(I32, panels.rows * LANES)
-    scales = _scales(code, given, side) if model.scale else None
-    place = _destination(code, given, side, panels.rows)
 
     def take_apart(bits: Value, row: Value) -> None:
         if form.exponent_bits == 8:
@@ -148,18 +147,16 @@ def _decoded(
         else:
             x = small_value(bits, form)
         power, field = powers(x, form)
-        value, odd = convert(x, kind), field == 255
-        if scales is not None:
-            scale = scales.lanes(row // (side.depth // model.scale_vec) * LANES)
-            value, power = scaled(value, power, scale)
-            odd = odd | (scale == NAN_SCALE)
-        special.value = special.value | odd
+        special.value = special.value | (field == 255)
         to = place(row)
-        values[to] = value
+        values[to] = convert(x, kind)
         exponents[to] = power
 
     panels.each(take_apart)
-    return Decoded(values, exponents)
+    found = Decoded(values, exponents)
+    if model.scale:
+        _scale(code, given, side, found, special)
+    return found
 
 
 def _destination(
@@ -174,14 +171,18 @@ def _destination(
     return lambda row: convert(table[row], I64)
 
 
-def _scales(code: Code, given: Registers, side: Side) -> Memory:
-    """The bits of all scales of an operand, in panels."""
-    rows = scale_places(given.op.fragment(f"scale_{side.name}")).rows
-    out = code.scratch(I32, rows * LANES)
-    with each_scale(code, given, side) as (scales, to):
-        for lane, scale in enumerate(scales):
-            out[to + lane] = convert(scale, I32)
-    return out
+def _scale(
+    code: Code, given: Registers, side: Side, found: Decoded, special: Variable
+) -> None:
+    """Multiply the elements of an operand by their scales."""
+    inner = side.depth // given.model.scale_vec
+    with each_scale(code, given, side) as (bits, row):
+        scale = convert(joined(bits), I32)
+        special.value = special.value | (scale == NAN_SCALE)
+        with code.loop(inner) as i:
+            at = (row * inner + i) * LANES
+            element = found.values.lanes(at), found.exponents.lanes(at)
+            found.values[at], found.exponents[at] = scaled(*element, scale)
 
 
 # -- groups -------------------------------------------------------------------
@@ -191,7 +192,7 @@ def grouped(code: Code, given: Registers) -> Value:
     """mxf4 and mxf4nvf4: groups of products with shared scales."""
     model, variant = given.model, grouped_variant(given.model)
     sides = given.sides()
-    a, b = (_looked_up(code, given, side) for side in sides)
+    a, b = (_doubled(code, given, side) for side in sides)
     scale_a, scale_b = (_scale_parts(code, given, side) for side in sides)
     offsets, ends = offsets_of(code, given), FloatEnds(code, given)
     numbers = [code.constant(number, I64) for number in rounding(model)]
@@ -216,14 +217,16 @@ def grouped(code: Code, given: Registers) -> Value:
     return offsets.illegal
 
 
-def _looked_up(code: Code, given: Registers, side: Side) -> Memory:
+def _doubled(code: Code, given: Registers, side: Side) -> Memory:
     """An operand in panels of doubled values."""
-    twice = code.table(TWICE.tolist(), I8)
+    # The eight magnitudes have four bits each; the other eight values are negative.
+    packed = sum(int(value) << 4 * place for place, value in enumerate(TWICE[:8]))
 
-    def look_up(bits: Value) -> Value:
-        return twice.gather(convert(each, I64) for each in each_lane(bits))
+    def double(bits: Value) -> Value:
+        magnitude = (bits.lift(packed) >> ((bits & 7) << 2)) & 15
+        return convert(select(bits > 7, 0 - magnitude, magnitude), I8)
 
-    return _in_panels(code, given.panels(code, side), I8, look_up)
+    return _in_panels(code, given.panels(code, side), I8, double)
 
 
 def _in_panels(
@@ -247,9 +250,9 @@ def _scale_parts(code: Code, given: Registers, side: Side) -> Scaled:
     )
     count = scale_places(given.op.fragment(f"scale_{side.name}")).rows * LANES
     out = Scaled(code.scratch(F64, count), code.scratch(I32, count))
-    with each_scale(code, given, side) as (scales, to):
+    with each_scale(code, given, side) as (bits, row):
         for memory, table in zip(out, tables, strict=True):
-            memory[to] = table.gather(scales)
+            memory[row * LANES] = table.gather(bits)
     return out
 
 

@@ -235,15 +235,15 @@ def scale_places(part: Fragment) -> ScalePlaces:
 def each_scale(
     code: Code, given: Registers, side: Side
 ) -> Iterator[tuple[list[Value], Value]]:
-    """The bits of eight scales of A or B, and where they are in panels."""
+    """The bits of eight scales of A or B, and their row in panels."""
     part = given.op.fragment(f"scale_{side.name}")
     found = scale_places(part)
     chosen = (given.selectors[f"{which}_{side.name}"] for which in ("byte", "thread"))
     first = found.first(*chosen)
     table = code.table(found.places.ravel().tolist(), I16)
     registers = given.extra.after((given.op.sparse + (side.name == "b")) * WARP)
-    scales, mask = registers.view(I8), (1 << part.container.width) - 1
+    scales, mask = registers.view(I8), part.dtype.mask
     with code.loop(found.rows) as row:
         places = places_from(table, (first + row) * LANES)
         bits = [convert(scales[place], I64, signed=False) & mask for place in places]
-        yield bits, row * LANES
+        yield bits, row

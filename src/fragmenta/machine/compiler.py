@@ -76,7 +76,7 @@ class Traced:
         self, name: str, parameters: dict[str, Any], trace: Any, returns: Any = None
     ) -> None:
         self.name = name
-        self._parameters = parameters
+        self.parameters = parameters
         self._trace = trace
         self._returns = returns
         self._lock = Lock()
@@ -101,7 +101,7 @@ class Traced:
         for place, allowed in self._arrays:
             array = words[place]
             if array.dtype not in allowed or not array.flags.c_contiguous:
-                name = list(self._parameters)[place]
+                name = list(self.parameters)[place]
                 raise TypeError(
                     f"{self.name}: {name} must be a contiguous array of "
                     f"{one_of(sorted(map(str, allowed)))}; given {array.dtype}, "
@@ -118,7 +118,7 @@ class Traced:
                 self._engine, self._address = _load(self.name, self.text())
                 kinds: list[Any] = [
                     ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
-                    for of in self._parameters.values()
+                    for of in self.parameters.values()
                 ]
                 returns: Any = _SCALARS[self._returns] if self._returns else None
                 self._call = ctypes.CFUNCTYPE(returns, *kinds)(self._address)
@@ -129,13 +129,13 @@ class Traced:
         module = ir.Module(self.name)
         kinds = [
             of.of.as_pointer() if isinstance(of, Pointer) else of
-            for of in self._parameters.values()
+            for of in self.parameters.values()
         ]
         returns = self._returns or ir.VoidType()
         function = ir.Function(module, ir.FunctionType(returns, kinds), self.name)
         code = Code(function)
         given: list[Any] = []
-        for argument, of in zip(function.args, self._parameters.values(), strict=True):
+        for argument, of in zip(function.args, self.parameters.values(), strict=True):
             if isinstance(of, Pointer):
                 argument.add_attribute("noalias")
                 given.append(Memory(code.builder, argument, of.of))

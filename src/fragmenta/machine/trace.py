@@ -290,6 +290,16 @@ def any_lane(condition: Value) -> Value:
     return Value(b, intrinsic(b, name, I1, [condition.raw]))
 
 
+def joined(numbers: Iterable[Value]) -> Value:
+    """A vector of eight numbers: the inverse of :func:`each_lane`."""
+    first, *rest = numbers
+    vector = ir.Constant(ir.VectorType(first.type, LANES), ir.Undefined)
+    for lane, number in enumerate([first, *rest]):
+        place = ir.Constant(I32, lane)
+        vector = first.builder.insert_element(vector, number.raw, place)
+    return Value(first.builder, vector)
+
+
 def each_lane(x: Value) -> list[Value]:
     """The eight numbers of a vector."""
     b = x.builder
@@ -302,13 +312,13 @@ class Memory:
 
     def __init__(self, builder: Any, pointer: Any, of: Type) -> None:
         self._builder = builder
-        self._pointer = pointer
+        self.raw = pointer
         self.of = of
 
     def _at(self, place: Number, of: Type) -> Any:
         b = self._builder
         index = place.raw if isinstance(place, Value) else ir.Constant(I64, place)
-        address = b.gep(self._pointer, [index])
+        address = b.gep(self.raw, [index])
         return b.bitcast(address, of.as_pointer()) if of != self.of else address
 
     def __getitem__(self, place: Number) -> Value:
@@ -323,12 +333,7 @@ class Memory:
 
     def gather(self, places: Iterable[Value]) -> Value:
         """The numbers at eight places."""
-        b = self._builder
-        vector = ir.Constant(ir.VectorType(self.of, LANES), ir.Undefined)
-        for lane, place in enumerate(places):
-            number = self[place].raw
-            vector = b.insert_element(vector, number, ir.Constant(I32, lane))
-        return Value(b, vector)
+        return joined([self[place] for place in places])
 
     def scatter(self, places: Iterable[Value], value: Value) -> None:
         """Write the eight numbers of a vector to eight places."""
@@ -343,7 +348,7 @@ class Memory:
         """The same memory as numbers of another type."""
         if of == self.of:
             return self
-        pointer = self._builder.bitcast(self._pointer, of.as_pointer())
+        pointer = self._builder.bitcast(self.raw, of.as_pointer())
         return Memory(self._builder, pointer, of)
 
     def __setitem__(self, place: Number, value: Value) -> None:
