@@ -44,7 +44,7 @@ SOME = [
     ("wmma.mma.row.row.m16n16k8.tf32", "sm_90a"),
     ("wmma.mma.col.row.m32n8k16.s32.s8.s8.s32", "sm_90a"),
 ]  # fmt: skip
-KINDS = ("near", "special", "cut", "registers")
+KINDS = ("near", "special", "cut", "c", "registers")
 
 
 @pytest.mark.parametrize("text, target", SOME)
@@ -54,6 +54,15 @@ def test_the_bits_of_execute(text, target):
     )
     assert compared
     assert not differ
+
+
+def test_another_target_has_other_bits():
+    """What is compared shows how a target cuts its sums."""
+    op, rng = fm.mma("m16n8k16", a="f16", d="f32"), np.random.default_rng(3)
+    a, b, c, _ = given(op, "sm_90a", rng, 4, "cut")
+    expected = op.execute(a, b, c, target="sm_90a")
+    assert (computed(op, "sm_90a", a, b, c) == expected).all()
+    assert (computed(op, "sm_80", a, b, c) != expected).any()
 
 
 @pytest.mark.parametrize(

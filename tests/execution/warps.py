@@ -15,10 +15,11 @@ import numpy as np
 from fragmenta.execution.mma import execute, numeric_model
 from fragmenta.execution.warp import FAMILIES, SELECTORS, warp_function
 from fragmenta.isa.families import catalogue
-from tests.arithmetic.inputs import KINDS, operands
+from tests.arithmetic.inputs import KINDS, operands, raw
 
-#: ``registers`` are arbitrary bits, also where nothing is read.
-EVERY = (*KINDS, "registers")
+#: ``registers`` are arbitrary bits, also where nothing is read.  ``c`` has infinities
+#: and NaN only in C.
+EVERY = (*KINDS, "c", "registers")
 
 
 def multiplications():
@@ -50,9 +51,10 @@ def given(op, target, rng, trials, kind):
     model = numeric_model(op, target)
     m, n, _ = op.shape
     each = 4 if len(op.d.shape) > 2 else 1
-    found = operands(rng, model, "bits" if kind == "registers" else kind,
-                     trials * each, m, n)  # fmt: skip
-    *matrices, more = found
+    of = {"registers": "bits", "c": "near"}.get(kind, kind)
+    *matrices, more = operands(rng, model, of, trials * each, m, n)
+    if kind == "c":
+        matrices[2] = raw(rng, model.c, matrices[2].shape, "bits")
     more.pop("index", None)
     parts = {"a": op.a, "b": op.b, "c": op.c}
     if op.scale_vec:

@@ -149,12 +149,14 @@ def to_half(x: Value) -> Value:
     wide = abs(convert(x, F64))
     keep, least = (bits_of(wide).lift(number) for number in (10, -14))
     rounded = limited(to_nearest(wide, keep, least), wide.lift(65536.0))
-    # The exponent is 112 less: then the bits of a float32 are those of an f16, with
-    # 13 more fraction bits.
-    magnitude = bits_of(convert(rounded, F32) * 2.0**-112) >> 13
-    sign = (bits_of(x) >> 16) & 0x8000
-    number = select(rounded < 65536.0, magnitude, 0x7C00) | sign
-    half = select(is_nan(x), number.lift(0x7FFF), number)
+    single = convert(rounded, F32)
+    # A normal number has the upper bits of a float32, but for the bias of its exponent.
+    # A subnormal one is so many times 2**-24.
+    normal = (bits_of(single) >> 13) - ((127 - 15) << 10)
+    magnitude = select(rounded < 2.0**-14, convert(single * 2.0**24, I32), normal)
+    number = select(rounded < 65536.0, magnitude, 0x7C00)
+    signed = number | ((bits_of(x) >> 16) & 0x8000)
+    half = select(is_nan(x), number.lift(0x7FFF), signed)
     return convert(half, I16)
 
 
