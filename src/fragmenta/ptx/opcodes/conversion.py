@@ -157,7 +157,9 @@ def wide(q: Qualifiers, a: Value) -> Value:
     given = [convert(x, F64)]
     x = convert(x, F32 if to == "f32" else F64)
     bits = bits_of(saturated(x)) if q.get("sat") else canonical(x, given)
-    return without_subnormals(bits, FORMS["f32"]) if to == "f32" and q.get("ftz") else bits
+    return (
+        without_subnormals(bits, FORMS["f32"]) if to == "f32" and q.get("ftz") else bits
+    )
 
 
 @opcodes("""
