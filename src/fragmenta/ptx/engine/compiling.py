@@ -15,7 +15,8 @@ from typing import Any
 
 from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
-from fragmenta.ptx.engine import layout, library, warps
+from fragmenta.ptx.engine import accessing, atomics, copying, layout, library, warps
+from fragmenta.ptx.engine import matrices as _matrices
 from fragmenta.ptx.engine.control import after_call, ret
 from fragmenta.ptx.engine.layout import Fault
 from fragmenta.ptx.engine.program import Block, meets, program
@@ -88,10 +89,12 @@ class Code:
         self.grid = ctypes.CFUNCTYPE(None, *kinds)(address)
 
 
-def compiled(module: Module, name: str, target: str) -> Compiled:
+def compiled(
+    module: Module, name: str, target: str, contracted: bool = False
+) -> Compiled:
     """The machine code of a kernel, from the cache if it is there."""
     key = "\0".join(
-        ["kernel", *compiler.processor(), library.digest(), name, target, module.text]
+        ["kernel", *compiler.processor(), library.digest(), name, target, str(contracted), module.text]
     )
     disk = Cache.present()
     kept = disk.get(key)
