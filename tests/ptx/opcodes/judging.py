@@ -242,7 +242,11 @@ def judged(
     return refused
 
 
-def near_misses(line: Syntax, words: Iterable[str] = sorted(TYPES)) -> Iterator[Form]:
+# ptxas takes .pred in place of most optional words, and ignores it.
+WORDS = tuple(sorted(TYPES - {"pred"}))
+
+
+def near_misses(line: Syntax, words: Iterable[str] = WORDS) -> Iterator[Form]:
     """Instructions that differ from a line in one word, and are on no line."""
     seen = set()
     for mnemonic, qualifiers in itertools.islice(mnemonics(line), 40):
