@@ -19,7 +19,18 @@ SEED = 20_270_101
 Words = NDArray[np.uint64]
 
 _FLOATS = {"f16": (5, 10), "bf16": (8, 7), "f32": (8, 23), "f64": (11, 52)}
-KINDS = ("pred", "i8", "i16", "i32", "i64", "i16x2", "i8x4", *_FLOATS, "f16x2", "bf16x2")
+KINDS = (
+    "pred",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "i16x2",
+    "i8x4",
+    *_FLOATS,
+    "f16x2",
+    "bf16x2",
+)
 
 
 def kind_of(type_name: str, width: int) -> str:

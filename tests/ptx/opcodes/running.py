@@ -15,7 +15,7 @@ from llvmlite import binding, ir
 
 from fragmenta.machine import compiler
 from fragmenta.machine.trace import I1, I64, Code, Memory, Value, convert
-from tests.ptx.opcodes.inputs import COUNT, KINDS, Words, kind_of, pools, row
+from tests.ptx.opcodes.inputs import COUNT, Words, kind_of, pools, row
 from tests.ptx.opcodes.judging import Form, bits_of_type
 
 LANES = 8
@@ -91,12 +91,20 @@ def _trace(form: Form, given: Memory, results: Memory, place: Value) -> None:
     answer = form.syntax.emit(form.qualifiers, *operands)  # type: ignore[misc]
     several = isinstance(answer, tuple) and len(form.results()) > 1
     number = 0
-    for one, (slot, kind) in zip(answer if several else [answer], form.results(), strict=True):
+    for one, (slot, kind) in zip(
+        answer if several else [answer], form.results(), strict=True
+    ):
         for word in one if kind == "b128" else [one]:
-            assert word.type.element == _integer(kind) or kind == "b128", (form, slot, word.type)
+            assert word.type.element == _integer(kind) or kind == "b128", (
+                form,
+                slot,
+                word.type,
+            )
             signed = kind.startswith("s") and kind == "s8"
             if kind == "s8":  # as its register of 32 bits holds it
-                word = convert(convert(word, ir.IntType(32), signed=signed), I64, signed=False)
+                word = convert(
+                    convert(word, ir.IntType(32), signed=signed), I64, signed=False
+                )
             results[place + COUNT * number] = convert(word, I64, signed=False)
             number += 1
 
@@ -119,6 +127,3 @@ def _loaded(text: str) -> Any:
     engine = binding.create_mcjit_compiler(module, machine)
     engine.finalize_object()
     return engine
-
-
-assert KINDS
