@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import shutil
 import sys
 import zlib
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ import numpy as np
 
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error
-from tests.ptx.opcodes.inputs import COUNT, Words, pools
+from tests.ptx.opcodes.inputs import COUNT, pools
 from tests.ptx.opcodes.judging import (
     NEWEST,
     TARGET,
@@ -39,58 +40,13 @@ from tests.ptx.opcodes.judging import (
     statement,
     target_of,
 )
+from tests.ptx.opcodes.launch import STRIDE, compacted
 from tests.ptx.opcodes.running import computed, rows
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "scalars"
 BATCH = 400
-#: Every STRIDE-th input is kept in full.
-STRIDE = 16
 #: How many forms of a line are kept at most.
 MOST = 40
-
-LAUNCH = '''"""Run each kernel once; written to be run where only NumPy and CuPy are."""
-import json, subprocess, sys, zlib
-from pathlib import Path
-import cupy, numpy as np
-folder, results = Path(sys.argv[1]), Path(sys.argv[2])
-pools = cupy.asarray(np.load(folder / "pools.npy"))
-count, stride = pools.shape[1], STRIDE
-print(cupy.cuda.runtime.getDeviceProperties(0)["name"], cupy.cuda.runtime.driverGetVersion())
-
-def loaded(listed, names):
-    try:
-        module = cupy.RawModule(path=str(listed.with_suffix(".cubin")))
-        module.get_function(names[0])
-        return module
-    except Exception as wrong:
-        print(listed.stem, "is assembled here:", wrong)
-    text = listed.with_suffix(".ptx").read_text().replace(".version 9.4", ".version 9.0")
-    Path("/tmp/again.ptx").write_text(text)
-    subprocess.run(["ptxas", "-arch=sm_90a", "/tmp/again.ptx", "-o", "/tmp/again.cubin"], check=True)
-    return cupy.RawModule(path="/tmp/again.cubin")
-
-def compacted(words):
-    others = [words[:, first::stride].tobytes() for first in range(1, stride)]
-    sums = np.array([zlib.crc32(each) for each in others], "<u4")
-    return words[:, ::stride].tobytes() + sums.tobytes()
-
-sizes, kept = {}, []
-for listed in sorted(folder.glob("*.json")):
-    try:
-        names = json.loads(listed.read_text())
-        module = loaded(listed, list(names))
-        for name, rows in names.items():
-            out = cupy.full((rows, count), 0xDEADBEEFDEADBEEF, cupy.uint64)
-            module.get_function(name)((count // 128,), (128,), (pools, out))
-            kept.append(compacted(cupy.asnumpy(out)))
-            sizes[name] = len(kept[-1])
-        print(listed.stem, len(names), flush=True)
-    except Exception as wrong:
-        print(listed.stem, "failed:", repr(wrong), flush=True)
-(results / "sizes.json").write_text(json.dumps(sizes))
-(results / "results.bin").write_bytes(b"".join(kept))
-'''
-
 
 # ── kernels ─────────────────────────────────────────────────────────────────
 
@@ -210,7 +166,7 @@ def prepare(folder: Path) -> None:
     """Write and assemble the kernels, and all that the other machine needs."""
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "pools.npy", pools())
-    (folder / "launch.py").write_text(LAUNCH.replace("STRIDE", str(STRIDE)))
+    shutil.copy(Path(__file__).with_name("launch.py"), folder)
     every = recordable()
     starts = range(0, len(every), BATCH)
     with ThreadPoolExecutor(2) as many:
@@ -252,204 +208,6 @@ def recorded(results: Path) -> dict[str, bytes]:
         found[str(form)] = data[first : first + size]
         first += size
     return found
-
-
-def compacted(words):
-    others = [words[:, first::stride].tobytes() for first in range(1, stride)]
-    sums = np.array([zlib.crc32(each) for each in others], "<u4")
-    return words[:, ::stride].tobytes() + sums.tobytes()
-
-sizes, kept = {}, []
-for listed in sorted(folder.glob("*.json")):
-    try:
-        names = json.loads(listed.read_text())
-        module = loaded(listed, list(names))
-        for name, rows in names.items():
-            out = cupy.full((rows, count), 0xDEADBEEFDEADBEEF, cupy.uint64)
-            module.get_function(name)((count // 128,), (128,), (pools, out))
-            kept.append(compacted(cupy.asnumpy(out)))
-            sizes[name] = len(kept[-1])
-        print(listed.stem, len(names), flush=True)
-    except Exception as wrong:
-        print(listed.stem, "failed:", repr(wrong), flush=True)
-(results / "sizes.json").write_text(json.dumps(sizes))
-(results / "results.bin").write_bytes(b"".join(kept))
-'''
-
-
-# ── kernels ─────────────────────────────────────────────────────────────────
-
-_NARROW = {".b64": "mov.b64", ".b32": "cvt.u32.u64", ".b16": "cvt.u16.u64",
-           ".b8": "cvt.u8.u64"}  # fmt: skip
-_WIDE = {".b64": "mov.b64", ".b32": "cvt.u64.u32", ".b16": "cvt.u64.u16",
-         ".b8": "cvt.u64.u8"}  # fmt: skip
-
-
-def entry(form: Form, name: str) -> str:
-    """A kernel that applies a form to every input."""
-    *declared, instruction = statement(form)
-    body = [".reg .b64 %in, %out, %off, %w, %v;", ".reg .b32 %i, %j, %carry, %t;"]
-    body += declared
-    body += [
-        "ld.param.u64 %in, [given]; ld.param.u64 %out, [found];",
-        "mov.u32 %i, %tid.x; mov.u32 %j, %ctaid.x; mad.lo.u32 %i, %j, 128, %i;",
-        "mul.wide.u32 %off, %i, 8; add.u64 %in, %in, %off; add.u64 %out, %out, %off;",
-        "mov.u32 %carry, 0;",
-        *_loads(form),
-        # A carry of one comes out of 1 + 0xffffffff.
-        "add.cc.u32 %t, %carry, -1;" if _has(form, "carry_in") else "",
-        instruction,
-        "addc.u32 %carry, 0, 0;" if _has(form, "carry_out") else "",
-        *_stores(form),
-        "ret;",
-    ]
-    return "\n".join([f".visible .entry {name}(.param .u64 given, .param .u64 found) {{", *filter(None, body), "}"])  # fmt: skip
-
-
-def _has(form: Form, name: str) -> bool:
-    return any(slot.name == name for slot in form.slots)
-
-
-def _names(form: Form) -> Iterator[tuple[str, bool, str]]:
-    """Each register or flag: its name, whether it is a result, and its type."""
-    number = 0
-    for slot in form.slots:
-        kind = form.type_of(slot)
-        if slot.hidden:
-            yield "%carry", slot.result, "carry"
-            continue
-        if kind == "imm":
-            continue
-        kinds = [kind, "pred"] if "|" in slot.name else [kind] * (form.count(slot) or 1)
-        for each in kinds:
-            yield f"r{number}", slot.result, each
-            number += 1
-
-
-def _loads(form: Form) -> Iterator[str]:
-    places = iter(rows(form))
-
-    def word(name: str) -> str:
-        return f"ld.global.b64 {name}, [%in+{next(places) * COUNT * 8}];"
-
-    for name, result, kind in _names(form):
-        if result:
-            continue
-        yield word("%w")
-        if kind == "b128":
-            yield f"{word('%v')} mov.b128 {name}, {{%w, %v}};"
-        elif kind == "carry":
-            yield f"cvt.u32.u64 {name}, %w;"
-        elif kind == "pred":
-            yield f"setp.ne.u64 {name}, %w, 0;"
-        else:
-            yield f"{_NARROW[register(kind)]} {name}, %w;"
-
-
-def _stores(form: Form) -> Iterator[str]:
-    number = 0
-    for name, result, kind in _names(form):
-        if not result:
-            continue
-        words = ["%w", "%v"] if kind == "b128" else ["%w"]
-        if kind == "b128":
-            yield f"mov.b128 {{%w, %v}}, {name};"
-        elif kind == "carry":
-            yield f"cvt.u64.u32 %w, {name};"
-        elif kind == "pred":
-            yield f"selp.u64 %w, 1, 0, {name};"
-        else:
-            yield f"{_WIDE[register(kind)]} %w, {name};"
-        for each in words:
-            yield f"st.global.b64 [%out+{number * COUNT * 8}], {each};"
-            number += 1
-
-
-# ── preparing and keeping ───────────────────────────────────────────────────
-
-
-def recordable(module: str | None = None) -> list[Form]:
-    """Every form that the H200 has, in the order of the table."""
-    return [
-        form
-        for line in lines(module)
-        if target_of(line) == TARGET
-        for form in forms(line)
-    ]
-
-
-def kept(module: str) -> list[Form]:
-    """The forms whose results are kept: all of short lines, a part of long ones."""
-    found: list[Form] = []
-    for line in lines(module):
-        if target_of(line) == TARGET:
-            every = list(forms(line))
-            most = max(MOST, 256 if line.opcode == "lop3" else 0)
-            if len(every) > most:
-                every = sorted(every, key=lambda form: zlib.crc32(str(form).encode()))
-            found += every[:most]
-    return found
-
-
-def prepare(folder: Path) -> None:
-    """Write and assemble the kernels, and all that the other machine needs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    np.save(folder / "pools.npy", pools())
-    (folder / "launch.py").write_text(LAUNCH.replace("STRIDE", str(STRIDE)))
-    every = recordable()
-    starts = range(0, len(every), BATCH)
-    with ThreadPoolExecutor(2) as many:
-        list(many.map(lambda first: _prepared(folder, every, first), starts))
-
-
-def _prepared(folder: Path, every: Sequence[Form], first: int) -> None:
-    named = {f"form{n}": every[n] for n in range(first, min(first + BATCH, len(every)))}
-    header = f".version {NEWEST}\n.target {TARGET}\n.address_size 64\n"
-    path = folder / f"{first:06}"
-    while True:
-        texts = {name: entry(form, name) for name, form in named.items()}
-        text = header + "\n".join(texts.values())
-        try:
-            path.with_suffix(".cubin").write_bytes(assembler.assemble(text, TARGET))
-            break
-        except Error as refused:
-            bad = [name for name in named if f"'{name}'" in str(refused)]
-            print(refused, bad)
-            if not bad:
-                raise
-            for name in bad:
-                named.pop(name)
-    path.with_suffix(".ptx").write_text(text)
-    results = {n: sum(r for _, r, _ in _names(f)) for n, f in named.items()}
-    wide = {
-        n: sum(r and k == "b128" for _, r, k in _names(f)) for n, f in named.items()
-    }
-    listed = {name: results[name] + wide[name] for name in named}
-    path.with_suffix(".json").write_text(json.dumps(listed))
-
-
-def recorded(folder: Path, results: Path) -> dict[str, Words]:
-    """The results of the other machine, by form."""
-    every, found = recordable(), {}
-    for listed in sorted(folder.glob("*.json")):
-        path = results / f"{listed.stem}.npz"
-        if not path.exists():
-            print("no results for", listed.stem)
-            continue
-        words = np.load(path)["arr_0"]
-        first = 0
-        for name, count in json.loads(listed.read_text()).items():
-            form = every[int(name.removeprefix("form"))]
-            found[str(form)] = words[first : first + count]
-            first += count
-    return found
-
-
-def compacted(words: Words) -> bytes:
-    """Each 16th result in full, and checksums of the others."""
-    head = words[:, ::STRIDE].tobytes()
-    others = [words[:, first::STRIDE].tobytes() for first in range(1, STRIDE)]
-    return head + np.array([zlib.crc32(each) for each in others], "<u4").tobytes()
 
 
 def golden(module: str) -> dict[str, bytes]:
