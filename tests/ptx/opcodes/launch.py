@@ -51,11 +51,11 @@ def main(folder: Path, results: Path) -> None:
         try:
             names = json.loads(listed.read_text())
             module = loaded(cupy, listed, next(iter(names)))
-            for name, rows in names.items():
+            for name, (form, rows) in names.items():
                 out = cupy.full((rows, count), 0xDEADBEEFDEADBEEF, cupy.uint64)
                 module.get_function(name)((count // 128,), (128,), (pools, out))
                 kept.append(compacted(cupy.asnumpy(out)))
-                sizes[name] = len(kept[-1])
+                sizes[form] = len(kept[-1])
             print(listed.stem, len(names), flush=True)
         except Exception as wrong:
             print(listed.stem, "failed:", repr(wrong), flush=True)

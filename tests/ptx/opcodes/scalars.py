@@ -41,7 +41,7 @@ from tests.ptx.opcodes.judging import (
     target_of,
 )
 from tests.ptx.opcodes.launch import STRIDE, compacted
-from tests.ptx.opcodes.running import computed, rows
+from tests.ptx.opcodes.running import computed, number_of_results, rows
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "scalars"
 BATCH = 400
@@ -191,21 +191,22 @@ def _prepared(folder: Path, every: Sequence[Form], first: int) -> None:
             for name in bad:
                 named.pop(name)
     path.with_suffix(".ptx").write_text(text)
-    results = {n: sum(r for _, r, _ in _names(f)) for n, f in named.items()}
-    wide = {
-        n: sum(r and k == "b128" for _, r, k in _names(f)) for n, f in named.items()
+    listed = {
+        name: (str(form), number_of_results(form)) for name, form in named.items()
     }
-    listed = {name: results[name] + wide[name] for name in named}
     path.with_suffix(".json").write_text(json.dumps(listed))
 
 
 def recorded(results: Path) -> dict[str, bytes]:
-    """The results of the other machine, by form, as ``compacted`` makes them."""
-    every, found, first = recordable(), {}, 0
-    data = (results / "results.bin").read_bytes()
-    for name, size in json.loads((results / "sizes.json").read_text()).items():
-        form = every[int(name.removeprefix("form"))]
-        found[str(form)] = data[first : first + size]
+    """The results of the other machine, by form, as ``launch.compacted`` makes them."""
+    sizes = json.loads((results / "sizes.json").read_text())
+    return _split(sizes, (results / "results.bin").read_bytes())
+
+
+def _split(sizes: dict[str, int], data: bytes) -> dict[str, bytes]:
+    found, first = {}, 0
+    for name, size in sizes.items():
+        found[name] = data[first : first + size]
         first += size
     return found
 
@@ -214,11 +215,7 @@ def golden(module: str) -> dict[str, bytes]:
     """What is kept of a module: for each form, what ``compacted`` made."""
     path = GOLDEN / f"{module}.xz"
     names, _, data = lzma.decompress(path.read_bytes()).partition(b"\n")
-    found, first = {}, 0
-    for name, size in json.loads(names).items():
-        found[name] = data[first : first + size]
-        first += size
-    return found
+    return _split(json.loads(names), data)
 
 
 def keep(results: Path) -> None:
