@@ -104,8 +104,10 @@ class Arguments:
     def _segment(self, array: NDArray[Any], what: str) -> Segment:
         key = (int(array.__array_interface__["data"][0]), array.nbytes)
         if key not in self._known:
-            flat = array.reshape(-1).view(np.uint8) if array.size else np.zeros(
-                0, np.uint8
+            flat = (
+                array.reshape(-1).view(np.uint8)
+                if array.size
+                else np.zeros(0, np.uint8)
             )
             slot = layout.FIRST_ARGUMENT + len(self.segments)
             if slot >= layout.FIRST_VARIABLE:
@@ -188,7 +190,9 @@ def _number(value: Any, parameter: Variable, what: str) -> bytes:
     if kind[0] == "u" and isinstance(value, int):
         low = -(1 << (bits - 1))
     if not low <= number <= high:
-        raise ValueRangeError(f"{what} is a {kind}, from {low} to {high}; given {number}")
+        raise ValueRangeError(
+            f"{what} is a {kind}, from {low} to {high}; given {number}"
+        )
     return (number & ((1 << bits) - 1)).to_bytes(size, "little")
 
 

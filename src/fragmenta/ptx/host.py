@@ -18,7 +18,9 @@ from fragmenta.ptx.engine.context import HOST
 from fragmenta.ptx.engine.control import HOST_FUNCTIONS
 from fragmenta.ptx.engine.layout import LANES
 
-_FORMAT = re.compile(r"%[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|j|t|L)?([a-zA-Z%])")
+_FORMAT = re.compile(
+    r"%[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|j|t|L)?([a-zA-Z%])"
+)
 
 
 class Host:
@@ -91,9 +93,7 @@ class Host:
         data = self._read(warp, block, lane, where, 4096)
         shown, count = self._format(text, data, warp, block, lane)
         self._lines.append(shown)
-        ctypes.memmove(
-            warp + answer + 4 * lane, struct.pack("<i", count), 4
-        )
+        ctypes.memmove(warp + answer + 4 * lane, struct.pack("<i", count), 4)
 
     def _format(
         self, text: str, data: bytes, warp: int, block: int, lane: int
@@ -143,9 +143,7 @@ class Host:
             for p in places[:2]
         )
         line = self._word(warp, places[2], lane, 1)
-        function = self._string(
-            warp, block, lane, self._word(warp, places[3], lane, 2)
-        )
+        function = self._string(warp, block, lane, self._word(warp, places[3], lane, 2))
         number = _i32(warp + layout.WARP_NUMBER)
         shape = self._launch.shape
         thread = shape.thread_at(number * LANES + lane)

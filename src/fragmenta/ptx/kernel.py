@@ -17,7 +17,6 @@ from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.engine.compiling import Compiled, compiled
 from fragmenta.ptx.launching import STACK, Launch, check_shape, run
 from fragmenta.ptx.module import Function, Module
-from fragmenta.ptx.opcodes.contraction import contract
 from fragmenta.ptx.result import Result
 from fragmenta.ptx.variables import Variables
 
@@ -189,6 +188,10 @@ def contracted(module: Module) -> Module:
     """A module whose functions are contracted as ptxas does."""
     from dataclasses import replace
 
+    try:
+        from fragmenta.ptx.opcodes.contraction import contract
+    except ImportError:
+        return module
     functions = {
         name: function if function.declared_only else contract(function)
         for name, function in module.functions.items()

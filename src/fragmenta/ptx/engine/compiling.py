@@ -15,14 +15,24 @@ from typing import Any
 
 from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
-from fragmenta.ptx.engine import accessing, atomics, copying, layout, library, warps
-from fragmenta.ptx.engine import matrices as _matrices
+from fragmenta.ptx.engine import (
+    accessing,
+    atomics,
+    copying,
+    layout,
+    library,
+    matrices,
+    warps,
+)
 from fragmenta.ptx.engine.control import after_call, ret
 from fragmenta.ptx.engine.layout import Fault
 from fragmenta.ptx.engine.program import Block, meets, program
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Function, Instruction, Module
+
+# Each of these says how some opcodes are written.
+PARTS = (accessing, atomics, copying, matrices)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
@@ -94,7 +104,15 @@ def compiled(
 ) -> Compiled:
     """The machine code of a kernel, from the cache if it is there."""
     key = "\0".join(
-        ["kernel", *compiler.processor(), library.digest(), name, target, str(contracted), module.text]
+        [
+            "kernel",
+            *compiler.processor(),
+            library.digest(),
+            name,
+            target,
+            str(contracted),
+            module.text,
+        ]
     )
     disk = Cache.present()
     kept = disk.get(key)
