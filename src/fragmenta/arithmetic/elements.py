@@ -37,6 +37,9 @@ from fragmenta.machine.trace import (
 #: The exponent of zero: the sum of two is less than every other sum of exponents.
 ZERO = -8192
 
+#: The exponent field of a float32 that is infinite or NaN, and the ue8m0 that is NaN.
+SPECIAL = 255
+
 
 class Format(NamedTuple):
     """An element type, as :func:`decoder` needs it."""
@@ -215,7 +218,7 @@ def powers(x: Value, form: Format) -> tuple[Value, Value]:
     """
     field = (bits_of(x) >> 23) & 255
     power = larger(field - 127, form.least)
-    return select((field == 255) | (x == 0), power.lift(ZERO), power), field
+    return select((field == SPECIAL) | (x == 0), power.lift(ZERO), power), field
 
 
 @cache
@@ -255,19 +258,15 @@ def decoder(source: Any, values: Any, wide: bool) -> Traced:
             out[i] = convert(x, values)
             exponents[i] = power
             top.value = larger(top.value, field)
-        with code.when(top.value == 255):
+        with code.when(top.value == SPECIAL):
             found[0] = code.constant(1, I32)
 
     return decode
 
 
-#: The bits of the ue8m0 scale that is NaN.
-NAN_SCALE = 255
-
-
 def scaled(x: Value, power: Value, scale: Value) -> tuple[Value, Value]:
     """An element's value (a float64) and exponent, times a ue8m0 scale."""
-    odd = scale == NAN_SCALE
+    odd = scale == SPECIAL
     shift = scale - 127
     by = power_of_two(shift)
     nothing = (power == ZERO) | odd

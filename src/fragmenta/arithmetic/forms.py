@@ -28,7 +28,7 @@ from fragmenta.arithmetic.constants import (
     grouped_variant,
     rounding,
 )
-from fragmenta.arithmetic.elements import NAN_SCALE, Format, decoder, scale_elements
+from fragmenta.arithmetic.elements import SPECIAL, Format, decoder, scale_elements
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.whole import integer, single_bits
@@ -146,7 +146,7 @@ def _scaled(parts: Decoded, scales: Bits, inner: int, lanes: int) -> Decoded:
     numbers = (tiles, given[0].size // lanes, inner, lanes)
     arrays = (parts.values, parts.exponents, given, values, exponents)
     scale_elements(*arrays, *numbers, stride(parts.values), stride(given))
-    careful = parts.careful or bool((given == NAN_SCALE).any())
+    careful = parts.careful or bool((given == SPECIAL).any())
     return Decoded(values, exponents, careful)
 
 

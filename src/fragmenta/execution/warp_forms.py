@@ -23,7 +23,7 @@ from fragmenta.arithmetic.constants import (
     rounding,
 )
 from fragmenta.arithmetic.elements import (
-    NAN_SCALE,
+    SPECIAL,
     Format,
     Rounding,
     powers,
@@ -71,6 +71,7 @@ from fragmenta.machine.trace import (
     fma,
     is_nan,
     joined,
+    larger,
     select,
 )
 
@@ -87,15 +88,15 @@ class Decoded(NamedTuple):
 def fused(code: Code, given: Registers) -> Value:
     """Fused steps; with infinities or NaN among the elements, the careful ones."""
     found = fused_constants(given.model)
-    special = code.variable(code.constant(0, I32).in_all_lanes() != 0)
+    top = code.variable(code.constant(0, I32).in_all_lanes())
     sides, forms = given.sides(), (found.a, found.b)
     a, b = (
-        _decoded(code, given, side, form, special)
+        _decoded(code, given, side, form, top)
         for side, form in zip(sides, forms, strict=True)
     )
     offsets = offsets_of(code, given)
     ends = FloatEnds(code, given)
-    careful = any_lane(special.value)
+    careful = any_lane(top.value == SPECIAL)
     with code.when(~careful):
         _steps(code, given, found, a, b, offsets, ends)
     odd = found._replace(variant=found.variant._replace(careful=True))
@@ -131,9 +132,9 @@ def _steps(
 
 
 def _decoded(
-    code: Code, given: Registers, side: Side, form: Format, special: Variable
+    code: Code, given: Registers, side: Side, form: Format, top: Variable
 ) -> Decoded:
-    """An operand in panels; ``special`` tells whether there are infinities or NaN."""
+    """An operand in panels; ``top`` becomes 255 where there is an infinity or NaN."""
     model = given.model
     panels = given.panels(code, side)
     kind = fused_constants(model).variant.values
@@ -147,7 +148,7 @@ def _decoded(
         else:
             x = small_value(bits, form)
         power, field = powers(x, form)
-        special.value = special.value | (field == 255)
+        top.value = larger(top.value, field)
         to = place(row)
         values[to] = convert(x, kind)
         exponents[to] = power
@@ -155,7 +156,7 @@ def _decoded(
     panels.each(take_apart)
     found = Decoded(values, exponents)
     if model.scale:
-        _scale(code, given, side, found, special)
+        _scale(code, given, side, found, top)
     return found
 
 
@@ -172,13 +173,13 @@ def _destination(
 
 
 def _scale(
-    code: Code, given: Registers, side: Side, found: Decoded, special: Variable
+    code: Code, given: Registers, side: Side, found: Decoded, top: Variable
 ) -> None:
     """Multiply the elements of an operand by their scales."""
     inner = side.depth // given.model.scale_vec
     with each_scale(code, given, side) as (bits, row):
         scale = convert(joined(bits), I32)
-        special.value = special.value | (scale == NAN_SCALE)
+        top.value = larger(top.value, scale)  # NaN is 255, here too
         with code.loop(inner) as i:
             at = (row * inner + i) * LANES
             element = found.values.lanes(at), found.exponents.lanes(at)
