@@ -30,7 +30,9 @@ def verdict(row: Row, before: Sequence[Argument], after: Sequence[Argument]) -> 
         return ""
     try:
         with np.errstate(all="ignore"):
-            got, want = (np.asarray(a).astype(np.float64) for a in check(row, before, after))
+            got, want = (
+                np.asarray(a).astype(np.float64) for a in check(row, before, after)
+            )
             wrong = np.abs(got - want) > 4e-3 * (1 + np.abs(want))
     except Exception as why:
         return f"CHECK FAILS: {why!r}"
@@ -67,23 +69,39 @@ def operand(row: Row, arrays: Arrays, i: int) -> NDArray[np.float64]:
 
 def nibbles(array: NDArray[np.uint8]) -> NDArray[np.int64]:
     """Signed four-bit integers, the low half of a byte first."""
-    both = np.stack([array & 15, array >> 4], -1).reshape(len(array), -1).astype(np.int64)
+    both = (
+        np.stack([array & 15, array >> 4], -1).reshape(len(array), -1).astype(np.int64)
+    )
     return np.where(both > 7, both - 16, both)
 
 
 def unpacked(array: NDArray[Any]) -> NDArray[np.int64]:
     """The bits of each row."""
-    return np.unpackbits(array.view(np.uint8).reshape(len(array), -1), axis=1).astype(np.int64)
+    return np.unpackbits(array.view(np.uint8).reshape(len(array), -1), axis=1).astype(
+        np.int64
+    )
 
 
 # ── matrix products ─────────────────────────────────────────────────────────
 
 
-@check("wmma_f16_f32", "wmma_tf32", "wmma_s8", "wmma_f64", "wmma_bf16", "wmma_f16_f16", "wmma_u8")
+@check(
+    "wmma_f16_f32",
+    "wmma_tf32",
+    "wmma_s8",
+    "wmma_f64",
+    "wmma_bf16",
+    "wmma_f16_f16",
+    "wmma_u8",
+)
 def _(row: Row, a: Arrays, d: Arrays) -> Answer:
     m, n, k = (int(a[i]) for i in (4, 5, 6))
     x, y, c = (operand(row, a, i).reshape(-1) for i in range(3))
-    x = x.reshape(k, m).T if row.entry in ("wmma_f16_f16", "wmma_u8") else x.reshape(m, k)
+    x = (
+        x.reshape(k, m).T
+        if row.entry in ("wmma_f16_f16", "wmma_u8")
+        else x.reshape(m, k)
+    )
     by_rows = row.entry in ("wmma_bf16", "wmma_f16_f16", "wmma_u8")
     y = y.reshape(k, n) if by_rows else y.reshape(n, k).T
     sum_ = x @ y + c.reshape(m, n)
@@ -155,7 +173,9 @@ def softmax(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def standardised(x: NDArray[Any]) -> NDArray[np.float64]:
     x = x.astype(np.float64)
-    return np.asarray((x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5))
+    return np.asarray(
+        (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    )
 
 
 CHECKS |= {
@@ -223,7 +243,11 @@ def by_key(keys: NDArray[Any], x: NDArray[Any]) -> NDArray[np.float64]:
 
 def mandelbrot(row: Row, a: Arrays, d: Arrays) -> Answer:
     """Pixels near the boundary may differ by an iteration: the mean must agree."""
-    c = np.float32(-2) + np.arange(64) * np.float32(0.04) + 1j * (-1.25 + np.arange(64)[:, None] * 0.04)
+    c = (
+        np.float32(-2)
+        + np.arange(64) * np.float32(0.04)
+        + 1j * (-1.25 + np.arange(64)[:, None] * 0.04)
+    )
     z, count = np.zeros_like(c), np.zeros(c.shape)
     for _ in range(200):
         inside = np.abs(z) < 2
@@ -266,10 +290,15 @@ def life(row: Row, a: Arrays, d: Arrays) -> Answer:
     boards = (a[0].reshape(2, 32)[..., None] >> np.arange(32, dtype=np.uint32)) & 1
     for _ in range(int(a[1])):
         around = sum(
-            np.roll(boards, (i, j), (1, 2)) for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j
+            np.roll(boards, (i, j), (1, 2))
+            for i in (-1, 0, 1)
+            for j in (-1, 0, 1)
+            if i or j
         )
         boards = ((around == 3) | ((around == 2) & (boards == 1))).astype(np.int64)
-    return (d[0].reshape(2, 32)[..., None] >> np.arange(32, dtype=np.uint32)) & 1, boards
+    return (
+        d[0].reshape(2, 32)[..., None] >> np.arange(32, dtype=np.uint32)
+    ) & 1, boards
 
 
 def edit_distance(a: list[int], b: list[int]) -> int:

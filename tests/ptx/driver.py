@@ -60,7 +60,11 @@ class Device:
 
     def poison(self, pattern: int) -> None:
         """Fill shared and local memory with a pattern."""
-        arguments = [np.uint32(pattern), np.int32(POISON_BYTES // 4), np.zeros(1, np.uint32)]
+        arguments = [
+            np.uint32(pattern),
+            np.int32(POISON_BYTES // 4),
+            np.zeros(1, np.uint32),
+        ]
         sizes = (132, 1, 1), (1024, 1, 1), POISON_BYTES
         self.launch(self._poison, "poison", *sizes, arguments)
 

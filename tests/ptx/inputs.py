@@ -55,7 +55,9 @@ def special(kind: str, *shape: int) -> Spec:
     return {"kind": "special", "type": kind, "shape": shape}
 
 
-def integers(kind: str, *shape: int, low: int, high: int, ordered: bool = False) -> Spec:
+def integers(
+    kind: str, *shape: int, low: int, high: int, ordered: bool = False
+) -> Spec:
     spec = {"kind": "integers", "type": kind, "shape": shape, "low": low, "high": high}
     return {**spec, "ordered": ordered}
 
@@ -99,7 +101,7 @@ def make(spec: Spec, seed: int) -> Argument:
         return np.void(bytes.fromhex(spec["bytes"]))
     name, kind = spec["type"], TYPES[spec["type"]]
     if spec["kind"] == "scalar":
-        return kind(spec["value"])  # type: ignore[call-arg]
+        return kind(spec["value"])
     shape = tuple(spec["shape"])
     count = int(np.prod(shape))
     flat: NDArray[Any]
@@ -108,7 +110,9 @@ def make(spec: Spec, seed: int) -> Argument:
     elif spec["kind"] in ("full", "values"):
         flat = np.array(spec.get("data", [spec.get("value")] * count), kind)
     elif spec["kind"] == "bits":
-        flat = random_words(seed, count).astype(f"u{np.dtype(kind).itemsize}").view(kind)
+        flat = (
+            random_words(seed, count).astype(f"u{np.dtype(kind).itemsize}").view(kind)
+        )
     elif spec["kind"] == "integers":
         flat = _integers(random_words(seed, count), spec).astype(kind)
     elif name in ("e4m3", "e5m2"):
@@ -152,7 +156,9 @@ def _integers(word: NDArray[np.uint64], spec: Spec) -> NDArray[np.int64]:
 
 def _small_floats(word: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """Bits of an 8-bit float with either sign, finite and not large."""
-    byte = (word % np.uint64(0x60)) | (word >> np.uint64(40) & np.uint64(1)) << np.uint64(7)
+    byte = (word % np.uint64(0x60)) | (
+        word >> np.uint64(40) & np.uint64(1)
+    ) << np.uint64(7)
     return byte.astype(np.uint8)
 
 
@@ -161,20 +167,20 @@ def _bell(word: NDArray[np.uint64]) -> NDArray[np.float64]:
     parts = np.zeros(word.shape, np.int64)
     for shift in (0, 16, 32, 48):
         parts += (word >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.int64)
-    return (parts - 131070) * 2.0**-15 * 0.875
+    return np.asarray((parts - 131070) * (2.0**-15 * 0.875), np.float64)
 
 
 def _reals(word: NDArray[np.uint64], spec: Spec) -> NDArray[np.float64]:
     if spec["kind"] == "normal":
-        return _bell(word) * spec["scale"]
+        return _bell(word) * float(spec["scale"])
     unit = (word >> np.uint64(11)).astype(np.float64) * 2.0**-53
     if spec["kind"] == "uniform":
-        return spec["low"] + unit * (spec["high"] - spec["low"])
+        return float(spec["low"]) + unit * float(spec["high"] - spec["low"])
     if spec["kind"] == "wide":
         span = spec["high"] - spec["low"] + 1
         exponent = spec["low"] + (word % np.uint64(span)).astype(np.int64)
         sign = np.where(word & np.uint64(1 << 10), -1.0, 1.0)
-        return np.ldexp(sign * (1.0 + unit), exponent.astype(np.int32))
+        return np.asarray(np.ldexp(sign * (1.0 + unit), exponent.astype(np.int32)))
     if spec["kind"] == "special":
         table = np.array([float.fromhex(text) for text in FLOATS])
         chosen = table[(word >> np.uint64(20)) % np.uint64(len(table))]

@@ -80,7 +80,9 @@ def variants(source: str) -> list[tuple[str, str, str]]:
     return found
 
 
-def compile_source(source: str, name: str, target: str, options: str, build: Path) -> str:
+def compile_source(
+    source: str, name: str, target: str, options: str, build: Path
+) -> str:
     """The PTX of one variant, compiled unless it lies in the build folder."""
     written = CORPUS / f"{source}.ptx"
     if written.exists():
@@ -90,7 +92,9 @@ def compile_source(source: str, name: str, target: str, options: str, build: Pat
         architecture = target.replace("sm_", "compute_")
         code = f"-gencode=arch={architecture},code={architecture}"
         more = options.split()
-        run("nvcc", "-ptx", "-O3", "-std=c++17", code, *more, f"{source}.cu", "-o", path)
+        run(
+            "nvcc", "-ptx", "-O3", "-std=c++17", code, *more, f"{source}.cu", "-o", path
+        )
     return path.read_text()
 
 
@@ -120,7 +124,9 @@ def assemble(text: str, name: str, options: str, build: Path) -> bytes:
 
 
 def run(*command: str | Path) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=CORPUS)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=CORPUS
+    )
     if done.returncode:
         raise RuntimeError(f"{command[0]}: {done.stdout}{done.stderr}")
     return done.stdout
@@ -201,7 +207,10 @@ def record_row(
         size = writer.add_launch(before, after, **description)
     verdict = checks.verdict(row, before, after)
     state = "same twice" if same else "DIFFERS: left out"
-    print(f"{program:28} {row.name:28} {seconds * 1e3:8.2f} ms {size:7} bytes  {state}  {verdict}", flush=True)
+    print(
+        f"{program:28} {row.name:28} {seconds * 1e3:8.2f} ms {size:7} bytes  {state}  {verdict}",
+        flush=True,
+    )
 
 
 def poison_code(build: Path) -> bytes:
@@ -237,7 +246,11 @@ def compile_everything(names: Sequence[str], build: Path) -> None:
 def versions() -> dict[str, str]:
     """What made the recordings: GPU, driver and tools, and the day."""
     module = Path("/proc/driver/nvidia/version")
-    found = re.search(r"\d{3}\.\d+(\.\d+)?", module.read_text()) if module.exists() else None
+    found = (
+        re.search(r"\d{3}\.\d+(\.\d+)?", module.read_text())
+        if module.exists()
+        else None
+    )
     gpu = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     result = {"date": date.today().isoformat(), "assembled_for": ASSEMBLED_FOR}
     for name, command in [("nvcc", "nvcc"), ("ptxas", "ptxas")]:
@@ -263,7 +276,11 @@ def main() -> None:
     parser.add_argument("--here", action="store_true", help="in this process")
     parser.add_argument("--dry", action="store_true", help="run once, write nothing")
     given = parser.parse_args()
-    names, build, output = given.only or sources(), given.build.resolve(), given.output.resolve()
+    names, build, output = (
+        given.only or sources(),
+        given.build.resolve(),
+        given.output.resolve(),
+    )
     build.mkdir(parents=True, exist_ok=True)
     output.mkdir(parents=True, exist_ok=True)
     if given.here:
@@ -271,7 +288,16 @@ def main() -> None:
             record(name, build, output, given.dry)
         return
     compile_everything(names, build)
-    base = [sys.executable, "-m", "tests.ptx.record", "--here", "--build", build, "--output", output]
+    base = [
+        sys.executable,
+        "-m",
+        "tests.ptx.record",
+        "--here",
+        "--build",
+        build,
+        "--output",
+        output,
+    ]
     for name in names:  # each in a process of its own: a fault or a hang ends there
         try:
             done = subprocess.run([*base, "--only", name], timeout=TIMEOUT, check=False)

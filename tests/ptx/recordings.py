@@ -152,7 +152,9 @@ def every_launch() -> list[Launch]:
 def difference(before: inputs.Argument, after: inputs.Argument) -> NDArray[np.uint8]:
     """The exclusive or of all bytes, the first bytes of all elements first."""
     size = before.dtype.itemsize
-    pair = [np.frombuffer(a.tobytes(), np.uint8).reshape(-1, size) for a in (before, after)]
+    pair = [
+        np.frombuffer(a.tobytes(), np.uint8).reshape(-1, size) for a in (before, after)
+    ]
     return np.ascontiguousarray((pair[0] ^ pair[1]).T).reshape(-1)
 
 

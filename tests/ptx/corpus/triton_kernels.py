@@ -38,7 +38,9 @@ def fused_softmax(x, out, columns, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def layer_norm(x, gain, bias, out, mean_out, scale_out, columns, epsilon, BLOCK: tl.constexpr):
+def layer_norm(
+    x, gain, bias, out, mean_out, scale_out, columns, epsilon, BLOCK: tl.constexpr
+):
     row = tl.program_id(0)
     at = tl.arange(0, BLOCK)
     inside = at < columns
@@ -67,7 +69,9 @@ def matmul(a, b, c, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, 
 
 
 @triton.jit
-def flash_attention(q, k, v, out, length, scale, M: tl.constexpr, N: tl.constexpr, HEAD: tl.constexpr):
+def flash_attention(
+    q, k, v, out, length, scale, M: tl.constexpr, N: tl.constexpr, HEAD: tl.constexpr
+):
     rows = tl.program_id(0) * M + tl.arange(0, M)
     head = tl.program_id(1) * length * HEAD
     at = tl.arange(0, HEAD)
@@ -87,7 +91,10 @@ def flash_attention(q, k, v, out, length, scale, M: tl.constexpr, N: tl.constexp
         value = tl.load(v + head + columns[:, None] * HEAD + at[None, :])
         sums = tl.dot(weight.to(tl.float16), value, sums * factor[:, None])
         most = new
-    tl.store(out + head + rows[:, None] * HEAD + at[None, :], (sums / total[:, None]).to(tl.float16))
+    tl.store(
+        out + head + rows[:, None] * HEAD + at[None, :],
+        (sums / total[:, None]).to(tl.float16),
+    )
 
 
 @triton.jit
@@ -95,7 +102,9 @@ def dropout(x, out, n, chance, seed, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < n
     kept = tl.rand(seed, at) > chance
-    tl.store(out + at, tl.where(kept, tl.load(x + at, inside) / (1 - chance), 0.0), inside)
+    tl.store(
+        out + at, tl.where(kept, tl.load(x + at, inside) / (1 - chance), 0.0), inside
+    )
 
 
 @triton.jit
@@ -113,7 +122,10 @@ def reductions(x, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     tl.store(out + ROWS + row, tl.max(value, 1))
     tl.store(out + 2 * ROWS + row, tl.argmin(value, 1).to(tl.float32))
     tl.store(out + 3 * ROWS + tl.arange(0, COLUMNS), tl.sum(value, 0))
-    tl.store(out + 3 * ROWS + COLUMNS + row, tl.xor_sum((value * 100).to(tl.int32), 1).to(tl.float32))
+    tl.store(
+        out + 3 * ROWS + COLUMNS + row,
+        tl.xor_sum((value * 100).to(tl.int32), 1).to(tl.float32),
+    )
 
 
 @triton.jit
@@ -148,7 +160,9 @@ def atomics(keys, x, sums, most, floats, lock, guarded, n, BLOCK: tl.constexpr):
     tl.atomic_add(floats + key, value.to(tl.float32), inside)
     while tl.atomic_cas(lock, 0, 1) == 1:
         pass
-    tl.store(guarded, tl.load(guarded, volatile=True) + tl.sum(tl.where(inside, value, 0), 0))
+    tl.store(
+        guarded, tl.load(guarded, volatile=True) + tl.sum(tl.where(inside, value, 0), 0)
+    )
     tl.debug_barrier()
     tl.atomic_xchg(lock, 0)
 
@@ -160,11 +174,15 @@ def sort_rows(x, out, N: tl.constexpr):
 
 
 @triton.jit
-def gather_rows(x, places, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PICKED: tl.constexpr):
+def gather_rows(
+    x, places, out, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PICKED: tl.constexpr
+):
     row = tl.arange(0, ROWS)[:, None]
     value = tl.load(x + row * COLUMNS + tl.arange(0, COLUMNS)[None, :])
     place = tl.load(places + row * PICKED + tl.arange(0, PICKED)[None, :])
-    tl.store(out + row * PICKED + tl.arange(0, PICKED)[None, :], tl.gather(value, place, 1))
+    tl.store(
+        out + row * PICKED + tl.arange(0, PICKED)[None, :], tl.gather(value, place, 1)
+    )
 
 
 @triton.jit
@@ -178,14 +196,26 @@ def i32(value: int) -> inputs.Spec:
     return scalar("i32", value)
 
 
-def _matmul(kind: str, shape: tuple[int, int, int], sum_type: Any, precision: str) -> tuple[Any, ...]:
+def _matmul(
+    kind: str, shape: tuple[int, int, int], sum_type: Any, precision: str
+) -> tuple[Any, ...]:
     m, n, k = shape
     make = integers if kind == "i8" else normal
     bounds = {"low": -128, "high": 128} if kind == "i8" else {}
     stored = "i32" if kind == "i8" else "f32"
-    arguments = [make(kind, m, k, **bounds), make(kind, k, n, **bounds), output(stored, m, n)]
+    arguments = [
+        make(kind, m, k, **bounds),
+        make(kind, k, n, **bounds),
+        output(stored, m, n),
+    ]
     constants = {"M": 32, "N": 32, "K": 32, "SUM": sum_type, "PRECISION": precision}
-    return (matmul, (m // 32, n // 32), [*arguments, i32(m), i32(n), i32(k)], constants, kind)
+    return (
+        matmul,
+        (m // 32, n // 32),
+        [*arguments, i32(m), i32(n), i32(k)],
+        constants,
+        kind,
+    )
 
 
 # Kernel, grid, arguments, compile-time constants, tag.
@@ -217,7 +247,9 @@ KERNELS: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 
-def _signature(function: Any, arguments: list[inputs.Spec], constants: dict[str, Any]) -> dict[str, str]:
+def _signature(
+    function: Any, arguments: list[inputs.Spec], constants: dict[str, Any]
+) -> dict[str, str]:
     """Triton's word for the type of each argument."""
     words = {"f16": "fp16", "f32": "fp32", "f64": "fp64", "e5m2": "fp8e5"}
     found = {}
@@ -232,7 +264,9 @@ def _signature(function: Any, arguments: list[inputs.Spec], constants: dict[str,
     return found
 
 
-def compile_kernel(function: Any, arguments: list[inputs.Spec], constants: dict[str, Any]) -> Any:
+def compile_kernel(
+    function: Any, arguments: list[inputs.Spec], constants: dict[str, Any]
+) -> Any:
     """The compiled kernel, told which pointers and numbers are multiples of 16.
 
     Triton's own launcher tells the compiler the same.
