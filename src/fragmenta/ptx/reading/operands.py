@@ -44,8 +44,8 @@ _QUICK = re.compile(
 def quick(names: Names, text: str) -> Operand | None:
     """An operand of a frequent form, or None if it has another form.
 
-    >>> quick(Names({}), "[table+8]")
-    Address(base=Symbol(name='table', offset=0), offset=8, items=())
+    >>> quick(Names({}), "[%rd1+8]")
+    Address(base=Register(name='%rd1', type='', number=0, lanes=1), offset=8, items=())
     >>> quick(Names({}), "1 << 4")
     """
     found = _QUICK.fullmatch(text)
