@@ -152,7 +152,7 @@ def _written(
             left_out = {s for s, here in zip(optional, there, strict=True) if not here}
             yield tuple(s for s in line.operands if s not in left_out), {}
         return
-    draw = random.Random(mnemonic)
+    draw, seen = random.Random(mnemonic), set()
     for number in range(SELECTIONS):
         selected = {slot.selector: "" for slot in chosen}
         if number:
@@ -163,6 +163,9 @@ def _written(
         # Only what is merged into c has a selected destination, where c is optional.
         whole = [s for s in line.operands if s.optional]
         left_out = set(whole) if whole and not selected.get("dsel") else set()
+        if tuple(selected.values()) in seen:
+            continue
+        seen.add(tuple(selected.values()))
         yield tuple(s for s in line.operands if s not in left_out), selected
 
 

@@ -102,28 +102,42 @@ def addc(q: Qualifiers, a: Value, b: Value, carry_in: Value) -> Value:
     return a + b + _as_number(carry_in, a)
 
 
-@opcodes("""
+# The H200 subtracts by adding the complement: its carry flag is set where nothing is
+# borrowed.  The manual says the opposite; that shows only if a program reads the flag of
+# a subtraction with addc, or that of a sum with subc.
+
+
+@opcodes(
+    """
     sub.cc.type   d, a, b, ^carry_out:pred                  ; type = u32 s32 u64 s64
+    """,
+    fidelity="h200",
+)
+def sub_cc(q: Qualifiers, a: Value, b: Value) -> tuple[Value, Value]:
+    """``a - b``, and whether nothing was borrowed."""
+    return a - b, bits.compared(">=", a, b, signed=False)
+
+
+@opcodes(
+    """
     subc.cc.type  d, a, b, ^carry_in:pred, ^carry_out:pred  ; type = u32 s32 u64 s64
-""")
-def sub_cc(
-    q: Qualifiers, a: Value, b: Value, borrow_in: Value | None = None
-) -> tuple[Value, Value]:
-    """``a - b`` and the borrow; with ``subc`` one less where a borrow came in."""
-    difference = a - b
-    out = bits.compared("<", a, b, signed=False)
-    if borrow_in is None:
-        return difference, out
-    less = difference - _as_number(borrow_in, a)
-    return less, out | bits.compared(">", less, difference, signed=False)
+    """,
+    fidelity="h200",
+)
+def subc_cc(q: Qualifiers, a: Value, b: Value, carry_in: Value) -> tuple[Value, Value]:
+    """``a - b``, one less where no carry came in, and whether nothing was borrowed."""
+    return _sum_and_carry(a, ~b, carry_in)
 
 
-@opcodes("""
+@opcodes(
+    """
     subc.type  d, a, b, ^carry_in:pred  ; type = u32 s32 u64 s64
-""")
-def subc(q: Qualifiers, a: Value, b: Value, borrow_in: Value) -> Value:
-    """``a - b``, and one less where a borrow came in."""
-    return a - b - _as_number(borrow_in, a)
+    """,
+    fidelity="h200",
+)
+def subc(q: Qualifiers, a: Value, b: Value, carry_in: Value) -> Value:
+    """``a - b``, one less where no carry came in."""
+    return a + ~b + _as_number(carry_in, a)
 
 
 @opcodes("""
