@@ -7,7 +7,7 @@ Three steps, the second of them on a machine with the GPU::
     python -m tests.ptx.opcodes.scalars keep RESULTS
 
 The first writes a kernel for each form and assembles them.  The last compares all
-results with the functions of the table, and keeps a part of the forms (``kept``) in
+results with the functions of the table, and keeps a part of the forms (``chosen``) in
 tests/golden/scalars, one file for each module: of every form, the results of each 16th
 input, and checksums of the others.
 """
@@ -47,7 +47,7 @@ from tests.ptx.opcodes.running import computed, number_of_results, rows
 GOLDEN = Path(__file__).parents[2] / "golden" / "scalars"
 BATCH = 400
 #: Lines with more forms are kept in part, with so many of them.
-MOST, PART = 64, 24
+MOST, PART = 40, 24
 
 # ── kernels ─────────────────────────────────────────────────────────────────
 
@@ -145,25 +145,22 @@ def _stores(form: Form) -> Iterator[str]:
 
 def recordable(module: str | None = None) -> list[Form]:
     """Every form that the H200 decides, in the order of the table."""
-    return [form for line in _decided(module) for form in forms(line)]
+    return [form for line in lines(module) if decided(line) for form in forms(line)]
 
 
-def _decided(module: str | None) -> list[Syntax]:
-    """The lines that the H200 has and whose functions claim to give its bits."""
-    return [
-        line
-        for line in lines(module)
-        if target_of(line) == TARGET and line.fidelity != "published"
-    ]
+def decided(line: Syntax) -> bool:
+    """Whether the H200 has a line, and the line claims to give its bits."""
+    return target_of(line) == TARGET and line.fidelity != "published"
 
 
-def kept(module: str) -> list[Form]:
-    """The forms whose results are kept: all of short lines, a part of long ones."""
+def chosen(module: str) -> list[Form]:
+    """The forms that are tried in tests: all of short lines, a part of long ones."""
     found: list[Form] = []
-    for line in _decided(module):
+    for line in lines(module):
         every = list(forms(line))
         if len(every) > MOST and len(line.pieces) > 1:
-            every = sorted(every, key=_mixed)[:PART]
+            selects = any(slot.selector for slot in line.operands)
+            every = sorted(every, key=_mixed)[: PART // 3 if selects else PART]
         found += every
     return found
 
@@ -240,7 +237,11 @@ def keep(results: Path) -> None:
         wrong = differences(every, found)
         print(module, len(every), "forms compared,", len(wrong), "differ")
         print(*wrong[:40], sep="\n")
-        some = [str(form) for form in kept(module) if str(form) in found]
+        some = [
+            str(form)
+            for form in chosen(module)
+            if decided(form.syntax) and str(form) in found
+        ]
         sizes = json.dumps({name: len(found[name]) for name in some}).encode()
         data = b"".join(found[name] for name in some)
         packed = lzma.compress(sizes + b"\n" + data, preset=9)
