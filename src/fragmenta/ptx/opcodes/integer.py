@@ -28,8 +28,8 @@ def _lanes(kind: str, *operands: Value) -> tuple[Value, ...]:
     add.type        d, a, b  ; type = u16 u32 u64 s16 s64
     add{.sat}.s32   d, a, b
     add.type        d, a, b  ; type = u16x2 s16x2 ; ptx = 8.0 ; target = sm_90
-    add{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_120a
-    add.sat.type    d, a, b  ; type = u32 u16x2 s16x2 ; ptx = 9.2 ; target = sm_120a
+    add{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
+    add.sat.type    d, a, b  ; type = u32 u16x2 s16x2 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def add(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a + b``, saturating with ``.sat``."""
@@ -44,7 +44,7 @@ def add(q: Qualifiers, a: Value, b: Value) -> Value:
 @opcodes("""
     sub.type        d, a, b  ; type = u16 u32 u64 s16 s64
     sub{.sat}.s32   d, a, b
-    sub{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_120a
+    sub{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def sub(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a - b``, saturating with ``.sat``."""
@@ -291,7 +291,7 @@ def mad24(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 @opcodes(
     """
-    clmad.half.type  d, a, b, c  ; half = lo hi ; type = u64 s64 ; ptx = 9.4
+    clmad.half.type  d, a, b, c  ; half = lo hi ; type = u64 s64 ; ptx = 9.3 ; target = sm_80
     """,
     large=True,
     fidelity="h200",
@@ -383,7 +383,7 @@ def absolute(q: Qualifiers, a: Value) -> Value:
 
 @opcodes("""
     neg.type  d, a  ; type = s16 s32 s64
-    neg.s8x4  d, a  ; ptx = 9.2 ; target = sm_120a
+    neg.s8x4  d, a  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def neg(q: Qualifiers, a: Value) -> Value:
     """``-a``."""
@@ -396,8 +396,8 @@ def neg(q: Qualifiers, a: Value) -> Value:
     min.relu.s32      d, a, b  ; ptx = 8.0 ; target = sm_90
     min.u16x2         d, a, b  ; ptx = 8.0 ; target = sm_90
     min{.relu}.s16x2  d, a, b  ; ptx = 8.0 ; target = sm_90
-    min.u8x4          d, a, b  ; ptx = 9.2 ; target = sm_120a
-    min{.relu}.s8x4   d, a, b  ; ptx = 9.2 ; target = sm_120a
+    min.u8x4          d, a, b  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
+    min{.relu}.s8x4   d, a, b  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def smaller(q: Qualifiers, a: Value, b: Value) -> Value:
     """The smaller of two; with ``.relu`` zero instead of less."""
@@ -409,8 +409,8 @@ def smaller(q: Qualifiers, a: Value, b: Value) -> Value:
     max.relu.s32      d, a, b  ; ptx = 8.0 ; target = sm_90
     max.u16x2         d, a, b  ; ptx = 8.0 ; target = sm_90
     max{.relu}.s16x2  d, a, b  ; ptx = 8.0 ; target = sm_90
-    max.u8x4          d, a, b  ; ptx = 9.2 ; target = sm_120a
-    max{.relu}.s8x4   d, a, b  ; ptx = 9.2 ; target = sm_120a
+    max.u8x4          d, a, b  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
+    max{.relu}.s8x4   d, a, b  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def larger(q: Qualifiers, a: Value, b: Value) -> Value:
     """The larger of two; with ``.relu`` zero instead of less."""
