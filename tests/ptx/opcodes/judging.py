@@ -152,7 +152,7 @@ def _written(
             left_out = {s for s, here in zip(optional, there, strict=True) if not here}
             yield tuple(s for s in line.operands if s not in left_out), {}
         return
-    draw = random.Random(mnemonic)
+    draw, seen = random.Random(mnemonic), set()
     for number in range(SELECTIONS):
         selected = {slot.selector: "" for slot in chosen}
         if number:
@@ -163,6 +163,9 @@ def _written(
         # Only what is merged into c has a selected destination, where c is optional.
         whole = [s for s in line.operands if s.optional]
         left_out = set(whole) if whole and not selected.get("dsel") else set()
+        if tuple(selected.values()) in seen:
+            continue
+        seen.add(tuple(selected.values()))
         yield tuple(s for s in line.operands if s not in left_out), selected
 
 
@@ -231,6 +234,14 @@ def statement(form: Form) -> list[str]:
     return [*declared, f"{form.mnemonic} {', '.join(written)};"]
 
 
+def supported(line: Syntax, target: str) -> bool:
+    """Whether a line's clause names a target."""
+    words = line.targets.split()
+    plain = [int(word[3:]) for word in words if word[-1].isdecimal()]
+    at = int("".join(filter(str.isdecimal, target)))
+    return not words or target in words or any(at >= first for first in plain)
+
+
 def target_of(line: Syntax) -> str:
     """A target that has a line: the H200's if it does."""
     first = line.targets.split()[0] if line.targets else TARGET
@@ -258,20 +269,25 @@ def judged(
 WORDS = tuple(sorted(TYPES - {"pred"}))
 
 
-def near_misses(line: Syntax, words: Iterable[str] = WORDS) -> Iterator[Form]:
-    """Instructions that differ from a line in one word, and are on no line."""
-    seen = set()
-    for mnemonic, qualifiers in itertools.islice(mnemonics(line), 40):
+def near_misses(
+    line: Syntax, words: Sequence[str] = WORDS, count: int = 60
+) -> Iterator[Form]:
+    """Some instructions that differ from a line in one word, and are on no line."""
+    draw, every, seen = random.Random(line.text), list(mnemonics(line)), set()
+    for _ in range(count):
+        mnemonic, qualifiers = draw.choice(every)
         parts = mnemonic.split(".")
-        for place, word in itertools.product(range(1, len(parts)), words):
-            other = ".".join([*parts[:place], word, *parts[place + 1 :]])
-            if other in seen or TABLE.find(other):
-                continue
-            seen.add(other)
-            changed = {
-                name: word if text == parts[place] else text
-                for name, text in qualifiers.items()
-            }
-            slots, selected = next(_written(line, mnemonic))
-            constants = next(_immediates(line, mnemonic, True))
-            yield Form(line, other, {**changed, **selected}, slots, constants)
+        if len(parts) == 1:
+            return
+        place, word = draw.randrange(1, len(parts)), draw.choice(words)
+        other = ".".join([*parts[:place], word, *parts[place + 1 :]])
+        if other in seen or TABLE.find(other):
+            continue
+        seen.add(other)
+        changed = {
+            name: word if text == parts[place] else text
+            for name, text in qualifiers.items()
+        }
+        slots, selected = next(_written(line, mnemonic))
+        constants = next(_immediates(line, mnemonic, True))
+        yield Form(line, other, {**changed, **selected}, slots, constants)

@@ -78,7 +78,8 @@ def fns(q: Qualifiers, mask: Value, base: Value, offset: Value) -> Value:
         skip = bits.compared(">", left, ones, signed=False)
         left = select(skip, left - ones, left)
         place = select(skip, place + step, place)
-    found = bits.compared(">=", bits.count_ones(rest), wanted, signed=False)
+    # Signed, as on the H200: the magnitude of the smallest offset is still negative.
+    found = bits.count_ones(rest) >= wanted
     found = found & ((offset != 0) | (place == base))
     return select(found, select(down, 31 - place, place), -1)
 
@@ -86,31 +87,46 @@ def fns(q: Qualifiers, mask: Value, base: Value, offset: Value) -> Value:
 # ── fields ──────────────────────────────────────────────────────────────────
 
 
-@opcodes("""
+def _eight_bits(a: Value, x: Value) -> Value:
+    """A place or a count; only its lowest eight bits count for a field of 32 bits.
+
+    The manual says the same of 64 bits, but the code that ptxas writes for them does
+    not cut the numbers: a place from 64 on is beyond the top.
+    """
+    return x & 255 if bits.width(a) == 32 else x
+
+
+@opcodes(
+    """
     bfe.type  d, a, b:u32, c:u32  ; type = u32 u64 s32 s64
-""")
+    """,
+    fidelity="h200",
+)
 def bfe(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
-    """``c`` bits of ``a`` from bit ``b`` on; both count modulo 256.
+    """``c`` bits of ``a`` from bit ``b`` on.
 
     Beyond the top of ``a`` a signed field has the sign of ``a``, an unsigned one zeros.
     The field's own top bit is the sign where it lies below the top of ``a``.
     """
     signed, size = bits.is_signed(q["type"]), bits.width(a)
-    first, count = b & 255, c & 255
-    moved = bits.shifted_right(a, first, signed)
+    count = _eight_bits(a, c)
+    moved = bits.shifted_right(a, _eight_bits(a, b), signed)
     if not signed:
         return moved & ~bits.shifted_left(a.lift(-1), count)
     above = size - bits.smaller_unsigned(count, size)
     return bits.shifted_right(bits.shifted_left(moved, above), above, signed)
 
 
-@opcodes("""
+@opcodes(
+    """
     bfi.type  d, a, b, place:u32, count:u32  ; type = b32 b64
-""")
+    """,
+    fidelity="h200",
+)
 def bfi(q: Qualifiers, a: Value, b: Value, place: Value, count: Value) -> Value:
     """``b`` with its bits from ``place`` on replaced by the lowest of ``a``."""
-    first, many = place & 255, count & 255
-    ones = ~bits.shifted_left(a.lift(-1), many)
+    first = _eight_bits(a, place)
+    ones = ~bits.shifted_left(a.lift(-1), _eight_bits(a, count))
     mask = bits.shifted_left(ones, first)
     return (bits.shifted_left(a, first) & mask) | (b & ~mask)
 
