@@ -126,7 +126,9 @@ def _product(instruction: Instruction) -> Kind | None:
 
 
 def _sum(instruction: Instruction) -> Kind | None:
-    return _kind(instruction, ("sat",)) if instruction.opcode in ("add", "sub") else None
+    return (
+        _kind(instruction, ("sat",)) if instruction.opcode in ("add", "sub") else None
+    )
 
 
 class _Piece:

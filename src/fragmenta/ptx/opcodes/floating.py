@@ -274,26 +274,28 @@ def _extreme(q: Qualifiers, name: str, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    min{.ftz}{.NaN}.f32                d, a, b, {c}
-    min{.ftz}{.NaN}.xorsign.abs.f32    d, a, b
-    min{.ftz}{.NaN}.abs.f32            d, a, b, c ; ptx = 8.8 ; target = sm_100
+    min{.ftz}.f32                      d, a, b
+    min{.ftz}.NaN.f32                  d, a, b ; ptx = 7.0 ; target = sm_80
+    min{.ftz}{.NaN}.xorsign.abs.f32    d, a, b ; ptx = 7.2 ; target = sm_86
+    min{.ftz}{.NaN}{.abs}.f32          d, a, b, c ; ptx = 8.8 ; target = sm_100
     min.f64                            d, a, b
 """)
-def minimum(q: Qualifiers, a: Value, *more: Value | None) -> Value:
+def minimum(q: Qualifiers, a: Value, *more: Value) -> Value:
     """The smallest operand."""
-    for other in filter(None.__ne__, more):
+    for other in more:
         a = _extreme(q, "min", a, other)
     return a
 
 
 @opcodes("""
-    max{.ftz}{.NaN}.f32                d, a, b, {c}
-    max{.ftz}{.NaN}.xorsign.abs.f32    d, a, b
-    max{.ftz}{.NaN}.abs.f32            d, a, b, c ; ptx = 8.8 ; target = sm_100
+    max{.ftz}.f32                      d, a, b
+    max{.ftz}.NaN.f32                  d, a, b ; ptx = 7.0 ; target = sm_80
+    max{.ftz}{.NaN}.xorsign.abs.f32    d, a, b ; ptx = 7.2 ; target = sm_86
+    max{.ftz}{.NaN}{.abs}.f32          d, a, b, c ; ptx = 8.8 ; target = sm_100
     max.f64                            d, a, b
 """)
-def maximum(q: Qualifiers, a: Value, *more: Value | None) -> Value:
+def maximum(q: Qualifiers, a: Value, *more: Value) -> Value:
     """The largest operand."""
-    for other in filter(None.__ne__, more):
+    for other in more:
         a = _extreme(q, "max", a, other)
     return a
