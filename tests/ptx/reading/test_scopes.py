@@ -71,9 +71,8 @@ def test_a_variable_that_hides_one_of_the_module():
 
 def test_labels_forward_backward_and_inward():
     found = kernel("{ N: trap; } bra N;")  # a label of a block is unknown outside
-    assert found.instructions[1].operands == (Label("N", "N"),)
+    assert found.instructions[1].operands == (Label("N@0", "N"),)
     assert found.labels == {"N": 0}
-    # … but the first N has that name, so check knows it from the block only
     assert kernel("L1: L2 : ret; add: bra add; quiet: bra quiet;").labels == {
         "L1": 0, "L2": 0, "add": 1, "quiet@2": 2
     }  # fmt: skip
@@ -98,6 +97,13 @@ def test_what_is_not_declared():
     assert again.operands[1] == moved.operands[0]
     assert load.operands[1] == Address(Symbol("away"), 4)
     assert type(load.operands[1].base) is Symbol
+
+
+def test_variables_of_a_block_are_unknown_outside():
+    found = kernel("{ .param .b32 x; } st.param.b32 [x], 1; mov.u64 %rd1, x+4;")
+    store, moved, _ = found.instructions
+    assert store.operands[0] == Address(Symbol("x@0"))
+    assert moved.operands[1] == Symbol("x@0", 4)
 
 
 def test_used_before_it_is_declared():
