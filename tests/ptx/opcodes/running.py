@@ -28,7 +28,7 @@ def rows(form: Form) -> list[int]:
     """The rows of the pools for the operands of a form; two for one of 128 bits."""
     found: list[int] = []
     for slot, kind in form.operands():
-        if slot.type == "imm":
+        if slot.name in form.immediates:
             continue
         for _ in range(2 if kind == "b128" else 1):
             found.append(row(kind_of(kind, bits_of_type(kind)), len(found)))
@@ -107,6 +107,9 @@ def _trace(form: Form, given: _Operands) -> Iterator[Value]:
             operands.append(None)
         elif kind == "imm":
             operands.append(form.immediates[slot.name])
+        elif slot.name in form.immediates:
+            shape = given.get(0, _integer(kind))
+            operands.append(shape.lift(form.immediates[slot.name]))
         elif kind == "b128":
             operands.append(tuple(given.get(next(places), I64) for _ in range(2)))
         else:

@@ -90,7 +90,7 @@ def _names(form: Form) -> Iterator[tuple[str, bool, str]]:
         if slot.hidden:
             yield "%carry", slot.result, "carry"
             continue
-        if kind == "imm":
+        if slot.name in form.immediates:
             continue
         kinds = [kind, "pred"] if "|" in slot.name else [kind] * (form.count(slot) or 1)
         for each in kinds:
