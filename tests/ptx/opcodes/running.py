@@ -45,15 +45,15 @@ def number_of_results(form: Form) -> int:
     return sum(2 if kind == "b128" else 1 for _, kind in form.results())
 
 
-def computed(forms: Sequence[Form]) -> list[Words]:
+def computed(forms: Sequence[Form], lanes: int = LANES) -> list[Words]:
     """The results of each form: one row for each result, one column for each input."""
     found: list[Words] = []
     for first in range(0, len(forms), BATCH):
-        found += _computed_at_once(forms[first : first + BATCH])
+        found += _computed_at_once(forms[first : first + BATCH], lanes)
     return found
 
 
-def _computed_at_once(forms: Sequence[Form]) -> list[Words]:
+def _computed_at_once(forms: Sequence[Form], lanes: int) -> list[Words]:
     module = ir.Module("forms")
     kind = ir.FunctionType(ir.VoidType(), [I64.as_pointer()] * 2)
     ends = list(itertools.accumulate(map(number_of_results, forms)))
@@ -63,8 +63,8 @@ def _computed_at_once(forms: Sequence[Form]) -> list[Words]:
         function = ir.Function(module, kind, f"forms{start}")
         code = Code(function)
         given, results = (Memory(code.builder, each, I64) for each in function.args)
-        with code.loop(COUNT, step=LANES) as place:
-            operands = _Operands(given, place)
+        with code.loop(COUNT, step=lanes) as place:
+            operands = _Operands(given, place, lanes)
             for number in range(start, min(start + TOGETHER, len(forms))):
                 first = ends[number] - number_of_results(forms[number])
                 for row, word in enumerate(_trace(forms[number], operands), first):
@@ -81,16 +81,19 @@ def _computed_at_once(forms: Sequence[Form]) -> list[Words]:
 class _Operands:
     """The operands of some inputs; each is loaded once."""
 
-    def __init__(self, given: Memory, place: Value) -> None:
-        self._given, self._place = given, place
+    def __init__(self, given: Memory, place: Value, lanes: int) -> None:
+        self._given, self._place, self._lanes = given, place, lanes
         self._found: dict[tuple[int, int], Value] = {}
 
     def get(self, row: int, of: Any) -> Value:
         """The numbers of a row, in a type."""
         key = (row, of.width)
         if key not in self._found:
-            word = self._given.lanes(self._place + COUNT * row)
-            self._found[key] = convert(word, of)
+            builder, vector = self._place.builder, ir.VectorType(I64, self._lanes)
+            address = self._given._at(self._place + COUNT * row, vector)
+            word = builder.load(address)
+            word.align = 8
+            self._found[key] = convert(Value(builder, word), of)
         return self._found[key]
 
 

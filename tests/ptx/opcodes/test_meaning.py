@@ -91,6 +91,14 @@ def test_constant_operands_change_nothing():
     assert not list(differences(zip(some, running.computed(some), strict=True)))
 
 
+def test_a_warp_at_once():
+    """The engine computes 32 lanes at once."""
+    some = [next(forms(line)) for module in MODULES for line in lines(module)]
+    eight, all_lanes = running.computed(some), running.computed(some, 32)
+    for form, one, other in zip(some, eight, all_lanes, strict=True):
+        assert np.array_equal(one, other), str(form)
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_the_h200_computes_the_same(module):
     """Recorded results: each 16th in full, checksums of the others."""
