@@ -9,7 +9,7 @@ exactly: they are never reordered or contracted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any, TypeAlias
@@ -159,6 +159,9 @@ class Value:
     def __floordiv__(self, other: Number) -> Value:
         return self._emit(("sdiv", ""), other)
 
+    def __truediv__(self, other: Number) -> Value:
+        return self._emit(("", "fdiv"), other)
+
     def __mod__(self, other: Number) -> Value:
         return self._emit(("srem", ""), other)
 
@@ -236,6 +239,18 @@ def compare_unsigned(sign: str, x: Value, y: Number) -> Value:
     return Value(x.builder, x.builder.icmp_unsigned(sign, left.raw, right.raw))
 
 
+def shift_unsigned(x: Value, by: Number) -> Value:
+    """An unsigned integer shifted right; ``by`` must be less than its width."""
+    left, right = x._both(by)
+    return Value(x.builder, x.builder.lshr(left.raw, right.raw))
+
+
+def recast(x: Value, of: Type) -> Value:
+    """The same bits as a vector of wider or narrower integers, the lowest first."""
+    count = x.type.count * scalar_type(x.type).width // of.width
+    return Value(x.builder, x.builder.bitcast(x.raw, ir.VectorType(of, count)))
+
+
 def bits_of(x: Value) -> Value:
     """The bits of floats, as integers."""
     to = like(_FLOATS[scalar_type(x.type)], x.type)
@@ -299,6 +314,12 @@ fma = _of_one_type("llvm.fma")
 _absolute = _of_one_type("llvm.fabs")
 #: A float rounded to an integer, toward zero.
 truncate = _of_one_type("llvm.trunc")
+#: A float rounded down, up, or to the nearest integer (a tie to the even one).
+floor = _of_one_type("llvm.floor")
+ceiling = _of_one_type("llvm.ceil")
+nearest = _of_one_type("llvm.rint")
+#: The square root, correctly rounded.
+root = _of_one_type("llvm.sqrt")
 #: How many bits of an integer are set.
 ones = _of_one_type("llvm.ctpop")
 
@@ -308,18 +329,57 @@ def is_nan(x: Value) -> Value:
     return Value(x.builder, x.builder.fcmp_unordered("uno", x.raw, x.raw))
 
 
+def to_integer(x: Value, of: Type, *, signed: bool = True) -> Value:
+    """A float truncated to an integer; beyond its range the limit, 0 for NaN."""
+    to = like(of, x.type)
+    name = "llvm.fptosi.sat" if signed else "llvm.fptoui.sat"
+    full = f"{name}.{_suffix(to)}.{_suffix(x.type)}"
+    return Value(x.builder, intrinsic(x.builder, full, to, [x.raw]))
+
+
+def leading_zeros(x: Value) -> Value:
+    """How many zeros an unsigned integer begins with."""
+    defined = ir.Constant(I1, 0)  # also for zero
+    name = f"llvm.ctlz.{_suffix(x.type)}"
+    return Value(x.builder, intrinsic(x.builder, name, x.type, [x.raw, defined]))
+
+
+def any_lane(condition: Value) -> Value:
+    """Whether a condition holds in any lane."""
+    b = condition.builder
+    name = f"llvm.vector.reduce.or.v{LANES}i1"
+    return Value(b, intrinsic(b, name, I1, [condition.raw]))
+
+
+def joined(numbers: Iterable[Value]) -> Value:
+    """A vector of eight numbers: the inverse of :func:`each_lane`."""
+    first, *rest = numbers
+    vector = ir.Constant(ir.VectorType(first.type, LANES), ir.Undefined)
+    for lane, number in enumerate([first, *rest]):
+        place = ir.Constant(I32, lane)
+        vector = first.builder.insert_element(vector, number.raw, place)
+    return Value(first.builder, vector)
+
+
+def each_lane(x: Value) -> list[Value]:
+    """The eight numbers of a vector."""
+    b = x.builder
+    places = (ir.Constant(I32, lane) for lane in range(LANES))
+    return [Value(b, b.extract_element(x.raw, place)) for place in places]
+
+
 class Memory:
     """Consecutive numbers in memory."""
 
     def __init__(self, builder: Any, pointer: Any, of: Type) -> None:
         self._builder = builder
-        self._pointer = pointer
+        self.raw = pointer
         self.of = of
 
     def _at(self, place: Number, of: Type) -> Any:
         b = self._builder
         index = place.raw if isinstance(place, Value) else ir.Constant(I64, place)
-        address = b.gep(self._pointer, [index])
+        address = b.gep(self.raw, [index])
         return b.bitcast(address, of.as_pointer()) if of != self.of else address
 
     def __getitem__(self, place: Number) -> Value:
@@ -331,6 +391,26 @@ class Memory:
         loaded = self._builder.load(self._at(place, vector))
         loaded.align = size_of(self.of)
         return Value(self._builder, loaded)
+
+    def gather(self, places: Iterable[Value]) -> Value:
+        """The numbers at eight places."""
+        return joined([self[place] for place in places])
+
+    def scatter(self, places: Iterable[Value], value: Value) -> None:
+        """Write the eight numbers of a vector to eight places."""
+        for place, number in zip(places, each_lane(value), strict=True):
+            self[place] = number
+
+    def after(self, count: int) -> Memory:
+        """The memory without its first numbers."""
+        return Memory(self._builder, self._at(count, self.of), self.of)
+
+    def view(self, of: Type) -> Memory:
+        """The same memory as numbers of another type."""
+        if of == self.of:
+            return self
+        pointer = self._builder.bitcast(self.raw, of.as_pointer())
+        return Memory(self._builder, pointer, of)
 
     def __setitem__(self, place: Number, value: Value) -> None:
         stored = self._builder.store(value.raw, self._at(place, value.type))
@@ -361,9 +441,12 @@ class Code:
         self._entry = function.append_basic_block("entry")
         self.builder = ir.IRBuilder(function.append_basic_block("body"))
 
-    def close(self) -> None:
-        """End the function."""
-        self.builder.ret_void()
+    def close(self, result: Value | None = None) -> None:
+        """End the function, which returns a result or nothing."""
+        if result is None:
+            self.builder.ret_void()
+        else:
+            self.builder.ret(result.raw)
         ir.IRBuilder(self._entry).branch(self._entry.function.basic_blocks[1])
 
     def constant(self, number: float, of: Type) -> Value:
@@ -387,6 +470,17 @@ class Code:
     def scratch(self, of: Type, size: int) -> Memory:
         """An array that belongs to the function."""
         return Memory(self.builder, self.array(of, size), of)
+
+    def table(self, numbers: Iterable[float], of: Type) -> Memory:
+        """Constants that lie beside the machine code."""
+        listed = list(numbers)
+        module = self.builder.module
+        kind = ir.ArrayType(of, len(listed))
+        held = ir.GlobalVariable(module, kind, module.get_unique_name("table"))
+        held.linkage, held.global_constant = "internal", True
+        held.initializer = ir.Constant(kind, listed)
+        zero = ir.Constant(I32, 0)
+        return Memory(self.builder, held.gep([zero, zero]), of)
 
     @contextmanager
     def loop(
