@@ -139,6 +139,7 @@ def forms(line: Syntax, *, few: bool = False) -> Iterator[Form]:
         for slots, selected in _written(line, mnemonic):
             for constants in _immediates(line, mnemonic, few or len(line.pieces) > 1):
                 found = {**qualifiers, **selected}
+                found |= {name: str(number) for name, number in constants.items()}
                 yield Form(line, mnemonic, found, slots, constants)
 
 

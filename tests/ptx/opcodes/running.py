@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 
-from fragmenta.machine import compiler
+from fragmenta.machine.compiler import load, object_code
 from fragmenta.machine.trace import I1, I32, I64, Code, Memory, Value, convert
 from tests.ptx.opcodes.inputs import COUNT, Words, kind_of, pools, row
 from tests.ptx.opcodes.judging import Form, bits_of_type
@@ -70,7 +70,7 @@ def _computed_at_once(forms: Sequence[Form], lanes: int) -> list[Words]:
                 for row, word in enumerate(_trace(forms[number], operands), first):
                     results[place + COUNT * row] = word
         code.close()
-    engine = _loaded(str(module))
+    engine = load([object_code(str(module), optimise=0)])
     for start in starts:
         address = engine.get_function_address(f"forms{start}")
         call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
@@ -109,7 +109,7 @@ def _trace(form: Form, given: _Operands) -> Iterator[Value]:
         if slot.name not in there:
             operands.append(None)
         elif kind == "imm":
-            operands.append(form.immediates[slot.name])
+            continue  # among the qualifiers
         elif slot.name in form.immediates:
             shape = given.get(0, _integer(kind))
             operands.append(shape.lift(form.immediates[slot.name]))
@@ -140,15 +140,3 @@ def _integer(kind: str) -> Any:
         return I1
     width = 8 if kind in ("u8", "s8", "b8") else bits_of_type(kind)
     return ir.IntType(min(width, 64))
-
-
-def _loaded(text: str) -> Any:
-    """An engine with the machine code of a module."""
-    cpu, features = compiler._processor()
-    target = binding.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=cpu, features=features, opt=0, jit=True)
-    module = binding.parse_assembly(text)
-    module.verify()
-    engine = binding.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return engine

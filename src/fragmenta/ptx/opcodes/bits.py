@@ -236,15 +236,3 @@ def known(x: Value) -> int | None:
         each = {one.constant for one in number}
         number = each.pop() if len(each) == 1 else None
     return number & ((1 << width(x)) - 1) if isinstance(number, int) else None
-
-
-def constant_of(given: Value | int) -> int:
-    """The number that an operand must be: a constant, known while tracing.
-
-    >>> constant_of(232)
-    232
-    """
-    number = given if isinstance(given, int) else known(given)
-    if number is None:
-        raise TypeError(f"an operand that must be a constant is {given}")
-    return number

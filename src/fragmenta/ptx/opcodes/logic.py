@@ -53,19 +53,19 @@ def cnot(q: Qualifiers, a: Value) -> Value:
 @opcodes("""
     lop3.b32  d, a, b, c, immLut:imm
 """)
-def lop3(q: Qualifiers, a: Value, b: Value, c: Value, table: Value | int) -> Value:
+def lop3(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """The bits that a truth table of eight entries gives for each three bits."""
-    return _looked_up(bits.constant_of(table) & 255, a, b, c)
+    return _looked_up(int(q["immLut"]) & 255, a, b, c)
 
 
 @opcodes("""
     lop3.BoolOp.b32  d|p, a, b, c, immLut:imm, source:pred  ; BoolOp = or and ; ptx = 8.2
 """)
 def lop3_predicate(
-    q: Qualifiers, a: Value, b: Value, c: Value, table: Value | int, source: Value
+    q: Qualifiers, a: Value, b: Value, c: Value, source: Value
 ) -> tuple[Value, Value]:
     """As ``lop3``, and whether any bit is set, combined with a predicate."""
-    found = lop3(q, a, b, c, table)
+    found = lop3(q, a, b, c)
     any_set = found != 0
     return found, any_set & source if q["BoolOp"] == "and" else any_set | source
 
