@@ -278,7 +278,7 @@ class Writer:
 
     def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
         """Execute an instruction of the table on operands, for the present lanes."""
-        match = TABLE.find(mnemonic)
+        match = TABLE.find(mnemonic, len(operands))
         if match is None or match.syntax.emit is None:
             raise Error(f"{mnemonic} is not supported")
         self._compute(mnemonic, match, list(operands))

@@ -99,6 +99,12 @@ class Syntax:
     targets: str = ""
     """The targets that have it, if not all have."""
 
+    def takes(self, count: int) -> bool:
+        """Whether an instruction of this line may have so many operands."""
+        written = [slot for slot in self.operands if not slot.hidden]
+        needed = [slot for slot in written if not slot.optional]
+        return len(needed) <= count <= len(written)
+
     def type_of(self, slot: Slot, found: Qualifiers) -> str:
         """The type of an operand, given the qualifiers of an instruction."""
         if slot.type:
@@ -133,14 +139,21 @@ class Table:
 
     lines: dict[str, list[Syntax]] = field(default_factory=lambda: defaultdict(list))
 
-    def find(self, mnemonic: str) -> Match | None:
-        """The line that allows a mnemonic, or None."""
+    def find(self, mnemonic: str, count: int | None = None) -> Match | None:
+        """The line that allows a mnemonic, or None.
+
+        ``count`` is the number of operands; it chooses among lines that differ in it.
+        """
+        first = None
         for syntax in self.lines.get(mnemonic.partition(".")[0], ()):
             found = syntax.pattern.fullmatch(mnemonic)
             if found:
                 words = {name: text or "" for name, text in found.groupdict().items()}
-                return Match(syntax, words)
-        return None
+                match = Match(syntax, words)
+                if count is None or syntax.takes(count):
+                    return match
+                first = first or match
+        return first
 
 
 TABLE = Table()
