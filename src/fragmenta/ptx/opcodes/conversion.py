@@ -38,6 +38,7 @@ from fragmenta.ptx.opcodes.rounding import (
     parts_of_float,
     parts_of_integer,
     saturated,
+    truncated_nan,
     without_negative,
     without_subnormals,
 )
@@ -58,10 +59,13 @@ def types_of(q: Qualifiers) -> tuple[str, str]:
 
 
 def source(q: Qualifiers, a: Value, of: str) -> Value:
-    """The floats of an operand, f32 or f64; ``.ftz`` flushes f32 subnormals."""
+    """The floats of an operand, f32 or f64; ``.ftz`` flushes f32 subnormals.
+
+    To f16 it does not: seen on an H200.
+    """
     if of in ("f16", "bf16"):
         return value_of(a, of)
-    if of == "f32" and q.get("ftz"):
+    if of == "f32" and q.get("ftz") and not q.get("f16"):
         a = without_subnormals(a, FORMS["f32"])
     return float_of(a)
 
@@ -88,7 +92,12 @@ def to_integers(q: Qualifiers, a: Value) -> Value:
     x = source(q, a, of)
     if q["irnd"] != "rzi":  # the conversion truncates
         x = _TO_INTEGRAL[q["irnd"]](x)
-    return to_integer(x, integer_type(name), signed=name[0] == "s")
+    to = integer_type(name)
+    result = to_integer(x, to, signed=name[0] == "s")
+    # Seen on an H200: NaN becomes 0, or the highest bit alone if 64 bits are involved.
+    if of == "f64" or to == I64:
+        result = select(is_nan(x), -(1 << (to.width - 1)), result)
+    return result
 
 
 # ── from integers ───────────────────────────────────────────────────────────
@@ -141,23 +150,62 @@ def finished(bits: Value, of: str) -> Value:
 
 
 @opcodes("""
+    cvt.f32.f32                     d:f32, a:f32
+    cvt.f64.f64                     d:f64, a:f64
+""")
+def same(q: Qualifiers, a: Value) -> Value:
+    """The same bits, also of a NaN."""
+    return a
+
+
+@opcodes("""
+    cvt{.rnd}.f32.bf16              d:f32, a:bf16 ; rnd = rn rz rm rp
+""")
+def single_from_bfloat(q: Qualifiers, a: Value) -> Value:
+    """A bf16 as f32: zeros are appended, also to a NaN."""
+    return bits_of(value_of(a, "bf16"))
+
+
+@opcodes("""
     cvt{.ftz}{.sat}.f32.f16         d:f32, a:f16
     cvt{.rnd}{.ftz}.f32.bf16        d:f32, a:bf16 ; rnd = rn rz rm rp
     cvt{.sat}.f64.f16               d:f64, a:f16
     cvt{.rnd}.f64.bf16              d:f64, a:bf16 ; rnd = rn rz rm rp
     cvt{.ftz}{.sat}.f64.f32         d:f64, a:f32
-    cvt.rn{.ftz}{.sat}.f32.f64      d:f32, a:f64
     cvt{.ftz}{.sat}.f32.f32         d:f32, a:f32
     cvt{.sat}.f64.f64               d:f64, a:f64
 """)
-def wide(q: Qualifiers, a: Value) -> Value:
-    """An f32 or f64 from any float: exact, or f64 rounded to the nearest f32."""
+def wider(q: Qualifiers, a: Value) -> Value:
+    """A float as f32 or f64, exactly; an f64 keeps what a NaN holds."""
     to, of = types_of(q)
     x = source(q, a, of)
-    given = [convert(x, F64)]
-    x = convert(x, F32 if to == "f32" else F64)
-    bits = bits_of(saturated(x)) if q.get("sat") else canonical(x, given)
-    return without_subnormals(bits, FORMS["f32"]) if to == "f32" and q.get("ftz") else bits
+    if q.get("sat"):
+        x = saturated(x)
+    if of == "f32" and q.get("ftz"):
+        x = float_of(canonical(x, []))
+    if to == "f32":
+        return without_flushed(q, canonical(x, []), to)
+    return canonical(convert(x, F64), [convert(x, F64)])
+
+
+def without_flushed(q: Qualifiers, bits: Value, of: str) -> Value:
+    """The bits of a result; with ``.ftz`` an f32 has no subnormals."""
+    flushes = of == "f32" and q.get("ftz")
+    return without_subnormals(bits, FORMS[of]) if flushes else bits
+
+
+@opcodes("""
+    cvt.rn{.ftz}{.sat}.f32.f64      d:f32, a:f64
+""")
+def single(q: Qualifiers, a: Value) -> Value:
+    """The nearest f32."""
+    x = float_of(a)
+    if q.get("sat"):
+        bits = bits_of(convert(saturated(x), F32))
+    else:
+        nan = convert(truncated_nan(x, FORMS["f32"]), I32)
+        bits = select(is_nan(x), nan, bits_of(convert(x, F32)))
+    return without_flushed(q, bits, "f32")
 
 
 @opcodes("""
@@ -193,8 +241,8 @@ def narrow_pair(q: Qualifiers, a: Value, b: Value) -> Value:
     cvt.rnd{.sat}.f16.f64           d:f16, a:f64 ; rnd = rn rz rm rp
     cvt.rnd.bf16.f64                d:bf16, a:f64 ; rnd = rn rz rm rp
     cvt.rnd{.ftz}{.sat}.f32.f64     d:f32, a:f64 ; rnd = rz rm rp
-    cvt.rnd.f16.bf16                d:f16, a:bf16 ; rnd = rn rz rm rp
-    cvt.rnd.bf16.f16                d:bf16, a:f16 ; rnd = rn rz rm rp
+    cvt{.rnd}.f16.bf16              d:f16, a:bf16 ; rnd = rn rz rm rp
+    cvt{.rnd}.bf16.f16              d:bf16, a:f16 ; rnd = rn rz rm rp
     """,
     large=True,
 )
@@ -204,13 +252,14 @@ def rounded_any(q: Qualifiers, a: Value) -> Value:
     x = source(q, a, of)
     if q.get("sat"):
         x = saturated(x)
-    bits = encode(
-        parts_of_float(x), FORMS[to], q["rnd"], finite=bool(q.get("satfinite"))
-    )
-    bits = finished(bits, to)
+    finite = bool(q.get("satfinite"))
+    bits = encode(parts_of_float(x), FORMS[to], q["rnd"] or "rn", finite=finite)
+    if of == "f64":
+        bits = select(is_nan(x), truncated_nan(x, FORMS[to]), bits)
+    word = finished(bits, to)
     if q.get("relu"):
-        bits = without_negative(bits, FORMS[to])
-    return without_subnormals(bits, FORMS[to]) if to == "f32" and q.get("ftz") else bits
+        word = without_negative(word, FORMS[to])
+    return without_flushed(q, word, to)
 
 
 @opcodes(
@@ -266,16 +315,3 @@ def tensor_float(q: Qualifiers, a: Value) -> Value:
     return without_negative(word, FORMS["f32"]) if q.get("relu") else word
 
 
-# ── 8 bits and less ─────────────────────────────────────────────────────────
-
-
-def small_value(bits: Value, form: Form) -> Value:
-    """The f32 value of a small float: i32 with zeros above its bits."""
-    magnitude = bits & ((1 << form.sign_at) - 1)
-    scaled = float_of(magnitude << (23 - form.fraction_bits)) * 2.0 ** (127 - form.bias)
-    word = bits_of(scaled)
-    if form.largest != form.nan:
-        word = select(magnitude > form.largest, 0x7FFFFFFF, word)
-    if form.exponent_bits == 5:
-        word = select(magnitude == form.largest + 1, 0x7F800000, word)
-    return float_of(word | ((bits >> form.sign_at) << 31))

@@ -142,7 +142,9 @@ def encode(
     rest = select(normal == 0, 0, rest)
     field = larger(exponent, least) - least
     word = select(normal == 0, 0, (field << form.fraction_bits) + kept)
-    word = word + convert(_away(mode, x.negative, kept, rest, random), I64, signed=False)
+    word = word + convert(
+        _away(mode, x.negative, kept, rest, random), I64, signed=False
+    )
     word = _limited(x, word, form, mode, finite)
     signed = select(x.negative, word | _sign(form), word)
     return signed if x.nan is None else select(x.nan, _word(form.nan), signed)
@@ -319,9 +321,20 @@ def canonical(x: Value, given: Sequence[Value]) -> Value:
 
 
 def saturated(x: Value) -> Value:
-    """A float limited to [0, 1]; NaN becomes +0, and so does -0."""
-    positive = select(x > 0.0, x, 0.0)
-    return select(positive < 1.0, positive, 1.0)
+    """f32 or f64 values limited to [0, 1]; NaN becomes +0, and so does -0."""
+    # With integers: LLVM makes a maximum of a select, and that treats NaN otherwise.
+    bits, one = bits_of(x), bits_of(x.lift(1.0))
+    infinity = bits_of(x.lift(float("inf")))
+    return float_of(select(bits > infinity, 0, smaller(larger(bits, 0), one)))
+
+
+def truncated_nan(x: Value, form: Form) -> Value:
+    """The f64 NaN x in a smaller format: sign and upper bits, made quiet; i64."""
+    magnitude = bits_of(x) & ((1 << 63) - 1)
+    fraction = (magnitude >> (52 - form.fraction_bits)) & ((1 << form.fraction_bits) - 1)
+    quiet = form.largest + 1 + (1 << (form.fraction_bits - 1))
+    word = fraction | quiet
+    return select(bits_of(x) < 0, word | (1 << form.sign_at), word)
 
 
 def without_negative(bits: Value, form: Form) -> Value:

@@ -18,7 +18,9 @@ operand that may be left out, ``[a]`` an address.
 in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
 4.  ``a{.asel}`` is an operand of which a part may be selected, as in ``%r1.h1``; the
 function gets the whole register, and the selector (``h1``, or nothing) among the
-qualifiers as ``asel``.  Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version, ``target = sm_90`` targets
+qualifiers as ``asel``.  ``{-}a`` is an operand that may be negated, as in ``-%r1``; the
+function gets it as it is, and ``-`` or nothing among the qualifiers as ``aneg``.
+Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version, ``target = sm_90`` targets
 that have the line; a word with a letter (``sm_120a``) names that target alone, one
 without it names that target and every later one.
 """
@@ -59,6 +61,8 @@ class Slot:
     """The name of the qualifier for the selected part, if a part may be selected."""
     selectors: tuple[str, ...] = ()
     """What may be selected."""
+    negatable: bool = False
+    """Whether a minus sign may stand before it."""
 
     @property
     def result(self) -> bool:
@@ -233,17 +237,26 @@ def _split(operands: str) -> list[str]:
 
 
 _OPERAND = re.compile(
-    r"(?P<name>[\w|]+)(?:\{?\.(?P<selector>\w+)\}?)?(?:\*(?P<vector>\w+))?(?::(?P<type>\w+))?"
+    r"(?P<minus>\{-\})?(?P<name>[\w|]+)(?:\{?\.(?P<selector>\w+)\}?)?(?:\*(?P<vector>\w+))?(?::(?P<type>\w+))?"
 )
 
 
 def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
-    optional = text.startswith("{")
+    optional = text.startswith("{") and text.endswith("}") and "{-" not in text
     bare = text[1:-1] if optional else text
     address, hidden = bare.startswith("["), bare.startswith("^")
     found = _OPERAND.fullmatch(bare.strip("[]^"))
     if found is None:
         raise ValueError(f"an operand is written as {text!r}")
-    name, selector, vector, kind = (each or "" for each in found.groups())
-    selectors = names.get(selector, ())
-    return Slot(name, kind, optional, address, hidden, vector, selector, selectors)
+    minus, name, selector, vector, kind = (each or "" for each in found.groups())
+    return Slot(
+        name,
+        kind,
+        optional,
+        address,
+        hidden,
+        vector,
+        selector,
+        names.get(selector, ()),
+        bool(minus),
+    )

@@ -44,8 +44,8 @@ _QUICK = re.compile(
 def quick(names: Names, text: str) -> Operand | None:
     """An operand of a frequent form, or None if it has another form.
 
-    >>> quick(Names({}), "[table+8]")
-    Address(base=Symbol(name='table', offset=0), offset=8, items=())
+    >>> quick(Names({}), "[%rd1+8]")
+    Address(base=Register(name='%rd1', type='', number=0, lanes=1), offset=8, items=())
     >>> quick(Names({}), "1 << 4")
     """
     found = _QUICK.fullmatch(text)
@@ -121,15 +121,13 @@ def _single(cursor: Cursor, names: Names) -> Operand:
 
 
 def constant(cursor: Cursor) -> Operand:
-    """Take a constant; a float in hexadecimal that stands alone keeps its bits."""
+    """Take a constant; a float of 32 bits always stands alone."""
     word, kind = cursor.word, cursor.kind
     if kind != "number" and word not in ("(", "+", "-", "!", "~", "WARP_SZ"):
         cursor.fail(*_OPERAND)
-    if kind == "number" and word[:2].lower() in ("0f", "0d"):
-        end = cursor.end
-        value = expressions.expression(cursor)
-        alone = cursor.clean[end : cursor.at].strip() == ""
-        return literal(word) if alone else immediate(value)
+    if kind == "number" and word[:2].lower() == "0f":
+        cursor.step()
+        return literal(word)
     return immediate(expressions.expression(cursor))
 
 
