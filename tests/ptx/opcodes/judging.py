@@ -48,6 +48,7 @@ class Form:
     slots: tuple[Slot, ...]
     """The operands that are there, hidden ones too."""
     immediates: dict[str, int] = field(default_factory=dict)
+    """The operands that are constants."""
 
     def type_of(self, slot: Slot) -> str:
         """The type of an operand."""
@@ -138,6 +139,7 @@ def forms(line: Syntax, *, few: bool = False) -> Iterator[Form]:
         for slots, selected in _written(line, mnemonic):
             for constants in _immediates(line, mnemonic, few or len(line.pieces) > 1):
                 found = {**qualifiers, **selected}
+                found |= {name: str(number) for name, number in constants.items()}
                 yield Form(line, mnemonic, found, slots, constants)
 
 
@@ -222,7 +224,7 @@ def statement(form: Form) -> list[str]:
         selected = form.qualifiers.get(slot.selector, "") if slot.selector else ""
         if slot.hidden:
             continue
-        if kind == "imm":
+        if slot.name in form.immediates:
             written.append(str(form.immediates[slot.name]))
         elif "|" in slot.name:
             written.append(f"{new(kind)}|{new('pred')}")

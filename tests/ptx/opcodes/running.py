@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 
-from fragmenta.machine import compiler
+from fragmenta.machine.compiler import load, object_code
 from fragmenta.machine.trace import I1, I32, I64, Code, Memory, Value, convert
 from tests.ptx.opcodes.inputs import COUNT, Words, kind_of, pools, row
 from tests.ptx.opcodes.judging import Form, bits_of_type
@@ -28,7 +28,7 @@ def rows(form: Form) -> list[int]:
     """The rows of the pools for the operands of a form; two for one of 128 bits."""
     found: list[int] = []
     for slot, kind in form.operands():
-        if slot.type == "imm":
+        if slot.name in form.immediates:
             continue
         for _ in range(2 if kind == "b128" else 1):
             found.append(row(kind_of(kind, bits_of_type(kind)), len(found)))
@@ -45,15 +45,15 @@ def number_of_results(form: Form) -> int:
     return sum(2 if kind == "b128" else 1 for _, kind in form.results())
 
 
-def computed(forms: Sequence[Form]) -> list[Words]:
+def computed(forms: Sequence[Form], lanes: int = LANES) -> list[Words]:
     """The results of each form: one row for each result, one column for each input."""
     found: list[Words] = []
     for first in range(0, len(forms), BATCH):
-        found += _computed_at_once(forms[first : first + BATCH])
+        found += _computed_at_once(forms[first : first + BATCH], lanes)
     return found
 
 
-def _computed_at_once(forms: Sequence[Form]) -> list[Words]:
+def _computed_at_once(forms: Sequence[Form], lanes: int) -> list[Words]:
     module = ir.Module("forms")
     kind = ir.FunctionType(ir.VoidType(), [I64.as_pointer()] * 2)
     ends = list(itertools.accumulate(map(number_of_results, forms)))
@@ -63,14 +63,14 @@ def _computed_at_once(forms: Sequence[Form]) -> list[Words]:
         function = ir.Function(module, kind, f"forms{start}")
         code = Code(function)
         given, results = (Memory(code.builder, each, I64) for each in function.args)
-        with code.loop(COUNT, step=LANES) as place:
-            operands = _Operands(given, place)
+        with code.loop(COUNT, step=lanes) as place:
+            operands = _Operands(given, place, lanes)
             for number in range(start, min(start + TOGETHER, len(forms))):
                 first = ends[number] - number_of_results(forms[number])
                 for row, word in enumerate(_trace(forms[number], operands), first):
                     results[place + COUNT * row] = word
         code.close()
-    engine = _loaded(str(module))
+    engine = load([object_code(str(module), optimise=0)])
     for start in starts:
         address = engine.get_function_address(f"forms{start}")
         call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
@@ -81,16 +81,19 @@ def _computed_at_once(forms: Sequence[Form]) -> list[Words]:
 class _Operands:
     """The operands of some inputs; each is loaded once."""
 
-    def __init__(self, given: Memory, place: Value) -> None:
-        self._given, self._place = given, place
+    def __init__(self, given: Memory, place: Value, lanes: int) -> None:
+        self._given, self._place, self._lanes = given, place, lanes
         self._found: dict[tuple[int, int], Value] = {}
 
     def get(self, row: int, of: Any) -> Value:
         """The numbers of a row, in a type."""
         key = (row, of.width)
         if key not in self._found:
-            word = self._given.lanes(self._place + COUNT * row)
-            self._found[key] = convert(word, of)
+            builder, vector = self._place.builder, ir.VectorType(I64, self._lanes)
+            address = self._given._at(self._place + COUNT * row, vector)
+            word = builder.load(address)
+            word.align = 8
+            self._found[key] = convert(Value(builder, word), of)
         return self._found[key]
 
 
@@ -106,7 +109,10 @@ def _trace(form: Form, given: _Operands) -> Iterator[Value]:
         if slot.name not in there:
             operands.append(None)
         elif kind == "imm":
-            operands.append(form.immediates[slot.name])
+            continue  # among the qualifiers
+        elif slot.name in form.immediates:
+            shape = given.get(0, _integer(kind))
+            operands.append(shape.lift(form.immediates[slot.name]))
         elif kind == "b128":
             operands.append(tuple(given.get(next(places), I64) for _ in range(2)))
         else:
@@ -134,15 +140,3 @@ def _integer(kind: str) -> Any:
         return I1
     width = 8 if kind in ("u8", "s8", "b8") else bits_of_type(kind)
     return ir.IntType(min(width, 64))
-
-
-def _loaded(text: str) -> Any:
-    """An engine with the machine code of a module."""
-    cpu, features = compiler._processor()
-    target = binding.Target.from_default_triple()
-    machine = target.create_target_machine(cpu=cpu, features=features, opt=0, jit=True)
-    module = binding.parse_assembly(text)
-    module.verify()
-    engine = binding.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return engine

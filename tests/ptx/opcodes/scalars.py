@@ -26,7 +26,6 @@ from pathlib import Path
 import numpy as np
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.errors import Error
 from fragmenta.ptx.opcodes.table import Syntax
 from tests.ptx.opcodes.inputs import COUNT, pools
 from tests.ptx.opcodes.judging import (
@@ -35,6 +34,7 @@ from tests.ptx.opcodes.judging import (
     Form,
     forms,
     home,
+    judged,
     lines,
     modules,
     register,
@@ -90,7 +90,7 @@ def _names(form: Form) -> Iterator[tuple[str, bool, str]]:
         if slot.hidden:
             yield "%carry", slot.result, "carry"
             continue
-        if kind == "imm":
+        if slot.name in form.immediates:
             continue
         kinds = [kind, "pred"] if "|" in slot.name else [kind] * (form.count(slot) or 1)
         for each in kinds:
@@ -170,35 +170,29 @@ def _mixed(form: Form) -> int:
     return zlib.crc32(str(form).encode())
 
 
-def prepare(folder: Path) -> None:
-    """Write and assemble the kernels, and all that the other machine needs."""
+def prepare(folder: Path, *only: Path) -> None:
+    """Write and assemble the kernels of all modules, or of some that are named."""
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "pools.npy", pools())
     shutil.copy(Path(__file__).with_name("launch.py"), folder)
-    every = recordable()
+    names = [str(name) for name in only] or [None]
+    every = [form for name in names for form in recordable(name)]
+    refused = judged(every, TARGET)
+    print(len(every), "forms, of which ptxas refuses", refused)
+    every = [form for form in every if str(form) not in refused]
     starts = range(0, len(every), BATCH)
     with ThreadPoolExecutor(2) as many:
         list(many.map(lambda first: _prepared(folder, every, first), starts))
 
 
 def _prepared(folder: Path, every: Sequence[Form], first: int) -> None:
-    named = {f"form{n}": every[n] for n in range(first, min(first + BATCH, len(every)))}
+    """Write one batch: the kernels, their machine code, and what they are."""
+    named = {f"form{n}": form for n, form in enumerate(every[first : first + BATCH])}
     header = f".version {NEWEST}\n.target {TARGET}\n.address_size 64\n"
+    text = header + "\n".join(entry(form, name) for name, form in named.items())
     path = folder / f"{first:06}"
-    while True:
-        texts = {name: entry(form, name) for name, form in named.items()}
-        text = header + "\n".join(texts.values())
-        try:
-            path.with_suffix(".cubin").write_bytes(assembler.assemble(text, TARGET))
-            break
-        except Error as refused:
-            bad = [name for name in named if f"'{name}'" in str(refused)]
-            print(refused, bad)
-            if not bad:
-                raise
-            for name in bad:
-                named.pop(name)
     path.with_suffix(".ptx").write_text(text)
+    path.with_suffix(".cubin").write_bytes(assembler.assemble(text, TARGET))
     listed = {
         name: (str(form), number_of_results(form)) for name, form in named.items()
     }

@@ -306,6 +306,11 @@ class Writer:
                 sources.append(None)
                 continue
             operand = rest.pop(0)
+            if slot.type == "imm":
+                if not isinstance(operand, Immediate):
+                    raise Error(f"{slot.name} of {mnemonic} must be a constant")
+                extra.append((slot.name, str(operand.value)))
+                continue
             if isinstance(operand, Part):
                 extra.append((f"{slot.name}sel", operand.which))
             if slot.result:
@@ -317,6 +322,8 @@ class Writer:
                 for each in both:
                     at = each if isinstance(each, Written) else self.result(each, kind)
                     results.append((held._replace(register=at.bits), at.pointer))
+                    if slot.name == "d|p":  # the second is a predicate
+                        kind, held = "pred", Held(1, 1)
                 continue
             items = operand.items if isinstance(operand, Vector) else (operand,)
             for each in items:

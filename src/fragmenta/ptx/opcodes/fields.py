@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 
 from fragmenta.machine.trace import I32, Value, convert, select
 from fragmenta.ptx.opcodes import bits
@@ -93,7 +95,18 @@ def _eight_bits(a: Value, x: Value) -> Value:
     The manual says the same of 64 bits, but the code that ptxas writes for them does
     not cut the numbers: a place from 64 on is beyond the top.
     """
-    return x & 255 if bits.width(a) == 32 else x
+    if bits.width(a) == 64:
+        return x
+    constant = bits.known(x)
+    return x & 255 if constant is None else x.lift(constant & 255)
+
+
+def _lowest(a: Value, count: Value) -> Value:
+    """Ones in as many of the lowest bits."""
+    constant = bits.known(count)
+    if constant is not None:
+        return a.lift((1 << min(constant, bits.width(a))) - 1)
+    return ~bits.shifted_left(a.lift(-1), count)
 
 
 @opcodes(
@@ -112,8 +125,11 @@ def bfe(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     count = _eight_bits(a, c)
     moved = bits.shifted_right(a, _eight_bits(a, b), signed)
     if not signed:
-        return moved & ~bits.shifted_left(a.lift(-1), count)
+        return moved & _lowest(a, count)
     above = size - bits.smaller_unsigned(count, size)
+    constant = bits.known(count)
+    if constant is not None:
+        above = count.lift(size - min(constant, size))
     return bits.shifted_right(bits.shifted_left(moved, above), above, signed)
 
 
@@ -126,8 +142,7 @@ def bfe(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 def bfi(q: Qualifiers, a: Value, b: Value, place: Value, count: Value) -> Value:
     """``b`` with its bits from ``place`` on replaced by the lowest of ``a``."""
     first = _eight_bits(a, place)
-    ones = ~bits.shifted_left(a.lift(-1), _eight_bits(a, count))
-    mask = bits.shifted_left(ones, first)
+    mask = bits.shifted_left(_lowest(a, _eight_bits(a, count)), first)
     return (bits.shifted_left(a, first) & mask) | (b & ~mask)
 
 
@@ -152,8 +167,7 @@ def bmsk(q: Qualifiers, a: Value, b: Value) -> Value:
     """Ones from bit ``a`` on, ``b`` of them as far as there is room."""
     if q["mode"] == "wrap":
         a, b = a & 31, b & 31
-    ones = ~bits.shifted_left(a.lift(-1), b)
-    return bits.shifted_left(ones, a)
+    return bits.shifted_left(_lowest(a, b), a)
 
 
 # ── bytes ───────────────────────────────────────────────────────────────────
@@ -167,6 +181,10 @@ def prmt(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
     The highest of the four bits asks for the sign of the byte in all its bits.
     """
+    constant = bits.known(c)
+    if constant is not None and not constant & 0x8888:
+        digits = f"{constant & 0xFFFF:04x}"
+        return _picked(digits[::-1], a, b)
     return _word(
         _chosen(a, b, bits.field(c, 4 * place, 4, False)) for place in range(4)
     )
@@ -212,8 +230,25 @@ def prmt_mode(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 
 def _picked(pattern: str, a: Value, b: Value) -> Value:
-    """Four bytes of ``b:a`` whose numbers are known."""
-    return _word(
-        bits.field(b if number > 3 else a, 8 * (number & 3), 8, False)
-        for number in map(int, pattern)
-    )
+    """Four bytes of ``b:a`` whose numbers are known; the lowest is named first.
+
+    Bytes that stand next to each other in a word are moved together.
+    """
+    numbers = [int(digit) for digit in pattern]
+    runs, place = [], 0
+    while place < 4:
+        first, count = numbers[place], 1
+        while place + count < 4 and numbers[place + count] == first + count != 4:
+            count += 1
+        runs.append(_moved(b if first > 3 else a, first % 4, count, place))
+        place += count
+    return reduce(or_, runs)
+
+
+def _moved(word: Value, first: int, count: int, place: int) -> Value:
+    """Some bytes of a word at another place, all others zero."""
+    if count < 4:
+        word = word & (((1 << (8 * count)) - 1) << (8 * first))
+    if place > first:
+        return word << (8 * (place - first))
+    return bits.shift_right(word, 8 * (first - place)) if place < first else word

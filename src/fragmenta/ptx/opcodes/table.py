@@ -14,7 +14,8 @@ written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as 
 or two results, and so is ``d|p``, whose second one is a predicate.  ``{c}`` is an
 operand that may be left out, ``[a]`` an address.
 ``^carry_in:pred`` and ``^carry_out:pred`` are not written in PTX: the carry flag.
-``immLut:imm`` is an operand that must be a constant.  ``d*vec`` is as many registers
+``immLut:imm`` is an operand that must be a constant; the function gets it among the
+qualifiers, as text.  ``d*vec`` is as many registers
 in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
 4.  ``a{.asel}`` is an operand of which a part may be selected, as in ``%r1.h1``; the
 function gets the whole register, and the selector (``h1``, or nothing) among the

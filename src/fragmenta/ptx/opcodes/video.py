@@ -96,8 +96,8 @@ _SIMPLE: dict[str, Compute] = {
 
 def _one(compute: Compute) -> Callable[..., Value]:
     def emit(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
-        x = _selected(a, q["asel"], q["atype"])
-        y = _selected(b, q["bsel"], q["btype"])
+        x = _selected(a, q.get("asel", ""), q["atype"])
+        y = _selected(b, q.get("bsel", ""), q["btype"])
         return _finished(q, compute(x, y), c)
 
     return emit
@@ -135,9 +135,9 @@ for _name, _compute in _SIMPLE.items():
 
 def _shift(q: Qualifiers, a: Value, b: Value) -> tuple[Value, Value]:
     """The number to be shifted, and by how much."""
-    by = _selected(b, q["bsel"], "u32")
+    by = _selected(b, q.get("bsel", ""), "u32")
     by = by & 31 if q["mode"] == "wrap" else bits.smaller_unsigned(by, 32)
-    return _selected(a, q["asel"], q["atype"]), by
+    return _selected(a, q.get("asel", ""), q["atype"]), by
 
 
 def vshl(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
@@ -170,8 +170,8 @@ _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 )
 def vset(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
     """1 where a comparison of two selected parts holds, else 0."""
-    x = _selected(a, q["asel"], q["atype"])
-    y = _selected(b, q["bsel"], q["btype"])
+    x = _selected(a, q.get("asel", ""), q["atype"])
+    y = _selected(b, q.get("bsel", ""), q["btype"])
     found = bits.compared(_SIGNS[q["cmp"]], x, y, signed=True)
     # A second operation min or max takes the signedness of a.
     kind = {**q, "dtype": q["atype"]}
@@ -197,8 +197,8 @@ def vmad(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
     One of the product and ``c`` may be negated; ``.po`` adds one.
     """
-    x = convert(_selected(a, q["asel"], q["atype"]), bits.I128)
-    y = convert(_selected(b, q["bsel"], q["btype"]), bits.I128)
+    x = convert(_selected(a, q.get("asel", ""), q["atype"]), bits.I128)
+    y = convert(_selected(b, q.get("bsel", ""), q["btype"]), bits.I128)
     minus = q.get("aneg", "") != q.get("bneg", "")
     signed = "s32" in (q["atype"], q["btype"]) or minus or bool(q.get("cneg"))
     z = convert(c, bits.I128, signed=signed)
@@ -255,14 +255,15 @@ def _in_parts(count: int, compute: Compute | None) -> Callable[..., Value]:
     size = 32 // count
 
     def emit(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
-        x = _numbers(a, b, q["asel"], count, bits.is_signed(q["atype"]), 0)
-        y = _numbers(a, b, q["bsel"], count, bits.is_signed(q["btype"]), count)
+        x = _numbers(a, b, q.get("asel", ""), count, bits.is_signed(q["atype"]), 0)
+        y = _numbers(a, b, q.get("bsel", ""), count, bits.is_signed(q["btype"]), count)
         each = compute or _comparison(q["cmp"])
         found = [each(one, two) for one, two in zip(x, y, strict=True)]
         if q.get("sat"):
             signed = bits.is_signed(q["dtype"])
             found = [_saturated(one, size, signed) for one in found]
-        wanted = [not q["dsel"] or str(n) in q["dsel"][1:] for n in range(count)]
+        chosen = q.get("dsel", "")
+        wanted = [not chosen or str(n) in chosen[1:] for n in range(count)]
         return _gathered(found, wanted, c, bool(q.get("add")))
 
     return emit
