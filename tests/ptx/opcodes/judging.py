@@ -84,6 +84,10 @@ class Form:
 
     def __str__(self) -> str:
         parts = [self.mnemonic]
+        first = TABLE.find(self.mnemonic)
+        if first is not None and first.syntax is not self.syntax:
+            # Another line has this mnemonic with fewer operands.
+            parts.append(f"{len(self.slots)} operands")
         for slot in self.slots:
             chosen = self.qualifiers.get(slot.selector, "") if slot.selector else ""
             constant = self.immediates.get(slot.name)

@@ -17,6 +17,8 @@ from tests.ptx.opcodes.videos import VIDEOS
 #: Prime to the number of special numbers: every one of them is met.
 STEP = 17
 MODULES = ("comparison", "fields", "integer", "logic", "moving", "video")
+#: What these mean is stated in test_floats.py.
+FLOATS = ("floating", "half", "conversion", "small")
 
 
 @cache
@@ -99,7 +101,7 @@ def test_a_warp_at_once():
         assert np.array_equal(one, other), str(form)
 
 
-@pytest.mark.parametrize("module", MODULES)
+@pytest.mark.parametrize("module", MODULES + FLOATS)
 def test_the_h200_computes_the_same(module):
     """Recorded results: each 16th in full, checksums of the others."""
     kept, wrong = golden(module), []
