@@ -13,6 +13,15 @@ written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as 
 ``a:atype``).  The results are the operands called ``d``, ``p`` and ``q``; ``p|q`` is one
 or two results.  ``{c}`` is an operand that may be left out, ``[a]`` an address.
 ``^carry_in:pred`` and ``^carry_out:pred`` are not written in PTX: the carry flag.
+``immLut:imm`` is an operand that must be a constant.  ``d*vec`` is as many registers
+in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
+4.  ``[a:tensor]`` is the address of a tensor map with coordinates.  An operand may be
+explained too: by the constants that it takes, ``n = 0..15`` or ``n = 4 8 16`` or
+``n = 24..256/8``, multiples of 8.  A line that begins with a semicolon explains names
+for all lines below it in the same text.  Two clauses say what the
+assembler asks for: ``ptx = 8.0`` the first PTX version, ``target = sm_90`` targets
+that have the line; a word with a letter (``sm_120a``) names that target alone, one
+without it names that target and every later one.
 """
 
 from __future__ import annotations
@@ -21,7 +30,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 Qualifiers: TypeAlias = Mapping[str, str]
 
@@ -44,11 +53,24 @@ class Slot:
     address: bool = False
     hidden: bool = False
     """Whether it is not written: the carry flag."""
+    vector: str = ""
+    """For registers in braces: their number, or the name of the qualifier that has it."""
+    values: tuple[str, ...] = ()
+    """The constants that it takes, such as ``4`` or ``0..15``; empty: any."""
 
     @property
     def result(self) -> bool:
         """Whether the instruction writes it."""
         return self.name in ("d", "p", "q", "p|q", "d|p", "carry_out")
+
+
+class Piece(NamedTuple):
+    """One word behind a dot in a line of the table."""
+
+    name: str
+    words: tuple[str, ...]
+    """What may be written there."""
+    optional: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +85,12 @@ class Syntax:
     """What it computes: see :func:`opcodes`."""
     large: bool = False
     fidelity: str = "ieee"
+    pieces: tuple[Piece, ...] = ()
+    """The words behind the opcode, in order."""
+    since: str = ""
+    """The first PTX version that has it, if the assembler asks for one."""
+    targets: str = ""
+    """The targets that have it, if not all have."""
 
     def type_of(self, slot: Slot, found: Qualifiers) -> str:
         """The type of an operand, given the qualifiers of an instruction."""
@@ -129,54 +157,73 @@ def declare(
     fidelity: str = "ieee",
 ) -> None:
     """Add lines to the table; without ``emit`` the engine itself carries them out."""
+    below: dict[str, tuple[str, ...]] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         head, *explained = (part.strip() for part in line.split(";"))
         spelled, _, operands = head.partition(" ")
-        names = {}
+        names = dict(below)
         for part in explained:
             name, _, words = part.partition("=")
-            names[name.strip()] = words.split()
+            names[name.strip()] = tuple(words.split())
+        if not head:
+            below = names
+            continue
+        opcode, pieces = _pieces(spelled, names)
         syntax = Syntax(
             line,
-            re.split(r"[.{]", spelled)[0],
-            _pattern(spelled, names),
-            tuple(_slot(each) for each in _split(operands)),
+            opcode,
+            _pattern(opcode, pieces),
+            tuple(_slot(each, names) for each in _split(operands)),
             emit,
             large,
             fidelity,
+            pieces,
+            " ".join(names.get("ptx", ())),
+            " ".join(names.get("target", ())),
         )
-        TABLE.lines[syntax.opcode].append(syntax)
+        TABLE.lines[opcode].append(syntax)
 
 
-_PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)|([\w:]+)")
+_PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)")
 
 
-def _pattern(spelled: str, names: Mapping[str, list[str]]) -> re.Pattern[str]:
+def _pieces(
+    spelled: str, names: Mapping[str, tuple[str, ...]]
+) -> tuple[str, tuple[Piece, ...]]:
+    """The opcode of a line, and the words that may follow it."""
+    opcode = re.split(r"[.{]", spelled)[0]
+    found = _PIECE.findall(spelled.removeprefix(opcode))
+    return opcode, tuple(
+        Piece(name, names.get(name, (name,)), bool(optional))
+        for optional, needed in found
+        for name in [optional or needed]
+    )
+
+
+def _pattern(opcode: str, pieces: tuple[Piece, ...]) -> re.Pattern[str]:
     """A regular expression for the mnemonics of a line."""
-    pieces, seen = [], set()
-    for optional, needed, opcode in _PIECE.findall(spelled):
-        name = optional or needed
-        if not name:
-            pieces.append(re.escape(opcode))
-            continue
-        words = "|".join(map(re.escape, names.get(name, [name])))
-        group = re.sub(r"\W", "_", name)
+    parts, seen = [re.escape(opcode)], set()
+    for piece in pieces:
+        words = "|".join(map(re.escape, piece.words))
+        group = re.sub(r"\W", "_", piece.name)
         if group in seen or group[0].isdecimal():
             part = rf"\.(?:{words})"
         else:
             part = rf"\.(?P<{group}>{words})"
         seen.add(group)
-        pieces.append(f"(?:{part})?" if optional else part)
-    return re.compile("".join(pieces))
+        parts.append(f"(?:{part})?" if piece.optional else part)
+    return re.compile("".join(parts))
 
 
 def _split(operands: str) -> list[str]:
     return [each.strip() for each in operands.split(",") if each.strip()]
 
 
-def _slot(text: str) -> Slot:
+def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
     optional = text.startswith("{")
     bare = text.strip("{}")
     address, hidden = bare.startswith("["), bare.startswith("^")
     name, _, kind = bare.strip("[]^").partition(":")
-    return Slot(name, kind, optional, address, hidden)
+    name, _, vector = name.partition("*")
+    values = names.get(name, ())
+    return Slot(name, kind, optional, address, hidden, vector, values)
