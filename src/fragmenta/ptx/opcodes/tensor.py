@@ -6,7 +6,7 @@ has no lines for them.
 
 from __future__ import annotations
 
-TENSOR = frozenset("mma wmma wgmma ldmatrix stmatrix movmatrix".split())
+TENSOR = frozenset(["mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"])
 """The opcodes whose instructions the catalogue has."""
 
 NOT_YET = frozenset({"tcgen05"})

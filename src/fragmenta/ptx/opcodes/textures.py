@@ -6,5 +6,5 @@ checked.
 
 from __future__ import annotations
 
-TEXTURES = frozenset("tex tld4 txq suld sust sured suq istypep".split())
+TEXTURES = frozenset(["tex", "tld4", "txq", "suld", "sust", "sured", "suq", "istypep"])
 """The opcodes that the engine does not run."""
