@@ -21,20 +21,20 @@ declare(
     + """
 ld{.weak}{.space}{.cop}{.L2::cache_hint}{.prefetch}{.vec}.type               d*vec, [a], {policy:b64} ; space = global ; cop = ca cg cs lu cv
 ld{.weak}.space{.cop}{.vec}.type                                         d*vec, [a]               ; space = const local param param::entry param::func shared shared::cta shared::cluster ; cop = ca cg cs lu cv
-ld{.weak}{.space}{.L1}{.L2::cache_hint}{.prefetch}{.vec}.type                d*vec, [a], {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
-ld{.weak}{.space}{.L1}{.L2}{.L2::cache_hint}{.prefetch}.v8.type              d*8, [a], {policy:b64}   ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
-ld{.weak}{.space}{.L1}{.L2}{.L2::cache_hint}{.prefetch}.v4.type              d*4, [a], {policy:b64}   ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
+ld{.weak}{.space}.L1{.L2::cache_hint}{.prefetch}{.vec}.type                d*vec, [a], {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
+ld{.weak}{.space}{.L1}.L2{.L2::cache_hint}{.prefetch}.v8.type              d*8, [a], {policy:b64}   ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
+ld{.weak}{.space}{.L1}.L2{.L2::cache_hint}{.prefetch}.v4.type              d*4, [a], {policy:b64}   ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
 ld.volatile{.space}{.prefetch}{.vec}.type                                    d*vec, [a]               ; space = global
 ld.volatile.space{.vec}.type                                             d*vec, [a]               ; space = shared shared::cta shared::cluster local
 ld.sem.scope{.space}{.L1}{.L2::cache_hint}{.prefetch}{.vec}.type             d*vec, [a], {policy:b64} ; sem = relaxed acquire ; space = global ; ptx = 6.0 ; target = sm_70
-ld.sem.scope{.space}{.L1}{.L2}{.L2::cache_hint}{.prefetch}.v8.type           d*8, [a], {policy:b64}   ; sem = relaxed acquire ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
-ld.sem.scope{.space}{.L1}{.L2}{.L2::cache_hint}{.prefetch}.v4.type           d*4, [a], {policy:b64}   ; sem = relaxed acquire ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
+ld.sem.scope{.space}{.L1}.L2{.L2::cache_hint}{.prefetch}.v8.type           d*8, [a], {policy:b64}   ; sem = relaxed acquire ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
+ld.sem.scope{.space}{.L1}.L2{.L2::cache_hint}{.prefetch}.v4.type           d*4, [a], {policy:b64}   ; sem = relaxed acquire ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
 ld.sem.scope.space{.vec}.type                                            d*vec, [a]               ; sem = relaxed acquire ; space = shared shared::cta shared::cluster ; ptx = 6.0 ; target = sm_70
 ld.mmio.sem.sys{.space}.type                                             d, [a]                   ; sem = relaxed acquire ; space = global ; ptx = 8.2 ; target = sm_70
 ld.space{.cop}.nc{.L2::cache_hint}{.prefetch}{.vec}.type                     d*vec, [a], {policy:b64} ; space = global ; cop = ca cg cs
-ld.space.nc{.L1}{.L2::cache_hint}{.prefetch}{.vec}.type                      d*vec, [a], {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
-ld.space.nc{.L1}{.L2}{.L2::cache_hint}{.prefetch}.v8.type                    d*8, [a], {policy:b64}   ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
-ld.space.nc{.L1}{.L2}{.L2::cache_hint}{.prefetch}.v4.type                    d*4, [a], {policy:b64}   ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
+ld.space.nc.L1{.L2::cache_hint}{.prefetch}{.vec}.type                      d*vec, [a], {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
+ld.space.nc{.L1}.L2{.L2::cache_hint}{.prefetch}.v8.type                    d*8, [a], {policy:b64}   ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
+ld.space.nc{.L1}.L2{.L2::cache_hint}{.prefetch}.v4.type                    d*4, [a], {policy:b64}   ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
 ldu{.space}{.vec}.type                                                   d*vec, [a]               ; space = global ; vec = v2 v4
 """
 )
@@ -44,13 +44,13 @@ declare(
     + """
 st{.weak}{.space}{.cop}{.L2::cache_hint}{.vec}.type                      [a], b*vec, {policy:b64} ; space = global ; cop = wb cg cs wt
 st{.weak}.space{.cop}{.vec}.type                                         [a], b*vec               ; space = local param param::func shared shared::cta shared::cluster ; cop = wb cg cs wt
-st{.weak}{.space}{.L1}{.L2::cache_hint}{.vec}.type                       [a], b*vec, {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
-st{.weak}{.space}{.L1}{.L2}{.L2::cache_hint}.v8.type                     [a], b*8, {policy:b64}   ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
-st{.weak}{.space}{.L1}{.L2}{.L2::cache_hint}.v4.type                     [a], b*4, {policy:b64}   ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
+st{.weak}{.space}.L1{.L2::cache_hint}{.vec}.type                       [a], b*vec, {policy:b64} ; space = global ; ptx = 7.4 ; target = sm_70
+st{.weak}{.space}{.L1}.L2{.L2::cache_hint}.v8.type                     [a], b*8, {policy:b64}   ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
+st{.weak}{.space}{.L1}.L2{.L2::cache_hint}.v4.type                     [a], b*4, {policy:b64}   ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
 st.volatile{.space}{.vec}.type                                           [a], b*vec               ; space = global shared shared::cta shared::cluster local
 st.sem.scope{.space}{.L1}{.L2::cache_hint}{.vec}.type                    [a], b*vec, {policy:b64} ; sem = relaxed release ; space = global ; ptx = 6.0 ; target = sm_70
-st.sem.scope{.space}{.L1}{.L2}{.L2::cache_hint}.v8.type                  [a], b*8, {policy:b64}   ; sem = relaxed release ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
-st.sem.scope{.space}{.L1}{.L2}{.L2::cache_hint}.v4.type                  [a], b*4, {policy:b64}   ; sem = relaxed release ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
+st.sem.scope{.space}{.L1}.L2{.L2::cache_hint}.v8.type                  [a], b*8, {policy:b64}   ; sem = relaxed release ; space = global ; type = b32 u32 s32 f32 ; ptx = 8.8 ; target = sm_100
+st.sem.scope{.space}{.L1}.L2{.L2::cache_hint}.v4.type                  [a], b*4, {policy:b64}   ; sem = relaxed release ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
 st.sem.scope.space{.vec}.type                                            [a], b*vec               ; sem = relaxed release ; space = shared shared::cta shared::cluster ; ptx = 6.0 ; target = sm_70
 st.mmio.sem.sys{.space}.type                                             [a], b                   ; sem = relaxed release ; space = global ; ptx = 8.2 ; target = sm_70
 st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type          [a], b*vec, [mbar]       ; space = shared::cluster ; vec = v2 v4 ; type = b32 b64 u32 u64 s32 s64 f32 f64 ; ptx = 8.1 ; target = sm_90
@@ -105,7 +105,7 @@ multimem.red.sem.scope{.space}.op.vec.type                      [a], b*vec    ; 
 """)
 
 declare("""
-; space = global ; ptx = 8.6 ; target = sm_100a sm_100f sm_103a sm_103f sm_107a sm_107f sm_110a sm_110f sm_120a sm_120f sm_121a sm_121f
+; space = global ; ptx = 8.6 ; target = 100a/f 110a/f sm_120a sm_121a
 ; acc = acc::f16 ; scope = cta cluster gpu sys ; sem = relaxed acquire
 multimem.ld_reduce{.weak}{.space}.op{.vec}.type                 d*vec, [a]    ; op = min max ; vec = v2 v4 ; type = e5m2x4 e4m3x4
 multimem.ld_reduce{.weak}{.space}.add{.acc}{.vec}.type          d*vec, [a]    ; vec = v2 v4 ; type = e5m2x4 e4m3x4
@@ -142,13 +142,13 @@ cvta.to.space.type                  d, a                    ; type = u32 u64
 isspacep.space                      p:pred, a:address
 mapa{.space}.type                   d, a, b:u32             ; space = shared::cluster ; type = u32 u64 ; ptx = 7.8 ; target = sm_90
 getctarank{.space}.type             d:u32, a                ; space = shared::cluster ; type = u32 u64 ; ptx = 7.8 ; target = sm_90
-alloca.type                         d, a, {align:imm}       ; type = u32 u64 ; ptx = 7.3 ; target = sm_52
-stacksave.type                      d                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_52
-stackrestore.type                   a                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_52
+alloca.type                         d, a, {align:imm}       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
+stacksave.type                      d                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
+stackrestore.type                   a                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 """)
 
 declare("""
-; space = global shared::cta ; ptx = 8.3 ; target = sm_90a sm_100a sm_100f sm_103a sm_103f sm_107a sm_107f sm_110a sm_110f sm_120a sm_120f sm_121a sm_121f
+; space = global shared::cta ; ptx = 8.3 ; target = sm_90a 100a/f 110a/f 120a/f
 tensormap.replace.tile.global_address{.space}.b1024.b64     [a], b
 tensormap.replace.tile.rank{.space}.b1024.b32               [a], b
 tensormap.replace.tile.field{.space}.b1024.b32              [a], n:imm, b       ; field = box_dim global_dim element_stride ; n = 0..4
@@ -156,7 +156,7 @@ tensormap.replace.tile.global_stride{.space}.b1024.b64      [a], n:imm, b       
 tensormap.replace.tile.elemtype{.space}.b1024.b32           [a], b:imm          ; b = 0..15
 tensormap.replace.tile.interleave_layout{.space}.b1024.b32  [a], b:imm          ; b = 0..2
 tensormap.replace.tile.swizzle_mode{.space}.b1024.b32       [a], b:imm          ; b = 0..4
-tensormap.replace.tile.swizzle_atomicity{.space}.b1024.b32  [a], b:imm          ; b = 0..3
+tensormap.replace.tile.swizzle_atomicity{.space}.b1024.b32  [a], b:imm          ; b = 0..3 ; ptx = 8.6 ; target = 100a/f 110a/f 120a/f
 tensormap.replace.tile.fill_mode{.space}.b1024.b32          [a], b:imm          ; b = 0..1
-tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned  [a], [b], size:imm  ; scope = cta cluster gpu sys ; size = 128
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.scope.sync.aligned  [a], [b], size:imm  ; scope = cta cluster gpu sys ; size = 128 ; target = sm_90
 """)

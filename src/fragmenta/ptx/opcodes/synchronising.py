@@ -27,7 +27,8 @@ barrier.cluster.wait{.acquire}{.aligned}                                ; ptx = 
 declare("""
 ; scope = cta cluster gpu sys
 membar.level                                                                    ; level = cta gl sys
-membar.proxy.kind                                                               ; kind = alias async
+membar.proxy.alias                                                              ; ptx = 7.5
+membar.proxy.async                                                              ; ptx = 8.0 ; target = sm_90
 fence{.sem}.scope                                                               ; sem = sc acq_rel acquire release ; ptx = 6.0 ; target = sm_70
 fence.acquire.sync_restrict::shared::cluster.cluster                            ; ptx = 8.6 ; target = sm_90
 fence.release.sync_restrict::shared::cta.cluster                                ; ptx = 8.6 ; target = sm_90
@@ -51,7 +52,7 @@ match.all.sync.type                 d|p:b32, a, membermask:u32          ; type =
 activemask.b32                      d                                   ; ptx = 6.2
 redux.sync.op.type                  d, a, membermask:u32                ; op = add min max ; type = u32 s32 ; ptx = 7.0 ; target = sm_80
 redux.sync.op.b32                   d, a, membermask:u32                ; op = and or xor ; ptx = 7.0 ; target = sm_80
-redux.sync.op{.abs}{.NaN}.f32       d, a, membermask:u32                ; op = min max ; ptx = 8.6 ; target = sm_100a sm_100f sm_103a sm_103f sm_107a sm_107f sm_110a sm_110f
+redux.sync.op{.abs}{.NaN}.f32       d, a, membermask:u32                ; op = min max ; ptx = 8.6 ; target = 100a/f
 shfl.sync.mode.b32                  d|p, a, b:u32, c:u32, membermask:u32  ; mode = up down bfly idx ; ptx = 6.0
 """)
 
@@ -145,12 +146,13 @@ cp.async.bulk.prefetch.tensor.dim.L2.global.mode{.L2::cache_hint}               
 """)
 
 declare("""
-; group = cta_group::1 cta_group::2 ; mode = im2col::w im2col::w::128 ; dim = 3d 4d 5d ; ptx = 8.6 ; target = sm_100
-cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}    [d], [a:tensor], [mbar], offsets:im2col, {mask:b16}, {policy:b64}  ; dst = shared::cluster
-cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta
-cp.async.bulk.prefetch.tensor.dim.L2.global.mode{.L2::cache_hint}                                   [a:tensor], offsets:im2col, {policy:b64}
+; group = cta_group::1 cta_group::2 ; dim = 3d 4d 5d ; ptx = 8.6 ; target = 100a/f 110a/f
+cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}    [d], [a:tensor], [mbar], offsets:im2col, {mask:b16}, {policy:b64}  ; dst = shared::cluster ; mode = im2col::w im2col::w::128
+cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta ; mode = im2col::w ; target = sm_100
+cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta ; mode = im2col::w::128
+cp.async.bulk.prefetch.tensor.dim.L2.global.mode{.L2::cache_hint}                                   [a:tensor], offsets:im2col, {policy:b64}                ; mode = im2col::w im2col::w::128
 cp.async.bulk.tensor.2d.dst.global.tile::gather4.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {mask:b16}, {policy:b64}  ; dst = shared::cluster
-cp.async.bulk.tensor.2d.dst.global.tile::gather4.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {policy:b64}  ; dst = shared::cta
+cp.async.bulk.tensor.2d.dst.global.tile::gather4.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {policy:b64}  ; dst = shared::cta ; target = sm_100
 cp.async.bulk.tensor.2d.dst.shared::cta.tile::scatter4.bulk_group{.L2::cache_hint}                  [a:tensor], [b], {policy:b64}  ; dst = global
 cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4{.L2::cache_hint}                           [a:tensor], {policy:b64}
 """)

@@ -11,17 +11,22 @@ may be left out in the instruction.  An operand has the type of the instruction,
 is the qualifier called ``type`` or else the last one that is a type; another type is
 written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as in
 ``a:atype``).  The results are the operands called ``d``, ``p`` and ``q``; ``p|q`` is one
-or two results.  ``{c}`` is an operand that may be left out, ``[a]`` an address.
+or two results, and so is ``d|p``, whose second one is a predicate.  ``{c}`` is an
+operand that may be left out, ``[a]`` an address.
 ``^carry_in:pred`` and ``^carry_out:pred`` are not written in PTX: the carry flag.
 ``immLut:imm`` is an operand that must be a constant.  ``d*vec`` is as many registers
 in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
-4.  ``[a:tensor]`` is the address of a tensor map with coordinates.  An operand may be
-explained too: by the constants that it takes, ``n = 0..15`` or ``n = 4 8 16`` or
-``n = 24..256/8``, multiples of 8.  A line that begins with a semicolon explains names
-for all lines below it in the same text.  Two clauses say what the
-assembler asks for: ``ptx = 8.0`` the first PTX version, ``target = sm_90`` targets
-that have the line; a word with a letter (``sm_120a``) names that target alone, one
-without it names that target and every later one.
+4.  ``[a:tensor]`` is the address of a tensor map with coordinates.  ``a{.asel}`` is an
+operand of which a part may be selected, as in ``%r1.h1``; the function gets the whole
+register, and the selector (``h1``, or nothing) among the qualifiers as ``asel``.  An
+operand may be explained too: by the constants that it takes, ``n = 0..15`` or
+``n = 4 8 16`` or ``n = 24..256/8``, multiples of 8.  A line that begins with a semicolon
+explains names for all lines below it in the same text.
+
+Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version,
+``target = sm_90`` targets that have the line; a word with a letter (``sm_120a``) names
+that target alone, one without it names that target and every later one.  ``100a/f``
+names the targets with a letter in an architecture family, as in :mod:`fragmenta.isa`.
 """
 
 from __future__ import annotations
@@ -30,9 +35,10 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Qualifiers: TypeAlias = Mapping[str, str]
+Emit = TypeVar("Emit", bound=Callable[..., Any])
 
 _TYPES = (
     "b1 b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f32 f64 bf16 tf32 f16x2 "
@@ -55,6 +61,10 @@ class Slot:
     """Whether it is not written: the carry flag."""
     vector: str = ""
     """For registers in braces: their number, or the name of the qualifier that has it."""
+    selector: str = ""
+    """The name of the qualifier for the selected part, if a part may be selected."""
+    selectors: tuple[str, ...] = ()
+    """What may be selected."""
     values: tuple[str, ...] = ()
     """The constants that it takes, such as ``4`` or ``0..15``; empty: any."""
 
@@ -96,10 +106,19 @@ class Syntax:
         """The type of an operand, given the qualifiers of an instruction."""
         if slot.type:
             return found.get(slot.type) or slot.type
-        if "type" in found:
-            return found["type"]
-        typed = [word for word in found.values() if word in TYPES]
-        return typed[-1] if typed else ""
+        return type_in(found)
+
+
+def type_in(found: Qualifiers) -> str:
+    """The type that the qualifiers of an instruction name.
+
+    >>> type_in({"sat": "", "s32": "s32"}), type_in({"type": "u16"})
+    ('s32', 'u16')
+    """
+    if "type" in found:
+        return found["type"]
+    typed = [word for word in found.values() if word in TYPES]
+    return typed[-1] if typed else ""
 
 
 @dataclass(frozen=True)
@@ -132,8 +151,12 @@ TABLE = Table()
 
 
 def opcodes(
-    text: str, *, large: bool = False, fidelity: str = "ieee"
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    text: str,
+    *,
+    large: bool = False,
+    fidelity: str = "ieee",
+    words: Mapping[str, str] | None = None,
+) -> Callable[[Emit], Emit]:
     """Add lines to the table, together with the function that computes them.
 
     The function gets the qualifiers and the operands as traced values: vectors of
@@ -141,10 +164,11 @@ def opcodes(
     returns the result's bits, or a tuple if there are several results.  With ``large``
     it is compiled once as a function of its own instead of at every use.  ``fidelity``
     says how sure its bits are: ``ieee``, ``h200``, ``published`` or ``modelled``.
+    ``words`` explain names that several of the lines have.
     """
 
-    def add(emit: Callable[..., Any]) -> Callable[..., Any]:
-        declare(text, emit=emit, large=large, fidelity=fidelity)
+    def add(emit: Emit) -> Emit:
+        declare(text, emit=emit, large=large, fidelity=fidelity, words=words)
         return emit
 
     return add
@@ -155,16 +179,17 @@ def declare(
     emit: Callable[..., Any] | None = None,
     large: bool = False,
     fidelity: str = "ieee",
+    words: Mapping[str, str] | None = None,
 ) -> None:
     """Add lines to the table; without ``emit`` the engine itself carries them out."""
-    below: dict[str, tuple[str, ...]] = {}
+    below = {name: tuple(said.split()) for name, said in (words or {}).items()}
     for line in filter(None, map(str.strip, text.splitlines())):
         head, *explained = (part.strip() for part in line.split(";"))
         spelled, _, operands = head.partition(" ")
         names = dict(below)
         for part in explained:
-            name, _, words = part.partition("=")
-            names[name.strip()] = tuple(words.split())
+            name, _, said = part.partition("=")
+            names[name.strip()] = tuple(said.split())
         if not head:
             below = names
             continue
@@ -219,11 +244,21 @@ def _split(operands: str) -> list[str]:
     return [each.strip() for each in operands.split(",") if each.strip()]
 
 
+_OPERAND = re.compile(
+    r"(?P<name>[\w|]+)(?:\{?\.(?P<selector>\w+)\}?)?(?:\*(?P<vector>\w+))?(?::(?P<type>\w+))?"
+)
+
+
 def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
     optional = text.startswith("{")
-    bare = text.strip("{}")
+    bare = text[1:-1] if optional else text
     address, hidden = bare.startswith("["), bare.startswith("^")
-    name, _, kind = bare.strip("[]^").partition(":")
-    name, _, vector = name.partition("*")
-    values = names.get(name, ())
-    return Slot(name, kind, optional, address, hidden, vector, values)
+    found = _OPERAND.fullmatch(bare.strip("[]^"))
+    if found is None:
+        raise ValueError(f"an operand is written as {text!r}")
+    name, selector, vector, kind = (each or "" for each in found.groups())
+    selectors = names.get(selector, ())
+    values = tuple(each for each in names.get(name, ()) if each[0].isdecimal())
+    return Slot(
+        name, kind, optional, address, hidden, vector, selector, selectors, values
+    )
