@@ -83,6 +83,19 @@ class BadMetadata(Error, ValueError):
     """A metadata word holds an illegal or unordered code."""
 
 
+class PtxSyntaxError(Error, ValueError):
+    """PTX text is malformed; the message shows the line and what may stand there."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1, file: str = ""):
+        super().__init__(message, line, column, file)  # all of them, for pickling
+        self.line = line
+        self.column = column
+        self.file = file
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 # ── what is missing or refuses to work ──────────────────────────────────────
 
 

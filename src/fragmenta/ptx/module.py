@@ -56,6 +56,13 @@ class Not:
 
 
 @dataclass(frozen=True, slots=True)
+class Negative:
+    """A negated operand of a video instruction: ``-%r1``, ``-%r1.h0``."""
+
+    of: Register | Part
+
+
+@dataclass(frozen=True, slots=True)
 class Special:
     """A special register such as ``%tid.x``; the name has the percent sign."""
 
@@ -130,8 +137,8 @@ class Group:
 
 
 Operand: TypeAlias = (
-    Register | Part | Not | Special | Immediate | Symbol | Label | Sink | Vector
-    | Address | Pair | Group
+    Register | Part | Not | Negative | Special | Immediate | Symbol | Label | Sink
+    | Vector | Address | Pair | Group
 )  # fmt: skip
 
 
@@ -175,11 +182,14 @@ class Variable:
     initial: bytes | None = None
     """The first bytes of its memory; the rest is zero.  None: not initialised."""
     references: tuple[tuple[int, Symbol], ...] = ()
-    """Places in ``initial`` that hold the address of something, 8 bytes each."""
+    """Places in ``initial`` that hold an address: 8 bytes, or as many as an element."""
     linkage: str = ""
     """``visible``, ``extern``, ``weak``, ``common`` or nothing."""
     attributes: tuple[str, ...] = ()
+    """``managed``; of a pointer parameter ``ptr``, ``global`` and ``align 16``."""
     line: int = 0
+    byte_references: tuple[tuple[int, int, Symbol], ...] = ()
+    """Places that hold one byte of an address, and which; ``0xff00(x)`` is byte 1."""
 
     @property
     def size(self) -> int:
@@ -203,9 +213,9 @@ class Function:
     variables: Mapping[str, Variable]
     """Variables declared inside (local, shared, param), by unique name."""
     tables: Mapping[str, tuple[Symbol | Label, ...]] = field(default_factory=dict)
-    """``.branchtargets`` and ``.calltargets`` by unique name."""
+    """``.branchtargets`` and ``.calltargets`` by unique name; used as a Symbol."""
     prototypes: Mapping[str, Function] = field(default_factory=dict)
-    """``.callprototype`` by unique name; their instructions are empty."""
+    """``.callprototype`` by unique name, used as a Symbol; without instructions."""
     directives: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     """``.maxntid``, ``.reqntid``, ``.noreturn`` … with their numbers."""
     linkage: str = ""
@@ -232,6 +242,8 @@ class Module:
     text: str = field(repr=False)
     name: str = ""
     """The name of the file it was read from."""
+    pragmas: tuple[str, ...] = ()
+    """What ``.pragma`` says outside of functions."""
 
 
 def type_bytes(name: str) -> int:

@@ -1,0 +1,362 @@
+"""What does a declaration declare: variables, parameters, registers?"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from fragmenta.errors import nearest
+from fragmenta.ptx.module import Symbol, Variable, type_bytes
+from fragmenta.ptx.reading import expressions
+from fragmenta.ptx.reading.expressions import Whole
+from fragmenta.ptx.reading.lexer import Cursor
+
+SPACES = ("global", "const", "shared", "local", "param")
+LINKAGES = ("visible", "extern", "weak", "common")
+_TYPES = (
+    "b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 bf16 bf16x2 f32 f64 "
+    "tf32 f32x2 pred texref samplerref surfref e4m3 e5m2 e4m3x2 e5m2x2"
+)
+TYPES = tuple(_TYPES.split())
+_LANES = {".v2": 2, ".v4": 4, ".v8": 8}
+MOST_ELEMENTS, MOST_NAMES, MOST_INITIAL = 1 << 40, 1 << 16, 1 << 30
+_ADDRESS_BYTES = 8
+
+
+@dataclass
+class Head:
+    """What stands before the names of a declaration."""
+
+    space: str
+    linkage: str = ""
+    type: str = ""
+    lanes: int = 1
+    align: int = 0
+    attributes: list[str] = field(default_factory=list)
+    line: int = 0
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of one element, which is a vector if there are lanes."""
+        return type_bytes(self.type) * self.lanes
+
+    def variable(self, name: str, elements: int | None) -> Variable:
+        """A variable of this kind."""
+        return Variable(
+            name,
+            self.space,
+            self.type,
+            None if elements is None else elements * self.lanes,
+            self.align or self.bytes,
+            linkage=self.linkage,
+            attributes=tuple(self.attributes),
+            line=self.line,
+        )
+
+
+def head(cursor: Cursor, space: str, linkage: str = "") -> Head:
+    """Take alignment, attributes and type; the state space was taken before."""
+    made = Head(space, linkage, line=cursor.text.place(cursor.at)[0])
+    if space == "const" and cursor.accept("["):  # a bank, up to PTX 2.1
+        cursor.number()
+        cursor.expect("]")
+    while not made.type:
+        word = cursor.word
+        if word == ".align":
+            made.align = _align(cursor)
+        elif word == ".attribute":
+            made.attributes += attributes(cursor)
+        elif word in _LANES:
+            made.lanes = _LANES[cursor.step()]
+        elif word[1:] in TYPES and cursor.kind == "directive":
+            made.type = cursor.step()[1:]
+        else:
+            _no_type(cursor)
+    return made
+
+
+def _no_type(cursor: Cursor) -> None:
+    """Raise the error for a word that is neither a type nor what may precede it."""
+    hint = nearest(cursor.word[1:], TYPES) if cursor.kind == "directive" else ""
+    allowed = ["a type such as .b32 or .f32", "'.align'", "'.v4'"]
+    cursor.text.fail(cursor.at, cursor.found(), allowed, hint)
+
+
+def _align(cursor: Cursor) -> int:
+    cursor.expect(".align")
+    at, align = cursor.at, cursor.number("an alignment in bytes")
+    if align < 1 or align & (align - 1):
+        cursor.text.fail(at, f"the alignment {align}", ["a power of two"])
+    return align
+
+
+def attributes(cursor: Cursor) -> Iterator[str]:
+    """Take ``.attribute(.managed, .unified(1, 2))``: managed, unified(1,2)."""
+    cursor.expect(".attribute")
+    cursor.expect("(")
+    while True:
+        if cursor.kind != "directive":
+            cursor.fail("'.managed'", "'.unified'")
+        word = cursor.step()[1:]
+        if cursor.accept("("):
+            numbers = [str(cursor.number())]
+            while cursor.accept(","):
+                numbers.append(str(cursor.number()))
+            cursor.expect(")", "','")
+            word += f"({','.join(numbers)})"
+        yield word
+        if not cursor.accept(","):
+            break
+    cursor.expect(")", "','")
+
+
+def _dimensions(cursor: Cursor) -> list[int | None]:
+    """Take ``[4][8]``; None for ``[]``."""
+    found: list[int | None] = []
+    while cursor.accept("["):
+        at = cursor.at
+        if not found and cursor.accept("]"):
+            found.append(None)
+            continue
+        found.append(expressions.whole(cursor))
+        if not 0 <= (found[-1] or 0) < MOST_ELEMENTS:
+            cursor.text.fail(at, f"an array of {found[-1]} elements")
+        cursor.expect("]", "an operator")
+    return found
+
+
+def register_names(
+    cursor: Cursor, what: str = "the name of a register"
+) -> Iterator[tuple[str, int | None, int]]:
+    """Take the names of registers: ``%a, %r<100>``, with the count and the place."""
+    while True:
+        at, name = cursor.at, cursor.name(what)
+        yield name, _count(cursor), at
+        if not cursor.accept(","):
+            break
+    cursor.expect(";", "','", "'<'")
+
+
+def _count(cursor: Cursor) -> int | None:
+    """Take the ``<100>`` behind a name, if it is there."""
+    if not cursor.accept("<"):
+        return None
+    count = cursor.number()
+    cursor.expect(">")
+    return count
+
+
+def numbered(cursor: Cursor, name: str, count: int) -> list[str]:
+    """The names that ``name<count>`` stands for."""
+    if count > MOST_NAMES:
+        cursor.text.fail(cursor.at, f"{count} names at once", [f"up to {MOST_NAMES}"])
+    return [f"{name}{number}" for number in range(count)]
+
+
+def variables(cursor: Cursor, of: Head) -> Iterator[tuple[Variable, int]]:
+    """Take the names of variables with their initial values, and their places."""
+    while True:
+        at, name = cursor.at, cursor.name("the name of a variable")
+        count = _count(cursor)
+        if count is None:
+            yield _initialised(cursor, of, name), at
+        else:
+            for each in numbered(cursor, name, count):
+                yield of.variable(each, 1), at
+        if not cursor.accept(","):
+            break
+    cursor.expect(";", "','", "'['", "'='")
+
+
+def _initialised(cursor: Cursor, of: Head, name: str) -> Variable:
+    """Take the dimensions and the initial value behind a name."""
+    sizes = _dimensions(cursor)
+    elements = None if None in sizes else math.prod(size or 0 for size in sizes)
+    at = cursor.at
+    if not cursor.accept("="):
+        return of.variable(name, elements)
+    if of.type in ("texref", "samplerref", "surfref"):
+        return replace(
+            of.variable(name, elements),
+            attributes=(*of.attributes, *_settings(cursor)),
+        )
+    if of.lanes > 1:
+        sizes.append(of.lanes)
+    initial = Initial(cursor, of)
+    inner = [size or 0 for size in sizes[1:]]
+    if sizes:
+        initial.row(0, sizes[0], inner)
+    else:
+        initial.value(0)
+    if elements is None:
+        elements = -(
+            -len(initial.data) // (math.prod(inner) * type_bytes(of.type) or 1)
+        )
+        elements *= math.prod(inner) // of.lanes
+    made = of.variable(name, elements)
+    if len(initial.data) > made.size:
+        cursor.text.fail(at, f"{len(initial.data)} bytes for '{name}'",
+                         [f"{made.size} bytes"])  # fmt: skip
+    places, parts = initial.references()
+    return replace(
+        made, initial=bytes(initial.data), references=places, byte_references=parts
+    )
+
+
+def _settings(cursor: Cursor) -> Iterator[str]:
+    """Take ``{ addr_mode_0 = wrap, filter_mode = nearest }``."""
+    cursor.expect("{")
+    while True:
+        name = cursor.name("a setting")
+        cursor.expect("=")
+        yield f"{name}={cursor.step()}"
+        if not cursor.accept(","):
+            break
+    cursor.expect("}", "','")
+
+
+@dataclass
+class Initial:
+    """The initial value of a variable, while it is read."""
+
+    cursor: Cursor
+    of: Head
+    data: bytearray = field(default_factory=bytearray)
+    addresses: list[tuple[int, Symbol, int | None]] = field(default_factory=list)
+    """Place, symbol, and which byte of the address; None for the whole."""
+
+    def row(self, at: int, size: int | None, inner: list[int]) -> None:
+        """Take the values of an array in braces; ``at`` is its place in bytes."""
+        cursor = self.cursor
+        cursor.enter()
+        cursor.expect("{")
+        step = math.prod(inner) * type_bytes(self.of.type)
+        count = 0
+        while cursor.word != "}":
+            if count == size:
+                cursor.fail("'}'")
+            if inner:
+                self.row(at + count * step, inner[0], inner[1:])
+            else:
+                self.value(at + count * step)
+            count += 1
+            if not cursor.accept(","):
+                break
+        cursor.expect("}", "','")
+        cursor.leave()
+
+    def value(self, at: int) -> None:
+        """Take one value, a number or an address."""
+        cursor, start = self.cursor, self.cursor.at
+        if cursor.kind == "name" and cursor.word != "WARP_SZ":
+            symbol = self.symbol()
+            self.addresses.append((at, symbol, None))
+            self.store(at, bytes(min(type_bytes(self.of.type), _ADDRESS_BYTES)))
+            return
+        word = cursor.word
+        value = expressions.expression(cursor)
+        if cursor.word == "(" and isinstance(value, Whole):
+            self.masked(at, value.value, start)
+        else:
+            self.store(at, self.packed(value, word, start))
+
+    def symbol(self) -> Symbol:
+        """Take ``name``, ``name+4`` or ``generic(name)+4``."""
+        cursor = self.cursor
+        name = cursor.name("a name")
+        if name == "generic" and cursor.accept("("):
+            name = cursor.name("a name")
+            cursor.expect(")")
+        total = 0
+        while cursor.word in ("+", "-"):
+            sign = 1 if cursor.step() == "+" else -1
+            total += sign * expressions.whole(cursor, expressions.PRODUCT)
+        return Symbol(name, total)
+
+    def masked(self, at: int, mask: int, start: int) -> None:
+        """Take the rest of ``0xff00(name)``: one byte of an address."""
+        self.cursor.expect("(")
+        symbol = self.symbol()
+        self.cursor.expect(")", "'+'")
+        byte = next((i for i in range(8) if mask == 0xFF << 8 * i), None)
+        if byte is None:
+            self.cursor.text.fail(start, f"the mask {mask:#x}", ["0xff", "0xff00", "…"])
+        self.addresses.append((at, symbol, byte))
+        self.store(at, bytes(type_bytes(self.of.type)))
+
+    def packed(self, value: expressions.Value, word: str, start: int) -> bytes:
+        """The bytes of a number."""
+        size = type_bytes(self.of.type)
+        if isinstance(value, Whole) and self.of.type[0] != "f":
+            return (value.value & (1 << 8 * size) - 1).to_bytes(size, "little")
+        is_float = self.of.type[0] in "fb" and size in (4, 8)
+        if not isinstance(value, float) or not is_float:
+            allowed = "a whole number" if isinstance(value, float) else "a float"
+            self.cursor.text.fail(start, f"'{word}' in a .{self.of.type}", [allowed])
+        if word[:2].lower() == {4: "0f", 8: "0d"}[size]:
+            return int(word[2:], 16).to_bytes(size, "little")
+        return _float_bytes(value, size)
+
+    def store(self, at: int, data: bytes) -> None:
+        """Put bytes at a place; what is left out before it is zero."""
+        if at > MOST_INITIAL:
+            self.cursor.text.fail(self.cursor.at, "an initial value of more than 1 GiB")
+        self.data.extend(bytes(at - len(self.data)))
+        self.data.extend(data)
+
+    def references(
+        self,
+    ) -> tuple[tuple[tuple[int, Symbol], ...], tuple[tuple[int, int, Symbol], ...]]:
+        """Whole addresses, and single bytes of addresses that are not in a row of 8."""
+        whole = [(at, symbol) for at, symbol, byte in self.addresses if byte is None]
+        parts = {at: (symbol, byte) for at, symbol, byte in self.addresses
+                 if byte is not None}  # fmt: skip
+        for at, (symbol, byte) in sorted(parts.items()):
+            run = range(at, at + _ADDRESS_BYTES)
+            if byte == 0 and all(parts.get(i) == (symbol, i - at) for i in run):
+                whole.append((at, symbol))
+                for i in run:
+                    del parts[i]
+        single = ((at, byte, symbol) for at, (symbol, byte) in sorted(parts.items()))
+        return tuple(sorted(whole, key=lambda each: each[0])), tuple(single)
+
+
+def _float_bytes(value: float, size: int) -> bytes:
+    if size == 8:
+        return struct.pack("<d", value)
+    try:
+        return struct.pack("<f", value)
+    except OverflowError:  # it rounds to infinity
+        return struct.pack("<f", math.copysign(math.inf, value))
+
+
+def parameter(cursor: Cursor) -> Variable:
+    """Take one parameter of a function or a kernel."""
+    if cursor.word not in (".param", ".reg"):
+        cursor.fail("'.param'", "'.reg'", "')'")
+    of = head(cursor, cursor.step()[1:])
+    if cursor.accept(".ptr"):
+        of.attributes.append("ptr")
+        if cursor.word in (".global", ".const", ".shared", ".local", ".generic"):
+            of.attributes.append(cursor.step()[1:])
+        if cursor.word == ".align":
+            of.attributes.append(f"align {_align(cursor)}")
+    name = cursor.name("the name of a parameter")
+    sizes = _dimensions(cursor)
+    elements = None if None in sizes else math.prod(size or 0 for size in sizes)
+    return of.variable(name, elements)
+
+
+def parameters(cursor: Cursor) -> tuple[Variable, ...]:
+    """Take a list of parameters in parentheses, if there is one."""
+    if not cursor.accept("("):
+        return ()
+    found = []
+    if cursor.word != ")":
+        found.append(parameter(cursor))
+        while cursor.accept(","):
+            found.append(parameter(cursor))
+    cursor.expect(")", "','")
+    return tuple(found)
