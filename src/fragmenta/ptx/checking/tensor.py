@@ -115,7 +115,7 @@ def _shape(each: Operand) -> object:
         return (
             "[]",
             base.type if isinstance(base, Register) else type(base),
-            bool(each.items),
+            *map(_shape, each.items),
         )
     return type(each) if isinstance(each, Sink) else each
 
