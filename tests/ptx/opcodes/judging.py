@@ -30,6 +30,13 @@ FEW_IMMEDIATES = 6
 SELECTIONS = 6
 
 
+#: The product or ``c`` may be negated, not both.
+NEGATIONS = tuple(
+    dict(zip(("aneg", "bneg", "cneg"), signs.split(","), strict=True))
+    for signs in (",,", "-,,", ",-,", "-,-,", ",,-")
+)
+
+
 @dataclass(frozen=True)
 class Form:
     """One instruction that a line of the table allows."""
@@ -81,6 +88,8 @@ class Form:
             constant = self.immediates.get(slot.name)
             if chosen:
                 parts.append(f"{slot.name}.{chosen}")
+            if slot.negatable and self.qualifiers.get(f"{slot.name}neg"):
+                parts.append(f"-{slot.name}")
             if constant is not None:
                 parts.append(f"{slot.name}={constant}")
             if slot.optional:
@@ -149,6 +158,8 @@ def _written(
         if number:
             for slot in chosen:
                 selected[slot.selector] = draw.choice(("", *slot.selectors))
+        if any(slot.negatable for slot in line.operands):
+            selected |= draw.choice(NEGATIONS)
         # Only what is merged into c has a selected destination, where c is optional.
         whole = [s for s in line.operands if s.optional]
         left_out = set(whole) if whole and not selected.get("dsel") else set()
@@ -204,6 +215,7 @@ def statement(form: Form) -> list[str]:
 
     for slot in form.slots:
         kind = form.type_of(slot)
+        minus = form.qualifiers.get(f"{slot.name}neg", "") if slot.negatable else ""
         selected = form.qualifiers.get(slot.selector, "") if slot.selector else ""
         if slot.hidden:
             continue
@@ -215,7 +227,7 @@ def statement(form: Form) -> list[str]:
             items = ", ".join(new(kind) for _ in range(form.count(slot)))
             written.append(f"{{{items}}}")
         else:
-            written.append(new(kind) + (f".{selected}" if selected else ""))
+            written.append(minus + new(kind) + (f".{selected}" if selected else ""))
     return [*declared, f"{form.mnemonic} {', '.join(written)};"]
 
 
@@ -242,7 +254,11 @@ def judged(
     return refused
 
 
-def near_misses(line: Syntax, words: Iterable[str] = sorted(TYPES)) -> Iterator[Form]:
+# ptxas takes .pred in place of most optional words, and ignores it.
+WORDS = tuple(sorted(TYPES - {"pred"}))
+
+
+def near_misses(line: Syntax, words: Iterable[str] = WORDS) -> Iterator[Form]:
     """Instructions that differ from a line in one word, and are on no line."""
     seen = set()
     for mnemonic, qualifiers in itertools.islice(mnemonics(line), 40):

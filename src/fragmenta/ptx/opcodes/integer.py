@@ -275,6 +275,23 @@ def mad24(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     return bits.add_sat_signed(product, c) if q.get("sat") else product + c
 
 
+@opcodes(
+    """
+    clmad.half.type  d, a, b, c  ; half = lo hi ; type = u64 s64 ; ptx = 9.4
+    """,
+    large=True,
+    fidelity="h200",
+)
+def clmad(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
+    """One half of the product without carries, its bits inverted where ``c`` is set."""
+    high = q["half"] == "hi"
+    for place in range(high, 64):
+        part = bits.shift_right(a, 64 - place) if high else a << place
+        # All ones where this bit of b is set.
+        c = c ^ (part & ((b << (63 - place)) >> 63))
+    return c
+
+
 @opcodes("""
     dp4a.atype.btype  d:b32, a:b32, b:b32, c:b32  ; atype = u32 s32 ; btype = u32 s32
 """)

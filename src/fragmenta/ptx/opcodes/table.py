@@ -18,10 +18,12 @@ operand that may be left out, ``[a]`` an address.
 in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
 4.  ``[a:tensor]`` is the address of a tensor map with coordinates.  ``a{.asel}`` is an
 operand of which a part may be selected, as in ``%r1.h1``; the function gets the whole
-register, and the selector (``h1``, or nothing) among the qualifiers as ``asel``.  An
-operand may be explained too: by the constants that it takes, ``n = 0..15`` or
-``n = 4 8 16`` or ``n = 24..256/8``, multiples of 8.  A line that begins with a semicolon
-explains names for all lines below it in the same text.
+register, and the selector (``h1``, or nothing) among the qualifiers as ``asel``.
+``{-}a`` is an operand that may be negated, as in ``-%r1``; the function gets it as it
+is, and ``-`` or nothing among the qualifiers as ``aneg``.  An operand may be explained
+too: by the constants that it takes, ``n = 0..15`` or ``n = 4 8 16`` or
+``n = 24..256/8``, multiples of 8.  A line that begins with a semicolon explains names
+for all lines below it in the same text.
 
 Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version,
 ``target = sm_90`` targets that have the line; a word with a letter (``sm_120a``) names
@@ -65,6 +67,8 @@ class Slot:
     """The name of the qualifier for the selected part, if a part may be selected."""
     selectors: tuple[str, ...] = ()
     """What may be selected."""
+    negatable: bool = False
+    """Whether a minus sign may stand before it."""
     values: tuple[str, ...] = ()
     """The constants that it takes, such as ``4`` or ``0..15``; empty: any."""
 
@@ -245,20 +249,27 @@ def _split(operands: str) -> list[str]:
 
 
 _OPERAND = re.compile(
-    r"(?P<name>[\w|]+)(?:\{?\.(?P<selector>\w+)\}?)?(?:\*(?P<vector>\w+))?(?::(?P<type>\w+))?"
+    r"(?P<minus>\{-\})?(?P<name>[\w|]+)(?:\{?\.(?P<selector>\w+)\}?)?(?:\*(?P<vector>\w+))?(?::(?P<type>\w+))?"
 )
 
 
 def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
-    optional = text.startswith("{")
+    optional = text.startswith("{") and text.endswith("}") and "{-" not in text
     bare = text[1:-1] if optional else text
     address, hidden = bare.startswith("["), bare.startswith("^")
     found = _OPERAND.fullmatch(bare.strip("[]^"))
     if found is None:
         raise ValueError(f"an operand is written as {text!r}")
-    name, selector, vector, kind = (each or "" for each in found.groups())
-    selectors = names.get(selector, ())
-    values = tuple(each for each in names.get(name, ()) if each[0].isdecimal())
+    minus, name, selector, vector, kind = (each or "" for each in found.groups())
     return Slot(
-        name, kind, optional, address, hidden, vector, selector, selectors, values
+        name,
+        kind,
+        optional,
+        address,
+        hidden,
+        vector,
+        selector,
+        names.get(selector, ()),
+        bool(minus),
+        tuple(each for each in names.get(name, ()) if each[0].isdecimal()),
     )
