@@ -9,7 +9,7 @@ cache is still the right one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -148,11 +148,13 @@ def kernel(**parameters: Any) -> Callable[[Any], Traced]:
     return make
 
 
-def _machine() -> Any:
+def _machine(level: int = 3) -> Any:
     """LLVM's description of this processor; each engine needs its own."""
-    cpu, features = _processor()
+    cpu, features = processor()
     target = binding.Target.from_default_triple()
-    return target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=level, jit=True
+    )
 
 
 def _address(array: Any) -> int:
@@ -165,18 +167,19 @@ def _address(array: Any) -> int:
 
 
 @cache
-def _processor() -> tuple[str, str]:
+def processor() -> tuple[str, str]:
+    """The name and the features of this processor."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
-def _optimized(text: str) -> Any:
+def _optimized(text: str, level: int = 3) -> Any:
     machine = _machine()
     module = binding.parse_assembly(text)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
-    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options = binding.create_pipeline_tuning_options(speed_level=level)
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
@@ -185,7 +188,7 @@ def _optimized(text: str) -> Any:
 def _object(name: str, text: str) -> bytes:
     """The machine code of a module as an object file, from the cache if it is there."""
     kept = Cache.present()
-    key = "\0".join(["llvm", __version__, *_processor(), text])
+    key = "\0".join(["llvm", __version__, *processor(), text])
     found = kept.get(key)
     if found is None:
         with notice(f"compiling {name}, once"):
@@ -195,10 +198,31 @@ def _object(name: str, text: str) -> bytes:
     return found
 
 
+def object_code(text: str, optimise: int) -> bytes:
+    """The machine code of a module as an object file.
+
+    With ``optimise`` 0 nothing is optimised: long code is then compiled quickly.
+    """
+    if optimise:
+        return bytes(_machine().emit_object(_optimized(text, optimise)))
+    machine = _machine(0)
+    module = binding.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    return bytes(machine.emit_object(module))
+
+
+def load(objects: Iterable[bytes]) -> Any:
+    """An engine that holds the machine code of object files, linked together."""
+    processor()  # LLVM must be ready
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    for each in objects:
+        engine.add_object_file(binding.ObjectFileRef.from_data(each))
+    engine.finalize_object()
+    return engine
+
+
 def _load(name: str, text: str) -> tuple[Any, int]:
     """An engine that holds the machine code, and the address of the function."""
-    machine = _machine()
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-    engine.add_object_file(binding.ObjectFileRef.from_data(_object(name, text)))
-    engine.finalize_object()
+    engine = load([_object(name, text)])
     return engine, engine.get_function_address(name)

@@ -135,6 +135,9 @@ class Value:
     def __floordiv__(self, other: Number) -> Value:
         return self._emit(("sdiv", ""), other)
 
+    def __truediv__(self, other: Number) -> Value:
+        return self._emit(("", "fdiv"), other)
+
     def __mod__(self, other: Number) -> Value:
         return self._emit(("srem", ""), other)
 
@@ -212,6 +215,18 @@ def compare_unsigned(sign: str, x: Value, y: Number) -> Value:
     return Value(x.builder, x.builder.icmp_unsigned(sign, left.raw, right.raw))
 
 
+def shift_unsigned(x: Value, by: Number) -> Value:
+    """An unsigned integer shifted right; ``by`` must be less than its width."""
+    left, right = x._both(by)
+    return Value(x.builder, x.builder.lshr(left.raw, right.raw))
+
+
+def recast(x: Value, of: Type) -> Value:
+    """The same bits as a vector of wider or narrower integers, the lowest first."""
+    count = x.type.count * scalar_type(x.type).width // of.width
+    return Value(x.builder, x.builder.bitcast(x.raw, ir.VectorType(of, count)))
+
+
 def bits_of(x: Value) -> Value:
     """The bits of floats, as integers."""
     to = like(_FLOATS[scalar_type(x.type)], x.type)
@@ -275,6 +290,12 @@ fma = _of_one_type("llvm.fma")
 _absolute = _of_one_type("llvm.fabs")
 #: A float rounded to an integer, toward zero.
 truncate = _of_one_type("llvm.trunc")
+#: A float rounded down, up, or to the nearest integer (a tie to the even one).
+floor = _of_one_type("llvm.floor")
+ceiling = _of_one_type("llvm.ceil")
+nearest = _of_one_type("llvm.rint")
+#: The square root, correctly rounded.
+root = _of_one_type("llvm.sqrt")
 #: How many bits of an integer are set.
 ones = _of_one_type("llvm.ctpop")
 
@@ -282,6 +303,21 @@ ones = _of_one_type("llvm.ctpop")
 def is_nan(x: Value) -> Value:
     """Whether a float is NaN."""
     return Value(x.builder, x.builder.fcmp_unordered("uno", x.raw, x.raw))
+
+
+def to_integer(x: Value, of: Type, *, signed: bool = True) -> Value:
+    """A float truncated to an integer; beyond its range the limit, 0 for NaN."""
+    to = like(of, x.type)
+    name = "llvm.fptosi.sat" if signed else "llvm.fptoui.sat"
+    full = f"{name}.{_suffix(to)}.{_suffix(x.type)}"
+    return Value(x.builder, intrinsic(x.builder, full, to, [x.raw]))
+
+
+def leading_zeros(x: Value) -> Value:
+    """How many zeros an unsigned integer begins with."""
+    defined = ir.Constant(I1, 0)  # also for zero
+    name = f"llvm.ctlz.{_suffix(x.type)}"
+    return Value(x.builder, intrinsic(x.builder, name, x.type, [x.raw, defined]))
 
 
 class Memory:
@@ -337,9 +373,12 @@ class Code:
         self._entry = function.append_basic_block("entry")
         self.builder = ir.IRBuilder(function.append_basic_block("body"))
 
-    def close(self) -> None:
-        """End the function."""
-        self.builder.ret_void()
+    def close(self, result: Value | None = None) -> None:
+        """End the function, with its result if it has one."""
+        if result is None:
+            self.builder.ret_void()
+        else:
+            self.builder.ret(result.raw)
         ir.IRBuilder(self._entry).branch(self._entry.function.basic_blocks[1])
 
     def constant(self, number: float, of: Type) -> Value:
