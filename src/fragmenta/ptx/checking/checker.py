@@ -32,6 +32,14 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.tensor import TENSOR
 
 
+#: What is said about a register that is read too early.
+_WHEN = {
+    "never": "is never written",
+    "later": "is written only later",
+    "maybe": "is not written on every way to here",
+}
+
+
 def check(module: Module, target: str | None = None) -> list[Problem]:
     """Everything that is wrong with a module, or worth knowing, in the order of the text.
 
@@ -158,6 +166,8 @@ class FunctionChecker:
     def __init__(self, checker: Checker, function: Function):
         self.checker, self.function = checker, function
         self.module, self.places = checker.module, checker.places
+        self.said: set[tensor.Remark] = set()
+        """What need not be said again in this function."""
         self.known = {
             *self.module.variables, *self.module.functions, *self.module.aliases,
             *function.variables, *function.tables, *function.prototypes,
@@ -219,15 +229,19 @@ class FunctionChecker:
         if isinstance(op, tensor.Remark):
             yield self._make(of, *op)
             return
-        _, text = self.places.statement(of)
-        written = self.places.operands_text(text)
-        wrong = tensor.unfit(op, of, written, self.checker.declared) if (
-            written or self.checker.declared
-        ) else None  # fmt: skip
-        if wrong:
-            yield self._make(of, *wrong)
+        given, manual = of.mnemonic.split("."), str(op).split(".")
+        if given != manual and sorted(given) == sorted(manual):
+            yield self._make(of, "modifier-order", INFO, *_ordered(of, str(op)))
+        if of.operands or self.checker.declared:  # not a mnemonic alone
+            _, text = self.places.statement(of)
+            written = self.places.operands_text(text)
+            wrong = tensor.unfit(op, of, written, self.checker.declared)
+            if wrong:
+                yield self._make(of, *wrong)
         for each in tensor.remarks(op, self.checker.targets, self.checker.version):
-            yield self._make(of, *each)
+            if each.severity == ERROR or each not in self.said:
+                self.said.add(each)
+                yield self._make(of, *each)
 
     def _ordinary(self, of: Instruction) -> Iterator[Problem]:
         said = mnemonics.reading(of.mnemonic)
@@ -241,13 +255,7 @@ class FunctionChecker:
             return
         if not said.ordered:
             near = mnemonics.spelled(said.matches[0].syntax)
-            yield self._make(
-                of,
-                "modifier-order",
-                INFO,
-                f"ptxas takes {of.mnemonic}; the manual writes the modifiers in another order",
-                f"the manual has {near}",
-            )
+            yield self._make(of, "modifier-order", INFO, *_ordered(of, near))
         if of.opcode == "call":
             yield from self._call(of)
             return
@@ -375,15 +383,12 @@ class FunctionChecker:
         code = self.function.instructions
         made = blocks(self.function)
         effect: list[Effects] = [effects(each) for each in code]
-        for index, register, never in unwritten(made, effect):
-            when = (
-                "is never written" if never else "is not written on every way to here"
-            )
+        for index, register, when in unwritten(made, effect):
             yield self._make(
                 code[index],
                 "uninitialised",
-                WARNING,
-                f"{register.name} is read, but {when}",
+                INFO if when == "maybe" else WARNING,
+                f"{register.name} is read, but {_WHEN[when]}",
             )
         told_of: set[int] = set()
         for index, branch in Divergence(self.function, effect).partial(made):
@@ -420,6 +425,12 @@ class FunctionChecker:
                     function.name,
                 )
                 return
+
+
+def _ordered(of: Instruction, manual: str) -> tuple[str, str]:
+    """What is said about modifiers in another order than the manual's."""
+    message = f"ptxas takes {of.mnemonic}, but the manual has another order"
+    return message, f"the manual has {manual}"
 
 
 def _weight(found: list[Finding]) -> int:

@@ -7,10 +7,12 @@ The catalogue of :mod:`fragmenta.isa` is the judge, with the words that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from fragmenta.errors import BadOperands, UnknownInstruction
 from fragmenta.isa import operands
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import TARGETS
@@ -28,6 +30,10 @@ from fragmenta.ptx.module import (
     Symbol,
     Vector,
 )
+from fragmenta.registers.dtype import DTYPES
+
+
+_TYPES = frozenset(DTYPES) | frozenset(("b8", "b16", "b8x16"))
 
 
 class Remark(NamedTuple):
@@ -39,31 +45,82 @@ class Remark(NamedTuple):
     hint: str = ""
 
 
+@cache
 def named(mnemonic: str) -> Tensor | Remark:
     """The instruction of a mnemonic, or why there is none.
 
-    >>> named("movmatrix.sync.aligned.m8n8.trans.b16")
+    As for other instructions, ptxas takes most modifiers in any order.
+
+    >>> named("movmatrix.sync.aligned.m8n8.b16.trans")
     <movmatrix.sync.aligned.m8n8.trans.b16>
     """
     try:
         return instruction(mnemonic)
     except UnknownInstruction as why:
+        found = _in_any_order().get(_unordered(mnemonic))
+        if found is not None:
+            return found
         message, _, hint = str(why).partition("; ")
         return Remark("tensor", ERROR, message, hint)
 
 
+@cache
+def _in_any_order() -> Mapping[object, Tensor]:
+    return {_unordered(str(op)): op for op in catalogue()}
+
+
+def _unordered(mnemonic: str) -> tuple[object, ...]:
+    """A mnemonic without the order of its modifiers.
+
+    Types keep their order, and so do layouts; ``.rn`` is the same as nothing.
+    """
+    words = mnemonic.split(".")
+    name = 2 if words[0] in ("wgmma", "wmma") else 1
+    rest = [word for word in words[name:] if word != "rn"]
+    layouts = tuple(word for word in rest if word in ("row", "col"))
+    types = tuple(word for word in rest if word in _TYPES)
+    others = sorted(word for word in rest if word not in (*layouts, *types))
+    return (*words[:name], layouts, types, *others)
+
+
 def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | None:
     """What is wrong with the operands, which were written as ``text``."""
+    if not text and not op.operands:
+        return None
     guard = of.guard.of if isinstance(of.guard, Not) else of.guard
-    names = (
-        {each.name: _declared(each) for each in _registers(of)} if declared else None
-    )
-    try:
-        operands.check(op, text, guard=guard.name if guard else "", declared=names)
-    except BadOperands as why:
-        message, _, hint = str(why).partition("; its operands")
-        return Remark("tensor", ERROR, message, f"its operands{hint}" if hint else "")
-    return None
+    name = guard.name if guard else ""
+    names = {each.name: _declared(each) for each in _registers(of)} if declared else None
+    # What is not plain in the text, such as 4*16, is plain in what was read of it; the
+    # message quotes the text, if that can be read as it is.
+    why: BadOperands | None = None
+    for given in (", ".join(map(_plain, of.operands)), text):
+        try:
+            operands.check(op, given, guard=name, declared=names)
+        except BadOperands as refusal:
+            if why is None or "is not a list of operands" not in str(refusal):
+                why = refusal
+        else:
+            return None
+    message, _, hint = str(why).partition("; its operands")
+    return Remark("tensor", ERROR, message, f"its operands{hint}" if hint else "")
+
+
+def _plain(each: Operand) -> str:
+    """An operand as it is written most simply."""
+    if isinstance(each, Immediate):
+        if each.form == "int":
+            return str(each.value)
+        return f"0{'f' if each.form == 'f32' else 'd'}{each.bits:0{8 if each.form == 'f32' else 16}X}"
+    if isinstance(each, Not):
+        return f"!{each.of.name}"
+    if isinstance(each, Vector):
+        return "{" + ", ".join(map(_plain, each.items)) + "}"
+    if isinstance(each, Address):
+        base = each.base if isinstance(each.base, int) else each.base.name
+        return f"[{base}+{each.offset}]" if each.offset else f"[{base}]"
+    if isinstance(each, Part):
+        return f"{each.of.name}.{each.which}"
+    return "_" if isinstance(each, Sink) else getattr(each, "name", "?")
 
 
 def _declared(of: Register | Symbol) -> str:
