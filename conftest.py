@@ -18,6 +18,8 @@ needs_torch = [
     "tests/torch",
 ]
 collect_ignore = [] if HAS_TORCH else needs_torch
+if find_spec("triton") is None:  # only the recorder compiles these
+    collect_ignore += ["tests/ptx/corpus/triton_kernels.py"]
 
 
 def pytest_collection_modifyitems(

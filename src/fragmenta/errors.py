@@ -96,6 +96,33 @@ class PtxSyntaxError(Error, ValueError):
         return str(self.args[0])
 
 
+class KernelFault(Error):
+    """A kernel did something that it must not do; the message says where.
+
+    ``kind`` is one word, ``line`` the line in the PTX text, ``source`` the line in the
+    program it was compiled from, ``block`` and ``thread`` who did it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        kind: str = "",
+        line: int = 0,
+        source: str = "",
+        block: tuple[int, int, int] | None = None,
+        thread: tuple[int, int, int] | None = None,
+    ):
+        super().__init__(message, kind, line, source, block, thread)
+        self.kind = kind
+        self.line = line
+        self.source = source
+        self.block = block
+        self.thread = thread
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 # ── what is missing or refuses to work ──────────────────────────────────────
 
 

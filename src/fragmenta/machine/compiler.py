@@ -72,26 +72,36 @@ class Traced:
     array([0., 2., 4.])
     """
 
-    def __init__(self, name: str, parameters: dict[str, Any], trace: Any) -> None:
+    def __init__(
+        self, name: str, parameters: dict[str, Any], trace: Any, returns: Any = None
+    ) -> None:
         self.name = name
-        self._parameters = parameters
+        self.parameters = parameters
         self._trace = trace
+        self._returns = returns
         self._lock = Lock()
-        self._call: Callable[..., None] | None = None
+        self._call: Callable[..., Any] | None = None
         self._engine: Any = None
+        self._address = 0
         self._arrays = [
             (place, _ALLOWED[of.of])
             for place, of in enumerate(parameters.values())
             if isinstance(of, Pointer)
         ]
 
-    def __call__(self, *arguments: Any) -> None:
+    @property
+    def address(self) -> int:
+        """Where the machine code begins; valid as long as this object lives."""
+        self.compile()
+        return self._address
+
+    def __call__(self, *arguments: Any) -> Any:
         """Run it.  Arrays must be contiguous and have the declared types."""
         words = list(arguments)
         for place, allowed in self._arrays:
             array = words[place]
             if array.dtype not in allowed or not array.flags.c_contiguous:
-                name = list(self._parameters)[place]
+                name = list(self.parameters)[place]
                 raise TypeError(
                     f"{self.name}: {name} must be a contiguous array of "
                     f"{one_of(sorted(map(str, allowed)))}; given {array.dtype}, "
@@ -99,18 +109,19 @@ class Traced:
                 )
             words[place] = _address(array)
         call = self._call or self.compile()
-        call(*words)
+        return call(*words)
 
-    def compile(self) -> Callable[..., None]:
+    def compile(self) -> Callable[..., Any]:
         """The machine code, ready to be called."""
         with self._lock:
             if self._call is None:
-                self._engine, address = _load(self.name, self.text())
+                self._engine, self._address = _load(self.name, self.text())
                 kinds: list[Any] = [
                     ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
-                    for of in self._parameters.values()
+                    for of in self.parameters.values()
                 ]
-                self._call = ctypes.CFUNCTYPE(None, *kinds)(address)
+                returns: Any = _SCALARS[self._returns] if self._returns else None
+                self._call = ctypes.CFUNCTYPE(returns, *kinds)(self._address)
             return self._call
 
     def text(self) -> str:
@@ -118,19 +129,19 @@ class Traced:
         module = ir.Module(self.name)
         kinds = [
             of.of.as_pointer() if isinstance(of, Pointer) else of
-            for of in self._parameters.values()
+            for of in self.parameters.values()
         ]
-        function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), self.name)
+        returns = self._returns or ir.VoidType()
+        function = ir.Function(module, ir.FunctionType(returns, kinds), self.name)
         code = Code(function)
         given: list[Any] = []
-        for argument, of in zip(function.args, self._parameters.values(), strict=True):
+        for argument, of in zip(function.args, self.parameters.values(), strict=True):
             if isinstance(of, Pointer):
                 argument.add_attribute("noalias")
                 given.append(Memory(code.builder, argument, of.of))
             else:
                 given.append(Value(code.builder, argument))
-        self._trace(code, *given)
-        code.close()
+        code.close(self._trace(code, *given))
         return str(module)
 
     def assembly(self) -> str:

@@ -9,7 +9,7 @@ exactly: they are never reordered or contracted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
@@ -320,18 +320,42 @@ def leading_zeros(x: Value) -> Value:
     return Value(x.builder, intrinsic(x.builder, name, x.type, [x.raw, defined]))
 
 
+def any_lane(condition: Value) -> Value:
+    """Whether a condition holds in any lane."""
+    b = condition.builder
+    name = f"llvm.vector.reduce.or.v{LANES}i1"
+    return Value(b, intrinsic(b, name, I1, [condition.raw]))
+
+
+def joined(numbers: Iterable[Value]) -> Value:
+    """A vector of eight numbers: the inverse of :func:`each_lane`."""
+    first, *rest = numbers
+    vector = ir.Constant(ir.VectorType(first.type, LANES), ir.Undefined)
+    for lane, number in enumerate([first, *rest]):
+        place = ir.Constant(I32, lane)
+        vector = first.builder.insert_element(vector, number.raw, place)
+    return Value(first.builder, vector)
+
+
+def each_lane(x: Value) -> list[Value]:
+    """The eight numbers of a vector."""
+    b = x.builder
+    places = (ir.Constant(I32, lane) for lane in range(LANES))
+    return [Value(b, b.extract_element(x.raw, place)) for place in places]
+
+
 class Memory:
     """Consecutive numbers in memory."""
 
     def __init__(self, builder: Any, pointer: Any, of: Type) -> None:
         self._builder = builder
-        self._pointer = pointer
+        self.raw = pointer
         self.of = of
 
     def _at(self, place: Number, of: Type) -> Any:
         b = self._builder
         index = place.raw if isinstance(place, Value) else ir.Constant(I64, place)
-        address = b.gep(self._pointer, [index])
+        address = b.gep(self.raw, [index])
         return b.bitcast(address, of.as_pointer()) if of != self.of else address
 
     def __getitem__(self, place: Number) -> Value:
@@ -343,6 +367,26 @@ class Memory:
         loaded = self._builder.load(self._at(place, vector))
         loaded.align = size_of(self.of)
         return Value(self._builder, loaded)
+
+    def gather(self, places: Iterable[Value]) -> Value:
+        """The numbers at eight places."""
+        return joined([self[place] for place in places])
+
+    def scatter(self, places: Iterable[Value], value: Value) -> None:
+        """Write the eight numbers of a vector to eight places."""
+        for place, number in zip(places, each_lane(value), strict=True):
+            self[place] = number
+
+    def after(self, count: int) -> Memory:
+        """The memory without its first numbers."""
+        return Memory(self._builder, self._at(count, self.of), self.of)
+
+    def view(self, of: Type) -> Memory:
+        """The same memory as numbers of another type."""
+        if of == self.of:
+            return self
+        pointer = self._builder.bitcast(self.raw, of.as_pointer())
+        return Memory(self._builder, pointer, of)
 
     def __setitem__(self, place: Number, value: Value) -> None:
         stored = self._builder.store(value.raw, self._at(place, value.type))
@@ -374,7 +418,7 @@ class Code:
         self.builder = ir.IRBuilder(function.append_basic_block("body"))
 
     def close(self, result: Value | None = None) -> None:
-        """End the function, with its result if it has one."""
+        """End the function, which returns a result or nothing."""
         if result is None:
             self.builder.ret_void()
         else:
@@ -402,6 +446,17 @@ class Code:
     def scratch(self, of: Type, size: int) -> Memory:
         """An array that belongs to the function."""
         return Memory(self.builder, self.array(of, size), of)
+
+    def table(self, numbers: Iterable[float], of: Type) -> Memory:
+        """Constants that lie beside the machine code."""
+        listed = list(numbers)
+        module = self.builder.module
+        kind = ir.ArrayType(of, len(listed))
+        held = ir.GlobalVariable(module, kind, module.get_unique_name("table"))
+        held.linkage, held.global_constant = "internal", True
+        held.initializer = ir.Constant(kind, listed)
+        zero = ir.Constant(I32, 0)
+        return Memory(self.builder, held.gep([zero, zero]), of)
 
     @contextmanager
     def loop(

@@ -1,5 +1,13 @@
-"""What does a whole kernel do?"""
+"""What does a whole kernel do?
 
-from fragmenta.ptx.reading import load, parse
+parse(text), load(path)   read PTX
+module.kernels            its kernels
+kernel.launch(...)        run one on the CPU, with the bits that a GPU returns
+pointer(array, offset)    an argument that points into an array
+"""
 
-__all__ = ["load", "parse"]
+from fragmenta.ptx.arguments import pointer
+from fragmenta.ptx.kernel import Kernel, load, parse
+from fragmenta.ptx.result import Result
+
+__all__ = ["Kernel", "Result", "load", "parse", "pointer"]

@@ -91,7 +91,10 @@ TICKING = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
 TEMPORARIES = 12
 """Registers and predicates for what is used at once."""
 TEMPORARY = SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * len(SPECIALS_64)
-REGISTERS = TEMPORARY + 256 * TEMPORARIES
+RESULT_WORDS = 16
+"""Words of results that a function which calls itself may return."""
+RESULTS = TEMPORARY + 256 * TEMPORARIES
+REGISTERS = RESULTS + 4 * LANES * RESULT_WORDS
 """Where the registers of a warp begin."""
 
 
@@ -128,8 +131,15 @@ BLOCK_RETURNS = 128  #: pointer to return addresses, per lane
 BLOCK_HOST = 136  #: pointer to a function of the host, for what is done in Python
 BLOCK_PRINTED = 144  #: pointer to what printf wrote
 BLOCK_LAUNCH = 152  #: i64: which launch, for the host
-BLOCK_BARRIERS = 160  #: 16 x (arrived, expected, phase, sums) of 8 x i32 each
+BLOCK_INDEX = 160  #: i64: the number of the block in the grid
+BLOCK_LAST = 168  #: i64: the first block that is not to be run
+BLOCK_GRID = 176  #: 3 x i64: the blocks of the grid along x, y and z
+BLOCK_TEMPLATE = 200  #: pointer to the first bytes of each warp
+BLOCK_HALT = 208  #: pointer to an i32 that is not 0 if all should stop
+BLOCK_BARRIERS = 256  #: 16 barriers
 BARRIER_BYTES = 32
+"""A barrier: threads that arrived, threads expected, phase, votes; i32 each, then
+the result of the last vote: count, and, or."""
 BLOCK_BYTES = BLOCK_BARRIERS + 16 * BARRIER_BYTES
 
 RETURNS = 64

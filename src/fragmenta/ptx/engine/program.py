@@ -28,7 +28,21 @@ from fragmenta.ptx.module import (
 
 JUMPS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 MEETINGS = frozenset(
-    ["shfl", "vote", "match", "redux", "bar", "barrier", "mma", "wmma", "ldmatrix", "stmatrix", "movmatrix", "elect", "wgmma"]
+    [
+        "shfl",
+        "vote",
+        "match",
+        "redux",
+        "bar",
+        "barrier",
+        "mma",
+        "wmma",
+        "ldmatrix",
+        "stmatrix",
+        "movmatrix",
+        "elect",
+        "wgmma",
+    ]
 )
 """Opcodes at which the lanes of a warp meet."""
 

@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from fragmenta.machine.trace import (
     I1,
+    I8,
     I32,
     I64,
     Code,
@@ -138,21 +139,6 @@ def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
         alive[0] = alive[0] - 1
 
 
-def _meet(code: Code, warp: Any, block: Any, members: Any, here: Value) -> Value:
-    """Which of the lanes here may go on: those whose members are all here.
-
-    The others wait.  ``members`` is a register with a mask for each lane.
-    """
-    live = field(code, warp, layout.LIVE, I32)[0]
-    waiting = field(code, warp, layout.WAITING, I32)
-    absent = live & ~here
-    free = to_word((all_lanes(code, members) & absent) == 0) & here
-    waiting[0] = select(free == 0, waiting[0] | here, waiting[0] | (here & ~free))
-    with code.when(free != 0):
-        field(code, block, layout.BLOCK_PROGRESS, I32)[0] = free.lift(1)
-    return free
-
-
 def _spent(code: Code, warp: Any, next_block: Value) -> None:
     """The turn of the warp is over; other lanes come first the next time."""
     field(code, warp, layout.TURN, I32)[0] = next_block + 1
@@ -179,9 +165,11 @@ def _tick(code: Code, warp: Any) -> None:
         offset = layout.special_place(name)
         assert offset is not None
         wide = name in layout.SPECIALS_64
-        part = Value(b, b.lshr(now.raw, ir.Constant(I64, 32))) if name.endswith(
-            "hi"
-        ) else now
+        part = (
+            Value(b, b.lshr(now.raw, ir.Constant(I64, 32)))
+            if name.endswith("hi")
+            else now
+        )
         value = (part if wide else convert(part, I32)).in_all_lanes(LANES)
         at = b.bitcast(place(code, warp, offset), value.type.as_pointer())
         b.store(value.raw, at).align = 16
@@ -266,6 +254,88 @@ def _turns(code: Code, block: Any, kernel: Any, budget: Value) -> None:
         again(status[0] == Status.READY)
 
 
+def _grid(code: Code, block: Any, kernel: Any, budget: Value) -> None:
+    """Run blocks of the grid one after the other, until one does not end.
+
+    A block that is new (its status is ENDED, as after the block before it) gets fresh
+    warps and shared memory first.
+    """
+    b = code.builder
+    index = field(code, block, layout.BLOCK_INDEX, I64)
+    last = field(code, block, layout.BLOCK_LAST, I64)
+    status = field(code, block, layout.BLOCK_STATUS, I32)
+    halt = pointer_at(code, block, layout.BLOCK_HALT)
+    void = ir.VoidType()
+    turns = ir.Function(
+        b.module, ir.FunctionType(void, [POINTER, POINTER, I32]), "turns"
+    )
+    with _repeat(code) as again:
+        with code.when(status[0] == Status.ENDED):
+            _reset(code, block)
+        b.call(turns, [block, kernel, budget.raw])
+        ended = status[0] == Status.ENDED
+        with code.when(ended):
+            index[0] = index[0] + 1
+        go_on = field(code, halt, 0, I32)[0] == 0
+        again(ended & (index[0] < last[0]) & go_on)
+
+
+def _reset(code: Code, block: Any) -> None:
+    """Make everything ready for the first instruction of a block."""
+    b = code.builder
+    warps = convert(field(code, block, layout.BLOCK_WARPS, I32)[0], I64)
+    size = field(code, block, layout.BLOCK_WARP_BYTES, I64)[0]
+    first = pointer_at(code, block, layout.BLOCK_FIRST_WARP)
+    template = pointer_at(code, block, layout.BLOCK_TEMPLATE)
+    header = ir.Constant(I64, layout.REGISTERS)
+    no, zero = ir.Constant(I1, 0), ir.Constant(I8, 0)
+    rest = size - layout.REGISTERS
+    with code.loop(warps) as number:
+        warp = b.gep(first, [(number * size).raw])
+        source = b.gep(template, [(number * layout.REGISTERS).raw])
+        _copy_memory(b, warp, source, header)
+        registers = b.gep(warp, [header])
+        _fill_memory(b, registers, zero, rest.raw, no)
+        _place_block(code, block, warp)
+    shared = pointer_at(code, block, layout.BLOCK_SHARED)
+    bytes_ = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
+    _fill_memory(b, shared, zero, bytes_.raw, no)
+    barriers = place(code, block, layout.BLOCK_BARRIERS)
+    _fill_memory(b, barriers, zero, ir.Constant(I64, 16 * layout.BARRIER_BYTES), no)
+    alive = field(code, block, layout.BLOCK_ALIVE, I32)
+    alive[0] = field(code, block, layout.BLOCK_WARPS, I32)[0]
+
+
+def _place_block(code: Code, block: Any, warp: Any) -> None:
+    """Say to a warp which block of the grid it is in."""
+    rest = field(code, block, layout.BLOCK_INDEX, I64)[0]
+    for axis, name in enumerate("xyz"):
+        size = field(code, block, layout.BLOCK_GRID + 8 * axis, I64)[0]
+        number, rest = rest % size, rest // size
+        for special in (f"%ctaid.{name}", f"%clusterid.{name}"):
+            offset = layout.special_place(special)
+            assert offset is not None
+            lanes = convert(number, I32).in_all_lanes(LANES)
+            put_lanes(code, place(code, warp, offset), lanes)
+
+
+def _copy_memory(b: Any, goal: Any, source: Any, size: Any) -> None:
+    kind = [POINTER, POINTER, I64, I1]
+    _void(b, "llvm.memcpy.p0.p0.i64", kind, [goal, source, size, ir.Constant(I1, 0)])
+
+
+def _fill_memory(b: Any, goal: Any, byte: Any, size: Any, volatile: Any) -> None:
+    kind = [POINTER, I8, I64, I1]
+    _void(b, "llvm.memset.p0.i64", kind, [goal, byte, size, volatile])
+
+
+def _void(b: Any, name: str, kinds: list[Any], given: list[Any]) -> None:
+    function = b.module.globals.get(name)
+    if function is None:
+        function = ir.Function(b.module, ir.FunctionType(ir.VoidType(), kinds), name)
+    b.call(function, given)
+
+
 class _repeat:
     """A loop that goes on while a condition holds at its end."""
 
@@ -288,7 +358,9 @@ class _repeat:
         self.code.builder.position_at_end(self.after)
 
 
-def _routine(name: str, trace: Any, parameters: list[Any], returns: Any) -> Routine:
+def routine(name: str, trace: Any, parameters: list[Any], returns: Any) -> Routine:
+    """A routine that consists of one function."""
+
     def build(module: ir.Module) -> None:
         define(module, name, parameters, trace, returns)
 
@@ -296,13 +368,13 @@ def _routine(name: str, trace: Any, parameters: list[Any], returns: Any) -> Rout
 
 
 P = POINTER
-CHOOSE = _routine("choose", _choose, [P, P], I32)
-DIVERGE = _routine("diverge", _diverge, [P, I32, I32, I32], None)
-LEAVE = _routine("leave", _leave, [P, P, I32], None)
-MEET = _routine("meet", _meet, [P, P, P, I32], I32)
-SPENT = _routine("spent", _spent, [P, I32], None)
-FAULT = _routine("fault", _fault, [P, I32, I32, I32], None)
-TICK = _routine("tick", _tick, [P], None)
-FRAME = _routine("frame", _frame, [P, P, I64], None)
-TABLE_JUMP = _routine("table_jump", _table_jump, [P, P, P, I32, I32], None)
-TURNS = _routine("turns", _turns, [P, P, I32], None)
+CHOOSE = routine("choose", _choose, [P, P], I32)
+DIVERGE = routine("diverge", _diverge, [P, I32, I32, I32], None)
+LEAVE = routine("leave", _leave, [P, P, I32], None)
+SPENT = routine("spent", _spent, [P, I32], None)
+FAULT = routine("fault", _fault, [P, I32, I32, I32], None)
+TICK = routine("tick", _tick, [P], None)
+FRAME = routine("frame", _frame, [P, P, I64], None)
+TABLE_JUMP = routine("table_jump", _table_jump, [P, P, P, I32, I32], None)
+TURNS = routine("turns", _turns, [P, P, I32], None)
+GRID = routine("grid", _grid, [P, P, I32], None)

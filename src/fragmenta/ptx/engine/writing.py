@@ -16,7 +16,7 @@ from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.elementwise import MASKED, Held, elementwise, type_bits
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
-from fragmenta.ptx.engine.program import Block, Program, Unit
+from fragmenta.ptx.engine.program import JUMPS, Block, Program, Unit
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -74,11 +74,13 @@ class Writer:
         self.routines: dict[str, Routine] = {}
         self.declared: dict[str, str] = {}
         self.constants = bytearray()
-        self._constant_places: dict[tuple[int, int], int] = {}
+        self._constant_places: dict[bytes, int] = {}
         self.sites: list[Site] = []
         self.functions: list[tuple[str, str]] = []
         """Functions that are called by address: instruction, target."""
         self.fidelity: dict[str, str] = {}
+        self.refusals: dict[int, str] = {}
+        """Why an instruction cannot be executed, by its site."""
         self._fresh = 0
         self._scratch = 0
         self.unit: Unit = program.units[program.kernel.name]
@@ -182,23 +184,23 @@ class Writer:
         number &= (1 << max(bits, 1)) - 1
         if bits == 1:
             word = -1 if number else 0
-            place = self._constant(word.to_bytes(4, "little", signed=True))
+            place = self.data(word.to_bytes(4, "little", signed=True))
         elif bits == 128:
             low, high = number & (1 << 64) - 1, number >> 64
-            place = self._constant(
+            place = self.data(
                 low.to_bytes(8, "little") * LANES + high.to_bytes(8, "little") * LANES
             )
         else:
-            place = self._constant(number.to_bytes(bits // 8, "little") * LANES)
+            place = self.data(number.to_bytes(bits // 8, "little") * LANES)
         return Written(self.at("%constants", place), bits)
 
-    def _constant(self, data: bytes) -> int:
-        key = (len(data), hash(data))
-        if key not in self._constant_places:
+    def data(self, data: bytes) -> int:
+        """Where bytes are among the constants."""
+        if data not in self._constant_places:
             self.constants += bytes(-len(self.constants) % 64)
-            self._constant_places[key] = len(self.constants)
+            self._constant_places[data] = len(self.constants)
             self.constants += data
-        return self._constant_places[key]
+        return self._constant_places[data]
 
     def source(self, operand: Operand, kind: str) -> Written:
         """Where the bits of an operand are."""
@@ -278,7 +280,7 @@ class Writer:
         """Execute an instruction of the table on operands, for the present lanes."""
         match = TABLE.find(mnemonic)
         if match is None or match.syntax.emit is None:
-            raise Error(f"{mnemonic} is not known")
+            raise Error(f"{mnemonic} is not supported")
         self._compute(mnemonic, match, list(operands))
 
     def _compute(
@@ -307,9 +309,11 @@ class Writer:
             if isinstance(operand, Part):
                 extra.append((f"{slot.name}sel", operand.which))
             if slot.result:
-                both = (operand.first, operand.second) if isinstance(
-                    operand, Pair
-                ) else (operand,)
+                both = (
+                    (operand.first, operand.second)
+                    if isinstance(operand, Pair)
+                    else (operand,)
+                )
                 for each in both:
                     at = each if isinstance(each, Written) else self.result(each, kind)
                     results.append((held._replace(register=at.bits), at.pointer))
@@ -368,16 +372,24 @@ class Writer:
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
         elif self.version == PARTIAL:
             self.mask = self.active()
-        handler = HANDLERS.get(instruction.opcode)
-        if handler is not None:
-            handler(self, instruction)
-            return
-        mnemonic = instruction.mnemonic
-        match = TABLE.find(mnemonic)
-        if match is None or match.syntax.emit is None:
-            self.fault(Fault.UNSUPPORTED)
-            return
-        self._compute(mnemonic, match, list(instruction.operands))
+        handler = HANDLERS.get(instruction.opcode, _by_table)
+        self.guarded(lambda: handler(self, instruction))
+
+    def guarded(self, write: Callable[[], None]) -> None:
+        """Write something; if that is not possible, it is a fault to come there."""
+        before = len(self.lines)
+        try:
+            write()
+        except Error as error:
+            del self.lines[before:]
+            self.refuse(str(error))
+
+    def refuse(self, why: str) -> None:
+        """Stop with a fault if a lane comes here, and with the reason."""
+        self.refusals[len(self.sites)] = why
+        self.fault(Fault.UNSUPPORTED)
+        if self.unit.function.instructions[self.index].opcode in JUMPS:
+            self.line("br label %dispatch")
 
     # ── going on ────────────────────────────────────────────────────────────
 
@@ -429,14 +441,21 @@ class Writer:
             self.label(none)
             self.goto(no)
             self.label(mixed)
-        self.call(
-            warps.DIVERGE, "ptr %warp", f"i32 {taken}", f"i32 {yes}", f"i32 {no}"
-        )
+        self.call(warps.DIVERGE, "ptr %warp", f"i32 {taken}", f"i32 {yes}", f"i32 {no}")
         if min(yes, no) <= self.block.number:
-            version, self.version = self.version, PARTIAL
-            self._spend(min(yes, no))
-            self.version = version
+            self.spend_partial(min(yes, no))
         self.line("br label %dispatch")
+
+    def spend_partial(self, number: int) -> None:
+        """Stop if the turn is over; each lane already has its next block."""
+        version, self.version = self.version, PARTIAL
+        self._spend(number)
+        self.version = version
+
+
+def _by_table(writer: Writer, instruction: Instruction) -> None:
+    """An instruction that computes something in each lane."""
+    writer.compute(instruction.mnemonic, *instruction.operands)
 
 
 def immediate_bits(operand: Immediate, kind: str) -> int:
@@ -460,7 +479,7 @@ def immediate_bits(operand: Immediate, kind: str) -> int:
     return operand.bits & (1 << bits) - 1
 
 
-def address_of(writer: Writer, address: Address, space: str) -> tuple[Written, int]:
+def address_of(writer: Writer, address: Address) -> tuple[Written, int]:
     """The register with an address, and the bytes to add to it."""
     base = address.base
     if isinstance(base, Register):

@@ -207,7 +207,9 @@ def testp(q: Qualifiers, a: Value) -> Value:
         "number": lambda: magnitude <= infinity,
         "notanumber": lambda: magnitude > infinity,
         # Zero counts as normal.
-        "normal": lambda: (magnitude < infinity) & (magnitude >= least) | (magnitude == 0),
+        "normal": lambda: (
+            (magnitude < infinity) & (magnitude >= least) | (magnitude == 0)
+        ),
         "subnormal": lambda: (magnitude < least) & (magnitude > 0),
     }
     return tests[q["op"]]()

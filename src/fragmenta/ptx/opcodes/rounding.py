@@ -142,7 +142,9 @@ def encode(
     rest = select(normal == 0, 0, rest)
     field = larger(exponent, least) - least
     word = select(normal == 0, 0, (field << form.fraction_bits) + kept)
-    word = word + convert(_away(mode, x.negative, kept, rest, random), I64, signed=False)
+    word = word + convert(
+        _away(mode, x.negative, kept, rest, random), I64, signed=False
+    )
     word = _limited(x, word, form, mode, finite)
     signed = select(x.negative, word | _sign(form), word)
     return signed if x.nan is None else select(x.nan, _word(form.nan), signed)

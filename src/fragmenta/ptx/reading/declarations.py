@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from fragmenta.errors import nearest
 from fragmenta.ptx.module import Symbol, Variable, type_bytes
 from fragmenta.ptx.reading import expressions
-from fragmenta.ptx.reading.expressions import Whole
+from fragmenta.ptx.reading.expressions import Whole, literal
 from fragmenta.ptx.reading.lexer import Cursor
 
 SPACES = ("global", "const", "shared", "local", "param")
@@ -21,8 +21,9 @@ _TYPES = (
 )
 TYPES = tuple(_TYPES.split())
 _LANES = {".v2": 2, ".v4": 4, ".v8": 8}
-MOST_ELEMENTS, MOST_NAMES, MOST_INITIAL = 1 << 40, 1 << 16, 1 << 30
+MOST_ELEMENTS, MOST_NAMES = 1 << 40, 1 << 16
 _ADDRESS_BYTES = 8
+_ADDRESS_TYPES = ("u32", "u64", "b32", "b64", "s32", "s64")
 
 
 @dataclass
@@ -174,7 +175,6 @@ def _initialised(cursor: Cursor, of: Head, name: str) -> Variable:
     """Take the dimensions and the initial value behind a name."""
     sizes = _dimensions(cursor)
     elements = None if None in sizes else math.prod(size or 0 for size in sizes)
-    at = cursor.at
     if not cursor.accept("="):
         return of.variable(name, elements)
     if of.type in ("texref", "samplerref", "surfref"):
@@ -185,20 +185,14 @@ def _initialised(cursor: Cursor, of: Head, name: str) -> Variable:
     if of.lanes > 1:
         sizes.append(of.lanes)
     initial = Initial(cursor, of)
-    inner = [size or 0 for size in sizes[1:]]
     if sizes:
-        initial.row(0, sizes[0], inner)
+        inner = [size or 0 for size in sizes[1:]]
+        rows = initial.row(sizes[0], inner)
+        if elements is None:
+            elements = rows * math.prod(inner) // of.lanes
     else:
-        initial.value(0)
-    if elements is None:
-        elements = -(
-            -len(initial.data) // (math.prod(inner) * type_bytes(of.type) or 1)
-        )
-        elements *= math.prod(inner) // of.lanes
+        initial.value()
     made = of.variable(name, elements)
-    if len(initial.data) > made.size:
-        cursor.text.fail(at, f"{len(initial.data)} bytes for '{name}'",
-                         [f"{made.size} bytes"])  # fmt: skip
     places, parts = initial.references()
     return replace(
         made, initial=bytes(initial.data), references=places, byte_references=parts
@@ -227,40 +221,51 @@ class Initial:
     addresses: list[tuple[int, Symbol, int | None]] = field(default_factory=list)
     """Place, symbol, and which byte of the address; None for the whole."""
 
-    def row(self, at: int, size: int | None, inner: list[int]) -> None:
-        """Take the values of an array in braces; ``at`` is its place in bytes."""
+    def row(self, size: int | None, inner: list[int]) -> int:
+        """Take the values of an array in braces, and count them.
+
+        ptxas puts all values in a row, also if an inner array has too few of them.
+        """
         cursor = self.cursor
         cursor.enter()
         cursor.expect("{")
-        step = math.prod(inner) * type_bytes(self.of.type)
+        is_vector = not inner and self.of.lanes > 1
         count = 0
-        while cursor.word != "}":
+        while count or cursor.word != "}":
             if count == size:
                 cursor.fail("'}'")
             if inner:
-                self.row(at + count * step, inner[0], inner[1:])
+                self.row(inner[0], inner[1:])
             else:
-                self.value(at + count * step)
+                self.value()
             count += 1
             if not cursor.accept(","):
                 break
+        if is_vector and count != size:
+            cursor.fail("','")
         cursor.expect("}", "','")
         cursor.leave()
+        return count
 
-    def value(self, at: int) -> None:
+    def value(self) -> None:
         """Take one value, a number or an address."""
         cursor, start = self.cursor, self.cursor.at
         if cursor.kind == "name" and cursor.word != "WARP_SZ":
-            symbol = self.symbol()
-            self.addresses.append((at, symbol, None))
-            self.store(at, bytes(min(type_bytes(self.of.type), _ADDRESS_BYTES)))
+            if self.of.type not in _ADDRESS_TYPES:
+                cursor.fail(f"a number in a .{self.of.type}")
+            self.addresses.append((len(self.data), self.symbol(), None))
+            self.data.extend(bytes(type_bytes(self.of.type)))
             return
         word = cursor.word
+        if cursor.kind == "number" and word[:2].lower() == "0f":
+            cursor.step()
+            self.data.extend(self.packed(float(literal(word).value), word, start))
+            return
         value = expressions.expression(cursor)
         if cursor.word == "(" and isinstance(value, Whole):
-            self.masked(at, value.value, start)
+            self.masked(value.value, start)
         else:
-            self.store(at, self.packed(value, word, start))
+            self.data.extend(self.packed(value, word, start))
 
     def symbol(self) -> Symbol:
         """Take ``name``, ``name+4`` or ``generic(name)+4``."""
@@ -275,7 +280,7 @@ class Initial:
             total += sign * expressions.whole(cursor, expressions.PRODUCT)
         return Symbol(name, total)
 
-    def masked(self, at: int, mask: int, start: int) -> None:
+    def masked(self, mask: int, start: int) -> None:
         """Take the rest of ``0xff00(name)``: one byte of an address."""
         self.cursor.expect("(")
         symbol = self.symbol()
@@ -283,28 +288,25 @@ class Initial:
         byte = next((i for i in range(8) if mask == 0xFF << 8 * i), None)
         if byte is None:
             self.cursor.text.fail(start, f"the mask {mask:#x}", ["0xff", "0xff00", "…"])
-        self.addresses.append((at, symbol, byte))
-        self.store(at, bytes(type_bytes(self.of.type)))
+        self.addresses.append((len(self.data), symbol, byte))
+        self.data.extend(bytes(type_bytes(self.of.type)))
 
     def packed(self, value: expressions.Value, word: str, start: int) -> bytes:
-        """The bytes of a number."""
-        size = type_bytes(self.of.type)
-        if isinstance(value, Whole) and self.of.type[0] != "f":
+        """The bytes of a number.
+
+        As ptxas has it, a ``0f…`` gives its 32 bits in any type of at least as many,
+        and a float in an untyped variable of 8 or 16 bits the lowest bits of a double.
+        """
+        of, size = self.of.type, type_bytes(self.of.type)
+        if isinstance(value, Whole):
+            if of[0] not in "bus" or of == "bf16":
+                self.cursor.text.fail(start, f"'{word}' in a .{of}", ["a float"])
             return (value.value & (1 << 8 * size) - 1).to_bytes(size, "little")
-        is_float = self.of.type[0] in "fb" and size in (4, 8)
-        if not isinstance(value, float) or not is_float:
-            allowed = "a whole number" if isinstance(value, float) else "a float"
-            self.cursor.text.fail(start, f"'{word}' in a .{self.of.type}", [allowed])
-        if word[:2].lower() == {4: "0f", 8: "0d"}[size]:
+        if of not in ("f32", "f64") and (of[0] != "b" or of == "bf16"):
+            self.cursor.text.fail(start, f"'{word}' in a .{of}", ["a whole number"])
+        if word[:2].lower() == "0f" and size >= 4:
             return int(word[2:], 16).to_bytes(size, "little")
         return _float_bytes(value, size)
-
-    def store(self, at: int, data: bytes) -> None:
-        """Put bytes at a place; what is left out before it is zero."""
-        if at > MOST_INITIAL:
-            self.cursor.text.fail(self.cursor.at, "an initial value of more than 1 GiB")
-        self.data.extend(bytes(at - len(self.data)))
-        self.data.extend(data)
 
     def references(
         self,
@@ -324,8 +326,8 @@ class Initial:
 
 
 def _float_bytes(value: float, size: int) -> bytes:
-    if size == 8:
-        return struct.pack("<d", value)
+    if size != 4:
+        return struct.pack("<d", value).ljust(size, b"\0")[:size]
     try:
         return struct.pack("<f", value)
     except OverflowError:  # it rounds to infinity
@@ -337,6 +339,8 @@ def parameter(cursor: Cursor) -> Variable:
     if cursor.word not in (".param", ".reg"):
         cursor.fail("'.param'", "'.reg'", "')'")
     of = head(cursor, cursor.step()[1:])
+    if cursor.word == ".align":  # of a parameter, it may also stand behind the type
+        of.align = _align(cursor)
     if cursor.accept(".ptr"):
         of.attributes.append("ptr")
         if cursor.word in (".global", ".const", ".shared", ".local", ".generic"):

@@ -2,7 +2,8 @@
 
 Integers are 64 bits wide, signed or unsigned as in C: a literal is unsigned with the
 suffix U or if it needs the highest bit, and an operation is unsigned if an operand is.
-Floats are doubles; those written in hexadecimal keep their bits.
+As ptxas has it, ``%`` is always unsigned and shifts count modulo 64.  Floats are
+doubles, and are not mixed with integers; ``0f3F800000`` stands alone, with its bits.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import operator
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NoReturn, TypeAlias
+from typing import TypeAlias
 
 from fragmenta.ptx.module import Immediate
 from fragmenta.ptx.reading.lexer import Cursor
 
 WARP_SZ = 32
 MASK = (1 << 64) - 1
-_MOST_DIGITS = 1000
+_MOST_DIGITS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,9 @@ SUM, PRODUCT = _LEVEL["+"], _LEVEL["*"]
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "|": operator.or_, "^": operator.xor, "&": operator.and_,
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+}  # fmt: skip
+_OF_FLOATS: dict[str, Callable[[float, float], float]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul,
 }  # fmt: skip
 _COMPARISONS: dict[str, Callable[[float, float], bool]] = {
@@ -83,14 +87,10 @@ def _value(word: str) -> Value:
         return _literal(int(digits, 2), word)
     if not digits.isdecimal():
         return float(word)
-    if len(digits) > _MOST_DIGITS:  # Python refuses thousands of them
-        return _literal(MASK, word)
     return _literal(int(digits, 8 if word[0] == "0" else 10), word)
 
 
 def _literal(value: int, word: str) -> Whole:
-    """An integer literal; what does not fit has all bits set, as for ``strtoull``."""
-    value = min(value, MASK)
     return Whole(value, word[-1] == "U" or value >> 63 > 0)
 
 
@@ -104,15 +104,21 @@ def _whole(value: int, unsigned: bool) -> Whole:
 
 def expression(cursor: Cursor) -> Value:
     """Take a constant expression."""
-    condition = binary(cursor, 0)
+    at, condition = cursor.at, binary(cursor, 0)
     if not cursor.accept("?"):
         return condition
     cursor.enter()
     first = expression(cursor)
-    cursor.expect(":")
+    cursor.expect(":", "an operator")
     second = expression(cursor)
     cursor.leave()
-    return first if _true(condition) else second
+    if not (
+        isinstance(condition, Whole)
+        and isinstance(first, Whole)
+        and isinstance(second, Whole)
+    ):
+        cursor.text.fail(at, "a float beside '?'", ["whole numbers"])
+    return first if condition.value else second
 
 
 def binary(cursor: Cursor, lowest: int) -> Value:
@@ -142,22 +148,30 @@ def unary(cursor: Cursor) -> Value:
     if word in "(+":
         return value
     if isinstance(value, float):
-        if word == "~":
-            _refuse(cursor, at, "'~' before a float")
-        return -value if word == "-" else Whole(int(not value))
+        if word != "-":
+            cursor.text.fail(at, f"'{word}' before a float", ["'-'"])
+        return -value
     if word == "!":
         return Whole(int(not value.value))
     return _whole(-value.value if word == "-" else ~value.value, value.unsigned)
 
 
 def _number(cursor: Cursor) -> Value:
-    word = cursor.word
-    if word[0] == "0" and word.rstrip("U").isdecimal() and set(word) & set("89"):
-        _refuse(cursor, cursor.at, f"'{word}', which is octal as it begins with 0")
-    cursor.step()
-    if word[:2].lower() in ("0f", "0d"):
+    word, at = cursor.word, cursor.at
+    if word[:2].lower() == "0f":
+        cursor.text.fail(
+            at, f"{cursor.found()} in an expression, where it cannot stand"
+        )
+    if word[:2].lower() == "0d":
+        cursor.step()
         return float(literal(word).value)
-    return _value(word)
+    if word[0] == "0" and word.rstrip("U").isdecimal() and set(word) & set("89"):
+        cursor.text.fail(at, f"{cursor.found()}, which is octal as it begins with 0")
+    value = _value(word) if len(word) <= _MOST_DIGITS else Whole(MASK + 1)
+    if isinstance(value, Whole) and value.value > MASK:
+        cursor.text.fail(at, cursor.found(), ["a number of at most 64 bits"])
+    cursor.step()
+    return value
 
 
 def _parenthesised(cursor: Cursor) -> Value:
@@ -173,30 +187,23 @@ def _parenthesised(cursor: Cursor) -> Value:
     cursor.expect(")")
     value = unary(cursor)
     if isinstance(value, float):
-        _refuse(cursor, at, f"the cast {cast} of a float")
+        cursor.text.fail(at, f"the cast {cast} of a float")
     return _whole(value.value, cast == ".u64")
-
-
-def _true(value: Value) -> bool:
-    return bool(value.value if isinstance(value, Whole) else value)
 
 
 def _combined(cursor: Cursor, at: int, word: str, left: Value, right: Value) -> Value:
     """The result of an operator between two values."""
-    if word in ("&&", "||"):
-        both = _true(left) and _true(right)
-        return Whole(int(both if word == "&&" else _true(left) or _true(right)))
     if isinstance(left, Whole) and isinstance(right, Whole):
         return _of_wholes(cursor, at, word, left, right)
-    a = left.value if isinstance(left, Whole) else left
-    b = right.value if isinstance(right, Whole) else right
+    if isinstance(left, Whole) or isinstance(right, Whole):
+        cursor.text.fail(at, f"'{word}' between a float and a whole number")
     if word in _COMPARISONS:
-        return Whole(int(_COMPARISONS[word](a, b)))
+        return Whole(int(_COMPARISONS[word](left, right)))
     if word == "/":
-        return _quotient(float(a), float(b))
-    if word not in ("+", "-", "*"):
-        _refuse(cursor, at, f"'{word}' between floats")
-    return float(_ARITHMETIC[word](float(a), float(b)))  # type: ignore[arg-type]
+        return _quotient(left, right)
+    if word not in _OF_FLOATS:
+        cursor.text.fail(at, f"'{word}' between floats")
+    return _OF_FLOATS[word](left, right)
 
 
 def _quotient(a: float, b: float) -> float:
@@ -209,9 +216,12 @@ def _quotient(a: float, b: float) -> float:
 
 
 def _of_wholes(cursor: Cursor, at: int, word: str, left: Whole, right: Whole) -> Whole:
-    unsigned = left.unsigned or right.unsigned
+    if word in ("&&", "||"):
+        true = all if word == "&&" else any
+        return Whole(int(true((left.value, right.value))))
+    unsigned = left.unsigned or right.unsigned or word == "%"
     if word in ("<<", ">>"):  # the type of the left side alone
-        count = min(right.value & MASK, 64)
+        count = right.value & 63
         shifted = left.value << count if word == "<<" else left.value >> count
         return _whole(shifted, left.unsigned)
     a = _whole(left.value, unsigned).value
@@ -221,13 +231,9 @@ def _of_wholes(cursor: Cursor, at: int, word: str, left: Whole, right: Whole) ->
     if word not in ("/", "%"):
         return _whole(_ARITHMETIC[word](a, b), unsigned)
     if not b:
-        _refuse(cursor, at, "a division by zero")
+        cursor.text.fail(at, "a division by zero")
     quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     return _whole(quotient if word == "/" else a - b * quotient, unsigned)
-
-
-def _refuse(cursor: Cursor, at: int, what: str) -> NoReturn:
-    cursor.text.fail(at, what)
 
 
 def whole(cursor: Cursor, lowest: int = 0) -> int:

@@ -14,8 +14,8 @@ from fragmenta.ptx.reading.lexer import Cursor, Text
 from fragmenta.ptx.reading.statements import Body
 
 _VERSION = re.compile(r"\s*\.version\s+(\d{1,4})\.(\d{1,4})(?!\w)", re.ASCII)
-_FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"\n]*)"', re.ASCII)
-_BRACE = re.compile(r'"[^"\n]*"|[{}]')
+_FILE = re.compile(r'\.file\s+(\d{1,9})\s+"([^"]*)"', re.ASCII)
+_BRACE = re.compile(r'"[^"]*"|[{}]')
 _SECTION = re.compile(r"\.section\s+\.?[\w.]+", re.ASCII)
 _IN_MODULE = (
     ".entry", ".func", ".global", ".const", ".shared", ".visible", ".extern", ".weak",

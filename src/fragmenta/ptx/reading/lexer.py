@@ -17,7 +17,8 @@ from fragmenta.errors import PtxSyntaxError, nearest, one_of
 NAME = r"[%$_a-zA-Z][\w$]*"
 
 _BLANKED = re.compile(
-    r'"[^"\n]*"|//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*|/\*', re.DOTALL | re.MULTILINE
+    r'"[^"]*"|//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*(?:line\b|\d)[^\n]*|/\*',
+    re.DOTALL | re.MULTILINE,
 )
 _FILLED = re.compile(r"[^\n]")
 
@@ -28,7 +29,7 @@ _TOKEN = re.compile(
         | 0[xX][0-9a-fA-F]+U? | 0[bB][01]+U?
         | (?:\d+\.\d*|\.\d+)(?:[eE][+-]?\d+)? | \d+[eE][+-]?\d+ | \d+U?)
     | (?P<directive>\.[a-zA-Z_]\w*)
-    | (?P<string>"[^"\n]*")
+    | (?P<string>"[^"]*")
     | (?P<mark><<|>>|<=|>=|==|!=|&&|\|\||.)
     )""",
     re.VERBOSE | re.ASCII | re.DOTALL,
@@ -135,7 +136,7 @@ class Cursor:
 
     def name(self, what: str) -> str:
         """Take a name."""
-        if self.kind != "name":
+        if self.kind != "name" or self.word == "WARP_SZ":
             self.fail(what)
         return self.step()
 

@@ -121,15 +121,13 @@ def _single(cursor: Cursor, names: Names) -> Operand:
 
 
 def constant(cursor: Cursor) -> Operand:
-    """Take a constant; a float in hexadecimal that stands alone keeps its bits."""
+    """Take a constant; a float of 32 bits always stands alone."""
     word, kind = cursor.word, cursor.kind
     if kind != "number" and word not in ("(", "+", "-", "!", "~", "WARP_SZ"):
         cursor.fail(*_OPERAND)
-    if kind == "number" and word[:2].lower() in ("0f", "0d"):
-        end = cursor.end
-        value = expressions.expression(cursor)
-        alone = cursor.clean[end : cursor.at].strip() == ""
-        return literal(word) if alone else immediate(value)
+    if kind == "number" and word[:2].lower() == "0f":
+        cursor.step()
+        return literal(word)
     return immediate(expressions.expression(cursor))
 
 

@@ -64,6 +64,13 @@ class Scope:
     known: dict[str, Operand] = field(default_factory=dict)
     """What operands stand for, as written: most are written many times."""
 
+    def in_range(self, name: str) -> bool:
+        """Whether a declaration such as ``%r<100>`` includes a name."""
+        stem = name.rstrip("0123456789")
+        number = name[len(stem) :]
+        count, _ = self.ranges.get(stem, (0, None))
+        return 0 < len(number) < 10 and int(number) < count
+
     def declares(self, name: str) -> bool:
         """Whether this block itself declares a name."""
         return name in self.kinds or name in self.symbols or name in self.labels
@@ -111,7 +118,7 @@ class Names:
             fresh = name not in scope.ranges
             scope.ranges[name] = (count, kind)
             return fresh
-        fresh = not scope.declares(name)
+        fresh = not scope.declares(name) and not scope.in_range(name)
         scope.kinds[name] = kind
         return fresh
 

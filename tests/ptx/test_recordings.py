@@ -1,0 +1,87 @@
+"""Are the recordings whole, small, and those of the corpus as it stands?"""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from tests.ptx import inputs, launches, record, recordings
+
+MOST_BYTES = 12 << 20
+
+
+@pytest.mark.parametrize("source", recordings.sources())
+def test_arguments_are_those_that_the_gpu_had(source: str) -> None:
+    for launch in recordings.launches(source):
+        assert recordings.digest(launch.make_arguments()) == launch.digest
+        assert launch.changes, launch.identity
+
+
+def test_every_kernel_of_the_corpus_is_recorded() -> None:
+    recorded = {(each.source, each.entry) for each in recordings.every_launch()}
+    for path in (*record.CORPUS.glob("*.cu"), *record.CORPUS.glob("*.ptx")):
+        text = re.sub(r"(?m)^\.visible \.entry", "KERNEL", path.read_text())
+        macros = re.findall(r"^GEMM\((\w+)", text, re.MULTILINE)
+        named = re.findall(
+            r"^KERNEL\s+(?:__launch_bounds__\(\d+\)\s+)?(\w+)\(", text, re.MULTILINE
+        )
+        for entry in {*macros, *named}:
+            assert (path.stem, entry) in recorded
+
+
+def test_rows_have_not_changed_since_they_were_recorded() -> None:
+    rows = {(row.source, row.name): row for row in launches.ROWS}
+    for launch in recordings.every_launch():
+        if launch.source == "triton":
+            continue
+        row = rows[launch.source, launch.name]
+        assert json.loads(json.dumps(row.arguments)) == launch.arguments
+        assert (row.grid, row.block, row.shared) == (
+            launch.grid,
+            launch.block,
+            launch.shared,
+        )
+
+
+def test_names_are_unique() -> None:
+    names = [each.identity for each in recordings.every_launch()]
+    assert len(set(names)) == len(names) >= 200
+
+
+def test_recordings_are_small() -> None:
+    assert sum(path.stat().st_size for path in recordings.FOLDER.iterdir()) < MOST_BYTES
+
+
+def test_the_makers_are_named() -> None:
+    made_by = json.loads((recordings.FOLDER / "versions.json").read_text())
+    assert {"date", "gpu", "driver", "nvcc", "ptxas", "triton"} <= set(made_by)
+
+
+def test_a_change_is_put_back() -> None:
+    before = inputs.make(inputs.normal("f32", 5, 3), 1)
+    after = inputs.make(inputs.special("f32", 5, 3), 2)
+    again = recordings.apply(before, recordings.difference(before, after))
+    assert again.tobytes() == after.tobytes()
+    assert again.shape == (5, 3)
+
+
+def test_other_arguments_are_refused() -> None:
+    launch = recordings.every_launch()[0]._replace(seed=0)
+    with pytest.raises(ValueError, match="not the GPU's"):
+        launch.make_arguments()
+
+
+def test_the_same_seed_makes_the_same_bytes_everywhere() -> None:
+    words = inputs.random_words(5, 3)
+    assert [int(word) for word in words] == [
+        int(word) for word in inputs.random_words(5, 9)[:3]
+    ]
+    made = [
+        inputs.make(spec, 7)
+        for spec in (inputs.bits("u32", 2), inputs.normal("bf16", 2))
+    ]
+    assert [np.asarray(each).tolist() for each in made] == SEVEN
+
+
+SEVEN = [[3750270439, 39798609], [16259, 48526]]
