@@ -11,7 +11,7 @@ from fragmenta.ptx.checking import memory, mnemonics, requirements, tensor
 from fragmenta.ptx.checking.divergence import Divergence
 from fragmenta.ptx.checking.effects import Effects, effects
 from fragmenta.ptx.checking.flow import blocks
-from fragmenta.ptx.checking.operands import Finding, findings, told
+from fragmenta.ptx.checking.operands import Finding, findings, predicate_among
 from fragmenta.ptx.checking.places import Place, Places
 from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
 from fragmenta.ptx.checking.reaching import unwritten
@@ -32,6 +32,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.tensor import TENSOR
 
 
+_SPACES = ("global", "shared", "local", "const", "param")
 #: What is said about a register that is read too early.
 _WHEN = {
     "never": "is never written",
@@ -166,7 +167,7 @@ class FunctionChecker:
     def __init__(self, checker: Checker, function: Function):
         self.checker, self.function = checker, function
         self.module, self.places = checker.module, checker.places
-        self.said: set[tensor.Remark] = set()
+        self.said: set[object] = set()
         """What need not be said again in this function."""
         self.known = {
             *self.module.variables, *self.module.functions, *self.module.aliases,
@@ -207,6 +208,12 @@ class FunctionChecker:
             rule, severity, place, message, hint, self.function.name, of
         )
 
+    def _first(self, remark: object) -> bool:
+        """Whether something is to be said for the first time in this function."""
+        known = remark in self.said
+        self.said.add(remark)
+        return not known
+
     # ── one instruction ─────────────────────────────────────────────────────
 
     def _instruction(self, of: Instruction) -> Iterator[Problem]:
@@ -227,21 +234,35 @@ class FunctionChecker:
     def _tensor(self, of: Instruction) -> Iterator[Problem]:
         op = tensor.named(of.mnemonic)
         if isinstance(op, tensor.Remark):
-            yield self._make(of, *op)
+            yield self._make(of, *op[:4])
             return
         given, manual = of.mnemonic.split("."), str(op).split(".")
-        if given != manual and sorted(given) == sorted(manual):
+        if (
+            given != manual
+            and sorted(given) == sorted(manual)
+            and self._first(of.mnemonic)
+        ):
             yield self._make(of, "modifier-order", INFO, *_ordered(of, str(op)))
         if of.operands or self.checker.declared:  # not a mnemonic alone
             _, text = self.places.statement(of)
             written = self.places.operands_text(text)
             wrong = tensor.unfit(op, of, written, self.checker.declared)
+            among = tensor.predicate(of)
+            if among and not wrong:
+                yield self._make(
+                    of,
+                    *predicate_among(among)[:1],
+                    WARNING,
+                    predicate_among(among).message,
+                )
             if wrong:
-                yield self._make(of, *wrong)
+                place = None
+                if wrong.operand is not None:
+                    place = self.places.operand(of, wrong.operand)
+                yield self._make(of, *wrong[:4], place)
         for each in tensor.remarks(op, self.checker.targets, self.checker.version):
-            if each.severity == ERROR or each not in self.said:
-                self.said.add(each)
-                yield self._make(of, *each)
+            if each.severity == ERROR or self._first(each):
+                yield self._make(of, *each[:4])
 
     def _ordinary(self, of: Instruction) -> Iterator[Problem]:
         said = mnemonics.reading(of.mnemonic)
@@ -253,7 +274,7 @@ class FunctionChecker:
             return
         if not said.matches:
             return
-        if not said.ordered:
+        if not said.ordered and self._first(of.mnemonic):
             near = mnemonics.spelled(said.matches[0].syntax)
             yield self._make(of, "modifier-order", INFO, *_ordered(of, near))
         if of.opcode == "call":
@@ -267,14 +288,16 @@ class FunctionChecker:
             place = None
             if wrong.operand is not None:
                 place = self.places.operand(of, wrong.operand)
-            yield self._make(of, wrong.rule, ERROR, wrong.message, wrong.hint, place)
+            yield self._make(
+                of, wrong.rule, wrong.severity, wrong.message, wrong.hint, place
+            )
         if not tried[best]:
             yield from self._needs(of, best)
 
     def _needs(self, of: Instruction, best: int) -> Iterator[Problem]:
         """The first version or target that the instruction lacks."""
         match = mnemonics.reading(of.mnemonic).matches[best]
-        for need in requirements.needs(match, of.opcode, of.qualifiers):
+        for need in requirements.needs(of, match):
             version = self.checker.version
             if need.ptx and version and version < need.ptx:
                 message = f"{need.what} needs PTX {need.ptx}; the file has {Version(*version)}"
@@ -331,8 +354,7 @@ class FunctionChecker:
                     yield self._undeclared(
                         of, each.name, self.places.operand(of, number)
                     )
-            if isinstance(operand, Address) and isinstance(operand.base, Symbol):
-                yield from self._space(of, operand.base, number)
+        yield from self._spaces(of)
 
     def _undeclared(self, of: Instruction, name: str, place: Place) -> Problem:
         have = [each.name for each in self.function.registers if each.type]
@@ -351,22 +373,32 @@ class FunctionChecker:
             place=self.places.operand(of, number),
         )
 
-    def _space(self, of: Instruction, base: Symbol, number: int) -> Iterator[Problem]:
-        """Whether a variable is in the state space that the instruction names."""
-        variable = self._variable(base.name)
-        if variable is None or of.opcode not in ("ld", "st", "atom", "red", "ldu"):
-            return
-        spaces = ("global", "shared", "local", "const", "param")
+    def _spaces(self, of: Instruction) -> Iterator[Problem]:
+        """Whether variables are in the state spaces that the instruction names."""
         said = [word.partition("::")[0] for word in of.qualifiers]
-        wanted = next((word for word in said if word in spaces), None)
-        if wanted and variable.space in spaces and wanted != variable.space:
-            yield self._make(
-                of,
-                "state-space",
-                ERROR,
-                f"{told(base)} is in .{variable.space}, the instruction says .{wanted}",
-                place=self.places.operand(of, number),
-            )
+        named = [word for word in said if word in _SPACES]
+        if not named and of.opcode in ("ld", "st", "atom", "red"):
+            named = ["generic"]
+        places = [
+            (number, each.base)
+            for number, each in enumerate(of.operands)
+            if isinstance(each, Address)
+        ]
+        for (number, base), wanted in zip(places, named, strict=False):
+            variable = self._variable(base.name) if isinstance(base, Symbol) else None
+            if variable is None or variable.space not in _SPACES:
+                continue
+            generic = wanted == "generic" and variable.space not in ("param", "const")
+            if not generic and wanted != variable.space:
+                yield self._make(
+                    of,
+                    "state-space",
+                    ERROR,
+                    f"{variable.name} is in .{variable.space}; the address is {wanted}"
+                    if wanted == "generic"
+                    else f"{variable.name} is in .{variable.space}, not in .{wanted}",
+                    place=self.places.operand(of, number),
+                )
 
     def _variable(self, name: str) -> Variable | None:
         given = (*self.function.parameters, *self.function.returns)
@@ -387,7 +419,7 @@ class FunctionChecker:
             yield self._make(
                 code[index],
                 "uninitialised",
-                INFO if when == "maybe" else WARNING,
+                INFO if when == "maybe" or code[index].opcode == "selp" else WARNING,
                 f"{register.name} is read, but {_WHEN[when]}",
             )
         told_of: set[int] = set()

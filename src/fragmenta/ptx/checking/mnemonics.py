@@ -20,11 +20,35 @@ from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax
 from fragmenta.ptx.opcodes.tensor import NOT_YET, TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
 
-#: Opcodes whose first words are a part of their name and keep their place.
-_NAMED = frozenset(
-    "bar barrier clusterlaunchcontrol cp createpolicy cvta mad madc mbarrier mul mul24 "
-    "mad24 multimem shf tensormap".split()
-)
+#: Words that are a part of the name of an instruction: they keep their place.
+_NAMES = {
+    "bar": "warp",
+    "barrier": "cluster arrive wait",
+    "clusterlaunchcontrol": "try_cancel query_cancel",
+    "cp": "async reduce bulk prefetch tensor commit_group wait_group wait_all mbarrier "
+    "arrive",
+    "createpolicy": "fractional range cvt",
+    "cvt": "pack",
+    "cvta": "to",
+    "dp2a": "lo hi",
+    "fence": "proxy",
+    "mad": "lo hi wide",
+    "mad24": "lo hi",
+    "madc": "lo hi",
+    "mbarrier": "init inval expect_tx complete_tx arrive arrive_drop test_wait try_wait "
+    "parity pending_count",
+    "membar": "proxy",
+    "mul": "lo hi wide",
+    "mul24": "lo hi",
+    "multimem": "ld_reduce st red",
+    "red": "async",
+    "setmaxnreg": "inc dec",
+    "shf": "l r",
+    "st": "async bulk",
+    "tensormap": "replace cp_fenceproxy",
+}
+#: Words that ptxas lets stand twice.
+_TWICE = ("NaN", "approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync", "uni")
 _SPACES = ("shared", "global", "local", "const", "param", "L2::evict")
 
 
@@ -64,21 +88,35 @@ def reading(mnemonic: str) -> Reading:
     found = [each for line in lines if (each := _in_order(line, mnemonic))]
     if found:
         return Reading(tuple(found))
-    found = [each for line in lines if (each := _in_any_order(line, words))]
+    once = [w for i, w in enumerate(words) if w not in _TWICE or w not in words[:i]]
+    found = [each for line in lines if (each := _in_any_order(line, once))]
     if found:
         return Reading(tuple(found), ordered=False)
     return _refused(opcode, words, lines)
 
 
+def is_opcode(word: str) -> bool:
+    """Whether PTX has instructions that begin with this word.
+
+    >>> is_opcode("ld"), is_opcode("wgmma"), is_opcode("kernel")
+    (True, True, False)
+    """
+    return word in _opcodes()
+
+
+@cache
+def _opcodes() -> frozenset[str]:
+    return frozenset((*table().lines, *TENSOR, *TEXTURES, *NOT_YET, *OTHERS.split()))
+
+
 def _without_lines(opcode: str) -> Reading:
-    if opcode in TEXTURES or opcode in OTHERS.split():
-        return Reading()
     if opcode in NOT_YET:
         return Reading(rule="not-covered", message=f"{opcode} is not checked yet")
-    known = {*table().lines, *TENSOR, *TEXTURES, *NOT_YET, *OTHERS.split()}
+    if is_opcode(opcode):
+        return Reading()
     return Reading(
         rule="unknown-opcode",
-        message=f"no instruction {opcode}{nearest(opcode, sorted(known))}",
+        message=f"no instruction {opcode}{nearest(opcode, sorted(_opcodes()))}",
     )
 
 
@@ -127,11 +165,10 @@ def _assignments(
 
 def _fixed(line: Syntax) -> int:
     """How many words at the beginning belong to the name of the instruction."""
-    if line.opcode not in _NAMED:
-        return 0
+    name = _NAMES.get(line.opcode, "").split()
     count = 0
     for piece in line.pieces:
-        if piece.optional or piece.words != (piece.name,) or piece.name in TYPES:
+        if piece.optional or not set(piece.words) <= set(name):
             break
         count += 1
     return count
@@ -146,7 +183,7 @@ def _out_of_order(words: Sequence[str], at: int, taken: Mapping[int, int]) -> bo
 
 
 def _order(word: str) -> str:
-    if word in TYPES or re.fullmatch(r"[bsuf]\d+", word):
+    if word in TYPES or re.fullmatch(r"[bsuf]\d{1,3}", word):
         return "type"
     if word.startswith("L2::evict"):
         return "priority"
@@ -156,7 +193,7 @@ def _order(word: str) -> str:
 def _named(
     pieces: tuple[Piece, ...], words: Sequence[str], taken: Mapping[int, int]
 ) -> Mapping[str, str]:
-    found = {}
+    found: dict[str, str] = {}
     for number, piece in enumerate(pieces):
         name = re.sub(r"\W", "_", piece.name)
         found.setdefault(name, words[taken[number]] if number in taken else "")
@@ -169,12 +206,12 @@ def _named(
 def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Reading:
     """Why no line takes these words: a strange one, one too many, one missing."""
     known = {word for line in lines for piece in line.pieces for word in piece.words}
-    for at, word in enumerate(words):
+    for number, word in enumerate(words):
         if word not in known:
             return Reading(
                 rule="unknown-modifier",
                 message=f"{opcode} has no modifier .{word}{nearest(word, sorted(known))}",
-                at=at,
+                at=number,
             )
     line = max(lines, key=lambda each: _likeness(each, words))
     missing = [
@@ -187,9 +224,9 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
         message = f"{'.'.join((opcode, *words))} lacks {allowed}"
         return Reading(rule="modifiers", message=message, hint=hint)
     places = {word for piece in line.pieces for word in piece.words}
-    at = next((i for i, word in enumerate(words) if word not in places), None)
-    if at is None:
-        at = next((i for i, word in enumerate(words) if word in words[:i]), None)
+    strange = (i for i, word in enumerate(words) if word not in places)
+    twice = (i for i, word in enumerate(words) if word in words[:i])
+    at = next(strange, next(twice, None))
     what = "these modifiers do not go together" if at is None else (
         f".{words[at]} does not go with the other modifiers"
     )  # fmt: skip

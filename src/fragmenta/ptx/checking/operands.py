@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from fragmenta.errors import one_of
 from fragmenta.ptx.checking import registers
+from fragmenta.ptx.checking.problem import ERROR, WARNING
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -34,12 +35,14 @@ class Finding(NamedTuple):
     hint: str = ""
     operand: int | None = None
     """Its number; None for the whole instruction."""
+    severity: str = ERROR
 
 
 #: Opcodes that take registers wider than their type.
 _WIDER = ("ld", "ldu", "st", "cvt")
 #: Opcodes whose result may be left out as ``_``.
 _SINKS = ("setp", "atom", "mbarrier", "lop3")
+_LOGIC = ("mov", "and", "or", "xor", "not", "vote")
 #: Opcodes that take the address of a variable in the place of a register.
 _ADDRESSES = ("mov", "cvta", "mapa", "getctarank")
 #: Operands that are there if, and only if, a modifier is.
@@ -70,6 +73,9 @@ def _slots(of: Instruction, match: Match) -> list[Slot] | Finding:
         there.append(slot)
         free += slot.optional and not tied
     given = len(of.operands)
+    if "exch" in of.qualifiers and given == len(there) + 1:  # ptxas ignores the last
+        wrong = _miscounted(of, there, free)
+        return Finding("operand-count", wrong, severity=WARNING)
     if not len(there) - free <= given <= len(there):
         return Finding("operand-count", _miscounted(of, there, free))
     out = len(there) - given
@@ -133,6 +139,10 @@ def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding
     if isinstance(operand, Register):
         if operand.lanes == 1 and registers.fits(operand.type, kind, wider):
             return None
+        if operand.type == "f16x2" and kind == "pred" and of.opcode in _LOGIC:
+            return None  # ptxas lets it pass
+        if of.opcode == "multimem" and kind[0] == "e":  # fp8 in registers of any kind
+            return None
         return _wrong_register(of, slot, operand, kind)
     if isinstance(operand, Part | Negative):  # of a video instruction, or of a vector
         return None
@@ -143,7 +153,9 @@ def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding
     if slot.result:
         if isinstance(operand, Sink) and of.opcode in _SINKS:
             return None
-        return _no(slot, f"written, so that it is a .{kind} register", operand)
+        wrong = _no(slot, f"written, so that it is a .{kind} register", operand)
+        lax = of.opcode[0] == "v" and isinstance(operand, Immediate)
+        return wrong._replace(severity=WARNING) if lax else wrong
     if isinstance(operand, Immediate):
         return _constant(slot, operand, kind)
     if isinstance(operand, Special):
@@ -153,6 +165,11 @@ def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding
     return _no(slot, f"a .{kind} register" if kind else "a register", operand)
 
 
+def _bits(kind: str) -> str:
+    """The ``.b`` type of the same size."""
+    return f"b{8 * registers.size(kind)}"
+
+
 def _wrong_register(
     of: Instruction, slot: Slot, operand: Register, kind: str
 ) -> Finding:
@@ -160,7 +177,7 @@ def _wrong_register(
     hint = ""
     same = registers.size(operand.type) == registers.size(kind)
     if "pred" not in (kind, operand.type) and lanes == "" and same:
-        hint = f"mov.b{8 * registers.size(kind)} moves its bits into a .{kind} register"
+        hint = f"mov.{_bits(kind)} moves its bits into a .{kind} register"
     return Finding(
         "register",
         f"{slot.name} of {of.mnemonic} is a .{kind} register; {operand.name} is declared "
@@ -276,10 +293,13 @@ def _vector(
 
 
 def _elements(
-    of: Instruction, slot: Slot, items: list[Operand], kind: str
+    of: Instruction, slot: Slot, items: Sequence[Operand], kind: str
 ) -> Finding | None:
     """Registers in braces have one size, and at least one has the right kind."""
     have = [each for each in items if isinstance(each, Register) and each.type]
+    predicates = [each for each in have if each.type == "pred"]
+    if predicates and len(predicates) < len(have):
+        return predicate_among(predicates[0])
     if len({registers.size(each.type) for each in have}) > 1:
         return Finding(
             "register", f"{slot.name} has registers of different sizes in braces"
@@ -294,6 +314,13 @@ def _elements(
         if not isinstance(each, Register | Part):
             return _no(slot, f".{kind} registers", each)
     return None
+
+
+def predicate_among(register: Register) -> Finding:
+    """A predicate in braces beside registers: ptxas lets it pass, PTX does not."""
+    return Finding(
+        "register", f"{register.name} is a predicate among registers", severity=WARNING
+    )
 
 
 def _pair(of: Instruction, match: Match, slot: Slot, operand: Pair) -> Finding | None:
@@ -321,15 +348,18 @@ def _address(
     of: Instruction, match: Match, slot: Slot, operand: Operand
 ) -> Finding | None:
     if not isinstance(operand, Address):
-        return Finding(
-            "operand", f"{slot.name} is an address in [ ]; given {told(operand)}"
-        )
+        wrong = f"{slot.name} is an address in [ ]; given {told(operand)}"
+        lax = "bulk" in of.qualifiers and isinstance(operand, Register)
+        return Finding("operand", wrong, severity=WARNING if lax else ERROR)
     base = operand.base
+    if isinstance(base, int) and "local" not in of.qualifiers and of.opcode != "fence":
+        return Finding("operand", "an address that is a constant is for .local only")
     if isinstance(base, Register) and base.type:
         if registers.kind(base.type) not in ("b", "i") or base.type == "b128":
             return Finding(
                 "register",
                 f"an address is in an integer register; {base.name} is .{base.type}",
+                severity=WARNING if slot.type == "tensor" else ERROR,
             )
     if slot.type == "tensor":
         return _coordinates(match, slot, operand)
@@ -339,8 +369,7 @@ def _address(
 
 
 def _coordinates(match: Match, slot: Slot, operand: Address) -> Finding | None:
-    words = match.syntax.pattern.fullmatch
-    count = int(_dimension(match))
+    count = _dimension(match)
     given = operand.items[0] if operand.items else None
     if not isinstance(given, Vector) or len(given.items) != count:
         return _no(slot, f"[tensor map, {{{count} coordinates}}]", operand)
@@ -349,7 +378,6 @@ def _coordinates(match: Match, slot: Slot, operand: Address) -> Finding | None:
             return Finding(
                 "register", f"coordinates have 32 bits; {each.name} is .{each.type}"
             )
-    del words
     return None
 
 
@@ -367,7 +395,7 @@ def _offsets(
     count = _dimension(match) - 2 if mode == "im2col" else 2
     if not isinstance(operand, Vector) or len(operand.items) != count:
         return _no(slot, f"{count} registers of 16 bits in braces", operand)
-    return _elements(of, slot, list(operand.items), "b16")
+    return _elements(of, slot, operand.items, "b16")
 
 
 def _immediate(
@@ -432,32 +460,36 @@ def _together(of: Instruction, match: Match) -> Iterator[Finding]:
     found = match.qualifiers
     space = found.get("space", "")
     everywhere = space in ("", "global")
-    if found.get("L2__cache_hint") and not everywhere:
+    if found.get("L2__cache_hint") and not everywhere and of.opcode != "cp":
         yield Finding("modifiers", f".L2::cache_hint does not go with .{space}")
-    vector = next((each for each in match.syntax.operands if each.vector), None)
-    count = _count(found, vector) if vector else 0
-    if count and of.opcode in ("ld", "st"):
-        bits = 8 * count * registers.size(match.syntax.type_of(vector, found))
-        if bits > 256 or (bits > 128 and not everywhere):
-            most = 256 if everywhere else 128
-            yield Finding("modifiers", f"{of.mnemonic} has {bits} bits; at most {most}")
+    bits = bits_at_once(of, match)
+    wide = everywhere and of.opcode != "ldu" and "async" not in of.qualifiers
+    if bits > (256 if wide else 128):
+        most = 256 if wide else 128
+        yield Finding("modifiers", f"{of.mnemonic} has {bits} bits; at most {most}")
     if of.opcode in ("bar", "barrier") and "cluster" not in of.qualifiers:
         yield from _threads(of)
 
 
+def bits_at_once(of: Instruction, match: Match) -> int:
+    """How many bits a vector that is loaded or stored has; 0 without a vector."""
+    slot = next((each for each in match.syntax.operands if each.vector), None)
+    if slot is None or of.opcode not in ("ld", "ldu", "st"):
+        return 0
+    kind = match.syntax.type_of(slot, match.qualifiers)
+    return 8 * _count(match.qualifiers, slot) * registers.size(kind)
+
+
 def _threads(of: Instruction) -> Iterator[Finding]:
     """The number of threads at a barrier is a multiple of a warp."""
-    number = 2 if "red" in of.qualifiers else 1
-    if len(of.operands) > number - ("red" not in of.qualifiers) and number < len(
-        of.operands
-    ):
-        given = of.operands[number]
-        if isinstance(given, Immediate) and int(given.value) % 32:
-            yield Finding(
-                "constant",
-                f"a barrier counts whole warps: a multiple of 32 threads; given {given.value}",
-                operand=number,
-            )
+    number, count = (2, 4) if "red" in of.qualifiers else (1, 2)
+    given = of.operands[number] if len(of.operands) == count else None
+    if isinstance(given, Immediate) and int(given.value) % 32:
+        yield Finding(
+            "constant",
+            f"a barrier counts whole warps, multiples of 32 threads; given {given.value}",
+            operand=number,
+        )
 
 
 def told(operand: Operand) -> str:

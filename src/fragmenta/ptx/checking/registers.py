@@ -53,7 +53,7 @@ def fits(register: str, of: str, wider: bool = False, vector: bool = False) -> b
         return True
     have, want = kind(register), kind(of)
     if "pred" in (have, want):
-        return have == want or (register == "f16x2" and want == "pred")
+        return have == want
     have_bytes, want_bytes = size(register), size(of)
     if have_bytes != want_bytes:
         if not wider or have_bytes < want_bytes or want == "packed":
@@ -65,7 +65,7 @@ def fits(register: str, of: str, wider: bool = False, vector: bool = False) -> b
     if want == "packed":
         return False
     if want == "i":
-        return have == "i" or register == "f16x2"
+        return register == "f16x2" or (have == "i" and "x" not in of)
     return register == of or (vector and have == "i")
 
 

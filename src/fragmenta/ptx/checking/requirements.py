@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 from fragmenta.isa.table import read
 from fragmenta.isa.target import TARGETS, Version, expand
+from fragmenta.ptx.checking.operands import bits_at_once
+from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.opcodes.table import Match
 
 # An empty cell of ``opcodes`` means every opcode, of ``targets`` every target.
@@ -63,9 +65,9 @@ def targets(text: str) -> tuple[str, ...]:
     return expand(" ".join(words))
 
 
-def needs(match: Match, opcode: str, qualifiers: tuple[str, ...]) -> Iterator[Need]:
+def needs(of: Instruction, match: Match) -> Iterator[Need]:
     """What a line, and the words in it, need."""
-    line = match.syntax
+    line, opcode, qualifiers = match.syntax, of.opcode, of.qualifiers
     if line.since or line.targets:
         yield Need(
             ".".join((opcode, *qualifiers)),
@@ -73,6 +75,8 @@ def needs(match: Match, opcode: str, qualifiers: tuple[str, ...]) -> Iterator[Ne
             targets(line.targets) if line.targets else None,
             line.targets,
         )
+    if bits_at_once(of, match) == 256:
+        yield Need("a vector of 256 bits", Version(8, 8), expand("sm_100+"), "sm_100+")
     for row in _WORDS:
         if row["word"] in qualifiers and opcode in (row["opcodes"].split() or [opcode]):
             yield Need(

@@ -43,6 +43,8 @@ class Remark(NamedTuple):
     severity: str
     message: str
     hint: str = ""
+    operand: int | None = None
+    """The number of the operand that is wrong."""
 
 
 @cache
@@ -89,11 +91,17 @@ def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | No
         return None
     guard = of.guard.of if isinstance(of.guard, Not) else of.guard
     name = guard.name if guard else ""
-    names = {each.name: _declared(each) for each in _registers(of)} if declared else None
+    names = (
+        {each.name: _declared(each) for each in _registers(of)} if declared else None
+    )
     # What is not plain in the text, such as 4*16, is plain in what was read of it; the
     # message quotes the text, if that can be read as it is.
     why: BadOperands | None = None
-    for given in (", ".join(map(_plain, of.operands)), text):
+    simple = [
+        _plain(_as_bits(each, number > 0 or not operands.destination(op)))
+        for number, each in enumerate(of.operands)
+    ]
+    for given in (", ".join(simple), text):
         try:
             operands.check(op, given, guard=name, declared=names)
         except BadOperands as refusal:
@@ -102,7 +110,54 @@ def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | No
         else:
             return None
     message, _, hint = str(why).partition("; its operands")
-    return Remark("tensor", ERROR, message, f"its operands{hint}" if hint else "")
+    hint = f"its operands{hint}" if hint else ""
+    return Remark("tensor", ERROR, message, hint, _wrong_one(op, message))
+
+
+def _wrong_one(op: Tensor, message: str) -> int | None:
+    """The number of the operand that a message is about."""
+    for each in operands.lists(op):
+        number = -1
+        for operand in each:
+            number += not operand.name.startswith("thread_")  # in the braces before
+            if message.startswith(f"{op}: {operands.word(op, operand)} is "):
+                return number
+    return None
+
+
+def _as_bits(each: Operand, read: bool) -> Operand:
+    """Registers in braces, as ptxas takes them: beside a ``.b`` one, all are ``.b``.
+
+    Constants are so too, where the operand is read.
+    """
+    if not isinstance(each, Vector):
+        return each
+    bits = [
+        item
+        for item in each.items
+        if isinstance(item, Register) and item.type in ("b32", "b64")
+    ]
+    if not bits or len({item.type for item in bits}) > 1:
+        return each
+    same = [
+        (read and isinstance(item, Immediate))
+        or (
+            isinstance(item, Register)
+            and item.type[-2:] in ("ed", "x2", bits[0].type[-2:])
+        )
+        for item in each.items
+    ]
+    return Vector((bits[0],) * len(each.items)) if all(same) else each
+
+
+def predicate(of: Instruction) -> Register | None:
+    """A predicate that stands in braces among other registers."""
+    for each in of.operands:
+        if isinstance(each, Vector):
+            for item in each.items:
+                if isinstance(item, Register) and item.type == "pred":
+                    return item
+    return None
 
 
 def _plain(each: Operand) -> str:
@@ -164,7 +219,7 @@ def _shape(each: Operand) -> object:
     if isinstance(each, Vector):
         return tuple(map(_shape, each.items))
     if isinstance(each, Immediate):
-        return each.form, each.value
+        return "=", each.form, each.value
     if isinstance(each, Not):
         return "!", each.of.type
     if isinstance(each, Address):
@@ -216,9 +271,3 @@ def _deprecated(op: Tensor, targets: Iterable[str]) -> Iterator[Remark]:
                 yield Remark("deprecated", WARNING, note)
         elif "advises" in note:
             yield Remark("deprecated", WARNING, note)
-
-
-def written(op: Tensor) -> Mapping[str, bool]:
-    """The operand that is written, by name, and whether it is read first."""
-    name = operands.destination(op)
-    return {name: False} if name else {}

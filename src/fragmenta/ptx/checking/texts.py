@@ -53,7 +53,7 @@ def check_line(text: str, target: str | None = None) -> list[Problem]:
     head = _HEAD.format(newest, target or "sm_90a")
     line = text.strip().rstrip(";")
     try:
-        module = parse(f"{head}\n{line}; }}")
+        module = parse(f"{head}\n{line};\n}}")
     except PtxSyntaxError as why:
         found = _unreadable(f"\n{line}", why)
         return [replace(found, line=max(1, found.line - 1), text=line)]

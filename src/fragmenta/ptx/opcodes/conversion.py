@@ -313,5 +313,3 @@ def tensor_float(q: Qualifiers, a: Value) -> Value:
     bits = encode(parts_of_float(float_of(a)), FORMS["tf32"], mode, finite=finite)
     word = convert(bits << 13, I32)
     return without_negative(word, FORMS["f32"]) if q.get("relu") else word
-
-

@@ -277,7 +277,7 @@ def mad24(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 @opcodes(
     """
-    clmad.half.type  d, a, b, c  ; half = lo hi ; type = u64 s64 ; ptx = 9.4
+    clmad.half.type  d, a, b, c  ; half = lo hi ; type = u64 s64 ; ptx = 9.3
     """,
     large=True,
     fidelity="h200",

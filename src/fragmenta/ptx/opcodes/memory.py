@@ -53,7 +53,7 @@ st.sem.scope{.space}{.L1}.L2{.L2::cache_hint}.v8.type                  [a], b*8,
 st.sem.scope{.space}{.L1}.L2{.L2::cache_hint}.v4.type                  [a], b*4, {policy:b64}   ; sem = relaxed release ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
 st.sem.scope.space{.vec}.type                                            [a], b*vec               ; sem = relaxed release ; space = shared shared::cta shared::cluster ; ptx = 6.0 ; target = sm_70
 st.mmio.sem.sys{.space}.type                                             [a], b                   ; sem = relaxed release ; space = global ; ptx = 8.2 ; target = sm_70
-st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type          [a], b*vec, [mbar]       ; space = shared::cluster ; vec = v2 v4 ; type = b32 b64 u32 u64 s32 s64 f32 f64 ; ptx = 8.1 ; target = sm_90
+st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type          [a], b*vec, {[mbar]}     ; space = shared::cluster ; vec = v2 v4 ; type = b32 b64 u32 u64 s32 s64 f32 f64 ; ptx = 8.1 ; target = sm_90
 st.async.mmio.release.sys{.space}.type                                   [a], b                   ; space = global ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 ; ptx = 8.7 ; target = sm_100
 st.async.release.scope{.space}.type                                      [a], b                   ; space = global ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 ; scope = gpu sys ; ptx = 8.7 ; target = sm_100
 st.bulk{.weak}{.space}                                                   [a], size:u64, zero:imm  ; space = shared::cta ; zero = 0 ; ptx = 8.6 ; target = sm_100
@@ -86,8 +86,8 @@ multimem.st{.weak}{.space}.type                                 [a], b        ; 
 multimem.st.sem.scope{.space}.type                              [a], b        ; type = b32 b64 u32 u64 s32 s64 f64 ; sem = relaxed release
 multimem.st{.weak}{.space}{.vec}.type                           [a], b*vec    ; vec = v2 v4 ; type = f32 f16x2 bf16x2
 multimem.st.sem.scope{.space}{.vec}.type                        [a], b*vec    ; vec = v2 v4 ; type = f32 f16x2 bf16x2 ; sem = relaxed release
-multimem.st{.weak}{.space}.vec.type                             [a], b*vec    ; vec = v2 v4 v8 ; type = f16 bf16
-multimem.st.sem.scope{.space}.vec.type                          [a], b*vec    ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed release
+multimem.st{.weak}{.space}{.acc}.vec.type                             [a], b*vec    ; vec = v2 v4 v8 ; type = f16 bf16
+multimem.st.sem.scope{.space}{.acc}.vec.type                          [a], b*vec    ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed release
 multimem.red{.space}.op.type                                    [a], b        ; op = min max ; type = u32 s32 u64 s64
 multimem.red.sem.scope{.space}.op.type                          [a], b        ; op = min max ; type = u32 s32 u64 s64 ; sem = relaxed release
 multimem.red{.space}.op.type                                    [a], b        ; op = and or xor ; type = b32 b64
@@ -98,10 +98,10 @@ multimem.red{.space}.add{.vec}.type                             [a], b*vec    ; 
 multimem.red.sem.scope{.space}.add{.vec}.type                   [a], b*vec    ; vec = v2 v4 ; type = f32 ; sem = relaxed release
 multimem.red{.space}.add.type                                   [a], b        ; type = f16x2 bf16x2
 multimem.red.sem.scope{.space}.add.type                         [a], b        ; type = f16x2 bf16x2 ; sem = relaxed release
-multimem.red{.space}.op.vec.type                                [a], b*vec    ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2
-multimem.red.sem.scope{.space}.op.vec.type                      [a], b*vec    ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2 ; sem = relaxed release
-multimem.red{.space}.op.vec.type                                [a], b*vec    ; op = add min max ; vec = v2 v4 v8 ; type = f16 bf16
-multimem.red.sem.scope{.space}.op.vec.type                      [a], b*vec    ; op = add min max ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed release
+multimem.red{.space}.op{.acc}.vec.type                                [a], b*vec    ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2
+multimem.red.sem.scope{.space}.op{.acc}.vec.type                      [a], b*vec    ; op = add min max ; vec = v2 v4 ; type = f16x2 bf16x2 ; sem = relaxed release
+multimem.red{.space}.op{.acc}.vec.type                                [a], b*vec    ; op = add min max ; vec = v2 v4 v8 ; type = f16 bf16
+multimem.red.sem.scope{.space}.op{.acc}.vec.type                      [a], b*vec    ; op = add min max ; vec = v2 v4 v8 ; type = f16 bf16 ; sem = relaxed release
 """)
 
 declare("""
@@ -140,8 +140,8 @@ declare("""
 cvta.space.type                     d, a                    ; type = u32 u64
 cvta.to.space.type                  d, a                    ; type = u32 u64
 isspacep.space                      p:pred, a:address
-mapa{.space}.type                   d, a, b:u32             ; space = shared::cluster ; type = u32 u64 ; ptx = 7.8 ; target = sm_90
-getctarank{.space}.type             d:u32, a                ; space = shared::cluster ; type = u32 u64 ; ptx = 7.8 ; target = sm_90
+mapa{.space}.type                   d, a, b:u32             ; space = shared::cluster ; type = u32 u64 s32 s64 ; ptx = 7.8 ; target = sm_90
+getctarank{.space}.type             d:u32, a                ; space = shared::cluster ; type = u32 u64 s32 s64 ; ptx = 7.8 ; target = sm_90
 alloca.type                         d, a, {align:imm}       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 stacksave.type                      d                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70
 stackrestore.type                   a                       ; type = u32 u64 ; ptx = 7.3 ; target = sm_70

@@ -53,7 +53,7 @@ activemask.b32                      d                                   ; ptx = 
 redux.sync.op.type                  d, a, membermask:u32                ; op = add min max ; type = u32 s32 ; ptx = 7.0 ; target = sm_80
 redux.sync.op.b32                   d, a, membermask:u32                ; op = and or xor ; ptx = 7.0 ; target = sm_80
 redux.sync.op{.abs}{.NaN}.f32       d, a, membermask:u32                ; op = min max ; ptx = 8.6 ; target = 100a/f
-shfl.sync.mode.b32                  d|p, a, b:u32, c:u32, membermask:u32  ; mode = up down bfly idx ; ptx = 6.0
+shfl.sync.mode.b32                  d|p, a, b:b32, c:b32, membermask:u32  ; mode = up down bfly idx ; ptx = 6.0
 """)
 
 # ── mbarrier ────────────────────────────────────────────────────────────────
@@ -101,8 +101,8 @@ mbarrier.pending_count.b64                                      d:u32, a
 
 declare("""
 ; prefetch = L2::64B L2::128B L2::256B ; space = shared shared::cta ; target = sm_80 ; ptx = 7.0
-cp.async.ca.space.global{.L2::cache_hint}{.prefetch}    [d], [a], size:imm, {ignore:src}, {policy:b64}  ; size = 4 8 16
-cp.async.cg.space.global{.L2::cache_hint}{.prefetch}    [d], [a], size:imm, {ignore:src}, {policy:b64}  ; size = 16
+cp.async.cop.space.global{.L2::cache_hint}{.prefetch}   [d], [a], size:imm, {ignore:src}, {policy:b64}  ; cop = ca ; size = 4 8 16
+cp.async.cop.space.global{.L2::cache_hint}{.prefetch}   [d], [a], size:imm, {ignore:src}, {policy:b64}  ; cop = cg ; size = 16
 cp.async.commit_group
 cp.async.wait_group                                     n:imm
 cp.async.wait_all
