@@ -21,6 +21,7 @@ from fragmenta.ptx.module import (
     Address,
     Immediate,
     Instruction,
+    Negative,
     Not,
     Operand,
     Pair,
@@ -311,6 +312,9 @@ class Writer:
                     raise Error(f"{slot.name} of {mnemonic} must be a constant")
                 extra.append((slot.name, str(operand.value)))
                 continue
+            if isinstance(operand, Negative) and slot.negatable:
+                extra.append((f"{slot.name}neg", "-"))
+                operand = operand.of
             if isinstance(operand, Part):
                 extra.append((f"{slot.name}sel", operand.which))
             if slot.result:
