@@ -103,7 +103,9 @@ def _define(
             for held in operands
         ]
         found = emit(qualifiers, *values)
-        found = found if isinstance(found, tuple) else (found,)
+        # One result of 128 bits is a pair of halves.
+        several = isinstance(found, tuple) and [each.bits for each in results] != [128]
+        found = found if several else (found,)
         mask = _bits(code, given[-1], index, count) if masked else None
         for held, place, value in zip(results, given, found, strict=False):
             _store(code, place, held, index, count, value, mask)
