@@ -24,7 +24,6 @@ from fragmenta.machine.trace import (
     floor,
     is_nan,
     nearest,
-    scalar_type,
     select,
     to_integer,
     truncate,
@@ -32,7 +31,6 @@ from fragmenta.machine.trace import (
 from fragmenta.ptx.opcodes.half import rounded, value_of
 from fragmenta.ptx.opcodes.rounding import (
     FORMS,
-    Form,
     canonical,
     encode,
     parts_of_float,
