@@ -185,7 +185,7 @@ def made() -> dict[str, str]:
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
             capture_output=True, text=True, check=True,
         ).stdout.strip(),
-        "ptxas": version.stdout.split("release")[-1].split(",")[1].strip().lstrip("V"),
+        "ptxas": version.stdout.split("release")[-1].split()[1].lstrip("V"),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }  # fmt: skip
 
