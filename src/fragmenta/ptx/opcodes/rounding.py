@@ -331,7 +331,9 @@ def saturated(x: Value) -> Value:
 def truncated_nan(x: Value, form: Form) -> Value:
     """The f64 NaN x in a smaller format: sign and upper bits, made quiet; i64."""
     magnitude = bits_of(x) & ((1 << 63) - 1)
-    fraction = (magnitude >> (52 - form.fraction_bits)) & ((1 << form.fraction_bits) - 1)
+    fraction = (magnitude >> (52 - form.fraction_bits)) & (
+        (1 << form.fraction_bits) - 1
+    )
     quiet = form.largest + 1 + (1 << (form.fraction_bits - 1))
     word = fraction | quiet
     return select(bits_of(x) < 0, word | (1 << form.sign_at), word)
