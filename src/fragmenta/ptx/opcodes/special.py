@@ -52,10 +52,14 @@ def _times(x: Value, factor: Number) -> Value:
 
 
 def _times_ftz(x: Value, factor: Number) -> Value:
-    """``FMUL.FTZ``: zero if the product is below the normal range before rounding."""
+    """``FMUL.FTZ``: zero if the product is below the normal range.
+
+    It is rounded to 24 bits before that is decided, not to the fewer bits of a
+    subnormal number.
+    """
     a, b = (without_subnormals(each, FORMS["f32"]) for each in (x, x.lift(factor)))
     product = convert(float_of(a), F64) * convert(float_of(b), F64)  # exact
-    tiny = abs(product) < 2.0**-126
+    tiny = abs(product) < 2.0**-126 - 2.0**-151
     return select(tiny, (a ^ b) & -0x80000000, _times(a, b))
 
 
