@@ -87,7 +87,7 @@ def fns(q: Qualifiers, mask: Value, base: Value, offset: Value) -> Value:
 
 
 @opcodes("""
-    bfe.type  d, a, b:u32, c:u32  ; type = u32 u64 s32 s64
+    bfe.type  d, a, b:u32, c:u32  ; type = u32 u64 s32 s64 ; b = 0..255 ; c = 0..255
 """)
 def bfe(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """``c`` bits of ``a`` from bit ``b`` on; both count modulo 256.
@@ -105,7 +105,7 @@ def bfe(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 
 @opcodes("""
-    bfi.type  d, a, b, place:u32, count:u32  ; type = b32 b64
+    bfi.type  d, a, b, place:u32, count:u32  ; type = b32 b64 ; place = 0..255 ; count = 0..255
 """)
 def bfi(q: Qualifiers, a: Value, b: Value, place: Value, count: Value) -> Value:
     """``b`` with its bits from ``place`` on replaced by the lowest of ``a``."""
