@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeAlias
 
 from llvmlite import ir
@@ -44,6 +45,26 @@ def size_of(of: Type) -> int:
     return width // 8
 
 
+class _InLanes(ir.Constant):  # type: ignore[misc]
+    """A constant vector with one integer in every lane.
+
+    LLVM's binding would make a constant for each lane, and its text again and again.
+    """
+
+    def __init__(self, of: Type, number: int) -> None:
+        self.type = of
+        self.constant = number
+        self._text = f"<{', '.join([f'{of.element} {number}'] * of.count)}>"
+
+    def _get_reference(self) -> str:
+        return self._text
+
+
+@cache
+def _in_lanes(of: Type, count: int, number: int) -> Any:
+    return _InLanes(ir.VectorType(of, count), number)
+
+
 class Value:
     """A number, or a vector of them, that is computed when the machine code runs."""
 
@@ -69,10 +90,13 @@ class Value:
     def lift(self, other: Number) -> Value:
         """Another number as a value of this one's shape."""
         if not isinstance(other, Value):
+            vector = isinstance(self.type, ir.VectorType)
+            if vector and not self.is_float:
+                kind, count = self.type.element, self.type.count
+                return self._new(_in_lanes(kind, count, int(other)))
             number = float(other) if self.is_float else int(other)
-            if isinstance(self.type, ir.VectorType):
-                return self._new(ir.Constant(self.type, [number] * self.type.count))
-            return self._new(ir.Constant(self.type, number))
+            several = [number] * self.type.count if vector else number
+            return self._new(ir.Constant(self.type, several))
         if isinstance(self.type, ir.VectorType):
             return other.in_all_lanes(self.type.count)
         return other
@@ -151,7 +175,7 @@ class Value:
         return self.lift(other) * self
 
     def __invert__(self) -> Value:
-        return self._new(self.builder.not_(self.raw))
+        return self ^ -1
 
     def __abs__(self) -> Value:
         return _absolute(self)
@@ -328,19 +352,20 @@ def any_lane(condition: Value) -> Value:
 
 
 def joined(numbers: Iterable[Value]) -> Value:
-    """A vector of eight numbers: the inverse of :func:`each_lane`."""
-    first, *rest = numbers
-    vector = ir.Constant(ir.VectorType(first.type, LANES), ir.Undefined)
-    for lane, number in enumerate([first, *rest]):
+    """A vector of numbers: the inverse of :func:`each_lane`."""
+    every = list(numbers)
+    first = every[0]
+    vector = ir.Constant(ir.VectorType(first.type, len(every)), ir.Undefined)
+    for lane, number in enumerate(every):
         place = ir.Constant(I32, lane)
         vector = first.builder.insert_element(vector, number.raw, place)
     return Value(first.builder, vector)
 
 
 def each_lane(x: Value) -> list[Value]:
-    """The eight numbers of a vector."""
+    """The numbers of a vector."""
     b = x.builder
-    places = (ir.Constant(I32, lane) for lane in range(LANES))
+    places = (ir.Constant(I32, lane) for lane in range(x.type.count))
     return [Value(b, b.extract_element(x.raw, place)) for place in places]
 
 

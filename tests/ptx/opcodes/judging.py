@@ -48,6 +48,7 @@ class Form:
     slots: tuple[Slot, ...]
     """The operands that are there, hidden ones too."""
     immediates: dict[str, int] = field(default_factory=dict)
+    """The operands that are constants."""
 
     def type_of(self, slot: Slot) -> str:
         """The type of an operand."""
@@ -138,6 +139,7 @@ def forms(line: Syntax, *, few: bool = False) -> Iterator[Form]:
         for slots, selected in _written(line, mnemonic):
             for constants in _immediates(line, mnemonic, few or len(line.pieces) > 1):
                 found = {**qualifiers, **selected}
+                found |= {name: str(number) for name, number in constants.items()}
                 yield Form(line, mnemonic, found, slots, constants)
 
 
@@ -152,7 +154,7 @@ def _written(
             left_out = {s for s, here in zip(optional, there, strict=True) if not here}
             yield tuple(s for s in line.operands if s not in left_out), {}
         return
-    draw = random.Random(mnemonic)
+    draw, seen = random.Random(mnemonic), set()
     for number in range(SELECTIONS):
         selected = {slot.selector: "" for slot in chosen}
         if number:
@@ -163,6 +165,9 @@ def _written(
         # Only what is merged into c has a selected destination, where c is optional.
         whole = [s for s in line.operands if s.optional]
         left_out = set(whole) if whole and not selected.get("dsel") else set()
+        if tuple(selected.values()) in seen:
+            continue
+        seen.add(tuple(selected.values()))
         yield tuple(s for s in line.operands if s not in left_out), selected
 
 
@@ -219,7 +224,7 @@ def statement(form: Form) -> list[str]:
         selected = form.qualifiers.get(slot.selector, "") if slot.selector else ""
         if slot.hidden:
             continue
-        if kind == "imm":
+        if slot.name in form.immediates:
             written.append(str(form.immediates[slot.name]))
         elif "|" in slot.name:
             written.append(f"{new(kind)}|{new('pred')}")
@@ -229,6 +234,14 @@ def statement(form: Form) -> list[str]:
         else:
             written.append(minus + new(kind) + (f".{selected}" if selected else ""))
     return [*declared, f"{form.mnemonic} {', '.join(written)};"]
+
+
+def supported(line: Syntax, target: str) -> bool:
+    """Whether a line's clause names a target."""
+    words = line.targets.split()
+    plain = [int(word[3:]) for word in words if word[-1].isdecimal()]
+    at = int("".join(filter(str.isdecimal, target)))
+    return not words or target in words or any(at >= first for first in plain)
 
 
 def target_of(line: Syntax) -> str:
@@ -258,20 +271,25 @@ def judged(
 WORDS = tuple(sorted(TYPES - {"pred"}))
 
 
-def near_misses(line: Syntax, words: Iterable[str] = WORDS) -> Iterator[Form]:
-    """Instructions that differ from a line in one word, and are on no line."""
-    seen = set()
-    for mnemonic, qualifiers in itertools.islice(mnemonics(line), 40):
+def near_misses(
+    line: Syntax, words: Sequence[str] = WORDS, count: int = 60
+) -> Iterator[Form]:
+    """Some instructions that differ from a line in one word, and are on no line."""
+    draw, every, seen = random.Random(line.text), list(mnemonics(line)), set()
+    for _ in range(count):
+        mnemonic, qualifiers = draw.choice(every)
         parts = mnemonic.split(".")
-        for place, word in itertools.product(range(1, len(parts)), words):
-            other = ".".join([*parts[:place], word, *parts[place + 1 :]])
-            if other in seen or TABLE.find(other):
-                continue
-            seen.add(other)
-            changed = {
-                name: word if text == parts[place] else text
-                for name, text in qualifiers.items()
-            }
-            slots, selected = next(_written(line, mnemonic))
-            constants = next(_immediates(line, mnemonic, True))
-            yield Form(line, other, {**changed, **selected}, slots, constants)
+        if len(parts) == 1:
+            return
+        place, word = draw.randrange(1, len(parts)), draw.choice(words)
+        other = ".".join([*parts[:place], word, *parts[place + 1 :]])
+        if other in seen or TABLE.find(other):
+            continue
+        seen.add(other)
+        changed = {
+            name: word if text == parts[place] else text
+            for name, text in qualifiers.items()
+        }
+        slots, selected = next(_written(line, mnemonic))
+        constants = next(_immediates(line, mnemonic, True))
+        yield Form(line, other, {**changed, **selected}, slots, constants)

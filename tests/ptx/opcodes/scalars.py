@@ -7,7 +7,7 @@ Three steps, the second of them on a machine with the GPU::
     python -m tests.ptx.opcodes.scalars keep RESULTS
 
 The first writes a kernel for each form and assembles them.  The last compares all
-results with the functions of the table, and keeps a part of the forms (``kept``) in
+results with the functions of the table, and keeps a part of the forms (``chosen``) in
 tests/golden/scalars, one file for each module: of every form, the results of each 16th
 input, and checksums of the others.
 """
@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.errors import Error
+from fragmenta.ptx.opcodes.table import Syntax
 from tests.ptx.opcodes.inputs import COUNT, pools
 from tests.ptx.opcodes.judging import (
     NEWEST,
@@ -34,6 +34,7 @@ from tests.ptx.opcodes.judging import (
     Form,
     forms,
     home,
+    judged,
     lines,
     modules,
     register,
@@ -45,21 +46,21 @@ from tests.ptx.opcodes.running import computed, number_of_results, rows
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "scalars"
 BATCH = 400
-#: How many forms of a line are kept at most.
-MOST = 40
+#: Lines with more forms are kept in part, with so many of them.
+MOST, PART = 40, 24
 
 # ── kernels ─────────────────────────────────────────────────────────────────
 
 _NARROW = {".b64": "mov.b64", ".b32": "cvt.u32.u64", ".b16": "cvt.u16.u64",
            ".b8": "cvt.u8.u64"}  # fmt: skip
-_WIDE = {".b64": "mov.b64", ".b32": "cvt.u64.u32", ".b16": "cvt.u64.u16",
-         ".b8": "cvt.u64.u8"}  # fmt: skip
+_WIDE = {".b64": "mov.b64", ".b32": "cvt.u64.u32", ".b8": "cvt.u64.u8"}  # fmt: skip
 
 
 def entry(form: Form, name: str) -> str:
     """A kernel that applies a form to every input."""
     *declared, instruction = statement(form)
     body = [".reg .b64 %in, %out, %off, %w, %v;", ".reg .b32 %i, %j, %carry, %t;"]
+    body += [".reg .b16 %z;", "mov.b16 %z, 0;"]
     body += declared
     body += [
         "ld.param.u64 %in, [given]; ld.param.u64 %out, [found];",
@@ -89,7 +90,7 @@ def _names(form: Form) -> Iterator[tuple[str, bool, str]]:
         if slot.hidden:
             yield "%carry", slot.result, "carry"
             continue
-        if kind == "imm":
+        if slot.name in form.immediates:
             continue
         kinds = [kind, "pred"] if "|" in slot.name else [kind] * (form.count(slot) or 1)
         for each in kinds:
@@ -129,6 +130,9 @@ def _stores(form: Form) -> Iterator[str]:
             yield f"cvt.u64.u32 %w, {name};"
         elif kind == "pred":
             yield f"selp.u64 %w, 1, 0, {name};"
+        elif register(kind) == ".b16":
+            # ptxas 13.4 forgets the extension if cvt.u64.u16 follows cvt.sat.s16.s32.
+            yield f"mov.b32 %t, {{{name}, %z}}; cvt.u64.u32 %w, %t;"
         else:
             yield f"{_WIDE[register(kind)]} %w, {name};"
         for each in words:
@@ -140,57 +144,55 @@ def _stores(form: Form) -> Iterator[str]:
 
 
 def recordable(module: str | None = None) -> list[Form]:
-    """Every form that the H200 has, in the order of the table."""
-    return [
-        form
-        for line in lines(module)
-        if target_of(line) == TARGET
-        for form in forms(line)
-    ]
+    """Every form that the H200 decides, in the order of the table."""
+    return [form for line in lines(module) if decided(line) for form in forms(line)]
 
 
-def kept(module: str) -> list[Form]:
-    """The forms whose results are kept: all of short lines, a part of long ones."""
+def decided(line: Syntax) -> bool:
+    """Whether the H200 has a line, and the line claims to give its bits."""
+    return target_of(line) == TARGET and line.fidelity != "published"
+
+
+def chosen(module: str) -> list[Form]:
+    """The forms that are tried in tests: all of short lines, a part of long ones."""
     found: list[Form] = []
     for line in lines(module):
-        if target_of(line) == TARGET:
-            every = list(forms(line))
-            most = max(MOST, 256 if line.opcode == "lop3" else 0)
-            if len(every) > most:
-                every = sorted(every, key=lambda form: zlib.crc32(str(form).encode()))
-            found += every[:most]
+        every = list(forms(line))
+        if len(every) > MOST and len(line.pieces) > 1:
+            selects = any(slot.selector for slot in line.operands)
+            every = sorted(every, key=_mixed)[: PART // 3 if selects else PART]
+        found += every
     return found
 
 
-def prepare(folder: Path) -> None:
-    """Write and assemble the kernels, and all that the other machine needs."""
+def _mixed(form: Form) -> int:
+    """A number that brings forms into an order that looks random."""
+    return zlib.crc32(str(form).encode())
+
+
+def prepare(folder: Path, *only: Path) -> None:
+    """Write and assemble the kernels of all modules, or of some that are named."""
     folder.mkdir(parents=True, exist_ok=True)
     np.save(folder / "pools.npy", pools())
     shutil.copy(Path(__file__).with_name("launch.py"), folder)
-    every = recordable()
+    names = [str(name) for name in only] or [None]
+    every = [form for name in names for form in recordable(name)]
+    refused = judged(every, TARGET)
+    print(len(every), "forms, of which ptxas refuses", refused)
+    every = [form for form in every if str(form) not in refused]
     starts = range(0, len(every), BATCH)
     with ThreadPoolExecutor(2) as many:
         list(many.map(lambda first: _prepared(folder, every, first), starts))
 
 
 def _prepared(folder: Path, every: Sequence[Form], first: int) -> None:
-    named = {f"form{n}": every[n] for n in range(first, min(first + BATCH, len(every)))}
+    """Write one batch: the kernels, their machine code, and what they are."""
+    named = {f"form{n}": form for n, form in enumerate(every[first : first + BATCH])}
     header = f".version {NEWEST}\n.target {TARGET}\n.address_size 64\n"
+    text = header + "\n".join(entry(form, name) for name, form in named.items())
     path = folder / f"{first:06}"
-    while True:
-        texts = {name: entry(form, name) for name, form in named.items()}
-        text = header + "\n".join(texts.values())
-        try:
-            path.with_suffix(".cubin").write_bytes(assembler.assemble(text, TARGET))
-            break
-        except Error as refused:
-            bad = [name for name in named if f"'{name}'" in str(refused)]
-            print(refused, bad)
-            if not bad:
-                raise
-            for name in bad:
-                named.pop(name)
     path.with_suffix(".ptx").write_text(text)
+    path.with_suffix(".cubin").write_bytes(assembler.assemble(text, TARGET))
     listed = {
         name: (str(form), number_of_results(form)) for name, form in named.items()
     }
@@ -229,7 +231,11 @@ def keep(results: Path) -> None:
         wrong = differences(every, found)
         print(module, len(every), "forms compared,", len(wrong), "differ")
         print(*wrong[:40], sep="\n")
-        some = [str(form) for form in kept(module) if str(form) in found]
+        some = [
+            str(form)
+            for form in chosen(module)
+            if decided(form.syntax) and str(form) in found
+        ]
         sizes = json.dumps({name: len(found[name]) for name in some}).encode()
         data = b"".join(found[name] for name in some)
         packed = lzma.compress(sizes + b"\n" + data, preset=9)

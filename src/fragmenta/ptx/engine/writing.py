@@ -21,6 +21,7 @@ from fragmenta.ptx.module import (
     Address,
     Immediate,
     Instruction,
+    Negative,
     Not,
     Operand,
     Pair,
@@ -278,7 +279,7 @@ class Writer:
 
     def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
         """Execute an instruction of the table on operands, for the present lanes."""
-        match = TABLE.find(mnemonic)
+        match = TABLE.find(mnemonic, len(operands))
         if match is None or match.syntax.emit is None:
             raise Error(f"{mnemonic} is not supported")
         self._compute(mnemonic, match, list(operands))
@@ -306,8 +307,18 @@ class Writer:
                 sources.append(None)
                 continue
             operand = rest.pop(0)
-            if isinstance(operand, Part):
-                extra.append((f"{slot.name}sel", operand.which))
+            if slot.type == "imm":
+                if not isinstance(operand, Immediate):
+                    raise Error(f"{slot.name} of {mnemonic} must be a constant")
+                extra.append((slot.name, str(operand.value)))
+                continue
+            if slot.negatable:
+                minus = isinstance(operand, Negative)
+                extra.append((f"{slot.name}neg", "-" * minus))
+                operand = operand.of if isinstance(operand, Negative) else operand
+            if slot.selector:
+                part = operand.which if isinstance(operand, Part) else ""
+                extra.append((slot.selector, part))
             if slot.result:
                 both = (
                     (operand.first, operand.second)
@@ -317,6 +328,8 @@ class Writer:
                 for each in both:
                     at = each if isinstance(each, Written) else self.result(each, kind)
                     results.append((held._replace(register=at.bits), at.pointer))
+                    if slot.name == "d|p":  # the second is a predicate
+                        kind, held = "pred", Held(1, 1)
                 continue
             items = operand.items if isinstance(operand, Vector) else (operand,)
             for each in items:

@@ -9,7 +9,6 @@ optimise the code it compiles.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from llvmlite import ir
 
@@ -190,12 +189,20 @@ def joined(x: Value, shape: Value) -> Value:
 
 def shifted_left(x: Value, amount: Value) -> Value:
     """``x << amount``; zero from the width on.  The amount is unsigned."""
+    constant = known(amount)
+    if constant is not None:
+        return x << constant if constant < width(x) else x.lift(0)
     small, inside = _amount(x, amount)
     return select(inside, x << small, 0)
 
 
 def shifted_right(x: Value, amount: Value, signed: bool) -> Value:
     """``x >> amount``; from the width on, the sign or zero is left."""
+    constant = known(amount)
+    if constant is not None:
+        if signed:
+            return x >> min(constant, width(x) - 1)
+        return shift_right(x, constant) if constant < width(x) else x.lift(0)
     small, inside = _amount(x, amount)
     if signed:
         return x >> select(inside, small, width(x) - 1)
@@ -222,18 +229,10 @@ def field(x: Value, first: int, count: int, signed: bool) -> Value:
     return low & ((1 << count) - 1) if above else low
 
 
-def constant_of(given: Any) -> int:
-    """The number that an operand must be: a constant, known while tracing.
-
-    >>> constant_of(232)
-    232
-    """
-    if isinstance(given, int):
-        return given
-    raw = given.raw
-    if not isinstance(raw, ir.Constant):
-        raise TypeError(f"an operand that must be a constant is {raw}")
-    number = raw.constant
-    while isinstance(number, list | tuple):
-        number = number[0]
-    return int(getattr(number, "constant", number))
+def known(x: Value) -> int | None:
+    """The unsigned number that a value has in every lane, if it is a constant."""
+    number = getattr(x.raw, "constant", None)
+    if isinstance(number, list | tuple):
+        each = {one.constant for one in number}
+        number = each.pop() if len(each) == 1 else None
+    return number & ((1 << width(x)) - 1) if isinstance(number, int) else None

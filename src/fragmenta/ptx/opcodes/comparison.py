@@ -148,7 +148,8 @@ _SET = """
     set.CmpOp.dtype.stype       d:dtype, a:stype, b:stype  ; CmpOp = eq ne lt le gt ge lo ls hi hs ; dtype = u32 s32 f32 f16 ; stype = u16 u32 u64
     set.CmpOp{.ftz}.dtype.stype d:dtype, a:stype, b:stype  ; dtype = u32 s32 f32 f16 ; stype = f32
     set.CmpOp.dtype.stype       d:dtype, a:stype, b:stype  ; dtype = u32 s32 f32 f16 ; stype = f64
-    set.CmpOp{.ftz}.dtype.stype d:dtype, a:stype, b:stype  ; dtype = u16 s16 u32 s32 f16 ; stype = f16
+    set.CmpOp{.ftz}.dtype.stype d:dtype, a:stype, b:stype  ; dtype = f16 ; stype = f16
+    set.CmpOp{.ftz}.dtype.stype d:dtype, a:stype, b:stype  ; dtype = u16 s16 u32 s32 ; stype = f16 ; ptx = 6.5
     set.CmpOp.dtype.stype       d:dtype, a:stype, b:stype  ; dtype = u16 s16 u32 s32 bf16 ; stype = bf16 ; ptx = 7.8 ; target = sm_90
     set.CmpOp.dtype.stype       d:dtype, a:stype, b:stype  ; CmpOp = eq ne ; dtype = bf16 ; stype = b16 b32 b64 ; ptx = 7.8 ; target = sm_90
     set.CmpOp.dtype.stype       d:dtype, a:stype, b:stype  ; CmpOp = eq ne lt le gt ge ; dtype = bf16 ; stype = s16 s32 s64 ; ptx = 7.8 ; target = sm_90
@@ -156,7 +157,8 @@ _SET = """
     set.CmpOp.dtype.stype       d:dtype, a:stype, b:stype  ; dtype = bf16 ; stype = f16 f32 f64 ; ptx = 7.8 ; target = sm_90
 """
 _SET_PACKED = """
-    set.CmpOp{.ftz}.dtype.stype d:dtype, a:stype, b:stype  ; dtype = u32 s32 f16x2 ; stype = f16x2
+    set.CmpOp{.ftz}.dtype.stype d:dtype, a:stype, b:stype  ; dtype = f16x2 ; stype = f16x2
+    set.CmpOp{.ftz}.dtype.stype d:dtype, a:stype, b:stype  ; dtype = u32 s32 ; stype = f16x2 ; ptx = 6.5
     set.CmpOp.dtype.stype       d:dtype, a:stype, b:stype  ; dtype = u32 s32 bf16x2 ; stype = bf16x2 ; ptx = 7.8 ; target = sm_90
 """
 # 1.0; an integer has all its bits set.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 
 from fragmenta.machine.trace import I32, Value, convert, select
 from fragmenta.ptx.opcodes import bits
@@ -78,7 +80,8 @@ def fns(q: Qualifiers, mask: Value, base: Value, offset: Value) -> Value:
         skip = bits.compared(">", left, ones, signed=False)
         left = select(skip, left - ones, left)
         place = select(skip, place + step, place)
-    found = bits.compared(">=", bits.count_ones(rest), wanted, signed=False)
+    # Signed, as on the H200: the magnitude of the smallest offset is still negative.
+    found = bits.count_ones(rest) >= wanted
     found = found & ((offset != 0) | (place == base))
     return select(found, select(down, 31 - place, place), -1)
 
@@ -86,32 +89,60 @@ def fns(q: Qualifiers, mask: Value, base: Value, offset: Value) -> Value:
 # ── fields ──────────────────────────────────────────────────────────────────
 
 
-@opcodes("""
+def _eight_bits(a: Value, x: Value) -> Value:
+    """A place or a count; only its lowest eight bits count for a field of 32 bits.
+
+    The manual says the same of 64 bits, but the code that ptxas writes for them does
+    not cut the numbers: a place from 64 on is beyond the top.
+    """
+    if bits.width(a) == 64:
+        return x
+    constant = bits.known(x)
+    return x & 255 if constant is None else x.lift(constant & 255)
+
+
+def _lowest(a: Value, count: Value) -> Value:
+    """Ones in as many of the lowest bits."""
+    constant = bits.known(count)
+    if constant is not None:
+        return a.lift((1 << min(constant, bits.width(a))) - 1)
+    return ~bits.shifted_left(a.lift(-1), count)
+
+
+@opcodes(
+    """
     bfe.type  d, a, b:u32, c:u32  ; type = u32 u64 s32 s64 ; b = 0..255 ; c = 0..255
-""")
+    """,
+    fidelity="h200",
+)
 def bfe(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
-    """``c`` bits of ``a`` from bit ``b`` on; both count modulo 256.
+    """``c`` bits of ``a`` from bit ``b`` on.
 
     Beyond the top of ``a`` a signed field has the sign of ``a``, an unsigned one zeros.
     The field's own top bit is the sign where it lies below the top of ``a``.
     """
     signed, size = bits.is_signed(q["type"]), bits.width(a)
-    first, count = b & 255, c & 255
-    moved = bits.shifted_right(a, first, signed)
+    count = _eight_bits(a, c)
+    moved = bits.shifted_right(a, _eight_bits(a, b), signed)
     if not signed:
-        return moved & ~bits.shifted_left(a.lift(-1), count)
+        return moved & _lowest(a, count)
     above = size - bits.smaller_unsigned(count, size)
+    constant = bits.known(count)
+    if constant is not None:
+        above = count.lift(size - min(constant, size))
     return bits.shifted_right(bits.shifted_left(moved, above), above, signed)
 
 
-@opcodes("""
+@opcodes(
+    """
     bfi.type  d, a, b, place:u32, count:u32  ; type = b32 b64 ; place = 0..255 ; count = 0..255
-""")
+    """,
+    fidelity="h200",
+)
 def bfi(q: Qualifiers, a: Value, b: Value, place: Value, count: Value) -> Value:
     """``b`` with its bits from ``place`` on replaced by the lowest of ``a``."""
-    first, many = place & 255, count & 255
-    ones = ~bits.shifted_left(a.lift(-1), many)
-    mask = bits.shifted_left(ones, first)
+    first = _eight_bits(a, place)
+    mask = bits.shifted_left(_lowest(a, _eight_bits(a, count)), first)
     return (bits.shifted_left(a, first) & mask) | (b & ~mask)
 
 
@@ -136,8 +167,7 @@ def bmsk(q: Qualifiers, a: Value, b: Value) -> Value:
     """Ones from bit ``a`` on, ``b`` of them as far as there is room."""
     if q["mode"] == "wrap":
         a, b = a & 31, b & 31
-    ones = ~bits.shifted_left(a.lift(-1), b)
-    return bits.shifted_left(ones, a)
+    return bits.shifted_left(_lowest(a, b), a)
 
 
 # ── bytes ───────────────────────────────────────────────────────────────────
@@ -151,6 +181,10 @@ def prmt(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
     The highest of the four bits asks for the sign of the byte in all its bits.
     """
+    constant = bits.known(c)
+    if constant is not None and not constant & 0x8888:
+        digits = f"{constant & 0xFFFF:04x}"
+        return _picked(digits[::-1], a, b)
     return _word(
         _chosen(a, b, bits.field(c, 4 * place, 4, False)) for place in range(4)
     )
@@ -196,8 +230,25 @@ def prmt_mode(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 
 def _picked(pattern: str, a: Value, b: Value) -> Value:
-    """Four bytes of ``b:a`` whose numbers are known."""
-    return _word(
-        bits.field(b if number > 3 else a, 8 * (number & 3), 8, False)
-        for number in map(int, pattern)
-    )
+    """Four bytes of ``b:a`` whose numbers are known; the lowest is named first.
+
+    Bytes that stand next to each other in a word are moved together.
+    """
+    numbers = [int(digit) for digit in pattern]
+    runs, place = [], 0
+    while place < 4:
+        first, count = numbers[place], 1
+        while place + count < 4 and numbers[place + count] == first + count != 4:
+            count += 1
+        runs.append(_moved(b if first > 3 else a, first % 4, count, place))
+        place += count
+    return reduce(or_, runs)
+
+
+def _moved(word: Value, first: int, count: int, place: int) -> Value:
+    """Some bytes of a word at another place, all others zero."""
+    if count < 4:
+        word = word & (((1 << (8 * count)) - 1) << (8 * first))
+    if place > first:
+        return word << (8 * (place - first))
+    return bits.shift_right(word, 8 * (first - place)) if place < first else word

@@ -78,12 +78,16 @@ def _finished(q: Qualifiers, of: str, x: Value) -> Value:
     bits = rounded(saturated(x) if q.get("sat") else x, of)
     if q.get("relu"):
         bits = without_negative(bits, FORMS[of])
-    return without_subnormals(bits, FORMS[of]) if q.get("ftz") else bits
+    if not q.get("ftz"):
+        return bits
+    # Seen on an H200: flushed is what 11 bits and any exponent do not round up.
+    tiny = abs(x) < 2.0**-14 - 2.0**-26
+    return select(tiny, bits & -0x8000, bits)
 
 
 @opcodes("""
     add{.rnd}{.ftz}{.sat}.type  d, a, b ; rnd = rn ; type = f16 f16x2
-    add{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2
+    add{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2 ; ptx = 7.8 ; target = sm_90
 """)
 @elementwise
 def add(q: Qualifiers, of: str, a: Value, b: Value) -> Value:
@@ -93,7 +97,7 @@ def add(q: Qualifiers, of: str, a: Value, b: Value) -> Value:
 
 @opcodes("""
     sub{.rnd}{.ftz}{.sat}.type  d, a, b ; rnd = rn ; type = f16 f16x2
-    sub{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2
+    sub{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2 ; ptx = 7.8 ; target = sm_90
 """)
 @elementwise
 def sub(q: Qualifiers, of: str, a: Value, b: Value) -> Value:
@@ -103,7 +107,7 @@ def sub(q: Qualifiers, of: str, a: Value, b: Value) -> Value:
 
 @opcodes("""
     mul{.rnd}{.ftz}{.sat}.type  d, a, b ; rnd = rn ; type = f16 f16x2
-    mul{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2
+    mul{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2 ; ptx = 7.8 ; target = sm_90
 """)
 @elementwise
 def mul(q: Qualifiers, of: str, a: Value, b: Value) -> Value:
@@ -139,9 +143,9 @@ def odd_single(x: Value) -> Value:
 @opcodes(
     """
     fma.rnd{.ftz}{.sat}.type    d, a, b, c ; rnd = rn ; type = f16 f16x2
-    fma.rnd{.ftz}.relu.type     d, a, b, c ; rnd = rn ; type = f16 f16x2
-    fma.rnd{.relu}.type         d, a, b, c ; rnd = rn ; type = bf16 bf16x2
-    fma.rnd.oob{.relu}.type     d, a, b, c ; rnd = rn ; type = f16 f16x2 bf16 bf16x2
+    fma.rnd{.ftz}.relu.type     d, a, b, c ; rnd = rn ; type = f16 f16x2 ; ptx = 7.0 ; target = sm_80
+    fma.rnd{.relu}.type         d, a, b, c ; rnd = rn ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
+    fma.rnd.oob{.relu}.type     d, a, b, c ; rnd = rn ; type = f16 f16x2 bf16 bf16x2 ; ptx = 8.1 ; target = sm_90
     """,
     large=True,
 )
@@ -169,7 +173,7 @@ def _canonical(bits: Value, of: str) -> Value:
 
 @opcodes("""
     neg{.ftz}.type              d, a ; type = f16 f16x2
-    neg.type                    d, a ; type = bf16 bf16x2
+    neg.type                    d, a ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
 """)
 @elementwise
 def neg(q: Qualifiers, of: str, a: Value) -> Value:
@@ -178,8 +182,8 @@ def neg(q: Qualifiers, of: str, a: Value) -> Value:
 
 
 @opcodes("""
-    abs{.ftz}.type              d, a ; type = f16 f16x2
-    abs.type                    d, a ; type = bf16 bf16x2
+    abs{.ftz}.type              d, a ; type = f16 f16x2 ; ptx = 6.5
+    abs.type                    d, a ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
 """)
 @elementwise
 def absolute(q: Qualifiers, of: str, a: Value) -> Value:
@@ -200,10 +204,10 @@ def _extreme(q: Qualifiers, of: str, name: str, given: tuple[Value, ...]) -> Val
 
 
 @opcodes("""
-    min{.ftz}{.NaN}.type              d, a, b, {c} ; type = f16 f16x2
-    min{.ftz}{.NaN}.xorsign.abs.type  d, a, b ; type = f16 f16x2
-    min{.NaN}.type                    d, a, b, {c} ; type = bf16 bf16x2
-    min{.NaN}.xorsign.abs.type        d, a, b ; type = bf16 bf16x2
+    min{.ftz}{.NaN}.type              d, a, b ; type = f16 f16x2 ; ptx = 7.0 ; target = sm_80
+    min{.ftz}{.NaN}.xorsign.abs.type  d, a, b ; type = f16 f16x2 ; ptx = 7.2 ; target = sm_86
+    min{.NaN}.type                    d, a, b ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
+    min{.NaN}.xorsign.abs.type        d, a, b ; type = bf16 bf16x2 ; ptx = 7.2 ; target = sm_86
 """)
 @elementwise
 def minimum(q: Qualifiers, of: str, *given: Value) -> Value:
@@ -212,10 +216,10 @@ def minimum(q: Qualifiers, of: str, *given: Value) -> Value:
 
 
 @opcodes("""
-    max{.ftz}{.NaN}.type              d, a, b, {c} ; type = f16 f16x2
-    max{.ftz}{.NaN}.xorsign.abs.type  d, a, b ; type = f16 f16x2
-    max{.NaN}.type                    d, a, b, {c} ; type = bf16 bf16x2
-    max{.NaN}.xorsign.abs.type        d, a, b ; type = bf16 bf16x2
+    max{.ftz}{.NaN}.type              d, a, b ; type = f16 f16x2 ; ptx = 7.0 ; target = sm_80
+    max{.ftz}{.NaN}.xorsign.abs.type  d, a, b ; type = f16 f16x2 ; ptx = 7.2 ; target = sm_86
+    max{.NaN}.type                    d, a, b ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
+    max{.NaN}.xorsign.abs.type        d, a, b ; type = bf16 bf16x2 ; ptx = 7.2 ; target = sm_86
 """)
 @elementwise
 def maximum(q: Qualifiers, of: str, *given: Value) -> Value:

@@ -28,8 +28,8 @@ def _lanes(kind: str, *operands: Value) -> tuple[Value, ...]:
     add.type        d, a, b  ; type = u16 u32 u64 s16 s64
     add{.sat}.s32   d, a, b
     add.type        d, a, b  ; type = u16x2 s16x2 ; ptx = 8.0 ; target = sm_90
-    add{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_120a
-    add.sat.type    d, a, b  ; type = u32 u16x2 s16x2 ; ptx = 9.2 ; target = sm_120a
+    add{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
+    add.sat.type    d, a, b  ; type = u32 u16x2 s16x2 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def add(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a + b``, saturating with ``.sat``."""
@@ -44,7 +44,7 @@ def add(q: Qualifiers, a: Value, b: Value) -> Value:
 @opcodes("""
     sub.type        d, a, b  ; type = u16 u32 u64 s16 s64
     sub{.sat}.s32   d, a, b
-    sub{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_120a
+    sub{.sat}.type  d, a, b  ; type = u8x4 s8x4 ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def sub(q: Qualifiers, a: Value, b: Value) -> Value:
     """``a - b``, saturating with ``.sat``."""
@@ -102,28 +102,42 @@ def addc(q: Qualifiers, a: Value, b: Value, carry_in: Value) -> Value:
     return a + b + _as_number(carry_in, a)
 
 
-@opcodes("""
+# The H200 subtracts by adding the complement: its carry flag is set where nothing is
+# borrowed.  The manual says the opposite; that shows only if a program reads the flag of
+# a subtraction with addc, or that of a sum with subc.
+
+
+@opcodes(
+    """
     sub.cc.type   d, a, b, ^carry_out:pred                  ; type = u32 s32 u64 s64
+    """,
+    fidelity="h200",
+)
+def sub_cc(q: Qualifiers, a: Value, b: Value) -> tuple[Value, Value]:
+    """``a - b``, and whether nothing was borrowed."""
+    return a - b, bits.compared(">=", a, b, signed=False)
+
+
+@opcodes(
+    """
     subc.cc.type  d, a, b, ^carry_in:pred, ^carry_out:pred  ; type = u32 s32 u64 s64
-""")
-def sub_cc(
-    q: Qualifiers, a: Value, b: Value, borrow_in: Value | None = None
-) -> tuple[Value, Value]:
-    """``a - b`` and the borrow; with ``subc`` one less where a borrow came in."""
-    difference = a - b
-    out = bits.compared("<", a, b, signed=False)
-    if borrow_in is None:
-        return difference, out
-    less = difference - _as_number(borrow_in, a)
-    return less, out | bits.compared(">", less, difference, signed=False)
+    """,
+    fidelity="h200",
+)
+def subc_cc(q: Qualifiers, a: Value, b: Value, carry_in: Value) -> tuple[Value, Value]:
+    """``a - b``, one less where no carry came in, and whether nothing was borrowed."""
+    return _sum_and_carry(a, ~b, carry_in)
 
 
-@opcodes("""
+@opcodes(
+    """
     subc.type  d, a, b, ^carry_in:pred  ; type = u32 s32 u64 s64
-""")
-def subc(q: Qualifiers, a: Value, b: Value, borrow_in: Value) -> Value:
-    """``a - b``, and one less where a borrow came in."""
-    return a - b - _as_number(borrow_in, a)
+    """,
+    fidelity="h200",
+)
+def subc(q: Qualifiers, a: Value, b: Value, carry_in: Value) -> Value:
+    """``a - b``, one less where no carry came in."""
+    return a + ~b + _as_number(carry_in, a)
 
 
 @opcodes("""
@@ -277,7 +291,7 @@ def mad24(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 @opcodes(
     """
-    clmad.half.type  d, a, b, c  ; half = lo hi ; type = u64 s64 ; ptx = 9.3
+    clmad.half.type  d, a, b, c  ; half = lo hi ; type = u64 s64 ; ptx = 9.3 ; target = sm_80
     """,
     large=True,
     fidelity="h200",
@@ -369,7 +383,7 @@ def absolute(q: Qualifiers, a: Value) -> Value:
 
 @opcodes("""
     neg.type  d, a  ; type = s16 s32 s64
-    neg.s8x4  d, a  ; ptx = 9.2 ; target = sm_120a
+    neg.s8x4  d, a  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def neg(q: Qualifiers, a: Value) -> Value:
     """``-a``."""
@@ -382,8 +396,8 @@ def neg(q: Qualifiers, a: Value) -> Value:
     min.relu.s32      d, a, b  ; ptx = 8.0 ; target = sm_90
     min.u16x2         d, a, b  ; ptx = 8.0 ; target = sm_90
     min{.relu}.s16x2  d, a, b  ; ptx = 8.0 ; target = sm_90
-    min.u8x4          d, a, b  ; ptx = 9.2 ; target = sm_120a
-    min{.relu}.s8x4   d, a, b  ; ptx = 9.2 ; target = sm_120a
+    min.u8x4          d, a, b  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
+    min{.relu}.s8x4   d, a, b  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def smaller(q: Qualifiers, a: Value, b: Value) -> Value:
     """The smaller of two; with ``.relu`` zero instead of less."""
@@ -395,8 +409,8 @@ def smaller(q: Qualifiers, a: Value, b: Value) -> Value:
     max.relu.s32      d, a, b  ; ptx = 8.0 ; target = sm_90
     max.u16x2         d, a, b  ; ptx = 8.0 ; target = sm_90
     max{.relu}.s16x2  d, a, b  ; ptx = 8.0 ; target = sm_90
-    max.u8x4          d, a, b  ; ptx = 9.2 ; target = sm_120a
-    max{.relu}.s8x4   d, a, b  ; ptx = 9.2 ; target = sm_120a
+    max.u8x4          d, a, b  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
+    max{.relu}.s8x4   d, a, b  ; ptx = 9.2 ; target = sm_107a sm_107f sm_120a sm_120f sm_121a sm_121f
 """)
 def larger(q: Qualifiers, a: Value, b: Value) -> Value:
     """The larger of two; with ``.relu`` zero instead of less."""

@@ -53,19 +53,19 @@ def cnot(q: Qualifiers, a: Value) -> Value:
 @opcodes("""
     lop3.b32  d, a, b, c, immLut:imm
 """)
-def lop3(q: Qualifiers, a: Value, b: Value, c: Value, table: object) -> Value:
+def lop3(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """The bits that a truth table of eight entries gives for each three bits."""
-    return _looked_up(bits.constant_of(table) & 255, a, b, c)
+    return _looked_up(int(q["immLut"]) & 255, a, b, c)
 
 
 @opcodes("""
     lop3.BoolOp.b32  d|p, a, b, c, immLut:imm, source:pred  ; BoolOp = or and ; ptx = 8.2
 """)
 def lop3_predicate(
-    q: Qualifiers, a: Value, b: Value, c: Value, table: object, source: Value
+    q: Qualifiers, a: Value, b: Value, c: Value, source: Value
 ) -> tuple[Value, Value]:
     """As ``lop3``, and whether any bit is set, combined with a predicate."""
-    found = lop3(q, a, b, c, table)
+    found = lop3(q, a, b, c)
     any_set = found != 0
     return found, any_set & source if q["BoolOp"] == "and" else any_set | source
 
@@ -115,10 +115,7 @@ def shr(q: Qualifiers, a: Value, b: Value) -> Value:
 """)
 def shf_left(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """The upper half of ``b:a`` shifted left by up to 32 (clamp) or 31 (wrap)."""
-    found = bits.funnel_left(b, a, c)
-    if q["mode"] == "wrap":
-        return found
-    return select(bits.compared(">=", c, 32, signed=False), a, found)
+    return _funnel(q, bits.funnel_left(b, a, c), a, c)
 
 
 @opcodes("""
@@ -126,7 +123,12 @@ def shf_left(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 """)
 def shf_right(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """The lower half of ``b:a`` shifted right by up to 32 (clamp) or 31 (wrap)."""
-    found = bits.funnel_right(b, a, c)
-    if q["mode"] == "wrap":
+    return _funnel(q, bits.funnel_right(b, a, c), b, c)
+
+
+def _funnel(q: Qualifiers, found: Value, last: Value, amount: Value) -> Value:
+    """What was found modulo 32; with ``clamp`` the last word from 32 on."""
+    constant = bits.known(amount)
+    if q["mode"] == "wrap" or (constant is not None and constant < 32):
         return found
-    return select(bits.compared(">=", c, 32, signed=False), b, found)
+    return select(bits.compared(">=", amount, 32, signed=False), last, found)

@@ -13,7 +13,7 @@ from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 
 @opcodes("""
     mov.type  d, a  ; type = pred b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64
-    mov.b128  d, a  ; ptx = 8.3 ; target = sm_70
+    mov.b128  d, a  ; ptx = 8.3
 """)
 def mov(q: Qualifiers, a: Value) -> Value:
     """``a`` itself; for ``b128`` a pair of halves."""
@@ -51,7 +51,7 @@ def _in_range(a: Value, signed: bool, width: int, to_signed: bool) -> Value:
 
 
 @opcodes("""
-    cvt.pack.sat.to.s32  d:b32, a, b  ; to = u16 s16
+    cvt.pack.sat.to.s32  d:b32, a, b  ; to = u16 s16 ; ptx = 6.5
 """)
 def cvt_pack(q: Qualifiers, a: Value, b: Value) -> Value:
     """Two integers brought into 16 bits each; ``b`` is the lower half."""
@@ -61,7 +61,7 @@ def cvt_pack(q: Qualifiers, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    cvt.pack.sat.to.s32.b32  d:b32, a:s32, b:s32, c:b32  ; to = u2 s2 u4 s4 u8 s8
+    cvt.pack.sat.to.s32.b32  d:b32, a:s32, b:s32, c:b32  ; to = u2 s2 u4 s4 u8 s8 ; ptx = 6.5
 """)
 def cvt_pack_more(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """Two small integers, ``b`` the lower one, below the lower bits of ``c``."""

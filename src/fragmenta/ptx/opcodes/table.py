@@ -14,7 +14,8 @@ written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as 
 or two results, and so is ``d|p``, whose second one is a predicate.  ``{c}`` is an
 operand that may be left out, ``[a]`` an address.
 ``^carry_in:pred`` and ``^carry_out:pred`` are not written in PTX: the carry flag.
-``immLut:imm`` is an operand that must be a constant.  ``d*vec`` is as many registers
+``immLut:imm`` is an operand that must be a constant; the function gets it among the
+qualifiers, as text.  ``d*vec`` is as many registers
 in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
 4.  ``[a:tensor]`` is the address of a tensor map with coordinates.  ``a{.asel}`` is an
 operand of which a part may be selected, as in ``%r1.h1``; the function gets the whole
@@ -106,6 +107,12 @@ class Syntax:
     targets: str = ""
     """The targets that have it, if not all have."""
 
+    def takes(self, count: int) -> bool:
+        """Whether an instruction of this line may have so many operands."""
+        written = [slot for slot in self.operands if not slot.hidden]
+        needed = [slot for slot in written if not slot.optional]
+        return len(needed) <= count <= len(written)
+
     def type_of(self, slot: Slot, found: Qualifiers) -> str:
         """The type of an operand, given the qualifiers of an instruction."""
         if slot.type:
@@ -140,14 +147,21 @@ class Table:
 
     lines: dict[str, list[Syntax]] = field(default_factory=lambda: defaultdict(list))
 
-    def find(self, mnemonic: str) -> Match | None:
-        """The line that allows a mnemonic, or None."""
+    def find(self, mnemonic: str, count: int | None = None) -> Match | None:
+        """The line that allows a mnemonic, or None.
+
+        ``count`` is the number of operands; it chooses among lines that differ in it.
+        """
+        first = None
         for syntax in self.lines.get(mnemonic.partition(".")[0], ()):
             found = syntax.pattern.fullmatch(mnemonic)
             if found:
                 words = {name: text or "" for name, text in found.groupdict().items()}
-                return Match(syntax, words)
-        return None
+                match = Match(syntax, words)
+                if count is None or syntax.takes(count):
+                    return match
+                first = first or match
+        return first
 
 
 TABLE = Table()
