@@ -1,9 +1,10 @@
 """Can all threads of a warp run an instruction together?
 
 Only what is certain is said.  A register that is written once, from ``%tid.x`` or
-``%laneid`` and constants, has known values in every lane.  If a branch depends on it and
-lanes of one warp go different ways, what stands between the branch and the block where
-all ways meet again runs with a part of the warp.  ``elect.sync`` chooses one lane.
+``%laneid`` and constants, has known values in every lane.  If a branch depends on it
+and lanes of one warp go different ways, then what stands between the branch and the
+block where all ways meet again runs with a part of the warp.  ``elect.sync`` chooses
+one lane.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 _COMPUTE: dict[str, Callable[[int, int], int]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul,
     "and": operator.and_, "or": operator.or_, "xor": operator.xor,
-    "shl": lambda a, b: a << min(b & 0xFFFFFFFF, 64), "shr": lambda a, b: a >> min(b & 0xFFFFFFFF, 64),
+    "shl": lambda a, b: a << min(b & 0xFFFFFFFF, 64),
+    "shr": lambda a, b: a >> min(b & 0xFFFFFFFF, 64),
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fragmenta.isa.table import read
-from fragmenta.isa.target import TARGETS, expand
+from fragmenta.isa.target import expand
 from fragmenta.ptx.module import (
     Address,
     Function,
@@ -32,14 +32,12 @@ sm_70..72                              |  49152 |  98304
 _SHARED = read(SHARED)
 
 
-def limits(target: str) -> tuple[int, int] | None:
+def limits(target: str) -> tuple[int, int]:
     """The bytes of static and of dynamic shared memory that a kernel may have.
 
     >>> limits("sm_80"), limits("sm_90a")
     ((49152, 166912), (232448, 232448))
     """
-    if target not in TARGETS:
-        return None
     row = next(row for row in _SHARED if target in expand(row["targets"]))
     return int(row["static"]), int(row["dynamic"])
 

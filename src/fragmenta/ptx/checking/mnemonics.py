@@ -35,8 +35,8 @@ _NAMES = {
     "mad": "lo hi wide",
     "mad24": "lo hi",
     "madc": "lo hi",
-    "mbarrier": "init inval expect_tx complete_tx arrive arrive_drop test_wait try_wait "
-    "parity pending_count",
+    "mbarrier": "init inval expect_tx complete_tx arrive arrive_drop test_wait "
+    "try_wait parity pending_count",
     "membar": "proxy",
     "mul": "lo hi wide",
     "mul24": "lo hi",
@@ -208,11 +208,8 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
     known = {word for line in lines for piece in line.pieces for word in piece.words}
     for number, word in enumerate(words):
         if word not in known:
-            return Reading(
-                rule="unknown-modifier",
-                message=f"{opcode} has no modifier .{word}{nearest(word, sorted(known))}",
-                at=number,
-            )
+            message = f"{opcode} has no modifier .{word}{nearest(word, sorted(known))}"
+            return Reading(rule="unknown-modifier", message=message, at=number)
     line = max(lines, key=lambda each: _likeness(each, words))
     missing = [
         piece for piece in line.pieces

@@ -180,8 +180,8 @@ def _wrong_register(
         hint = f"mov.{_bits(kind)} moves its bits into a .{kind} register"
     return Finding(
         "register",
-        f"{slot.name} of {of.mnemonic} is a .{kind} register; {operand.name} is declared "
-        f"as {lanes}.{operand.type}",
+        f"{slot.name} of {of.mnemonic} is a .{kind} register; {operand.name} is "
+        f"declared as {lanes}.{operand.type}",
         hint,
     )
 
@@ -354,13 +354,12 @@ def _address(
     base = operand.base
     if isinstance(base, int) and "local" not in of.qualifiers and of.opcode != "fence":
         return Finding("operand", "an address that is a constant is for .local only")
-    if isinstance(base, Register) and base.type:
-        if registers.kind(base.type) not in ("b", "i") or base.type == "b128":
-            return Finding(
-                "register",
-                f"an address is in an integer register; {base.name} is .{base.type}",
-                severity=WARNING if slot.type == "tensor" else ERROR,
-            )
+    if isinstance(base, Register) and not registers.is_address(base.type):
+        return Finding(
+            "register",
+            f"an address is in an integer register; {base.name} is .{base.type}",
+            severity=WARNING if slot.type == "tensor" else ERROR,
+        )
     if slot.type == "tensor":
         return _coordinates(match, slot, operand)
     if operand.items and of.opcode not in ("tex", "tld4"):
@@ -487,7 +486,7 @@ def _threads(of: Instruction) -> Iterator[Finding]:
     if isinstance(given, Immediate) and int(given.value) % 32:
         yield Finding(
             "constant",
-            f"a barrier counts whole warps, multiples of 32 threads; given {given.value}",
+            f"a barrier counts warps, multiples of 32 threads; given {given.value}",
             operand=number,
         )
 

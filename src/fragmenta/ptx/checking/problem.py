@@ -26,7 +26,7 @@ RULES = {
     "label": "A branch goes to a label that does not exist.",
     "version": "The instruction needs a newer PTX version than the file has.",
     "target": "The target does not have the instruction.",
-    "tensor": "A Tensor Core instruction does not exist, or its operands do not fit it.",
+    "tensor": "A Tensor Core instruction does not exist, or its operands do not fit.",
     "deprecated": "The instruction is deprecated.",
     "expanded": "The assembler replaces the instruction by others on this target.",
     "not-covered": "The instruction exists, but is not checked yet.",

@@ -33,7 +33,7 @@ def size(name: str) -> int:
     >>> size("e4m3x2"), size("e2m1x2"), size("f16x2"), size("ue8m0x2")
     (2, 1, 4, 2)
     """
-    if name[0] in "eu" and "m" in name or name.startswith("s2f6"):
+    if (name[0] in "eu" and "m" in name) or name.startswith("s2f6"):
         small, _, times = name.partition("x")
         bits = 4 if small == "e2m1" else 8
         return max(1, bits * int(times or 1) // 8)
@@ -46,8 +46,8 @@ def fits(register: str, of: str, wider: bool = False, vector: bool = False) -> b
 
     >>> fits("f32", "s32"), fits("b32", "f32"), fits("f32", "b32"), fits("s32", "u32")
     (False, True, True, True)
-    >>> fits("b64", "u16"), fits("b64", "u16", wider=True), fits("f64", "f32", wider=True)
-    (False, True, False)
+    >>> fits("b64", "u16"), fits("b64", "u16", wider=True)
+    (False, True)
     """
     if not register or not of:  # not declared, or not known: nothing can be said
         return True
@@ -73,15 +73,24 @@ def fits(register: str, of: str, wider: bool = False, vector: bool = False) -> b
 def constant_fits(form: str, of: str) -> bool:
     """Whether a constant (``int``, ``f32`` or ``f64``) can be an operand of a type.
 
-    >>> constant_fits("int", "f32"), constant_fits("f64", "f32"), constant_fits("int", "b8")
-    (False, True, True)
-    >>> constant_fits("f32", "b32"), constant_fits("f32", "s32"), constant_fits("int", "f16")
-    (True, False, False)
+    >>> constant_fits("int", "f32"), constant_fits("f64", "f32")
+    (False, True)
+    >>> constant_fits("f32", "b32"), constant_fits("f32", "s32")
+    (True, False)
     """
     want = kind(of) if of else ""
     if form == "int":
         return want in ("b", "i", "pred", "")
     return of in ("f32", "f64", "") or of == form.replace("f", "b")
+
+
+def is_address(register: str) -> bool:
+    """Whether a register of a type can hold an address.
+
+    >>> is_address("u64"), is_address("f64"), is_address("b128")
+    (True, False, False)
+    """
+    return not register or (kind(register) in ("b", "i") and register != "b128")
 
 
 def described(operand: Immediate) -> str:

@@ -6,6 +6,7 @@ The catalogue of :mod:`fragmenta.isa` is the judge, with the words that
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
@@ -17,6 +18,7 @@ from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import TARGETS
 from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING
+from fragmenta.ptx.checking.registers import kind
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -32,8 +34,11 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.registers.dtype import DTYPES
 
-
 _TYPES = frozenset(DTYPES) | frozenset(("b8", "b16", "b8x16"))
+
+
+_ADDRESS = "[%address]"
+_FLOAT = re.compile(r"\b0[fd][0-9A-F]{8,16}\b")
 
 
 class Remark(NamedTuple):
@@ -59,11 +64,18 @@ def named(mnemonic: str) -> Tensor | Remark:
     try:
         return instruction(mnemonic)
     except UnknownInstruction as why:
-        found = _in_any_order().get(_unordered(mnemonic))
+        whole = f"{mnemonic}.aligned" if _may_lack_aligned(mnemonic) else mnemonic
+        found = _in_any_order().get(_unordered(whole))
         if found is not None:
             return found
         message, _, hint = str(why).partition("; ")
         return Remark("tensor", ERROR, message, hint)
+
+
+def _may_lack_aligned(mnemonic: str) -> bool:
+    """Whether ptxas lets an instruction pass without ``.aligned``."""
+    names = ("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group")
+    return mnemonic.startswith(names) and "aligned" not in mnemonic
 
 
 @cache
@@ -101,7 +113,8 @@ def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | No
         _plain(_as_bits(each, number > 0 or not operands.destination(op)))
         for number, each in enumerate(of.operands)
     ]
-    for given in (", ".join(simple), text):
+    lax = [_FLOAT.sub("0f00000000", each) for each in simple]
+    for given in (", ".join(simple), ", ".join(lax), text):
         try:
             operands.check(op, given, guard=name, declared=names)
         except BadOperands as refusal:
@@ -165,14 +178,17 @@ def _plain(each: Operand) -> str:
     if isinstance(each, Immediate):
         if each.form == "int":
             return str(each.value)
-        return f"0{'f' if each.form == 'f32' else 'd'}{each.bits:0{8 if each.form == 'f32' else 16}X}"
+        return f"0f{each.bits:08X}" if each.form == "f32" else f"0d{each.bits:016X}"
     if isinstance(each, Not):
         return f"!{each.of.name}"
     if isinstance(each, Vector):
         return "{" + ", ".join(map(_plain, each.items)) + "}"
     if isinstance(each, Address):
-        base = each.base if isinstance(each.base, int) else each.base.name
-        return f"[{base}+{each.offset}]" if each.offset else f"[{base}]"
+        base = each.base
+        if isinstance(base, Register) and kind(base.type or "b64") in ("b", "i"):
+            return _ADDRESS  # of any size, as ptxas takes it
+        name = base if isinstance(base, int) else base.name
+        return f"[{name}+{each.offset}]" if each.offset else f"[{name}]"
     if isinstance(each, Part):
         return f"{each.of.name}.{each.which}"
     return "_" if isinstance(each, Sink) else getattr(each, "name", "?")

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 from fragmenta.errors import Error, PtxSyntaxError
 from fragmenta.isa.target import TARGETS, check_target
-from fragmenta.ptx.checking.checker import Checker, check
+from fragmenta.ptx.checking.checker import check, problems
+from fragmenta.ptx.checking.context import Context
+from fragmenta.ptx.checking.places import Places
 from fragmenta.ptx.checking.problem import ERROR, Problem
 from fragmenta.ptx.reading import parse
 
@@ -49,19 +51,17 @@ def check_line(text: str, target: str | None = None) -> list[Problem]:
     """
     if target is not None:
         check_target(target)
-    newest = max(TARGETS.values())
-    head = _HEAD.format(newest, target or "sm_90a")
+    head = _HEAD.format(max(TARGETS.values()), target or "sm_90a")
     line = text.strip().rstrip(";")
     try:
         module = parse(f"{head}\n{line};\n}}")
     except PtxSyntaxError as why:
         found = _unreadable(f"\n{line}", why)
         return [replace(found, line=max(1, found.line - 1), text=line)]
-    if (
-        len(module.functions) != 1
-        or len(next(iter(module.functions.values())).instructions) != 1
-    ):
+    if [len(each.instructions) for each in module.functions.values()] != [1]:
         raise Error(f"one instruction at a time; given {line!r}")
-    checker = Checker(module, target, declared=False)
-    checker.targets = (target,) if target else ()
-    return [replace(each, line=each.line - 1) for each in checker.problems()]
+    targets = (target,) if target else ()
+    context = Context(module, Places(module.text), targets, None, declared=False)
+    return [
+        replace(each, line=each.line - 1, function="") for each in problems(context)
+    ]
