@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -17,6 +17,7 @@ from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.engine.compiling import Compiled, compiled
 from fragmenta.ptx.launching import STACK, Launch, check_shape, run
 from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.opcodes.contraction import contract as contract_function
 from fragmenta.ptx.result import Result
 from fragmenta.ptx.variables import Variables
 
@@ -186,14 +187,8 @@ class _Named(dict[str, Kernel]):
 
 def contracted(module: Module) -> Module:
     """A module whose functions are contracted as ptxas does."""
-    from dataclasses import replace
-
-    try:
-        from fragmenta.ptx.opcodes.contraction import contract
-    except ImportError:
-        return module
     functions = {
-        name: function if function.declared_only else contract(function)
+        name: function if function.declared_only else contract_function(function)
         for name, function in module.functions.items()
     }
     return replace(module, functions=functions)
