@@ -130,7 +130,12 @@ class Loaded:
 
     @cached_property
     def contracted(self) -> Module:
-        """The module as the assembler runs it: products and sums fused."""
+        """The module as the assembler runs it: products and sums fused.
+
+        With ``debug`` the assembler changes nothing.
+        """
+        if "debug" in self.module.options:
+            return self.module
         return contracted(self.module)
 
     @cached_property
