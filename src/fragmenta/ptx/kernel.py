@@ -17,7 +17,7 @@ from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.engine.compiling import Compiled, compiled
 from fragmenta.ptx.launching import STACK, Launch, check_shape, run
 from fragmenta.ptx.module import Function, Module
-from fragmenta.ptx.opcodes.contraction import contract as contract_function
+from fragmenta.ptx.opcodes.quotients import contract_all
 from fragmenta.ptx.result import Result
 from fragmenta.ptx.variables import Variables
 
@@ -193,7 +193,7 @@ class _Named(dict[str, Kernel]):
 def contracted(module: Module) -> Module:
     """A module whose functions are contracted as ptxas does."""
     functions = {
-        name: function if function.declared_only else contract_function(function)
+        name: function if function.declared_only else contract_all(function)
         for name, function in module.functions.items()
     }
     return replace(module, functions=functions)
