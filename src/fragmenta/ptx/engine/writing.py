@@ -21,6 +21,7 @@ from fragmenta.ptx.module import (
     Address,
     Immediate,
     Instruction,
+    Negative,
     Not,
     Operand,
     Pair,
@@ -311,8 +312,13 @@ class Writer:
                     raise Error(f"{slot.name} of {mnemonic} must be a constant")
                 extra.append((slot.name, str(operand.value)))
                 continue
-            if isinstance(operand, Part):
-                extra.append((f"{slot.name}sel", operand.which))
+            if slot.negatable:
+                minus = isinstance(operand, Negative)
+                extra.append((f"{slot.name}neg", "-" * minus))
+                operand = operand.of if isinstance(operand, Negative) else operand
+            if slot.selector:
+                part = operand.which if isinstance(operand, Part) else ""
+                extra.append((slot.selector, part))
             if slot.result:
                 both = (
                     (operand.first, operand.second)
