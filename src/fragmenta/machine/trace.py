@@ -352,19 +352,20 @@ def any_lane(condition: Value) -> Value:
 
 
 def joined(numbers: Iterable[Value]) -> Value:
-    """A vector of eight numbers: the inverse of :func:`each_lane`."""
-    first, *rest = numbers
-    vector = ir.Constant(ir.VectorType(first.type, LANES), ir.Undefined)
-    for lane, number in enumerate([first, *rest]):
+    """A vector of numbers: the inverse of :func:`each_lane`."""
+    every = list(numbers)
+    first = every[0]
+    vector = ir.Constant(ir.VectorType(first.type, len(every)), ir.Undefined)
+    for lane, number in enumerate(every):
         place = ir.Constant(I32, lane)
         vector = first.builder.insert_element(vector, number.raw, place)
     return Value(first.builder, vector)
 
 
 def each_lane(x: Value) -> list[Value]:
-    """The eight numbers of a vector."""
+    """The numbers of a vector."""
     b = x.builder
-    places = (ir.Constant(I32, lane) for lane in range(LANES))
+    places = (ir.Constant(I32, lane) for lane in range(x.type.count))
     return [Value(b, b.extract_element(x.raw, place)) for place in places]
 
 

@@ -82,8 +82,8 @@ class Arguments:
     def _bytes(self, index: int, parameter: Variable, value: Any) -> bytes:
         what = f"argument {index} ({parameter.name})"
         size = parameter.size
-        if isinstance(value, (bytes, bytearray, memoryview)):
-            data = bytes(value)
+        if isinstance(value, (bytes, bytearray, memoryview, np.void)):
+            data = bytes(value.tobytes() if isinstance(value, np.void) else value)
             if len(data) != size:
                 raise ShapeError(f"{what} has {size} bytes; given {len(data)} bytes")
             return data

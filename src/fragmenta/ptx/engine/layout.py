@@ -94,7 +94,7 @@ TEMPORARY = SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * len(SPECIALS_64
 RESULT_WORDS = 16
 """Words of results that a function which calls itself may return."""
 RESULTS = TEMPORARY + 256 * TEMPORARIES
-REGISTERS = RESULTS + 4 * LANES * RESULT_WORDS
+REGISTERS = RESULTS + 8 * LANES * RESULT_WORDS
 """Where the registers of a warp begin."""
 
 

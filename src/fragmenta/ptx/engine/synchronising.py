@@ -226,14 +226,14 @@ def _wait_some(writer: Writer, state: str) -> None:
     writer.label(stay)
     # Lanes that are not at the barrier, because of a guard, go on.
     here, after = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"
-    writer.call(warps.DIVERGE, "ptr %warp", f"i32 {writer.lanes()}", here, after)
+    writer.call(warps.STAY, "ptr %warp", f"i32 {writer.lanes()}", here, after)
     writer.line("br label %dispatch")
     writer.label(on)
 
 
 def _stay(writer: Writer) -> None:
     here = f"i32 {writer.block.number}"
-    writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", here, here)
+    writer.call(warps.STAY, "ptr %warp", "i32 -1", here, here)
     status = writer.load("i32", "%warp", layout.STATUS)
     bad = writer.value(f"icmp eq i32 {status}, {int(layout.Status.FAULT)}")
     writer.line(f"br i1 {bad}, label %stop, label %dispatch")

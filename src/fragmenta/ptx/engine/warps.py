@@ -125,6 +125,15 @@ def _diverge(code: Code, warp: Any, taken: Value, yes: Value, no: Value) -> None
     field(code, warp, layout.MOVED, I32)[0] = active.lift(1)
 
 
+def _stay(code: Code, warp: Any, staying: Value, here: Value, after: Value) -> None:
+    """Some of the active lanes have to wait in this block; the others go on."""
+    moved = field(code, warp, layout.MOVED, I32)
+    before = moved[0]
+    _diverge(code, warp, staying, here, after)
+    active = field(code, warp, layout.ACTIVE, I32)[0]
+    moved[0] = select((active & ~staying) != 0, before.lift(1), before)
+
+
 def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
     """Some lanes end."""
     live = field(code, warp, layout.LIVE, I32)
@@ -370,6 +379,7 @@ def routine(name: str, trace: Any, parameters: list[Any], returns: Any) -> Routi
 P = POINTER
 CHOOSE = routine("choose", _choose, [P, P], I32)
 DIVERGE = routine("diverge", _diverge, [P, I32, I32, I32], None)
+STAY = routine("stay", _stay, [P, I32, I32, I32], None)
 LEAVE = routine("leave", _leave, [P, P, I32], None)
 SPENT = routine("spent", _spent, [P, I32], None)
 FAULT = routine("fault", _fault, [P, I32, I32, I32], None)

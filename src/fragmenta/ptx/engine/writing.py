@@ -279,7 +279,7 @@ class Writer:
 
     def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
         """Execute an instruction of the table on operands, for the present lanes."""
-        match = TABLE.find(mnemonic)
+        match = TABLE.find(mnemonic, len(operands))
         if match is None or match.syntax.emit is None:
             raise Error(f"{mnemonic} is not supported")
         self._compute(mnemonic, match, list(operands))
@@ -312,11 +312,13 @@ class Writer:
                     raise Error(f"{slot.name} of {mnemonic} must be a constant")
                 extra.append((slot.name, str(operand.value)))
                 continue
-            if isinstance(operand, Negative) and slot.negatable:
-                extra.append((f"{slot.name}neg", "-"))
-                operand = operand.of
-            if isinstance(operand, Part):
-                extra.append((f"{slot.name}sel", operand.which))
+            if slot.negatable:
+                minus = isinstance(operand, Negative)
+                extra.append((f"{slot.name}neg", "-" * minus))
+                operand = operand.of if isinstance(operand, Negative) else operand
+            if slot.selector:
+                part = operand.which if isinstance(operand, Part) else ""
+                extra.append((slot.selector, part))
             if slot.result:
                 both = (
                     (operand.first, operand.second)

@@ -6,11 +6,15 @@ Importing this package fills the table of opcodes.
 from fragmenta.ptx.opcodes import (
     comparison,
     conversion,
+    fields,
     floating,
     half,
     integer,
     logic,
     moving,
+    small,
+    special,
+    video,
 )
 from fragmenta.ptx.opcodes.table import TABLE
 
@@ -18,9 +22,13 @@ __all__ = [
     "TABLE",
     "comparison",
     "conversion",
+    "fields",
     "floating",
     "half",
     "integer",
     "logic",
     "moving",
+    "small",
+    "special",
+    "video",
 ]

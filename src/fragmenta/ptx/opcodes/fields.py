@@ -111,7 +111,7 @@ def _lowest(a: Value, count: Value) -> Value:
 
 @opcodes(
     """
-    bfe.type  d, a, b:u32, c:u32  ; type = u32 u64 s32 s64
+    bfe.type  d, a, b:u32, c:u32  ; type = u32 u64 s32 s64 ; b = 0..255 ; c = 0..255
     """,
     fidelity="h200",
 )
@@ -135,7 +135,7 @@ def bfe(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
 
 @opcodes(
     """
-    bfi.type  d, a, b, place:u32, count:u32  ; type = b32 b64
+    bfi.type  d, a, b, place:u32, count:u32  ; type = b32 b64 ; place = 0..255 ; count = 0..255
     """,
     fidelity="h200",
 )

@@ -62,24 +62,49 @@ def form_of(bits: Value) -> Form:
 def computed(q: Qualifiers, operation: str, *given: Value) -> Value:
     """An operation with the instruction's rounding, ``.ftz`` and ``.sat``."""
     if "f32x2" in q:
+        single = {name: word for name, word in q.items() if name != "f32x2"}
         pairs = [recast(x, I32) for x in given]
-        single = {**q, "f32x2": ""}
-        del single["f32x2"]
         return recast(computed(single, operation, *pairs), I64)
     form = form_of(given[0])
     if q.get("ftz"):
         given = tuple(without_subnormals(x, form) for x in given)
     floats = [float_of(x) for x in given]
     mode = q.get("rnd") or "rn"
-    if mode == "rn":
-        result = _NEAREST[operation](*floats)
-    else:
-        result = directed(mode, operation, *floats)
+    result = _in_mode(mode, operation, floats)
     if q.get("sat"):
         bits = bits_of(saturated(result))
     else:
         bits = canonical(result, [floats[place] for place in _NAN_ORDER[operation]])
-    return without_subnormals(bits, form) if q.get("ftz") else bits
+    if not q.get("ftz"):
+        return bits
+    if operation not in _SCALED:
+        return without_subnormals(bits, form)
+    return select(_tiny(mode, operation, floats), bits & -(1 << form.sign_at), bits)
+
+
+def _in_mode(mode: str, operation: str, floats: list[Value]) -> Value:
+    if mode == "rn":
+        return _NEAREST[operation](*floats)
+    return directed(mode, operation, *floats)
+
+
+def _tiny(mode: str, operation: str, floats: list[Value]) -> Value:
+    """Whether ``.ftz`` flushes a result.
+
+    Seen on an H200: it does if the result, rounded to 24 bits whatever its exponent,
+    is below the least normal number.  A number just below is rounded up to it only
+    because a subnormal has fewer bits.  So the result is computed again, 2**32 times
+    as large; where that is infinite, the result is not tiny.
+    """
+    scaled = [
+        x * 2.0**32 if place in _SCALED[operation] else x
+        for place, x in enumerate(floats)
+    ]
+    return abs(_in_mode(mode, operation, scaled)) < 2.0 ** (32 - 126)
+
+
+# Which operands make a result larger.  Sums that are tiny are exact.
+_SCALED = {"fmul": (0,), "fma": (0, 2), "fdiv": (0,)}
 
 
 # ── add, sub, mul, fma ──────────────────────────────────────────────────────
@@ -227,10 +252,7 @@ def extreme(name: str, x: Value, y: Value, *, nan: bool) -> Value:
     both, first = (a | b, x < y) if name == "min" else (a & b, x > y)
     # Equal numbers have equal bits, unless they are zeros.
     result = select(first, a, select(x == y, both, b))
-    if nan:
-        result = select(is_nan(x), a, result)
-    else:
-        result = select(is_nan(y), a, result)
+    result = select(is_nan(x if nan else y), a, result)
     return canonical(float_of(result), [x, y])
 
 
@@ -249,26 +271,28 @@ def _extreme(q: Qualifiers, name: str, a: Value, b: Value) -> Value:
 
 
 @opcodes("""
-    min{.ftz}{.NaN}.f32                d, a, b, {c}
-    min{.ftz}{.NaN}.xorsign.abs.f32    d, a, b
-    min{.ftz}{.NaN}.abs.f32            d, a, b, c ; ptx = 8.8 ; target = sm_100
+    min{.ftz}.f32                      d, a, b
+    min{.ftz}.NaN.f32                  d, a, b ; ptx = 7.0 ; target = sm_80
+    min{.ftz}{.NaN}.xorsign.abs.f32    d, a, b ; ptx = 7.2 ; target = sm_86
+    min{.ftz}{.NaN}{.abs}.f32          d, a, b, c ; ptx = 8.8 ; target = sm_100
     min.f64                            d, a, b
 """)
-def minimum(q: Qualifiers, a: Value, *more: Value | None) -> Value:
+def minimum(q: Qualifiers, a: Value, *more: Value) -> Value:
     """The smallest operand."""
-    for other in filter(None.__ne__, more):
+    for other in more:
         a = _extreme(q, "min", a, other)
     return a
 
 
 @opcodes("""
-    max{.ftz}{.NaN}.f32                d, a, b, {c}
-    max{.ftz}{.NaN}.xorsign.abs.f32    d, a, b
-    max{.ftz}{.NaN}.abs.f32            d, a, b, c ; ptx = 8.8 ; target = sm_100
+    max{.ftz}.f32                      d, a, b
+    max{.ftz}.NaN.f32                  d, a, b ; ptx = 7.0 ; target = sm_80
+    max{.ftz}{.NaN}.xorsign.abs.f32    d, a, b ; ptx = 7.2 ; target = sm_86
+    max{.ftz}{.NaN}{.abs}.f32          d, a, b, c ; ptx = 8.8 ; target = sm_100
     max.f64                            d, a, b
 """)
-def maximum(q: Qualifiers, a: Value, *more: Value | None) -> Value:
+def maximum(q: Qualifiers, a: Value, *more: Value) -> Value:
     """The largest operand."""
-    for other in filter(None.__ne__, more):
+    for other in more:
         a = _extreme(q, "max", a, other)
     return a

@@ -31,6 +31,7 @@ from fragmenta.machine.trace import (
 from fragmenta.ptx.opcodes import special_unit as unit
 from fragmenta.ptx.opcodes.floating import computed
 from fragmenta.ptx.opcodes.half import type_of, value_of
+from fragmenta.ptx.opcodes.rounding import FORMS, without_subnormals
 from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 
 _LEAST = 0x00800000
@@ -45,9 +46,21 @@ def _float(number: float) -> int:
     return (int(exponent) + 127) << 23
 
 
-def _times(x: Value, factor: Number, ftz: str = "") -> Value:
+def _times(x: Value, factor: Number) -> Value:
     """``FMUL``: the product of two f32, rounded to nearest."""
-    return computed({"ftz": ftz}, "fmul", x, x.lift(factor))
+    return computed({}, "fmul", x, x.lift(factor))
+
+
+def _times_ftz(x: Value, factor: Number) -> Value:
+    """``FMUL.FTZ``: zero if the product is below the normal range.
+
+    It is rounded to 24 bits before that is decided, not to the fewer bits of a
+    subnormal number.
+    """
+    a, b = (without_subnormals(each, FORMS["f32"]) for each in (x, x.lift(factor)))
+    product = convert(float_of(a), F64) * convert(float_of(b), F64)  # exact
+    tiny = abs(product) < 2.0**-126 - 2.0**-151
+    return select(tiny, (a ^ b) & -0x80000000, _times(a, b))
 
 
 def _scaled(x: Value, when: Value, factor: float) -> Value:
@@ -98,17 +111,17 @@ def _beyond(x: Value) -> Value:
 )
 def div(q: Qualifiers, a: Value, b: Value) -> Value:
     """The quotient: a multiplication by the divisor's reciprocal."""
-    ftz = q.get("ftz", "")
+    times = _times_ftz if q.get("ftz") else _times
     scales = []
     if q.get("full"):
         scales.append((_beyond(b), 0.25))
-    if not ftz:
+    if not q.get("ftz"):
         scales.append((_subnormal(b), 2.0**24))
     for when, factor in scales:
         number = _float(factor)
-        a = select(when, _times(a, number, ftz), a)
-        b = select(when, _times(b, number, ftz), b)
-    return _times(unit.rcp(b), a, ftz)
+        a = select(when, times(a, number), a)
+        b = select(when, times(b, number), b)
+    return times(unit.rcp(b), a)
 
 
 # ── roots, powers, logarithms ───────────────────────────────────────────────

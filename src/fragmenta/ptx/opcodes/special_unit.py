@@ -10,7 +10,6 @@ numbers count as zero, also as results; only ``tanh`` passes them on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from llvmlite import ir
 
@@ -18,10 +17,13 @@ from fragmenta.machine.trace import (
     F64,
     I32,
     I64,
+    Memory,
     Type,
     Value,
     bits_of,
     convert,
+    each_lane,
+    joined,
     larger,
     select,
     smaller,
@@ -78,17 +80,10 @@ def _looked_up(name: str, numbers: Sequence[int], of: Type, place: Value) -> Val
         table.initializer = ir.Constant(kind, list(numbers))
         table.global_constant, table.linkage = True, "internal"
 
-    def at(index: Any) -> Any:
-        return b.load(b.gep(table, [ir.Constant(I32, 0), index]))
-
+    memory = Memory(b, b.bitcast(table, of.as_pointer()), of)
     if not isinstance(place.type, ir.VectorType):
-        return Value(b, at(place.raw))
-    count = place.type.count
-    found = ir.Constant(ir.VectorType(of, count), ir.Undefined)
-    for lane in (ir.Constant(I32, number) for number in range(count)):
-        number = at(b.extract_element(place.raw, lane))
-        found = b.insert_element(found, number, lane)
-    return Value(b, found)
+        return memory[place]
+    return joined([memory[index] for index in each_lane(place)])
 
 
 def _word(x: Value) -> Value:

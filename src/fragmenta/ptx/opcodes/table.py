@@ -17,13 +17,19 @@ operand that may be left out, ``[a]`` an address.
 ``immLut:imm`` is an operand that must be a constant; the function gets it among the
 qualifiers, as text.  ``d*vec`` is as many registers
 in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
-4.  ``a{.asel}`` is an operand of which a part may be selected, as in ``%r1.h1``; the
-function gets the whole register, and the selector (``h1``, or nothing) among the
-qualifiers as ``asel``.  ``{-}a`` is an operand that may be negated, as in ``-%r1``; the
-function gets it as it is, and ``-`` or nothing among the qualifiers as ``aneg``.
-Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version, ``target = sm_90`` targets
-that have the line; a word with a letter (``sm_120a``) names that target alone, one
-without it names that target and every later one.
+4.  ``[a:tensor]`` is the address of a tensor map with coordinates.  ``a{.asel}`` is an
+operand of which a part may be selected, as in ``%r1.h1``; the function gets the whole
+register, and the selector (``h1``, or nothing) among the qualifiers as ``asel``.
+``{-}a`` is an operand that may be negated, as in ``-%r1``; the function gets it as it
+is, and ``-`` or nothing among the qualifiers as ``aneg``.  An operand may be explained
+too: by the constants that it takes, ``n = 0..15`` or ``n = 4 8 16`` or
+``n = 24..256/8``, multiples of 8.  A line that begins with a semicolon explains names
+for all lines below it in the same text.
+
+Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version,
+``target = sm_90`` targets that have the line; a word with a letter (``sm_120a``) names
+that target alone, one without it names that target and every later one.  ``100a/f``
+names the targets with a letter in an architecture family, as in :mod:`fragmenta.isa`.
 """
 
 from __future__ import annotations
@@ -64,6 +70,8 @@ class Slot:
     """What may be selected."""
     negatable: bool = False
     """Whether a minus sign may stand before it."""
+    values: tuple[str, ...] = ()
+    """The constants that it takes, such as ``4`` or ``0..15``; empty: any."""
 
     @property
     def result(self) -> bool:
@@ -99,6 +107,12 @@ class Syntax:
     targets: str = ""
     """The targets that have it, if not all have."""
 
+    def takes(self, count: int) -> bool:
+        """Whether an instruction of this line may have so many operands."""
+        written = [slot for slot in self.operands if not slot.hidden]
+        needed = [slot for slot in written if not slot.optional]
+        return len(needed) <= count <= len(written)
+
     def type_of(self, slot: Slot, found: Qualifiers) -> str:
         """The type of an operand, given the qualifiers of an instruction."""
         if slot.type:
@@ -133,14 +147,21 @@ class Table:
 
     lines: dict[str, list[Syntax]] = field(default_factory=lambda: defaultdict(list))
 
-    def find(self, mnemonic: str) -> Match | None:
-        """The line that allows a mnemonic, or None."""
+    def find(self, mnemonic: str, count: int | None = None) -> Match | None:
+        """The line that allows a mnemonic, or None.
+
+        ``count`` is the number of operands; it chooses among lines that differ in it.
+        """
+        first = None
         for syntax in self.lines.get(mnemonic.partition(".")[0], ()):
             found = syntax.pattern.fullmatch(mnemonic)
             if found:
                 words = {name: text or "" for name, text in found.groupdict().items()}
-                return Match(syntax, words)
-        return None
+                match = Match(syntax, words)
+                if count is None or syntax.takes(count):
+                    return match
+                first = first or match
+        return first
 
 
 TABLE = Table()
@@ -179,13 +200,17 @@ def declare(
     words: Mapping[str, str] | None = None,
 ) -> None:
     """Add lines to the table; without ``emit`` the engine itself carries them out."""
+    below = {name: tuple(said.split()) for name, said in (words or {}).items()}
     for line in filter(None, map(str.strip, text.splitlines())):
         head, *explained = (part.strip() for part in line.split(";"))
         spelled, _, operands = head.partition(" ")
-        names = {name: tuple(said.split()) for name, said in (words or {}).items()}
+        names = dict(below)
         for part in explained:
             name, _, said = part.partition("=")
             names[name.strip()] = tuple(said.split())
+        if not head:
+            below = names
+            continue
         opcode, pieces = _pieces(spelled, names)
         syntax = Syntax(
             line,
@@ -260,4 +285,5 @@ def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
         selector,
         names.get(selector, ()),
         bool(minus),
+        tuple(each for each in names.get(name, ()) if each[0].isdecimal()),
     )

@@ -128,6 +128,10 @@ def _dimensions(cursor: Cursor) -> list[int | None]:
     return found
 
 
+def _elements(sizes: list[int | None]) -> int | None:
+    return None if None in sizes else math.prod(size or 0 for size in sizes)
+
+
 def register_names(
     cursor: Cursor, what: str = "the name of a register"
 ) -> Iterator[tuple[str, int | None, int]]:
@@ -174,7 +178,7 @@ def variables(cursor: Cursor, of: Head) -> Iterator[tuple[Variable, int]]:
 def _initialised(cursor: Cursor, of: Head, name: str) -> Variable:
     """Take the dimensions and the initial value behind a name."""
     sizes = _dimensions(cursor)
-    elements = None if None in sizes else math.prod(size or 0 for size in sizes)
+    elements = _elements(sizes)
     if not cursor.accept("="):
         return of.variable(name, elements)
     if of.type in ("texref", "samplerref", "surfref"):
@@ -274,11 +278,7 @@ class Initial:
         if name == "generic" and cursor.accept("("):
             name = cursor.name("a name")
             cursor.expect(")")
-        total = 0
-        while cursor.word in ("+", "-"):
-            sign = 1 if cursor.step() == "+" else -1
-            total += sign * expressions.whole(cursor, expressions.PRODUCT)
-        return Symbol(name, total)
+        return Symbol(name, expressions.added(cursor))
 
     def masked(self, mask: int, start: int) -> None:
         """Take the rest of ``0xff00(name)``: one byte of an address."""
@@ -349,7 +349,7 @@ def parameter(cursor: Cursor) -> Variable:
             of.attributes.append(f"align {_align(cursor)}")
     name = cursor.name("the name of a parameter")
     sizes = _dimensions(cursor)
-    elements = None if None in sizes else math.prod(size or 0 for size in sizes)
+    elements = _elements(sizes)
     return of.variable(name, elements)
 
 

@@ -38,7 +38,7 @@ _LEVELS: tuple[tuple[str, ...], ...] = (
     ("<<", ">>"), ("+", "-"), ("*", "/", "%"),
 )  # fmt: skip
 _LEVEL = {word: level for level, words in enumerate(_LEVELS) for word in words}
-SUM, PRODUCT = _LEVEL["+"], _LEVEL["*"]
+PRODUCT = _LEVEL["*"]
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "|": operator.or_, "^": operator.xor, "&": operator.and_,
@@ -234,6 +234,15 @@ def _of_wholes(cursor: Cursor, at: int, word: str, left: Whole, right: Whole) ->
         cursor.text.fail(at, "a division by zero")
     quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
     return _whole(quotient if word == "/" else a - b * quotient, unsigned)
+
+
+def added(cursor: Cursor) -> int:
+    """Take the constants that are added to an address, if there are any."""
+    total = 0
+    while cursor.word in ("+", "-"):
+        sign = 1 if cursor.step() == "+" else -1
+        total += sign * whole(cursor, PRODUCT)
+    return total
 
 
 def whole(cursor: Cursor, lowest: int = 0) -> int:

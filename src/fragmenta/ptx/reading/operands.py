@@ -142,7 +142,7 @@ def _named(cursor: Cursor, names: Names) -> Operand:
     if not isinstance(found, Symbol):
         return found
     if cursor.word in ("+", "-"):
-        return Symbol(found.name, offset(cursor))
+        return type(found)(found.name, expressions.added(cursor))
     if cursor.accept("["):
         index = expressions.whole(cursor)
         cursor.expect("]", "an operator")
@@ -185,15 +185,6 @@ def _item(cursor: Cursor, names: Names) -> Operand:
     return item
 
 
-def offset(cursor: Cursor) -> int:
-    """Take the constants that are added to an address, if there are any."""
-    total = 0
-    while cursor.word in ("+", "-"):
-        sign = 1 if cursor.step() == "+" else -1
-        total += sign * expressions.whole(cursor, expressions.PRODUCT)
-    return total
-
-
 def address(cursor: Cursor, names: Names) -> Address:
     """Take an address in square brackets."""
     cursor.enter()
@@ -204,7 +195,7 @@ def address(cursor: Cursor, names: Names) -> Address:
         found = names.operand(name)
         if not isinstance(found, Register | Symbol):
             cursor.text.fail(at, f"'{name}'", ["a register", "a variable", "a number"])
-        base, added = found, offset(cursor)
+        base, added = found, expressions.added(cursor)
     else:
         added = expressions.whole(cursor)
     items = []
@@ -241,9 +232,10 @@ def settled(names: Names, given: Operand, scope: Scope, branch: bool) -> Operand
     """
     if isinstance(given, Unknown):
         found = names.label(given.name, scope)
-        if found is not None:
+        if found is not None and not given.offset:
             return found
-        return Label(given.name, given.name) if branch else Symbol(given.name)
+        missing = names.missing(given.name)
+        return Label(missing, given.name) if branch else Symbol(missing, given.offset)
     if isinstance(given, Group | Vector):
         items = (settled(names, item, scope, branch) for item in given.items)
         return type(given)(tuple(items))
@@ -256,6 +248,6 @@ def settled(names: Names, given: Operand, scope: Scope, branch: bool) -> Operand
         return given
     base = given.base
     if isinstance(base, Unknown):
-        base = Symbol(base.name)
+        base = Symbol(names.missing(base.name))
     items = (settled(names, item, scope, branch) for item in given.items)
     return Address(base, given.offset, tuple(items))

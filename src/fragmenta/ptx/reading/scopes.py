@@ -208,6 +208,10 @@ class Names:
         self.open = True
         return Unknown(name)
 
+    def missing(self, name: str) -> str:
+        """A name that stands for nothing; another block may have one that is equal."""
+        return f"{name}@0" if name in self.taken else name
+
     def element_bytes(self, symbol: Symbol) -> int:
         """The bytes of an element of a variable; 1 if it is not known."""
         found = self.variables.get(symbol.name) or self.outer.get(symbol.name)

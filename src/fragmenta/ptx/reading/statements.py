@@ -34,9 +34,7 @@ _INSTRUCTION = re.compile(
     (?P<operands>[^;:@"]*+);""",
     re.VERBOSE | re.ASCII,
 )
-_PIECE = re.compile(
-    r"\s*+(\{[^{}]*+\}|\[[^\[\]{}]*+\]|[^\s\[\]{}(),]++)\s*+(,|$)", re.ASCII
-)
+_PIECE = re.compile(r"((?:\{[^{}]*+\}|[^{},]++)++)(?:,|$)", re.ASCII)
 _LABEL = re.compile(rf"\s*+({NAME})\s*+:(?!:)", re.ASCII)
 _LOC = re.compile(
     rf"""\s*+\.loc\s+(\d+)\s+(\d+)\s+(\d+)
@@ -49,6 +47,13 @@ _IN_BODY = (
     ".reg", ".shared", ".local", ".param", ".global", ".const", ".pragma", ".loc",
     ".branchtargets", ".calltargets", ".callprototype",
 )  # fmt: skip
+
+
+def _pieces(text: str) -> list[str]:
+    """The operands of a text with braces; one that has no form if they do not match."""
+    found = _PIECE.findall(text)
+    complete = sum(map(len, found)) + len(found) - 1 == len(text)
+    return found if complete else [""]
 
 
 class Body:
@@ -110,25 +115,21 @@ class Body:
 
     def quick_operands(self, mnemonic: str, text: str) -> tuple[Operand, ...] | None:
         """The operands of an instruction, if all of them have frequent forms."""
-        names, at, end, taken = self.names, 0, len(text), []
-        if not end:
+        names, taken = self.names, []
+        if not text:
             return ()
         if mnemonic[:3] == "bra":  # what a branch names can only be a label
             name = _WHOLE_NAME.fullmatch(text.rstrip())
             return (names.unknown(name[0]),) if name else None
+        # Outside of braces, commas part operands; "[a, b]" is then of no frequent form.
+        words = text.split(",") if "{" not in text else _pieces(text)
         known = names.scope.known
-        while True:
-            piece = _PIECE.match(text, at)
-            if piece is None:
-                return None
-            word, comma = piece.groups()
+        for word in map(str.strip, words):
             operand = known.get(word) or operands.quick(names, word)
             if operand is None:
                 return None
             taken.append(operand)
-            at = piece.end()
-            if at == end:
-                return None if comma else tuple(taken)
+        return tuple(taken)
 
     def add(
         self,
