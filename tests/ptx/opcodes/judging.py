@@ -114,7 +114,12 @@ def modules() -> tuple[str, ...]:
 def lines(module: str | None = None) -> list[Syntax]:
     """The lines that have a function, of one module of the package or of all."""
     modules()
-    every = [line for some in TABLE.lines.values() for line in some if line.emit and not line.opcode.startswith("_")]
+    every = [
+        line
+        for some in TABLE.lines.values()
+        for line in some
+        if line.emit and not line.opcode.startswith("_")
+    ]
     if module is None:
         return every
     return [line for line in every if home(line) == module]
