@@ -235,13 +235,15 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
     )
 
 
-def _likeness(line: Syntax, words: Sequence[str]) -> tuple[int, int]:
+def _likeness(line: Syntax, words: Sequence[str]) -> tuple[int, int, int]:
+    """How near a line is to these words; one with more of them is nearer."""
     places = {word for piece in line.pieces for word in piece.words}
     missing = sum(
         not piece.optional and not set(piece.words) & set(words)
         for piece in line.pieces
     )
-    return sum(word in places for word in words) - missing, -len(line.pieces)
+    there = sum(word in places for word in words)
+    return there - missing, there, -len(line.pieces)
 
 
 def spelled(line: Syntax) -> str:

@@ -374,9 +374,10 @@ def _coordinates(match: Match, slot: Slot, operand: Address) -> Finding | None:
         return _no(slot, f"[tensor map, {{{count} coordinates}}]", operand)
     for each in given.items:
         if isinstance(each, Register) and not registers.fits(each.type, "b32"):
-            return Finding(
-                "register", f"coordinates have 32 bits; {each.name} is .{each.type}"
-            )
+            if each.type == "pred":
+                return predicate_among(each)
+            wrong = f"coordinates have 32 bits; {each.name} is .{each.type}"
+            return Finding("register", wrong)
     return None
 
 
