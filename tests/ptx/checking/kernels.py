@@ -50,7 +50,9 @@ def line_of(statement: str) -> int:
 
 def column_of(statement: str) -> int:
     """The column of a mark in its line."""
-    return statement.index("«") - (statement.rfind("\n", 0, statement.index("«")) + 1) + 1
+    return (
+        statement.index("«") - (statement.rfind("\n", 0, statement.index("«")) + 1) + 1
+    )
 
 
 def length_of(statement: str) -> int:

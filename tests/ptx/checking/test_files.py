@@ -24,9 +24,43 @@ def test_a_file_without_errors(name: str) -> None:
 
 # ── one wrong word at a time ────────────────────────────────────────────────
 
-_LINE = re.compile(r"^(\s*(?:@!?%\w+\s+)?)([a-z]\w*(?:\.\w+(?:::\w+)*)*)\s+([^;:]*);\s*$")
-_TYPES = "b8 b16 b32 b64 u16 u32 u64 s16 s32 s64 f16 f32 f64 bf16x2 pred".split()
-_WORDS = "global shared ftz sat rn v2 lo wide relaxed gpu sync uni cg nc noftz".split()
+_LINE = re.compile(
+    r"^(\s*(?:@!?%\w+\s+)?)([a-z]\w*(?:\.\w+(?:::\w+)*)*)\s+([^;:]*);\s*$"
+)
+_TYPES = [
+    "b8",
+    "b16",
+    "b32",
+    "b64",
+    "u16",
+    "u32",
+    "u64",
+    "s16",
+    "s32",
+    "s64",
+    "f16",
+    "f32",
+    "f64",
+    "bf16x2",
+    "pred",
+]
+_WORDS = [
+    "global",
+    "shared",
+    "ftz",
+    "sat",
+    "rn",
+    "v2",
+    "lo",
+    "wide",
+    "relaxed",
+    "gpu",
+    "sync",
+    "uni",
+    "cg",
+    "nc",
+    "noftz",
+]
 
 
 def mutated(line: str, registers: list[str], draw: random.Random) -> str | None:

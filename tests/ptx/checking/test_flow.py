@@ -27,7 +27,9 @@ def found(body: str, rule: str) -> list[Problem]:
 def lines(body: str, rule: str, severity: str = "warning") -> list[int]:
     """The lines of a body, from 1, that break a rule."""
     first = HEAD.count("\n")
-    return [each.line - first for each in found(body, rule) if each.severity == severity]
+    return [
+        each.line - first for each in found(body, rule) if each.severity == severity
+    ]
 
 
 # ── registers ───────────────────────────────────────────────────────────────

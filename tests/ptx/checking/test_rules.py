@@ -64,12 +64,14 @@ target           | «redux.sync.min.f32» %f1, %f2, -1;                       | 
 version          | «clmad.lo.u64» %rd1, %rd2, %rd3, %rd4;                   | mad.lo.u64 %rd1, %rd2, %rd3, %rd4;
 tensor           | «mma.sync.aligned.m16n8k64.row.col.f32.tf32.tf32.f32» {%f0,%f1,%f2,%f3}, {%r0}, {%r1}, {%f0,%f1,%f2,%f3}; | wgmma.fence.sync.aligned;
 syntax           | add.s32 %r1, %r2 «%r3»;                                  | add.s32 %r1, %r2, %r3;
-"""  # noqa: E501
+"""
 
 
 def cases() -> list[tuple[str, str, str]]:
     found = [line.split(" | ") for line in CASES.strip().splitlines()]
-    every = [(rule.strip(), wrong.strip(), right.strip()) for rule, wrong, right in found]
+    every = [
+        (rule.strip(), wrong.strip(), right.strip()) for rule, wrong, right in found
+    ]
     return [*every, ("tensor", f"{SPARSE}«0x2»;", f"{SPARSE}0x1;")]
 
 
