@@ -10,12 +10,12 @@ import pytest
 from fragmenta.cuda.tools import assembler
 from fragmenta.ptx.checking import check_text
 from fragmenta.ptx.checking.registers import size
-from fragmenta.ptx.opcodes.every import table
+from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import Slot, Syntax
 
 LINES = [
     line
-    for lines in table().lines.values()
+    for lines in TABLE.lines.values()
     for line in lines
     if line.emit is None and line.opcode not in ("call", "brx", "mov")
 ]
