@@ -61,14 +61,6 @@ COMPILED: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 
-# Launches whose answer the PTX ISA does not define, by variant and name.
-LEFT_OUT = {
-    # Both branches call one function, which asks for the active lanes; whether the lanes
-    # of both meet in it is not said.
-    ("reduce.sm_90a-G", "votes"),
-}
-
-
 def compiled(source: str) -> tuple[tuple[str, str], ...]:
     """The targets and options of a source."""
     return COMPILED.get(source, PLAIN)

@@ -4,9 +4,7 @@
 
 Every source is compiled to PTX for each of its targets, and each PTX is assembled for
 sm_90a.  Every launch runs twice, in modules loaded anew, over memory filled with
-different patterns; a launch whose results differ is reported and left out.  The PTX ISA
-lets the assembler fuse a mul and an add that name no rounding.  Where that changes the
-result, what is kept is the answer of ``ptxas --fmad=false``: the text says it alone.  An entry
+different patterns; a launch whose results differ is reported and left out.  An entry
 whose PTX is the same for a second target is not launched again.  ``--dry`` runs each
 launch once and writes nothing: for a profiler, or for compute-sanitizer.
 """
@@ -121,15 +119,13 @@ def kernel_text(text: str, entry: str) -> str:
     return "\n".join(line for line in lines if not skipped.match(line))
 
 
-def assemble(program: Program, fused: bool, build: Path) -> bytes:
-    """The machine code of a program, with or without mul and add fused."""
-    stem = program.name if fused else f"{program.name}.unfused"
-    path, cubin = build / f"{stem}.final.ptx", build / f"{stem}.cubin"
+def assemble(text: str, name: str, options: str, build: Path) -> bytes:
+    """The machine code of a PTX text."""
+    path, cubin = build / f"{name}.final.ptx", build / f"{name}.cubin"
     if not cubin.exists():
-        path.write_text(program.text)
-        more = ["-g"] if "-G" in program.options else []
-        more += [] if fused else ["--fmad=false"]
-        run("ptxas", f"-arch={ASSEMBLED_FOR}", *more, path, "-o", cubin)
+        path.write_text(text)
+        debug = ["-g"] if "-G" in options else []
+        run("ptxas", f"-arch={ASSEMBLED_FOR}", *debug, path, "-o", cubin)
     return cubin.read_bytes()
 
 
@@ -150,13 +146,14 @@ def record(source: str, build: Path, output: Path, dry: bool) -> None:
     gpu = driver.Device(poison_code(build))
     writer = recordings.Writer(source)
     for program in programs(source, build):
-        codes = [assemble(program, fused, build) for fused in (True, False)]
+        cubin = assemble(program.text, program.name, program.options, build)
         number = writer.add_text(program.name, program.text)
         for row in program.rows:
             if dry:
-                run_row(gpu, codes[0], row, made(row), 0)
-            elif (program.name, row.name) not in launches.LEFT_OUT:
-                record_row(gpu, codes, row, program.name, writer, number)
+                before = made(row)
+                run_row(gpu, cubin, row, before, 0)
+            else:
+                record_row(gpu, cubin, row, program.name, writer, number)
     if not dry:
         print(f"== {source}: {writer.save(output)} bytes", flush=True)
 
@@ -193,41 +190,33 @@ def run_row(
 
 def record_row(
     gpu: driver.Device,
-    codes: Sequence[bytes],
+    cubin: bytes,
     row: launches.Row,
     program: str,
     writer: recordings.Writer,
     number: int,
 ) -> None:
-    """Run a launch twice, fused and unfused; keep it if both runs agree."""
+    """Run a launch twice; keep it if both runs agree."""
     before = made(row)
-    patterns = (0xDEADBEEF, 0x3F9A5A5A)
-    fused, plain = (
-        [run_row(gpu, code, row, before, pattern) for pattern in patterns]
-        for code in codes
+    after, _, printed = run_row(gpu, cubin, row, before, 0xDEADBEEF)
+    again, seconds, printed_again = run_row(gpu, cubin, row, before, 0x3F9A5A5A)
+    same = printed == printed_again and all(
+        one.tobytes() == two.tobytes() for one, two in zip(after, again, strict=True)
     )
-    contracted = content(fused[0]) != content(plain[0])
-    same = all(content(one) == content(two) for one, two in (fused, plain))
-    after, seconds, printed = plain[0] if contracted else fused[0]
     size = 0
     if same:
         description: dict[str, Any] = {
             "text": number, "name": row.name, "entry": row.entry, "grid": row.grid,
             "block": row.block, "shared": row.shared, "arguments": row.arguments,
-            "seed": seed_of(row), "printed": printed, "contracted": contracted,
+            "seed": seed_of(row), "printed": printed,
         }  # fmt: skip
         size = writer.add_launch(before, after, **description)
     verdict = checks.verdict(row, before, after)
     state = "same twice" if same else "DIFFERS: left out"
-    state += ", UNFUSED" if contracted else ""
-    shown = f"{program:28} {row.name:28} {seconds * 1e3:8.2f} ms {size:7} bytes"
-    print(f"{shown}  {state}  {verdict}", flush=True)
-
-
-def content(run: tuple[list[inputs.Argument], float, str]) -> tuple[Any, ...]:
-    """All that two runs of a launch must have in common."""
-    after, _, printed = run
-    return (printed, *(argument.tobytes() for argument in after))
+    print(
+        f"{program:28} {row.name:28} {seconds * 1e3:8.2f} ms {size:7} bytes  {state}  {verdict}",
+        flush=True,
+    )
 
 
 def poison_code(build: Path) -> bytes:
@@ -250,8 +239,7 @@ def compile_everything(names: Sequence[str], build: Path) -> None:
     def one(source: str, variant: tuple[str, str, str]) -> None:
         try:
             text = without_folders(compile_source(source, *variant, build))
-            for fused in (True, False):
-                assemble(Program(variant[0], text, [], variant[2]), fused, build)
+            assemble(text, variant[0], variant[2], build)
         except Exception as why:
             print(f"{variant[0]} does not compile: {why}", flush=True)
 

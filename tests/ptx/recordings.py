@@ -52,8 +52,6 @@ class Launch(NamedTuple):
     changes: list[Change]
     printed: str
     """What the kernel printed."""
-    contracted: bool = False
-    """Whether fusing mul and add changes the result; then it is that without."""
 
     @property
     def identity(self) -> str:
