@@ -83,6 +83,46 @@ class BadMetadata(Error, ValueError):
     """A metadata word holds an illegal or unordered code."""
 
 
+class PtxSyntaxError(Error, ValueError):
+    """PTX text is malformed; the message shows the line and what may stand there."""
+
+    def __init__(self, message: str, line: int = 1, column: int = 1, file: str = ""):
+        super().__init__(message, line, column, file)  # all of them, for pickling
+        self.line = line
+        self.column = column
+        self.file = file
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class KernelFault(Error):
+    """A kernel did something that it must not do; the message says where.
+
+    ``kind`` is one word, ``line`` the line in the PTX text, ``source`` the line in the
+    program it was compiled from, ``block`` and ``thread`` who did it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        kind: str = "",
+        line: int = 0,
+        source: str = "",
+        block: tuple[int, int, int] | None = None,
+        thread: tuple[int, int, int] | None = None,
+    ):
+        super().__init__(message, kind, line, source, block, thread)
+        self.kind = kind
+        self.line = line
+        self.source = source
+        self.block = block
+        self.thread = thread
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
 # ── what is missing or refuses to work ──────────────────────────────────────
 
 

@@ -1,13 +1,15 @@
 """What a traced function means, and how it is compiled and called."""
 
+import ctypes
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 from fragmenta import progress
 from fragmenta.machine import compiler
-from fragmenta.machine.compiler import kernel, pointer
+from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
     F64,
@@ -15,6 +17,7 @@ from fragmenta.machine.trace import (
     I32,
     I64,
     LANES,
+    any_lane,
     compare_unsigned,
     convert,
     fma,
@@ -156,3 +159,41 @@ def test_a_slow_compilation_is_announced(monkeypatch, capfd):
     monkeypatch.setattr(compiler, "_optimized", slow)
     unary(I32, lambda x: x + 41, np.ones(1, np.int32))
     assert capfd.readouterr().err == "fragmenta: compiling each, once\n"
+
+
+def test_gathered_and_scattered_numbers_and_tables():
+    order = np.array([3, 1, 0, 2, 7, 6, 5, 4])
+
+    @kernel(x=pointer(I32), out=pointer(I32))
+    def reorder(code, x, out):
+        table = code.table(order.tolist(), I64)
+        places = [table[i] for i in range(LANES)]
+        out.scatter(places, x.after(2).gather(places))
+
+    x, out = np.arange(10, dtype=np.int32), np.zeros(8, np.int32)
+    reorder(x, out)
+    assert (out == x[2:]).all()
+
+
+def test_a_view_has_the_same_bytes():
+    @kernel(x=pointer(I32), out=pointer(I8))
+    def bytes_of(code, x, out):
+        with code.loop(8) as i:
+            out[i] = x.view(I8)[i]
+
+    x, out = np.array([0x04030201, -1], np.int32), np.zeros(8, np.uint8)
+    bytes_of(x, out)
+    assert (out == x.view(np.uint8)).all()
+
+
+def test_a_function_returns_a_number_and_has_an_address():
+    @partial(Traced, "negative", {"x": pointer(I32)}, returns=I32)
+    def negative(code, x):
+        return select(any_lane(x.lanes(0) < 0), code.constant(1, I32), 0)
+
+    x = np.arange(8, dtype=np.int32)
+    assert negative(x) == 0
+    x[5] = -1
+    assert negative(x) == 1
+    call = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(negative.address)
+    assert call(x.ctypes.data) == 1

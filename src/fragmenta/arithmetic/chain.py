@@ -86,19 +86,20 @@ def chain64_careful(
 ) -> None:
     """f64 in any rounding mode; NaNs have the same bits as in hardware."""
     p = ChainSizes(*numbers)
-    _set_rounding(code, mode)
+    set_rounding(code, mode)
     with _each_row(code, p) as (a_at, b_at, d_at), code.loop(p.k) as i:
         x, row = a[a_at + i], b_at + i * p.columns
         with code.loop(p.columns) as n:
-            d[d_at + n] = _fma_with_nan(x, b[row + n], d[d_at + n])
-    _set_rounding(code, code.constant(MODES["rn"], I32))
+            d[d_at + n] = fma_with_nan(x, b[row + n], d[d_at + n])
+    set_rounding(code, code.constant(MODES["rn"], I32))
 
 
-def _set_rounding(code: Code, mode: Value) -> None:
+def set_rounding(code: Code, mode: Value) -> None:
+    """Round in this mode (of :data:`MODES`) from now on."""
     intrinsic(code.builder, "llvm.set.rounding", ir.VoidType(), [mode.raw])
 
 
-def _fma_with_nan(x: Value, y: Value, z: Value) -> Value:
+def fma_with_nan(x: Value, y: Value, z: Value) -> Value:
     """x * y + z.  If several are NaN, the result is the first NaN of y, z, x."""
     result = fma(x, y, z)
     chosen = bits_of(result).lift(_DEFAULT_NAN)
@@ -121,15 +122,18 @@ def chain32(pairs: bool) -> Traced:
             x = [a[a_at + j] for j in range(4)]
             with code.loop(p.columns) as n:
                 y = [b[b_at + j * p.columns + n] for j in range(4)]
-                c = d[d_at + n]
-                if pairs:
-                    low = fma(x[1], y[1], x[0] * y[0])
-                    high = fma(x[3], y[3], x[2] * y[2])
-                    d[d_at + n] = (c + low) + high
-                else:
-                    total = c.lift(0.0)
-                    for j in range(4):
-                        total = fma(x[j], y[j], total)
-                    d[d_at + n] = c + total
+                d[d_at + n] = software_sum(x, y, d[d_at + n], pairs)
 
     return software
+
+
+def software_sum(x: list[Value], y: list[Value], c: Value, pairs: bool) -> Value:
+    """c plus four products in f32, in pairs or one after the other."""
+    if pairs:
+        low = fma(x[1], y[1], x[0] * y[0])
+        high = fma(x[3], y[3], x[2] * y[2])
+        return (c + low) + high
+    total = c.lift(0.0)
+    for left, right in zip(x, y, strict=True):
+        total = fma(left, right, total)
+    return c + total

@@ -16,9 +16,13 @@ from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
     F64,
+    I8,
+    I16,
     I32,
     I64,
+    LANES,
     Code,
+    Memory,
     Value,
     bits_of,
     convert,
@@ -32,6 +36,9 @@ from fragmenta.machine.trace import (
 
 #: The exponent of zero: the sum of two is less than every other sum of exponents.
 ZERO = -8192
+
+#: The exponent field of a float32 that is infinite or NaN, and the ue8m0 that is NaN.
+SPECIAL = 255
 
 
 class Format(NamedTuple):
@@ -137,6 +144,25 @@ def to_float32(x: Value) -> Value:
     )
 
 
+def to_half(x: Value) -> Value:
+    """The bits of float32 numbers rounded to f16, to nearest, as 16-bit integers.
+
+    A NaN has the bits that hardware writes.
+    """
+    wide = abs(convert(x, F64))
+    keep, least = (bits_of(wide).lift(number) for number in (10, -14))
+    rounded = limited(to_nearest(wide, keep, least), wide.lift(65536.0))
+    single = convert(rounded, F32)
+    # A normal number has the upper bits of a float32, but for the bias of its exponent.
+    # A subnormal one is so many times 2**-24.
+    normal = (bits_of(single) >> 13) - ((127 - 15) << 10)
+    magnitude = select(rounded < 2.0**-14, convert(single * 2.0**24, I32), normal)
+    number = select(rounded < 65536.0, magnitude, 0x7C00)
+    signed = number | ((bits_of(x) >> 16) & 0x8000)
+    half = select(is_nan(x), number.lift(0x7FFF), signed)
+    return convert(half, I16)
+
+
 def add_ordinary(x: Value, y: Value, half: bool) -> Value:
     """x + y by an ordinary addition in the accumulator's type, rounded to nearest."""
     if not half:
@@ -145,6 +171,19 @@ def add_ordinary(x: Value, y: Value, half: bool) -> Value:
     keep, least = (convert(bits_of(x), I64).lift(number) for number in (10, -14))
     rounded = limited(to_nearest(exact, keep, least), exact.lift(65536.0))
     return select(is_finite(exact), rounded, exact)
+
+
+# -- products -----------------------------------------------------------------
+
+
+def row_of(b_at: Value, offsets: Memory | None, place: Value) -> Value:
+    """Where the row of B of a product begins in a panel of eight columns.
+
+    Without offsets, the rows are taken one after the other.
+    """
+    if offsets is None:
+        return b_at + place * LANES
+    return b_at + convert(offsets[place], I64)
 
 
 # -- elements -----------------------------------------------------------------
@@ -170,6 +209,16 @@ def wide_value(bits: Value, size: int, form: Format) -> Value:
     word = bits << (0 if size == 4 else 16)
     spare = 23 - form.fraction_bits
     return float_of((word >> spare) << spare)
+
+
+def powers(x: Value, form: Format) -> tuple[Value, Value]:
+    """The exponent of an element's value, and the exponent field of the float32.
+
+    The field is 255 if the value is infinite or NaN.
+    """
+    field = (bits_of(x) >> 23) & 255
+    power = larger(field - 127, form.least)
+    return select((field == SPECIAL) | (x == 0), power.lift(ZERO), power), field
 
 
 @cache
@@ -200,14 +249,52 @@ def decoder(source: Any, values: Any, wide: bool) -> Traced:
         top = code.variable(code.constant(0, I32))
         with code.loop(count) as i:
             word = convert(bits[i], I32, signed=False)
-            size = source.width // 8
-            x = wide_value(word, size, of) if wide else small_value(word, of)
-            field = (bits_of(x) >> 23) & 255
-            power = larger(field - 127, of.least)
+            x = (
+                wide_value(word, source.width // 8, of)
+                if wide
+                else small_value(word, of)
+            )
+            power, field = powers(x, of)
             out[i] = convert(x, values)
-            exponents[i] = select((field == 255) | (x == 0), power.lift(ZERO), power)
+            exponents[i] = power
             top.value = larger(top.value, field)
-        with code.when(top.value == 255):
+        with code.when(top.value == SPECIAL):
             found[0] = code.constant(1, I32)
 
     return decode
+
+
+def scaled(x: Value, power: Value, scale: Value) -> tuple[Value, Value]:
+    """An element's value (a float64) and exponent, times a ue8m0 scale."""
+    odd = scale == SPECIAL
+    shift = scale - 127
+    by = power_of_two(shift)
+    nothing = (power == ZERO) | odd
+    return x * select(odd, float("nan"), by), select(nothing, ZERO, power + shift)
+
+
+@kernel(
+    values=pointer(F64), exponents=pointer(I32), scales=pointer(I8),
+    out=pointer(F64), out_exponents=pointer(I32),
+    tiles=I64, blocks=I64, inner=I64, lanes=I64, values_tile=I64, scales_tile=I64,
+)  # fmt: skip
+def scale_elements(
+    code: Code, values: Any, exponents: Any, scales: Any, out: Any,
+    out_exponents: Any, tiles: Value, blocks: Value, inner: Value, lanes: Value,
+    values_tile: Value, scales_tile: Value,
+) -> None:  # fmt: skip
+    """Elements times their ue8m0 scales.
+
+    A tile has ``blocks`` of ``inner`` rows of elements; each row has ``lanes``
+    elements.  A block has one row of scales.
+    """
+    with code.loop(tiles) as tile, code.loop(blocks) as block, code.loop(inner) as i:
+        row = (block * inner + i) * lanes
+        with code.loop(lanes) as lane:
+            at = tile * values_tile + row + lane
+            scale = scales[tile * scales_tile + block * lanes + lane]
+            by = convert(scale, I32, signed=False)
+            x, power = scaled(values[at], exponents[at], by)
+            to = (tile * blocks * inner) * lanes + row + lane
+            out[to] = x
+            out_exponents[to] = power

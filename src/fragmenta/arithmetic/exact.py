@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.blocks import BlockSizes
+from fragmenta.arithmetic.elements import row_of
 from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     I8,
@@ -28,8 +29,28 @@ from fragmenta.machine.trace import (
 _MOST = 2**31 - 1
 
 
+class IntegerVariant(NamedTuple):
+    """What must be known to compile the sums of integers."""
+
+    a_signed: bool
+    b_signed: bool
+    satfinite: bool
+
+
+class IntegerProducts(NamedTuple):
+    """Where the products of one instruction are."""
+
+    a: Any
+    offsets: Any  #: None if the rows of B are taken one after the other
+    b: Any
+    a_at: Value
+    offsets_at: Value
+    b_at: Value
+    a_step: int = 1  #: items from one element of A to the next
+
+
 @cache
-def integers(a_signed: bool, b_signed: bool, satfinite: bool) -> Traced:
+def integers(variant: IntegerVariant) -> Traced:
     """The kernel that adds the products of 8-bit integers to c."""
 
     @kernel(
@@ -49,22 +70,34 @@ def integers(a_signed: bool, b_signed: bool, satfinite: bool) -> Traced:
                 place = ((tile * p.panels + n) * p.rows + m) * LANES
                 total = code.variable(c.lanes(place))
                 with code.loop(depth, step=p.stored) as first:
-                    some = code.variable(total.value.lift(0))
-                    with code.loop(first + p.stored, start=first) as q:
-                        x = convert(a[a_at + q], I32, signed=a_signed)
-                        row = b_at + convert(offsets[offsets_at + q], I64)
-                        y = convert(b.lanes(row), I32, signed=b_signed)
-                        some.value = some.value + x * y
-                    total.value = _added(total.value, some.value, satfinite)
+                    at = IntegerProducts(
+                        a, offsets, b, a_at + first, offsets_at + first, b_at
+                    )
+                    total.value = integer_instruction(
+                        code, at, p.stored, total.value, variant
+                    )
                 c[place] = total.value
 
     return add_integers
 
 
-def _added(total: Value, some: Value, satfinite: bool) -> Value:
-    if not satfinite:
-        return total + some
-    whole = convert(total, I64) + convert(some, I64)
+def integer_instruction(
+    code: Code,
+    at: IntegerProducts,
+    stored: Value | int,
+    total: Value,
+    v: IntegerVariant,
+) -> Value:
+    """The sums after one instruction, for eight columns."""
+    some = code.variable(total.lift(0))
+    with code.loop(stored) as q:
+        x = convert(at.a[at.a_at + q * at.a_step], I32, signed=v.a_signed)
+        row = row_of(at.b_at, at.offsets, at.offsets_at + q)
+        y = convert(at.b.lanes(row), I32, signed=v.b_signed)
+        some.value = some.value + x * y
+    if not v.satfinite:
+        return total + some.value
+    whole = convert(total, I64) + convert(some.value, I64)
     return convert(larger(smaller(whole, _MOST), -_MOST - 1), I32)
 
 
@@ -100,9 +133,14 @@ def count_bits(xor: bool) -> Traced:
                 y_at = (column + n) * p.words
                 count = code.variable(code.constant(0, I64))
                 with code.loop(p.words) as w:
-                    x, y = a[x_at + w], b[y_at + w]
-                    count.value = count.value + ones(x ^ y if xor else x & y)
+                    some = bit_products(a[x_at + w], b[y_at + w], xor)
+                    count.value = count.value + some
                 place = row * p.columns + n
                 d[place] = d[place] + convert(count.value, I32)
 
     return add_bits
+
+
+def bit_products(x: Value, y: Value, xor: bool) -> Value:
+    """How many products of the bits of two words are 1."""
+    return ones(x ^ y if xor else x & y)

@@ -26,6 +26,7 @@ from fragmenta.arithmetic.elements import (
     add_ordinary,
     entering,
     is_finite,
+    row_of,
     settle,
     to_float32,
 )
@@ -78,12 +79,13 @@ class Products(NamedTuple):
 
     fa: Any
     ea: Any
-    offsets: Any
+    offsets: Any  #: None if the rows of B are taken one after the other
     fb: Any
     eb: Any
     a_at: Value
     offsets_at: Value
     b_at: Value
+    a_step: int = 1  #: items from one element of A to the next
 
 
 @cache
@@ -119,7 +121,7 @@ def fused_kernel(variant: FusedVariant) -> Traced:
             x = code.variable(convert(c.lanes(place), F64))
             with code.loop(p.instructions) as i:
                 least = select(i == 0, r.c_least, r.least)
-                x.value = _instruction(
+                x.value = fused_instruction(
                     code, at, i * p.stored, x.value, least, p.stored, r, variant
                 )
             c[place] = to_float32(x.value)
@@ -127,7 +129,7 @@ def fused_kernel(variant: FusedVariant) -> Traced:
     return fused_steps
 
 
-def _instruction(
+def fused_instruction(
     code: Code, at: Products, first: Value, c: Value, least: Value, stored: Value,
     r: FusedNumbers, v: FusedVariant,
 ) -> Value:  # fmt: skip
@@ -137,7 +139,9 @@ def _instruction(
     e = code.variable(entering(x.value, r.floor, least))
     with code.loop(stored, step=v.products) as step:
         start = first + step
-        here = at._replace(a_at=at.a_at + start, offsets_at=at.offsets_at + start)
+        here = at._replace(
+            a_at=at.a_at + start * at.a_step, offsets_at=at.offsets_at + start
+        )
         largest = _largest(code, here, e.value, v)
         total, special = _aligned(code, here, largest, r.fraction, v)
         x.value = settle(x.value, largest, total, special, rounding)
@@ -147,14 +151,14 @@ def _instruction(
 
 def _row(at: Products, q: Value | int) -> Value:
     """Where the row of B of a product begins."""
-    return at.b_at + convert(at.offsets[at.offsets_at + q], I64)
+    return row_of(at.b_at, at.offsets, at.offsets_at + q)
 
 
 def _largest(code: Code, at: Products, e: Value, v: FusedVariant) -> Value:
     """The largest exponent of the accumulators and all products."""
     so_far = code.variable(e)
     with code.loop(v.products) as q:
-        power = at.ea[at.a_at + q] + at.eb.lanes(_row(at, q))
+        power = at.ea[at.a_at + q * at.a_step] + at.eb.lanes(_row(at, q))
         so_far.value = larger(so_far.value, power)
     return so_far.value
 
@@ -169,7 +173,7 @@ def _aligned(
     for start in range(0, v.products, SAFE):
         units = code.variable(largest.lift(0))
         with code.loop(min(start + SAFE, v.products), start=start) as q:
-            product = at.fa[at.a_at + q] * at.fb.lanes(_row(at, q))
+            product = at.fa[at.a_at + q * at.a_step] * at.fb.lanes(_row(at, q))
             if v.careful:
                 finite = is_finite(product)
                 odd = select(finite, product.lift(0.0), product)

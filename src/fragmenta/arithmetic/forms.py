@@ -21,17 +21,21 @@ from fragmenta.arithmetic.blocks import (
     stride,
     to_panels,
 )
-from fragmenta.arithmetic.elements import ZERO, Format, decoder
-from fragmenta.arithmetic.models import GROUP, Model
+from fragmenta.arithmetic.constants import (
+    SCALE_PARTS,
+    TWICE,
+    fused_constants,
+    grouped_variant,
+    rounding,
+)
+from fragmenta.arithmetic.elements import SPECIAL, Format, decoder, scale_elements
+from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arithmetic.whole import integer, single_bits
 from fragmenta.arrays.threads import share_out
 from fragmenta.machine.compiler import Traced, type_of
-from fragmenta.machine.trace import F32, F64
+from fragmenta.machine.trace import F32, LANES
 from fragmenta.registers.dtype import dtype
-
-# Twice the value of each e2m1.
-_TWICE = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
 
 Floats = NDArray[Any]
 
@@ -95,7 +99,7 @@ def _rows(
     model = given.model
     some = slice(first * model.stored, (first + count) * model.stored)
     a = block.of_a(given.a)[..., some]
-    if fixed.reordered:
+    if model.reordered:
         a = a.reshape(*a.shape[:2], count, model.stored)[..., model.order]
         a = a.reshape(*a.shape[:2], -1)
     parts = _taken_apart("A", a, fixed.a)
@@ -103,8 +107,7 @@ def _rows(
         return parts
     some = slice(first * model.scale_vec, (first + count) * model.scale_vec)
     scales = block.of_a(given.scale_a)[..., some]
-    shape = (*scales.shape[1:], model.stored // model.scale_vec)
-    return _scaled(parts, scales[..., None], shape)
+    return _scaled(parts, scales, model.stored // model.scale_vec, 1)
 
 
 def _columns(
@@ -118,8 +121,7 @@ def _columns(
         return parts
     some = slice(first * model.scale_vec, (first + count) * model.scale_vec)
     scales = to_panels(block.of_b(given.scale_b)[:, some])
-    shape = (*scales.shape[1:3], model.k // model.scale_vec, scales.shape[3])
-    return _scaled(parts, scales[..., None, :], shape)
+    return _scaled(parts, scales, model.k // model.scale_vec, LANES)
 
 
 def _taken_apart(name: str, elements: Bits, of: _Elements) -> Decoded:
@@ -131,24 +133,21 @@ def _taken_apart(name: str, elements: Bits, of: _Elements) -> Decoded:
     return Decoded(floats, exponents, bool(found[0]))
 
 
-# The value and the power of every ue8m0 scale; the last is NaN.
-_SCALE_POWERS = np.arange(256, dtype=np.int32) - 127
-_SCALES = np.append(np.ldexp(1.0, _SCALE_POWERS[:-1]), np.nan)
-
-
-def _scaled(parts: Decoded, scales: Bits, shape: tuple[int, ...]) -> Decoded:
+def _scaled(parts: Decoded, scales: Bits, inner: int, lanes: int) -> Decoded:
     """Elements times their ue8m0 scales.
 
-    ``shape`` is the shape of the elements after the axis of tiles.  Where the scales
-    have an axis of length 1, all elements along that axis share a scale.
+    ``inner`` times, a row of ``lanes`` elements has the same row of scales.  The
+    elements may be those of one tile, while each tile has its own scales.
     """
-    values = parts.values.reshape(-1, *shape) * _SCALES[scales]
-    powers = parts.exponents.reshape(-1, *shape)
-    nothing = (powers == ZERO) | (scales == 255)
-    exponents = np.where(nothing, np.int32(ZERO), powers + _SCALE_POWERS[scales])
-    careful = parts.careful or bool((scales == 255).any())
-    whole = (len(values), *parts.values.shape[1:])
-    return Decoded(values.reshape(whole), exponents.reshape(whole), careful)
+    given = np.ascontiguousarray(scales)
+    tiles = max(len(given), len(parts.values))
+    shape = (tiles, *parts.values.shape[1:])
+    values, exponents = np.empty(shape), np.empty(shape, np.int32)
+    numbers = (tiles, given[0].size // lanes, inner, lanes)
+    arrays = (parts.values, parts.exponents, given, values, exponents)
+    scale_elements(*arrays, *numbers, stride(parts.values), stride(given))
+    careful = parts.careful or bool((given == SPECIAL).any())
+    return Decoded(values, exponents, careful)
 
 
 # -- groups -------------------------------------------------------------------
@@ -160,11 +159,9 @@ def grouped_products(given: Operands) -> Bits:
     assert given.scale_a is not None
     assert given.scale_b is not None
     scale_a, scale_b = given.scale_a, given.scale_b
-    a, b = _TWICE[given.a], _TWICE[given.b]
+    a, b = TWICE[given.a], TWICE[given.b]
     d = np.empty(given.shape, np.uint32)
-    nearest, rounding = model.rounding == "rn", _numbers(model)
-    groups = model.products // GROUP
-    run = grouped.grouped_kernel(grouped.GroupedVariant(GROUP, groups, nearest))
+    run = grouped.grouped_kernel(grouped_variant(model))
 
     def work(block: Block) -> None:
         x, y = np.ascontiguousarray(block.of_a(a)), to_panels(block.of_b(b))
@@ -173,31 +170,14 @@ def grouped_products(given: Operands) -> Bits:
         c = to_panels(_accumulators(given, block))
         offsets = row_offsets(given, block, 0, given.instructions)
         sizes = sizes_of(given, block, given.instructions, x, y, offsets)
-        numbers = (model.scale_vec, stride(sx), stride(sy), *rounding)
-        table = _SCALE_PARTS[model.scale or ""]
+        numbers = (model.scale_vec, stride(sx), stride(sy), *rounding(model))
+        table = SCALE_PARTS[model.scale or ""]
         scales = (part[each] for each in (sx, sy) for part in table)
         run(x, offsets, y, *scales, c, *sizes, *numbers)
         d[block] = _result(from_panels(c, block.shape[2]), "f32")
 
     each_block(given, work)
     return d
-
-
-def _scale_parts(name: str) -> tuple[Floats, NDArray[np.int32]]:
-    """The significand (in eighths) and the exponent of every scale.
-
-    The significand of a NaN is NaN.  The exponent of a subnormal is not normalised.
-    """
-    bits = np.arange(256)
-    if name == "ue8m0":
-        return np.where(bits == 255, np.nan, 8.0), (bits - 127).astype(np.int32)
-    field, fraction = bits >> 3, (bits & 7).astype(float)
-    significand = np.where(field > 0, fraction + 8, fraction)
-    significand[127] = np.nan
-    return significand, (np.maximum(field, 1) - 7).astype(np.int32)
-
-
-_SCALE_PARTS = {name: _scale_parts(name) for name in ("ue8m0", "ue4m3")}
 
 
 # -- IEEE 754 -----------------------------------------------------------------
@@ -277,61 +257,28 @@ class _Fixed(NamedTuple):
     steps: tuple[Traced, Traced]  #: without and with infinities or NaN
     rounding: tuple[int, int, int, int]  #: fraction, floor, keep, least
     c_least: int
-    reordered: bool
     a: _Elements
     b: _Elements
 
 
 @cache
 def _fixed(model: Model) -> _Fixed:
-    forms = [_format(name, model.operand) for name in (model.a, model.b)]
-    narrow = max(form.exponent_bits for form in forms) <= 5 and not model.scale
-    values = F32 if narrow else F64
-    variant = floating.FusedVariant(
-        values=values,
-        products=model.products,
-        nearest=model.rounding == "rn",
-        from_zero=model.start == "zero",
-        half=model.accumulator == "f16",
-        careful=False,
-    )
-    numbers = _numbers(model)
+    found = fused_constants(model)
+    variant = found.variant
     steps = (
         floating.fused_kernel(variant),
         floating.fused_kernel(variant._replace(careful=True)),
     )
+    values = variant.values
     a, b = (
         _Elements(
             form,
             decoder(type_of(dtype(name).bits_dtype), values, form.exponent_bits == 8),
-            np.dtype(np.float32 if narrow else np.float64),
+            np.dtype(np.float32 if values == F32 else np.float64),
         )
-        for name, form in zip((model.a, model.b), forms, strict=True)
+        for name, form in ((model.a, found.a), (model.b, found.b))
     )
-    return _Fixed(steps, numbers, _least(model.c_enters), model.reordered, a, b)
-
-
-def _numbers(model: Model) -> tuple[int, int, int, int]:
-    """The fraction, the floor, the bits to keep and the least exponent of a step."""
-    return model.fraction, model.floor, model.keep, _least(model.accumulator)
-
-
-def _least(name: str) -> int:
-    """The exponent of a type's subnormals."""
-    return 1 - dtype(name).bias
-
-
-def _format(name: str, operand: str | None) -> Format:
-    """A type as the kernels need it, after conversion to ``operand``."""
-    kind = dtype(name)
-    top = ((1 << kind.exponent_bits) - 1) << kind.fraction_bits
-    special = infinity = 1 << 30  # greater than every pattern
-    if kind.has_infinity:
-        special = infinity = top & (infinity - 1)
-    elif kind.has_nan:
-        special = top | ((1 << kind.fraction_bits) - 1)
-    least = _least(operand or name)
-    return Format(kind.exponent_bits, kind.fraction_bits, special, infinity, least)
+    return _Fixed(steps, found.rounding, found.c_least, a, b)
 
 
 _BITS: dict[str, np.dtype[Any]] = {

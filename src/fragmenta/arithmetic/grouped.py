@@ -16,6 +16,7 @@ from fragmenta.arithmetic.elements import (
     Rounding,
     entering,
     power_of_two,
+    row_of,
     settle,
     to_float32,
 )
@@ -80,6 +81,7 @@ class Starts(NamedTuple):
     scale_b: Value
     scales: Value  #: per row of A and instruction
     stored: Value  #: products per instruction
+    a_step: int = 1  #: items from one element, and one scale, of A to the next
 
 
 @cache
@@ -118,7 +120,9 @@ def grouped_kernel(variant: GroupedVariant) -> Traced:
             x = code.variable(convert(c.lanes(place), F64))
             step = variant.group * variant.groups
             with code.loop(depth, step=step) as first:
-                x.value = _step(code, operands, at, first, x.value, rounding, variant)
+                x.value = grouped_step(
+                    code, operands, at, first, x.value, rounding, variant
+                )
             c[place] = to_float32(x.value)
 
     return grouped_steps
@@ -133,26 +137,32 @@ class Group(NamedTuple):
     odd: Value  #: NaN if a scale is NaN, otherwise 0
 
 
-def _step(
+def grouped_step(
     code: Code, operands: Any, at: Starts, first: Value, x: Value, p: Rounding,
     v: GroupedVariant,
 ) -> Value:  # fmt: skip
     """The accumulators after the step that begins with product ``first``."""
-    groups = [
-        _group(code, operands, at, first + number * v.group, v)
-        for number in range(v.groups)
-    ]
-    largest, special = entering(x, p.floor, p.least), x.lift(0.0)
-    for group in groups:
-        largest = select(group.counts, larger(largest, group.power), largest)
-        special = special + group.odd
-    total = x.lift(0.0)
-    for group in groups:
-        shift = convert(group.power - largest, I64) - _UNITS + p.fraction
+    # Loops, not copies of the code for each group: compiling takes half the time.
+    units, powers = (
+        code.scratch(F64, v.groups * LANES),
+        code.scratch(I32, v.groups * LANES),
+    )
+    largest = code.variable(entering(x, p.floor, p.least))
+    special, total = code.variable(x.lift(0.0)), code.variable(x.lift(0.0))
+    with code.loop(v.groups) as number:
+        group = _group(code, operands, at, first + number * v.group, v)
+        most = larger(largest.value, group.power)
+        largest.value = select(group.counts, most, largest.value)
+        special.value = special.value + group.odd
+        units[number * LANES] = group.units
+        powers[number * LANES] = group.power
+    with code.loop(v.groups) as number:
+        power = powers.lanes(number * LANES)
+        shift = convert(power - largest.value, I64) - _UNITS + p.fraction
         # Any group that is shifted by less than -1000 becomes zero.
-        aligned = group.units * power_of_two(larger(shift, -1000))
-        total = total + truncate(aligned)
-    return settle(x, largest, total, special, p)
+        by = power_of_two(larger(shift, -1000))
+        total.value = total.value + truncate(units.lanes(number * LANES) * by)
+    return settle(x, largest.value, total.value, special.value, p)
 
 
 def _group(
@@ -167,12 +177,12 @@ def _group(
     zero = code.constant(0, I32).in_all_lanes()
     whole, sizes = code.variable(zero), code.variable(zero)
     with code.loop(first + v.group, start=first) as q:
-        row = at.b + convert(offsets[at.offsets + q], I64)
-        product = convert(a[at.a + q], I32) * convert(b.lanes(row), I32)
+        row = row_of(at.b, offsets, at.offsets + q)
+        product = convert(a[at.a + q * at.a_step], I32) * convert(b.lanes(row), I32)
         whole.value = whole.value + product
         sizes.value = sizes.value | product
     block = first * at.scales // at.stored
-    row, column = at.scale_a + block, at.scale_b + block * LANES
+    row, column = at.scale_a + block * at.a_step, at.scale_b + block * LANES
     scale = scale_a.significands[row] * scale_b.significands.lanes(column)
     odd = is_nan(scale)
     units = convert(whole.value, F64) * select(odd, 0.0, scale)

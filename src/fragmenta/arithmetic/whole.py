@@ -21,6 +21,7 @@ from fragmenta.arithmetic.blocks import (
     sizes_of,
     to_panels,
 )
+from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits, Operands
 from fragmenta.arrays.threads import share_out
 from fragmenta.registers.dtype import dtype
@@ -57,10 +58,15 @@ def suits_blas(given: Operands) -> bool:
     return int(c.max()) + most < 1 << 31 and int(c.min()) - most >= -(1 << 31)
 
 
+def integer_variant(model: Model) -> exact.IntegerVariant:
+    """What must be known to compile the sums of a model of integers."""
+    a, b = (dtype(name).kind == "signed" for name in (model.a, model.b))
+    return exact.IntegerVariant(a, b, model.satfinite)
+
+
 def _plain(given: Operands, a: Bits, b: Bits) -> Bits:
     model = given.model
-    signs = (array.dtype == np.int8 for array in (a, b))
-    add = exact.integers(*signs, model.satfinite)
+    add = exact.integers(integer_variant(model))
     d = np.empty(given.shape, np.uint32)
 
     def work(block: Block) -> None:

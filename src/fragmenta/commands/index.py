@@ -44,6 +44,7 @@ COMMANDS = {
         "sparse", "Show which columns metadata words keep, and illegal codes."
     ),
     "shared": Listed("shared", "Show a tile in shared memory and its bank conflicts."),
+    "check": Listed("check", "Check PTX files, or one instruction, without running."),
     "emit": Listed("source", "Write CUDA C++ or PTX code for an instruction."),
     "verify": Listed("gpu", "Compare every bit of the GPU's results with the CPU's."),
     "record": Listed("gpu", "Record the GPU's results in files that replay can check."),

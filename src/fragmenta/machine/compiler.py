@@ -9,7 +9,7 @@ cache is still the right one.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from threading import Lock
 from typing import Any, NamedTuple
@@ -72,26 +72,36 @@ class Traced:
     array([0., 2., 4.])
     """
 
-    def __init__(self, name: str, parameters: dict[str, Any], trace: Any) -> None:
+    def __init__(
+        self, name: str, parameters: dict[str, Any], trace: Any, returns: Any = None
+    ) -> None:
         self.name = name
-        self._parameters = parameters
+        self.parameters = parameters
         self._trace = trace
+        self._returns = returns
         self._lock = Lock()
-        self._call: Callable[..., None] | None = None
+        self._call: Callable[..., Any] | None = None
         self._engine: Any = None
+        self._address = 0
         self._arrays = [
             (place, _ALLOWED[of.of])
             for place, of in enumerate(parameters.values())
             if isinstance(of, Pointer)
         ]
 
-    def __call__(self, *arguments: Any) -> None:
+    @property
+    def address(self) -> int:
+        """Where the machine code begins; valid as long as this object lives."""
+        self.compile()
+        return self._address
+
+    def __call__(self, *arguments: Any) -> Any:
         """Run it.  Arrays must be contiguous and have the declared types."""
         words = list(arguments)
         for place, allowed in self._arrays:
             array = words[place]
             if array.dtype not in allowed or not array.flags.c_contiguous:
-                name = list(self._parameters)[place]
+                name = list(self.parameters)[place]
                 raise TypeError(
                     f"{self.name}: {name} must be a contiguous array of "
                     f"{one_of(sorted(map(str, allowed)))}; given {array.dtype}, "
@@ -99,18 +109,19 @@ class Traced:
                 )
             words[place] = _address(array)
         call = self._call or self.compile()
-        call(*words)
+        return call(*words)
 
-    def compile(self) -> Callable[..., None]:
+    def compile(self) -> Callable[..., Any]:
         """The machine code, ready to be called."""
         with self._lock:
             if self._call is None:
-                self._engine, address = _load(self.name, self.text())
+                self._engine, self._address = _load(self.name, self.text())
                 kinds: list[Any] = [
                     ctypes.c_void_p if isinstance(of, Pointer) else _SCALARS[of]
-                    for of in self._parameters.values()
+                    for of in self.parameters.values()
                 ]
-                self._call = ctypes.CFUNCTYPE(None, *kinds)(address)
+                returns: Any = _SCALARS[self._returns] if self._returns else None
+                self._call = ctypes.CFUNCTYPE(returns, *kinds)(self._address)
             return self._call
 
     def text(self) -> str:
@@ -118,19 +129,19 @@ class Traced:
         module = ir.Module(self.name)
         kinds = [
             of.of.as_pointer() if isinstance(of, Pointer) else of
-            for of in self._parameters.values()
+            for of in self.parameters.values()
         ]
-        function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), self.name)
+        returns = self._returns or ir.VoidType()
+        function = ir.Function(module, ir.FunctionType(returns, kinds), self.name)
         code = Code(function)
         given: list[Any] = []
-        for argument, of in zip(function.args, self._parameters.values(), strict=True):
+        for argument, of in zip(function.args, self.parameters.values(), strict=True):
             if isinstance(of, Pointer):
                 argument.add_attribute("noalias")
                 given.append(Memory(code.builder, argument, of.of))
             else:
                 given.append(Value(code.builder, argument))
-        self._trace(code, *given)
-        code.close()
+        code.close(self._trace(code, *given))
         return str(module)
 
     def assembly(self) -> str:
@@ -148,11 +159,13 @@ def kernel(**parameters: Any) -> Callable[[Any], Traced]:
     return make
 
 
-def _machine() -> Any:
+def _machine(level: int = 3) -> Any:
     """LLVM's description of this processor; each engine needs its own."""
-    cpu, features = _processor()
+    cpu, features = processor()
     target = binding.Target.from_default_triple()
-    return target.create_target_machine(cpu=cpu, features=features, opt=3, jit=True)
+    return target.create_target_machine(
+        cpu=cpu, features=features, opt=level, jit=True
+    )
 
 
 def _address(array: Any) -> int:
@@ -165,18 +178,19 @@ def _address(array: Any) -> int:
 
 
 @cache
-def _processor() -> tuple[str, str]:
+def processor() -> tuple[str, str]:
+    """The name and the features of this processor."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
 
 
-def _optimized(text: str) -> Any:
+def _optimized(text: str, level: int = 3) -> Any:
     machine = _machine()
     module = binding.parse_assembly(text)
     module.triple = machine.triple
     module.data_layout = str(machine.target_data)
-    options = binding.create_pipeline_tuning_options(speed_level=3)
+    options = binding.create_pipeline_tuning_options(speed_level=level)
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module
@@ -185,7 +199,7 @@ def _optimized(text: str) -> Any:
 def _object(name: str, text: str) -> bytes:
     """The machine code of a module as an object file, from the cache if it is there."""
     kept = Cache.present()
-    key = "\0".join(["llvm", __version__, *_processor(), text])
+    key = "\0".join(["llvm", __version__, *processor(), text])
     found = kept.get(key)
     if found is None:
         with notice(f"compiling {name}, once"):
@@ -195,10 +209,31 @@ def _object(name: str, text: str) -> bytes:
     return found
 
 
+def object_code(text: str, optimise: int) -> bytes:
+    """The machine code of a module as an object file.
+
+    With ``optimise`` 0 nothing is optimised: long code is then compiled quickly.
+    """
+    if optimise:
+        return bytes(_machine().emit_object(_optimized(text, optimise)))
+    machine = _machine(0)
+    module = binding.parse_assembly(text)
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    return bytes(machine.emit_object(module))
+
+
+def load(objects: Iterable[bytes]) -> Any:
+    """An engine that holds the machine code of object files, linked together."""
+    processor()  # LLVM must be ready
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    for each in objects:
+        engine.add_object_file(binding.ObjectFileRef.from_data(each))
+    engine.finalize_object()
+    return engine
+
+
 def _load(name: str, text: str) -> tuple[Any, int]:
     """An engine that holds the machine code, and the address of the function."""
-    machine = _machine()
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-    engine.add_object_file(binding.ObjectFileRef.from_data(_object(name, text)))
-    engine.finalize_object()
+    engine = load([_object(name, text)])
     return engine, engine.get_function_address(name)

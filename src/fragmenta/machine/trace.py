@@ -1,21 +1,22 @@
 """Which instructions does a traced function record?
 
 A traced function gets stand-ins for numbers and arrays; their operators emit LLVM
-instructions.  A :class:`Value` is a number or a vector of eight numbers.  If a
-vector and a scalar are combined, the scalar is repeated eight times.  Integers are
+instructions.  A :class:`Value` is a number or a vector of numbers.  If a vector and a
+scalar are combined, the scalar is repeated in every lane.  Integers are
 signed unless a function says otherwise.  Floating-point operations follow IEEE 754
 exactly: they are never reordered or contracted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-#: Numbers in a vector.
+#: Numbers in a vector, where nothing else is said.
 LANES = 8
 
 I1, I8, I16, I32, I64 = (ir.IntType(width) for width in (1, 8, 16, 32, 64))
@@ -35,7 +36,7 @@ def scalar_type(of: Type) -> Type:
 
 def like(of: Type, shape: Type) -> Type:
     """``of``, or a vector of it where ``shape`` is a vector."""
-    return ir.VectorType(of, LANES) if isinstance(shape, ir.VectorType) else of
+    return ir.VectorType(of, shape.count) if isinstance(shape, ir.VectorType) else of
 
 
 def size_of(of: Type) -> int:
@@ -44,8 +45,28 @@ def size_of(of: Type) -> int:
     return width // 8
 
 
+class _InLanes(ir.Constant):  # type: ignore[misc]
+    """A constant vector with one integer in every lane.
+
+    LLVM's binding would make a constant for each lane, and its text again and again.
+    """
+
+    def __init__(self, of: Type, number: int) -> None:
+        self.type = of
+        self.constant = number
+        self._text = f"<{', '.join([f'{of.element} {number}'] * of.count)}>"
+
+    def _get_reference(self) -> str:
+        return self._text
+
+
+@cache
+def _in_lanes(of: Type, count: int, number: int) -> Any:
+    return _InLanes(ir.VectorType(of, count), number)
+
+
 class Value:
-    """A number, or a vector of eight, that is computed when the machine code runs."""
+    """A number, or a vector of them, that is computed when the machine code runs."""
 
     __slots__ = ("builder", "raw")
 
@@ -69,23 +90,26 @@ class Value:
     def lift(self, other: Number) -> Value:
         """Another number as a value of this one's shape."""
         if not isinstance(other, Value):
+            vector = isinstance(self.type, ir.VectorType)
+            if vector and not self.is_float:
+                kind, count = self.type.element, self.type.count
+                return self._new(_in_lanes(kind, count, int(other)))
             number = float(other) if self.is_float else int(other)
-            if isinstance(self.type, ir.VectorType):
-                return self._new(ir.Constant(self.type, [number] * LANES))
-            return self._new(ir.Constant(self.type, number))
+            several = [number] * self.type.count if vector else number
+            return self._new(ir.Constant(self.type, several))
         if isinstance(self.type, ir.VectorType):
-            return other.in_all_lanes()
+            return other.in_all_lanes(self.type.count)
         return other
 
-    def in_all_lanes(self) -> Value:
+    def in_all_lanes(self, count: int = LANES) -> Value:
         """A vector with this number in every lane."""
         if isinstance(self.type, ir.VectorType):
             return self
-        vector = ir.VectorType(self.type, LANES)
+        vector = ir.VectorType(self.type, count)
         undefined = ir.Constant(vector, ir.Undefined)
         zero = ir.Constant(I32, 0)
         first = self.builder.insert_element(undefined, self.raw, zero)
-        picks = ir.Constant(ir.VectorType(I32, LANES), [0] * LANES)
+        picks = ir.Constant(ir.VectorType(I32, count), [0] * count)
         return self._new(self.builder.shuffle_vector(first, undefined, picks))
 
     def _both(self, other: Number) -> tuple[Value, Value]:
@@ -135,6 +159,9 @@ class Value:
     def __floordiv__(self, other: Number) -> Value:
         return self._emit(("sdiv", ""), other)
 
+    def __truediv__(self, other: Number) -> Value:
+        return self._emit(("", "fdiv"), other)
+
     def __mod__(self, other: Number) -> Value:
         return self._emit(("srem", ""), other)
 
@@ -148,7 +175,7 @@ class Value:
         return self.lift(other) * self
 
     def __invert__(self) -> Value:
-        return self._new(self.builder.not_(self.raw))
+        return self ^ -1
 
     def __abs__(self) -> Value:
         return _absolute(self)
@@ -187,7 +214,8 @@ def select(condition: Value, yes: Number, no: Number) -> Value:
         raise TypeError("one of the two must be a traced value")
     first, second = kind.lift(yes), kind.lift(no)
     if isinstance(condition.type, ir.VectorType):
-        first, second = first.in_all_lanes(), second.in_all_lanes()
+        count = condition.type.count
+        first, second = first.in_all_lanes(count), second.in_all_lanes(count)
     first, second = first._both(second)
     raw = condition.builder.select(condition.raw, first.raw, second.raw)
     return Value(condition.builder, raw)
@@ -209,6 +237,18 @@ def compare_unsigned(sign: str, x: Value, y: Number) -> Value:
     """A comparison of unsigned integers."""
     left, right = x._both(y)
     return Value(x.builder, x.builder.icmp_unsigned(sign, left.raw, right.raw))
+
+
+def shift_unsigned(x: Value, by: Number) -> Value:
+    """An unsigned integer shifted right; ``by`` must be less than its width."""
+    left, right = x._both(by)
+    return Value(x.builder, x.builder.lshr(left.raw, right.raw))
+
+
+def recast(x: Value, of: Type) -> Value:
+    """The same bits as a vector of wider or narrower integers, the lowest first."""
+    count = x.type.count * scalar_type(x.type).width // of.width
+    return Value(x.builder, x.builder.bitcast(x.raw, ir.VectorType(of, count)))
 
 
 def bits_of(x: Value) -> Value:
@@ -244,7 +284,7 @@ def _suffix(of: Type) -> str:
     """How the name of an intrinsic writes a type, such as ``v8f64``."""
     one = scalar_type(of)
     name = {F32: "f32", F64: "f64"}.get(one) or f"i{one.width}"
-    return f"v{LANES}{name}" if one is not of else name
+    return f"v{of.count}{name}" if one is not of else name
 
 
 def intrinsic(builder: Any, name: str, result: Type, raws: list[Any]) -> Any:
@@ -274,6 +314,12 @@ fma = _of_one_type("llvm.fma")
 _absolute = _of_one_type("llvm.fabs")
 #: A float rounded to an integer, toward zero.
 truncate = _of_one_type("llvm.trunc")
+#: A float rounded down, up, or to the nearest integer (a tie to the even one).
+floor = _of_one_type("llvm.floor")
+ceiling = _of_one_type("llvm.ceil")
+nearest = _of_one_type("llvm.rint")
+#: The square root, correctly rounded.
+root = _of_one_type("llvm.sqrt")
 #: How many bits of an integer are set.
 ones = _of_one_type("llvm.ctpop")
 
@@ -283,18 +329,73 @@ def is_nan(x: Value) -> Value:
     return Value(x.builder, x.builder.fcmp_unordered("uno", x.raw, x.raw))
 
 
+def to_integer(x: Value, of: Type, *, signed: bool = True) -> Value:
+    """A float truncated to an integer; beyond its range the limit, 0 for NaN."""
+    to = like(of, x.type)
+    name = "llvm.fptosi.sat" if signed else "llvm.fptoui.sat"
+    full = f"{name}.{_suffix(to)}.{_suffix(x.type)}"
+    return Value(x.builder, intrinsic(x.builder, full, to, [x.raw]))
+
+
+def leading_zeros(x: Value) -> Value:
+    """How many zeros an unsigned integer begins with."""
+    defined = ir.Constant(I1, 0)  # also for zero
+    name = f"llvm.ctlz.{_suffix(x.type)}"
+    return Value(x.builder, intrinsic(x.builder, name, x.type, [x.raw, defined]))
+
+
+def in_memory(x: Value, number: int) -> Value:
+    """A number like x that is loaded from memory, so that LLVM does not know it.
+
+    LLVM replaces a selection of a known number by three operations on bits.
+    """
+    b, of = x.builder, scalar_type(x.type)
+    name = f"number.{_suffix(of)}.{number:x}"
+    kept = b.module.globals.get(name)
+    if kept is None:
+        kept = ir.GlobalVariable(b.module, of, name)
+        kept.initializer = ir.Constant(of, number)
+        kept.linkage = "weak"
+    return x.lift(Value(b, b.load(kept)))
+
+
+def any_lane(condition: Value) -> Value:
+    """Whether a condition holds in any lane."""
+    b = condition.builder
+    name = f"llvm.vector.reduce.or.v{LANES}i1"
+    return Value(b, intrinsic(b, name, I1, [condition.raw]))
+
+
+def joined(numbers: Iterable[Value]) -> Value:
+    """A vector of numbers: the inverse of :func:`each_lane`."""
+    every = list(numbers)
+    first = every[0]
+    vector = ir.Constant(ir.VectorType(first.type, len(every)), ir.Undefined)
+    for lane, number in enumerate(every):
+        place = ir.Constant(I32, lane)
+        vector = first.builder.insert_element(vector, number.raw, place)
+    return Value(first.builder, vector)
+
+
+def each_lane(x: Value) -> list[Value]:
+    """The numbers of a vector."""
+    b = x.builder
+    places = (ir.Constant(I32, lane) for lane in range(x.type.count))
+    return [Value(b, b.extract_element(x.raw, place)) for place in places]
+
+
 class Memory:
     """Consecutive numbers in memory."""
 
     def __init__(self, builder: Any, pointer: Any, of: Type) -> None:
         self._builder = builder
-        self._pointer = pointer
+        self.raw = pointer
         self.of = of
 
     def _at(self, place: Number, of: Type) -> Any:
         b = self._builder
         index = place.raw if isinstance(place, Value) else ir.Constant(I64, place)
-        address = b.gep(self._pointer, [index])
+        address = b.gep(self.raw, [index])
         return b.bitcast(address, of.as_pointer()) if of != self.of else address
 
     def __getitem__(self, place: Number) -> Value:
@@ -306,6 +407,26 @@ class Memory:
         loaded = self._builder.load(self._at(place, vector))
         loaded.align = size_of(self.of)
         return Value(self._builder, loaded)
+
+    def gather(self, places: Iterable[Value]) -> Value:
+        """The numbers at eight places."""
+        return joined([self[place] for place in places])
+
+    def scatter(self, places: Iterable[Value], value: Value) -> None:
+        """Write the eight numbers of a vector to eight places."""
+        for place, number in zip(places, each_lane(value), strict=True):
+            self[place] = number
+
+    def after(self, count: int) -> Memory:
+        """The memory without its first numbers."""
+        return Memory(self._builder, self._at(count, self.of), self.of)
+
+    def view(self, of: Type) -> Memory:
+        """The same memory as numbers of another type."""
+        if of == self.of:
+            return self
+        pointer = self._builder.bitcast(self.raw, of.as_pointer())
+        return Memory(self._builder, pointer, of)
 
     def __setitem__(self, place: Number, value: Value) -> None:
         stored = self._builder.store(value.raw, self._at(place, value.type))
@@ -336,9 +457,12 @@ class Code:
         self._entry = function.append_basic_block("entry")
         self.builder = ir.IRBuilder(function.append_basic_block("body"))
 
-    def close(self) -> None:
-        """End the function."""
-        self.builder.ret_void()
+    def close(self, result: Value | None = None) -> None:
+        """End the function, which returns a result or nothing."""
+        if result is None:
+            self.builder.ret_void()
+        else:
+            self.builder.ret(result.raw)
         ir.IRBuilder(self._entry).branch(self._entry.function.basic_blocks[1])
 
     def constant(self, number: float, of: Type) -> Value:
@@ -362,6 +486,17 @@ class Code:
     def scratch(self, of: Type, size: int) -> Memory:
         """An array that belongs to the function."""
         return Memory(self.builder, self.array(of, size), of)
+
+    def table(self, numbers: Iterable[float], of: Type) -> Memory:
+        """Constants that lie beside the machine code."""
+        listed = list(numbers)
+        module = self.builder.module
+        kind = ir.ArrayType(of, len(listed))
+        held = ir.GlobalVariable(module, kind, module.get_unique_name("table"))
+        held.linkage, held.global_constant = "internal", True
+        held.initializer = ir.Constant(kind, listed)
+        zero = ir.Constant(I32, 0)
+        return Memory(self.builder, held.gep([zero, zero]), of)
 
     @contextmanager
     def loop(

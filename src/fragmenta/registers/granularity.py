@@ -115,8 +115,18 @@ class Granularity:
         """
         if problem := self.problem(code, ordered=False):
             raise BadMetadata(f"code {code:04b} {problem}")
+        return self.named(code)
+
+    def named(self, code: int) -> tuple[int, ...]:
+        """The columns that the bits of a code name, even if the code is illegal.
+
+        For 1:2 it is the column that holds the half element idx1.
+
+        >>> Granularity(2, 4).named(0b1010), Granularity(1, 2).named(0b0100)
+        ((2, 2), (0,))
+        """
         if self.picks == 1:
-            return _COLUMN_OF_TF32[code]
+            return (code >> 3,)
         places = (code & 3, code >> 2)
         return tuple(self.group * p + i for p in places for i in range(self.group))
 

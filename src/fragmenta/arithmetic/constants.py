@@ -1,0 +1,105 @@
+"""Which numbers of a model, and of its types, do the kernels need?
+
+All of them are known before anything is computed.  The kernels for whole matrices get
+them as arguments; the functions for one warp have them in their machine code.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arithmetic.elements import Format
+from fragmenta.arithmetic.floating import FusedVariant
+from fragmenta.arithmetic.grouped import GroupedVariant
+from fragmenta.arithmetic.models import GROUP, Model
+from fragmenta.machine.trace import F32, F64
+from fragmenta.registers.dtype import dtype
+
+#: Twice the value of each e2m1.
+TWICE = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)
+
+
+class FusedConstants(NamedTuple):
+    """What the fused steps of a model need."""
+
+    variant: FusedVariant  #: without infinities and NaN
+    rounding: tuple[int, int, int, int]
+    c_least: int
+    a: Format
+    b: Format
+
+
+@cache
+def fused_constants(model: Model) -> FusedConstants:
+    """The constants of a model whose form is ``fused``.
+
+    >>> from fragmenta.arithmetic import model
+    >>> fused_constants(model("sm_90", "f16", "f16", "f32", "f32", 16)).rounding
+    (25, -133, 23, -126)
+    """
+    a, b = (format_of(name, model.operand) for name in (model.a, model.b))
+    narrow = max(a.exponent_bits, b.exponent_bits) <= 5 and not model.scale
+    variant = FusedVariant(
+        values=F32 if narrow else F64,
+        products=model.products,
+        nearest=model.rounding == "rn",
+        from_zero=model.start == "zero",
+        half=model.accumulator == "f16",
+        careful=False,
+    )
+    return FusedConstants(variant, rounding(model), least(model.c_enters), a, b)
+
+
+def grouped_variant(model: Model) -> GroupedVariant:
+    """What must be known to compile the steps of a model whose form is ``grouped``."""
+    return GroupedVariant(GROUP, model.products // GROUP, model.rounding == "rn")
+
+
+def rounding(model: Model) -> tuple[int, int, int, int]:
+    """The fraction, the floor, the bits to keep and the least exponent of a step."""
+    return model.fraction, model.floor, model.keep, least(model.accumulator)
+
+
+def least(name: str) -> int:
+    """The exponent of a type's subnormals.
+
+    >>> least("f16")
+    -14
+    """
+    return 1 - dtype(name).bias
+
+
+def format_of(name: str, operand: str | None = None) -> Format:
+    """A type as the kernels need it, after conversion to ``operand``.
+
+    >>> format_of("e4m3").special  # all ones: NaN
+    127
+    """
+    kind = dtype(name)
+    top = ((1 << kind.exponent_bits) - 1) << kind.fraction_bits
+    special = infinity = 1 << 30  # greater than every pattern
+    if kind.has_infinity:
+        special = infinity = top & (infinity - 1)
+    elif kind.has_nan:
+        special = top | ((1 << kind.fraction_bits) - 1)
+    of = operand or name
+    return Format(kind.exponent_bits, kind.fraction_bits, special, infinity, least(of))
+
+
+def _scale_parts(name: str) -> tuple[NDArray[Any], NDArray[np.int32]]:
+    bits = np.arange(256)
+    if name == "ue8m0":
+        return np.where(bits == 255, np.nan, 8.0), (bits - 127).astype(np.int32)
+    field, fraction = bits >> 3, (bits & 7).astype(float)
+    significand = np.where(field > 0, fraction + 8, fraction)
+    significand[127] = np.nan
+    return significand, (np.maximum(field, 1) - 7).astype(np.int32)
+
+
+#: The significand (in eighths) and the exponent of every scale of a type.  The
+#: significand of a NaN is NaN.  The exponent of a subnormal is not normalised.
+SCALE_PARTS = {name: _scale_parts(name) for name in ("ue8m0", "ue4m3")}

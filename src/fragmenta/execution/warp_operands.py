@@ -1,0 +1,249 @@
+"""What is a warp function given, besides elements: scales, metadata, accumulators?
+
+Scales and metadata are one register each.  Selectors, known only when the machine
+code runs, choose the lanes and bytes that are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from fragmenta.arithmetic.constants import format_of
+from fragmenta.arithmetic.elements import small_value, to_half
+from fragmenta.arithmetic.models import Model
+from fragmenta.execution.warp_registers import Panels, Places, places_from, places_of
+from fragmenta.isa.instruction import WARP, Instruction
+from fragmenta.machine.trace import (
+    I8,
+    I16,
+    I32,
+    I64,
+    LANES,
+    Code,
+    Memory,
+    Value,
+    bits_of,
+    convert,
+    float_of,
+)
+from fragmenta.registers.fragment import Fragment
+
+
+class Side(NamedTuple):
+    """A or B: its registers, and its panels of eight rows or eight columns."""
+
+    name: str
+    part: Fragment
+    registers: Memory
+    across: str  #: the coordinate of the eight
+    depth: int  #: elements of a panel along k
+
+
+class Registers(NamedTuple):
+    """What a warp function is given, and for which instruction."""
+
+    op: Instruction
+    model: Model
+    d: Memory
+    a: Memory
+    b: Memory
+    c: Memory
+    extra: Memory
+    selectors: dict[str, Value]
+
+    def sides(self) -> tuple[Side, Side]:
+        """A and B."""
+        model, op = self.model, self.op
+        return (
+            Side("a", op.a, self.a, "row", model.stored),
+            Side("b", op.b, self.b, "col", model.k),
+        )
+
+    def panels(self, code: Code, side: Side) -> Panels:
+        """The elements of A or B."""
+        return Panels(code, side.registers, side.part, side.across)
+
+
+# -- rows of the result -------------------------------------------------------
+
+
+class Row(NamedTuple):
+    """Eight neighbours of one row of the result."""
+
+    number: Value  #: counted over all panels of all matrices
+    m: Value  #: the row of its matrix
+    a: Value  #: where the row of A begins, in panels that are one element deep
+    a_panel: Value  #: counted over all matrices
+    b_panel: Value
+
+
+@contextmanager
+def each_row(code: Code, op: Instruction) -> Iterator[Row]:
+    """Every row of the result: all rows of one panel of B, then those of the next."""
+    m, n, _ = op.shape
+    matrices = op.d.shape[0] if len(op.d.shape) > 2 else 1
+    with code.loop(matrices) as matrix, code.loop(n // LANES) as panel:
+        b_panel = matrix * (n // LANES) + panel
+        with code.loop(m) as row:
+            a_panel = matrix * (m // LANES) + (row >> (LANES.bit_length() - 1))
+            yield Row(b_panel * m + row, row, row & (LANES - 1), a_panel, b_panel)
+
+
+class Ends:
+    """C and D, eight neighbours of a row at a time, as integers."""
+
+    def __init__(self, code: Code, given: Registers) -> None:
+        self._c = Panels(code, given.c, given.op.c, "col", single=True)
+        self._d = Panels(code, given.d, given.op.d, "col", single=True)
+
+    def read(self, row: Row) -> Value:
+        """C."""
+        return self._c.read(row.number)
+
+    def write(self, row: Row, bits: Value) -> None:
+        """D."""
+        self._d.write(row.number, bits)
+
+
+class FloatEnds(Ends):
+    """C and D, f16 or f32, as float32."""
+
+    def __init__(self, code: Code, given: Registers) -> None:
+        super().__init__(code, given)
+        self._from_half = format_of("f16") if given.model.c == "f16" else None
+        self._to_half = given.model.d == "f16"
+
+    def read(self, row: Row) -> Value:
+        """C."""
+        bits = super().read(row)
+        half = self._from_half
+        return float_of(bits) if half is None else small_value(bits, half)
+
+    def write(self, row: Row, x: Value) -> None:
+        """D, rounded to nearest if it is f16."""
+        super().write(row, to_half(x) if self._to_half else bits_of(x))
+
+
+# -- metadata -----------------------------------------------------------------
+
+
+class Offsets(NamedTuple):
+    """For every stored element of A, where its row of B begins in a panel."""
+
+    memory: Memory | None  #: None if the rows of B are taken one after the other
+    row: int  #: items from one row of A to the next
+    illegal: Value  #: 1 if a metadata code is illegal, otherwise 0
+
+
+def offsets_of(code: Code, given: Registers) -> Offsets:
+    """Which rows of B the products take, in the order of the products."""
+    if given.op.sparse:
+        return _read_metadata(code, given)
+    legal, order = code.constant(0, I32), given.model.order
+    if not given.model.reordered:
+        return Offsets(None, 0, legal)
+    return Offsets(code.table([p * LANES for p in order], I32), 0, legal)
+
+
+def _read_metadata(code: Code, given: Registers) -> Offsets:
+    """The rows of B that the metadata chooses; an illegal code, those that it names."""
+    op, stored = given.op, given.model.stored
+    granularity, codes = op.granularity, range(16)
+    assert granularity is not None
+    kept, ordered = granularity.kept, op.metadata.ordered
+    places = _metadata_places(op)
+    selectors, rows, chunks = places.shape
+    table = code.table(places.ravel().tolist(), I16)
+    named = code.table([p for c in codes for p in granularity.named(c)], I32)
+    wrong = code.table([int(bool(granularity.problem(c, ordered))) for c in codes], I32)
+    target = code.table(np.argsort(given.model.order).tolist(), I32)
+    out = code.scratch(I32, rows * stored)
+    illegal = code.variable(code.constant(0, I32))
+    first = (given.selectors["selector"] & (selectors - 1)) * (rows * chunks)
+    with code.loop(rows) as row, code.loop(chunks) as chunk:
+        place = convert(table[first + row * chunks + chunk], I32, signed=False)
+        word = given.extra[convert(place >> 3, I64)]
+        found = convert((word >> ((place & 7) << 2)) & 15, I64)
+        illegal.value = illegal.value | wrong[found]
+        start = convert(chunk, I32) * granularity.chunk
+        for i in range(kept):
+            to = convert(target[chunk * kept + i], I64)
+            column = start + named[found * kept + i]
+            out[row * stored + to] = column * LANES
+    return Offsets(out, stored, illegal.value)
+
+
+def _metadata_places(op: Instruction) -> Places:
+    """Where the code of each row and chunk is, in nibbles, for each selector."""
+    layout = op.metadata.fragment.layout
+    selectors = range(layout.sizes.get("selector", 1))
+    pinned = [{"selector": s} if "selector" in layout.free else {} for s in selectors]
+    return np.stack([places_of(layout, **each) for each in pinned])
+
+
+# -- scales -------------------------------------------------------------------
+
+
+class ScalePlaces(NamedTuple):
+    """Where the scales of A or B are, in bytes, for every pair of selectors."""
+
+    places: Places  #: (bytes, threads, panels, scales along k, 8)
+    step: int  #: byte selectors are multiples of this
+
+    @property
+    def rows(self) -> int:
+        """Rows of eight scales."""
+        return prod(self.places.shape[2:4])
+
+    def first(self, byte: Value, thread: Value) -> Value:
+        """The first row of places for two selectors; other bits are ignored."""
+        bytes_, threads = map(int, self.places.shape[:2])
+        group: Value = (byte >> (self.step.bit_length() - 1)) & (bytes_ - 1)
+        chosen: Value = thread & (threads - 1)
+        return (group * threads + chosen) * self.rows
+
+
+def scale_places(part: Fragment) -> ScalePlaces:
+    """The places of the scales of A or B.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k32", kind="mxf8f6f4", a="e4m3", b="e4m3", d="f32")
+    >>> scale_places(op.scale_a).places.shape
+    (4, 2, 2, 1, 8)
+    """
+    sizes = part.layout.sizes
+    step = sizes["col" if part.name == "scale_A" else "row"]
+    group = "pair" if "pair" in sizes else "byte"
+    bytes_, threads = sizes.get(group, 1), sizes.get("thread", 1)
+    found = []
+    for byte, thread in np.ndindex(bytes_, threads):
+        chosen = {group: byte, "thread": thread}
+        pinned = {name: v for name, v in chosen.items() if name in part.selectors}
+        places = places_of(part.layout, **pinned)
+        along = places.T if part.name == "scale_B" else places
+        found.append(along.reshape(-1, LANES, step).swapaxes(1, 2))
+    shape = (bytes_, threads, *found[0].shape)
+    return ScalePlaces(np.stack(found).reshape(shape), step)
+
+
+@contextmanager
+def each_scale(
+    code: Code, given: Registers, side: Side
+) -> Iterator[tuple[list[Value], Value]]:
+    """The bits of eight scales of A or B, and their row in panels."""
+    part = given.op.fragment(f"scale_{side.name}")
+    found = scale_places(part)
+    chosen = (given.selectors[f"{which}_{side.name}"] for which in ("byte", "thread"))
+    first = found.first(*chosen)
+    table = code.table(found.places.ravel().tolist(), I16)
+    registers = given.extra.after((given.op.sparse + (side.name == "b")) * WARP)
+    scales, mask = registers.view(I8), part.dtype.mask
+    with code.loop(found.rows) as row:
+        places = places_from(table, (first + row) * LANES)
+        bits = [convert(scales[place], I64, signed=False) & mask for place in places]
+        yield bits, row

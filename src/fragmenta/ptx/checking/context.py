@@ -1,0 +1,67 @@
+"""What does every rule have to know?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from fragmenta.ptx.checking.places import Place, Places
+from fragmenta.ptx.checking.problem import Problem
+from fragmenta.ptx.module import Function, Instruction, Module
+
+
+@dataclass
+class Context:
+    """A module, or one function of it, and what it is checked for."""
+
+    module: Module
+    places: Places
+    targets: tuple[str, ...]
+    """The targets that have to have every instruction."""
+    version: tuple[int, int] | None
+    """The PTX version of the file; None for an instruction without a file."""
+    declared: bool = True
+    """Whether registers and names are declared; not so in a single instruction."""
+    function: Function | None = None
+    said: set[object] = field(default_factory=set)
+    """What need not be said again in this function."""
+
+    def within(self, function: Function) -> Context:
+        """The same for one function."""
+        return replace(self, function=function, said=set())
+
+    def first(self, remark: object) -> bool:
+        """Whether something is to be said for the first time in this function."""
+        known = remark in self.said
+        self.said.add(remark)
+        return not known
+
+    def problem(
+        self,
+        of: Instruction,
+        rule: str,
+        severity: str,
+        message: str,
+        hint: str = "",
+        place: Place | None = None,
+    ) -> Problem:
+        """A problem of an instruction: of its mnemonic, or at a place in it."""
+        made = self.problem_at(
+            place or self.places.whole(of), rule, severity, message, hint
+        )
+        return replace(made, source=of.source)
+
+    def problem_at(
+        self, place: Place, rule: str, severity: str, message: str, hint: str = ""
+    ) -> Problem:
+        """A problem at a place of the text."""
+        return Problem(
+            rule,
+            severity,
+            place.line,
+            place.column,
+            self.places.line(place.line),
+            message,
+            hint,
+            self.function.name if self.function else "",
+            length=place.length,
+        )

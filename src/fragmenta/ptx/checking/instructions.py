@@ -1,0 +1,155 @@
+"""What is wrong with one instruction?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fragmenta.isa.instruction import Instruction as Tensor
+from fragmenta.isa.target import Version
+from fragmenta.ptx.checking import mnemonics, requirements, tensor
+from fragmenta.ptx.checking.context import Context
+from fragmenta.ptx.checking.operands import Finding, findings, predicate_among
+from fragmenta.ptx.checking.places import Place
+from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
+from fragmenta.ptx.module import Group, Instruction, Not, Symbol
+from fragmenta.ptx.opcodes.table import Match
+from fragmenta.ptx.opcodes.tensor import TENSOR
+
+
+def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
+    """Everything about an instruction but the names in it."""
+    guard = of.guard.of if isinstance(of.guard, Not) else of.guard
+    if guard is not None and guard.type not in ("pred", ""):
+        message = f"a guard is a predicate; {guard.name} is declared as .{guard.type}"
+        place = context.places.guard(of)
+        yield context.problem(of, "register", ERROR, message, place=place)
+    if of.opcode in TENSOR:
+        yield from _tensor(of, context)
+    else:
+        yield from _ordinary(of, context)
+
+
+def _place(of: Instruction, context: Context, operand: int | None) -> Place | None:
+    return None if operand is None else context.places.operand(of, operand)
+
+
+# ── Tensor Cores ────────────────────────────────────────────────────────────
+
+
+def _tensor(of: Instruction, context: Context) -> Iterator[Problem]:
+    op = tensor.named(of.mnemonic)
+    if isinstance(op, tensor.Remark):
+        yield context.problem(of, *op[:4])
+        return
+    given, manual = of.mnemonic.split("."), str(op).split(".")
+    if given != manual and sorted(given) == sorted(manual):
+        if context.first(of.mnemonic):
+            yield _reordered(of, context, str(op))
+    elif "aligned" in manual and "aligned" not in given:
+        message = f"{of.mnemonic} lacks .aligned"
+        yield context.problem(of, "tensor", WARNING, message)
+    if of.operands or context.declared:  # not a mnemonic alone
+        yield from _tensor_operands(of, op, context)
+    for each in tensor.remarks(op, context.targets, context.version):
+        if each.severity == ERROR or context.first(each):
+            yield context.problem(of, *each[:4])
+
+
+def _tensor_operands(
+    of: Instruction, op: Tensor, context: Context
+) -> Iterator[Problem]:
+    _, text = context.places.statement(of)
+    written = context.places.operands_text(text)
+    wrong = tensor.unfit(op, of, written, context.declared)
+    if wrong:
+        yield context.problem(of, *wrong[:4], _place(of, context, wrong.operand))
+        return
+    among = tensor.predicate(of)
+    if among:
+        said = predicate_among(among)
+        yield context.problem(of, said.rule, said.severity, said.message)
+
+
+def _reordered(of: Instruction, context: Context, manual: str) -> Problem:
+    """What is said about modifiers in another order than the manual's."""
+    message = f"ptxas takes {of.mnemonic}, but the manual has another order"
+    hint = f"the manual has {manual}"
+    return context.problem(of, "modifier-order", INFO, message, hint)
+
+
+# ── all others ──────────────────────────────────────────────────────────────
+
+
+def _ordinary(of: Instruction, context: Context) -> Iterator[Problem]:
+    said = mnemonics.reading(of.mnemonic)
+    if said.rule:
+        if said.severity == ERROR or context.first(said.message):
+            at = None if said.at is None else context.places.qualifier(of, said.at)
+            yield context.problem(
+                of, said.rule, said.severity, said.message, said.hint, at
+            )
+        return
+    if not said.matches:
+        return
+    if not said.ordered and context.first(of.mnemonic):
+        yield _reordered(of, context, mnemonics.spelled(said.matches[0].syntax))
+    if of.opcode == "call":
+        yield from _call(of, context)
+    elif of.operands or context.declared:  # not a mnemonic alone
+        match = min(said.matches, key=lambda each: _weight(findings(of, each)))
+        yield from _operands(of, match, context)
+
+
+def _weight(found: list[Finding]) -> int:
+    """How far a line is from what was written: operands that miss count most."""
+    return sum(100 if each.rule == "operand-count" else 1 for each in found)
+
+
+def _operands(of: Instruction, match: Match, context: Context) -> Iterator[Problem]:
+    found = findings(of, match)
+    for each in found:
+        place = _place(of, context, each.operand)
+        yield context.problem(
+            of, each.rule, each.severity, each.message, each.hint, place
+        )
+    if not found:
+        yield from _lacks(of, match, context)
+
+
+def _lacks(of: Instruction, match: Match, context: Context) -> Iterator[Problem]:
+    """The first version or target that the instruction lacks."""
+    version = context.version
+    for need in requirements.needs(of, match):
+        if need.ptx and version and version < need.ptx:
+            have = Version(*version)
+            message = f"{need.what} needs PTX {need.ptx}; the file has {have}"
+            yield context.problem(of, "version", ERROR, message)
+            return
+        for target in context.targets:
+            if need.targets is not None and target not in need.targets:
+                message = f"{target} does not have {need.what}"
+                hint = f"it needs {requirements.told(need.text)}"
+                yield context.problem(of, "target", ERROR, message, hint)
+                return
+
+
+def _call(of: Instruction, context: Context) -> Iterator[Problem]:
+    """Whether a call gives its function as many arguments as that takes."""
+    groups = [each for each in of.operands if isinstance(each, Group)]
+    named = [each for each in of.operands if isinstance(each, Symbol)]
+    if not context.declared or not named:
+        return
+    name = context.module.aliases.get(named[0].name, named[0].name)
+    called = context.module.functions.get(name)
+    if called is None:
+        return
+    first = bool(groups) and of.operands[0] is groups[0]
+    given = len(groups[-1].items) if len(groups) > first else 0
+    results = len(groups[0].items) if first else 0
+    takes, returns = len(called.parameters), len(called.returns)
+    if (given, results) != (takes, returns):
+        message = (
+            f"{name} has {takes} parameters, {returns} results; the call has {given} "
+            f"and {results}"
+        )
+        yield context.problem(of, "operand-count", ERROR, message)

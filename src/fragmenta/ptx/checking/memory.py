@@ -1,0 +1,85 @@
+"""Does a kernel have more shared memory than its target allows?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fragmenta.isa.table import read
+from fragmenta.isa.target import expand
+from fragmenta.ptx.module import (
+    Address,
+    Function,
+    Group,
+    Module,
+    Operand,
+    Symbol,
+    Variable,
+)
+
+# What ptxas allows in a kernel, and what a launch may have at most; bytes.  The first
+# line that has the target counts.
+SHARED = """
+targets                                | static | dynamic
+sm_90a sm_100a sm_103a sm_107a sm_110a | 232448 | 232448
+sm_120a sm_121a                        | 101376 | 101376
+sm_90..110                             |  49152 | 232448
+sm_120..121                            |  49152 | 101376
+sm_86..86 sm_88..89                    |  49152 | 101376
+sm_80..87                              |  49152 | 166912
+sm_75..75                              |  49152 |  65536
+sm_70..72                              |  49152 |  98304
+"""
+_SHARED = read(SHARED)
+
+
+def limits(target: str) -> tuple[int, int]:
+    """The bytes of static and of dynamic shared memory that a kernel may have.
+
+    >>> limits("sm_80"), limits("sm_90a")
+    ((49152, 166912), (232448, 232448))
+    """
+    row = next(row for row in _SHARED if target in expand(row["targets"]))
+    return int(row["static"]), int(row["dynamic"])
+
+
+def shared_bytes(module: Module, kernel: Function) -> int:
+    """The static shared memory of a kernel and of the functions that it calls.
+
+    A variable outside of functions counts if it is used.  Alignment may take a little
+    more room: ptxas puts the variables in an order of its own.
+    """
+    seen: dict[str, Variable] = {}
+    waiting, done = [kernel], set()
+    while waiting:
+        function = waiting.pop()
+        if function.name in done:
+            continue
+        done.add(function.name)
+        for name, inner in function.variables.items():
+            seen[f"{function.name} {name}"] = inner
+        for name in _names(function):
+            outer = module.variables.get(name)
+            if outer is not None:
+                seen[name] = outer
+            called = module.functions.get(name)
+            if called is not None:
+                waiting.append(called)
+    return sum(
+        variable.size
+        for variable in seen.values()
+        if variable.space == "shared" and variable.linkage != "extern"
+    )
+
+
+def _names(function: Function) -> Iterator[str]:
+    """The variables and functions that the instructions name."""
+    for instruction in function.instructions:
+        stack: list[Operand] = list(instruction.operands)
+        while stack:
+            each = stack.pop()
+            if isinstance(each, Symbol):
+                yield each.name
+            elif isinstance(each, Address) and isinstance(each.base, Symbol):
+                yield each.base.name
+            elif isinstance(each, Group):
+                stack += each.items

@@ -1,0 +1,253 @@
+"""Which lines of the table does a mnemonic follow; and if none, what is wrong with it?
+
+ptxas takes most modifiers in any order.  So does this module; only types, state spaces
+and priorities have an order of their own, and the words that make the name of the
+instruction (``mbarrier.try_wait.parity``) come first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from fragmenta.errors import nearest, one_of
+from fragmenta.isa.families import OTHERS
+from fragmenta.ptx.checking.problem import INFO
+from fragmenta.ptx.opcodes.every import table
+from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax
+from fragmenta.ptx.opcodes.tensor import NOT_YET, TENSOR
+from fragmenta.ptx.opcodes.textures import TEXTURES
+
+#: Words that are a part of the name of an instruction: they keep their place.
+_NAMES = {
+    "bar": "warp",
+    "barrier": "cluster arrive wait",
+    "clusterlaunchcontrol": "try_cancel query_cancel",
+    "cp": "async reduce bulk prefetch tensor commit_group wait_group wait_all mbarrier "
+    "arrive",
+    "createpolicy": "fractional range cvt",
+    "cvt": "pack",
+    "cvta": "to",
+    "dp2a": "lo hi",
+    "fence": "proxy",
+    "mad": "lo hi wide",
+    "mad24": "lo hi",
+    "madc": "lo hi",
+    "mbarrier": "init inval expect_tx complete_tx arrive arrive_drop test_wait "
+    "try_wait parity pending_count",
+    "membar": "proxy",
+    "mul": "lo hi wide",
+    "mul24": "lo hi",
+    "multimem": "ld_reduce st red",
+    "red": "async",
+    "setmaxnreg": "inc dec",
+    "shf": "l r",
+    "st": "async bulk",
+    "tensormap": "replace cp_fenceproxy",
+}
+#: Words that ptxas lets stand twice.
+_TWICE = ("NaN", "approx", "cc", "relu", "sat", "satfinite", "shiftamt", "sync", "uni")
+_SPACES = ("shared", "global", "local", "const", "param", "L2::evict")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What the table says about a mnemonic."""
+
+    matches: tuple[Match, ...] = ()
+    ordered: bool = True
+    """Whether the modifiers stand in the order of the manual."""
+    rule: str = ""
+    """The rule that is broken, if no line fits."""
+    message: str = ""
+    hint: str = ""
+    at: int | None = None
+    """The number of the qualifier that is wrong."""
+
+    @property
+    def severity(self) -> str:
+        """How bad it is that no line fits."""
+        return INFO if self.rule == "not-covered" else "error"
+
+
+@cache
+def reading(mnemonic: str) -> Reading:
+    """The lines that a mnemonic follows, or why there is none.
+
+    >>> reading("ld.global.v4.f32").matches[0].qualifiers["vec"]
+    'v4'
+    >>> print(reading("ld.globl.f32").message)
+    ld has no modifier .globl (did you mean global?)
+    """
+    opcode, *words = mnemonic.split(".")
+    lines = table().lines.get(opcode, [])
+    if not lines:
+        return _without_lines(opcode)
+    found = [each for line in lines if (each := _in_order(line, mnemonic))]
+    if found:
+        return Reading(tuple(found))
+    once = [w for i, w in enumerate(words) if w not in _TWICE or w not in words[:i]]
+    found = [each for line in lines if (each := _in_any_order(line, once))]
+    if found:
+        return Reading(tuple(found), ordered=False)
+    return _refused(opcode, words, lines)
+
+
+def is_opcode(word: str) -> bool:
+    """Whether PTX has instructions that begin with this word.
+
+    >>> is_opcode("ld"), is_opcode("wgmma"), is_opcode("kernel")
+    (True, True, False)
+    """
+    return word in _opcodes()
+
+
+@cache
+def _opcodes() -> frozenset[str]:
+    return frozenset((*table().lines, *TENSOR, *TEXTURES, *NOT_YET, *OTHERS.split()))
+
+
+def _without_lines(opcode: str) -> Reading:
+    if opcode in NOT_YET:
+        return Reading(rule="not-covered", message=f"{opcode} is not checked yet")
+    if is_opcode(opcode):
+        return Reading()
+    return Reading(
+        rule="unknown-opcode",
+        message=f"no instruction {opcode}{nearest(opcode, sorted(_opcodes()))}",
+    )
+
+
+def _in_order(line: Syntax, mnemonic: str) -> Match | None:
+    found = line.pattern.fullmatch(mnemonic)
+    if found is None:
+        return None
+    return Match(line, {name: word or "" for name, word in found.groupdict().items()})
+
+
+# ── any order ───────────────────────────────────────────────────────────────
+
+
+def _in_any_order(line: Syntax, words: Sequence[str]) -> Match | None:
+    placed = next(_assignments(line, words, whole=True), None)
+    return None if placed is None else Match(line, placed)
+
+
+def _assignments(
+    line: Syntax, words: Sequence[str], whole: bool
+) -> Iterator[Mapping[str, str]]:
+    """Ways to give each word a place in the line; with ``whole``, to all of them."""
+    fixed = _fixed(line)
+    taken: dict[int, int] = {}
+
+    def place(number: int) -> Iterator[Mapping[str, str]]:
+        if number == len(line.pieces):
+            if not whole or len(taken) == len(words):
+                yield _named(line.pieces, words, taken)
+            return
+        piece = line.pieces[number]
+        for at, word in enumerate(words):
+            free = at not in taken.values() and word in piece.words
+            if not free or (number < fixed and at != number):
+                continue
+            if _out_of_order(words, at, taken):
+                continue
+            taken[number] = at
+            yield from place(number + 1)
+            del taken[number]
+        if piece.optional:
+            yield from place(number + 1)
+
+    yield from place(0)
+
+
+def _fixed(line: Syntax) -> int:
+    """How many words at the beginning belong to the name of the instruction."""
+    name = _NAMES.get(line.opcode, "").split()
+    count = 0
+    for piece in line.pieces:
+        if piece.optional or not set(piece.words) <= set(name):
+            break
+        count += 1
+    return count
+
+
+def _out_of_order(words: Sequence[str], at: int, taken: Mapping[int, int]) -> bool:
+    """Whether a word stands before one of its kind that was placed before it."""
+    kind = _order(words[at])
+    return bool(kind) and any(
+        other > at and _order(words[other]) == kind for other in taken.values()
+    )
+
+
+def _order(word: str) -> str:
+    if word in TYPES or re.fullmatch(r"[bsuf]\d{1,3}", word):
+        return "type"
+    if word.startswith("L2::evict"):
+        return "priority"
+    return "space" if word.startswith(_SPACES) else ""
+
+
+def _named(
+    pieces: tuple[Piece, ...], words: Sequence[str], taken: Mapping[int, int]
+) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for number, piece in enumerate(pieces):
+        name = re.sub(r"\W", "_", piece.name)
+        found.setdefault(name, words[taken[number]] if number in taken else "")
+    return found
+
+
+# ── what is wrong ───────────────────────────────────────────────────────────
+
+
+def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Reading:
+    """Why no line takes these words: a strange one, one too many, one missing."""
+    known = {word for line in lines for piece in line.pieces for word in piece.words}
+    for number, word in enumerate(words):
+        if word not in known:
+            message = f"{opcode} has no modifier .{word}{nearest(word, sorted(known))}"
+            return Reading(rule="unknown-modifier", message=message, at=number)
+    line = max(lines, key=lambda each: _likeness(each, words))
+    missing = [
+        piece for piece in line.pieces
+        if not piece.optional and not set(piece.words) & set(words)
+    ]  # fmt: skip
+    hint = f"the nearest form is {spelled(line)}"
+    if missing:
+        allowed = one_of(f".{word}" for word in missing[0].words)
+        message = f"{'.'.join((opcode, *words))} lacks {allowed}"
+        return Reading(rule="modifiers", message=message, hint=hint)
+    places = {word for piece in line.pieces for word in piece.words}
+    strange = (i for i, word in enumerate(words) if word not in places)
+    twice = (i for i, word in enumerate(words) if word in words[:i])
+    at = next(strange, next(twice, None))
+    what = "these modifiers do not go together" if at is None else (
+        f".{words[at]} does not go with the other modifiers"
+    )  # fmt: skip
+    return Reading(
+        rule="modifiers",
+        message=f"{'.'.join((opcode, *words))}: {what}",
+        hint=hint,
+        at=at,
+    )
+
+
+def _likeness(line: Syntax, words: Sequence[str]) -> tuple[int, int]:
+    places = {word for piece in line.pieces for word in piece.words}
+    missing = sum(
+        not piece.optional and not set(piece.words) & set(words)
+        for piece in line.pieces
+    )
+    return sum(word in places for word in words) - missing, -len(line.pieces)
+
+
+def spelled(line: Syntax) -> str:
+    """A line as the manual writes it, without operands.
+
+    >>> spelled(table().lines["nanosleep"][0])
+    'nanosleep.u32'
+    """
+    return line.text.split(";")[0].split()[0]

@@ -1,0 +1,513 @@
+"""Do the operands of an instruction fit a line of the table?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from fragmenta.errors import one_of
+from fragmenta.ptx.checking import registers
+from fragmenta.ptx.checking.problem import ERROR, WARNING
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Label,
+    Negative,
+    Not,
+    Operand,
+    Pair,
+    Part,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+    Vector,
+)
+from fragmenta.ptx.opcodes.table import Match, Slot
+
+
+class Finding(NamedTuple):
+    """What is wrong with one operand."""
+
+    rule: str
+    message: str
+    hint: str = ""
+    operand: int | None = None
+    """Its number; None for the whole instruction."""
+    severity: str = ERROR
+
+
+#: Opcodes that take registers wider than their type.
+_WIDER = ("ld", "ldu", "st", "cvt")
+#: Opcodes whose result may be left out as ``_``.
+_SINKS = ("setp", "atom", "mbarrier", "lop3")
+_LOGIC = ("mov", "and", "or", "xor", "not", "vote")
+#: Opcodes that take the address of a variable in the place of a register.
+_ADDRESSES = ("mov", "cvta", "mapa", "getctarank")
+#: Operands that are there if, and only if, a modifier is.
+_TIED = {"policy": "L2__cache_hint", "mask": "multicast__cluster"}
+
+
+def findings(of: Instruction, match: Match) -> list[Finding]:
+    """Everything that is wrong with the operands, seen from one line of the table."""
+    slots = _slots(of, match)
+    if isinstance(slots, Finding):
+        return [slots]
+    found = []
+    for number, (slot, operand) in enumerate(zip(slots, of.operands, strict=True)):
+        wrong = _one(of, match, slot, operand)
+        if wrong:
+            found.append(wrong._replace(operand=number))
+    return found or list(_together(of, match))
+
+
+def _slots(of: Instruction, match: Match) -> list[Slot] | Finding:
+    """One slot for each operand that was written, or that the number is wrong."""
+    there: list[Slot] = []
+    free = 0
+    for slot in match.syntax.operands:
+        tied = _TIED.get(slot.name) if slot.optional else None
+        if slot.hidden or (tied and not match.qualifiers.get(tied)):
+            continue
+        there.append(slot)
+        free += slot.optional and not tied
+    given = len(of.operands)
+    if "exch" in of.qualifiers and given == len(there) + 1:  # ptxas ignores the last
+        wrong = _miscounted(of, there, free)
+        return Finding("operand-count", wrong, severity=WARNING)
+    if not len(there) - free <= given <= len(there):
+        return Finding("operand-count", _miscounted(of, there, free))
+    out = len(there) - given
+    slots = []
+    for slot in reversed(there):  # the last operands that may be left out are
+        if out and slot.optional and slot.name not in _TIED:
+            out -= 1
+        else:
+            slots.append(slot)
+    return slots[::-1]
+
+
+def _miscounted(of: Instruction, slots: list[Slot], free: int) -> str:
+    most, given = len(slots), len(of.operands)
+    takes = str(most) if not free else f"{most - free} to {most}"
+    names = ", ".join(
+        f"{{{each.name}}}" if each.optional else each.name for each in slots
+    )
+    plural = "s" * (most != 1)
+    return (
+        f"{of.mnemonic} takes {takes} operand{plural}{f' ({names})' if names else ''}; "
+        f"given {given}"
+    )
+
+
+def _one(of: Instruction, match: Match, slot: Slot, operand: Operand) -> Finding | None:
+    """What is wrong with one operand."""
+    if slot.address:
+        return _address(of, match, slot, operand)
+    special = _KINDS.get(slot.type)
+    if special:
+        return special(of, match, slot, operand)
+    if slot.name == "sink":
+        return None if isinstance(operand, Sink) else _no(slot, "_", operand)
+    if isinstance(operand, Pair):
+        return _pair(of, match, slot, operand)
+    kind = match.syntax.type_of(slot, match.qualifiers)
+    count = _count(match.qualifiers, slot)
+    if count:
+        return _vector(of, slot, operand, kind, count)
+    if isinstance(operand, Vector):
+        return _braced(of, slot, operand, kind)
+    return _scalar(of, slot, operand, kind)
+
+
+def _count(qualifiers: Mapping[str, str], slot: Slot) -> int:
+    """How many registers in braces an operand has; 0 for none."""
+    word = qualifiers.get(slot.vector, slot.vector).lstrip("v")
+    return int(word) if word.isdecimal() else 0
+
+
+def _no(slot: Slot, allowed: str, operand: Operand) -> Finding:
+    return Finding("operand", f"{slot.name} is {allowed}; given {told(operand)}")
+
+
+# ── registers and constants ─────────────────────────────────────────────────
+
+
+def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding | None:
+    wider = of.opcode in _WIDER
+    if isinstance(operand, Register):
+        if operand.lanes == 1 and registers.fits(operand.type, kind, wider):
+            return None
+        if operand.type == "f16x2" and kind == "pred" and of.opcode in _LOGIC:
+            return None  # ptxas lets it pass
+        if of.opcode == "multimem" and kind[0] == "e":  # fp8 in registers of any kind
+            return None
+        return _wrong_register(of, slot, operand, kind)
+    if isinstance(operand, Part | Negative):  # of a video instruction, or of a vector
+        return None
+    if isinstance(operand, Not):
+        if kind == "pred" and not slot.result:
+            return None
+        return _no(slot, f"a .{kind} register", operand)
+    if slot.result:
+        if isinstance(operand, Sink) and of.opcode in _SINKS:
+            return None
+        wrong = _no(slot, f"written, so that it is a .{kind} register", operand)
+        lax = of.opcode[0] == "v" and isinstance(operand, Immediate)
+        return wrong._replace(severity=WARNING) if lax else wrong
+    if isinstance(operand, Immediate):
+        return _constant(slot, operand, kind)
+    if isinstance(operand, Special):
+        return _special(of, slot, operand, kind)
+    if isinstance(operand, Symbol) and of.opcode in _ADDRESSES:
+        return None
+    return _no(slot, f"a .{kind} register" if kind else "a register", operand)
+
+
+def _bits(kind: str) -> str:
+    """The ``.b`` type of the same size."""
+    return f"b{8 * registers.size(kind)}"
+
+
+def _wrong_register(
+    of: Instruction, slot: Slot, operand: Register, kind: str
+) -> Finding:
+    lanes = f".v{operand.lanes} " if operand.lanes > 1 else ""
+    hint = ""
+    same = registers.size(operand.type) == registers.size(kind)
+    if "pred" not in (kind, operand.type) and lanes == "" and same:
+        hint = f"mov.{_bits(kind)} moves its bits into a .{kind} register"
+    return Finding(
+        "register",
+        f"{slot.name} of {of.mnemonic} is a .{kind} register; {operand.name} is "
+        f"declared as {lanes}.{operand.type}",
+        hint,
+    )
+
+
+def _constant(slot: Slot, operand: Immediate, kind: str) -> Finding | None:
+    if not registers.constant_fits(operand.form, kind):
+        return Finding(
+            "constant",
+            f"{slot.name} is of type .{kind}; given {registers.described(operand)}",
+            "a constant is written as 0f3F800000 or 1.0"
+            if kind in ("f32", "f64")
+            else "",
+        )
+    return _in_range(slot, operand)
+
+
+def _in_range(slot: Slot, operand: Operand) -> Finding | None:
+    if not slot.values or not isinstance(operand, Immediate):
+        return None
+    if any(_allows(each, int(operand.value)) for each in slot.values):
+        return None
+    return Finding(
+        "constant", f"{slot.name} is {one_of(slot.values)}; given {operand.value}"
+    )
+
+
+def _allows(values: str, number: int) -> bool:
+    """Whether ``4``, ``0..15`` or ``24..256/8`` has a number."""
+    bounds, _, step = values.partition("/")
+    first, _, last = bounds.partition("..")
+    return int(first) <= number <= int(last or first) and number % int(step or 1) == 0
+
+
+def _special(
+    of: Instruction, slot: Slot, operand: Special, kind: str
+) -> Finding | None:
+    have = registers.special_type(operand)
+    if of.opcode not in ("mov", "cvt") or registers.kind(kind) in ("f", "packed"):
+        hint = (
+            f"read it with mov.{have.replace('u', 'b')} first" if have != "pred" else ""
+        )
+        return Finding(
+            "operand",
+            f"{of.mnemonic} does not take the special register {operand.name}",
+            hint,
+        )
+    if kind in ("u16", "b16", "s16") or registers.fits(have, kind, of.opcode == "cvt"):
+        return None
+    return Finding(
+        "register",
+        f"{slot.name} of {of.mnemonic} is of type .{kind}; {operand.name} is .{have}",
+    )
+
+
+# ── several registers ───────────────────────────────────────────────────────
+
+
+def _braced(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding | None:
+    """Braces where the line has none: one register in them, or mov."""
+    if of.opcode == "mov":
+        return _packed(of, slot, operand, kind)
+    if len(operand.items) == 1 and of.opcode in _WIDER:
+        return _scalar(of, slot, operand.items[0], kind)
+    return _no(slot, f"one .{kind} register", operand)
+
+
+def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding | None:
+    """What ``mov`` packs into one register, or unpacks from it."""
+    count, total = len(operand.items), registers.size(kind) if kind else 0
+    if registers.kind(kind) != "b" and count > 1:
+        return Finding(
+            "operand", f"{of.mnemonic} takes no braces; mov.b{8 * total} does"
+        )
+    sizes = {
+        registers.size(each.type)
+        for each in operand.items
+        if isinstance(each, Register) and each.type
+    }
+    for each in operand.items:
+        if isinstance(each, Register) and each.type == "pred":
+            return _no(slot, "registers, but no predicates", operand)
+    if len(sizes) > 1:
+        return Finding(
+            "register", f"{slot.name} has registers of different sizes in braces"
+        )
+    if sizes and total and sizes.pop() * count != total:
+        return Finding(
+            "register",
+            f"{slot.name} has {count} registers, which are not {8 * total} bits",
+        )
+    return None
+
+
+def _vector(
+    of: Instruction, slot: Slot, operand: Operand, kind: str, count: int
+) -> Finding | None:
+    if isinstance(operand, Register) and operand.lanes == count:
+        return None
+    if not isinstance(operand, Vector):
+        return _no(slot, f"{count} registers in braces", operand)
+    if len(operand.items) != count:
+        return _no(slot, f"{count} registers in braces", operand)
+    items = [each for each in operand.items if not isinstance(each, Sink)]
+    if not items:
+        return _no(slot, "at least one register besides _", operand)
+    if len(items) < count and not slot.result:
+        return _no(slot, "read, so that _ cannot stand in it", operand)
+    return _elements(of, slot, items, kind)
+
+
+def _elements(
+    of: Instruction, slot: Slot, items: Sequence[Operand], kind: str
+) -> Finding | None:
+    """Registers in braces have one size, and at least one has the right kind."""
+    have = [each for each in items if isinstance(each, Register) and each.type]
+    predicates = [each for each in have if each.type == "pred"]
+    if predicates and len(predicates) < len(have):
+        return predicate_among(predicates[0])
+    if len({registers.size(each.type) for each in have}) > 1:
+        return Finding(
+            "register", f"{slot.name} has registers of different sizes in braces"
+        )
+    wider = of.opcode in _WIDER
+    wrong = [each for each in have if not registers.fits(each.type, kind, wider, True)]
+    if wrong and len(wrong) == len(items):
+        return _wrong_register(of, slot, wrong[0], kind)
+    for each in items:
+        if isinstance(each, Immediate) and not slot.result:
+            continue
+        if not isinstance(each, Register | Part):
+            return _no(slot, f".{kind} registers", each)
+    return None
+
+
+def predicate_among(register: Register) -> Finding:
+    """A predicate in braces beside registers: ptxas lets it pass, PTX does not."""
+    return Finding(
+        "register", f"{register.name} is a predicate among registers", severity=WARNING
+    )
+
+
+def _pair(of: Instruction, match: Match, slot: Slot, operand: Pair) -> Finding | None:
+    """``%p|%q`` and ``%d|%p``."""
+    if "|" not in slot.name:
+        return _no(slot, "one operand", operand)
+    kind = match.syntax.type_of(slot, match.qualifiers)
+    kinds = ("pred", "pred") if slot.name == "p|q" else (kind, "pred")
+    for each, type_ in zip((operand.first, operand.second), kinds, strict=True):
+        if isinstance(each, Sink):
+            continue
+        if not isinstance(each, Register) or not registers.fits(each.type, type_):
+            return _no(slot, f"a .{kinds[0]} and a .{kinds[1]} register", operand)
+    if of.opcode == "elect" and isinstance(operand.second, Sink):
+        return _no(slot, "a register or _, and a predicate", operand)
+    if of.opcode == "shfl" and isinstance(operand.first, Sink):
+        return _no(slot, "a register, and a predicate or _", operand)
+    return None
+
+
+# ── operands of a special kind ──────────────────────────────────────────────
+
+
+def _address(
+    of: Instruction, match: Match, slot: Slot, operand: Operand
+) -> Finding | None:
+    if not isinstance(operand, Address):
+        wrong = f"{slot.name} is an address in [ ]; given {told(operand)}"
+        lax = "bulk" in of.qualifiers and isinstance(operand, Register)
+        return Finding("operand", wrong, severity=WARNING if lax else ERROR)
+    base = operand.base
+    if isinstance(base, int) and "local" not in of.qualifiers and of.opcode != "fence":
+        return Finding("operand", "an address that is a constant is for .local only")
+    if isinstance(base, Register) and not registers.is_address(base.type):
+        return Finding(
+            "register",
+            f"an address is in an integer register; {base.name} is .{base.type}",
+            severity=WARNING if slot.type == "tensor" else ERROR,
+        )
+    if slot.type == "tensor":
+        return _coordinates(match, slot, operand)
+    if operand.items and of.opcode not in ("tex", "tld4"):
+        return _no(slot, "an address without coordinates", operand)
+    return None
+
+
+def _coordinates(match: Match, slot: Slot, operand: Address) -> Finding | None:
+    count = _dimension(match)
+    given = operand.items[0] if operand.items else None
+    if not isinstance(given, Vector) or len(given.items) != count:
+        return _no(slot, f"[tensor map, {{{count} coordinates}}]", operand)
+    for each in given.items:
+        if isinstance(each, Register) and not registers.fits(each.type, "b32"):
+            return Finding(
+                "register", f"coordinates have 32 bits; {each.name} is .{each.type}"
+            )
+    return None
+
+
+def _dimension(match: Match) -> int:
+    """How many coordinates a copy has."""
+    if "gather4" in match.syntax.text or "scatter4" in match.syntax.text:
+        return 5  # a column, and four rows
+    return int(match.qualifiers["dim"][0])
+
+
+def _offsets(
+    of: Instruction, match: Match, slot: Slot, operand: Operand
+) -> Finding | None:
+    mode = match.qualifiers.get("mode", "")
+    count = _dimension(match) - 2 if mode == "im2col" else 2
+    if not isinstance(operand, Vector) or len(operand.items) != count:
+        return _no(slot, f"{count} registers of 16 bits in braces", operand)
+    return _elements(of, slot, operand.items, "b16")
+
+
+def _immediate(
+    of: Instruction, match: Match, slot: Slot, operand: Operand
+) -> Finding | None:
+    if not isinstance(operand, Immediate) or operand.form != "int":
+        return _no(slot, "an integer constant", operand)
+    return _in_range(slot, operand)
+
+
+def _label(
+    of: Instruction, match: Match, slot: Slot, operand: Operand
+) -> Finding | None:
+    return None if isinstance(operand, Label) else _no(slot, "a label", operand)
+
+
+def _targets(
+    of: Instruction, match: Match, slot: Slot, operand: Operand
+) -> Finding | None:
+    if isinstance(operand, Symbol | Label):
+        return None
+    return _no(slot, "the name of a list of .branchtargets", operand)
+
+
+def _pointer(
+    of: Instruction, match: Match, slot: Slot, operand: Operand
+) -> Finding | None:
+    if isinstance(operand, Register):
+        if any(registers.fits(operand.type, each) for each in ("u32", "u64")):
+            return None
+        return _wrong_register(of, slot, operand, "u64")
+    return None if isinstance(operand, Immediate) else _no(slot, "a register", operand)
+
+
+def _ignored(
+    of: Instruction, match: Match, slot: Slot, operand: Operand
+) -> Finding | None:
+    """The fourth operand of cp.async: a size, or a predicate."""
+    if isinstance(operand, Not):
+        return None
+    if isinstance(operand, Register) and operand.type == "pred":
+        return None
+    return _scalar(of, slot, operand, "u32")
+
+
+_Check = Callable[[Instruction, Match, Slot, Operand], Finding | None]
+_KINDS: dict[str, _Check] = {
+    "imm": _immediate,
+    "label": _label,
+    "targets": _targets,
+    "address": _pointer,
+    "src": _ignored,
+    "im2col": _offsets,
+}
+
+
+# ── the instruction as a whole ──────────────────────────────────────────────
+
+
+def _together(of: Instruction, match: Match) -> Iterator[Finding]:
+    """What no operand is wrong with alone."""
+    found = match.qualifiers
+    space = found.get("space", "")
+    everywhere = space in ("", "global")
+    if found.get("L2__cache_hint") and not everywhere and of.opcode != "cp":
+        yield Finding("modifiers", f".L2::cache_hint does not go with .{space}")
+    bits = bits_at_once(of, match)
+    wide = everywhere and of.opcode != "ldu" and "async" not in of.qualifiers
+    if bits > (256 if wide else 128):
+        most = 256 if wide else 128
+        yield Finding("modifiers", f"{of.mnemonic} has {bits} bits; at most {most}")
+    if of.opcode in ("bar", "barrier") and "cluster" not in of.qualifiers:
+        yield from _threads(of)
+
+
+def bits_at_once(of: Instruction, match: Match) -> int:
+    """How many bits a vector that is loaded or stored has; 0 without a vector."""
+    slot = next((each for each in match.syntax.operands if each.vector), None)
+    if slot is None or of.opcode not in ("ld", "ldu", "st"):
+        return 0
+    kind = match.syntax.type_of(slot, match.qualifiers)
+    return 8 * _count(match.qualifiers, slot) * registers.size(kind)
+
+
+def _threads(of: Instruction) -> Iterator[Finding]:
+    """The number of threads at a barrier is a multiple of a warp."""
+    number, count = (2, 4) if "red" in of.qualifiers else (1, 2)
+    given = of.operands[number] if len(of.operands) == count else None
+    if isinstance(given, Immediate) and int(given.value) % 32:
+        yield Finding(
+            "constant",
+            f"a barrier counts warps, multiples of 32 threads; given {given.value}",
+            operand=number,
+        )
+
+
+def told(operand: Operand) -> str:
+    """An operand as a message quotes it."""
+    if isinstance(operand, Register | Special | Symbol):
+        return operand.name
+    if isinstance(operand, Immediate):
+        return str(operand.value)
+    if isinstance(operand, Not):
+        return f"!{operand.of.name}"
+    if isinstance(operand, Label):
+        return operand.text
+    if isinstance(operand, Sink):
+        return "_"
+    if isinstance(operand, Vector):
+        return "{" + ", ".join(map(told, operand.items)) + "}"
+    if isinstance(operand, Pair):
+        return f"{told(operand.first)}|{told(operand.second)}"
+    if isinstance(operand, Address):
+        base = operand.base if isinstance(operand.base, int) else told(operand.base)
+        return f"[{base}]"
+    return type(operand).__name__.lower()

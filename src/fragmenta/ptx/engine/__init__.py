@@ -1,0 +1,1 @@
+"""How does a kernel run on the CPU?"""

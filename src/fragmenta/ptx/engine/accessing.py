@@ -1,0 +1,253 @@
+"""How do instructions load, store and convert addresses?"""
+
+from __future__ import annotations
+
+from fragmenta.errors import Error
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.elementwise import type_bits
+from fragmenta.ptx.engine.layout import LANES
+from fragmenta.ptx.engine.library import Routine
+from fragmenta.ptx.engine.memory import Access, load, store
+from fragmenta.ptx.engine.moving import pieces, splat
+from fragmenta.ptx.engine.program import parameter_offsets
+from fragmenta.ptx.engine.writing import Writer, Written, address_of, handles
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Register,
+    Symbol,
+    Vector,
+)
+from fragmenta.ptx.opcodes.table import TYPES
+
+_SPACES = {
+    "global": "global",
+    "const": "global",
+    "local": "local",
+    "shared": "shared",
+    "shared::cta": "shared",
+    "param": "param",
+    "param::entry": "param",
+    "param::func": "param",
+}
+
+
+def space_of(instruction: Instruction) -> str:
+    """The state space of an access; ``global`` stands for generic addresses, too."""
+    for word in instruction.qualifiers:
+        if word in _SPACES:
+            return _SPACES[word]
+    return "global"
+
+
+def element_type(instruction: Instruction) -> str:
+    """The type of one element."""
+    return next(word for word in reversed(instruction.qualifiers) if word in TYPES)
+
+
+def _address(instruction: Instruction) -> Address:
+    for each in instruction.operands:
+        if isinstance(each, Address):
+            return each
+    raise Error(f"{instruction.mnemonic} needs an address")
+
+
+def _registers(
+    writer: Writer, operand: Operand, kind: str, result: bool
+) -> list[Written]:
+    """Where the elements of a load or store are; b128 has two halves."""
+    items = operand.items if isinstance(operand, Vector) else (operand,)
+    found = []
+    for each in items:
+        at = writer.result(each, kind) if result else writer.source(each, kind)
+        found.append(at)
+        if type_bits(kind) == 128:
+            found[-1] = Written(at.pointer, 64)
+            found.append(Written(writer.at(at.pointer, 8 * LANES), 64))
+    return found
+
+
+@handles("ld", "ldu")
+def ld(writer: Writer, instruction: Instruction) -> None:
+    """A load, of one element or a vector."""
+    kind, address = element_type(instruction), _address(instruction)
+    goals = _registers(writer, instruction.operands[0], kind, result=True)
+    space = space_of(instruction)
+    if space == "param" and isinstance(address.base, Symbol):
+        _load_parameter(writer, address, kind, goals)
+        return
+    _transfer(writer, load, space, kind, address, goals)
+
+
+@handles("st")
+def st(writer: Writer, instruction: Instruction) -> None:
+    """A store, of one element or a vector."""
+    kind, address = element_type(instruction), _address(instruction)
+    values = _registers(writer, instruction.operands[1], kind, result=False)
+    space = space_of(instruction)
+    if space == "param" and isinstance(address.base, Symbol):
+        offset = address.offset + address.base.offset
+        first = writer.unit.words[address.base.name]
+        for number, each in enumerate(values):
+            size = min(type_bits(kind), 64) // 8
+            pieces(writer, first, offset + number * size, size, each, put=True)
+        return
+    _transfer(writer, store, space, kind, address, values)
+
+
+def _transfer(
+    writer: Writer,
+    make: type[Routine] | object,
+    space: str,
+    kind: str,
+    address: Address,
+    registers: list[Written],
+) -> None:
+    at, offset = address_of(writer, address)
+    widths = {each.bits for each in registers}
+    if len(widths) != 1:
+        raise Error("the registers of a vector must have one width")
+    access = Access(
+        "global" if space == "param" else space,
+        min(type_bits(kind), 64),
+        widths.pop(),
+        len(registers),
+        kind.startswith("s"),
+        at.bits,
+    )
+    failed = writer.call(
+        make(access),  # type: ignore[operator]
+        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"i32 {writer.lanes()}", f"i32 {writer.site()}",
+        *(f"ptr {each.pointer}" for each in registers), returns="i32",
+    )  # fmt: skip
+    writer.stop_if(failed)
+
+
+def _load_parameter(
+    writer: Writer, address: Address, kind: str, goals: list[Written]
+) -> None:
+    """A parameter by its name: of the kernel, or of the present function."""
+    base = address.base
+    assert isinstance(base, Symbol)
+    offset = address.offset + base.offset
+    size = min(type_bits(kind), 64) // 8
+    unit = writer.unit
+    if base.name in unit.words:
+        for number, each in enumerate(goals):
+            place = offset + number * size
+            pieces(writer, unit.words[base.name], place, size, each, put=False,
+                   signed=kind.startswith("s"))  # fmt: skip
+        return
+    places = parameter_offsets(writer.program.kernel)
+    if base.name not in places:
+        raise Error(f"{base.name} is not a parameter")
+    for number, each in enumerate(goals):
+        place = places[base.name] + offset + number * size
+        splat(writer, each, place, 8 * size, kind.startswith("s"))
+
+
+# ── addresses ───────────────────────────────────────────────────────────────
+
+_WINDOWS = {"shared": layout.SHARED_WINDOW, "local": layout.LOCAL_WINDOW}
+
+
+@handles("cvta")
+def cvta(writer: Writer, instruction: Instruction) -> None:
+    """Convert between a generic address and one in a state space."""
+    d, a = instruction.operands
+    window = _WINDOWS.get(space_of(instruction), 0)
+    kind = element_type(instruction)
+    words = "sub" if "to" in instruction.qualifiers else "add"
+    bits = type_bits(kind)
+    if not window or bits == 32:
+        writer.compute(f"mov.b{bits}", d, a)
+        return
+    source = writer.source(a, kind)
+    writer.compute(f"{words}.s64", d, source, writer.constant(64, window))
+
+
+@handles("isspacep")
+def isspacep(writer: Writer, instruction: Instruction) -> None:
+    """Whether a generic address is in a state space."""
+    p, a = instruction.operands
+    slots = {
+        "shared": (layout.SHARED_SLOT, layout.SHARED_SLOT + 1),
+        "shared::cta": (layout.SHARED_SLOT, layout.SHARED_SLOT + 1),
+        "shared::cluster": (layout.SHARED_SLOT, layout.SHARED_SLOT + 1),
+        "local": (layout.LOCAL_SLOT, layout.LOCAL_SLOT + 1),
+        "param": (layout.PARAM_SLOT, layout.PARAM_SLOT + 1),
+        "param::entry": (layout.PARAM_SLOT, layout.PARAM_SLOT + 1),
+        "const": (layout.FIRST_CONSTANT, layout.SLOTS),
+        "global": (layout.FIRST_ARGUMENT, layout.FIRST_CONSTANT),
+    }
+    first, last = slots[instruction.qualifiers[0]]
+    slot = Written(writer.temporary(64), 64)
+    given = writer.source(a, "u64")
+    if given.bits == 32:
+        raise Error("isspacep takes a 64-bit address")
+    writer.compute(
+        "shr.u64", slot, given, Immediate(layout.SLOT_BITS, "int", layout.SLOT_BITS)
+    )
+    writer.compute("sub.u64", slot, slot, writer.constant(64, first))
+    writer.compute("setp.lt.u64", p, slot, writer.constant(64, last - first))
+
+
+@handles("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent",
+         "setmaxnreg", "membar", "brkpt", "fence", "griddepcontrol")  # fmt: skip
+def nothing(writer: Writer, instruction: Instruction) -> None:
+    """An instruction without an effect on results here.
+
+    Lanes of a block take turns in one thread of the host, so what one wrote is seen
+    by all.
+    """
+
+
+@handles("createpolicy")
+def createpolicy(writer: Writer, instruction: Instruction) -> None:
+    """A cache policy: a number that has no effect."""
+    writer.compute("mov.b64", instruction.operands[0], writer.constant(64, 0))
+
+
+@handles("alloca")
+def alloca(writer: Writer, instruction: Instruction) -> None:
+    """Local memory whose size is known when it is asked for."""
+    d, size = instruction.operands[:2]
+    align = instruction.operands[2] if len(instruction.operands) > 2 else None
+    step = align.value if isinstance(align, Immediate) else 16
+    stack = Written(writer.at("%warp", layout.STACK), 32)
+    kind = element_type(instruction)
+    bits = type_bits(kind)
+    rounded = Written(writer.temporary(32), 32)
+    writer.compute("add.u32", stack, stack, writer.constant(32, int(step) - 1))
+    writer.compute("and.b32", stack, stack, writer.constant(32, -int(step)))
+    _resized(writer, d, stack, bits)
+    source = writer.source(size, kind)
+    if source.bits == 64:
+        writer.compute("cvt.u32.u64", rounded, source)
+        source = rounded
+    writer.compute("add.u32", stack, stack, source)
+
+
+@handles("stacksave")
+def stacksave(writer: Writer, instruction: Instruction) -> None:
+    """Where the stack ends now."""
+    stack = Written(writer.at("%warp", layout.STACK), 32)
+    bits = type_bits(element_type(instruction))
+    _resized(writer, instruction.operands[0], stack, bits)
+
+
+@handles("stackrestore")
+def stackrestore(writer: Writer, instruction: Instruction) -> None:
+    """Give back what was allocated since ``stacksave``."""
+    stack = Written(writer.at("%warp", layout.STACK), 32)
+    kind = element_type(instruction)
+    source = writer.source(instruction.operands[0], kind)
+    writer.compute("cvt.u32.u64" if source.bits == 64 else "mov.u32", stack, source)
+
+
+def _resized(writer: Writer, d: Operand, stack: Written, bits: int) -> None:
+    assert isinstance(d, Register)
+    writer.compute("cvt.u64.u32" if bits == 64 else "mov.u32", d, stack)

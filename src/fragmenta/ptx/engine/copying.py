@@ -1,0 +1,138 @@
+"""How is memory copied from global to shared memory?
+
+``cp.async`` copies when it is executed: a program that waits as it has to sees no
+difference.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from fragmenta.errors import Error
+from fragmenta.machine.trace import I8, I32, I64, Code, Value, compare_unsigned, select
+from fragmenta.ptx.engine.layout import LANES, Fault
+from fragmenta.ptx.engine.library import Routine
+from fragmenta.ptx.engine.memory import (
+    addresses,
+    fault,
+    generic,
+    has,
+    inside,
+    lane_of,
+    pointer,
+    shared,
+    spill,
+)
+from fragmenta.ptx.engine.warps import P, routine
+from fragmenta.ptx.engine.writing import Writer, address_of, handles
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+)
+
+
+@handles("cp")
+def cp(writer: Writer, instruction: Instruction) -> None:
+    """``cp.async`` of 4, 8 or 16 bytes for each lane, and its groups."""
+    words = instruction.qualifiers
+    if words[:1] != ("async",) or "bulk" in words or "mbarrier" in words:
+        raise Error("bulk copies and mbarriers are not supported yet")
+    if words[1] in ("commit_group", "wait_group", "wait_all"):
+        return  # everything has been copied already
+    goal, source, size, *rest = instruction.operands
+    if not isinstance(goal, Address) or not isinstance(source, Address):
+        raise Error("cp.async needs two addresses")
+    if not isinstance(size, Immediate):
+        raise Error("the size of cp.async is a constant")
+    bytes_ = int(size.value)
+    used, ignored = _rest(writer, rest, bytes_, "L2::cache_hint" in words)
+    to, to_offset = address_of(writer, goal)
+    of, of_offset = address_of(writer, source)
+    failed = writer.call(
+        copy(bytes_, to.bits, of.bits), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
+        f"i64 {to_offset}", f"ptr {of.pointer}", f"i64 {of_offset}", f"ptr {used}",
+        f"i32 {ignored}", f"i32 {writer.lanes()}", f"i32 {writer.site()}",
+        returns="i32",
+    )  # fmt: skip
+    writer.stop_if(failed)
+
+
+def _rest(
+    writer: Writer, rest: list[Operand], size: int, hint: bool
+) -> tuple[str, str]:
+    """The bytes to be read, and the lanes that read none."""
+    if hint and rest:
+        rest = rest[:-1]
+    used, ignored = writer.constant(32, size).pointer, "0"
+    for each in rest:
+        predicate = each.of if isinstance(each, Not) else each
+        if isinstance(predicate, Register) and predicate.type == "pred":
+            assert isinstance(each, (Not, Register))
+            ignored = writer.predicate(each)
+        else:
+            used = writer.source(each, "u32").pointer
+    return used, ignored
+
+
+def copy(size: int, to_bits: int, of_bits: int) -> Routine:
+    """The routine that copies some bytes for each lane; zeros where none are read."""
+
+    def trace(
+        code: Code, warp: Any, block: Any, to: Any, to_offset: Value, of: Any,
+        of_offset: Value, used: Any, ignored: Value, lanes: Value, number: Value,
+    ) -> Value:  # fmt: skip
+        b = code.builder
+        goals = spill(code, addresses(code, to, to_bits, to_offset))
+        sources = spill(code, addresses(code, of, of_bits, of_offset))
+        counts = b.bitcast(used, I32.as_pointer())
+        failed = code.variable(number.lift(0))
+        with (
+            code.loop(LANES) as lane,
+            code.when(has(lanes, lane) & (failed.value == 0)),
+        ):
+            given = lane_of(code, counts, lane)
+            most = compare_unsigned(">", given, size)
+            count = select(has(ignored, lane), 0, select(most, given.lift(size), given))
+            goal, source = (lane_of(code, each, lane) for each in (goals, sources))
+            there = shared(code, block)
+            here = generic(code, warp, block, source, lane)
+            nothing = count == 0
+            good_goal = inside(there, goal, size) & ((goal & (size - 1)) == 0)
+            good_source = _readable(here, source, count) & ((source & (size - 1)) == 0)
+            good_source = good_source | nothing
+            with code.when(~good_goal):
+                fault(code, warp, Fault.BOUNDS, number, lane, goal, size)
+            with code.when(good_goal & ~good_source):
+                fault(code, warp, Fault.BOUNDS, number, lane, source, size)
+            with code.when(~(good_goal & good_source)):
+                failed.value = number.lift(1)
+            with code.when(good_goal & good_source):
+                at, place = (
+                    pointer(code, there, goal, I8),
+                    pointer(code, here, source, I8),
+                )
+                for index in range(size):
+                    step = [ir.Constant(I32, index)]
+                    with code.when(compare_unsigned(">", count, index)):
+                        b.store(b.load(b.gep(place, step)), b.gep(at, step))
+                    with code.when(compare_unsigned("<=", count, index)):
+                        b.store(ir.Constant(I8, 0), b.gep(at, step))
+        return failed.value
+
+    kinds = [P, P, P, I64, P, I64, P, I32, I32, I32]
+    return routine(f"cp.async.{size}.{to_bits}.{of_bits}", trace, kinds, I32)
+
+
+def _readable(where: Any, address: Value, count: Value) -> Value:
+    begin = address - where.start
+    b = address.builder
+    wide = Value(b, b.zext(count.raw, I64))
+    return compare_unsigned("<", begin, where.size) & compare_unsigned(
+        "<=", begin + wide, where.size
+    )

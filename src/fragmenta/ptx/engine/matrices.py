@@ -1,0 +1,422 @@
+"""How do the lanes of a warp load, store and multiply matrices?
+
+Which lane holds which element is said by the catalogue, in one line for each fragment.
+Here it becomes a table: where each register of each lane comes from.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from fragmenta.errors import Error
+from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.isa.reading import instruction as catalogued
+from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.layout import LANES, Fault
+from fragmenta.ptx.engine.library import Routine
+from fragmenta.ptx.engine.memory import (
+    addresses,
+    fault,
+    generic,
+    inside,
+    lane_of,
+    pointer,
+    shared,
+    spill,
+)
+from fragmenta.ptx.engine.warps import P, routine
+from fragmenta.ptx.engine.writing import Writer, address_of, handles
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Operand,
+    Vector,
+)
+from fragmenta.registers.fragment import Fragment
+
+_STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+
+
+def _operation(instruction: Instruction) -> Op:
+    return catalogued(instruction.mnemonic)
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+# ── multiplying ─────────────────────────────────────────────────────────────
+
+
+@handles("mma", "wmma")
+def mma(writer: Writer, instruction: Instruction) -> None:
+    """A multiplication, or a load or store of a fragment."""
+    op = _operation(instruction)
+    if op.family in ("wmma.load", "wmma.store"):
+        _wmma_memory(writer, instruction, op)
+        return
+    given = list(instruction.operands)
+    number = len(writer.functions)
+    key = (str(op), writer.target)
+    if key in writer.functions:
+        number = writer.functions.index(key)
+    else:
+        writer.functions.append(key)
+    for name in "abc":
+        _stage(writer, _items(given["dabc".index(name)]), op, name)
+    _stage_rest(writer, op, given[4:])
+    function = writer.load("ptr", "%functions", 8 * number)
+    places = [f"ptr {writer.at('%stage', _STAGE[each])}" for each in _STAGE]
+    illegal = writer.value(f"call i32 {function}({', '.join(places)})")
+    if op.sparse:
+        _check_metadata(writer, illegal)
+    bits = op.fragments["D"].register_bits
+    for index, each in enumerate(_items(given[0])):
+        at = writer.at("%stage", _STAGE["d"] + bits // 8 * LANES * index)
+        goal = writer.result(each, f"b{bits}").pointer
+        _copy(writer, goal, at, bits // 8 * LANES)
+    writer.fidelity[instruction.mnemonic] = _fidelity(writer.target)
+
+
+def _fidelity(target: str) -> str:
+    return "h200" if target.startswith("sm_90") else "published"
+
+
+def _copy(writer: Writer, goal: str, source: str, size: int) -> None:
+    writer.call_name(
+        "llvm.memcpy.p0.p0.i64", f"ptr {goal}", f"ptr {source}", f"i64 {size}",
+        "i1 false",
+    )  # fmt: skip
+
+
+def _stage(writer: Writer, items: tuple[Operand, ...], op: Op, name: str) -> None:
+    bits = op.fragments[name.upper()].register_bits
+    for index, each in enumerate(items):
+        source = writer.source(each, f"b{bits}").pointer
+        goal = writer.at("%stage", _STAGE[name] + bits // 8 * LANES * index)
+        _copy(writer, goal, source, bits // 8 * LANES)
+
+
+def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
+    """Metadata, scales and selectors."""
+    extra = 0
+    names = ("selector", "byte_a", "thread_a", "byte_b", "thread_b")
+    parts = [part for each in rest for part in _items(each)]
+    wanted = [each.name for each in op.operands[4:]]
+    for name, each in zip(wanted, parts, strict=True):
+        if name in names:
+            place = _STAGE["selectors"] + 8 * names.index(name)
+            if isinstance(each, Immediate):
+                writer.store("i64", int(each.value), "%stage", place)
+            else:
+                at = writer.source(each, "u16")
+                small = writer.load(f"i{at.bits}", at.pointer, 0)
+                wide = writer.value(f"zext i{at.bits} {small} to i64")
+                writer.store("i64", wide, "%stage", place)
+            continue
+        source = writer.source(each, "b32").pointer
+        _copy(writer, writer.at("%stage", _STAGE["extra"] + extra), source, 4 * LANES)
+        extra += 4 * LANES
+
+
+def _check_metadata(writer: Writer, illegal: str) -> None:
+    on, bad = writer.new_label(), writer.new_label()
+    wrong = writer.value(f"icmp ne i32 {illegal}, 0")
+    writer.line(f"br i1 {wrong}, label %{bad}, label %{on}")
+    writer.label(bad)
+    writer.fault(Fault.METADATA)
+    writer.line(f"br label %{on}")
+    writer.label(on)
+
+
+# ── moving ──────────────────────────────────────────────────────────────────
+
+
+class Plan(NamedTuple):
+    """Where the pieces of each register are in memory.
+
+    A piece is some bits of a register.  It is in line ``line``, ``bit`` bits behind
+    the start of that line; arrays are (lanes, registers, pieces).
+    """
+
+    line: NDArray[np.int32]
+    bit: NDArray[np.int32]
+    bits: int
+    """The bits of a piece in memory."""
+    slot: int
+    """The bits of a piece in the register."""
+
+
+def _plan(part: Fragment, line: Any, place: Any, bits: int) -> Plan:
+    """Elements that are side by side in memory are moved together."""
+    slot = part.container.bits
+    shape = (part.lanes, part.registers, -1)
+    lines = np.asarray(line, np.int32).reshape(shape)
+    first = np.asarray(place, np.int64).reshape(shape) * bits
+    whole = part.register_bits
+    steps = np.arange(lines.shape[-1]) * bits
+    together = (first == first[..., :1] + steps).all() and (
+        lines == lines[..., :1]
+    ).all()
+    if together and bits == slot and bits * lines.shape[-1] == whole:
+        return Plan(lines[..., :1], first[..., :1].astype(np.int32), whole, whole)
+    return Plan(lines, first.astype(np.int32), bits, slot)
+
+
+def _tables(writer: Writer, plan: Plan) -> tuple[str, str]:
+    return tuple(  # type: ignore[return-value]
+        writer.at("%constants", writer.data(np.ascontiguousarray(each).tobytes()))
+        for each in (plan.line, plan.bit)
+    )
+
+
+_PACKED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
+
+
+@handles("ldmatrix", "stmatrix")
+def ldmatrix(writer: Writer, instruction: Instruction) -> None:
+    """Load or store 8x8 matrices, whose rows are where the lanes say."""
+    op = _operation(instruction)
+    (part,) = op.fragments.values()
+    grid = part.layout.grid()
+    rows = part.shape[1]
+    bits = _PACKED.get(op.values["type"], part.dtype.bits)
+    plan = _plan(part, grid["matrix"] * rows + grid["row"], grid["col"], bits)
+    stores = op.family == "stmatrix"
+    address, registers = instruction.operands[:: 1 if stores else -1]
+    if not isinstance(address, Address):
+        raise Error(f"{instruction.mnemonic} needs an address")
+    at, offset = address_of(writer, address)
+    lines, places = _tables(writer, plan)
+    used = part.shape[0] * rows
+    window = 0 if op.values["space"] else layout.SHARED_WINDOW
+    make = move_rows(plan, used, stores, at.bits, window)
+    items = [
+        writer.source(each, "b32") if stores else writer.result(each, "b32")
+        for each in _items(registers)
+    ]
+    failed = writer.call(
+        make, "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
+        *(f"ptr {each.pointer}" for each in items), returns="i32",
+    )  # fmt: skip
+    writer.stop_if(failed)
+
+
+@handles("movmatrix")
+def movmatrix(writer: Writer, instruction: Instruction) -> None:
+    """Transpose a matrix in the registers of a warp."""
+    op = _operation(instruction)
+    a, d = op.fragments["A"].layout.grid(), op.fragments["D"].layout.grid()
+    lane_at = np.zeros((8, 8), np.int32)
+    half_at = np.zeros((8, 8), np.int32)
+    lanes, halves = np.indices(np.asarray(a["row"]).reshape(LANES, 2).shape)
+    row, col = (np.asarray(a[n]).reshape(LANES, 2) for n in ("row", "col"))
+    lane_at[row, col], half_at[row, col] = lanes, halves
+    row, col = (np.asarray(d[n]).reshape(LANES, 2) for n in ("row", "col"))
+    table = (lane_at[row, col] * 2 + half_at[row, col]).astype(np.int32)
+    place = writer.at("%constants", writer.data(table.tobytes()))
+    goal, source = instruction.operands
+    writer.call(
+        TRANSPOSE, f"ptr {writer.result(goal, 'b32').pointer}",
+        f"ptr {writer.source(source, 'b32').pointer}", f"ptr {place}",
+    )  # fmt: skip
+
+
+def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
+    """``wmma.load`` and ``wmma.store``: a matrix with a distance between its lines."""
+    (part,) = op.fragments.values()
+    grid = part.layout.grid()
+    by_row = op.values["layout"] == "row"
+    line, place = (grid["row"], grid["col"]) if by_row else (grid["col"], grid["row"])
+    bits = part.dtype.bits
+    plan = _plan(part, line, place, bits)
+    stores = op.family == "wmma.store"
+    operands = list(instruction.operands)
+    registers = operands.pop(1 if stores else 0)
+    address, *stride = operands
+    if not isinstance(address, Address):
+        raise Error(f"{instruction.mnemonic} needs an address")
+    at, offset = address_of(writer, address)
+    m, n = part.shape[-2:]
+    tight = n if by_row else m
+    step = stride[0] if stride else Immediate(tight, "int", tight)
+    lines, places = _tables(writer, plan)
+    width = f"b{part.register_bits}"
+    items = [
+        writer.source(each, width) if stores else writer.result(each, width)
+        for each in _items(registers)
+    ]
+    space = (
+        "shared" if any(w.startswith("shared") for w in instruction.qualifiers) else ""
+    )
+    failed = writer.call(
+        move_lines(plan, bits, stores, at.bits, space, part.register_bits),
+        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"ptr {writer.source(step, 'u32').pointer}", f"ptr {lines}", f"ptr {places}",
+        f"i32 {writer.site()}", *(f"ptr {each.pointer}" for each in items),
+        returns="i32",
+    )  # fmt: skip
+    writer.stop_if(failed)
+
+
+# ── routines ────────────────────────────────────────────────────────────────
+
+
+def _sized(bits: int) -> Any:
+    return ir.IntType(bits)
+
+
+class _Mover(NamedTuple):
+    """Moves the pieces of registers between memory and registers."""
+
+    code: Code
+    plan: Plan
+    stores: bool
+    registers: tuple[Any, ...]
+    width: int = 32
+
+    def piece(self, memory: Any, register: Any, lane: Value, index: int) -> None:
+        """Move one piece; ``memory`` points to its first byte."""
+        b, plan = self.code.builder, self.plan
+        slot = _sized(plan.slot)
+        count = self.width // plan.slot
+        start = b.add(b.mul(lane.raw, ir.Constant(I64, count)), ir.Constant(I64, index))
+        at = b.gep(b.bitcast(register, slot.as_pointer()), [start])
+        there = b.bitcast(memory, slot.as_pointer())
+        if self.stores:
+            b.store(b.load(at), there).align = 1
+        else:
+            loaded = b.load(there)
+            loaded.align = 1
+            b.store(loaded, at)
+
+    def packed(
+        self, memory: Any, shift: Value, register: Any, lane: Value, index: int
+    ) -> None:
+        """Move one piece of fewer than 8 bits into a byte."""
+        b, plan = self.code.builder, self.plan
+        start = b.add(b.mul(lane.raw, ir.Constant(I64, 4)), ir.Constant(I64, index))
+        loaded = b.load(b.bitcast(memory, I16.as_pointer()))
+        loaded.align = 1
+        moved = b.lshr(loaded, b.trunc(shift.raw, I16))
+        part = b.and_(moved, ir.Constant(I16, (1 << plan.bits) - 1))
+        b.store(b.trunc(part, I8), b.gep(register, [start]))
+
+
+def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Routine:
+    """Rows of 16 bytes, each where one lane says."""
+    registers, pieces = plan.line.shape[1:]
+
+    def trace(
+        code: Code, warp: Any, block: Any, register: Any, offset: Value, lines: Any,
+        places: Any, number: Value, *given: Any,
+    ) -> Value:  # fmt: skip
+        b = code.builder
+        at = addresses(code, register, bits, offset)
+        at = at - window if window else at
+        spilled = spill(code, at)
+        where = shared(code, block)
+        failed = code.variable(number.lift(0))
+        with code.loop(used) as lane:
+            address = lane_of(code, spilled, lane)
+            bounds = inside(where, address, 16)
+            aligned = (address & 15) == 0
+            with code.when(~bounds & (failed.value == 0)):
+                fault(code, warp, Fault.BOUNDS, number, lane, address, 16)
+                failed.value = number.lift(1)
+            with code.when(bounds & ~aligned & (failed.value == 0)):
+                fault(code, warp, Fault.ALIGNMENT, number, lane, address, 16)
+                failed.value = number.lift(1)
+        mover = _Mover(code, plan, stores, given)
+        line_at, bit_at = (
+            b.bitcast(each, I32.as_pointer()) for each in (lines, places)
+        )
+        # The result may be the register with the addresses: they are kept already.
+        with code.when(failed.value == 0), code.loop(LANES) as lane:
+            for index, goal in enumerate(given):
+                for piece in range(pieces):
+                    entry = (lane * registers + index) * pieces + piece
+                    row = convert(lane_of(code, line_at, entry), I64)
+                    bit = convert(lane_of(code, bit_at, entry), I64)
+                    address = lane_of(code, spilled, row) + (bit >> 3)
+                    memory = pointer(code, where, address, I8)
+                    if plan.bits < 8:
+                        mover.packed(memory, bit & 7, goal, lane, piece)
+                    else:
+                        mover.piece(memory, goal, lane, piece)
+        return failed.value
+
+    name = f"{'st' if stores else 'ld'}matrix.{registers}.{pieces}.{plan.bits}.{used}"
+    kinds = [P, P, P, I64, P, P, I32, *[P] * registers]
+    return routine(f"{name}.{bits}.{window}", trace, kinds, I32)
+
+
+def move_lines(
+    plan: Plan, element: int, stores: bool, bits: int, space: str, width: int
+) -> Routine:
+    """Lines of a matrix, as far apart as a register says."""
+    registers, pieces = plan.line.shape[1:]
+
+    def trace(
+        code: Code, warp: Any, block: Any, register: Any, offset: Value, stride: Any,
+        lines: Any, places: Any, number: Value, *given: Any,
+    ) -> Value:  # fmt: skip
+        b = code.builder
+        spilled = spill(code, addresses(code, register, bits, offset))
+        steps = b.bitcast(stride, I32.as_pointer())
+        line_at, bit_at = (
+            b.bitcast(each, I32.as_pointer()) for each in (lines, places)
+        )
+        failed = code.variable(number.lift(0))
+        mover = _Mover(code, plan, stores, given, width)
+        size = plan.bits // 8
+        with code.loop(LANES) as lane:
+            base = lane_of(code, spilled, lane)
+            step = convert(lane_of(code, steps, lane), I64)
+            for index, goal in enumerate(given):
+                for piece in range(pieces):
+                    entry = (lane * registers + index) * pieces + piece
+                    line = convert(lane_of(code, line_at, entry), I64)
+                    bit = convert(lane_of(code, bit_at, entry), I64)
+                    address = base + ((line * step * element + bit) >> 3)
+                    if space == "shared":
+                        where = shared(code, block)
+                    else:
+                        where = generic(code, warp, block, address, lane)
+                    good = inside(where, address, size)
+                    if stores:
+                        good = good & (where.flags == 0)
+                    with code.when(~good & (failed.value == 0)):
+                        fault(code, warp, Fault.BOUNDS, number, lane, address, size)
+                        failed.value = number.lift(1)
+                    with code.when(good):
+                        mover.piece(
+                            pointer(code, where, address, I8), goal, lane, piece
+                        )
+        return failed.value
+
+    name = f"wmma.{'st' if stores else 'ld'}.{registers}.{pieces}.{plan.bits}.{element}"
+    kinds = [P, P, P, I64, P, P, P, I32, *[P] * registers]
+    return routine(f"{name}.{bits}.{space}.{width}", trace, kinds, I32)
+
+
+def _transpose(code: Code, d: Any, a: Any, table: Any) -> None:
+    b = code.builder
+    halves = code.array(I16, 2 * LANES)
+    source = b.bitcast(a, I16.as_pointer())
+    places, goal = b.bitcast(table, I32.as_pointer()), b.bitcast(d, I16.as_pointer())
+    with code.loop(2 * LANES) as index:
+        b.store(b.load(b.gep(source, [index.raw])), b.gep(halves, [index.raw]))
+    with code.loop(2 * LANES) as index:
+        place = lane_of(code, places, index)
+        b.store(b.load(b.gep(halves, [place.raw])), b.gep(goal, [index.raw]))
+
+
+TRANSPOSE = routine("movmatrix", _transpose, [P, P, P], None)

@@ -1,0 +1,210 @@
+"""How are values moved between registers of different widths?
+
+``mov`` packs a vector into one register and takes one apart.  The parameters of
+functions are words; a wider or narrower value is a piece of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from fragmenta.machine.trace import I32, Code, Value, convert, select
+from fragmenta.ptx.engine import warps
+from fragmenta.ptx.engine.elementwise import type_bits
+from fragmenta.ptx.engine.layout import LANES
+from fragmenta.ptx.engine.library import POINTER, Routine, define, field
+from fragmenta.ptx.engine.writing import Writer, Written, handles
+from fragmenta.ptx.module import Instruction, Operand, Sink, Vector
+from fragmenta.ptx.opcodes.table import TYPES
+
+
+@handles("mov")
+def mov(writer: Writer, instruction: Instruction) -> None:
+    """A move; of a vector, a packing or an unpacking."""
+    d, a = instruction.operands
+    kind = next(word for word in instruction.qualifiers if word in TYPES)
+    if isinstance(d, Vector) and isinstance(a, Vector):
+        for goal, source in zip(d.items, a.items, strict=True):
+            width = type_bits(kind) // len(d.items)
+            writer.compute(f"mov.b{width}", goal, source)
+    elif isinstance(a, Vector):
+        _pack(writer, d, a, kind)
+    elif isinstance(d, Vector):
+        _unpack(writer, d, a, kind)
+    else:
+        source = writer.source(a, kind)
+        if source.bits != type_bits(kind) and type_bits(kind) > 1:
+            # A special register or an address may be wider or narrower.
+            goal = writer.result(d, kind)
+            writer.call(
+                resize(source.bits, goal.bits), f"ptr {goal.pointer}",
+                f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
+            )  # fmt: skip
+        else:
+            writer.compute(f"mov.{kind}", d, source)
+
+
+def _parts(writer: Writer, vector: Vector, kind: str, result: bool) -> list[Written]:
+    width = type_bits(kind) // len(vector.items)
+    part = f"b{width}"
+    found = []
+    for each in vector.items:
+        at = writer.result(each, part) if result else writer.source(each, part)
+        found.append(at)
+    return found
+
+
+def _pack(writer: Writer, d: Operand, a: Vector, kind: str) -> None:
+    goal = writer.result(d, kind)
+    sources = _parts(writer, a, kind, result=False)
+    step = type_bits(kind) // len(sources)
+    for number, source in enumerate(sources):
+        _insert(writer, goal, source, number * step, step)
+
+
+def _insert(
+    writer: Writer, goal: Written, source: Written, bit: int, width: int
+) -> None:
+    """Put a value into some bits of a register; b128 has two halves."""
+    if goal.bits == 128:
+        half = writer.at(goal.pointer, 8 * LANES * (bit // 64))
+        goal, bit = Written(half, 64), bit % 64
+    writer.call(
+        insert(goal.bits, source.bits, bit, width), f"ptr {goal.pointer}",
+        f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
+    )  # fmt: skip
+
+
+def _unpack(writer: Writer, d: Vector, a: Operand, kind: str) -> None:
+    source = writer.source(a, kind)
+    step = type_bits(kind) // len(d.items)
+    for number, each in enumerate(d.items):
+        if isinstance(each, Sink):
+            continue
+        goal = writer.result(each, f"b{step}")
+        _extract(writer, goal, source, number * step, step, signed=False)
+
+
+def _extract(
+    writer: Writer, goal: Written, source: Written, bit: int, width: int, signed: bool
+) -> None:
+    if source.bits == 128:
+        half = writer.at(source.pointer, 8 * LANES * (bit // 64))
+        source, bit = Written(half, 64), bit % 64
+    writer.call(
+        extract(goal.bits, source.bits, bit, width, signed), f"ptr {goal.pointer}",
+        f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
+    )  # fmt: skip
+
+
+def pieces(
+    writer: Writer,
+    first: int,
+    offset: int,
+    size: int,
+    value: Written,
+    put: bool,
+    signed: bool = False,
+) -> None:
+    """Move a value of some bytes between a register and words of a parameter."""
+    for done in range(0, size, 4):
+        width = 8 * min(size, 4)
+        word = writer.at("%warp", first + 4 * LANES * ((offset + done) // 4))
+        bit = 8 * ((offset + done) % 4)
+        here = Written(word, 32)
+        if size > 4:  # each word is a part of a wide register
+            if put:
+                _extract(writer, here, value, 8 * done, 32, signed=False)
+            else:
+                _insert(writer, value, here, 8 * done, 32)
+        elif put:
+            _insert(writer, here, value, bit, width)
+        else:
+            _extract(writer, value, here, bit, width, signed)
+
+
+def splat(writer: Writer, goal: Written, place: int, bits: int, signed: bool) -> None:
+    """Put a parameter of the kernel into every lane of a register."""
+    source = writer.at("%parameters", place)
+    writer.call(
+        spread(goal.bits, bits, signed), f"ptr {goal.pointer}", f"ptr {source}",
+        f"i32 {writer.mask or -1}",
+    )  # fmt: skip
+
+
+# ── routines ────────────────────────────────────────────────────────────────
+
+
+def _load(code: Code, pointer: Any, bits: int) -> Value:
+    b = code.builder
+    of = ir.VectorType(ir.IntType(bits), LANES)
+    loaded = b.load(b.bitcast(pointer, of.as_pointer()))
+    loaded.align = 16
+    return Value(b, loaded)
+
+
+def _store(code: Code, pointer: Any, value: Value, lanes: Value) -> None:
+    b = code.builder
+    place = b.bitcast(pointer, value.type.as_pointer())
+    before = b.load(place)
+    before.align = 16
+    chosen = select(warps.to_lanes(lanes), value, Value(b, before))
+    b.store(chosen.raw, place).align = 16
+
+
+def _two(name: str, trace: Any) -> Routine:
+    def build(module: ir.Module) -> None:
+        define(module, name, [POINTER, POINTER, I32], trace)
+
+    return Routine(name, build)
+
+
+def insert(goal: int, source: int, bit: int, width: int) -> Routine:
+    """Put the low bits of one register into some bits of another."""
+
+    def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
+        before = _load(code, to, goal)
+        mask = (1 << width) - 1
+        value = convert(_load(code, of, source), ir.IntType(goal), signed=False)
+        kept = before & ~before.lift(_signed(mask << bit, goal))
+        _store(code, to, kept | ((value & _signed(mask, goal)) << bit), lanes)
+
+    return _two(f"insert.{goal}.{source}.{bit}.{width}", trace)
+
+
+def extract(goal: int, source: int, bit: int, width: int, signed: bool) -> Routine:
+    """Take some bits out of a register."""
+
+    def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
+        b = code.builder
+        value = _load(code, of, source)
+        moved = Value(b, b.lshr(value.raw, value.lift(bit).raw)) if bit else value
+        part = convert(moved, ir.IntType(width)) if width < source else moved
+        _store(code, to, convert(part, ir.IntType(goal), signed=signed), lanes)
+
+    sign = "s" if signed else "u"
+    return _two(f"extract.{goal}.{source}.{bit}.{sign}{width}", trace)
+
+
+def resize(source: int, goal: int) -> Routine:
+    """A register as one of another width."""
+    return extract(goal, source, 0, min(source, goal), signed=False)
+
+
+def spread(goal: int, bits: int, signed: bool) -> Routine:
+    """One number from memory in every lane."""
+
+    def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
+        number = field(code, of, 0, ir.IntType(bits))[0]
+        wide = convert(number, ir.IntType(goal), signed=signed)
+        _store(code, to, wide.in_all_lanes(LANES), lanes)
+
+    return _two(f"spread.{goal}.{'s' if signed else 'u'}{bits}", trace)
+
+
+def _signed(number: int, bits: int) -> int:
+    """A number of so many bits as LLVM writes it."""
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if number >> (bits - 1) else number

@@ -1,0 +1,343 @@
+"""Which code blocks does a kernel have, and where are its registers?
+
+A program is a kernel and all functions that it may call.  Its *code blocks* are the
+pieces between labels and jumps.  An instruction at which lanes meet is a block of its
+own, because lanes may have to wait there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from fragmenta.errors import Error
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.layout import LANES
+from fragmenta.ptx.module import (
+    Address,
+    Function,
+    Group,
+    Instruction,
+    Module,
+    Operand,
+    Register,
+    Symbol,
+    Vector,
+    type_bytes,
+)
+
+JUMPS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
+MEETINGS = frozenset(
+    [
+        "shfl",
+        "vote",
+        "match",
+        "redux",
+        "bar",
+        "barrier",
+        "mma",
+        "wmma",
+        "ldmatrix",
+        "stmatrix",
+        "movmatrix",
+        "elect",
+        "wgmma",
+    ]
+)
+"""Opcodes at which the lanes of a warp meet."""
+
+
+def meets(instruction: Instruction) -> bool:
+    """Whether lanes wait for one another at an instruction."""
+    if instruction.opcode not in MEETINGS:
+        return False
+    words = instruction.qualifiers
+    return "sync" in words or instruction.opcode in ("bar", "barrier")
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions that are executed one after the other."""
+
+    number: int
+    unit: Unit
+    start: int
+    stop: int
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        """What it consists of."""
+        return self.unit.function.instructions[self.start : self.stop]
+
+
+@dataclass(eq=False)
+class Unit:
+    """A function, and where its registers and variables are."""
+
+    function: Function
+    start: int
+    """Where its registers begin in a warp."""
+    registers: list[int] = field(default_factory=list)
+    """Where each register is in a warp, by number."""
+    words: dict[str, int] = field(default_factory=dict)
+    """Where each variable in parameter space is: 128 bytes for each of its words."""
+    local: dict[str, int] = field(default_factory=dict)
+    """Where each variable in local memory is, from the start of the frame."""
+    shared: dict[str, int] = field(default_factory=dict)
+    size: int = 0
+    frame: int = 0
+    """Bytes of local memory."""
+    frame_start: int = 0
+    """Where the frame begins, if the function does not call itself."""
+    recursive: bool = False
+    blocks: list[Block] = field(default_factory=list)
+    at: dict[int, int] = field(default_factory=dict)
+    """The number of the code block that begins with an instruction, by its index."""
+    carry: int = 0
+    frame_register: int = 0
+
+    @property
+    def entry(self) -> int:
+        """The number of its first code block."""
+        return self.at[0]
+
+
+@dataclass(eq=False)
+class Program:
+    """A kernel with the functions that it may call."""
+
+    module: Module
+    kernel: Function
+    units: dict[str, Unit]
+    blocks: list[Block]
+    warp_bytes: int
+    shared: int
+    """Bytes of shared memory, without those given at launch."""
+    dynamic: int
+    """Where the shared memory begins whose size is given at launch."""
+    local: int
+    addresses: Mapping[str, int]
+    """The address of each variable of the module and of each kernel parameter."""
+
+
+def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
+    """Each register, and the bytes that it takes in a warp."""
+    for register in function.registers:
+        if register.type == "pred":
+            yield register, 4 * register.lanes
+        else:
+            # 16 bytes at least, so that vectors are aligned.
+            yield register, type_bytes(register.type or "b32") * LANES * register.lanes
+
+
+def program(module: Module, name: str) -> Program:
+    """Lay out a kernel and the functions it may call."""
+    kernel = module.functions[name]
+    names = _reachable(module, kernel)
+    recursive = _recursive(module, names)
+    place = layout.REGISTERS
+    units: dict[str, Unit] = {}
+    shared, local = _Space(layout.SHARED_START), _Space(0)
+    dynamic_align = 16
+    for each in names:
+        function = module.functions[each]
+        unit = Unit(function, place, recursive=each in recursive)
+        place = _place_registers(unit)
+        dynamic_align = max(dynamic_align, _place_variables(unit, shared, local))
+        units[each] = unit
+    addresses = _addresses(module, kernel, shared)
+    for variable in module.variables.values():
+        if variable.space == "shared" and variable.elements is None:
+            dynamic_align = max(dynamic_align, variable.align)
+    dynamic = -(-shared.size // dynamic_align) * dynamic_align
+    for unit in units.values():
+        for variable in unit.function.variables.values():
+            if variable.space == "shared" and variable.elements is None:
+                unit.shared[variable.name] = dynamic
+    for variable in module.variables.values():
+        if variable.space == "shared" and variable.elements is None:
+            addresses[variable.name] = dynamic
+    blocks: list[Block] = []
+    for unit in units.values():
+        _cut(unit, blocks)
+    size = -(-place // 64) * 64
+    return Program(
+        module, kernel, units, blocks, size, dynamic, dynamic, local.size, addresses
+    )
+
+
+@dataclass
+class _Space:
+    size: int
+
+    def take(self, size: int, align: int) -> int:
+        start = -(-self.size // max(align, 1)) * max(align, 1)
+        self.size = start + size
+        return start
+
+
+def _place_registers(unit: Unit) -> int:
+    place = unit.start
+    sized = list(registers_of(unit.function))
+    unit.registers = [0] * len(sized)
+    for register, size in sized:
+        if register.type == "pred":
+            unit.registers[register.number] = place
+            place += size
+    unit.carry, place = place, place + 4
+    place = -(-place // 64) * 64
+    for register, size in sized:
+        if register.type != "pred":
+            unit.registers[register.number] = place
+            place += -(-size // 64) * 64
+    function = unit.function
+    given = () if function.kernel else (*function.parameters, *function.returns)
+    inner = [v for v in function.variables.values() if v.space == "param"]
+    for variable in (*given, *inner):
+        unit.words[variable.name] = place
+        place += -(-variable.size // 4) * 4 * LANES
+    unit.frame_register, place = place, place + 4 * LANES
+    unit.size = place - unit.start
+    return place
+
+
+def _place_variables(unit: Unit, shared: _Space, local: _Space) -> int:
+    """Give each variable of a function its place; the alignment that [] needs."""
+    frame, align = _Space(0), 1
+    for variable in unit.function.variables.values():
+        if variable.space == "local":
+            unit.local[variable.name] = frame.take(variable.size, variable.align)
+        elif variable.space == "shared":
+            if variable.elements is None:
+                align = max(align, variable.align)
+            else:
+                unit.shared[variable.name] = shared.take(variable.size, variable.align)
+    unit.frame = -(-frame.size // 16) * 16
+    if not unit.recursive:
+        unit.frame_start = local.take(unit.frame, 16)
+    return align
+
+
+def _addresses(module: Module, kernel: Function, shared: _Space) -> dict[str, int]:
+    """The address of every variable of the module and every parameter."""
+    found: dict[str, int] = {}
+    number = constant = 0
+    for variable in module.variables.values():
+        if variable.space == "shared":
+            if variable.elements is not None:
+                found[variable.name] = shared.take(variable.size, variable.align)
+        elif variable.space == "const":
+            slot = layout.FIRST_CONSTANT + constant
+            found[variable.name] = slot << layout.SLOT_BITS
+            constant += 1
+        else:
+            slot = layout.FIRST_VARIABLE + number
+            found[variable.name] = slot << layout.SLOT_BITS
+            number += 1
+    for name, offset in parameter_offsets(kernel).items():
+        found[name] = layout.PARAM_WINDOW + offset
+    for index, name in enumerate(module.functions):
+        found[name] = layout.CODE_WINDOW + 16 * index
+    return found
+
+
+def parameter_offsets(kernel: Function) -> dict[str, int]:
+    """Where each parameter of a kernel is in parameter space."""
+    space = _Space(0)
+    return {
+        each.name: space.take(each.size, max(each.align, type_bytes(each.type)))
+        for each in kernel.parameters
+    }
+
+
+# ── calls ───────────────────────────────────────────────────────────────────
+
+
+def callees(module: Module, function: Function) -> list[str]:
+    """The functions that a function may call, directly or through an address."""
+    found: dict[str, None] = {}
+    for instruction in function.instructions:
+        for name in _names(instruction.operands):
+            goal = module.aliases.get(name, name)
+            if goal in module.functions:
+                found[goal] = None
+    return list(found)
+
+
+def _names(operands: tuple[Operand, ...]) -> Iterator[str]:
+    for each in operands:
+        if isinstance(each, Symbol):
+            yield each.name
+        elif isinstance(each, Address) and isinstance(each.base, Symbol):
+            yield each.base.name
+        elif isinstance(each, (Vector, Group)):
+            yield from _names(each.items)
+
+
+def _reachable(module: Module, kernel: Function) -> list[str]:
+    found = {kernel.name: None}
+    waiting = [kernel]
+    taken = any(
+        symbol.name in module.functions
+        for variable in module.variables.values()
+        for _, symbol in variable.references
+    )
+    if taken:  # a table of functions in memory: any function may be called
+        waiting += [f for f in module.functions.values() if not f.kernel]
+    while waiting:
+        function = waiting.pop()
+        found[function.name] = None
+        for name in callees(module, function):
+            if name not in found:
+                if module.functions[name].kernel:
+                    raise Error(f"{function.name} calls the kernel {name}")
+                waiting.append(module.functions[name])
+                found[name] = None
+    return [name for name in found if not module.functions[name].declared_only]
+
+
+def _recursive(module: Module, names: list[str]) -> set[str]:
+    """The functions that may be active twice at a time in one lane."""
+    calls = {name: set(callees(module, module.functions[name])) for name in names}
+    indirect = {
+        name for name in names if any(
+            i.opcode == "call" and any(isinstance(o, Register) for o in i.operands)
+            for i in module.functions[name].instructions
+        )
+    }  # fmt: skip
+    others = set(names[1:])
+    for name in indirect:
+        calls[name] |= others
+    reach = {name: set(goals) for name, goals in calls.items()}
+    changed = True
+    while changed:
+        changed = False
+        for goals in reach.values():
+            more = set().union(*(reach.get(goal, set()) for goal in goals))
+            if not more <= goals:
+                goals |= more
+                changed = True
+    return {name for name in names if name in reach[name]}
+
+
+# ── code blocks ─────────────────────────────────────────────────────────────
+
+
+def _cut(unit: Unit, blocks: list[Block]) -> None:
+    """Cut a function into code blocks."""
+    instructions = unit.function.instructions
+    starts = {0, *unit.function.labels.values()}
+    for index, instruction in enumerate(instructions):
+        if instruction.opcode in JUMPS:
+            starts.add(index + 1)
+        elif meets(instruction):
+            starts.update((index, index + 1))
+    ordered = sorted(start for start in starts if start <= len(instructions))
+    if ordered[-1] != len(instructions):
+        ordered.append(len(instructions))
+    # An empty last block: the end of a function is a return.
+    for start, stop in zip(ordered, [*ordered[1:], len(instructions)], strict=True):
+        block = Block(len(blocks), unit, start, stop)
+        unit.at[start] = block.number
+        unit.blocks.append(block)
+        blocks.append(block)

@@ -1,0 +1,515 @@
+"""How do lanes and warps wait for one another, and what do they exchange?
+
+Lanes that execute a ``.sync`` instruction wait until all lanes that it names have come
+to it.  An ``.aligned`` instruction names all lanes.  A warp that waits at a barrier is
+asked again in every turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+from fragmenta.errors import Error
+from fragmenta.machine.trace import (
+    I32,
+    I64,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    intrinsic,
+    select,
+)
+from fragmenta.ptx.engine import layout, warps
+from fragmenta.ptx.engine.layout import LANES, Fault
+from fragmenta.ptx.engine.library import Routine, field
+from fragmenta.ptx.engine.memory import fault, has, lane_of
+from fragmenta.ptx.engine.warps import P, routine
+from fragmenta.ptx.engine.writing import Writer, handles
+from fragmenta.ptx.module import Immediate, Instruction, Operand, Pair, Sink
+
+_NAMED = ("shfl", "vote", "match", "redux", "elect")
+
+
+def aligned(instruction: Instruction) -> bool:
+    """Whether all lanes of the warp have to execute it together."""
+    if instruction.opcode == "bar":
+        return "warp" not in instruction.qualifiers
+    return "aligned" in instruction.qualifiers
+
+
+def meet(writer: Writer, instruction: Instruction) -> None:
+    """Let the lanes of a block go on only together with those they wait for."""
+    if instruction.opcode == "barrier" and not aligned(instruction):
+        return
+    here = writer.active()
+    if instruction.guard is not None:  # the others go on
+        chosen = writer.predicate(instruction.guard)
+        here = writer.value(f"and i32 {chosen}, {here}")
+        stay, go = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"
+        writer.call(warps.DIVERGE, "ptr %warp", f"i32 {here}", stay, go)
+        _only(writer, here)
+    members = writer.constant(32, -1).pointer
+    if instruction.opcode in _NAMED:
+        members = writer.source(instruction.operands[-1], "b32").pointer
+    elif instruction.opcode == "bar" and "warp" in instruction.qualifiers:
+        members = writer.source(instruction.operands[0], "b32").pointer
+    free = writer.call(
+        MEET, "ptr %warp", f"ptr {members}", f"i32 {here}", returns="i32"
+    )
+    _only(writer, free)
+
+
+def _only(writer: Writer, lanes: str) -> None:
+    """Go on with some of the active lanes, if there are any."""
+    writer.store("i32", lanes, "%warp", layout.ACTIVE)
+    go, on = writer.value(f"icmp ne i32 {lanes}, 0"), writer.new_label()
+    writer.line(f"br i1 {go}, label %{on}, label %dispatch")
+    writer.label(on)
+
+
+# ── exchanging ──────────────────────────────────────────────────────────────
+
+
+def _pair(operand: Operand) -> tuple[Operand, Operand]:
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    return operand, Sink()
+
+
+@handles("shfl")
+def shfl(writer: Writer, instruction: Instruction) -> None:
+    """Each lane reads a register of another lane."""
+    mode = next(w for w in instruction.qualifiers if w in _MODES)
+    d, p = _pair(instruction.operands[0])
+    a, b, c = (writer.source(o, "b32").pointer for o in instruction.operands[1:4])
+    writer.call(
+        SHUFFLE[mode], f"ptr {writer.result(d, 'b32').pointer}",
+        f"ptr {writer.result(p, 'pred').pointer}", f"ptr {a}", f"ptr {b}", f"ptr {c}",
+        f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+@handles("vote")
+def vote(writer: Writer, instruction: Instruction) -> None:
+    """What the lanes have in a predicate."""
+    mode = next(w for w in instruction.qualifiers if w in _VOTES)
+    d, a, *members = instruction.operands
+    kind = "b32" if mode == "ballot" else "pred"
+    goal = writer.result(d, kind).pointer
+    if isinstance(a, Immediate):
+        word = "-1" if a.value else "0"
+    else:
+        word = writer.load("i32", writer.source(a, "pred").pointer, 0)
+    named = writer.source(members[0], "b32") if members else writer.constant(32, -1)
+    writer.call(
+        VOTE[mode], f"ptr {goal}", f"i32 {word}", f"ptr {named.pointer}",
+        f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+@handles("match")
+def match(writer: Writer, instruction: Instruction) -> None:
+    """Which lanes have the same value."""
+    bits = 64 if "b64" in instruction.qualifiers else 32
+    mode = "all" if "all" in instruction.qualifiers else "any"
+    d, p = _pair(instruction.operands[0])
+    a, members = instruction.operands[1:]
+    writer.call(
+        MATCH[mode, bits], f"ptr {writer.result(d, 'b32').pointer}",
+        f"ptr {writer.result(p, 'pred').pointer}",
+        f"ptr {writer.source(a, f'b{bits}').pointer}",
+        f"ptr {writer.source(members, 'b32').pointer}", f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+@handles("redux")
+def redux(writer: Writer, instruction: Instruction) -> None:
+    """Combine a register of all lanes."""
+    words = instruction.qualifiers
+    kind = words[-1]
+    if kind == "f32":
+        raise Error("redux.sync of f32 is for sm_100a; its order is not known here")
+    operation = next(w for w in words if w in ("add", "min", "max", "and", "or", "xor"))
+    d, a, members = instruction.operands
+    writer.call(
+        reduce(operation, kind == "s32"), f"ptr {writer.result(d, kind).pointer}",
+        f"ptr {writer.source(a, kind).pointer}",
+        f"ptr {writer.source(members, 'b32').pointer}", f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+@handles("activemask")
+def activemask(writer: Writer, instruction: Instruction) -> None:
+    """The lanes that execute this."""
+    goal = writer.result(instruction.operands[0], "b32").pointer
+    writer.call(SPREAD, f"ptr {goal}", f"i32 {writer.lanes()}", f"i32 {writer.lanes()}")
+
+
+@handles("elect")
+def elect(writer: Writer, instruction: Instruction) -> None:
+    """One lane of several."""
+    d, p = _pair(instruction.operands[0])
+    members = writer.source(instruction.operands[1], "b32").pointer
+    writer.call(
+        ELECT, f"ptr {writer.result(d, 'b32').pointer}",
+        f"ptr {writer.result(p, 'pred').pointer}", f"ptr {members}",
+        f"i32 {writer.lanes()}",
+    )  # fmt: skip
+
+
+# ── barriers ────────────────────────────────────────────────────────────────
+
+
+@handles("bar", "barrier")
+def bar(writer: Writer, instruction: Instruction) -> None:
+    """A barrier of a block, or of the lanes of a warp."""
+    words = instruction.qualifiers
+    if "warp" in words:
+        return  # the lanes have met already
+    if "cluster" in words:
+        raise Error("barrier.cluster is not supported yet")
+    mode = next((w for w in words if w in ("sync", "arrive", "red")), "sync")
+    operands = list(instruction.operands)
+    result = operands.pop(0) if mode == "red" else None
+    voted = operands.pop() if mode == "red" else None
+    number = writer.source(operands[0], "b32").pointer
+    count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
+    votes = "0" if voted is None else _word(writer, voted)
+    state = writer.call(
+        BARRIER[mode], "ptr %warp", "ptr %block", f"ptr {number}",
+        f"ptr {writer.source(count, 'b32').pointer}", f"i32 {votes}",
+        f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
+    )  # fmt: skip
+    if writer.version == "b" and instruction.guard is None:
+        _wait_all(writer, state)
+    else:
+        _wait_some(writer, state)
+    if result is not None:
+        kind = "u32" if "popc" in words else "pred"
+        which = ("popc", "and", "or").index(next(
+            w for w in words if w in ("popc", "and", "or")
+        ))  # fmt: skip
+        writer.call(
+            VOTED[kind], f"ptr {writer.result(result, kind).pointer}", "ptr %block",
+            f"ptr {number}", f"i32 {which}", f"i32 {writer.lanes()}",
+        )  # fmt: skip
+
+
+def _word(writer: Writer, operand: Operand) -> str:
+    if isinstance(operand, Immediate):
+        return "-1" if operand.value else "0"
+    return writer.load("i32", writer.source(operand, "pred").pointer, 0)
+
+
+def _wait_all(writer: Writer, state: str) -> None:
+    """All lanes of the warp go on, or the warp stops here."""
+    on, out = writer.new_label(), writer.new_label()
+    good = writer.value(f"icmp eq i32 {state}, 1")
+    writer.line(f"br i1 {good}, label %{on}, label %{out}")
+    writer.label(out)
+    _stay(writer)
+    writer.label(on)
+
+
+def _wait_some(writer: Writer, state: str) -> None:
+    """The lanes that may not go on stay; the others go on without them."""
+    on, out = writer.new_label(), writer.new_label()
+    good = writer.value(f"icmp eq i32 {state}, 1")
+    writer.line(f"br i1 {good}, label %{on}, label %{out}")
+    writer.label(out)
+    bad = writer.value(f"icmp eq i32 {state}, 2")
+    stay = writer.new_label()
+    writer.line(f"br i1 {bad}, label %stop, label %{stay}")
+    writer.label(stay)
+    # Lanes that are not at the barrier, because of a guard, go on.
+    here, after = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"
+    writer.call(warps.STAY, "ptr %warp", f"i32 {writer.lanes()}", here, after)
+    writer.line("br label %dispatch")
+    writer.label(on)
+
+
+def _stay(writer: Writer) -> None:
+    here = f"i32 {writer.block.number}"
+    writer.call(warps.STAY, "ptr %warp", "i32 -1", here, here)
+    status = writer.load("i32", "%warp", layout.STATUS)
+    bad = writer.value(f"icmp eq i32 {status}, {int(layout.Status.FAULT)}")
+    writer.line(f"br i1 {bad}, label %stop, label %dispatch")
+
+
+# ── routines ────────────────────────────────────────────────────────────────
+
+_MODES = ("up", "down", "bfly", "idx")
+_VOTES = ("all", "any", "uni", "ballot")
+
+
+def _meet(code: Code, warp: Any, members: Any, here: Value) -> Value:
+    """Which of the lanes here may go on: those whose members are all here."""
+    live = field(code, warp, layout.LIVE, I32)[0]
+    waiting = field(code, warp, layout.WAITING, I32)
+    absent = live & ~here
+    free = warps.to_word((warps.all_lanes(code, members) & absent) == 0) & here
+    waiting[0] = waiting[0] | (here & ~free)
+    return free
+
+
+def _words(code: Code, pointer: Any) -> Any:
+    return code.builder.bitcast(pointer, I32.as_pointer())
+
+
+def _put(code: Code, pointer: Any, lane: Value, value: Value) -> None:
+    code.builder.store(value.raw, code.builder.gep(pointer, [lane.raw]))
+
+
+def _put_bit(code: Code, pointer: Any, lane: Value, bit: Value) -> None:
+    """Set or clear the bit of a lane in a predicate."""
+    word = field(code, pointer, 0, I32)
+    one = word[0].lift(1) << convert(lane, I32)
+    word[0] = select(bit, word[0] | one, word[0] & ~one)
+
+
+def _shuffle(mode: str) -> Any:
+    def trace(code: Code, d: Any, p: Any, a: Any, b: Any, c: Any, lanes: Value) -> None:
+        # d may be a register that is read as well.
+        values, goal = code.array(I32, LANES), _words(code, d)
+        source, steps, limits = (_words(code, each) for each in (a, b, c))
+        with code.loop(LANES) as lane:
+            _put(code, values, lane, lane_of(code, source, lane))
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            here = convert(lane, I32)
+            step = lane_of(code, steps, lane) & 31
+            limit = lane_of(code, limits, lane)
+            segment = (limit >> 8) & 31
+            most = (here & segment) | (limit & 31 & ~segment)
+            first = here & segment
+            goal_lane = {
+                "up": here - step,
+                "down": here + step,
+                "bfly": here ^ step,
+                "idx": first | (step & ~segment),
+            }[mode]
+            inside = goal_lane >= most if mode == "up" else goal_lane <= most
+            chosen = select(inside, goal_lane, here) & 31
+            _put(code, goal, lane, lane_of(code, values, chosen))
+            _put_bit(code, p, lane, inside)
+
+    return trace
+
+
+def _vote(mode: str) -> Any:
+    def trace(code: Code, d: Any, word: Value, members: Any, lanes: Value) -> None:
+        part = warps.all_lanes(code, members) & lanes
+        yes = part & word
+        if mode == "ballot":
+            before = warps.all_lanes(code, d)
+            warps.put_lanes(code, d, select(warps.to_lanes(lanes), yes, before))
+            return
+        found = {
+            "all": yes == part,
+            "any": yes != 0,
+            "uni": (yes == part) | (yes == 0),
+        }[mode]
+        goal = field(code, d, 0, I32)
+        goal[0] = (goal[0] & ~lanes) | (warps.to_word(found) & lanes)
+
+    return trace
+
+
+def _match(mode: str, bits: int) -> Any:
+    of = ir.IntType(bits)
+
+    def trace(code: Code, d: Any, p: Any, a: Any, members: Any, lanes: Value) -> None:
+        b = code.builder
+        values = b.bitcast(a, of.as_pointer())
+        vector = ir.VectorType(of, LANES)
+        loaded = b.load(b.bitcast(a, vector.as_pointer()))
+        loaded.align = 16
+        everyone, named = Value(b, loaded), _words(code, members)
+        results, goal = code.array(I32, LANES), _words(code, d)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            mine = lane_of(code, values, lane)
+            part = lane_of(code, named, lane) & lanes
+            same = warps.to_word(everyone == mine) & part
+            if mode == "all":
+                every = same == part
+                _put(code, results, lane, select(every, part, part.lift(0)))
+                _put_bit(code, p, lane, every)
+            else:
+                _put(code, results, lane, same)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            _put(code, goal, lane, lane_of(code, results, lane))
+
+    return trace
+
+
+def reduce(operation: str, signed: bool) -> Routine:
+    """The routine that combines a register of all lanes."""
+
+    def combine(x: Value, y: Value) -> Value:
+        if operation in ("min", "max"):
+            less = x < y if signed else compare_unsigned("<", x, y)
+            first, second = (x, y) if operation == "min" else (y, x)
+            return select(less, first, second)
+        return {"add": x + y, "and": x & y, "or": x | y, "xor": x ^ y}[operation]
+
+    def trace(code: Code, d: Any, a: Any, members: Any, lanes: Value) -> None:
+        source, named, goal = (_words(code, each) for each in (a, members, d))
+        results = code.array(I32, LANES)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            part = lane_of(code, named, lane) & lanes
+            total = code.variable(lane_of(code, source, lane))
+            own = part.lift(1) << convert(lane, I32)
+            with code.loop(LANES) as other, code.when(has(part & ~own, other)):
+                total.value = combine(total.value, lane_of(code, source, other))
+            _put(code, results, lane, total.value)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            _put(code, goal, lane, lane_of(code, results, lane))
+
+    name = f"redux.{operation}.{'s' if signed else 'u'}32"
+    return routine(name, trace, [P, P, P, I32], None)
+
+
+def _spread(code: Code, d: Any, word: Value, lanes: Value) -> None:
+    before = warps.all_lanes(code, d)
+    chosen = select(warps.to_lanes(lanes), before.lift(word), before)
+    warps.put_lanes(code, d, chosen)
+
+
+def _elect(code: Code, d: Any, p: Any, members: Any, lanes: Value) -> None:
+    named, goal = (_words(code, each) for each in (members, d))
+    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+        part = lane_of(code, named, lane) & lanes
+        leader = warps.first_lane(part)
+        _put(code, goal, lane, leader)
+        _put_bit(code, p, lane, leader == convert(lane, I32))
+
+
+def _count(word: Value) -> Value:
+    return Value(
+        word.builder, intrinsic(word.builder, "llvm.ctpop.i32", I32, [word.raw])
+    )
+
+
+def _barrier(mode: str) -> Any:
+    """1: the lanes may go on; 0: they have to wait; 2: a fault."""
+
+    def trace(
+        code: Code, warp: Any, block: Any, numbers: Any, counts: Any, votes: Value,
+        lanes: Value, site: Value,
+    ) -> Value:  # fmt: skip
+        b = code.builder
+        answer = code.variable(site.lift(1))
+        first = convert(warps.first_lane(lanes), I64) & 31
+        number = lane_of(code, _words(code, numbers), first)
+        expected = lane_of(code, _words(code, counts), first)
+        good = compare_unsigned("<", number, 16)
+        with code.when((lanes != 0) & ~good):
+            fault(code, warp, Fault.BARRIER, site, first, convert(number, I64), 0)
+            answer.value = site.lift(2)
+        with code.when((lanes != 0) & good):
+            step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
+            barrier = b.bitcast(b.gep(block, [step.raw]), I32.as_pointer())
+            answer.value = _arrive(
+                code, mode, warp, block, barrier, expected, votes, lanes
+            )
+        return answer.value
+
+    return trace
+
+
+def _arrive(
+    code: Code, mode: str, warp: Any, block: Any, barrier: Any, expected: Value,
+    votes: Value, lanes: Value,
+) -> Value:  # fmt: skip
+    b = code.builder
+    state = [b.gep(barrier, [ir.Constant(I32, i)]) for i in range(8)]
+
+    def get(index: int) -> Value:
+        return Value(b, b.load(state[index]))
+
+    def put(index: int, value: Value) -> None:
+        b.store(value.raw, state[index])
+
+    flags = field(code, warp, layout.ARRIVED, I32)
+    live = field(code, warp, layout.LIVE, I32)[0]
+    tickets = field(code, warp, layout.TICKETS, I32)
+    new = (flags[0] & lanes) == 0
+    with code.when(new):
+        threads = select(lanes == live, lanes.lift(LANES), _count(lanes))
+        put(0, get(0) + threads)
+        put(3, get(3) + _count(votes & lanes))
+        put(7, get(7) + _count(lanes))
+        field(code, block, layout.BLOCK_PROGRESS, I32)[0] = lanes.lift(1)
+        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
+            tickets[lane] = get(2)
+        flags[0] = flags[0] | lanes
+    alive = field(code, block, layout.BLOCK_ALIVE, I32)[0] * LANES
+    wanted = select(expected == 0, alive, expected)
+    first = convert(warps.first_lane(lanes), I64)
+    waits = tickets[first] == get(2)
+    with code.when(waits & (get(0) >= wanted)):
+        put(4, get(3))
+        put(5, convert(get(3) == get(7), I32, signed=False))
+        put(6, convert(get(3) != 0, I32, signed=False))
+        for index in (0, 3, 7):
+            put(index, lanes.lift(0))
+        put(2, get(2) + 1)
+    passed = tickets[first] != get(2)
+    if mode == "arrive":
+        passed = passed | (lanes != 0)
+    waiting = field(code, warp, layout.WAITING, I32)
+    with code.when(passed):
+        flags[0] = flags[0] & ~lanes
+        field(code, block, layout.BLOCK_PROGRESS, I32)[0] = lanes.lift(1)
+    with code.when(~passed):
+        waiting[0] = waiting[0] | lanes
+    return convert(passed, I32, signed=False)
+
+
+def _voted(kind: str) -> Any:
+    def trace(
+        code: Code, d: Any, block: Any, numbers: Any, which: Value, lanes: Value
+    ) -> None:
+        b = code.builder
+        first = convert(warps.first_lane(lanes), I64) & 31
+        number = lane_of(code, _words(code, numbers), first) & 15
+        step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
+        words = b.bitcast(b.gep(block, [step.raw]), I32.as_pointer())
+        value = Value(b, b.load(b.gep(words, [(which + 4).raw])))
+        if kind == "u32":
+            _spread(code, d, value, lanes)
+            return
+        word = field(code, d, 0, I32)
+        word[0] = select(value != 0, word[0] | lanes, word[0] & ~lanes)
+
+    return trace
+
+
+MEET = routine("meet", _meet, [P, P, I32], I32)
+SPREAD = routine("spread_word", _spread, [P, I32, I32], None)
+ELECT = routine("elect", _elect, [P, P, P, I32], None)
+SHUFFLE = {
+    mode: routine(f"shfl.{mode}", _shuffle(mode), [P, P, P, P, P, I32], None)
+    for mode in _MODES
+}
+VOTE = {
+    mode: routine(f"vote.{mode}", _vote(mode), [P, I32, P, I32], None)
+    for mode in _VOTES
+}
+MATCH = {
+    (mode, bits): routine(
+        f"match.{mode}.b{bits}", _match(mode, bits), [P, P, P, P, I32], None
+    )
+    for mode in ("any", "all")
+    for bits in (32, 64)
+}
+BARRIER = {
+    mode: routine(f"bar.{mode}", _barrier(mode), [P, P, P, P, I32, I32, I32], I32)
+    for mode in ("sync", "arrive", "red")
+}
+VOTED = {
+    kind: routine(f"voted.{kind}", _voted(kind), [P, P, P, I32, I32], None)
+    for kind in ("u32", "pred")
+}

@@ -1,0 +1,502 @@
+"""How is a program written in LLVM's language?
+
+The code of a kernel is one function that runs one warp until it has to stop.  Each
+code block is written twice: once for all lanes of the warp, and once for some of them.
+Nearly every instruction is the call of a routine.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import NamedTuple
+
+from fragmenta.errors import Error
+from fragmenta.ptx.engine import layout, warps
+from fragmenta.ptx.engine.elementwise import MASKED, Held, elementwise, type_bits
+from fragmenta.ptx.engine.layout import LANES, Fault
+from fragmenta.ptx.engine.library import Routine
+from fragmenta.ptx.engine.program import JUMPS, Block, Program, Unit
+from fragmenta.ptx.module import (
+    Address,
+    Immediate,
+    Instruction,
+    Negative,
+    Not,
+    Operand,
+    Pair,
+    Part,
+    Register,
+    Sink,
+    Special,
+    Symbol,
+    Vector,
+    type_bytes,
+)
+from fragmenta.ptx.opcodes.table import TABLE, Match
+
+FULL, PARTIAL = "b", "m"
+Handler = Callable[["Writer", Instruction], None]
+HANDLERS: dict[str, Handler] = {}
+"""What is done for an opcode that is more than a calculation in each lane."""
+
+
+def handles(*opcodes: str) -> Callable[[Handler], Handler]:
+    """Say that a function writes the code of some opcodes."""
+
+    def add(handler: Handler) -> Handler:
+        HANDLERS.update(dict.fromkeys(opcodes, handler))
+        return handler
+
+    return add
+
+
+class Written(NamedTuple):
+    """An operand in memory: where, and the bits of the register that holds it."""
+
+    pointer: str
+    bits: int
+
+
+class Site(NamedTuple):
+    """An instruction that can fail."""
+
+    unit: str
+    index: int
+
+
+class Writer:
+    """Writes the code of one program."""
+
+    def __init__(self, program: Program, target: str) -> None:
+        self.program = program
+        self.target = target
+        self.lines: list[str] = []
+        self.routines: dict[str, Routine] = {}
+        self.declared: dict[str, str] = {}
+        self.constants = bytearray()
+        self._constant_places: dict[bytes, int] = {}
+        self.sites: list[Site] = []
+        self.functions: list[tuple[str, str]] = []
+        """Functions that are called by address: instruction, target."""
+        self.fidelity: dict[str, str] = {}
+        self.refusals: dict[int, str] = {}
+        """Why an instruction cannot be executed, by its site."""
+        self._fresh = 0
+        self._scratch = 0
+        self.unit: Unit = program.units[program.kernel.name]
+        self.block: Block = program.blocks[0]
+        self.version = FULL
+        self.index = 0
+        self.mask = ""
+        """The lanes of the present instruction; nothing if they are all."""
+
+    # ── text ────────────────────────────────────────────────────────────────
+
+    def fresh(self) -> str:
+        """A new name for a value."""
+        self._fresh += 1
+        return f"%v{self._fresh}"
+
+    def line(self, text: str) -> None:
+        """Write a line that gives no value."""
+        self.lines.append("  " + text)
+
+    def value(self, text: str) -> str:
+        """Write a line that gives a value, and return its name."""
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def label(self, name: str) -> None:
+        """Begin a piece of code that can be jumped to."""
+        self.lines.append(f"{name}:")
+
+    def new_label(self) -> str:
+        """A new name for a label."""
+        self._fresh += 1
+        return f"l{self._fresh}"
+
+    def at(self, base: str, offset: int) -> str:
+        """A pointer so many bytes further on."""
+        if not offset:
+            return base
+        return self.value(f"getelementptr i8, ptr {base}, i64 {offset}")
+
+    def load(self, kind: str, base: str, offset: int) -> str:
+        """A number in memory."""
+        return self.value(f"load {kind}, ptr {self.at(base, offset)}")
+
+    def store(self, kind: str, number: str | int, base: str, offset: int) -> None:
+        """Put a number into memory."""
+        self.line(f"store {kind} {number}, ptr {self.at(base, offset)}")
+
+    def call(self, routine: Routine, *arguments: str, returns: str = "void") -> str:
+        """Call a routine; each argument has its type before it."""
+        self.routines[routine.name] = routine
+        return self.call_name(routine.name, *arguments, returns=returns)
+
+    def call_name(self, name: str, *arguments: str, returns: str = "void") -> str:
+        """Call a function by its name."""
+        kinds = ", ".join(each.split()[0] for each in arguments)
+        self.declared[name] = f'declare {returns} @"{name}"({kinds})'
+        text = f'call {returns} @"{name}"({", ".join(arguments)})'
+        if returns == "void":
+            self.line(text)
+            return ""
+        return self.value(text)
+
+    # ── lanes ───────────────────────────────────────────────────────────────
+
+    def active(self) -> str:
+        """The lanes that execute the block, as a word."""
+        return self.load("i32", "%warp", layout.ACTIVE)
+
+    def lanes(self) -> str:
+        """The lanes that execute the present instruction, as a word."""
+        return self.mask or self.active()
+
+    def predicate(self, operand: Register | Not) -> str:
+        """The bits of a predicate, as a word."""
+        register = operand.of if isinstance(operand, Not) else operand
+        word = self.load("i32", "%warp", self.unit.registers[register.number])
+        return self.value(f"xor i32 {word}, -1") if isinstance(operand, Not) else word
+
+    def scratch(self, number: int) -> str:
+        """A place for a predicate that is used at once."""
+        return self.at("%warp", layout.SCRATCH + 4 * number)
+
+    def temporary(self, bits: int) -> str:
+        """A place for a register that is used at once; none is kept for long."""
+        place = layout.TEMPORARY + 256 * self._scratch
+        self._scratch = (self._scratch + 1) % layout.TEMPORARIES
+        return self.at("%warp", place)
+
+    # ── operands ────────────────────────────────────────────────────────────
+
+    def register(self, register: Register) -> Written:
+        """Where a register is."""
+        bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
+        place = self.unit.registers[register.number]
+        return Written(self.at("%warp", place), bits)
+
+    def constant(self, bits: int, number: int) -> Written:
+        """A register that holds a number in every lane."""
+        number &= (1 << max(bits, 1)) - 1
+        if bits == 1:
+            word = -1 if number else 0
+            place = self.data(word.to_bytes(4, "little", signed=True))
+        elif bits == 128:
+            low, high = number & (1 << 64) - 1, number >> 64
+            place = self.data(
+                low.to_bytes(8, "little") * LANES + high.to_bytes(8, "little") * LANES
+            )
+        else:
+            place = self.data(number.to_bytes(bits // 8, "little") * LANES)
+        return Written(self.at("%constants", place), bits)
+
+    def data(self, data: bytes) -> int:
+        """Where bytes are among the constants."""
+        if data not in self._constant_places:
+            self.constants += bytes(-len(self.constants) % 64)
+            self._constant_places[data] = len(self.constants)
+            self.constants += data
+        return self._constant_places[data]
+
+    def source(self, operand: Operand, kind: str) -> Written:
+        """Where the bits of an operand are."""
+        bits = type_bits(kind)
+        match operand:
+            case Register():
+                return self.register(operand)
+            case Not():
+                word = self.predicate(operand)
+                place = self.scratch(self._next_scratch())
+                self.line(f"store i32 {word}, ptr {place}")
+                return Written(place, 1)
+            case Immediate():
+                return self.constant(bits, immediate_bits(operand, kind))
+            case Special():
+                return self.special(operand)
+            case Symbol():
+                return self.symbol(operand, bits)
+            case Part():
+                return self.register(operand.of)
+        raise Error(f"{type(operand).__name__} cannot be an operand here")
+
+    def _next_scratch(self) -> int:
+        self._scratch = (self._scratch + 1) % layout.TEMPORARIES
+        return self._scratch
+
+    def special(self, operand: Special) -> Written:
+        """Where a special register is."""
+        place = layout.special_place(operand.name)
+        if place is None:
+            raise Error(f"the special register {operand.name} is not supported")
+        if operand.name in layout.TICKING:
+            self.call(warps.TICK, "ptr %warp")
+        bits = 64 if operand.name in layout.SPECIALS_64 else 32
+        return Written(self.at("%warp", place), bits)
+
+    def symbol(self, operand: Symbol, bits: int) -> Written:
+        """The address of a variable or function."""
+        unit, name = self.unit, operand.name
+        if name in unit.local:
+            offset = unit.local[name] + operand.offset
+            if not unit.recursive:
+                return self.constant(bits, unit.frame_start + offset)
+            place = self.temporary(64)
+            self.call(
+                warps.FRAME, f"ptr {place}", f"ptr {self.frame()}", f"i64 {offset}"
+            )
+            return Written(place, 64)
+        if name in unit.shared:
+            return self.constant(bits, unit.shared[name] + operand.offset)
+        known = self.program.addresses
+        goal = self.program.module.aliases.get(name, name)
+        if goal in known:
+            return self.constant(bits, known[goal] + operand.offset)
+        raise Error(f"{name} is not declared")
+
+    def frame(self) -> str:
+        """The register with the start of the frame of a recursive function."""
+        return self.at("%warp", self.unit.frame_register)
+
+    def result(self, operand: Operand, kind: str) -> Written:
+        """Where a result goes."""
+        if isinstance(operand, Sink):
+            bits = type_bits(kind)
+            if bits == 1:
+                return Written(self.scratch(self._next_scratch()), 1)
+            return Written(self.temporary(bits), max(bits, 8))
+        if isinstance(operand, Part):
+            return self.register(operand.of)
+        if not isinstance(operand, Register):
+            raise Error(f"{type(operand).__name__} cannot be a result")
+        return self.register(operand)
+
+    # ── instructions ────────────────────────────────────────────────────────
+
+    def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
+        """Execute an instruction of the table on operands, for the present lanes."""
+        match = TABLE.find(mnemonic, len(operands))
+        if match is None or match.syntax.emit is None:
+            raise Error(f"{mnemonic} is not supported")
+        self._compute(mnemonic, match, list(operands))
+
+    def _compute(
+        self, mnemonic: str, match: Match, given: list[Written | Operand]
+    ) -> None:
+        results: list[tuple[Held, str]] = []
+        sources: list[tuple[Held, str] | None] = []
+        extra: list[tuple[str, str]] = []
+        rest = list(given)
+        for slot in match.syntax.operands:
+            kind = match.syntax.type_of(slot, match.qualifiers)
+            held = Held(type_bits(kind), 0, signed=kind.startswith("s"))
+            if slot.hidden:
+                place = self.at("%warp", self.unit.carry)
+                if slot.result and not match.qualifiers.get("cc", "cc"):
+                    place = self.scratch(0)
+                pair = (Held(1, 1), place)
+                (results if slot.result else sources).append(pair)
+                continue
+            if not rest:
+                if not slot.optional:
+                    raise Error(f"{mnemonic} has too few operands")
+                sources.append(None)
+                continue
+            operand = rest.pop(0)
+            if slot.type == "imm":
+                if not isinstance(operand, Immediate):
+                    raise Error(f"{slot.name} of {mnemonic} must be a constant")
+                extra.append((slot.name, str(operand.value)))
+                continue
+            if slot.negatable:
+                minus = isinstance(operand, Negative)
+                extra.append((f"{slot.name}neg", "-" * minus))
+                operand = operand.of if isinstance(operand, Negative) else operand
+            if slot.selector:
+                part = operand.which if isinstance(operand, Part) else ""
+                extra.append((slot.selector, part))
+            if slot.result:
+                both = (
+                    (operand.first, operand.second)
+                    if isinstance(operand, Pair)
+                    else (operand,)
+                )
+                for each in both:
+                    at = each if isinstance(each, Written) else self.result(each, kind)
+                    results.append((held._replace(register=at.bits), at.pointer))
+                    if slot.name == "d|p":  # the second is a predicate
+                        kind, held = "pred", Held(1, 1)
+                continue
+            items = operand.items if isinstance(operand, Vector) else (operand,)
+            for each in items:
+                at = each if isinstance(each, Written) else self.source(each, kind)
+                sources.append((held._replace(register=at.bits), at.pointer))
+        if rest:
+            raise Error(f"{mnemonic} has too many operands")
+        routine = elementwise(
+            mnemonic,
+            match,
+            tuple(held for held, _ in results),
+            tuple(None if each is None else each[0] for each in sources),
+            tuple(extra),
+        )
+        self.fidelity[mnemonic] = match.syntax.fidelity
+        places = [p for _, p in results] + [s[1] for s in sources if s is not None]
+        arguments = [f"ptr {each}" for each in places]
+        self.routines[routine.name] = routine
+        if self.mask:
+            self.call_name(routine.name + MASKED, *arguments, f"i32 {self.mask}")
+        else:
+            self.call_name(routine.name, *arguments)
+
+    def site(self) -> int:
+        """A number for the present instruction, by which a fault names it."""
+        self.sites.append(Site(self.unit.function.name, self.index))
+        return len(self.sites) - 1
+
+    def stop_if(self, failed: str) -> None:
+        """Leave the code if a routine says that it failed."""
+        on = self.new_label()
+        bad = self.value(f"icmp ne i32 {failed}, 0")
+        self.line(f"br i1 {bad}, label %stop, label %{on}")
+        self.label(on)
+
+    def fault(self, kind: Fault) -> None:
+        """Stop here with a fault, if any lane is active."""
+        lanes = self.lanes()
+        self.call(
+            warps.FAULT, "ptr %warp", f"i32 {int(kind)}", f"i32 {self.site()}",
+            f"i32 {lanes}", returns="void",
+        )  # fmt: skip
+        on, bad = self.new_label(), self.value(f"icmp ne i32 {lanes}, 0")
+        self.line(f"br i1 {bad}, label %stop, label %{on}")
+        self.label(on)
+
+    def instruction(self, instruction: Instruction) -> None:
+        """Write one instruction."""
+        guard = instruction.guard
+        self.mask = ""
+        if guard is not None:
+            chosen = self.predicate(guard)
+            self.mask = self.value(f"and i32 {chosen}, {self.active()}")
+        elif self.version == PARTIAL:
+            self.mask = self.active()
+        handler = HANDLERS.get(instruction.opcode, _by_table)
+        self.guarded(lambda: handler(self, instruction))
+
+    def guarded(self, write: Callable[[], None]) -> None:
+        """Write something; if that is not possible, it is a fault to come there."""
+        before = len(self.lines)
+        try:
+            write()
+        except Error as error:
+            del self.lines[before:]
+            self.refuse(str(error))
+
+    def refuse(self, why: str) -> None:
+        """Stop with a fault if a lane comes here, and with the reason."""
+        self.refusals[len(self.sites)] = why
+        self.fault(Fault.UNSUPPORTED)
+        if self.unit.function.instructions[self.index].opcode in JUMPS:
+            self.line("br label %dispatch")
+
+    # ── going on ────────────────────────────────────────────────────────────
+
+    def goto(self, number: int) -> None:
+        """All lanes of the block go to another one."""
+        back = number <= self.block.number
+        if self.version == PARTIAL:
+            self.call(
+                warps.DIVERGE, "ptr %warp", "i32 -1", f"i32 {number}", f"i32 {number}"
+            )
+            if back:
+                self._spend(number)
+            self.line("br label %dispatch")
+            return
+        if back:
+            self._spend(number)
+        self.line(f"br label %{FULL}{number}")
+
+    def _spend(self, number: int) -> None:
+        """Stop if the turn of the warp is over."""
+        left = self.value("load i32, ptr %budget")
+        less = self.value(f"sub i32 {left}, 1")
+        self.line(f"store i32 {less}, ptr %budget")
+        over, on = self.value(f"icmp slt i32 {less}, 0"), self.new_label()
+        out = self.new_label()
+        self.line(f"br i1 {over}, label %{out}, label %{on}")
+        self.label(out)
+        if self.version == FULL:
+            self.call(
+                warps.DIVERGE, "ptr %warp", "i32 -1", f"i32 {number}", f"i32 {number}"
+            )
+        self.call(warps.SPENT, "ptr %warp", f"i32 {number}")
+        self.line("ret void")
+        self.label(on)
+
+    def branch(self, taken: str, yes: int, no: int) -> None:
+        """The lanes in ``taken`` go to one block, the other active ones to another."""
+        active = self.active()
+        if self.version == FULL:
+            all_, none, mixed = (self.new_label() for _ in range(3))
+            test = self.new_label()
+            every = self.value(f"icmp eq i32 {taken}, {active}")
+            self.line(f"br i1 {every}, label %{all_}, label %{test}")
+            self.label(test)
+            nobody = self.value(f"icmp eq i32 {taken}, 0")
+            self.line(f"br i1 {nobody}, label %{none}, label %{mixed}")
+            self.label(all_)
+            self.goto(yes)
+            self.label(none)
+            self.goto(no)
+            self.label(mixed)
+        self.call(warps.DIVERGE, "ptr %warp", f"i32 {taken}", f"i32 {yes}", f"i32 {no}")
+        if min(yes, no) <= self.block.number:
+            self.spend_partial(min(yes, no))
+        self.line("br label %dispatch")
+
+    def spend_partial(self, number: int) -> None:
+        """Stop if the turn is over; each lane already has its next block."""
+        version, self.version = self.version, PARTIAL
+        self._spend(number)
+        self.version = version
+
+
+def _by_table(writer: Writer, instruction: Instruction) -> None:
+    """An instruction that computes something in each lane."""
+    writer.compute(instruction.mnemonic, *instruction.operands)
+
+
+def immediate_bits(operand: Immediate, kind: str) -> int:
+    """The bits of a constant as an operand of a type.
+
+    >>> hex(immediate_bits(Immediate(1.0, "f64", 0x3FF0000000000000), "f32"))
+    '0x3f800000'
+    >>> immediate_bits(Immediate(-1, "int", (1 << 64) - 1), "s16")
+    65535
+    """
+    bits = type_bits(kind)
+    if operand.form == "int":
+        if kind in ("f32", "f64"):
+            form = "<f" if kind == "f32" else "<d"
+            return int.from_bytes(struct.pack(form, float(operand.value)), "little")
+        return operand.bits & (1 << bits) - 1
+    if kind == "f32" and operand.form == "f64":
+        return int.from_bytes(struct.pack("<f", operand.value), "little")
+    if kind == "f64" and operand.form == "f32":
+        return int.from_bytes(struct.pack("<d", operand.value), "little")
+    return operand.bits & (1 << bits) - 1
+
+
+def address_of(writer: Writer, address: Address) -> tuple[Written, int]:
+    """The register with an address, and the bytes to add to it."""
+    base = address.base
+    if isinstance(base, Register):
+        return writer.register(base), address.offset
+    if isinstance(base, Symbol):
+        return writer.symbol(Symbol(base.name, base.offset), 64), address.offset
+    return writer.constant(64, base), address.offset

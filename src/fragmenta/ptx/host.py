@@ -1,0 +1,177 @@
+"""What does the host do for a kernel while it runs?
+
+``printf`` gathers text, a failed ``assert`` is an error, ``malloc`` is refused.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from typing import Any
+
+import numpy as np
+
+from fragmenta.errors import Error, KernelFault
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.context import HOST
+from fragmenta.ptx.engine.control import HOST_FUNCTIONS
+from fragmenta.ptx.engine.layout import LANES
+
+_FORMAT = re.compile(
+    r"%[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|j|t|L)?([a-zA-Z%])"
+)
+
+
+class Host:
+    """The functions that a kernel can call."""
+
+    def __init__(self, launch: Any) -> None:
+        self._launch = launch
+        self._lines: list[str] = []
+        self.error: Exception | None = None
+        self._function = HOST(self._call)
+        pointer = ctypes.cast(self._function, ctypes.c_void_p)
+        self.address = int(pointer.value or 0)
+
+    @property
+    def text(self) -> str:
+        """What was printed."""
+        return "".join(self._lines)
+
+    def _call(self, warp: int, block: int, number: int, table: int, lanes: int) -> int:
+        try:
+            name = HOST_FUNCTIONS[number]
+            lanes &= 0xFFFFFFFF
+            for lane in range(LANES):
+                if lanes >> lane & 1:
+                    getattr(self, "_" + name.strip("_"))(warp, block, table, lane)
+        except Exception as error:
+            self.error = error
+            return 1
+        return 0
+
+    # ── memory ──────────────────────────────────────────────────────────────
+
+    def _word(self, warp: int, place: int, lane: int, words: int) -> int:
+        """A parameter of so many words."""
+        parts = [
+            int.from_bytes(ctypes.string_at(warp + place + 4 * LANES * i + 4 * lane, 4),
+                           "little")
+            for i in range(words)
+        ]  # fmt: skip
+        return sum(part << (32 * i) for i, part in enumerate(parts))
+
+    def _place(self, table: int, number: int) -> int:
+        return int.from_bytes(ctypes.string_at(table + 8 * number, 8), "little")
+
+    def _read(self, warp: int, block: int, lane: int, address: int, size: int) -> bytes:
+        """Bytes at a generic address; fewer at the end of the memory."""
+        slot = address >> layout.SLOT_BITS
+        offset = address & (1 << layout.SLOT_BITS) - 1
+        if slot == layout.LOCAL_SLOT:
+            base = _i64(warp + layout.LOCAL_BASE)
+            whole = _i64(block + layout.BLOCK_LOCAL_SIZE)
+            base += lane * whole
+        else:
+            table = _i64(block + layout.BLOCK_SEGMENTS)
+            entry = table + layout.SEGMENT_BYTES * min(slot, layout.SLOTS - 1)
+            base, whole = _i64(entry), _i64(entry + 8)
+        size = max(0, min(size, whole - offset))
+        return ctypes.string_at(base + offset, size)
+
+    def _string(self, warp: int, block: int, lane: int, address: int) -> str:
+        data = self._read(warp, block, lane, address, 1 << 16)
+        return data.split(b"\0")[0].decode("utf-8", "replace")
+
+    # ── functions ───────────────────────────────────────────────────────────
+
+    def _vprintf(self, warp: int, block: int, table: int, lane: int) -> None:
+        answer, text_at, values_at = (self._place(table, i) for i in range(3))
+        text = self._string(warp, block, lane, self._word(warp, text_at, lane, 2))
+        where = self._word(warp, values_at, lane, 2)
+        data = self._read(warp, block, lane, where, 4096)
+        shown, count = self._format(text, data, warp, block, lane)
+        self._lines.append(shown)
+        ctypes.memmove(warp + answer + 4 * lane, struct.pack("<i", count), 4)
+
+    def _format(
+        self, text: str, data: bytes, warp: int, block: int, lane: int
+    ) -> tuple[str, int]:
+        place = count = 0
+
+        def take(size: int) -> bytes:
+            nonlocal place
+            place = -(-place // size) * size
+            part = data[place : place + size]
+            place += size
+            return part.ljust(size, b"\0")
+
+        def value(match: re.Match[str]) -> str:
+            nonlocal count
+            whole, kind, length = match[0], match[4], match[3] or ""
+            if kind == "%":
+                return "%"
+            for star in (match[1], match[2]):
+                if star == "*":
+                    width = struct.unpack("<i", take(4))[0]
+                    whole = whole.replace("*", str(width), 1)
+            count += 1
+            plain = whole.replace(length, "", 1) if length else whole
+            if kind in "fFeEgGaA":
+                number = struct.unpack("<d", take(8))[0]
+                return _hex(number) if kind in "aA" else plain % number
+            if kind == "s":
+                address = struct.unpack("<Q", take(8))[0]
+                return plain % self._string(warp, block, lane, address)
+            if kind == "p":
+                return f"{struct.unpack('<Q', take(8))[0]:#x}"
+            if kind == "c":
+                return plain % chr(struct.unpack("<i", take(4))[0] & 255)
+            wide = length in ("ll", "l", "z", "j", "t")
+            signed = kind in "di"
+            form = ("<q" if signed else "<Q") if wide else ("<i" if signed else "<I")
+            number = struct.unpack(form, take(8 if wide else 4))[0]
+            return plain.replace("u", "d").replace("i", "d") % number
+
+        return _FORMAT.sub(value, text), count
+
+    def _assertfail(self, warp: int, block: int, table: int, lane: int) -> None:
+        places = [self._place(table, i) for i in range(4)]
+        message, file = (
+            self._string(warp, block, lane, self._word(warp, p, lane, 2))
+            for p in places[:2]
+        )
+        line = self._word(warp, places[2], lane, 1)
+        function = self._string(warp, block, lane, self._word(warp, places[3], lane, 2))
+        number = _i32(warp + layout.WARP_NUMBER)
+        shape = self._launch.shape
+        thread = shape.thread_at(number * LANES + lane)
+        where = shape.block_at(_i64(block + layout.BLOCK_INDEX))
+        raise KernelFault(
+            f"{file}:{line}: {function}: block {where}, thread {thread}: assertion "
+            f"`{message}` failed",
+            "assert",
+            0,
+            f"{file}:{line}",
+            where,
+            thread,
+        )
+
+    def _malloc(self, warp: int, block: int, table: int, lane: int) -> None:
+        raise Error("malloc in a kernel is not supported; give an array instead")
+
+    def _free(self, warp: int, block: int, table: int, lane: int) -> None:
+        raise Error("free in a kernel is not supported")
+
+
+def _hex(number: float) -> str:
+    return float(number).hex()
+
+
+def _i64(address: int) -> int:
+    return int(np.frombuffer(ctypes.string_at(address, 8), np.int64)[0])
+
+
+def _i32(address: int) -> int:
+    return int(np.frombuffer(ctypes.string_at(address, 4), np.int32)[0])

@@ -1,0 +1,213 @@
+"""What can be done with a kernel?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, NamedTuple
+
+from fragmenta.arrays.checks import is_whole
+from fragmenta.errors import Error, nearest, one_of
+from fragmenta.isa.target import check_target
+from fragmenta.ptx import reading
+from fragmenta.ptx.arguments import Arguments
+from fragmenta.ptx.engine.compiling import Compiled, compiled
+from fragmenta.ptx.launching import STACK, Launch, check_shape, run
+from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.opcodes.quotients import contract_all
+from fragmenta.ptx.result import Result
+from fragmenta.ptx.variables import Variables
+
+
+class Parameter(NamedTuple):
+    """A parameter of a kernel."""
+
+    name: str
+    type: str
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A kernel of a PTX file, which can be launched on the CPU."""
+
+    loaded: Loaded
+    function: Function
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.function.name
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What it takes."""
+        return tuple(
+            Parameter(each.name, each.type, each.size)
+            for each in self.function.parameters
+        )
+
+    def launch(
+        self,
+        grid: Any,
+        block: Any,
+        arguments: Any = (),
+        *,
+        shared: int = 0,
+        target: str | None = None,
+        contract: bool = True,
+        limit: int | None = None,
+        stack: int = STACK,
+    ) -> Result:
+        """Run the kernel here, with the bits that a GPU returns.
+
+        ``grid`` and ``block`` are numbers or tuples; arrays among the arguments are
+        changed in place; ``shared`` is the size of dynamic shared memory in bytes.
+        ``limit`` is the most warp instructions before a :class:`KernelFault`.
+
+        >>> import numpy as np
+        >>> from fragmenta import ptx
+        >>> kernel = ptx.parse('''
+        ... .version 8.0
+        ... .target sm_80
+        ... .address_size 64
+        ... .visible .entry twice(.param .u64 data)
+        ... {
+        ...     .reg .b32 %r<3>;
+        ...     .reg .b64 %rd<4>;
+        ...     ld.param.u64 %rd1, [data];
+        ...     mov.u32 %r1, %tid.x;
+        ...     mul.wide.u32 %rd2, %r1, 4;
+        ...     add.s64 %rd3, %rd1, %rd2;
+        ...     ld.global.u32 %r2, [%rd3];
+        ...     add.s32 %r2, %r2, %r2;
+        ...     st.global.u32 [%rd3], %r2;
+        ...     ret;
+        ... }''').kernels["twice"]
+        >>> data = np.arange(4, dtype=np.int32)
+        >>> result = kernel.launch(1, 4, [data])
+        >>> data, result.instructions
+        (array([0, 2, 4, 6], dtype=int32), 8)
+        """
+        shape = check_shape(self.function, grid, block)
+        if not is_whole(shared) or not 0 <= shared <= 228 * 1024:
+            raise Error(
+                f"shared is the bytes of dynamic shared memory, 0 to {228 * 1024:,}; "
+                f"given {shared!r}"
+            )
+        where = check_target(target or self.loaded.module.target)
+        ready = self.loaded.compiled(self.name, where, contract)
+        launch = Launch(
+            self.loaded.contracted if contract else self.loaded.module,
+            ready,
+            shape,
+            Arguments(self.function, arguments),
+            self.loaded.variables_of(ready),
+            int(shared),
+            stack,
+        )
+        return run(launch, limit)
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
+        return f"Kernel({self.name}({given}))"
+
+
+class Loaded:
+    """A PTX file that was read: what it says, and its kernels.
+
+    Use :func:`parse` or :func:`load`.
+    """
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self._lock = Lock()
+        self._compiled: dict[tuple[str, str, bool], Compiled] = {}
+        self._variables: Variables | None = None
+
+    @cached_property
+    def contracted(self) -> Module:
+        """The module as the assembler runs it: products and sums fused.
+
+        With ``debug`` the assembler changes nothing.
+        """
+        if "debug" in self.module.options:
+            return self.module
+        return contracted(self.module)
+
+    @cached_property
+    def kernels(self) -> Mapping[str, Kernel]:
+        """The kernels by name."""
+        found = {
+            name: Kernel(self, function)
+            for name, function in self.module.functions.items()
+            if function.kernel
+        }
+        return _Named(found)
+
+    @property
+    def variables(self) -> Variables:
+        """The ``.global`` and ``.const`` variables; they keep their values."""
+        if self._variables is None:
+            if not self.kernels:
+                raise Error("the module has no kernel")
+            name = next(iter(self.kernels))
+            self.compiled(name, check_target(self.module.target), True)
+        return self.variables_of(next(iter(self._compiled.values())))
+
+    def variables_of(self, ready: Compiled) -> Variables:
+        """The variables, where a compiled kernel expects them."""
+        with self._lock:
+            if self._variables is None:
+                self._variables = Variables(self.module, ready.addresses)
+            return self._variables
+
+    def compiled(self, name: str, target: str, contract: bool) -> Compiled:
+        """The machine code of a kernel."""
+        key = (name, target, contract)
+        with self._lock:
+            if key not in self._compiled:
+                module = self.contracted if contract else self.module
+                self._compiled[key] = compiled(module, name, target, contract)
+            return self._compiled[key]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.module, name)
+
+
+class _Named(dict[str, Kernel]):
+    """Kernels by name; a wrong name says which there are."""
+
+    def __missing__(self, name: str) -> Kernel:
+        raise Error(
+            f"no kernel {name}{nearest(name, self)}; there are "
+            f"{one_of(self, 'and') or 'none'}"
+        )
+
+
+def contracted(module: Module) -> Module:
+    """A module whose functions are contracted as ptxas does."""
+    functions = {
+        name: function if function.declared_only else contract_all(function)
+        for name, function in module.functions.items()
+    }
+    return replace(module, functions=functions)
+
+
+def parse(text: str, name: str = "") -> Loaded:
+    """Read PTX text.
+
+    >>> parse(".version 8.0 .target sm_80 .address_size 64").version
+    (8, 0)
+    """
+    return Loaded(reading.parse(text, name))
+
+
+def load(path: str | Path) -> Loaded:
+    """Read a PTX file."""
+    return Loaded(reading.load(path))

@@ -1,0 +1,265 @@
+"""How is a kernel launched?
+
+Blocks run one after the other in a context; a thread of the host has a context of its
+own.  If blocks may influence one another, through atomics or volatile memory, they run
+in one thread, in turns: so that a block may wait for another, and so that the result
+does not depend on the number of cores.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.threads import cores
+from fragmenta.errors import Error, KernelFault
+from fragmenta.ptx import faults
+from fragmenta.ptx.arguments import Arguments, Segment
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.compiling import Compiled
+from fragmenta.ptx.engine.context import Context, Shape, template
+from fragmenta.ptx.engine.layout import Status
+from fragmenta.ptx.host import Host
+from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.result import Result, counted, total
+from fragmenta.ptx.tensor import function_table
+from fragmenta.ptx.variables import Variables
+
+TURN = 2000
+"""How often a warp may jump back before another has its turn."""
+MOST_WAITING = 4096
+"""The most blocks that may be under way at a time."""
+STACK, SAVED = 1 << 16, 1 << 18
+_NUMBERS = itertools.count(1)
+
+
+class Launch:
+    """All that is the same for every block of a launch."""
+
+    def __init__(
+        self,
+        module: Module,
+        compiled: Compiled,
+        shape: Shape,
+        arguments: Arguments,
+        variables: Variables,
+        dynamic: int,
+        stack: int,
+    ) -> None:
+        self.module, self.compiled, self.shape = module, compiled, shape
+        self.number = next(_NUMBERS)
+        self.dynamic = dynamic
+        self.stack = stack if compiled.recursive or compiled.calls else 0
+        self.stack = max(self.stack, 1 << 12 if _allocates(module) else 0)
+        self.saved = SAVED
+        self.parameters = arguments.parameters
+        self.places: list[Segment] = [*arguments.segments, *variables.segments]
+        self.segments = np.zeros((layout.SLOTS, 4), np.int64)
+        for each in self.places:
+            where = each.data.ctypes.data
+            self.segments[each.slot, :3] = where, each.data.size, not each.writable
+        where = self.parameters.ctypes.data
+        self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
+        self.segments[layout.LOCAL_SLOT, 0] = 0
+        self.constants = np.frombuffer(compiled.constants or bytes(64), np.uint8)
+        self.functions, self._kept = function_table(compiled.functions)
+        self.halt = np.zeros(1, np.int32)
+        self.template = template(compiled, shape, dynamic)
+        self.host = Host(self)
+        self.host_address = self.host.address
+        self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
+
+    def context(self) -> Context:
+        """A new context."""
+        return Context(self.compiled, self.shape, self, self.dynamic)
+
+    def run(self, context: Context) -> None:
+        """Let a context run until its blocks have ended or it has to stop."""
+        code = self.compiled.code
+        code.grid(context.address, code.kernel, TURN)
+
+    def check(self, context: Context) -> None:
+        """Raise what went wrong in a context, if anything did."""
+        place = faults.Place(
+            self.module, self.compiled, self.shape, self.places, context
+        )
+        if context.status == Status.FAULT:
+            raise self.host.error or faults.explain(place)
+        if context.status == Status.BLOCKED:
+            raise faults.stuck(place)
+
+
+def _allocates(module: Module) -> bool:
+    return any(
+        each.opcode == "alloca"
+        for function in module.functions.values()
+        for each in function.instructions
+    )
+
+
+def run(launch: Launch, limit: int | None) -> Result:
+    """Run all blocks."""
+    start = time.perf_counter()
+    if launch.shape.blocks:
+        threads = min(cores(), launch.shape.blocks)
+        if launch.compiled.ordered or threads == 1:
+            _in_turns(launch, limit)
+        else:
+            _in_parallel(launch, limit, threads)
+    counts, fidelity = counted(launch.compiled, launch.counts)
+    return Result(
+        counts,
+        fidelity,
+        [],
+        launch.host.text,
+        time.perf_counter() - start,
+    )
+
+
+def _in_turns(launch: Launch, limit: int | None) -> None:
+    """One thread: a block that waits gives way to the others."""
+    free: list[Context] = []
+    waiting: deque[Context] = deque()
+    every: list[Context] = []
+    following = 0
+    last = launch.shape.blocks
+    try:
+        while following < last or waiting:
+            if following < last and len(waiting) < MOST_WAITING:
+                if not free:
+                    free.append(launch.context())
+                    every.append(free[-1])
+                context = free.pop()
+                context.begin(following, last if not waiting else following + 1)
+            else:
+                context = waiting.popleft()
+            _step(launch, context, every, limit)
+            if context.status == Status.ENDED:
+                free.append(context)
+                following = max(following, context.index)
+            else:
+                waiting.append(context)
+                following = max(following, context.index + 1)
+                # The others of its blocks are started anew, by themselves.
+                context.begin(context.index, context.index + 1)
+    finally:
+        launch.counts = np.sum([each.counts for each in every], axis=0)
+
+
+def _step(
+    launch: Launch, context: Context, every: list[Context], limit: int | None
+) -> None:
+    launch.run(context)
+    launch.check(context)
+    if limit is not None:
+        used = sum(total(launch.compiled, each.counts) for each in every)
+        if used > limit:
+            raise _over(limit)
+
+
+def _over(limit: int) -> KernelFault:
+    return KernelFault(
+        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
+        "not run forever, give a larger limit",
+        "limit",
+    )
+
+
+def _in_parallel(launch: Launch, limit: int | None, threads: int) -> None:
+    """Several threads, each with some blocks at a time."""
+    shared = _Shared(launch, limit, threads)
+    workers = [
+        threading.Thread(target=shared.work, daemon=True) for _ in range(threads)
+    ]
+    for each in workers:
+        each.start()
+    try:
+        for each in workers:
+            while each.is_alive():
+                each.join(0.1)
+    except BaseException:
+        launch.halt[0] = 1
+        for each in workers:
+            each.join()
+        raise
+    finally:
+        if shared.contexts:
+            launch.counts = np.sum([each.counts for each in shared.contexts], axis=0)
+    if shared.errors:
+        raise min(shared.errors, key=lambda each: each[0])[1]
+
+
+class _Shared:
+    """What the threads of a launch share."""
+
+    def __init__(self, launch: Launch, limit: int | None, threads: int) -> None:
+        self.launch, self.limit = launch, limit
+        self.lock = threading.Lock()
+        self.following = 0
+        self.portion = max(1, launch.shape.blocks // (threads * 8))
+        self.contexts: list[Context] = []
+        self.errors: list[tuple[int, Exception]] = []
+
+    def take(self) -> tuple[int, int] | None:
+        """The next blocks to run."""
+        with self.lock:
+            first = self.following
+            last = min(first + self.portion, self.launch.shape.blocks)
+            self.following = last
+        return (first, last) if first < last else None
+
+    def work(self) -> None:
+        """Run blocks until there are no more."""
+        launch = self.launch
+        context = launch.context()
+        self.contexts.append(context)
+        while not launch.halt[0]:
+            portion = self.take()
+            if portion is None:
+                return
+            context.begin(*portion)
+            try:
+                while context.index < portion[1] and not launch.halt[0]:
+                    _step(launch, context, self.contexts, self.limit)
+            except Exception as error:  # raised again where the launch was made
+                launch.halt[0] = 1
+                self.errors.append((context.index, error))
+                return
+
+
+def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
+    """The grid and the block as three numbers each."""
+    shape = Shape(_three(grid, "grid"), _three(block, "block"))
+    if shape.threads > 1024 or shape.threads == 0:
+        raise Error(f"a block has 1 to 1,024 threads; given {shape.block}")
+    needed = kernel.directives.get("reqntid")
+    if needed is not None:
+        wanted = tuple(int(n) for n in (*needed, 1, 1)[:3])
+        if wanted != shape.block:
+            raise Error(f"{kernel.name} needs blocks of {wanted}; given {shape.block}")
+    most = kernel.directives.get("maxntid")
+    if most is not None:
+        allowed = int(np.prod([int(n) for n in most]))
+        if shape.threads > allowed:
+            raise Error(
+                f"{kernel.name} allows {allowed} threads in a block; given "
+                f"{shape.threads}"
+            )
+    return shape
+
+
+def _three(given: Any, name: str) -> tuple[int, int, int]:
+    numbers = (given,) if isinstance(given, (int, np.integer)) else tuple(given)
+    if not 1 <= len(numbers) <= 3 or not all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0
+        for n in numbers
+    ):
+        raise Error(f"{name} is one to three whole numbers; given {given!r}")
+    x, y, z = (*(int(n) for n in numbers), 1, 1)[:3]
+    return x, y, z

@@ -1,0 +1,262 @@
+"""What does a PTX file hold?
+
+These are the parts of a module after it was read.  Names are already resolved: a
+register of an inner ``{ }`` block is another :class:`Register` than one of the same
+name outside, and so is a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place in the program that the PTX was compiled from: what ``.loc`` says."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+# ── operands ────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A declared register."""
+
+    name: str
+    type: str
+    """``b32``, ``f32``, ``pred`` … as declared, without the dot."""
+    number: int
+    """Its place among all registers of the function that are used."""
+    lanes: int = 1
+    """2 or 4 if it was declared with ``.v2`` or ``.v4``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A byte or half (``.b0``, ``.h1``) or an element (``.x``) of a register."""
+
+    of: Register
+    which: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """A negated predicate: ``!%p``."""
+
+    of: Register
+
+
+@dataclass(frozen=True, slots=True)
+class Negative:
+    """A negated operand of a video instruction: ``-%r1``, ``-%r1.h0``."""
+
+    of: Register | Part
+
+
+@dataclass(frozen=True, slots=True)
+class Special:
+    """A special register such as ``%tid.x``; the name has the percent sign."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant.  Floats written in hexadecimal keep their bits."""
+
+    value: int | float
+    form: str
+    """``int``, ``f32`` (written ``0f…``) or ``f64`` (``0d…`` or decimal)."""
+    bits: int
+    """The bits: 64 of a two's complement integer, 32 or 64 of a float."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """The name of a variable, a parameter or a function, and bytes added to it."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label; ``name`` is unique in the function, ``text`` as written."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """An underscore: the result is not wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """Operands in braces."""
+
+    items: tuple[Operand, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A place in memory: ``[%rd1+8]``, ``[name]``, ``[64]``.
+
+    ``base`` is 0 for an absolute address.  A tensor map has coordinates, and may have
+    further items: ``[%rd1, {%r1, %r2}, {%rs1}]``.
+    """
+
+    base: Register | Symbol | int
+    offset: int = 0
+    items: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two results, ``%p|%q``; either may be a sink."""
+
+    first: Operand
+    second: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Operands in parentheses: what a call gives and gets."""
+
+    items: tuple[Operand, ...]
+
+
+Operand: TypeAlias = (
+    Register | Part | Not | Negative | Special | Immediate | Symbol | Label | Sink
+    | Vector | Address | Pair | Group
+)  # fmt: skip
+
+
+# ── statements ──────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction of a function."""
+
+    opcode: str
+    """The first word: ``ld``, ``mma``, ``cp``."""
+    qualifiers: tuple[str, ...]
+    """The words behind it, without dots: ``("global", "v4", "f32")``."""
+    operands: tuple[Operand, ...]
+    guard: Register | Not | None
+    line: int
+    """The line in the PTX text, from 1."""
+    column: int
+    source: Source | None = None
+
+    @property
+    def mnemonic(self) -> str:
+        """Opcode and qualifiers as written: ``ld.global.v4.f32``."""
+        return ".".join((self.opcode, *self.qualifiers))
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of a module or a function."""
+
+    name: str
+    space: str
+    """``global``, ``const``, ``shared``, ``local`` or ``param``."""
+    type: str
+    """The type of one element; ``b8`` for bytes."""
+    elements: int | None
+    """How many elements; None for ``[]``, whose size is known at launch."""
+    align: int
+    """Alignment in bytes."""
+    initial: bytes | None = None
+    """The first bytes of its memory; the rest is zero.  None: not initialised."""
+    references: tuple[tuple[int, Symbol], ...] = ()
+    """Places in ``initial`` that hold an address: 8 bytes, or as many as an element."""
+    linkage: str = ""
+    """``visible``, ``extern``, ``weak``, ``common`` or nothing."""
+    attributes: tuple[str, ...] = ()
+    """``managed``; of a pointer parameter ``ptr``, ``global`` and ``align 16``."""
+    line: int = 0
+    byte_references: tuple[tuple[int, int, Symbol], ...] = ()
+    """Places that hold one byte of an address, and which; ``0xff00(x)`` is byte 1."""
+
+    @property
+    def size(self) -> int:
+        """Its bytes; 0 if the size is known only at launch."""
+        return (self.elements or 0) * type_bytes(self.type)
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel (``.entry``) or a function (``.func``)."""
+
+    name: str
+    kernel: bool
+    parameters: tuple[Variable, ...]
+    returns: tuple[Variable, ...]
+    instructions: tuple[Instruction, ...]
+    labels: Mapping[str, int]
+    """For each unique label name, the index of the instruction it stands before."""
+    registers: tuple[Register, ...]
+    """All registers that the instructions use, by number."""
+    variables: Mapping[str, Variable]
+    """Variables declared inside (local, shared, param), by unique name."""
+    tables: Mapping[str, tuple[Symbol | Label, ...]] = field(default_factory=dict)
+    """``.branchtargets`` and ``.calltargets`` by unique name; used as a Symbol."""
+    prototypes: Mapping[str, Function] = field(default_factory=dict)
+    """``.callprototype`` by unique name, used as a Symbol; without instructions."""
+    directives: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
+    """``.maxntid``, ``.reqntid``, ``.noreturn`` … with their numbers."""
+    linkage: str = ""
+    declared_only: bool = False
+    """Whether there is no body, as for ``vprintf``."""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Module:
+    """A PTX file."""
+
+    version: tuple[int, int]
+    target: str
+    """The first word of ``.target``, such as ``sm_90a``."""
+    options: tuple[str, ...]
+    """Further words of ``.target``: ``debug``, ``texmode_independent`` …"""
+    address_size: int
+    functions: Mapping[str, Function]
+    """Kernels and functions by name."""
+    variables: Mapping[str, Variable]
+    aliases: Mapping[str, str]
+    files: Mapping[int, str]
+    text: str = field(repr=False)
+    name: str = ""
+    """The name of the file it was read from."""
+    pragmas: tuple[str, ...] = ()
+    """What ``.pragma`` says outside of functions."""
+
+
+def type_bytes(name: str) -> int:
+    """The bytes of a type by its PTX name.
+
+    >>> type_bytes("f32"), type_bytes("b128"), type_bytes("f16x2"), type_bytes("pred")
+    (4, 16, 4, 1)
+    """
+    if name == "pred":
+        return 1
+    base, _, times = name.partition("x")
+    if base.lstrip("bsuf").isdecimal():
+        bits = int(base.lstrip("bsuf")) * (int(times) if times.isdecimal() else 1)
+        return bits // 8
+    return {"bf16": 2, "bf16x2": 4, "tf32": 4, "texref": 8, "samplerref": 8,
+            "surfref": 8}.get(name, 8)  # fmt: skip

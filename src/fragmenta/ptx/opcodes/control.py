@@ -1,0 +1,24 @@
+"""Which instructions decide what runs next?
+
+The engine carries them out itself.
+"""
+
+from __future__ import annotations
+
+from fragmenta.ptx.opcodes.table import declare
+
+declare("""
+bra{.uni}                           l:label
+brx.idx{.uni}                       a:u32, l:targets
+call{.uni}                          f:call
+ret{.uni}
+exit
+trap
+brkpt
+nanosleep.u32                       a                   ; ptx = 6.2 ; target = sm_70
+pmevent                             a:imm               ; a = 0..15
+pmevent.mask                        a:imm
+griddepcontrol.action                                   ; action = launch_dependents wait ; ptx = 7.8 ; target = sm_90
+setmaxnreg.action.sync.aligned.u32  n:imm               ; action = inc dec ; n = 24..256/8 ; ptx = 8.0 ; target = sm_90a 100a/f 110a/f 120a/f
+elect.sync                          d|p:u32, membermask:u32  ; ptx = 8.0 ; target = sm_90
+""")

@@ -1,0 +1,289 @@
+r"""How is one PTX instruction written in the table of opcodes, and found again?
+
+A line of the table is written as the manual writes the syntax of an instruction,
+then, after semicolons, the words that may stand for each name::
+
+    add{.rnd}{.ftz}{.sat}.f32   d, a, b   ; rnd = rn rz rm rp
+    setp.cmp.type               p, a, b   ; type = s32 u32 f32
+
+A qualifier whose name is not explained stands for itself, as ``.ftz`` does.  Braces
+may be left out in the instruction.  An operand has the type of the instruction, which
+is the qualifier called ``type`` or else the last one that is a type; another type is
+written behind a colon (``b:u32``, ``p:pred``; also the name of a qualifier, as in
+``a:atype``).  The results are the operands called ``d``, ``p`` and ``q``; ``p|q`` is one
+or two results, and so is ``d|p``, whose second one is a predicate.  ``{c}`` is an
+operand that may be left out, ``[a]`` an address.
+``^carry_in:pred`` and ``^carry_out:pred`` are not written in PTX: the carry flag.
+``immLut:imm`` is an operand that must be a constant; the function gets it among the
+qualifiers, as text.  ``d*vec`` is as many registers
+in braces as the qualifier ``vec`` says (``v4``: 4; left out: no braces), ``d*4`` always
+4.  ``[a:tensor]`` is the address of a tensor map with coordinates.  ``a{.asel}`` is an
+operand of which a part may be selected, as in ``%r1.h1``; the function gets the whole
+register, and the selector (``h1``, or nothing) among the qualifiers as ``asel``.
+``{-}a`` is an operand that may be negated, as in ``-%r1``; the function gets it as it
+is, and ``-`` or nothing among the qualifiers as ``aneg``.  An operand may be explained
+too: by the constants that it takes, ``n = 0..15`` or ``n = 4 8 16`` or
+``n = 24..256/8``, multiples of 8.  A line that begins with a semicolon explains names
+for all lines below it in the same text.
+
+Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version,
+``target = sm_90`` targets that have the line; a word with a letter (``sm_120a``) names
+that target alone, one without it names that target and every later one.  ``100a/f``
+names the targets with a letter in an architecture family, as in :mod:`fragmenta.isa`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+Qualifiers: TypeAlias = Mapping[str, str]
+Emit = TypeVar("Emit", bound=Callable[..., Any])
+
+_TYPES = (
+    "b1 b8 b16 b32 b64 b128 u8 u16 u32 u64 s8 s16 s32 s64 f16 f32 f64 bf16 tf32 f16x2 "
+    "bf16x2 f32x2 u16x2 s16x2 u8x4 s8x4 pred e4m3 e5m2 e4m3x2 e5m2x2 e2m1x2 e2m3x2 "
+    "e3m2x2 ue8m0x2 s2f6x2 e4m3x4 e5m2x4 e2m1x4 e2m3x4 e3m2x4"
+)
+TYPES = frozenset(_TYPES.split())
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An operand that a line of the table asks for."""
+
+    name: str
+    type: str
+    """A type, or the name of the qualifier that has it; empty: the instruction's."""
+    optional: bool = False
+    address: bool = False
+    hidden: bool = False
+    """Whether it is not written: the carry flag."""
+    vector: str = ""
+    """For registers in braces: their number, or the name of the qualifier that has it."""
+    selector: str = ""
+    """The name of the qualifier for the selected part, if a part may be selected."""
+    selectors: tuple[str, ...] = ()
+    """What may be selected."""
+    negatable: bool = False
+    """Whether a minus sign may stand before it."""
+    values: tuple[str, ...] = ()
+    """The constants that it takes, such as ``4`` or ``0..15``; empty: any."""
+
+    @property
+    def result(self) -> bool:
+        """Whether the instruction writes it."""
+        return self.name in ("d", "p", "q", "p|q", "d|p", "carry_out")
+
+
+class Piece(NamedTuple):
+    """One word behind a dot in a line of the table."""
+
+    name: str
+    words: tuple[str, ...]
+    """What may be written there."""
+    optional: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Syntax:
+    """One line of the table."""
+
+    text: str
+    opcode: str
+    pattern: re.Pattern[str]
+    operands: tuple[Slot, ...]
+    emit: Callable[..., Any] | None = None
+    """What it computes: see :func:`opcodes`."""
+    large: bool = False
+    fidelity: str = "ieee"
+    pieces: tuple[Piece, ...] = ()
+    """The words behind the opcode, in order."""
+    since: str = ""
+    """The first PTX version that has it, if the assembler asks for one."""
+    targets: str = ""
+    """The targets that have it, if not all have."""
+
+    def takes(self, count: int) -> bool:
+        """Whether an instruction of this line may have so many operands."""
+        written = [slot for slot in self.operands if not slot.hidden]
+        needed = [slot for slot in written if not slot.optional]
+        return len(needed) <= count <= len(written)
+
+    def type_of(self, slot: Slot, found: Qualifiers) -> str:
+        """The type of an operand, given the qualifiers of an instruction."""
+        if slot.type:
+            return found.get(slot.type) or slot.type
+        return type_in(found)
+
+
+def type_in(found: Qualifiers) -> str:
+    """The type that the qualifiers of an instruction name.
+
+    >>> type_in({"sat": "", "s32": "s32"}), type_in({"type": "u16"})
+    ('s32', 'u16')
+    """
+    if "type" in found:
+        return found["type"]
+    typed = [word for word in found.values() if word in TYPES]
+    return typed[-1] if typed else ""
+
+
+@dataclass(frozen=True)
+class Match:
+    """An instruction that was found in the table."""
+
+    syntax: Syntax
+    qualifiers: Qualifiers
+    """Each named qualifier, ``""`` if it was left out."""
+
+
+@dataclass
+class Table:
+    """All lines, by opcode."""
+
+    lines: dict[str, list[Syntax]] = field(default_factory=lambda: defaultdict(list))
+
+    def find(self, mnemonic: str, count: int | None = None) -> Match | None:
+        """The line that allows a mnemonic, or None.
+
+        ``count`` is the number of operands; it chooses among lines that differ in it.
+        """
+        first = None
+        for syntax in self.lines.get(mnemonic.partition(".")[0], ()):
+            found = syntax.pattern.fullmatch(mnemonic)
+            if found:
+                words = {name: text or "" for name, text in found.groupdict().items()}
+                match = Match(syntax, words)
+                if count is None or syntax.takes(count):
+                    return match
+                first = first or match
+        return first
+
+
+TABLE = Table()
+"""The table; the modules of this package fill it when they are imported."""
+
+
+def opcodes(
+    text: str,
+    *,
+    large: bool = False,
+    fidelity: str = "ieee",
+    words: Mapping[str, str] | None = None,
+) -> Callable[[Emit], Emit]:
+    """Add lines to the table, together with the function that computes them.
+
+    The function gets the qualifiers and the operands as traced values: vectors of
+    integers that hold the operands' bits (i8 … i64), and of i1 for predicates.  It
+    returns the result's bits, or a tuple if there are several results.  With ``large``
+    it is compiled once as a function of its own instead of at every use.  ``fidelity``
+    says how sure its bits are: ``ieee``, ``h200``, ``published`` or ``modelled``.
+    ``words`` explain names that several of the lines have.
+    """
+
+    def add(emit: Emit) -> Emit:
+        declare(text, emit=emit, large=large, fidelity=fidelity, words=words)
+        return emit
+
+    return add
+
+
+def declare(
+    text: str,
+    emit: Callable[..., Any] | None = None,
+    large: bool = False,
+    fidelity: str = "ieee",
+    words: Mapping[str, str] | None = None,
+) -> None:
+    """Add lines to the table; without ``emit`` the engine itself carries them out."""
+    below = {name: tuple(said.split()) for name, said in (words or {}).items()}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        head, *explained = (part.strip() for part in line.split(";"))
+        spelled, _, operands = head.partition(" ")
+        names = dict(below)
+        for part in explained:
+            name, _, said = part.partition("=")
+            names[name.strip()] = tuple(said.split())
+        if not head:
+            below = names
+            continue
+        opcode, pieces = _pieces(spelled, names)
+        syntax = Syntax(
+            line,
+            opcode,
+            _pattern(opcode, pieces),
+            tuple(_slot(each, names) for each in _split(operands)),
+            emit,
+            large,
+            fidelity,
+            pieces,
+            " ".join(names.get("ptx", ())),
+            " ".join(names.get("target", ())),
+        )
+        TABLE.lines[opcode].append(syntax)
+
+
+_PIECE = re.compile(r"\{\.([\w:]+)\}|\.([\w:]+)")
+
+
+def _pieces(
+    spelled: str, names: Mapping[str, tuple[str, ...]]
+) -> tuple[str, tuple[Piece, ...]]:
+    """The opcode of a line, and the words that may follow it."""
+    opcode = re.split(r"[.{]", spelled)[0]
+    found = _PIECE.findall(spelled.removeprefix(opcode))
+    return opcode, tuple(
+        Piece(name, names.get(name, (name,)), bool(optional))
+        for optional, needed in found
+        for name in [optional or needed]
+    )
+
+
+def _pattern(opcode: str, pieces: tuple[Piece, ...]) -> re.Pattern[str]:
+    """A regular expression for the mnemonics of a line."""
+    parts, seen = [re.escape(opcode)], set()
+    for piece in pieces:
+        words = "|".join(map(re.escape, piece.words))
+        group = re.sub(r"\W", "_", piece.name)
+        if group in seen or group[0].isdecimal():
+            part = rf"\.(?:{words})"
+        else:
+            part = rf"\.(?P<{group}>{words})"
+        seen.add(group)
+        parts.append(f"(?:{part})?" if piece.optional else part)
+    return re.compile("".join(parts))
+
+
+def _split(operands: str) -> list[str]:
+    return [each.strip() for each in operands.split(",") if each.strip()]
+
+
+_OPERAND = re.compile(
+    r"(?P<minus>\{-\})?(?P<name>[\w|]+)(?:\{?\.(?P<selector>\w+)\}?)?(?:\*(?P<vector>\w+))?(?::(?P<type>\w+))?"
+)
+
+
+def _slot(text: str, names: Mapping[str, tuple[str, ...]]) -> Slot:
+    optional = text.startswith("{") and text.endswith("}") and "{-" not in text
+    bare = text[1:-1] if optional else text
+    address, hidden = bare.startswith("["), bare.startswith("^")
+    found = _OPERAND.fullmatch(bare.strip("[]^"))
+    if found is None:
+        raise ValueError(f"an operand is written as {text!r}")
+    minus, name, selector, vector, kind = (each or "" for each in found.groups())
+    return Slot(
+        name,
+        kind,
+        optional,
+        address,
+        hidden,
+        vector,
+        selector,
+        names.get(selector, ()),
+        bool(minus),
+        tuple(each for each in names.get(name, ()) if each[0].isdecimal()),
+    )

@@ -1,0 +1,13 @@
+"""Which instructions belong to the Tensor Cores?
+
+The catalogue in :mod:`fragmenta.isa` says what they look like; the table of opcodes
+has no lines for them.
+"""
+
+from __future__ import annotations
+
+TENSOR = frozenset(["mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"])
+"""The opcodes whose instructions the catalogue has."""
+
+NOT_YET = frozenset({"tcgen05"})
+"""Opcodes of the Tensor Cores that the catalogue does not have yet."""

@@ -1,0 +1,5 @@
+// y = a x + y, grid-stride loop
+extern "C" __global__ void saxpy(float a, const float* __restrict__ x, float* y, int n) {
+  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+    y[i] = a * x[i] + y[i];
+}
