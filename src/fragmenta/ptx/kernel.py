@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
@@ -126,7 +126,7 @@ class Kernel:
         """Everything that a launch needs, ready to run."""
         ready = self.loaded.compiled(self.name, target, contract)
         return Launch(
-            self.loaded.contracted if contract else self.loaded.module,
+            partial(self.loaded.changed, contract),
             ready,
             shape,
             Arguments(self.function, arguments),
@@ -176,6 +176,10 @@ class Loaded:
             return self.module
         return contracted(self.module)
 
+    def changed(self, contract: bool) -> Module:
+        """The module as it is run, with or without fused products and sums."""
+        return self.contracted if contract else self.module
+
     @cached_property
     def kernels(self) -> Mapping[str, Kernel]:
         """The kernels by name."""
@@ -208,8 +212,11 @@ class Loaded:
         key = (name, target, contract)
         with self._lock:
             if key not in self._compiled:
-                module = self.contracted if contract else self.module
-                self._compiled[key] = compiled(module, name, target, contract)
+                self._compiled[key] = compiled(
+                    partial(self.changed, contract),
+                    self.module.text,
+                    (name, target, str(contract)),
+                )
             return self._compiled[key]
 
     def __getattr__(self, name: str) -> Any:

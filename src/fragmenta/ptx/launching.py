@@ -12,6 +12,7 @@ import itertools
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,7 +61,7 @@ class Launch:
 
     def __init__(
         self,
-        module: Module,
+        module: Callable[[], Module],
         compiled: Compiled,
         shape: Shape,
         arguments: Arguments,
@@ -74,7 +75,7 @@ class Launch:
         self.number = next(_NUMBERS)
         self.dynamic = dynamic
         self.stack = stack if compiled.recursive or compiled.calls else 0
-        self.stack = max(self.stack, 1 << 12 if _allocates(module) else 0)
+        self.stack = max(self.stack, 1 << 12 if compiled.allocates else 0)
         self.saved = SAVED
         self.parameters = arguments.parameters
         self.places: list[Segment] = [*arguments.segments, *variables.segments]
@@ -104,21 +105,14 @@ class Launch:
 
     def check(self, context: Context) -> None:
         """Raise what went wrong in a context, if anything did."""
+        if context.status not in (Status.FAULT, Status.BLOCKED):
+            return
         place = faults.Place(
-            self.module, self.compiled, self.shape, self.places, context
+            self.module(), self.compiled, self.shape, self.places, context
         )
         if context.status == Status.FAULT:
             raise self.host.error or faults.explain(place)
-        if context.status == Status.BLOCKED:
-            raise faults.stuck(place)
-
-
-def _allocates(module: Module) -> bool:
-    return any(
-        each.opcode == "alloca"
-        for function in module.functions.values()
-        for each in function.instructions
-    )
+        raise faults.stuck(place)
 
 
 def run(launch: Launch, limit: int | None, client: Any = None) -> Result:
