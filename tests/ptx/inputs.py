@@ -67,6 +67,11 @@ def bits(kind: str, *shape: int) -> Spec:
     return {"kind": "bits", "type": kind, "shape": shape}
 
 
+def counting(kind: str, *shape: int) -> Spec:
+    """The patterns of bits 0, 1, 2 and so on: all of them, for a small type."""
+    return {"kind": "counting", "type": kind, "shape": shape}
+
+
 def values(kind: str, data: Sequence[float]) -> Spec:
     return {"kind": "values", "type": kind, "shape": [len(data)], "data": list(data)}
 
@@ -109,6 +114,8 @@ def make(spec: Spec, seed: int) -> Argument:
         flat = np.full(count * np.dtype(kind).itemsize, 0xA5, np.uint8).view(kind)
     elif spec["kind"] in ("full", "values"):
         flat = np.array(spec.get("data", [spec.get("value")] * count), kind)
+    elif spec["kind"] == "counting":
+        flat = np.arange(count).astype(f"u{np.dtype(kind).itemsize}").view(kind)
     elif spec["kind"] == "bits":
         flat = (
             random_words(seed, count).astype(f"u{np.dtype(kind).itemsize}").view(kind)

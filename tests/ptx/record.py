@@ -53,12 +53,13 @@ def programs(source: str, build: Path) -> Iterator[Program]:
     if source == "triton":
         from tests.ptx.corpus import triton_kernels
 
-        yield from (Program(*each) for each in triton_kernels.programs())
+        for name, text, rows in triton_kernels.programs():
+            yield Program(name, without_folders(text), rows)
         return
     rows = [row for row in launches.ROWS if row.source == source]
     seen: set[str] = set()
     for name, target, options in variants(source):
-        text = compile_source(source, name, target, options, build)
+        text = without_folders(compile_source(source, name, target, options, build))
         new = []
         for row in rows:
             body = kernel_text(text, row.entry)
@@ -98,6 +99,11 @@ def compile_source(
     return path.read_text()
 
 
+def without_folders(text: str) -> str:
+    """PTX whose line information names files without their folders."""
+    return re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', text)
+
+
 def kernel_text(text: str, entry: str) -> str:
     """The PTX of an entry with all functions of its file, without debug lines.
 
@@ -115,7 +121,7 @@ def kernel_text(text: str, entry: str) -> str:
 
 def assemble(text: str, name: str, options: str, build: Path) -> bytes:
     """The machine code of a PTX text."""
-    path, cubin = build / f"{name}.ptx", build / f"{name}.cubin"
+    path, cubin = build / f"{name}.final.ptx", build / f"{name}.cubin"
     if not cubin.exists():
         path.write_text(text)
         debug = ["-g"] if "-G" in options else []
@@ -232,7 +238,7 @@ def compile_everything(names: Sequence[str], build: Path) -> None:
 
     def one(source: str, variant: tuple[str, str, str]) -> None:
         try:
-            text = compile_source(source, *variant, build)
+            text = without_folders(compile_source(source, *variant, build))
             assemble(text, variant[0], variant[2], build)
         except Exception as why:
             print(f"{variant[0]} does not compile: {why}", flush=True)

@@ -63,17 +63,13 @@ def source(number: int, mnemonic: str) -> str:
     """
 
 
-def compiled() -> Any:
-    """The kernels of all instructions."""
-    with TemporaryDirectory() as folder:
-        place = Path(folder) / "special.cu"
-        texts = [source(n, each) for n, each in enumerate(cases.INSTRUCTIONS)]
-        place.write_text("\n".join(texts))
-        cubin = place.with_suffix(".cubin")
-        subprocess.run(
-            ["nvcc", "-cubin", "-arch=sm_90a", "-o", cubin, place], check=True
-        )
-        return cupy.RawModule(path=str(cubin))
+def compiled(folder: Path) -> Any:
+    """The kernels of all instructions; they are loaded from the folder when used."""
+    place, cubin = folder / "special.cu", folder / "special.cubin"
+    texts = [source(n, each) for n, each in enumerate(cases.INSTRUCTIONS)]
+    place.write_text("\n".join(texts))
+    subprocess.run(["nvcc", "-cubin", "-arch=sm_90a", "-o", cubin, place], check=True)
+    return cupy.RawModule(path=str(cubin))
 
 
 class Comparison:
@@ -189,20 +185,20 @@ def made() -> dict[str, str]:
             ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
             capture_output=True, text=True, check=True,
         ).stdout.strip(),
-        "ptxas": version.stdout.split("release")[-1].split(",")[1].strip().lstrip("V"),
+        "ptxas": version.stdout.split("release")[-1].split()[1].lstrip("V"),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }  # fmt: skip
 
 
 def main(report: str, recording: str) -> None:
     """Compare everything; the report is written after each instruction."""
-    module = compiled()
     pinned = cupy.cuda.alloc_pinned_memory(CHUNK * 8)
     buffer = np.frombuffer(pinned, np.uint8, CHUNK * 8)
     outcomes: list[dict[str, Any]] = []
     kept: dict[str, Words] = {}
     whole = {"made": made(), "outcomes": outcomes}
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+        module = compiled(Path(folder))
         for mnemonic in cases.INSTRUCTIONS:
             outcomes.append(outcome(module, pool, buffer, mnemonic, kept))
             print(outcomes[-1], flush=True)

@@ -41,8 +41,11 @@ def first_difference(got: np.ndarray, want: np.ndarray) -> str:
 def test_a_launch_leaves_the_bytes_of_the_gpu(launch: recordings.Launch) -> None:
     arguments = launch.make_arguments()
     kernel = kernels(launch.source, launch.text)[launch.entry]
+    # The engine takes a struct as bytes.
+    given = [a.tobytes() if isinstance(a, np.void) else a for a in arguments]
     sizes = launch.grid, launch.block
-    kernel.launch(*sizes, arguments, shared=launch.shared, target="sm_90a")
+    result = kernel.launch(*sizes, given, shared=launch.shared, target="sm_90a")
+    assert result.output == launch.printed
     found = {
         f"argument {i}": first_difference(got, want)
         for i, (got, want) in enumerate(zip(arguments, launch.expected(), strict=True))
@@ -50,3 +53,14 @@ def test_a_launch_leaves_the_bytes_of_the_gpu(launch: recordings.Launch) -> None
     }
     wrong = {place: text for place, text in found.items() if text}
     assert not wrong
+
+
+def test_a_wrong_byte_is_seen() -> None:
+    right = np.arange(12, dtype=np.float16).reshape(3, 4)
+    wrong = right.copy()
+    wrong[1, 2] = -0.0
+    wrong[2, 3] = 7
+    assert first_difference(right, right) == ""
+    assert "2 of 12 differ; the first at (1, 2): 0x8000" in first_difference(
+        wrong, right
+    )

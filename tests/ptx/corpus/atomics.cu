@@ -155,3 +155,30 @@ KERNEL components(const int2 *edges, int *parent, int n, int m) {
         parent[i] = root;
     }
 }
+
+#if __CUDA_ARCH__ >= 900
+// Sixteen bytes at once: two sums that are always changed together.
+KERNEL cas_128(const unsigned *x, ulonglong2 *both) {
+    unsigned long long value = x[global_id()], low = 0, high = 0;
+    for (bool done = false; !done;) {
+        unsigned long long next_low = low + value, next_high = high ^ (value * value), seen_low, seen_high;
+        asm volatile("{ .reg .b128 expected, next, seen;\n\t"
+                     "mov.b128 expected, {%2, %3};\n\t"
+                     "mov.b128 next, {%4, %5};\n\t"
+                     "atom.global.cas.b128 seen, [%6], expected, next;\n\t"
+                     "mov.b128 {%0, %1}, seen; }"
+                     : "=l"(seen_low), "=l"(seen_high)
+                     : "l"(low), "l"(high), "l"(next_low), "l"(next_high), "l"(both)
+                     : "memory");
+        done = seen_low == low && seen_high == high;
+        low = seen_low, high = seen_high;
+    }
+}
+
+// Two and four floats by one instruction.
+KERNEL add_vectors(const int *keys, const float *x, float2 *twos, float4 *fours) {
+    int i = global_id(), key = keys[i];
+    atomicAdd(&twos[key], make_float2(x[i], 1.0f));
+    atomicAdd(&fours[key], make_float4(x[i], -x[i], 2 * x[i], 0.5f));
+}
+#endif

@@ -206,3 +206,28 @@ KERNEL local_arrays(const unsigned char *x, unsigned char *y) {
     for (int i = 0; i < 40; i++) counts[line[i] & 7] += i;
     for (int i = 0; i < 40; i++) y[global_id() * 40 + i] = line[i] ^ counts[line[39 - i] & 7];
 }
+
+struct Table { int rows[3][4]; float factor[4]; };
+
+// A parameter that stays where it is: its address is taken, and places are computed.
+KERNEL grid_constant(const __grid_constant__ Table table, const int *x, float *y) {
+    const int *row = table.rows[x[global_id()] % 3];
+    float sum = 0;
+    for (int i = 0; i < 4; i++) sum += row[(i + threadIdx.x) & 3] * table.factor[row[i] & 3];
+    y[global_id()] = sum;
+}
+
+// A stack frame whose size is known at run time only.
+KERNEL dynamic_stack(const int *sizes, const short *x, int *y) {
+    int n = sizes[global_id()], sum = 0;
+    short *line = static_cast<short *>(alloca(n * sizeof(short)));
+    for (int i = 0; i < n; i++) line[i] = x[(global_id() + i * 7) % 256];
+    for (int i = n - 1; i > 0; i--)
+        if (line[i - 1] > line[i]) {
+            short swap = line[i];
+            line[i] = line[i - 1];
+            line[i - 1] = swap;
+        }
+    for (int i = 0; i < n; i++) sum = sum * 31 + line[i];
+    y[global_id()] = sum;
+}

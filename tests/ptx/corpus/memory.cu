@@ -199,3 +199,25 @@ KERNEL places(unsigned *out) {
     to[2] = gridDim.x | gridDim.y << 8 | gridDim.z << 16 | blockDim.z << 24;
     to[3] = below;
 }
+
+// A matrix is turned within registers: movmatrix.
+KERNEL transpose_movmatrix(const uint32_t *x, uint32_t *y) {
+    uint32_t turned;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(turned) : "r"(x[global_id()]));
+    y[global_id()] = turned;
+}
+
+// Hints to the caches, which change no value: policies, prefetches, sizes of sectors.
+KERNEL cache_hints(const float4 *x, float4 *y) {
+    int i = global_id();
+    unsigned long long policy;
+    float4 v;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 0.5;" : "=l"(policy));
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(x + i));
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.L2::256B.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(x + i), "l"(policy));
+    asm volatile("st.global.L2::cache_hint.v4.f32 [%0], {%1, %2, %3, %4}, %5;" ::"l"(y + i), "f"(v.w), "f"(v.x),
+                 "f"(v.y), "f"(v.z), "l"(policy)
+                 : "memory");
+}

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.language.extra import libdevice
 
 from tests.ptx import inputs
 from tests.ptx.inputs import full, integers, normal, output, scalar, wide
@@ -192,6 +193,103 @@ def transpose_cast(x, out, N: tl.constexpr):
     tl.store(out + row * N + column, value)
 
 
+@triton.jit
+def matmul_grouped(
+    a,
+    b,
+    c,
+    m,
+    n,
+    k,
+    GROUP: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+):
+    """Blocks in groups of rows, ragged edges, a leaky ReLU: as Triton's tutorial has it."""
+    rows_of_blocks, columns_of_blocks = tl.cdiv(m, M), tl.cdiv(n, N)
+    in_group = GROUP * columns_of_blocks
+    first = tl.program_id(0) // in_group * GROUP
+    height = min(rows_of_blocks - first, GROUP)
+    row = first + (tl.program_id(0) % in_group) % height
+    column = (tl.program_id(0) % in_group) // height
+    rows = row * M + tl.arange(0, M)
+    columns = column * N + tl.arange(0, N)
+    inner = tl.arange(0, K)
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for i in range(tl.cdiv(k, K)):
+        left = inner < k - i * K
+        x = tl.load(
+            a + (rows % m)[:, None] * k + (i * K + inner)[None, :],
+            left[None, :],
+            other=0.0,
+        )
+        y = tl.load(
+            b + (i * K + inner)[:, None] * n + (columns % n)[None, :],
+            left[:, None],
+            other=0.0,
+        )
+        total = tl.dot(x, y, total)
+    total = tl.where(total >= 0, total, 0.01 * total)
+    inside = (rows[:, None] < m) & (columns[None, :] < n)
+    tl.store(c + rows[:, None] * n + columns[None, :], total.to(tl.float16), inside)
+
+
+@triton.jit
+def weights_int4(
+    packed, scale, x, out, K: tl.constexpr, N: tl.constexpr, M: tl.constexpr
+):
+    """A product with 4-bit weights, two in a byte, unpacked before the dot."""
+    inner, columns, rows = tl.arange(0, K // 2), tl.arange(0, N), tl.arange(0, M)
+    byte = tl.load(packed + inner[:, None] * N + columns[None, :])
+    low, high = (byte & 15).to(tl.int8) - 8, (byte >> 4).to(tl.int8) - 8
+    both = tl.join(low, high).permute(0, 2, 1).reshape(K, N)
+    weight = both.to(tl.float16) * tl.load(scale + columns)[None, :]
+    value = tl.load(x + rows[:, None] * K + tl.arange(0, K)[None, :])
+    tl.store(out + rows[:, None] * N + columns[None, :], tl.dot(value, weight))
+
+
+@triton.jit
+def cached_copy(x, out, n, BLOCK: tl.constexpr):
+    """Cache operators and eviction policies, and a loop over the grid."""
+    for first in range(tl.program_id(0) * BLOCK, n, tl.num_programs(0) * BLOCK):
+        at = first + tl.arange(0, BLOCK)
+        value = tl.load(x + at, at < n, eviction_policy="evict_first")
+        value += tl.load(x + n - 1 - at, at < n, cache_modifier=".cg")
+        value = tl.where(value > 0, tl.sqrt_rn(value), tl.div_rn(value, 3.0))
+        tl.store(out + at, value, at < n, eviction_policy="evict_last")
+
+
+@triton.jit
+def functions(x, out, n: tl.constexpr):
+    at = tl.arange(0, n)
+    value = tl.load(x + at)
+    tl.store(out + at, libdevice.erf(value))
+    tl.store(out + n + at, libdevice.tanh(value) + tl.sigmoid(value))
+    tl.store(out + 2 * n + at, libdevice.pow(tl.abs(value), 0.3))
+    tl.store(out + 3 * n + at, tl.sin(value) * tl.log2(tl.abs(value) + 1))
+    tl.store(
+        out + 4 * n + at,
+        tl.fma(value, value, tl.floor(value)) + tl.clamp(value, -1.0, 1.0),
+    )
+
+
+@triton.jit
+def _keep_larger(value, place, other, there):
+    larger = (other > value) | ((other == value) & (there < place))
+    return tl.where(larger, other, value), tl.where(larger, there, place)
+
+
+@triton.jit
+def top_values(x, out, places, N: tl.constexpr, K: tl.constexpr):
+    """The largest with its place by a reduction of pairs, and the first K of a sort."""
+    at = tl.arange(0, N)
+    value = tl.load(x + tl.program_id(0) * N + at)
+    _, place = tl.reduce((value, at), 0, _keep_larger)
+    tl.store(places + tl.program_id(0), place)
+    tl.store(out + tl.program_id(0) * K + tl.arange(0, K), tl.topk(value, K))
+
+
 def i32(value: int) -> inputs.Spec:
     return scalar("i32", value)
 
@@ -243,6 +341,13 @@ KERNELS: list[tuple[Any, ...]] = [
     (sort_rows, 3, [normal("f32", 768), output("f32", 768)], {"N": 256}, ""),
     (gather_rows, 1, [normal("f32", 16, 32), integers("i32", 16, 64, low=0, high=32), output("f32", 16, 64)],
      {"ROWS": 16, "COLUMNS": 32, "PICKED": 64}, ""),
+    (matmul_grouped, 12, [normal("f16", 100, 72), normal("f16", 72, 90), output("f16", 100, 90), i32(100), i32(90),
+                          i32(72)], {"GROUP": 2, "M": 32, "N": 32, "K": 32}, ""),
+    (weights_int4, 1, [inputs.bits("u8", 32, 32), normal("f16", 32), normal("f16", 32, 64), output("f32", 32, 32)],
+     {"K": 64, "N": 32, "M": 32}, ""),
+    (cached_copy, 3, [normal("f32", 3000), output("f32", 3000), i32(3000)], {"BLOCK": 256}, ""),
+    (functions, 1, [normal("f32", 512, scale=3.0), output("f32", 5, 512)], {"n": 512}, ""),
+    (top_values, 3, [normal("f32", 3, 128), output("f32", 3, 8), output("i32", 3)], {"N": 128, "K": 8}, ""),
     (transpose_cast, 1, [wide("f32", 64, 64), output("bf16", 64, 64)], {"N": 64}, ""),
 ]  # fmt: skip
 

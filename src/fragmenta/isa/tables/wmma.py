@@ -179,6 +179,8 @@ MMA = Form(
     "wmma.mma",
     (
         "wmma.mma.{bitop}.sync.aligned.{alayout}.{blayout}.{shape}.{rounding}.{d}.{a}.{b}.{c}.{satfinite}",
+        # Compilers write the rounding last.
+        "wmma.mma.{bitop}.sync.aligned.{alayout}.{blayout}.{shape}.{d}.{a}.{b}.{c}.{rounding}",
     ),
     _mma_rows(implied=False),
     mma_operands,

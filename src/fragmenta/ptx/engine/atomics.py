@@ -43,7 +43,8 @@ from fragmenta.ptx.module import Address, Instruction, Operand, Sink, Vector
 from fragmenta.ptx.opcodes.table import TABLE
 
 _OPERATIONS = ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")
-_HOST = {"add": "add", "and": "and", "or": "or", "xor": "xor"}
+_HOST = ("add", "and", "or", "xor")
+_WHOLE = frozenset({"u32", "s32", "b32", "u64", "s64", "b64"})
 
 
 class Atomic(NamedTuple):
@@ -178,10 +179,10 @@ def _lane(
             same = same & (old == wanted)
         for cell, old, new in zip(cells, olds, news, strict=True):
             b.store(select(same, new, old).raw, cell)
-    elif count == 1 and atomic.operation in _HOST and atomic.type[0] in "sub":
-        name = _HOST[atomic.operation]
+    elif count == 1 and atomic.operation in _HOST and atomic.type in _WHOLE:
+        name = atomic.operation
         olds = [Value(b, b.atomic_rmw(name, cells[0], x[0].raw, "monotonic"))]
-    elif count == 1 and atomic.operation in ("min", "max") and atomic.type[0] in "su":
+    elif count == 1 and atomic.operation in ("min", "max") and atomic.type in _WHOLE:
         name = ("u" if atomic.type[0] == "u" else "") + atomic.operation
         olds = [Value(b, b.atomic_rmw(name, cells[0], x[0].raw, "monotonic"))]
     else:

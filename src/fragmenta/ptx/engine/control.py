@@ -12,7 +12,7 @@ from typing import Any
 from llvmlite import ir
 
 from fragmenta.errors import Error
-from fragmenta.machine.trace import I32, I64, Code, Value, convert, select
+from fragmenta.machine.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import field, pointer_at
@@ -23,10 +23,12 @@ from fragmenta.ptx.engine.writing import Writer, handles
 from fragmenta.ptx.module import (
     Function,
     Group,
+    Immediate,
     Instruction,
     Label,
     Operand,
     Register,
+    Sink,
     Symbol,
     type_bytes,
 )
@@ -149,12 +151,32 @@ def _call_parts(
     return returned, goal, given
 
 
-def _words(writer: Writer, unit: Unit, name: str) -> tuple[int, int]:
-    """Where a variable in parameter space is, and how many words it has."""
+def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
+    """The bits and the place of each piece of a parameter or a register."""
     function = unit.function
     every = {v.name: v for v in (*function.parameters, *function.returns)}
-    variable = function.variables.get(name) or every[name]
-    return unit.words[name], -(-variable.size // 4)
+    variable = function.variables.get(name) or every.get(name)
+    if variable is None or variable.space == "reg":
+        found = next((r for r in function.registers if r.name == name), None)
+        return [] if found is None else _register_pieces(unit, found)
+    first = unit.words[name]
+    count = -(-variable.size // 4)
+    return [(32, first + 4 * LANES * word) for word in range(count)]
+
+
+def _register_pieces(unit: Unit, register: Register) -> list[tuple[int, int]]:
+    place = unit.registers[register.number]
+    bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
+    step = 4 if bits == 1 else min(bits, 64) // 8 * LANES
+    count = register.lanes * max(bits // 64, 1)
+    return [(min(bits, 64), place + part * step) for part in range(count)]
+
+
+def _given(writer: Writer, operand: Operand) -> list[tuple[int, int]]:
+    """The pieces of what a call gives or gets."""
+    if isinstance(operand, Register):
+        return _register_pieces(writer.unit, operand)
+    return _pieces(writer.unit, _name(operand))
 
 
 def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -> None:
@@ -162,12 +184,16 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
     if unit.recursive:
         _save(writer, unit, lanes)
     for formal, actual in zip(unit.function.parameters, given, strict=True):
-        goal, count = _words(writer, unit, formal.name)
-        if isinstance(actual, Symbol):
-            source, _ = _words(writer, writer.unit, actual.name)
-        else:  # an old form: a register is given
-            source = writer.unit.registers[actual.number]  # type: ignore[union-attr]
-        _copy(writer, goal, source, count, lanes)
+        goals = _pieces(unit, formal.name)
+        if isinstance(actual, Immediate):
+            constant = writer.source(actual, formal.type)
+            for bits, place in goals:
+                _copy_to(writer, bits, place, constant.pointer, lanes)
+            continue
+        for (bits, place), (_, source) in zip(
+            goals, _given(writer, actual), strict=False
+        ):
+            _copy(writer, bits, place, source, lanes)
     failed = writer.call(
         CALL, "ptr %warp", "ptr %block", f"i32 {writer.block.number + 1}",
         f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
@@ -179,17 +205,10 @@ def _kept(unit: Unit) -> list[tuple[int, int]]:
     """What a call saves of a function: the bits and the place of each register."""
     found = [(1, unit.carry), (32, unit.frame_register)]
     for register in unit.function.registers:
-        place = unit.registers[register.number]
-        bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
-        parts = register.lanes * max(bits // 64, 1)
-        for part in range(parts):
-            step = 4 if bits == 1 else min(bits, 64) // 8 * LANES
-            found.append((min(bits, 64), place + part * step))
-    function = unit.function
-    inner = [v for v in function.variables.values() if v.space == "param"]
-    for variable in (*function.parameters, *function.returns, *inner):
-        first = unit.words[variable.name]
-        found += [(32, first + 4 * LANES * i) for i in range(-(-variable.size // 4))]
+        found += _register_pieces(unit, register)
+    for name, first in unit.words.items():
+        if not any(first == place for _, place in found):
+            found += _pieces(unit, name)
     return found
 
 
@@ -210,13 +229,13 @@ def _save(writer: Writer, unit: Unit, lanes: str) -> None:
     writer.stop_if(failed)
 
 
-def _copy(writer: Writer, goal: int, source: int, count: int, lanes: str) -> None:
-    for word in range(count):
-        step = 4 * LANES * word
-        writer.call(
-            COPY, f"ptr {writer.at('%warp', goal + step)}",
-            f"ptr {writer.at('%warp', source + step)}", f"i32 {lanes}",
-        )  # fmt: skip
+def _copy(writer: Writer, bits: int, goal: int, source: int, lanes: str) -> None:
+    _copy_to(writer, bits, goal, writer.at("%warp", source), lanes)
+
+
+def _copy_to(writer: Writer, bits: int, goal: int, source: str, lanes: str) -> None:
+    place = writer.at("%warp", goal)
+    writer.call(COPY[bits], f"ptr {place}", f"ptr {source}", f"i32 {lanes}")
 
 
 def _indirect(
@@ -280,32 +299,30 @@ def _come_back(
     writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str
 ) -> None:
     """Results go to temporary places first: restoring registers may overwrite them."""
-    words: list[tuple[int, int]] = []
+    moves: list[tuple[int, int, int]] = []
     for formal, actual in zip(unit.function.returns, given, strict=True):
-        source, count = _words(writer, unit, formal.name)
-        if isinstance(actual, Symbol):
-            goal, _ = _words(writer, writer.unit, actual.name)
-        else:
-            goal = writer.unit.registers[actual.number]  # type: ignore[union-attr]
-        words += [
-            (goal + 4 * LANES * word, source + 4 * LANES * word)
-            for word in range(count)
-        ]
+        if isinstance(actual, Sink):
+            continue
+        pieces = zip(_given(writer, actual), _pieces(unit, formal.name), strict=False)
+        moves += [(bits, goal, source) for (bits, goal), (_, source) in pieces]
     if not unit.recursive:
-        for goal, source in words:
-            _copy(writer, goal, source, 1, lanes)
+        for bits, goal, source in moves:
+            _copy(writer, bits, goal, source, lanes)
         return
-    if len(words) > layout.RESULT_WORDS:
-        raise Error(f"{unit.function.name} returns more than {layout.RESULT_WORDS * 4} "
-                    "bytes and calls itself; this is not supported")  # fmt: skip
-    for number, (_, source) in enumerate(words):
-        _copy(writer, layout.RESULTS + 4 * LANES * number, source, 1, lanes)
+    if len(moves) > layout.RESULT_WORDS:
+        raise Error(
+            f"{unit.function.name} returns more than {layout.RESULT_WORDS} words and "
+            "calls itself; this is not supported"
+        )
+    places = [layout.RESULTS + 8 * LANES * number for number in range(len(moves))]
+    for place, (bits, _, source) in zip(places, moves, strict=True):
+        _copy(writer, bits, place, source, lanes)
     writer.call(LEAVE_FRAME, "ptr %warp", f"i32 {unit.frame}", f"i32 {lanes}")
     for bits, place in reversed(_kept(unit)):
         where = f"ptr {writer.at('%warp', place)}"
         writer.call(POP[bits], "ptr %warp", "ptr %block", where, f"i32 {lanes}")
-    for number, (goal, _) in enumerate(words):
-        _copy(writer, goal, layout.RESULTS + 4 * LANES * number, 1, lanes)
+    for place, (bits, goal, _) in zip(places, moves, strict=True):
+        _copy(writer, bits, goal, place, lanes)
 
 
 HOST_FUNCTIONS = ("vprintf", "__assertfail", "malloc", "free")
@@ -321,8 +338,7 @@ def _host(
         return
     places = []
     for each in (*given, *operands):
-        place, _ = _words(writer, writer.unit, _name(each))
-        places.append(place)
+        places.append(_given(writer, each)[0][1])
     data = b"".join(place.to_bytes(8, "little") for place in places)
     table = writer.at("%constants", writer.data(data))
     number = HOST_FUNCTIONS.index(function.name)
@@ -340,20 +356,26 @@ def _return(code: Code, warp: Any, block: Any, lanes: Value) -> None:
     b = code.builder
     depth = field(code, warp, layout.DEPTH, I32)
     pcs = field(code, warp, layout.PC, I32)
+    calls = field(code, warp, layout.CONTEXT, I32)
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
         top = depth[lane] - 1
         depth[lane] = top
         stack = _returns(code, warp, block, lane)
         pcs[lane] = Value(b, b.load(b.gep(stack, [top.raw])))
+        before = b.load(b.gep(stack, [(top + 2 * layout.RETURNS).raw]))
+        calls[lane] = Value(b, before)
     field(code, warp, layout.MOVED, I32)[0] = lanes.lift(1)
 
 
 def _returns(code: Code, warp: Any, block: Any, lane: Value) -> Any:
-    """The return addresses of a lane; pairs of where to go on and what was called."""
+    """The calls that a lane is in: where to go on, what was called, the calls before.
+
+    These are three lists, one behind the other.
+    """
     b = code.builder
     number = convert(field(code, warp, layout.WARP_NUMBER, I32)[0], I64)
     base = pointer_at(code, block, layout.BLOCK_RETURNS)
-    size = 2 * layout.RETURNS
+    size = 3 * layout.RETURNS
     place = (number * LANES + lane) * (4 * size)
     return b.bitcast(b.gep(base, [place.raw]), I32.as_pointer())
 
@@ -365,6 +387,7 @@ def _call(
     b = code.builder
     depth = field(code, warp, layout.DEPTH, I32)
     pcs = field(code, warp, layout.PC, I32)
+    calls = field(code, warp, layout.CONTEXT, I32)
     failed = code.variable(number.lift(0))
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
         top = depth[lane]
@@ -376,6 +399,9 @@ def _call(
             stack = _returns(code, warp, block, lane)
             b.store(after.raw, b.gep(stack, [top.raw]))
             b.store(entry.raw, b.gep(stack, [(top + layout.RETURNS).raw]))
+            before = calls[lane]
+            b.store(before.raw, b.gep(stack, [(top + 2 * layout.RETURNS).raw]))
+            calls[lane] = before * 1_000_003 + after + 1
             depth[lane] = top + 1
             pcs[lane] = entry
     field(code, warp, layout.MOVED, I32)[0] = lanes.lift(1)
@@ -396,13 +422,20 @@ def _last(code: Code, warp: Any, block: Any, entry: Value, lanes: Value) -> Valu
     return found.value
 
 
-def _copy_lanes(code: Code, goal: Any, source: Any, lanes: Value) -> None:
-    value = select(
-        warps.to_lanes(lanes),
-        warps.all_lanes(code, source),
-        warps.all_lanes(code, goal),
-    )
-    warps.put_lanes(code, goal, value)
+def _copy_lanes(bits: int) -> Any:
+    def trace(code: Code, goal: Any, source: Any, lanes: Value) -> None:
+        b = code.builder
+        if bits == 1:
+            word, given = field(code, goal, 0, I32), field(code, source, 0, I32)
+            word[0] = (word[0] & ~lanes) | (given[0] & lanes)
+            return
+        of = ir.VectorType(ir.IntType(bits), LANES).as_pointer()
+        to = b.bitcast(goal, of)
+        new, old = b.load(b.bitcast(source, of)), b.load(to)
+        new.align = old.align = 16
+        b.store(b.select(warps.to_lanes(lanes).raw, new, old), to).align = 16
+
+    return trace
 
 
 def _same(code: Code, register: Any, address: Value, lanes: Value) -> Value:
@@ -556,7 +589,10 @@ def _ask_host(
 RETURN = routine("return", _return, [P, P, I32], None)
 CALL = routine("call", _call, [P, P, I32, I32, I32, I32], I32)
 LAST = routine("last", _last, [P, P, I32, I32], I32)
-COPY = routine("copy", _copy_lanes, [P, P, I32], None)
+COPY = {
+    bits: routine(f"copy.{bits}", _copy_lanes(bits), [P, P, I32], None)
+    for bits in (1, 8, 16, 32, 64)
+}
 SAME = routine("same", _same, [P, I64, I32], I32)
 UNCALLED = routine("uncalled", _uncalled, [P, P, I32, I32, I32], I32)
 ENTER_FRAME = routine("enter_frame", _enter_frame, [P, P, P, I32, I32, I32], I32)

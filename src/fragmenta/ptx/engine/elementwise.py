@@ -103,7 +103,9 @@ def _define(
             for held in operands
         ]
         found = emit(qualifiers, *values)
-        found = found if isinstance(found, tuple) else (found,)
+        # One result of 128 bits is a pair of halves.
+        several = isinstance(found, tuple) and [each.bits for each in results] != [128]
+        found = found if several else (found,)
         mask = _bits(code, given[-1], index, count) if masked else None
         for held, place, value in zip(results, given, found, strict=False):
             _store(code, place, held, index, count, value, mask)
@@ -132,11 +134,17 @@ def _place(code: Code, pointer: Any, of: Type, count: int, index: Value) -> Any:
 
 
 def _bits(code: Code, pointer: Any, index: Value, count: int) -> Value:
-    """A part of a predicate: one bit for each lane."""
+    """A part of a predicate: one bit for each lane.
+
+    Each lane tests a bit of its own: processors without masks do that faster than they
+    take a word apart.
+    """
     b = code.builder
     of = ir.IntType(count)
-    word = b.load(b.gep(b.bitcast(pointer, of.as_pointer()), [index.raw]))
-    return Value(b, b.bitcast(word, ir.VectorType(I1, count)))
+    word = Value(b, b.load(b.gep(b.bitcast(pointer, of.as_pointer()), [index.raw])))
+    every = convert(word, I32, signed=False).in_all_lanes(count)
+    own = ir.Constant(ir.VectorType(I32, count), [1 << i for i in range(count)])
+    return (every & Value(b, own)) != 0
 
 
 def _load(code: Code, pointer: Any, held: Held, index: Value, count: int) -> Any:

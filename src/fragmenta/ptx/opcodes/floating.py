@@ -252,10 +252,7 @@ def extreme(name: str, x: Value, y: Value, *, nan: bool) -> Value:
     both, first = (a | b, x < y) if name == "min" else (a & b, x > y)
     # Equal numbers have equal bits, unless they are zeros.
     result = select(first, a, select(x == y, both, b))
-    if nan:
-        result = select(is_nan(x), a, result)
-    else:
-        result = select(is_nan(y), a, result)
+    result = select(is_nan(x if nan else y), a, result)
     return canonical(float_of(result), [x, y])
 
 

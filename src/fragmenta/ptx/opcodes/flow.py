@@ -25,17 +25,20 @@ from fragmenta.ptx.module import (
 
 # Their first operand is not a result.
 _NO_RESULT = frozenset(
-    "st red bra brx ret exit trap brkpt membar fence nanosleep prefetch prefetchu pmevent "
-    "setmaxnreg griddepcontrol cp stmatrix discard applypriority sust sured tensormap "
-    "stackrestore".split()
-)
+    {"st", "red", "bra", "brx", "ret", "exit", "trap", "brkpt", "membar", "fence",
+     "nanosleep", "prefetch", "prefetchu", "pmevent", "setmaxnreg", "griddepcontrol",
+     "cp", "stmatrix", "discard", "applypriority", "sust", "sured", "tensormap",
+     "stackrestore"}
+)  # fmt: skip
 
 # Without a use of their result they are left out.
 _PURE = frozenset(
-    "abs add and bfe bfi bfind bmsk brev clz cnot copysign cos cvt cvta div dp2a dp4a ex2 "
-    "fma fns lg2 lop3 mad mad24 max min mov mul mul24 neg not or popc prmt rcp rem rsqrt "
-    "sad selp set setp shf shl shr sin slct sqrt sub szext tanh testp xor".split()
-)
+    {"abs", "add", "and", "bfe", "bfi", "bfind", "bmsk", "brev", "clz", "cnot",
+     "copysign", "cos", "cvt", "cvta", "div", "dp2a", "dp4a", "ex2", "fma", "fns",
+     "lg2", "lop3", "mad", "mad24", "max", "min", "mov", "mul", "mul24", "neg", "not",
+     "or", "popc", "prmt", "rcp", "rem", "rsqrt", "sad", "selp", "set", "setp", "shf",
+     "shl", "shr", "sin", "slct", "sqrt", "sub", "szext", "tanh", "testp", "xor"}
+)  # fmt: skip
 
 _MODES = frozenset(("rn", "rz", "rm", "rp"))
 
@@ -163,7 +166,7 @@ class Flow:
 
     def _table(self, instruction: Instruction) -> list[int]:
         for operand in instruction.operands[1:]:
-            name = getattr(operand, "name", None)
+            name = getattr(operand, "name", "")
             if name in self._tables:
                 return [self._labels[each.name] for each in self._tables[name]]
         return sorted(set(self._labels.values()))

@@ -8,13 +8,11 @@ needs f64, and for bf16 a last bit that says whether the sum is exact.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fragmenta.machine.trace import (
     F32,
     F64,
     I16,
-    I32,
     Value,
     bits_of,
     convert,
@@ -85,30 +83,39 @@ def _finished(q: Qualifiers, of: str, x: Value) -> Value:
     return select(tiny, bits & -0x8000, bits)
 
 
-@opcodes("""
+@opcodes(
+    """
     add{.rnd}{.ftz}{.sat}.type  d, a, b ; rnd = rn ; type = f16 f16x2
     add{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2 ; ptx = 7.8 ; target = sm_90
-""")
+    """,
+    large=True,
+)
 @elementwise
 def add(q: Qualifiers, of: str, a: Value, b: Value) -> Value:
     """The sum."""
     return _finished(q, of, value_of(a, of) + value_of(b, of))
 
 
-@opcodes("""
+@opcodes(
+    """
     sub{.rnd}{.ftz}{.sat}.type  d, a, b ; rnd = rn ; type = f16 f16x2
     sub{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2 ; ptx = 7.8 ; target = sm_90
-""")
+    """,
+    large=True,
+)
 @elementwise
 def sub(q: Qualifiers, of: str, a: Value, b: Value) -> Value:
     """The difference."""
     return _finished(q, of, value_of(a, of) - value_of(b, of))
 
 
-@opcodes("""
+@opcodes(
+    """
     mul{.rnd}{.ftz}{.sat}.type  d, a, b ; rnd = rn ; type = f16 f16x2
     mul{.rnd}.type              d, a, b ; rnd = rn ; type = bf16 bf16x2 ; ptx = 7.8 ; target = sm_90
-""")
+    """,
+    large=True,
+)
 @elementwise
 def mul(q: Qualifiers, of: str, a: Value, b: Value) -> Value:
     """The product."""
@@ -171,20 +178,26 @@ def _canonical(bits: Value, of: str) -> Value:
     return select((bits & 0x7FFF) > infinity, 0x7FFF, bits)
 
 
-@opcodes("""
+@opcodes(
+    """
     neg{.ftz}.type              d, a ; type = f16 f16x2
     neg.type                    d, a ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
-""")
+    """,
+    large=True,
+)
 @elementwise
 def neg(q: Qualifiers, of: str, a: Value) -> Value:
     """The number with the other sign."""
     return _canonical(a ^ -0x8000, of)
 
 
-@opcodes("""
+@opcodes(
+    """
     abs{.ftz}.type              d, a ; type = f16 f16x2 ; ptx = 6.5
     abs.type                    d, a ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
-""")
+    """,
+    large=True,
+)
 @elementwise
 def absolute(q: Qualifiers, of: str, a: Value) -> Value:
     """The number without its sign."""
@@ -203,24 +216,30 @@ def _extreme(q: Qualifiers, of: str, name: str, given: tuple[Value, ...]) -> Val
     return _canonical(result | signs, of) if q.get("xorsign") else result
 
 
-@opcodes("""
+@opcodes(
+    """
     min{.ftz}{.NaN}.type              d, a, b ; type = f16 f16x2 ; ptx = 7.0 ; target = sm_80
     min{.ftz}{.NaN}.xorsign.abs.type  d, a, b ; type = f16 f16x2 ; ptx = 7.2 ; target = sm_86
     min{.NaN}.type                    d, a, b ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
     min{.NaN}.xorsign.abs.type        d, a, b ; type = bf16 bf16x2 ; ptx = 7.2 ; target = sm_86
-""")
+    """,
+    large=True,
+)
 @elementwise
 def minimum(q: Qualifiers, of: str, *given: Value) -> Value:
     """The smallest operand."""
     return _extreme(q, of, "min", given)
 
 
-@opcodes("""
+@opcodes(
+    """
     max{.ftz}{.NaN}.type              d, a, b ; type = f16 f16x2 ; ptx = 7.0 ; target = sm_80
     max{.ftz}{.NaN}.xorsign.abs.type  d, a, b ; type = f16 f16x2 ; ptx = 7.2 ; target = sm_86
     max{.NaN}.type                    d, a, b ; type = bf16 bf16x2 ; ptx = 7.0 ; target = sm_80
     max{.NaN}.xorsign.abs.type        d, a, b ; type = bf16 bf16x2 ; ptx = 7.2 ; target = sm_86
-""")
+    """,
+    large=True,
+)
 @elementwise
 def maximum(q: Qualifiers, of: str, *given: Value) -> Value:
     """The largest operand."""

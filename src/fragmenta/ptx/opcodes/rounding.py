@@ -24,6 +24,7 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     convert,
     float_of,
+    in_memory,
     intrinsic,
     is_nan,
     larger,
@@ -112,7 +113,7 @@ def parts_of_float(x: Value) -> Parts:
 def parts_of_integer(x: Value, *, signed: bool) -> Parts:
     """The parts of an integer."""
     wide = convert(x, I64, signed=signed)
-    negative = wide < 0 if signed else wide != wide
+    negative = (wide if signed else wide.lift(0)) < 0
     return Parts(negative, select(negative, 0 - wide, wide), wide.lift(0))
 
 
@@ -126,9 +127,8 @@ def encode(
 ) -> Value:
     """The bits of a number in a format, as i64; ``finite``: no overflow to infinity.
 
-    ``mode`` is ``rn``, ``rz``, ``rm``, ``rp``, ``rna`` (a tie away from zero) or
-    ``rs``: round up if ``random`` and the dropped bits carry.  ``random`` has the
-    first dropped bit as its bit 31.
+    ``mode`` is ``rn``, ``rz``, ``rm``, ``rp`` or ``rs``: round up if ``random`` and
+    the dropped bits carry.  Bit 31 of ``random`` is added to the first dropped bit.
     """
     zeros = smaller(leading_zeros(x.significand), 63)
     normal = x.significand << zeros
@@ -176,20 +176,20 @@ def _away(
 ) -> Value:
     """Whether to round away from zero; ``rest`` has the first dropped bit on top."""
     half = rest.lift(_word(1 << 63))
-    inexact = rest != 0
+    inexact: Value = rest != 0
+    away: Value
     if mode == "rs":
         assert random is not None
         bits = convert(random, I64, signed=False) << 32
-        return compare_unsigned("<", rest + bits, rest)
-    if mode == "rn":
-        above = compare_unsigned(">", rest, half)
-        return above | ((rest == half) & ((kept & 1) != 0))
-    return {
-        "rna": rest < 0,
-        "rz": rest != rest,
-        "rm": inexact & negative,
-        "rp": inexact & ~negative,
-    }[mode]
+        away = compare_unsigned("<", rest + bits, rest)
+    elif mode == "rn":
+        tie = (rest == half) & ((kept & 1) != 0)
+        away = compare_unsigned(">", rest, half) | tie
+    elif mode == "rz":
+        away = rest.lift(0) < 0
+    else:
+        away = inexact & (negative if mode == "rm" else ~negative)
+    return away
 
 
 def _limited(x: Parts, word: Value, form: Form, mode: str, finite: bool) -> Value:
@@ -313,7 +313,8 @@ def canonical(x: Value, given: Sequence[Value]) -> Value:
     that is NaN, made quiet, or else a negative NaN without payload.
     """
     if scalar_type(x.type) == F32:
-        return select(is_nan(x), 0x7FFFFFFF, bits_of(x))
+        bits = bits_of(x)
+        return select(is_nan(x), in_memory(bits, 0x7FFFFFFF), bits)
     nan = bits_of(x).lift(-(1 << 51))
     for each in given:
         nan = select(is_nan(each), bits_of(each) | (1 << 51), nan)

@@ -253,12 +253,14 @@ def stochastic_pair(q: Qualifiers, a: Value, b: Value, rbits: Value) -> Value:
     large=True,
     fidelity="modelled",
 )
-def stochastic_four(q: Qualifiers, *given: Value) -> Value:
+def stochastic_four(q: Qualifiers, *given: Value | tuple[Value, ...]) -> Value:
     """Four f32 rounded to small floats, the first one on top.
 
     Two share a half of ``rbits``: the first of them has it in reversed order.
     """
-    *numbers, rbits = given
+    # What stands in braces comes as one tuple, or one by one.
+    flat = [x for each in given for x in (each if isinstance(each, tuple) else [each])]
+    *numbers, rbits = flat
     form = FORMS[q["dtype"].removesuffix("x4")]
     width = 4 if form.sign_at < 4 else 8
     backward = reverse_bits(rbits)
