@@ -8,7 +8,7 @@ called, and the two classes take them over by name::
     class Fragment:
         to_svg = methods.fragment_to_svg
 
-No other module may import from a room above its own; ``tests/test_house.py``
+In the same way ``fragmenta.ptx`` has names of later rooms: :func:`of_ptx`.  No other module may import from a room above its own; ``tests/test_house.py``
 reads every import.
 """
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from fragmenta.cuda.tools.raw import RawKernel as RawKernel
     from fragmenta.execution.explain import Explained
     from fragmenta.isa.instruction import Instruction
     from fragmenta.registers.fragment import Fragment, Words
@@ -123,3 +124,19 @@ def fragment_to_svg(self: Fragment) -> str:
     from fragmenta.view.svg import fragment_svg
 
     return fragment_svg(self)
+
+
+# ── of the room ptx ─────────────────────────────────────────────────────────
+
+
+def of_ptx(name: str) -> Any:
+    """The names of ``fragmenta.ptx`` that need a compiler: ``RawKernel``.
+
+    >>> of_ptx("RawKernel").__name__
+    'RawKernel'
+    """
+    if name != "RawKernel":
+        raise AttributeError(f"module 'fragmenta.ptx' has no attribute {name!r}")
+    from fragmenta.cuda.tools.raw import RawKernel
+
+    return RawKernel
