@@ -8,7 +8,10 @@ called, and the two classes take them over by name::
     class Fragment:
         to_svg = methods.fragment_to_svg
 
-In the same way ``fragmenta.ptx`` has names of later rooms: :func:`of_ptx`.  No other module may import from a room above its own; ``tests/test_house.py``
+In the same way ``fragmenta.ptx`` takes over :func:`of_ptx`, for its names that are
+written in later rooms.
+
+No other module may import from a room above its own; ``tests/test_house.py``
 reads every import.
 """
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from fragmenta.cuda.tools.raw import RawKernel as RawKernel
+    from fragmenta.cuda.tools.raw import RawKernel as RawKernel  # noqa: PLC0414
     from fragmenta.execution.explain import Explained
     from fragmenta.isa.instruction import Instruction
     from fragmenta.registers.fragment import Fragment, Words

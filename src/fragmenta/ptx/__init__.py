@@ -20,6 +20,7 @@ array([0. , 0.5, 1. , 1.5], dtype=float32)
 
 from typing import TYPE_CHECKING
 
+from fragmenta import methods
 from fragmenta.ptx.arguments import pointer
 from fragmenta.ptx.kernel import Kernel, load, parse
 from fragmenta.ptx.result import Result
@@ -27,6 +28,6 @@ from fragmenta.ptx.result import Result
 if TYPE_CHECKING:
     from fragmenta.methods import RawKernel
 else:
-    from fragmenta.methods import of_ptx as __getattr__
+    __getattr__ = methods.of_ptx
 
 __all__ = ["Kernel", "RawKernel", "Result", "load", "parse", "pointer"]
