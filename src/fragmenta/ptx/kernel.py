@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -17,6 +17,7 @@ from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.engine.compiling import Compiled, compiled
 from fragmenta.ptx.launching import STACK, Launch, check_shape, run
 from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.opcodes.quotients import contract_all
 from fragmenta.ptx.result import Result
 from fragmenta.ptx.variables import Variables
 
@@ -129,7 +130,12 @@ class Loaded:
 
     @cached_property
     def contracted(self) -> Module:
-        """The module as the assembler runs it: products and sums fused."""
+        """The module as the assembler runs it: products and sums fused.
+
+        With ``debug`` the assembler changes nothing.
+        """
+        if "debug" in self.module.options:
+            return self.module
         return contracted(self.module)
 
     @cached_property
@@ -186,14 +192,8 @@ class _Named(dict[str, Kernel]):
 
 def contracted(module: Module) -> Module:
     """A module whose functions are contracted as ptxas does."""
-    from dataclasses import replace
-
-    try:
-        from fragmenta.ptx.opcodes.contraction import contract
-    except ImportError:
-        return module
     functions = {
-        name: function if function.declared_only else contract(function)
+        name: function if function.declared_only else contract_all(function)
         for name, function in module.functions.items()
     }
     return replace(module, functions=functions)
