@@ -9,6 +9,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
 
+from fragmenta import methods
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
@@ -110,6 +111,8 @@ class Kernel:
             stack,
         )
         return run(launch, limit)
+
+    verify = methods.verify_kernel
 
     def __repr__(self) -> str:
         given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
