@@ -49,7 +49,7 @@ class Sizes(NamedTuple):
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, int | float)  # true and false of type bool, too
 
 
 def _is_finite(value: object) -> bool:
