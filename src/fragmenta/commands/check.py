@@ -16,14 +16,13 @@ from fragmenta import __version__
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target
 from fragmenta.commands.files import complete_file
-from fragmenta.commands.output import colour, emit_json, paint, printable, width, write
+from fragmenta.commands.output import emit_json, printable, width, write
 from fragmenta.errors import Error
 from fragmenta.ptx.checking import Problem, check_line, check_text
 from fragmenta.ptx.checking.mnemonics import is_opcode
 from fragmenta.ptx.checking.problem import ERROR, RULES, SEVERITIES
 
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}
-_COLOURS = {"error": "bold red", "warning": "bold magenta", "info": "bold cyan"}
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -107,18 +106,7 @@ def _print(file: str, problem: Problem) -> None:
             *((f"  from {problem.source}",) if problem.source else ()),
         )
     )
-    text = printable(text)
-    if not colour():
-        write(text)
-        return
-    from rich.text import Text
-
-    painted = Text(text)
-    painted.highlight_regex(
-        rf"(?<={problem.column}: ){problem.severity}:", _COLOURS[problem.severity]
-    )
-    painted.highlight_regex(r"(?m)^ *\^~*$", "green")
-    paint(painted)
+    write(printable(text))
 
 
 def _wrapped(text: str, indent: str) -> str:

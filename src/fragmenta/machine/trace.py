@@ -344,6 +344,21 @@ def leading_zeros(x: Value) -> Value:
     return Value(x.builder, intrinsic(x.builder, name, x.type, [x.raw, defined]))
 
 
+def in_memory(x: Value, number: int) -> Value:
+    """A number like x that is loaded from memory, so that LLVM does not know it.
+
+    LLVM replaces a selection of a known number by three operations on bits.
+    """
+    b, of = x.builder, scalar_type(x.type)
+    name = f"number.{_suffix(of)}.{number:x}"
+    kept = b.module.globals.get(name)
+    if kept is None:
+        kept = ir.GlobalVariable(b.module, of, name)
+        kept.initializer = ir.Constant(of, number)
+        kept.linkage = "weak"
+    return x.lift(Value(b, b.load(kept)))
+
+
 def any_lane(condition: Value) -> Value:
     """Whether a condition holds in any lane."""
     b = condition.builder

@@ -84,6 +84,10 @@ class Form:
 
     def __str__(self) -> str:
         parts = [self.mnemonic]
+        first = TABLE.find(self.mnemonic)
+        if first is not None and first.syntax is not self.syntax:
+            # Another line has this mnemonic with fewer operands.
+            parts.append(f"{len(self.slots)} operands")
         for slot in self.slots:
             chosen = self.qualifiers.get(slot.selector, "") if slot.selector else ""
             constant = self.immediates.get(slot.name)
@@ -110,7 +114,12 @@ def modules() -> tuple[str, ...]:
 def lines(module: str | None = None) -> list[Syntax]:
     """The lines that have a function, of one module of the package or of all."""
     modules()
-    every = [line for some in TABLE.lines.values() for line in some if line.emit]
+    every = [
+        line
+        for some in TABLE.lines.values()
+        for line in some
+        if line.emit and not line.opcode.startswith("_")
+    ]
     if module is None:
         return every
     return [line for line in every if home(line) == module]

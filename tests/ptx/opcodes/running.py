@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,15 +49,17 @@ def computed(forms: Sequence[Form], lanes: int = LANES) -> list[Words]:
     """The results of each form: one row for each result, one column for each input."""
     found: list[Words] = []
     for first in range(0, len(forms), BATCH):
-        found += _computed_at_once(forms[first : first + BATCH], lanes)
+        found += compiled(forms[first : first + BATCH], lanes)(pools())
     return found
 
 
-def _computed_at_once(forms: Sequence[Form], lanes: int) -> list[Words]:
+def compiled(
+    forms: Sequence[Form], lanes: int = LANES
+) -> Callable[[Words], list[Words]]:
+    """A function that computes the results of some forms for the numbers in pools."""
     module = ir.Module("forms")
     kind = ir.FunctionType(ir.VoidType(), [I64.as_pointer()] * 2)
     ends = list(itertools.accumulate(map(number_of_results, forms)))
-    out = np.empty((ends[-1], COUNT), np.uint64)
     starts = range(0, len(forms), TOGETHER)
     for start in starts:
         function = ir.Function(module, kind, f"forms{start}")
@@ -71,11 +73,16 @@ def _computed_at_once(forms: Sequence[Form], lanes: int) -> list[Words]:
                     results[place + COUNT * row] = word
         code.close()
     engine = load([object_code(str(module), optimise=0)])
-    for start in starts:
-        address = engine.get_function_address(f"forms{start}")
-        call = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(address)
-        call(pools().ctypes.data, out.ctypes.data)
-    return np.split(out, ends[:-1])
+    of = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+    def run(numbers: Words) -> list[Words]:
+        out = np.empty((ends[-1], COUNT), np.uint64)
+        for start in starts:
+            call = of(engine.get_function_address(f"forms{start}"))
+            call(numbers.ctypes.data, out.ctypes.data)
+        return np.split(out, ends[:-1])
+
+    return run
 
 
 class _Operands:

@@ -1,6 +1,7 @@
 """What does the PTX manual say that the video instructions compute?
 
-As ``meanings.py``; selectors are among the qualifiers.
+As ``meanings.py``; selectors are among the qualifiers.  What ptxas writes for one number
+with ``.sat``, a scale, or a second operation min or max is something else: None.
 """
 
 from __future__ import annotations
@@ -33,11 +34,10 @@ def selected(x: int, selector: str, kind: str) -> int:
 
 
 def finished(q: Mapping[str, str], found: int, *c: int) -> int:
-    to, dsel = q.get("dtype", q["atype"]), q.get("dsel", "")
+    dsel = q.get("dsel", "")
     size = {"": 32, "b": 8, "h": 16}[dsel[:1]]
-    if q.get("sat"):
-        found = clamp(found, f"{to[0]}{size}")
     if q.get("op2"):
+        to = q["atype"]  # of vset
         word, other = number(found, to), number(c[0], to)
         pick = {"add": word + other, "min": min(word, other), "max": max(word, other)}
         return cut(pick[q["op2"]], "u32")
@@ -48,7 +48,9 @@ def finished(q: Mapping[str, str], found: int, *c: int) -> int:
     return (found << place) & mask | c[0] & ~mask
 
 
-def one(name: str, q: Mapping[str, str], a: int, b: int, *c: int) -> int:
+def one(name: str, q: Mapping[str, str], a: int, b: int, *c: int) -> int | None:
+    if q.get("sat") or (q.get("op2") in ("min", "max") and name != "set"):
+        return None
     x = selected(a, q["asel"], q["atype"])
     y = selected(b, q["bsel"], q.get("btype", "u32"))
     if name == "set":
@@ -61,16 +63,15 @@ def one(name: str, q: Mapping[str, str], a: int, b: int, *c: int) -> int:
     return finished(q, found, *c)
 
 
-def vmad(q: Mapping[str, str], a: int, b: int, c: int) -> int:
+def vmad(q: Mapping[str, str], a: int, b: int, c: int) -> int | None:
+    if q["sat"] or q["scale"]:
+        return None
     minus = (q.get("aneg") == "-") != (q.get("bneg") == "-")
     signed = "s32" in (q["atype"], q["btype"]) or minus or q.get("cneg") == "-"
     found = selected(a, q["asel"], q["atype"]) * selected(b, q["bsel"], q["btype"])
     z = number(c, "s32") if signed else c
     found = (-found if minus else found) + (-z if q.get("cneg") else z)
     found += "po" in q
-    found >>= int((q.get("scale") or "shr0").removeprefix("shr"))
-    if q.get("sat"):
-        found = clamp(found, "s32" if signed else "u32")
     return cut(found, "u32")
 
 
@@ -99,7 +100,7 @@ def several(name: str, count: int, q: Mapping[str, str], a: int, b: int, c: int)
 
 _ONE = ("add", "sub", "absdiff", "min", "max", "shl", "shr", "set")
 _SEVERAL = ("add", "sub", "absdiff", "min", "max", "avrg", "set")
-VIDEOS: dict[str, Callable[..., int]] = {
+VIDEOS: dict[str, Callable[..., int | None]] = {
     "vmad": vmad,
     **{f"v{name}": partial(one, name) for name in _ONE},
     **{

@@ -27,8 +27,11 @@ def flow(function: Function, context: Context) -> Iterator[Problem]:
     code = function.instructions
     made = blocks(function)
     effect = [effects(each) for each in code]
+    given = {each.name for each in function.parameters}  # some are registers
     for index, register, when in unwritten(made, effect):
         of = code[index]
+        if register.name in given:
+            continue
         chosen = of.opcode == "selp"  # it may choose the other one
         severity = INFO if when == "maybe" or chosen else WARNING
         message = f"{register.name} is read, but {_WHEN[when]}"

@@ -15,7 +15,7 @@ from functools import cache
 from fragmenta.errors import nearest, one_of
 from fragmenta.isa.families import OTHERS
 from fragmenta.ptx.checking.problem import INFO
-from fragmenta.ptx.opcodes.every import table
+from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax
 from fragmenta.ptx.opcodes.tensor import NOT_YET, TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
@@ -82,7 +82,7 @@ def reading(mnemonic: str) -> Reading:
     ld has no modifier .globl (did you mean global?)
     """
     opcode, *words = mnemonic.split(".")
-    lines = table().lines.get(opcode, [])
+    lines = TABLE.lines.get(opcode, [])
     if not lines:
         return _without_lines(opcode)
     found = [each for line in lines if (each := _in_order(line, mnemonic))]
@@ -106,7 +106,7 @@ def is_opcode(word: str) -> bool:
 
 @cache
 def _opcodes() -> frozenset[str]:
-    return frozenset((*table().lines, *TENSOR, *TEXTURES, *NOT_YET, *OTHERS.split()))
+    return frozenset((*TABLE.lines, *TENSOR, *TEXTURES, *NOT_YET, *OTHERS.split()))
 
 
 def _without_lines(opcode: str) -> Reading:
@@ -235,19 +235,21 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
     )
 
 
-def _likeness(line: Syntax, words: Sequence[str]) -> tuple[int, int]:
+def _likeness(line: Syntax, words: Sequence[str]) -> tuple[int, int, int]:
+    """How near a line is to these words; one with more of them is nearer."""
     places = {word for piece in line.pieces for word in piece.words}
     missing = sum(
         not piece.optional and not set(piece.words) & set(words)
         for piece in line.pieces
     )
-    return sum(word in places for word in words) - missing, -len(line.pieces)
+    there = sum(word in places for word in words)
+    return there - missing, there, -len(line.pieces)
 
 
 def spelled(line: Syntax) -> str:
     """A line as the manual writes it, without operands.
 
-    >>> spelled(table().lines["nanosleep"][0])
+    >>> spelled(TABLE.lines["nanosleep"][0])
     'nanosleep.u32'
     """
     return line.text.split(";")[0].split()[0]

@@ -103,9 +103,9 @@ def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | No
         return None
     guard = of.guard.of if isinstance(of.guard, Not) else of.guard
     name = guard.name if guard else ""
-    names = (
-        {each.name: _declared(each) for each in _registers(of)} if declared else None
-    )
+    names = {each.name: _declared(each) for each in _registers(of)}
+    names[_ADDRESS.strip("[]")] = ".b64"
+    types = names if declared else None
     # What is not plain in the text, such as 4*16, is plain in what was read of it; the
     # message quotes the text, if that can be read as it is.
     why: BadOperands | None = None
@@ -116,7 +116,7 @@ def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | No
     lax = [_FLOAT.sub("0f00000000", each) for each in simple]
     for given in (", ".join(simple), ", ".join(lax), text):
         try:
-            operands.check(op, given, guard=name, declared=names)
+            operands.check(op, given, guard=name, declared=types)
         except BadOperands as refusal:
             if why is None or "is not a list of operands" not in str(refusal):
                 why = refusal

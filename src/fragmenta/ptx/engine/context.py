@@ -117,7 +117,7 @@ class Context:
             "local": warps * LANES * local,
             "stage": 1 << 15,
             "saved": warps * LANES * saved,
-            "returns": warps * LANES * 8 * layout.RETURNS if compiled.calls else 8,
+            "returns": warps * LANES * 12 * layout.RETURNS if compiled.calls else 8,
             "counts": 8 * len(compiled.counted),
         }
         self.parts = {name: aligned(size) for name, size in sizes.items()}

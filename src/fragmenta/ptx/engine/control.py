@@ -356,20 +356,26 @@ def _return(code: Code, warp: Any, block: Any, lanes: Value) -> None:
     b = code.builder
     depth = field(code, warp, layout.DEPTH, I32)
     pcs = field(code, warp, layout.PC, I32)
+    calls = field(code, warp, layout.CONTEXT, I32)
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
         top = depth[lane] - 1
         depth[lane] = top
         stack = _returns(code, warp, block, lane)
         pcs[lane] = Value(b, b.load(b.gep(stack, [top.raw])))
+        before = b.load(b.gep(stack, [(top + 2 * layout.RETURNS).raw]))
+        calls[lane] = Value(b, before)
     field(code, warp, layout.MOVED, I32)[0] = lanes.lift(1)
 
 
 def _returns(code: Code, warp: Any, block: Any, lane: Value) -> Any:
-    """The return addresses of a lane; pairs of where to go on and what was called."""
+    """The calls that a lane is in: where to go on, what was called, the calls before.
+
+    These are three lists, one behind the other.
+    """
     b = code.builder
     number = convert(field(code, warp, layout.WARP_NUMBER, I32)[0], I64)
     base = pointer_at(code, block, layout.BLOCK_RETURNS)
-    size = 2 * layout.RETURNS
+    size = 3 * layout.RETURNS
     place = (number * LANES + lane) * (4 * size)
     return b.bitcast(b.gep(base, [place.raw]), I32.as_pointer())
 
@@ -381,6 +387,7 @@ def _call(
     b = code.builder
     depth = field(code, warp, layout.DEPTH, I32)
     pcs = field(code, warp, layout.PC, I32)
+    calls = field(code, warp, layout.CONTEXT, I32)
     failed = code.variable(number.lift(0))
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
         top = depth[lane]
@@ -392,6 +399,9 @@ def _call(
             stack = _returns(code, warp, block, lane)
             b.store(after.raw, b.gep(stack, [top.raw]))
             b.store(entry.raw, b.gep(stack, [(top + layout.RETURNS).raw]))
+            before = calls[lane]
+            b.store(before.raw, b.gep(stack, [(top + 2 * layout.RETURNS).raw]))
+            calls[lane] = before * 1_000_003 + after + 1
             depth[lane] = top + 1
             pcs[lane] = entry
     field(code, warp, layout.MOVED, I32)[0] = lanes.lift(1)

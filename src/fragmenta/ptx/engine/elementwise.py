@@ -134,11 +134,17 @@ def _place(code: Code, pointer: Any, of: Type, count: int, index: Value) -> Any:
 
 
 def _bits(code: Code, pointer: Any, index: Value, count: int) -> Value:
-    """A part of a predicate: one bit for each lane."""
+    """A part of a predicate: one bit for each lane.
+
+    Each lane tests a bit of its own: processors without masks do that faster than they
+    take a word apart.
+    """
     b = code.builder
     of = ir.IntType(count)
-    word = b.load(b.gep(b.bitcast(pointer, of.as_pointer()), [index.raw]))
-    return Value(b, b.bitcast(word, ir.VectorType(I1, count)))
+    word = Value(b, b.load(b.gep(b.bitcast(pointer, of.as_pointer()), [index.raw])))
+    every = convert(word, I32, signed=False).in_all_lanes(count)
+    own = ir.Constant(ir.VectorType(I32, count), [1 << i for i in range(count)])
+    return (every & Value(b, own)) != 0
 
 
 def _load(code: Code, pointer: Any, held: Held, index: Value, count: int) -> Any:

@@ -60,7 +60,8 @@ TICKETS = 256  #: 32 x i32: the phase of the barrier at which each lane arrived
 STACK = 384  #: 32 x i32: bytes of local memory that each lane uses
 DEPTH = 512  #: 32 x i32: how many calls each lane is in
 BARRIER = 640  #: 32 x i32: the named barrier at which each lane waits
-SPECIAL = 768
+CONTEXT = 768  #: 32 x i32: a number for the calls that each lane is in
+SPECIAL = 896
 """Special registers, 128 or 256 bytes each, in the order of ``SPECIALS``."""
 
 SPECIALS_32 = (
@@ -73,6 +74,7 @@ SPECIALS_32 = (
     "%clusterid.z", "%nclusterid.x", "%nclusterid.y", "%nclusterid.z",
     "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z", "%cluster_nctaid.x",
     "%cluster_nctaid.y", "%cluster_nctaid.z", "%cluster_ctarank", "%cluster_nctarank",
+    "%reserved_smem_offset_0", "%reserved_smem_offset_1",
     "%reserved_smem_offset_begin", "%reserved_smem_offset_end",
     "%reserved_smem_offset_cap", "%globaltimer_lo", "%globaltimer_hi",
 )  # fmt: skip

@@ -105,7 +105,12 @@ def _choose(code: Code, warp: Any, block: Any) -> Value:
     next_one = _least(code, later)
     lowest = select(next_one == layout.EXITED, _least(code, numbers), next_one)
     turn[0] = lowest.lift(0)
-    active = to_word(numbers == lowest) & ready
+    here = to_word(numbers == lowest) & ready
+    # Lanes in the same function but called from elsewhere are not together.
+    calls = all_lanes(code, place(code, warp, layout.CONTEXT))
+    first = convert(first_lane(here), I64) & (LANES - 1)
+    same = calls == field(code, warp, layout.CONTEXT, I32)[first]
+    active = to_word(same) & here
     field(code, warp, layout.ACTIVE, I32)[0] = active
     none = ready == 0
     with code.when(none):

@@ -4,31 +4,39 @@ Importing this package fills the table of opcodes.
 """
 
 from fragmenta.ptx.opcodes import (
+    atomics,
     comparison,
+    control,
     conversion,
     fields,
     floating,
     half,
     integer,
     logic,
+    memory,
     moving,
     small,
     special,
+    synchronising,
     video,
 )
 from fragmenta.ptx.opcodes.table import TABLE
 
 __all__ = [
     "TABLE",
+    "atomics",
     "comparison",
+    "control",
     "conversion",
     "fields",
     "floating",
     "half",
     "integer",
     "logic",
+    "memory",
     "moving",
     "small",
     "special",
+    "synchronising",
     "video",
 ]

@@ -46,10 +46,10 @@ red{.sem}{.scope}{.space}.op.noftz{.L2::cache_hint}.vec.type    [a], b*vec, {pol
 
 declare("""
 ; space = shared::cluster ; ptx = 8.1 ; target = sm_90
-red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, {[mbar]}; op = inc dec ; type = u32
-red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, {[mbar]}; op = min max ; type = u32 s32
-red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, {[mbar]}; op = and or xor ; type = b32
-red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, {[mbar]}; op = add ; type = u32 s32 u64 s64
+red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = inc dec ; type = u32
+red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = min max ; type = u32 s32
+red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = and or xor ; type = b32
+red.async.relaxed.cluster{.space}.mbarrier::complete_tx::bytes.op.type      [a], b, [mbar]  ; op = add ; type = u32 s32 u64 s64
 red.async.mmio.release.sys{.space}.op.type                                  [a], b          ; op = add ; space = global ; type = u32 s32 u64 s64 ; ptx = 8.7 ; target = sm_100
 red.async.release.scope{.space}.op.type                                     [a], b          ; op = add ; scope = gpu sys ; space = global ; type = u32 s32 u64 s64 ; ptx = 8.7 ; target = sm_100
 """)

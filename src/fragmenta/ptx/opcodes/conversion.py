@@ -259,6 +259,7 @@ def narrow_pair(q: Qualifiers, a: Value, b: Value) -> Value:
     cvt.rnd.satfinite.f16.f32       d:f16, a:f32 ; rnd = rn rz ; ptx = 8.1
     cvt.rnd.relu.satfinite.f16.f32  d:f16, a:f32 ; rnd = rn rz ; ptx = 8.1 ; target = sm_80
     cvt.rnd{.relu}.satfinite.bf16.f32  d:bf16, a:f32 ; rnd = rn rz ; ptx = 8.1 ; target = sm_80
+    cvt.rnd.satfinite.relu.dtype.f32  d:dtype, a:f32 ; rnd = rn rz ; dtype = f16 bf16 ; ptx = 8.1 ; target = sm_80
     cvt.rnd{.sat}.f16.f64           d:f16, a:f64 ; rnd = rn rz rm rp
     cvt.rnd.bf16.f64                d:bf16, a:f64 ; rnd = rn rz rm rp ; ptx = 7.8 ; target = sm_90
     cvt.rnd{.ftz}{.sat}.f32.f64     d:f32, a:f64 ; rnd = rz rm rp
@@ -287,6 +288,7 @@ def rounded_any(q: Qualifiers, a: Value) -> Value:
     """
     cvt.rnd{.relu}.dtype.f32        d:dtype, a:f32, b:f32 ; rnd = rz ; dtype = f16x2 bf16x2 ; ptx = 7.0 ; target = sm_80
     cvt.rnd{.relu}.satfinite.dtype.f32  d:dtype, a:f32, b:f32 ; rnd = rn rz ; dtype = f16x2 bf16x2 ; ptx = 8.1 ; target = sm_80
+    cvt.rnd.satfinite.relu.dtype.f32  d:dtype, a:f32, b:f32 ; rnd = rn rz ; dtype = f16x2 bf16x2 ; ptx = 8.1 ; target = sm_80
     """,
     large=True,
 )

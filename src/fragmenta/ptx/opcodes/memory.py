@@ -53,7 +53,7 @@ st.sem.scope{.space}{.L1}.L2{.L2::cache_hint}.v8.type                  [a], b*8,
 st.sem.scope{.space}{.L1}.L2{.L2::cache_hint}.v4.type                  [a], b*4, {policy:b64}   ; sem = relaxed release ; space = global ; type = b64 u64 s64 f64 ; ptx = 8.8 ; target = sm_100
 st.sem.scope.space{.vec}.type                                            [a], b*vec               ; sem = relaxed release ; space = shared shared::cta shared::cluster ; ptx = 6.0 ; target = sm_70
 st.mmio.sem.sys{.space}.type                                             [a], b                   ; sem = relaxed release ; space = global ; ptx = 8.2 ; target = sm_70
-st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type          [a], b*vec, {[mbar]}     ; space = shared::cluster ; vec = v2 v4 ; type = b32 b64 u32 u64 s32 s64 f32 f64 ; ptx = 8.1 ; target = sm_90
+st.async{.weak}{.space}.mbarrier::complete_tx::bytes{.vec}.type          [a], b*vec, [mbar]       ; space = shared::cluster ; vec = v2 v4 ; type = b32 b64 u32 u64 s32 s64 f32 f64 ; ptx = 8.1 ; target = sm_90
 st.async.mmio.release.sys{.space}.type                                   [a], b                   ; space = global ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 ; ptx = 8.7 ; target = sm_100
 st.async.release.scope{.space}.type                                      [a], b                   ; space = global ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64 ; scope = gpu sys ; ptx = 8.7 ; target = sm_100
 st.bulk{.weak}{.space}                                                   [a], size:u64, zero:imm  ; space = shared::cta ; zero = 0 ; ptx = 8.6 ; target = sm_100
@@ -124,7 +124,7 @@ multimem.st{.weak}{.space}.vec.type                             [a], b*vec    ; 
 declare("""
 prefetch{.space}.level                                  [a]                             ; space = global local ; level = L1 L2
 prefetch{.space}.level                                  [a]                             ; space = global ; level = L2::evict_last L2::evict_normal ; ptx = 7.4 ; target = sm_80
-prefetch{.space}.tensormap                              [a]                             ; space = const param param::entry ; ptx = 8.0 ; target = sm_90
+prefetch{.space}.tensormap                              [a]                             ; space = const param ; ptx = 8.0 ; target = sm_90
 prefetchu.L1                                            [a]
 applypriority{.space}.L2::evict_normal                  [a], size:imm                   ; space = global ; size = 128 ; ptx = 7.4 ; target = sm_80
 discard{.space}.L2                                      [a], size:imm                   ; space = global ; size = 128 ; ptx = 7.4 ; target = sm_80

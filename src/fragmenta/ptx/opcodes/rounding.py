@@ -24,6 +24,7 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     convert,
     float_of,
+    in_memory,
     intrinsic,
     is_nan,
     larger,
@@ -312,7 +313,8 @@ def canonical(x: Value, given: Sequence[Value]) -> Value:
     that is NaN, made quiet, or else a negative NaN without payload.
     """
     if scalar_type(x.type) == F32:
-        return select(is_nan(x), 0x7FFFFFFF, bits_of(x))
+        bits = bits_of(x)
+        return select(is_nan(x), in_memory(bits, 0x7FFFFFFF), bits)
     nan = bits_of(x).lift(-(1 << 51))
     for each in given:
         nan = select(is_nan(each), bits_of(each) | (1 << 51), nan)

@@ -112,6 +112,26 @@ def _beyond(x: Value) -> Value:
 def div(q: Qualifiers, a: Value, b: Value) -> Value:
     """The quotient: a multiplication by the divisor's reciprocal."""
     times = _times_ftz if q.get("ftz") else _times
+    return times(*_factors(q, a, b))
+
+
+# The two factors of a quotient.  They are no instructions of PTX: the assembler may
+# fuse their product with a sum, see :mod:`fragmenta.ptx.opcodes.quotients`.
+@opcodes(
+    """
+    _factors.approx{.ftz}.f32   d, p:f32, a, b
+    _factors.full{.ftz}.f32     d, p:f32, a, b
+    """,
+    large=True,
+    fidelity="h200",
+)
+def factors(q: Qualifiers, a: Value, b: Value) -> tuple[Value, Value]:
+    """The reciprocal of the divisor, and the dividend, both scaled."""
+    return _factors(q, a, b)
+
+
+def _factors(q: Qualifiers, a: Value, b: Value) -> tuple[Value, Value]:
+    times = _times_ftz if q.get("ftz") else _times
     scales = []
     if q.get("full"):
         scales.append((_beyond(b), 0.25))
@@ -121,7 +141,7 @@ def div(q: Qualifiers, a: Value, b: Value) -> Value:
         number = _float(factor)
         a = select(when, times(a, number), a)
         b = select(when, times(b, number), b)
-    return times(unit.rcp(b), a)
+    return unit.rcp(b), a
 
 
 # ── roots, powers, logarithms ───────────────────────────────────────────────

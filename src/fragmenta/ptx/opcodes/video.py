@@ -5,17 +5,15 @@ saturate, and then merge the result into a part of ``c`` or combine it with ``c`
 selectors come with the qualifiers: ``asel``, ``bsel`` and ``dsel`` are words such as
 ``b0``, ``h1`` or (for several numbers at once) ``h10`` and ``b3210``, or empty.
 
-No GPU of today has these instructions: ptxas writes other ones for them.  What it writes
-for one number with ``.sat``, a scale, or a second operation ``min`` or ``max`` is not
-what the manual says: ``vadd.u32.u32.u32.sat`` does not saturate, for example.  These
-lines compute what the manual says; their fidelity is ``published``.  All others give the
-H200's bits.
+No GPU of today has these instructions: ptxas writes other ones for them.  With ``.sat``,
+a scale, or a second operation ``min`` or ``max``, what it writes for one number is not
+what the manual says: ``vadd.u32.u32.u32.sat`` does not saturate, for example.  The
+functions compute what the code of ptxas 13.4 for sm_90 does.
 """
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -54,31 +52,50 @@ def _selected(x: Value, selector: str, kind: str) -> Value:
     return convert(bits.field(x, *_place(selector), signed), I64, signed=signed)
 
 
-def _finished(q: Qualifiers, found: Value, c: Value | None) -> Value:
-    """A result saturated, and combined with ``c`` or merged into it."""
-    signed = bits.is_signed(q.get("dtype", ""))
-    first, size = _place(q.get("dsel", ""))
-    if q.get("sat"):
-        found = _saturated(found, size, signed)
-    word = convert(found, I32)
-    if c is None:
-        return word
-    if q.get("op2"):
-        return _second(q["op2"], word, c, signed)
-    mask = ((1 << size) - 1) << first
-    return ((word << first) & mask) | (c & ~mask)
-
-
 def _saturated(x: Value, size: int, signed: bool) -> Value:
+    """A number brought into the range of so many bits."""
     least = -(1 << (size - 1)) if signed else 0
     return bits.clamped(x, least, (1 << (size - signed)) - 1)
 
 
-def _second(operation: str, x: Value, c: Value, signed: bool) -> Value:
+def _whole(q: Qualifiers, found: Value) -> Value:
+    """A number saturated to a word: an unsigned one only from below."""
+    if bits.is_signed(q["dtype"]):
+        return _saturated(found, 32, signed=True)
+    return bits.larger_signed(found, 0)
+
+
+def _part(q: Qualifiers, found: Value) -> Value:
+    """A number saturated to the selected part: only from above, as without a sign."""
+    size = _place(q["dsel"])[1]
+    most = (1 << (size - bits.is_signed(q["dtype"]))) - 1
+    return bits.smaller_unsigned(found, most)
+
+
+def _finished(q: Qualifiers, found: Value, c: Value | None, wide: Value) -> Value:
+    """A result combined with ``c`` or merged into it.
+
+    The second operations ``min`` and ``max`` compare ``wide``, which has 64 bits.
+    """
+    word = convert(found, I32)
+    if c is None:
+        return word
+    operation = q.get("op2")
     if operation == "add":
-        return x + c
-    pick = bits.smaller_of if operation == "min" else bits.larger_of
-    return pick(signed)(x, c)
+        return word + c
+    if operation:
+        signed = bits.is_signed(q["dtype"])
+        sign = "<" if operation == "min" else ">"
+        other = convert(c, I64, signed=signed)
+        return select(bits.compared(sign, wide, other, signed), word, c)
+    first, size = _place(q.get("dsel", ""))
+    mask = ((1 << size) - 1) << first
+    return ((word << first) & mask) | (c & ~mask)
+
+
+def _extended(x: Value) -> Value:
+    """The lowest 32 bits as a signed number of 64."""
+    return convert(convert(x, I32), I64)
 
 
 def _distance(x: Value, y: Value) -> Value:
@@ -94,43 +111,37 @@ _SIMPLE: dict[str, Compute] = {
 }
 
 
-def _one(compute: Compute) -> Callable[..., Value]:
+def _one(name: str) -> Callable[..., Value]:
+    """An instruction with one number."""
+
     def emit(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
         x = _selected(a, q.get("asel", ""), q["atype"])
         y = _selected(b, q.get("bsel", ""), q["btype"])
-        return _finished(q, compute(x, y), c)
+        found = _SIMPLE[name](x, y)
+        if q["sat"]:
+            found = _part(q, found) if q.get("dsel") else _whole(q, found)
+        sums = name in ("add", "sub")
+        return _finished(q, found, c, _extended(found) if sums else found)
 
     return emit
 
 
-def _declared(name: str, emit: Callable[..., Value]) -> None:
-    """The lines of an instruction with one number; ``name`` has its types."""
-    words = {**_WORDS, "btype": "u32"} if name.startswith("vsh") else _WORDS
+def _declared(name: str, emit: Callable[..., Value], btype: str = "u32 s32") -> None:
+    """The lines of an instruction with one number; ``name`` has its qualifiers."""
     operands = "a{.asel}:atype, b{.bsel}:btype"
     opcodes(
         f"""
     {name}      d{{.dsel}}:dtype, {operands}, {{c:b32}}
-    {name}.op2  d:dtype, {operands}, c:b32  ; op2 = add
+    {name}.op2  d:dtype, {operands}, c:b32
         """,
         large=True,
         fidelity="h200",
-        words=words,
-    )(emit)
-    saturating = re.sub(r"(\.mode)?$", r".sat\1", name)
-    opcodes(
-        f"""
-    {saturating}      d{{.dsel}}:dtype, {operands}, {{c:b32}}
-    {saturating}.op2  d:dtype, {operands}, c:b32
-    {name}.op2        d:dtype, {operands}, c:b32  ; op2 = min max
-        """,
-        large=True,
-        fidelity="published",
-        words=words,
+        words={**_WORDS, "btype": btype},
     )(emit)
 
 
-for _name, _compute in _SIMPLE.items():
-    _declared(f"v{_name}.dtype.atype.btype", _one(_compute))
+for _name in _SIMPLE:
+    _declared(f"v{_name}.dtype.atype.btype{{.sat}}", _one(_name))
 
 
 def _shift(q: Qualifiers, a: Value, b: Value) -> tuple[Value, Value]:
@@ -141,20 +152,24 @@ def _shift(q: Qualifiers, a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def vshl(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
-    """A selected part shifted left by up to 32."""
-    # 32 unsigned bits shifted by 32 would not fit into 64 signed ones.
-    x, by = (convert(each, bits.I128) for each in _shift(q, a, b))
-    return _finished(q, x << by, c)
+    """A selected part shifted left by up to 32; 34 bits of that are saturated."""
+    x, by = _shift(q, a, b)
+    found = x << by
+    if not q["sat"]:
+        return _finished(q, found, c, found)
+    found = _saturated((found << 30) >> 30, 32, bits.is_signed(q["dtype"]))
+    return _finished(q, found, c, _extended(found))
 
 
 def vshr(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
-    """A selected part shifted right by up to 32."""
+    """A selected part shifted right by up to 32; saturated to a word, never to a part."""
     x, by = _shift(q, a, b)
-    return _finished(q, x >> by, c)
+    found = _whole(q, x >> by) if q["sat"] else x >> by
+    return _finished(q, found, c, _extended(found) if q["sat"] else found)
 
 
-_declared("vshl.dtype.atype.btype.mode", vshl)
-_declared("vshr.dtype.atype.btype.mode", vshr)
+_declared("vshl.dtype.atype.btype{.sat}.mode", vshl, "u32")
+_declared("vshr.dtype.atype.btype{.sat}.mode", vshr, "u32")
 
 _SIGNS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -175,40 +190,40 @@ def vset(q: Qualifiers, a: Value, b: Value, c: Value | None = None) -> Value:
     found = bits.compared(_SIGNS[q["cmp"]], x, y, signed=True)
     # A second operation min or max takes the signedness of a.
     kind = {**q, "dtype": q["atype"]}
-    return _finished(kind, convert(found, I64, signed=False), c)
+    number = convert(found, I64, signed=False)
+    return _finished(kind, number, c, number)
 
 
-_VMAD = """
-    vmad.dtype.atype.btype     d:dtype, {-}a{.asel}:atype, {-}b{.bsel}:btype, {-}c:b32
-    vmad.dtype.atype.btype.po  d:dtype, a{.asel}:atype, b{.bsel}:btype, c:b32
-"""
-
-
-@opcodes(_VMAD, large=True, fidelity="h200", words=_WORDS)
 @opcodes(
-    re.sub("(btype|po) ", r"\1.sat{.scale} ", _VMAD)
-    + re.sub("(btype|po) ", r"\1.scale ", _VMAD),
+    """
+    vmad.dtype.atype.btype{.sat}{.scale}     d:dtype, {-}a{.asel}:atype, {-}b{.bsel}:btype, {-}c:b32
+    vmad.dtype.atype.btype.po{.sat}{.scale}  d:dtype, a{.asel}:atype, b{.bsel}:btype, c:b32
+    """,
     large=True,
-    fidelity="published",
+    fidelity="h200",
     words={**_WORDS, "scale": "shr7 shr15"},
 )
 def vmad(q: Qualifiers, a: Value, b: Value, c: Value) -> Value:
     """``a * b + c`` of selected parts, scaled down by a shift, in 32 bits.
 
-    One of the product and ``c`` may be negated; ``.po`` adds one.
+    One of the product and ``c`` may be negated; ``.po`` adds one.  Whole words are
+    taken as signed numbers, whatever their types.
     """
-    x = convert(_selected(a, q.get("asel", ""), q["atype"]), bits.I128)
-    y = convert(_selected(b, q.get("bsel", ""), q["btype"]), bits.I128)
+    asel, bsel = q.get("asel", ""), q.get("bsel", "")
+    x = _selected(a, asel, q["atype"] if asel else "s32")
+    y = _selected(b, bsel, q["btype"] if bsel else "s32")
+    z = convert(c, I64)
     minus = q.get("aneg", "") != q.get("bneg", "")
     signed = "s32" in (q["atype"], q["btype"]) or minus or bool(q.get("cneg"))
-    z = convert(c, bits.I128, signed=signed)
     product = 0 - x * y if minus else x * y
     total = product + (0 - z if q.get("cneg") else z)
     if q.get("po"):
         total = total + 1
-    if q.get("scale"):
+    if q["scale"]:
         total = total >> int(q["scale"].removeprefix("shr"))
-    if q.get("sat"):
+    if q["sat"] and q["scale"] and not signed:
+        total = bits.smaller_unsigned(total, 0xFFFFFFFF)
+    elif q["sat"]:
         total = _saturated(total, 32, signed)
     return convert(total, I32)
 

@@ -1,0 +1,161 @@
+"""The lines that the engine carries out itself, before ptxas and before the check."""
+
+from __future__ import annotations
+
+import random
+import re
+
+import pytest
+
+from fragmenta.cuda.tools import assembler
+from fragmenta.ptx.checking import check_text
+from fragmenta.ptx.checking.registers import size
+from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.table import Slot, Syntax
+
+LINES = [
+    line
+    for lines in TABLE.lines.values()
+    for line in lines
+    if line.emit is None and line.opcode not in ("call", "brx", "mov")
+]
+HEAD = """\
+.version 9.4
+.target {}
+.address_size 64
+.visible .entry k(.param .align 64 .b8 map[128]) {{
+.reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;
+.shared .align 128 .b8 tile[1024];
+"""
+_NAMES = {1: "%h", 2: "%h", 4: "%r", 8: "%d", 16: "%q"}
+
+
+def operand(line: Syntax, slot: Slot, found: dict[str, str], words: list[str]) -> str:
+    """One operand that a slot takes."""
+    dimension = next((int(word[0]) for word in words if word[1:] == "d"), 0)
+    four = any(word.endswith(("gather4", "scatter4")) for word in words)
+    if slot.type == "tensor":
+        count = 5 if four else dimension
+        return f"[%d1, {{{', '.join(f'%r{i}' for i in range(count))}}}]"
+    if slot.address:
+        return "[map]" if "param" in found.get("space", "") else "[%d2]"
+    if slot.type == "im2col":
+        count = dimension - 2 if found["mode"] == "im2col" else 2
+        return f"{{{', '.join(f'%h{i}' for i in range(count))}}}"
+    if slot.type == "imm":
+        return slot.values[0].split(".")[0] if slot.values else "16"
+    special = {"label": "DONE", "src": "%r1", "address": "%d1"}.get(slot.type)
+    if special or slot.name == "sink":
+        return special or "_"
+    kind = line.type_of(slot, found)
+    name = "%p" if kind == "pred" else _NAMES[size(kind)]
+    if "|" in slot.name:
+        return f"{name}1|%p2"
+    count = found.get(slot.vector, slot.vector).lstrip("v")
+    if count:
+        return f"{{{', '.join(f'{name}{i}' for i in range(int(count)))}}}"
+    return f"{name}{len(slot.name) % 8}"
+
+
+def statements(line: Syntax, draw: random.Random) -> list[str]:
+    """Some instructions that a line allows, with each of its words at least once."""
+    found = []
+    chosen = [(i, word) for i, piece in enumerate(line.pieces) for word in piece.words]
+    for place, forced in chosen or [(-1, "")]:
+        words = [
+            forced if i == place else draw.choice(piece.words)
+            for i, piece in enumerate(line.pieces)
+            if i == place or not piece.optional or draw.random() < 0.4
+        ]
+        mnemonic = ".".join((line.opcode, *words))
+        match = line.pattern.fullmatch(mnemonic)
+        assert match
+        groups = {name: word or "" for name, word in match.groupdict().items()}
+        tied = {"policy": "L2__cache_hint", "mask": "multicast__cluster"}
+        there = [
+            operand(line, slot, groups, words)
+            for slot in line.operands
+            if not slot.optional
+            or groups.get(tied.get(slot.name, ""), slot.name == "c")
+        ]
+        found.append(f"{mnemonic} {', '.join(there)};")
+    return found
+
+
+def _is_allowed(statement: str) -> bool:
+    """Whether no rule forbids it that is not the table's: what the check says itself.
+
+    Vectors have up to 128 bits, or 256 in global memory; hints are for global memory;
+    a kernel does not write its parameters, and has none of a function.
+    """
+    vector = re.search(r"\.v(\d).*?\.[bsuf](\d+) ", statement)
+    bits = int(vector[1]) * int(vector[2]) if vector else 0
+    local = re.search(r"\.(shared|local|const|param)", statement)
+    narrow = local or "b128" in statement or statement.startswith(("ldu", "st.async"))
+    hinted = "cache_hint" in statement and not statement.startswith("cp")
+    parameter = "param::func" in statement or statement.startswith(
+        ("st.param", "st.weak.param")
+    )
+    return not (bits > (128 if narrow else 256) or (hinted and local) or parameter)
+
+
+def split(texts: list[str], target: str) -> tuple[set[str], set[str]]:
+    """What ptxas refuses, and what the check does."""
+    head = HEAD.format(target)
+    first = head.count("\n") + 1
+    text = head + "\n".join(texts) + "\nDONE:\nret;\n}\n"
+    said = assembler._run(text.splitlines(), target.replace("sm_", "compute_"))
+    theirs = {int(line) for line, _, _ in assembler._MESSAGE.findall(said)}
+    ours = {each.line for each in check_text(text) if each.severity == "error"}
+    return tuple(
+        {texts[number - first] for number in some if 0 <= number - first < len(texts)}
+        for some in (theirs, ours)
+    )
+
+
+@pytest.mark.parametrize("target", ["sm_100a", "sm_90a"])
+def test_what_the_table_allows_assembles(target: str) -> None:
+    draw = random.Random(5)
+    every = [each for line in LINES for each in statements(line, draw)]
+    allowed = [each for each in every if _is_allowed(each)]
+    assert len(allowed) > 2000
+    for start in range(0, len(allowed), 250):
+        theirs, ours = split(allowed[start : start + 250], target)
+        assert theirs == ours  # on sm_90a, what only later targets have
+        if target == "sm_100a":
+            assert not theirs
+
+
+WRONG = """
+ld.global.v3.b32 %r1, [%d1];
+ld.mmio.relaxed.gpu.b32 %r1, [%d1];
+ld.global.L2::evict_first.b32 %r1, [%d1];
+st.const.b32 [%d1], %r1;
+st.acquire.sys.global.b32 [%d1], %r1;
+atom.add.s64 %d1, [%d1], %d2;
+atom.inc.s32 %r1, [%d1], %r2;
+atom.shared.add.v2.f32 {%r1,%r2}, [%d1], {%r3,%r4};
+red.exch.b32 [%d1], %r1;
+cvta.global.s64 %d1, %d2;
+prefetch.shared.L2 [%d1];
+createpolicy.fractional.L2::evict_last.L2::evict_normal.b64 %d1, 0.5;
+bra.aligned DONE;
+barrier.cluster.wait.relaxed;
+membar.gpu;
+fence;
+redux.sync.add.f32 %r1, %r2, -1;
+shfl.sync.bfly.f32 %r1, %r2, 1, 31, -1;
+mbarrier.init.shared::cluster.b64 [%d1], %r1;
+mbarrier.arrive.release.cluster.shared::cluster.b64 %d1, [%d2], 2;
+mbarrier.try_wait.parity.shared.b64 %p1, [%d1], 2;
+cp.async.shared.global [%d1], [%d2], 16;
+cp.async.bulk.shared.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r3];
+cp.async.bulk.tensor.2d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%d1, {%r2, %r3}], [%r4], {%h1};
+tensormap.replace.tile.box_dim.global.b1024.b32 [%d1], 5, %r2;
+"""
+
+
+def test_near_misses_are_refused_by_both() -> None:
+    texts = WRONG.strip().splitlines()
+    for each in texts:
+        assert split([each], "sm_100a") == ({each}, {each})
