@@ -36,6 +36,7 @@ ROOMS = [
     "shared",
     "execution",
     "wmma",
+    "ptx",
     "cuda",
     "evidence",
     "kernels",
@@ -47,7 +48,11 @@ ROOMS = [
 
 # The methods of these classes that open later rooms, and where they are written.
 UPWARD = "fragmenta.methods"
-OWNERS = {"fragmenta.registers.fragment", "fragmenta.isa.instruction"}
+OWNERS = {
+    "fragmenta.registers.fragment",
+    "fragmenta.isa.instruction",
+    "fragmenta.ptx.kernel",
+}
 # Who loads modules by name: the table of public names, and commands, which nothing
 # is above.
 BY_NAME = ("fragmenta", "fragmenta.methods", "fragmenta.commands")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fragmenta import methods
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
@@ -148,6 +149,8 @@ class Kernel:
             list(arguments), shared, target, contract, stack,
             {each.name: each.data.tobytes() for each in kept},
         )  # fmt: skip
+
+    verify = methods.verify_kernel
 
     def __repr__(self) -> str:
         given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
