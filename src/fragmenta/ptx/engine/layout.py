@@ -51,7 +51,7 @@ FAULT_LANE = 160  #: i32
 FAULT_SIZE = 164  #: i32: bytes of the access
 FAULT_ADDRESS = 168  #: i64
 WARP_NUMBER = 176  #: i32
-TURN = 180  #: i32: where the search for the next lanes begins
+TURN = 180  #: i32: how many more times the lanes take turns
 LOCAL_BASE = 184  #: i64: host address of the local memory of lane 0
 MOVED = 192  #: i32: whether a lane went on since all that wait were asked
 SCRATCH = 196  #: 12 predicates for temporary use
@@ -176,3 +176,4 @@ class Fault(IntEnum):
     DEADLOCK = 10
     READ_ONLY = 11
     BARRIER = 12
+    INDEX = 13
