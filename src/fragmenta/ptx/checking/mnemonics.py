@@ -30,6 +30,7 @@ _NAMES = {
     "createpolicy": "fractional range cvt",
     "cvt": "pack",
     "cvta": "to",
+    "div": "full",
     "dp2a": "lo hi",
     "fence": "proxy",
     "mad": "lo hi wide",
