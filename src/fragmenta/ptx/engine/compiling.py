@@ -126,7 +126,7 @@ def compiled(
 def _compile(module: Module, name: str, target: str) -> Compiled:
     parts = program(module, name)
     writer = Writer(parts, target)
-    text = _text(writer)
+    text = write(writer)
     code = compiler.object_code(text, optimise=0)
     routines = [*writer.routines.values(), warps.CHOOSE, warps.TURNS, warps.GRID]
     known = {each.name: each for each in routines}
@@ -175,7 +175,8 @@ def _may_order(instruction: Instruction) -> bool:
 # ── text ────────────────────────────────────────────────────────────────────
 
 
-def _text(writer: Writer) -> str:
+def write(writer: Writer) -> str:
+    """The code of a program in LLVM's language."""
     for block in writer.program.blocks:
         for version in (FULL, PARTIAL):
             _block(writer, block, version)
