@@ -91,7 +91,10 @@ def _what(
             why = place.compiled.refusals.get(str(site), "")
             return f"not supported: {name}" + (f": {why}" if why else "")
         case Fault.STACK:
-            return "the stack of a recursive function is full; launch(..., stack=) makes it larger"
+            return (
+                "the stack of a recursive function is full; launch(..., stack=) makes "
+                "it larger"
+            )
         case Fault.DEPTH:
             return f"calls are nested deeper than {layout.RETURNS}"
         case Fault.METADATA:

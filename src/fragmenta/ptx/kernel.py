@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.ptx import reading
-from fragmenta.ptx.arguments import Arguments
+from fragmenta.ptx.arguments import Arguments, Pointer
 from fragmenta.ptx.engine.compiling import Compiled, compiled
-from fragmenta.ptx.launching import STACK, Launch, check_shape, run
+from fragmenta.ptx.engine.context import Shape
+from fragmenta.ptx.launching import STACK, Launch, Recipe, check_shape, run
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.opcodes.quotients import contract_all
 from fragmenta.ptx.result import Result
@@ -61,12 +64,15 @@ class Kernel:
         contract: bool = True,
         limit: int | None = None,
         stack: int = STACK,
+        client: Any = None,
     ) -> Result:
         """Run the kernel here, with the bits that a GPU returns.
 
         ``grid`` and ``block`` are numbers or tuples; arrays among the arguments are
         changed in place; ``shared`` is the size of dynamic shared memory in bytes.
         ``limit`` is the most warp instructions before a :class:`KernelFault`.
+        ``contract=False`` does not fuse products and sums as the assembler does.
+        ``client`` is a Dask client, whose workers then run the blocks.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -99,17 +105,49 @@ class Kernel:
                 f"given {shared!r}"
             )
         where = check_target(target or self.loaded.module.target)
-        ready = self.loaded.compiled(self.name, where, contract)
-        launch = Launch(
-            self.loaded.contracted if contract else self.loaded.module,
+        recipe = None
+        if client is not None:
+            recipe = self._recipe(shape, arguments, int(shared), where, contract, stack)
+        launch = self.prepare(
+            shape, arguments, int(shared), where, contract, stack, recipe
+        )
+        return run(launch, limit, client)
+
+    def prepare(
+        self,
+        shape: Shape,
+        arguments: Any,
+        shared: int,
+        target: str,
+        contract: bool,
+        stack: int,
+        recipe: Recipe | None = None,
+    ) -> Launch:
+        """Everything that a launch needs, ready to run."""
+        ready = self.loaded.compiled(self.name, target, contract)
+        return Launch(
+            partial(self.loaded.changed, contract),
             ready,
             shape,
             Arguments(self.function, arguments),
             self.loaded.variables_of(ready),
-            int(shared),
+            shared,
             stack,
+            recipe,
         )
-        return run(launch, limit)
+
+    def _recipe(
+        self, shape: Shape, arguments: Any, shared: int, target: str, contract: bool,
+        stack: int,
+    ) -> Recipe:  # fmt: skip
+        """What a worker needs to make the same launch."""
+        ready = self.loaded.compiled(self.name, target, contract)
+        kept = self.loaded.variables_of(ready).segments
+        return Recipe(
+            self.loaded.module.text, self.name, shape.grid, shape.block,
+            list(arguments), shared, target, contract, stack,
+            {each.name: each.data.tobytes() for each in kept},
+        )  # fmt: skip
 
     def __repr__(self) -> str:
         given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
@@ -137,6 +175,10 @@ class Loaded:
         if "debug" in self.module.options:
             return self.module
         return contracted(self.module)
+
+    def changed(self, contract: bool) -> Module:
+        """The module as it is run, with or without fused products and sums."""
+        return self.contracted if contract else self.module
 
     @cached_property
     def kernels(self) -> Mapping[str, Kernel]:
@@ -170,8 +212,11 @@ class Loaded:
         key = (name, target, contract)
         with self._lock:
             if key not in self._compiled:
-                module = self.contracted if contract else self.module
-                self._compiled[key] = compiled(module, name, target, contract)
+                self._compiled[key] = compiled(
+                    partial(self.changed, contract),
+                    self.module.text,
+                    (name, target, str(contract)),
+                )
             return self._compiled[key]
 
     def __getattr__(self, name: str) -> Any:
@@ -188,6 +233,33 @@ class _Named(dict[str, Kernel]):
             f"no kernel {name}{nearest(name, self)}; there are "
             f"{one_of(self, 'and') or 'none'}"
         )
+
+
+def prepared(recipe: Recipe) -> Launch:
+    """The launch of a recipe, on copies of its arrays."""
+    loaded = parse(recipe.text)
+    kernel = loaded.kernels[recipe.kernel]
+    copied: dict[int, Any] = {}
+
+    def own(value: Any) -> Any:
+        if isinstance(value, Pointer):
+            return Pointer(own(value.array), value.offset)
+        if isinstance(value, np.ndarray):
+            return copied.setdefault(id(value), value.copy())
+        return value
+
+    launch = kernel.prepare(
+        Shape(recipe.grid, recipe.block),
+        [own(each) for each in recipe.arguments],
+        recipe.shared,
+        recipe.target,
+        recipe.contract,
+        recipe.stack,
+    )
+    for each in launch.places:
+        if each.name in recipe.variables:
+            each.data[:] = np.frombuffer(recipe.variables[each.name], np.uint8)
+    return launch
 
 
 def contracted(module: Module) -> Module:

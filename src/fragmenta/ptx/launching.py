@@ -12,7 +12,8 @@ import itertools
 import threading
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from fragmenta.ptx.engine.layout import Status
 from fragmenta.ptx.host import Host
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.result import Result, counted, total
+from fragmenta.ptx.spreading import Portion, collect, merge, portions, workers
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
 
@@ -39,24 +41,41 @@ STACK, SAVED = 1 << 16, 1 << 18
 _NUMBERS = itertools.count(1)
 
 
+class Recipe(NamedTuple):
+    """What another machine needs to make the same launch."""
+
+    text: str
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    arguments: list[Any]
+    shared: int
+    target: str
+    contract: bool
+    stack: int
+    variables: dict[str, bytes]
+
+
 class Launch:
     """All that is the same for every block of a launch."""
 
     def __init__(
         self,
-        module: Module,
+        module: Callable[[], Module],
         compiled: Compiled,
         shape: Shape,
         arguments: Arguments,
         variables: Variables,
         dynamic: int,
         stack: int,
+        recipe: Recipe | None = None,
     ) -> None:
+        self.recipe = recipe
         self.module, self.compiled, self.shape = module, compiled, shape
         self.number = next(_NUMBERS)
         self.dynamic = dynamic
         self.stack = stack if compiled.recursive or compiled.calls else 0
-        self.stack = max(self.stack, 1 << 12 if _allocates(module) else 0)
+        self.stack = max(self.stack, 1 << 12 if compiled.allocates else 0)
         self.saved = SAVED
         self.parameters = arguments.parameters
         self.places: list[Segment] = [*arguments.segments, *variables.segments]
@@ -86,49 +105,66 @@ class Launch:
 
     def check(self, context: Context) -> None:
         """Raise what went wrong in a context, if anything did."""
+        if context.status not in (Status.FAULT, Status.BLOCKED):
+            return
         place = faults.Place(
-            self.module, self.compiled, self.shape, self.places, context
+            self.module(), self.compiled, self.shape, self.places, context
         )
         if context.status == Status.FAULT:
             raise self.host.error or faults.explain(place)
-        if context.status == Status.BLOCKED:
-            raise faults.stuck(place)
+        raise faults.stuck(place)
 
 
-def _allocates(module: Module) -> bool:
-    return any(
-        each.opcode == "alloca"
-        for function in module.functions.values()
-        for each in function.instructions
-    )
-
-
-def run(launch: Launch, limit: int | None) -> Result:
-    """Run all blocks."""
+def run(launch: Launch, limit: int | None, client: Any = None) -> Result:
+    """Run all blocks, here or on the workers of a Dask cluster."""
     start = time.perf_counter()
-    if launch.shape.blocks:
-        threads = min(cores(), launch.shape.blocks)
-        if launch.compiled.ordered or threads == 1:
-            _in_turns(launch, limit)
-        else:
-            _in_parallel(launch, limit, threads)
+    if client is not None:
+        output = _on_cluster(launch, limit, client)
+    else:
+        run_blocks(launch, limit, 0, launch.shape.blocks)
+        output = launch.host.text
     counts, fidelity = counted(launch.compiled, launch.counts)
-    return Result(
-        counts,
-        fidelity,
-        [],
-        launch.host.text,
-        time.perf_counter() - start,
-    )
+    return Result(counts, fidelity, [], output, time.perf_counter() - start)
 
 
-def _in_turns(launch: Launch, limit: int | None) -> None:
+def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None:
+    """Run some blocks of the grid."""
+    if first >= last:
+        return
+    threads = min(cores(), last - first)
+    if launch.compiled.ordered or threads == 1:
+        _in_turns(launch, limit, first, last)
+    else:
+        _in_parallel(launch, limit, threads, first, last)
+
+
+def _on_cluster(launch: Launch, limit: int | None, client: Any) -> str:
+    """Let workers run portions of the grid, and merge what they wrote."""
+    if launch.compiled.ordered:
+        raise Error(
+            f"the blocks of {launch.compiled.kernel} may influence one another, by "
+            "atomics with results, atomics of floats, or volatile or ordered accesses: "
+            "their order matters; launch without client="
+        )
+    recipe = launch.recipe
+    assert recipe is not None
+    futures = [
+        client.submit(run_portion, recipe, first, last, limit, pure=False)
+        for first, last in portions(launch.shape.blocks, workers(client))
+    ]
+    parts: list[Portion] = client.gather(futures)
+    writable = [each for each in launch.places if each.writable]
+    merge(writable, parts)
+    launch.counts = np.sum([part.counts for part in parts], axis=0)
+    return "".join(part.output for part in parts)
+
+
+def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     """One thread: a block that waits gives way to the others."""
     free: list[Context] = []
     waiting: deque[Context] = deque()
     every: list[Context] = []
-    following = 0
-    last = launch.shape.blocks
+    following = first
     try:
         while following < last or waiting:
             if following < last and len(waiting) < MOST_WAITING:
@@ -171,9 +207,11 @@ def _over(limit: int) -> KernelFault:
     )
 
 
-def _in_parallel(launch: Launch, limit: int | None, threads: int) -> None:
+def _in_parallel(
+    launch: Launch, limit: int | None, threads: int, first: int, last: int
+) -> None:
     """Several threads, each with some blocks at a time."""
-    shared = _Shared(launch, limit, threads)
+    shared = _Shared(launch, limit, threads, first, last)
     workers = [
         threading.Thread(target=shared.work, daemon=True) for _ in range(threads)
     ]
@@ -198,11 +236,13 @@ def _in_parallel(launch: Launch, limit: int | None, threads: int) -> None:
 class _Shared:
     """What the threads of a launch share."""
 
-    def __init__(self, launch: Launch, limit: int | None, threads: int) -> None:
+    def __init__(
+        self, launch: Launch, limit: int | None, threads: int, first: int, last: int
+    ) -> None:
         self.launch, self.limit = launch, limit
         self.lock = threading.Lock()
-        self.following = 0
-        self.portion = max(1, launch.shape.blocks // (threads * 8))
+        self.following, self.last = first, last
+        self.portion = max(1, (last - first) // (threads * 8))
         self.contexts: list[Context] = []
         self.errors: list[tuple[int, Exception]] = []
 
@@ -210,7 +250,7 @@ class _Shared:
         """The next blocks to run."""
         with self.lock:
             first = self.following
-            last = min(first + self.portion, self.launch.shape.blocks)
+            last = min(first + self.portion, self.last)
             self.following = last
         return (first, last) if first < last else None
 
@@ -231,6 +271,19 @@ class _Shared:
                 launch.halt[0] = 1
                 self.errors.append((context.index, error))
                 return
+
+
+def run_portion(recipe: Recipe, first: int, last: int, limit: int | None) -> Portion:
+    """Run some blocks of a launch on copies of its memory; for a worker."""
+    from fragmenta.ptx.kernel import prepared
+
+    launch = prepared(recipe)
+    writable = [each for each in launch.places if each.writable]
+    notes = [np.zeros(each.data.size, np.uint8) for each in writable]
+    for segment, note in zip(writable, notes, strict=True):
+        launch.segments[segment.slot, 2:] = 2, note.ctypes.data
+    run_blocks(launch, limit, first, last)
+    return Portion(collect(writable, notes), launch.counts, launch.host.text)
 
 
 def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:

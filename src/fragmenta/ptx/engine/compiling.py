@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
+from fragmenta.progress import notice
 from fragmenta.ptx.engine import (
     accessing,
     atomics,
@@ -62,6 +64,8 @@ class Compiled:
     ordered: bool
     """Whether blocks may influence one another, so that their order matters."""
     addresses: dict[str, int]
+    allocates: bool
+    """Whether it asks for local memory while it runs."""
 
     def to_bytes(self) -> bytes:
         """Everything in one piece."""
@@ -100,25 +104,21 @@ class Code:
 
 
 def compiled(
-    module: Module, name: str, target: str, contracted: bool = False
+    module: Callable[[], Module], text: str, chosen: tuple[str, str, str]
 ) -> Compiled:
-    """The machine code of a kernel, from the cache if it is there."""
-    key = "\0".join(
-        [
-            "kernel",
-            *compiler.processor(),
-            library.digest(),
-            name,
-            target,
-            str(contracted),
-            module.text,
-        ]
-    )
+    """The machine code of a kernel, from the cache if it is there.
+
+    ``chosen`` are its name, the target, and what else the code depends on.  ``module``
+    is asked for only if there is something to compile.
+    """
+    key = "\0".join(["kernel", *compiler.processor(), library.digest(), *chosen, text])
     disk = Cache.present()
     kept = disk.get(key)
     if kept is not None:
         return Compiled.from_bytes(kept)
-    made = _compile(module, name, target)
+    name, target, _ = chosen
+    with notice(f"compiling the kernel {name}, once"):
+        made = _compile(module(), name, target)
     disk.put(key, made.to_bytes())
     return made
 
@@ -147,6 +147,11 @@ def _compile(module: Module, name: str, target: str) -> Compiled:
         fidelity=writer.fidelity,
         ordered=any(_orders(u.function) for u in parts.units.values()),
         addresses=dict(parts.addresses),
+        allocates=any(
+            each.opcode == "alloca"
+            for unit in parts.units.values()
+            for each in unit.function.instructions
+        ),
     )
 
 
