@@ -32,7 +32,7 @@ def make(
     """What is to be known about a kernel, its object files, and its constants."""
     parts = program(module, name)
     writer = Writer(parts, target)
-    text = _text(writer)
+    text = write(writer)
     code = compiler.object_code(text, optimise=0)
     routines = [*writer.routines.values(), warps.CHOOSE, warps.TURNS, warps.GRID]
     known = {each.name: each for each in routines}
@@ -86,7 +86,8 @@ def _may_order(instruction: Instruction) -> bool:
 # ── text ────────────────────────────────────────────────────────────────────
 
 
-def _text(writer: Writer) -> str:
+def write(writer: Writer) -> str:
+    """The code of a program in LLVM's language."""
     for block in writer.program.blocks:
         for version in (FULL, PARTIAL):
             _block(writer, block, version)
