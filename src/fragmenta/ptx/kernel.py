@@ -9,6 +9,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fragmenta import methods
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
@@ -145,6 +146,8 @@ class Kernel:
         """What is wrong with the kernel, or worth knowing, without running it."""
         found = self.loaded.check(target)
         return [each for each in found if each.function in ("", self.name)]
+
+    verify = methods.verify_kernel
 
     def __repr__(self) -> str:
         given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
