@@ -54,6 +54,7 @@ OWNERS = {
     "fragmenta.registers.fragment",
     "fragmenta.isa.instruction",
     "fragmenta.ptx",
+    "fragmenta.ptx.kernel",
 }
 # Who loads modules by name: the table of public names, and commands, which nothing
 # is above.

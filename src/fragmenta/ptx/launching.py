@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,12 +22,12 @@ from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx import faults
 from fragmenta.ptx.arguments import Arguments, Segment
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.compiling import Compiled
+from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, template
 from fragmenta.ptx.engine.layout import Status
 from fragmenta.ptx.host import Host
 from fragmenta.ptx.module import Function, Module
-from fragmenta.ptx.result import Result, counted, total
+from fragmenta.ptx.result import total
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
 
@@ -44,7 +44,7 @@ class Launch:
 
     def __init__(
         self,
-        module: Module,
+        module: Callable[[], Module],
         compiled: Compiled,
         shape: Shape,
         arguments: Arguments,
@@ -56,7 +56,7 @@ class Launch:
         self.number = next(_NUMBERS)
         self.dynamic = dynamic
         self.stack = stack if compiled.recursive or compiled.calls else 0
-        self.stack = max(self.stack, 1 << 12 if _allocates(module) else 0)
+        self.stack = max(self.stack, 1 << 12 if compiled.allocates else 0)
         self.saved = SAVED
         self.parameters = arguments.parameters
         self.places: list[Segment] = [*arguments.segments, *variables.segments]
@@ -86,49 +86,38 @@ class Launch:
 
     def check(self, context: Context) -> None:
         """Raise what went wrong in a context, if anything did."""
+        if context.status not in (Status.FAULT, Status.BLOCKED):
+            return
         place = faults.Place(
-            self.module, self.compiled, self.shape, self.places, context
+            self.module(), self.compiled, self.shape, self.places, context
         )
         if context.status == Status.FAULT:
             raise self.host.error or faults.explain(place)
-        if context.status == Status.BLOCKED:
-            raise faults.stuck(place)
+        raise faults.stuck(place)
 
 
-def _allocates(module: Module) -> bool:
-    return any(
-        each.opcode == "alloca"
-        for function in module.functions.values()
-        for each in function.instructions
-    )
-
-
-def run(launch: Launch, limit: int | None) -> Result:
+def run(launch: Launch, limit: int | None) -> None:
     """Run all blocks."""
-    start = time.perf_counter()
-    if launch.shape.blocks:
-        threads = min(cores(), launch.shape.blocks)
-        if launch.compiled.ordered or threads == 1:
-            _in_turns(launch, limit)
-        else:
-            _in_parallel(launch, limit, threads)
-    counts, fidelity = counted(launch.compiled, launch.counts)
-    return Result(
-        counts,
-        fidelity,
-        [],
-        launch.host.text,
-        time.perf_counter() - start,
-    )
+    run_blocks(launch, limit, 0, launch.shape.blocks)
 
 
-def _in_turns(launch: Launch, limit: int | None) -> None:
+def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None:
+    """Run some blocks of the grid."""
+    if first >= last:
+        return
+    threads = min(cores(), last - first)
+    if launch.compiled.ordered or threads == 1:
+        _in_turns(launch, limit, first, last)
+    else:
+        _in_parallel(launch, limit, threads, first, last)
+
+
+def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     """One thread: a block that waits gives way to the others."""
     free: list[Context] = []
     waiting: deque[Context] = deque()
     every: list[Context] = []
-    following = 0
-    last = launch.shape.blocks
+    following = first
     try:
         while following < last or waiting:
             if following < last and len(waiting) < MOST_WAITING:
@@ -171,9 +160,11 @@ def _over(limit: int) -> KernelFault:
     )
 
 
-def _in_parallel(launch: Launch, limit: int | None, threads: int) -> None:
+def _in_parallel(
+    launch: Launch, limit: int | None, threads: int, first: int, last: int
+) -> None:
     """Several threads, each with some blocks at a time."""
-    shared = _Shared(launch, limit, threads)
+    shared = _Shared(launch, limit, threads, first, last)
     workers = [
         threading.Thread(target=shared.work, daemon=True) for _ in range(threads)
     ]
@@ -198,11 +189,13 @@ def _in_parallel(launch: Launch, limit: int | None, threads: int) -> None:
 class _Shared:
     """What the threads of a launch share."""
 
-    def __init__(self, launch: Launch, limit: int | None, threads: int) -> None:
+    def __init__(
+        self, launch: Launch, limit: int | None, threads: int, first: int, last: int
+    ) -> None:
         self.launch, self.limit = launch, limit
         self.lock = threading.Lock()
-        self.following = 0
-        self.portion = max(1, launch.shape.blocks // (threads * 8))
+        self.following, self.last = first, last
+        self.portion = max(1, (last - first) // (threads * 8))
         self.contexts: list[Context] = []
         self.errors: list[tuple[int, Exception]] = []
 
@@ -210,7 +203,7 @@ class _Shared:
         """The next blocks to run."""
         with self.lock:
             first = self.following
-            last = min(first + self.portion, self.launch.shape.blocks)
+            last = min(first + self.portion, self.last)
             self.following = last
         return (first, last) if first < last else None
 

@@ -77,7 +77,7 @@ class GPU:
         """GPU, driver and assembler: what a recording must name."""
         from cuda.bindings import driver
 
-        version = _check(driver.cuDriverGetVersion())
+        version = checked(driver.cuDriverGetVersion())
         return {
             "gpu": self.name,
             "target": self.target,
@@ -90,14 +90,14 @@ class GPU:
         """A module, whose kernels :meth:`run` takes by name."""
         from cuda.core import ObjectCode
 
-        with self._faults("loading a module"):
+        with self.faults("loading a module"):
             return ObjectCode.from_cubin(cubin)
 
     def load_text(self, text: str) -> Any:
         """The same from PTX, by the assembler that is part of the driver."""
         from cuda.core import ObjectCode
 
-        with self._faults("loading a module"):
+        with self.faults("loading a module"):
             return ObjectCode.from_ptx(text.encode())
 
     def run(
@@ -114,7 +114,7 @@ class GPU:
         The output buffer starts as given, so that what is never written shows.
         """
         with (
-            self._faults(name),
+            self.faults(name),
             self._ready(module, name, grid, block, (output, *inputs)) as (start, first),
         ):
             start()
@@ -138,18 +138,18 @@ class GPU:
         from cuda.bindings import driver
 
         with (
-            self._faults(name),
+            self.faults(name),
             self._ready(module, name, grid, block, (output, *inputs)) as (start, _),
             _events(2) as (before, after),
         ):
             stream = int(self._stream.handle)
             found = []
             for _ in range(runs):
-                _check(driver.cuEventRecord(before, stream))
+                checked(driver.cuEventRecord(before, stream))
                 start()
-                _check(driver.cuEventRecord(after, stream))
-                _check(driver.cuEventSynchronize(after))
-                milliseconds = _check(driver.cuEventElapsedTime(before, after))
+                checked(driver.cuEventRecord(after, stream))
+                checked(driver.cuEventSynchronize(after))
+                milliseconds = checked(driver.cuEventElapsedTime(before, after))
                 found.append(float(milliseconds) / 1e3)
             return found
 
@@ -236,21 +236,24 @@ class GPU:
         data = np.ascontiguousarray(array)
         buffer = self._device.allocate(max(1, data.nbytes), stream=self._stream)
         self._stream.sync()
-        _check(driver.cuMemcpyHtoD(int(buffer.handle), data.ctypes.data, data.nbytes))
+        checked(driver.cuMemcpyHtoD(int(buffer.handle), data.ctypes.data, data.nbytes))
         return buffer
 
     def _download(self, buffer: Any, like: NDArray[Any]) -> NDArray[Any]:
         from cuda.bindings import driver
 
         data = np.empty_like(like, order="C")
-        _check(driver.cuMemcpyDtoH(data.ctypes.data, int(buffer.handle), data.nbytes))
+        checked(driver.cuMemcpyDtoH(data.ctypes.data, int(buffer.handle), data.nbytes))
         return data
 
     # ── faults ──────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _faults(self, what: str) -> Iterator[None]:
-        """Every fault as an Error; one that CUDA cannot get over is remembered."""
+    def faults(self, what: str) -> Iterator[None]:
+        """Work with the device current, and every fault as an Error.
+
+        One that CUDA cannot get over is remembered.
+        """
         if self._lost:
             raise Error(
                 f"{self.name} does not answer this process any more, since "
@@ -280,7 +283,7 @@ def _alive() -> bool:
 def _events(count: int) -> Iterator[list[Any]]:
     from cuda.bindings import driver
 
-    made = [_check(driver.cuEventCreate(0)) for _ in range(count)]
+    made = [checked(driver.cuEventCreate(0)) for _ in range(count)]
     try:
         yield made
     finally:
@@ -288,7 +291,7 @@ def _events(count: int) -> Iterator[list[Any]]:
             driver.cuEventDestroy(event)
 
 
-def _check(result: Sequence[Any]) -> Any:
+def checked(result: Sequence[Any]) -> Any:
     """What the driver returned beside its status, if that is success."""
     code, *values = result
     if int(code):

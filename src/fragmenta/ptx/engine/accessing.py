@@ -47,6 +47,12 @@ def element_type(instruction: Instruction) -> str:
     return next(word for word in reversed(instruction.qualifiers) if word in TYPES)
 
 
+def refuse_mbarrier(instruction: Instruction) -> None:
+    """Refuse an instruction that completes a phase of an mbarrier."""
+    if any(word.startswith("mbarrier") for word in instruction.qualifiers):
+        raise Error("mbarriers are not supported yet")
+
+
 def _address(instruction: Instruction) -> Address:
     for each in instruction.operands:
         if isinstance(each, Address):
@@ -84,12 +90,17 @@ def ld(writer: Writer, instruction: Instruction) -> None:
 @handles("st")
 def st(writer: Writer, instruction: Instruction) -> None:
     """A store, of one element or a vector."""
+    refuse_mbarrier(instruction)
+    if "bulk" in instruction.qualifiers:
+        raise Error("st.bulk is not supported yet")
     kind, address = element_type(instruction), _address(instruction)
     values = _registers(writer, instruction.operands[1], kind, result=False)
     space = space_of(instruction)
     if space == "param" and isinstance(address.base, Symbol):
         offset = address.offset + address.base.offset
-        first = writer.unit.words[address.base.name]
+        first = writer.unit.words.get(address.base.name)
+        if first is None:
+            raise Error(f"{address.base.name} is not a parameter that can be written")
         for number, each in enumerate(values):
             size = min(type_bits(kind), 64) // 8
             pieces(writer, first, offset + number * size, size, each, put=True)

@@ -21,11 +21,12 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     select,
 )
-from fragmenta.ptx.engine.accessing import element_type, space_of
+from fragmenta.ptx.engine.accessing import element_type, refuse_mbarrier, space_of
 from fragmenta.ptx.engine.elementwise import type_bits
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import (
+    MIXED,
     Where,
     addresses,
     fault,
@@ -33,6 +34,7 @@ from fragmenta.ptx.engine.memory import (
     has,
     inside,
     lane_of,
+    note,
     pointer,
     shared,
     spill,
@@ -66,6 +68,7 @@ class Atomic(NamedTuple):
 @handles("atom", "red")
 def atom(writer: Writer, instruction: Instruction) -> None:
     """An atomic operation, with or without the old value as a result."""
+    refuse_mbarrier(instruction)
     words = instruction.qualifiers
     operation = next((w for w in words if w in _OPERATIONS), "")
     if not operation:
@@ -111,6 +114,19 @@ def _places(
     return [each.pointer for each in found]
 
 
+COMMUTATIVE = tuple(
+    (operation, kind)
+    for operation in ("add", "min", "max", "and", "or", "xor")
+    for kind in ("u32", "s32", "b32", "u64", "s64", "b64")
+)
+"""Atomics whose order does not matter; their notes are 2, 3, ... in this order."""
+
+
+def _note(atomic: Atomic) -> int:
+    key = (atomic.operation, atomic.type)
+    return 2 + COMMUTATIVE.index(key) if key in COMMUTATIVE else MIXED
+
+
 # ── routines ────────────────────────────────────────────────────────────────
 
 
@@ -135,18 +151,20 @@ def make(atomic: Atomic) -> Routine:
             else:
                 where = generic(code, warp, block, address, lane)
             bounds = inside(where, address, size)
-            good = bounds & ((address & (size - 1)) == 0) & (where.flags == 0)
+            writable = (where.flags & 1) == 0
+            good = bounds & ((address & (size - 1)) == 0) & writable
             with code.when(~good):
                 for wrong, kind in (
                     (~bounds, Fault.BOUNDS),
-                    (bounds & (where.flags != 0), Fault.READ_ONLY),
-                    (bounds & (where.flags == 0), Fault.ALIGNMENT),
+                    (bounds & ~writable, Fault.READ_ONLY),
+                    (bounds & writable, Fault.ALIGNMENT),
                 ):
                     with code.when(wrong):
                         fault(code, warp, kind, number, lane, address, size)
                 failed.value = number.lift(1)
             with code.when(good):
                 _lane(code, atomic, where, address, lane, registers)
+                note(code, where, address, size, _note(atomic))
         return failed.value
 
     registers = [P] * (needed * atomic.count)

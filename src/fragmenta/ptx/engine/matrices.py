@@ -20,11 +20,13 @@ from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import (
+    PLAIN,
     addresses,
     fault,
     generic,
     inside,
     lane_of,
+    note,
     pointer,
     shared,
     spill,
@@ -392,7 +394,7 @@ def move_lines(
                         where = generic(code, warp, block, address, lane)
                     good = inside(where, address, size)
                     if stores:
-                        good = good & (where.flags == 0)
+                        good = good & ((where.flags & 1) == 0)
                     with code.when(~good & (failed.value == 0)):
                         fault(code, warp, Fault.BOUNDS, number, lane, address, size)
                         failed.value = number.lift(1)
@@ -400,6 +402,8 @@ def move_lines(
                         mover.piece(
                             pointer(code, where, address, I8), goal, lane, piece
                         )
+                        if stores:
+                            note(code, where, address, size, PLAIN)
         return failed.value
 
     name = f"wmma.{'st' if stores else 'ld'}.{registers}.{pieces}.{plan.bits}.{element}"

@@ -78,6 +78,9 @@ class Where(NamedTuple):
     start: Value
     """Its first virtual address."""
     flags: Value
+    """1: it must not be written; 2: what is written is noted."""
+    notes: Value
+    """The host address of a note for each byte: how it was written."""
 
 
 def segment(code: Code, block: Any, address: Value) -> Where:
@@ -88,8 +91,8 @@ def segment(code: Code, block: Any, address: Value) -> Where:
     safe = select(known, slot, 0)
     table = pointer_at(code, block, layout.BLOCK_SEGMENTS)
     entry = b.gep(table, [(safe * layout.SEGMENT_BYTES).raw])
-    base, size, flags = (field(code, entry, 8 * i, I64)[0] for i in range(3))
-    return Where(base, size, safe << layout.SLOT_BITS, flags)
+    base, size, flags, notes = (field(code, entry, 8 * i, I64)[0] for i in range(4))
+    return Where(base, size, safe << layout.SLOT_BITS, flags, notes)
 
 
 def shared(code: Code, block: Any) -> Where:
@@ -98,7 +101,8 @@ def shared(code: Code, block: Any) -> Where:
     pointer = pointer_at(code, block, layout.BLOCK_SHARED)
     size = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
     nothing = size.lift(0)
-    return Where(Value(b, b.ptrtoint(pointer, I64)), size, nothing, nothing)
+    start = Value(b, b.ptrtoint(pointer, I64))
+    return Where(start, size, nothing, nothing, nothing)
 
 
 def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:
@@ -106,7 +110,7 @@ def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:
     base = field(code, warp, layout.LOCAL_BASE, I64)[0]
     size = field(code, block, layout.BLOCK_LOCAL_SIZE, I64)[0]
     nothing = size.lift(0)
-    return Where(base + lane * size, size, nothing, nothing)
+    return Where(base + lane * size, size, nothing, nothing, nothing)
 
 
 def inside(where: Where, address: Value, size: int) -> Value:
@@ -284,7 +288,30 @@ def generic(code: Code, warp: Any, block: Any, address: Value, lane: Value) -> W
         select(here, own.size, found.size),
         found.start,
         found.flags,
+        found.notes,
     )
+
+
+PLAIN, MIXED = 1, 255
+"""Notes: written by a store; written in several ways.  Between them: atomics."""
+
+
+def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None:
+    """Note how bytes were written, where that is asked for."""
+    b = code.builder
+    with code.when((where.flags & 2) != 0):
+        place = where.notes + (address - where.start)
+        notes = b.inttoptr(place.raw, I8.as_pointer())
+        for index in range(size):
+            at = b.gep(notes, [ir.Constant(I32, index)])
+            before = Value(b, b.load(at))
+            same = (before == 0) | (before == _byte(kind))
+            b.store(select(same, before.lift(_byte(kind)), _byte(MIXED)).raw, at)
+
+
+def _byte(number: int) -> int:
+    """A byte as LLVM writes it."""
+    return number - 256 if number > 127 else number
 
 
 def _checked(
@@ -294,7 +321,7 @@ def _checked(
     size = move.access.bytes
     bounds = inside(where, address, size)
     aligned = (address & (size - 1)) == 0
-    allowed = where.flags == 0 if move.stores else bounds
+    allowed = (where.flags & 1) == 0 if move.stores else bounds
     for wrong, kind in (
         (~bounds, Fault.BOUNDS),
         (bounds & ~aligned, Fault.ALIGNMENT),
@@ -305,6 +332,8 @@ def _checked(
             failed.value = number.lift(1)
     with code.when(bounds & aligned & allowed):
         move.lane(where, address, lane)
+        if move.stores:
+            note(code, where, address, size, PLAIN)
 
 
 class _Move(NamedTuple):
