@@ -21,7 +21,7 @@ from tests.ptx.corpus import triton_kernels as corpus
 
 pytestmark = pytest.mark.triton
 
-RECORDED = {each.name: each for each in recordings.launches("triton")}
+RECORDED = {each.row.name: each for each in recordings.of_source("triton")}
 # An A100 adds products in another way than the H200, so these are for sm_90a only.
 PRODUCTS = ["matmul-f16", "matmul-f32", "matmul_grouped"]
 OTHERS = [
