@@ -15,6 +15,7 @@ from fragmenta import methods
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.arguments import Arguments, Pointer
 from fragmenta.ptx.engine.compiling import Compiled, compiled
@@ -66,6 +67,7 @@ class Kernel:
         limit: int | None = None,
         stack: int = STACK,
         client: Any = None,
+        progress: Progress = ignore_progress,
     ) -> Result:
         """Run the kernel here, with the bits that a GPU returns.
 
@@ -74,6 +76,7 @@ class Kernel:
         ``limit`` is the most warp instructions before a :class:`KernelFault`.
         ``contract=False`` does not fuse products and sums as the assembler does.
         ``client`` is a Dask client, whose workers then run the blocks.
+        ``progress`` is called now and then with the share of blocks that have begun.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -112,6 +115,7 @@ class Kernel:
         launch = self.prepare(
             shape, arguments, int(shared), where, contract, stack, recipe
         )
+        launch.progress = progress
         return run(launch, limit, client)
 
     def prepare(

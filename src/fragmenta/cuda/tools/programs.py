@@ -187,12 +187,13 @@ SHARED:
     add.u32 %r2, %r2, %r3;
     bra SHARED;
 LOCALS:
-    mov.u64 %rd0, depot;
+    mov.u64 %rd3, depot;
+    cvta.local.u64 %rd0, %rd3;
     mov.u32 %r6, 0;
 NEXT:
     cvt.u64.u32 %rd1, %r6;
     add.u64 %rd2, %rd0, %rd1;
-    st.volatile.local.u32 [%rd2], %r0;
+    st.volatile.u32 [%rd2], %r0;
     add.u32 %r6, %r6, 4;
     setp.lt.u32 %p, %r6, {LOCAL};
     @%p bra NEXT;
