@@ -121,7 +121,7 @@ def verify(
     "record",
     "fragmenta record mine",
     "fragmenta record mine --family wgmma --family moves",
-    "fragmenta record --launch k.ptx --block 32 --arg ones:f32:32 -o k.npz",
+    "fragmenta record --launch kernel.ptx --block 32 --arg ones:f32:32 -o k.npz",
 )
 def record(
     folder: Annotated[

@@ -149,10 +149,8 @@ def _check_goal(given: Given, every: list[Given]) -> None:
     goal = given.value.argument
     arrays = [i for i, one in enumerate(every) if isinstance(one.value, np.ndarray)]
     if goal not in arrays:
-        have = one_of(arrays) or "there is none"
-        raise Error(
-            f"--arg {given.text}: argument {goal} is no array; arrays are {have}"
-        )
+        have = f"arrays are {one_of(arrays, 'and')}" if arrays else "there is none"
+        raise Error(f"--arg {given.text}: argument {goal} is no array; {have}")
 
 
 def _read(text: str, index: int) -> Given:
@@ -295,14 +293,14 @@ def check_parameters(kernel: Kernel, given: Sequence[Given]) -> None:
     ):
         if each.spec["kind"] != "scalar":
             continue
-        name, value = each.spec["type"], each.value
+        name = each.spec["type"]
         size = np.dtype(TYPES[name]).itemsize
         fits = size == parameter.size
         if fits and parameter.type[0] in "fsu":
             fits = (parameter.type[0] == "f") == (name in _FLOATS)
         if not fits:
             wanted = _ALIASES.get(parameter.type, parameter.type)
-            shown = value if wanted in TYPES else ""
+            shown = each.text.partition(":")[2]
             write = f"; write {wanted}:{shown}" if wanted in TYPES else ""
             raise Error(
                 f"--arg {each.text}: argument {index} ({parameter.name}) is a "
