@@ -8,6 +8,9 @@ later room when they are called, and the classes take them over by name::
     class Fragment:
         to_svg = methods.fragment_to_svg
 
+In the same way ``fragmenta.ptx`` takes over :func:`of_ptx`, for its names that are
+written in later rooms.
+
 No other module may import from a room above its own; ``tests/test_house.py``
 reads every import.
 """
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from fragmenta.cuda.tools.raw import RawKernel as RawKernel  # noqa: PLC0414
     from fragmenta.evidence.kernels import Verified
     from fragmenta.execution.explain import Explained
     from fragmenta.isa.instruction import Instruction
@@ -125,6 +129,22 @@ def fragment_to_svg(self: Fragment) -> str:
     from fragmenta.view.svg import fragment_svg
 
     return fragment_svg(self)
+
+
+# ── of the room ptx ─────────────────────────────────────────────────────────
+
+
+def of_ptx(name: str) -> Any:
+    """The names of ``fragmenta.ptx`` that need a compiler: ``RawKernel``.
+
+    >>> of_ptx("RawKernel").__name__
+    'RawKernel'
+    """
+    if name != "RawKernel":
+        raise AttributeError(f"module 'fragmenta.ptx' has no attribute {name!r}")
+    from fragmenta.cuda.tools.raw import RawKernel
+
+    return RawKernel
 
 
 # ── of a kernel ─────────────────────────────────────────────────────────────

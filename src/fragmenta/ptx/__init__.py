@@ -4,10 +4,30 @@ parse(text), load(path)   read PTX
 module.kernels            its kernels
 kernel.launch(...)        run one on the CPU, with the bits that a GPU returns
 pointer(array, offset)    an argument that points into an array
+RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
+
+>>> import numpy as np
+>>> from fragmenta import ptx
+>>> half = ptx.RawKernel(
+...     '''extern "C" __global__ void half_of(float *x) { x[threadIdx.x] *= 0.5f; }''',
+...     "half_of",
+... )
+>>> x = np.arange(4, dtype=np.float32)
+>>> result = half((1,), (4,), (x,))
+>>> x
+array([0. , 0.5, 1. , 1.5], dtype=float32)
 """
 
+from typing import TYPE_CHECKING
+
+from fragmenta import methods
 from fragmenta.ptx.arguments import pointer
 from fragmenta.ptx.kernel import Kernel, load, parse
 from fragmenta.ptx.result import Result
 
-__all__ = ["Kernel", "Result", "load", "parse", "pointer"]
+if TYPE_CHECKING:
+    from fragmenta.methods import RawKernel
+else:
+    __getattr__ = methods.of_ptx
+
+__all__ = ["Kernel", "RawKernel", "Result", "load", "parse", "pointer"]

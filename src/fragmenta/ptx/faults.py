@@ -10,7 +10,7 @@ import numpy as np
 from fragmenta.errors import KernelFault, ranges
 from fragmenta.ptx.arguments import Segment
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.compiling import Compiled
+from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, word
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.module import Instruction, Module
@@ -91,7 +91,10 @@ def _what(
             why = place.compiled.refusals.get(str(site), "")
             return f"not supported: {name}" + (f": {why}" if why else "")
         case Fault.STACK:
-            return "the stack of a recursive function is full; launch(..., stack=) makes it larger"
+            return (
+                "the stack of a recursive function is full; launch(..., stack=) makes "
+                "it larger"
+            )
         case Fault.DEPTH:
             return f"calls are nested deeper than {layout.RETURNS}"
         case Fault.METADATA:

@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 def function_table(wanted: list[list[str]]) -> tuple[NDArray[np.int64], list[Any]]:
     """The addresses of the functions, and what keeps them alive."""
+    if not wanted:
+        return np.zeros(1, np.int64), []
+    # They take a while to import, and most kernels multiply no matrices.
     from fragmenta.execution.warp import warp_function
     from fragmenta.isa.reading import instruction
 
     made = [warp_function(instruction(name), target) for name, target in wanted]
-    table = np.array([each.address for each in made] or [0], np.int64)
+    table = np.array([each.address for each in made], np.int64)
     return table, made

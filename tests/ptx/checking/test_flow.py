@@ -66,6 +66,18 @@ add.s32 %r2, %r1, 1;"""
     assert lines(body, "uninitialised", "info") == [5]
 
 
+def test_several_registers_of_one_instruction_are_one_problem() -> None:
+    body = "add.s32 %r1, %r2, %r3;"
+    (problem,) = found(body, "uninitialised")
+    assert problem.message == "%r2 and 1 other register are read, but are never written"
+
+
+def test_copies_of_nothing_are_no_warning() -> None:
+    """Compilers move what is not defined, and do not use it."""
+    assert lines("mov.b32 %r1, %r2;", "uninitialised") == []
+    assert lines("mov.b32 %r1, %r2;", "uninitialised", "info") == [1]
+
+
 def test_writes_under_a_predicate_count() -> None:
     body = """\
 setp.lt.s32 %p1, %r8, 5;

@@ -14,7 +14,10 @@ from tests.ptx.opcodes.inputs import COUNT, pools
 from tests.ptx.opcodes.judging import NEWEST, forms, lines, target_of
 from tests.ptx.opcodes.scalars import entry
 
-MODULES = ("comparison", "fields", "integer", "logic", "moving", "video")
+MODULES = (
+    *("comparison", "fields", "integer", "logic", "moving", "video"),
+    *("floating", "half", "conversion", "small"),
+)
 
 
 def one_form(line):

@@ -1,8 +1,9 @@
 """Will NVIDIA's compiler take this source?
 
-CUDA C++ becomes machine code through NVRTC, a library that needs no GPU, no
+CUDA C++ becomes machine code or PTX through NVRTC, a library that needs no GPU, no
 driver and no host compiler (the wheel ``nvidia-cuda-nvrtc``), or else through
-an ``nvcc`` and the host compiler that goes with it.
+an ``nvcc`` and the host compiler that goes with it.  NVRTC brings no headers: those of
+the wheel ``nvidia-cuda-runtime`` or of a CUDA toolkit are found where they are.
 
 What was compiled once is kept in :mod:`fragmenta.machine.cache` under the source, the
 target, the options and the compiler's version.
@@ -12,10 +13,13 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Protocol
@@ -32,8 +36,16 @@ _LIBRARIES = (
 )
 
 
+_INCLUDES = ("nvidia/cu*/include", "nvidia/cuda_runtime/include")
+_TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
+_NO_HEADER = (
+    "\nCUDA's headers are in the wheels nvidia-cuda-runtime, nvidia-cuda-crt and, for "
+    "<cuda/std/...> and <nv/target>, nvidia-cuda-cccl"
+)
+
+
 class Compiler(Protocol):
-    """Something that makes machine code of CUDA C++."""
+    """Something that makes machine code or PTX of CUDA C++."""
 
     @property
     def version(self) -> str:
@@ -41,6 +53,9 @@ class Compiler(Protocol):
 
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or :class:`CompileError`."""
+
+    def compile_ptx(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
+        """The PTX, or :class:`CompileError`."""
 
 
 def to_cubin(
@@ -58,13 +73,54 @@ def to_cubin(
     """
     check_target(target)
     chosen = find(compiler)
+    key = [chosen.version, target, *options, source]
+    return _kept(key, lambda: chosen.compile(source, target, options))
+
+
+def to_ptx(source: str, target: str, *options: str, compiler: str | None = None) -> str:
+    """The PTX of CUDA C++ for one target, from the cache if it is there.
+
+    >>> text = to_ptx("__global__ void f(int* x) { *x = 1; }", "sm_90a")
+    >>> ".target sm_90a" in text
+    True
+    """
+    check_target(target)
+    chosen = find(compiler)
+    folders = map(str, includes())  # other headers may say something else
+    key = [f"{chosen.version} to PTX", target, *options, *folders, source]
+    found = _kept(key, lambda: chosen.compile_ptx(source, target, options)).decode()
+    # Line information names a file that never was, in the folder of that time.
+    return re.sub(r'(\.file\s+\d+\s+)"[^"]*[/\\]source\.cu"', r'\1"source.cu"', found)
+
+
+def _kept(key: list[str], make: Callable[[], bytes]) -> bytes:
+    """What the cache has under a key; if nothing, what is made now."""
     kept = Cache.present()
-    key = "\0".join([chosen.version, target, *options, source])
-    found = kept.get(key)
+    found = kept.get("\0".join(key))
     if found is None:
-        found = chosen.compile(source, target, options)
-        kept.put(key, found)
+        found = make()
+        kept.put("\0".join(key), found)
     return found
+
+
+def includes() -> list[Path]:
+    """The folders with CUDA's headers: of the wheels, else of a toolkit.
+
+    >>> all(folder.is_dir() for folder in includes())
+    True
+    """
+    wheels = [
+        f for place in map(Path, sys.path) for i in _INCLUDES for f in place.glob(i)
+    ]
+    named = [Path(os.environ[n], "include") for n in _TOOLKITS if os.environ.get(n)]
+    on_path = shutil.which("nvcc")
+    if on_path is not None:
+        named.append(Path(on_path).resolve().parents[1] / "include")
+    for folder in (*wheels, *named):
+        if (folder / "cuda_fp16.h").is_file():
+            inner = folder / "cccl"  # <cuda/std/...>
+            return [folder, inner] if inner.is_dir() else [folder]
+    return []
 
 
 @cache
@@ -120,20 +176,33 @@ class Nvrtc:
 
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or what the compiler says is wrong."""
+        return self._made("CUBIN", source, target, (f"-arch={target}", *options))
+
+    def compile_ptx(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
+        """The PTX, or what the compiler says is wrong."""
+        virtual = f"-arch={target.replace('sm_', 'compute_')}"
+        headers = [f"--include-path={folder}" for folder in includes()]
+        words = (virtual, *options, *headers)
+        return self._made("PTX", source, target, words).rstrip(b"\0")
+
+    def _made(
+        self, kind: str, source: str, target: str, options: tuple[str, ...]
+    ) -> bytes:
         program = ctypes.c_void_p()
         self._call(
             "nvrtcCreateProgram",
             *(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None),
         )
         try:
-            words = [word.encode() for word in (f"-arch={target}", *options)]
+            words = [word.encode() for word in options]
             array = (ctypes.c_char_p * len(words))(*words)
             if self._library.nvrtcCompileProgram(program, len(words), array):
                 said = self._read("ProgramLog", program).rstrip(b"\0").decode()
                 raise CompileError(
                     f"nvrtc refuses the source for {target}:\n{said.rstrip()}"
+                    + (_NO_HEADER if "open source file" in said else "")
                 )
-            return self._read("CUBIN", program)
+            return self._read(kind, program)
         finally:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))
 
@@ -171,10 +240,19 @@ class Nvcc:
 
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or what the compiler says is wrong."""
+        return self._made("-cubin", source, target, options)
+
+    def compile_ptx(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
+        """The PTX, or what the compiler says is wrong."""
+        return self._made("-ptx", source, target, options)
+
+    def _made(
+        self, kind: str, source: str, target: str, options: tuple[str, ...]
+    ) -> bytes:
         with tempfile.TemporaryDirectory() as folder:
-            given, made = Path(folder, "source.cu"), Path(folder, "source.cubin")
+            given, made = Path(folder, "source.cu"), Path(folder, "source.made")
             given.write_text(source)
-            words = ("-cubin", f"-arch={target}", *options, "-o", str(made), str(given))
+            words = (kind, f"-arch={target}", *options, "-o", str(made), str(given))
             done = self._call(*words)
             if done.returncode:
                 said = (done.stdout + done.stderr).replace(str(given), given.name)

@@ -11,32 +11,57 @@ from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.checking.places import Place
 from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
-from fragmenta.ptx.checking.reaching import unwritten
+from fragmenta.ptx.checking.reaching import Unwritten, unwritten
 from fragmenta.ptx.module import Function
 
 #: What is said about a register that is read too early.
 _WHEN = {
-    "never": "is never written",
-    "later": "is written only later",
-    "maybe": "is not written on every way to here",
+    "never": "never written",
+    "later": "written only later",
+    "maybe": "not written on every way to here",
 }
+
+
+_COPIES = ("mov", "selp")
+"""What a compiler moves without using it is of no harm."""
 
 
 def flow(function: Function, context: Context) -> Iterator[Problem]:
     """Registers that are read too early, and warps that are split."""
-    code = function.instructions
     made = blocks(function)
-    effect = [effects(each) for each in code]
+    effect = [effects(each) for each in function.instructions]
+    yield from _early(function, context, list(unwritten(made, effect)))
+    yield from _split(function, context, Divergence(function, effect).partial(made))
+
+
+def _early(
+    function: Function, context: Context, found: list[Unwritten]
+) -> Iterator[Problem]:
+    """One problem for each instruction; one in all for what may be right."""
     given = {each.name for each in function.parameters}  # some are registers
-    for index, register, when in unwritten(made, effect):
-        of = code[index]
-        if register.name in given:
-            continue
-        chosen = of.opcode == "selp"  # it may choose the other one
-        severity = INFO if when == "maybe" or chosen else WARNING
-        message = f"{register.name} is read, but {_WHEN[when]}"
+    together: dict[tuple[object, ...], list[Unwritten]] = {}
+    for each in found:
+        of = function.instructions[each.instruction]
+        lax = each.when == "maybe" or of.opcode in _COPIES
+        key = (each.when,) if lax else (each.when, each.instruction)
+        if each.register.name not in given:
+            together.setdefault(key, []).append(each)
+    for (when, *place), some in together.items():
+        first, more = some[0], len(some) - 1
+        others = f" and {more} other register{'s' * (more > 1)}" if more else ""
+        read = f"{first.register.name}{others} {'are' if more else 'is'} read"
+        message = f"{read}, but {'are' if more else 'is'} {_WHEN[str(when)]}"
+        of = function.instructions[first.instruction]
+        severity = WARNING if place else INFO
         yield context.problem(of, "uninitialised", severity, message)
-    for index, branch in Divergence(function, effect).partial(made):
+
+
+def _split(
+    function: Function, context: Context, found: Iterator[tuple[int, int]]
+) -> Iterator[Problem]:
+    """One problem for each instruction that runs with a part of its warp."""
+    code = function.instructions
+    for index, branch in found:
         of = code[index]
         if not context.first((index, "aligned")):
             continue

@@ -78,12 +78,15 @@ _TO_INTEGRAL: dict[str, Callable[[Value], Value]] = {
 }
 
 
-@opcodes("""
+@opcodes(
+    """
     cvt.irnd{.ftz}{.sat}.dtype.f32  d:dtype, a:f32 ; irnd = rni rzi rmi rpi ; dtype = u8 u16 u32 u64 s8 s16 s32 s64
     cvt.irnd{.sat}.dtype.f64        d:dtype, a:f64 ; irnd = rni rzi rmi rpi ; dtype = u8 u16 u32 u64 s8 s16 s32 s64
     cvt.irnd{.sat}.dtype.f16        d:dtype, a:f16 ; irnd = rni rzi rmi rpi ; dtype = u8 u16 u32 u64 s8 s16 s32 s64
     cvt.irnd.dtype.bf16             d:dtype, a:bf16 ; irnd = rni rzi rmi rpi ; dtype = u16 u32 u64 s16 s32 s64 ; ptx = 7.8 ; target = sm_90
-""")
+""",
+    fidelity="h200",
+)
 def to_integers(q: Qualifiers, a: Value) -> Value:
     """A float rounded to an integer; beyond the range the nearest integer in it."""
     name, of = types_of(q)
@@ -338,10 +341,13 @@ def tensor_float(q: Qualifiers, a: Value) -> Value:
     return without_negative(word, FORMS["f32"]) if q.get("relu") else word
 
 
-@opcodes("""
+@opcodes(
+    """
     cvt.rna.tf32.f32                d:b32, a:f32 ; ptx = 7.0 ; target = sm_80
     cvt.rna.satfinite.tf32.f32      d:b32, a:f32 ; ptx = 8.1 ; target = sm_80
-""")
+""",
+    fidelity="h200",
+)
 def tensor_float_away(q: Qualifiers, a: Value) -> Value:
     """An f32 rounded to tf32, a tie away from zero.
 

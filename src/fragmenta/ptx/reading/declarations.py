@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,9 @@ TYPES = tuple(_TYPES.split())
 _LANES = {".v2": 2, ".v4": 4, ".v8": 8}
 MOST_ELEMENTS, MOST_NAMES = 1 << 40, 1 << 16
 _ADDRESS_BYTES = 8
+_NUMBERS = re.compile(
+    r"\{((?:\s*+(?:0|[1-9]\d{0,17})\s*+,)*+\s*+(?:0|[1-9]\d{0,17})\s*+)\}", re.ASCII
+)
 _ADDRESS_TYPES = ("u32", "u64", "b32", "b64", "s32", "s64")
 
 
@@ -231,9 +235,11 @@ class Initial:
         ptxas puts all values in a row, also if an inner array has too few of them.
         """
         cursor = self.cursor
+        is_vector = not inner and self.of.lanes > 1
+        if not (inner or is_vector) and (taken := self.numbers(size)):
+            return taken
         cursor.enter()
         cursor.expect("{")
-        is_vector = not inner and self.of.lanes > 1
         count = 0
         while count or cursor.word != "}":
             if count == size:
@@ -250,6 +256,23 @@ class Initial:
         cursor.expect("}", "','")
         cursor.leave()
         return count
+
+    def numbers(self, most: int | None) -> int:
+        """Take whole numbers in braces at once, and count them; 0 if it is not that.
+
+        Programs hold long texts, byte by byte.
+        """
+        found = _NUMBERS.match(self.cursor.clean, self.cursor.at)
+        if found is None or self.of.type[0] not in "bus" or self.of.type == "bf16":
+            return 0
+        values = list(map(int, found[1].split(",")))
+        if most is not None and len(values) > most:
+            return 0
+        size = type_bytes(self.of.type)
+        mask = (1 << 8 * size) - 1
+        self.data.extend(b"".join((n & mask).to_bytes(size, "little") for n in values))
+        self.cursor.jump(found.end())
+        return len(values)
 
     def value(self) -> None:
         """Take one value, a number or an address."""

@@ -1,0 +1,104 @@
+"""How does a kernel in CUDA C++ run without a GPU?
+
+NVRTC makes PTX of it, and :mod:`fragmenta.ptx` runs the PTX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from fragmenta.cuda.tools import compiler
+from fragmenta.errors import Error, one_of
+from fragmenta.isa.target import check_target
+from fragmenta.ptx.kernel import Kernel, parse
+from fragmenta.ptx.result import Result
+
+
+class RawKernel:
+    """A kernel in CUDA C++ that runs on the CPU, with the bits that a GPU returns.
+
+    It is made and called as ``cupy.RawKernel``; the arrays are NumPy's, or CPU tensors
+    of another library, and are changed in place.
+
+    ``options`` are those of NVRTC, such as ``-std=c++20``.  CUDA's headers are found if
+    the wheel ``nvidia-cuda-runtime`` or a toolkit is installed.  A name that C++ has
+    mangled is found too, if only one kernel has it.
+
+    >>> import numpy as np
+    >>> from fragmenta import ptx
+    >>> add = ptx.RawKernel(r'''
+    ... extern "C" __global__
+    ... void add(const float *x, const float *y, float *z, int n)
+    ... {
+    ...     int i = blockDim.x * blockIdx.x + threadIdx.x;
+    ...     if (i < n) z[i] = x[i] + y[i];
+    ... }''', "add")
+    >>> x, z = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    >>> result = add((1,), (32,), (x, x, z, 5))
+    >>> z
+    array([0., 2., 4., 6., 8.], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        code: str,
+        name: str,
+        options: Sequence[str] = (),
+        backend: str = "nvrtc",
+        *,
+        target: str = "sm_90a",
+    ) -> None:
+        for what, given in (("code", code), ("name", name)):
+            if not isinstance(given, str):
+                raise Error(f"{what} is a text; given {type(given).__name__}")
+        if isinstance(options, str):
+            raise Error(f"options is a sequence of texts; given the text {options!r}")
+        self.code, self.name = code, name
+        self.options, self.backend = tuple(options), backend
+        self.target = check_target(target)
+
+    @cached_property
+    def ptx(self) -> str:
+        """The PTX that the compiler makes of it, with the lines of the source."""
+        lines = () if {"-G", "--device-debug"} & {*self.options} else ("-lineinfo",)
+        return compiler.to_ptx(
+            self.code, self.target, *self.options, *lines, compiler=self.backend
+        )
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The kernel as :mod:`fragmenta.ptx` has it."""
+        kernels = parse(self.ptx, self.name).kernels
+        if self.name in kernels:
+            return kernels[self.name]
+        mangled = f"_Z{len(self.name)}{self.name}"
+        fitting = [each for each in kernels if each.startswith(mangled)]
+        if len(fitting) == 1:
+            return kernels[fitting[0]]
+        raise Error(
+            f"the source has no kernel {self.name}; it has "
+            f'{one_of(kernels, "and") or "none"}.  extern "C" keeps a name as it is'
+        )
+
+    def compile(self) -> None:
+        """Compile now; otherwise the first call does."""
+        _ = self.kernel
+
+    def __call__(
+        self,
+        grid: Any,
+        block: Any,
+        args: Sequence[Any],
+        *,
+        shared_mem: int = 0,
+        limit: int | None = None,
+    ) -> Result:
+        """Run it.  See :meth:`fragmenta.ptx.Kernel.launch`, also for ``limit``."""
+        return self.kernel.launch(
+            grid, block, args, shared=shared_mem, target=self.target, limit=limit
+        )
+
+    def __repr__(self) -> str:
+        return f"RawKernel({self.name}, {self.target})"
