@@ -67,7 +67,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         if seen["spoil"]:
             which, place = seen["spoil"]
             copies[which][place] ^= 0x80
-        return Launched(copies, seen.get("printed", ""), 0.5)
+        return Launched(copies, seen.get("printed", ""))
 
     monkeypatch.setattr(programs, "launch", launch)
     return seen

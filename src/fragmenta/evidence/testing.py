@@ -18,12 +18,11 @@ from fragmenta.arrays.checks import as_array
 from fragmenta.cuda.tools import assembler, device
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.cuda.tools.launch import cubin
+from fragmenta.cuda.tools.programs import placed
 from fragmenta.cuda.tools.raw import RawKernel
 from fragmenta.errors import Error, NoDevice, nearest, one_of
 from fragmenta.isa.target import check_target
-from fragmenta.ptx.arguments import Arguments, Pointer
-from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.program import parameter_offsets
+from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.kernel import Kernel, Loaded, parse
 from fragmenta.ptx.launching import check_shape
 
@@ -237,15 +236,14 @@ class OnDevice:
         shape = check_shape(kernel.function, grid, block)
         if not shape.blocks:  # the driver refuses what the CPU takes
             return
-        given = list(arguments)
-        packed = Arguments(kernel.function, given)
+        packed = Arguments(kernel.function, arguments)
         self._gpu.launch(
             self._module(kernel.loaded),
             kernel.name,
             (*shape.grid, *shape.block),
             shared,
             [segment.data for segment in packed.segments],
-            lambda addresses: _cells(kernel, given, packed, addresses),
+            lambda addresses: placed(packed.passed, addresses),
         )
 
     def _module(self, loaded: Loaded) -> Any:
@@ -260,21 +258,3 @@ class OnDevice:
         except Error:  # the driver has an assembler, too
             return text.encode() + b"\0"
         return cubin(text, self.target)
-
-
-def _cells(
-    kernel: Kernel, given: list[Any], packed: Arguments, addresses: Sequence[int]
-) -> list[bytes]:
-    """The bytes of each parameter, with the addresses that memory has on the device."""
-    offsets = parameter_offsets(kernel.function)
-    start = {s.slot: a for s, a in zip(packed.segments, addresses, strict=True)}
-    cells = []
-    for parameter, value in zip(kernel.function.parameters, given, strict=True):
-        first = offsets[parameter.name]
-        data = packed.parameters[first : first + parameter.size].tobytes()
-        if isinstance(value, Pointer) or hasattr(value, "__dlpack__"):
-            offset = value.offset if isinstance(value, Pointer) else 0
-            slot = (int.from_bytes(data, "little") - offset) >> layout.SLOT_BITS
-            data = (start[slot] + offset).to_bytes(8, "little")
-        cells.append(data)
-    return cells
