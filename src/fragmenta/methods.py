@@ -1,9 +1,9 @@
-"""What can later rooms do with an instruction or a fragment?
+"""What can later rooms do with an instruction, a fragment or a kernel?
 
-``op.execute``, ``op.to_cuda`` or ``part.to_svg`` read well, but what they do is
-written in rooms that import :class:`Instruction` and :class:`Fragment`.  So these
-methods are written here, as functions that open the later room when they are
-called, and the two classes take them over by name::
+``op.execute``, ``part.to_svg`` or ``kernel.verify`` read well, but what they do is
+written in rooms that import :class:`Instruction`, :class:`Fragment` and
+:class:`Kernel`.  So these methods are written here, as functions that open the
+later room when they are called, and the classes take them over by name::
 
     class Fragment:
         to_svg = methods.fragment_to_svg
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from fragmenta.cuda.tools.raw import RawKernel as RawKernel  # noqa: PLC0414
+    from fragmenta.evidence.kernels import Verified
     from fragmenta.execution.explain import Explained
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.ptx.kernel import Kernel
     from fragmenta.registers.fragment import Fragment, Words
 
 
@@ -143,3 +145,18 @@ def of_ptx(name: str) -> Any:
     from fragmenta.cuda.tools.raw import RawKernel
 
     return RawKernel
+
+
+# ── of a kernel ─────────────────────────────────────────────────────────────
+
+
+def verify_kernel(
+    self: Kernel, grid: Any, block: Any, arguments: Any = (), **options: Any
+) -> Verified:
+    """Launch it here and on the GPU, and compare every byte of every array.
+
+    See :func:`fragmenta.evidence.kernels.verify`.
+    """
+    from fragmenta.evidence.kernels import verify
+
+    return verify(self, grid, block, arguments, **options)

@@ -75,6 +75,7 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files["sparse"][:, ::2] = 0
     for name, matrix in files.items():
         np.save(f"{name}.npy", matrix)
+    Path("kernel.ptx").write_text(find("wgmma.m64n8k16.f32.f16").to_ptx())
     Path("tests").symlink_to(Path(__file__).parents[1])  # for the recordings there
     monkeypatch.setattr(webbrowser, "open", lambda *_args, **_options: True)
 

@@ -269,7 +269,7 @@ def test_a_real_gpu_answers_as_the_package_does(gpu):
 
 @pytest.mark.gpu
 def test_a_real_gpu_that_runs_out_of_memory_goes_on(gpu):
-    with pytest.raises(fm.Error, match="OUT_OF_MEMORY"), gpu._faults("too much"):
+    with pytest.raises(fm.Error, match="OUT_OF_MEMORY"), gpu.faults("too much"):
         gpu._device.allocate(1 << 44, stream=gpu._stream)
     test_a_real_gpu_answers_as_the_package_does(gpu)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct as c_struct
 from typing import Any, NamedTuple
 
-from tests.ptx.inputs import (
+from fragmenta.evidence.arguments import (
     Spec,
     bits,
     counting,

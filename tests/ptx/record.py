@@ -12,7 +12,6 @@ launch once and writes nothing: for a profiler, or for compute-sanitizer.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import subprocess
 import sys
@@ -22,7 +21,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.ptx import checks, driver, inputs, launches, recordings
+from fragmenta import ptx
+from fragmenta.cuda.tools import device
+from fragmenta.cuda.tools.programs import launch
+from fragmenta.evidence import arguments as inputs
+from fragmenta.evidence.kernels import PATTERNS, Prepared
+from fragmenta.evidence.launches import Writer, for_kernel, make_arguments
+from tests.ptx import checks, launches, recordings
 
 CORPUS = Path(__file__).parent / "corpus"
 ASSEMBLED_FOR = "sm_90a"
@@ -143,90 +148,62 @@ def run(*command: str | Path) -> str:
 
 def record(source: str, build: Path, output: Path, dry: bool) -> None:
     """Run every launch of a source and write its recording."""
-    gpu = driver.Device(poison_code(build))
-    writer = recordings.Writer(source)
+    gpu = device.present()
+    writer = Writer({} if dry else versions(gpu))
     for program in programs(source, build):
         cubin = assemble(program.text, program.name, program.options, build)
+        kernels = ptx.parse(program.text, program.name).kernels
         number = writer.add_text(program.name, program.text)
         for row in program.rows:
+            prepared = Prepared(kernels[row.entry], for_kernel(made(row)))
+            ready = prepared.program(cubin, row.grid, row.block, row.shared)
             if dry:
-                before = made(row)
-                run_row(gpu, cubin, row, before, 0)
+                launch(gpu, ready, [each.bytes for each in prepared.held])
             else:
-                record_row(gpu, cubin, row, program.name, writer, number)
+                record_row(gpu, prepared, ready, row, program.name, writer, number)
     if not dry:
-        print(f"== {source}: {writer.save(output)} bytes", flush=True)
+        size = writer.save(output / f"{source}.npz")
+        print(f"== {source}: {size} bytes", flush=True)
 
 
 def made(row: launches.Row) -> list[inputs.Argument]:
-    return recordings.make_arguments(row.arguments, seed_of(row))
+    return make_arguments(row.arguments, seed_of(row))
 
 
 def seed_of(row: launches.Row) -> int:
     return inputs.seed_of(row.source, row.name)
 
 
-def run_row(
-    gpu: driver.Device,
-    cubin: bytes,
-    row: launches.Row,
-    before: Sequence[inputs.Argument],
-    pattern: int,
-) -> tuple[list[inputs.Argument], float, str]:
-    """The arguments after one launch in a new module, its time, and what it printed.
-
-    Without a pattern, memory is not filled before.
-    """
-    if pattern:
-        gpu.poison(pattern)
-    module = gpu.load(cubin)
-    sizes = row.grid, row.block, row.shared
-    (after, seconds), printed = driver.printed_by(
-        lambda: gpu.launch(module, row.entry, *sizes, before)
-    )
-    gpu.unload(module)
-    return after, seconds, printed
-
-
 def record_row(
-    gpu: driver.Device,
-    cubin: bytes,
+    gpu: device.GPU,
+    prepared: Prepared,
+    ready: Any,
     row: launches.Row,
     program: str,
-    writer: recordings.Writer,
+    writer: Writer,
     number: int,
 ) -> None:
     """Run a launch twice; keep it if both runs agree."""
+    buffers = [each.bytes for each in prepared.held]
+    done, again = (launch(gpu, ready, buffers, pattern) for pattern in PATTERNS)
+    same = done.printed == again.printed
+    same &= not prepared.differences(done.buffers, again.buffers)
     before = made(row)
-    after, _, printed = run_row(gpu, cubin, row, before, 0xDEADBEEF)
-    again, seconds, printed_again = run_row(gpu, cubin, row, before, 0x3F9A5A5A)
-    same = printed == printed_again and all(
-        one.tobytes() == two.tobytes() for one, two in zip(after, again, strict=True)
-    )
+    after = prepared.after(before, done.buffers)
     size = 0
     if same:
         description: dict[str, Any] = {
             "text": number, "name": row.name, "entry": row.entry, "grid": row.grid,
             "block": row.block, "shared": row.shared, "arguments": row.arguments,
-            "seed": seed_of(row), "printed": printed,
+            "seed": seed_of(row), "printed": done.printed,
         }  # fmt: skip
         size = writer.add_launch(before, after, **description)
     verdict = checks.verdict(row, before, after)
     state = "same twice" if same else "DIFFERS: left out"
     print(
-        f"{program:28} {row.name:28} {seconds * 1e3:8.2f} ms {size:7} bytes  {state}  {verdict}",
+        f"{program:28} {row.name:28} {again.seconds * 1e3:8.2f} ms {size:7} bytes  {state}  {verdict}",
         flush=True,
     )
-
-
-def poison_code(build: Path) -> bytes:
-    """The machine code of the kernel that fills memory with a pattern."""
-    cubin = build / "poison.cubin"
-    if not cubin.exists():
-        source = build / "poison.cu"
-        source.write_text(driver.POISON)
-        run("nvcc", "-cubin", f"-arch={ASSEMBLED_FOR}", source, "-o", cubin)
-    return cubin.read_bytes()
 
 
 # ── the whole ───────────────────────────────────────────────────────────────
@@ -234,7 +211,6 @@ def poison_code(build: Path) -> bytes:
 
 def compile_everything(names: Sequence[str], build: Path) -> None:
     """Compile and assemble all variants, several at a time."""
-    poison_code(build)
 
     def one(source: str, variant: tuple[str, str, str]) -> None:
         try:
@@ -249,29 +225,18 @@ def compile_everything(names: Sequence[str], build: Path) -> None:
                 pool.submit(one, source, variant)
 
 
-def versions() -> dict[str, str]:
-    """What made the recordings: GPU, driver and tools, and the day."""
-    module = Path("/proc/driver/nvidia/version")
-    found = (
-        re.search(r"\d{3}\.\d+(\.\d+)?", module.read_text())
-        if module.exists()
-        else None
-    )
-    gpu = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    result = {"date": date.today().isoformat(), "assembled_for": ASSEMBLED_FOR}
-    for name, command in [("nvcc", "nvcc"), ("ptxas", "ptxas")]:
-        result[name] = run(command, "--version").strip().splitlines()[-1]
-    try:
-        result["gpu"], result["driver"] = run(*gpu).strip().split(", ")
-    except (OSError, RuntimeError, ValueError):
-        result["driver"] = found.group() if found else "unknown"
+def versions(gpu: device.GPU) -> dict[str, str]:
+    """What made a recording: GPU, driver and tools, and the day."""
+    result = {**gpu.versions(), "target": ASSEMBLED_FOR}
+    for name in ("nvcc", "ptxas"):
+        result[name] = run(name, "--version").strip().splitlines()[-1]
     try:
         import triton
 
         result["triton"] = triton.__version__
     except ImportError:
         result["triton"] = "none"
-    return result
+    return {**result, "date": date.today().isoformat()}
 
 
 def main() -> None:
@@ -311,9 +276,6 @@ def main() -> None:
                 print(f"== {name}: FAILED with {done.returncode}", flush=True)
         except subprocess.TimeoutExpired:
             print(f"== {name}: HUNG", flush=True)
-    text = json.dumps(versions(), indent=1)
-    (output / "versions.json").write_text(text + "\n")
-    print(text)
 
 
 if __name__ == "__main__":

@@ -2,24 +2,28 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tests.ptx import inputs, launches, record, recordings
+from fragmenta.errors import Error
+from fragmenta.evidence import arguments as inputs
+from fragmenta.evidence.launches import apply, difference, digest
+from tests.ptx import launches, record, recordings
 
 MOST_BYTES = 12 << 20
 
 
 @pytest.mark.parametrize("source", recordings.sources())
 def test_arguments_are_those_that_the_gpu_had(source: str) -> None:
-    for launch in recordings.launches(source):
-        assert recordings.digest(launch.make_arguments()) == launch.digest
-        assert launch.changes, launch.identity
+    for launch in recordings.of_source(source):
+        assert digest(launch.make_arguments()) == launch.row.digest
+        assert launch.row.changes, launch.identity
 
 
 def test_every_kernel_of_the_corpus_is_recorded() -> None:
-    recorded = {(each.source, each.entry) for each in recordings.every_launch()}
+    recorded = {(each.source, each.row.entry) for each in recordings.every_launch()}
     for path in (*record.CORPUS.glob("*.cu"), *record.CORPUS.glob("*.ptx")):
         text = re.sub(r"(?m)^\.visible \.entry", "KERNEL", path.read_text())
         macros = re.findall(r"^GEMM\((\w+)", text, re.MULTILINE)
@@ -35,13 +39,10 @@ def test_rows_have_not_changed_since_they_were_recorded() -> None:
     for launch in recordings.every_launch():
         if launch.source == "triton":
             continue
-        row = rows[launch.source, launch.name]
-        assert json.loads(json.dumps(row.arguments)) == launch.arguments
-        assert (row.grid, row.block, row.shared) == (
-            launch.grid,
-            launch.block,
-            launch.shared,
-        )
+        kept = launch.row
+        row = rows[launch.source, kept.name]
+        assert json.loads(json.dumps(row.arguments)) == kept.arguments
+        assert (row.grid, row.block, row.shared) == (kept.grid, kept.block, kept.shared)
 
 
 def test_names_are_unique() -> None:
@@ -54,22 +55,24 @@ def test_recordings_are_small() -> None:
 
 
 def test_the_makers_are_named() -> None:
-    made_by = json.loads((recordings.FOLDER / "versions.json").read_text())
-    assert {"date", "gpu", "driver", "nvcc", "ptxas", "triton"} <= set(made_by)
+    for source in recordings.sources():
+        made = recordings.load(source).made
+        assert {"date", "gpu", "target", "driver", "nvcc", "ptxas"} <= set(made)
 
 
 def test_a_change_is_put_back() -> None:
     before = inputs.make(inputs.normal("f32", 5, 3), 1)
     after = inputs.make(inputs.special("f32", 5, 3), 2)
-    again = recordings.apply(before, recordings.difference(before, after))
+    again = apply(before, difference(before, after))
     assert again.tobytes() == after.tobytes()
     assert again.shape == (5, 3)
 
 
 def test_other_arguments_are_refused() -> None:
-    launch = recordings.every_launch()[0]._replace(seed=0)
-    with pytest.raises(ValueError, match="not the GPU's"):
-        launch.make_arguments()
+    launch = recordings.every_launch()[0]
+    other = launch._replace(row=replace(launch.row, seed=0))
+    with pytest.raises(Error, match="not those that were recorded"):
+        other.make_arguments()
 
 
 def test_the_same_seed_makes_the_same_bytes_everywhere() -> None:

@@ -74,71 +74,83 @@ def content(path: Path) -> Content:
         found = read(path)
         if not isinstance(found, Archive) or not {"about", "words"} <= set(found):
             raise Error("it is an archive of about and words")
-        words, about = found["words"], _about(found["about"])
+        words, about = found["words"], json_of(found["about"], "about")
         if words.ndim != 1 or words.dtype != np.uint32:
             raise Error(f"words are uint32; given {words.dtype} of shape {words.shape}")
-        made, cases = about.get("made"), about.get("cases")
-        if not isinstance(made, dict) or not all(_is_text(x) for x in made.values()):
-            raise Error("made says what made it, in words")
+        made, cases = check_made(about.get("made")), about.get("cases")
         if not isinstance(cases, list) or not cases:
             raise Error("it has no cases")
         for each in cases:
             if not isinstance(each, dict):
-                raise Error(f"a case has names and values; given {_short(each)}")
+                raise Error(f"a case has names and values; given {short(each)}")
         check_target(made.get("target", ""))
         return Content(made, cases, words)
 
 
-def _about(written: NDArray[Any]) -> dict[str, Any]:
+def check_made(made: Any) -> dict[str, str]:
+    """What made a recording, if it is given in words."""
+    if not isinstance(made, dict) or not all(is_text(x) for x in made.values()):
+        raise Error("made says what made it, in words")
+    return made
+
+
+def json_of(written: NDArray[Any], what: str) -> dict[str, Any]:
+    """Names and values that are kept as bytes of JSON."""
     if written.ndim != 1 or written.dtype != np.uint8:
-        raise Error(f"about is bytes; given {written.dtype} of shape {written.shape}")
+        raise Error(f"{what} is bytes; given {written.dtype} of shape {written.shape}")
     try:
         found = json.loads(written.tobytes())
     except (ValueError, RecursionError) as why:
-        raise Error(f"about is not JSON ({why})") from None
+        raise Error(f"{what} is not JSON ({why})") from None
     if not isinstance(found, dict):
-        raise Error(f"about has the names made and cases; given {_short(found)}")
+        raise Error(f"{what} has names and values; given {short(found)}")
     return found
 
 
 # ── the fields of a case ────────────────────────────────────────────────────
 
 
-def _is_text(value: object) -> bool:
+def is_text(value: object) -> bool:
+    """Whether a value is text."""
     return isinstance(value, str)
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> bool:
+    """Whether a value is a whole number that 64 bits hold."""
     return is_whole(value) and -_LARGE <= int(value) < _LARGE  # type: ignore[call-overload]
 
 
-def _is_count(value: object) -> bool:
-    return _is_number(value) and int(value) >= 0  # type: ignore[call-overload]
+def is_count(value: object) -> bool:
+    """Whether a value is such a number, 0 or more."""
+    return is_number(value) and int(value) >= 0  # type: ignore[call-overload]
 
 
-def _is_shape(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_count, value))
+def is_shape(value: object) -> bool:
+    """Whether a value is a list of counts."""
+    return isinstance(value, list) and all(map(is_count, value))
 
 
-class _Rule(NamedTuple):
+class Rule(NamedTuple):
+    """What a field may be, in code and in words."""
+
     allows: Callable[[Any], bool]
     what: str
 
 
 # A field by its name: what it may be, in code and in words.
 RULES = {
-    "kind": _Rule(_is_text, "text"),
-    "instruction": _Rule(_is_text, "text"),
-    "selector": _Rule(lambda x: x is None or _is_count(x), "a whole number or null"),
-    "tiles": _Rule(lambda x: _is_count(x) and x > 0, "a whole number, 1 or more"),
-    "seed": _Rule(_is_number, "a whole number"),
-    "digest": _Rule(
-        lambda x: _is_text(x) and bool(_DIGEST.fullmatch(x)), "16 hexadecimal digits"
+    "kind": Rule(is_text, "text"),
+    "instruction": Rule(is_text, "text"),
+    "selector": Rule(lambda x: x is None or is_count(x), "a whole number or null"),
+    "tiles": Rule(lambda x: is_count(x) and x > 0, "a whole number, 1 or more"),
+    "seed": Rule(is_number, "a whole number"),
+    "digest": Rule(
+        lambda x: is_text(x) and bool(_DIGEST.fullmatch(x)), "16 hexadecimal digits"
     ),
-    "start": _Rule(_is_count, "a whole number, 0 or more"),
-    "shape": _Rule(_is_shape, "a list of whole numbers"),
-    "variant": _Rule(
-        lambda x: x is None or isinstance(x, dict) or _is_count(x),
+    "start": Rule(is_count, "a whole number, 0 or more"),
+    "shape": Rule(is_shape, "a list of whole numbers"),
+    "variant": Rule(
+        lambda x: x is None or isinstance(x, dict) or is_count(x),
         "names and values, a number or null",
     ),
 }
@@ -147,17 +159,29 @@ RULES = {
 def recorded_case(given: Mapping[str, Any]) -> RecordedCase:
     """A case of a file, if its fields are all there and may be what they are."""
     wanted = {each.name: each.default is MISSING for each in fields(RecordedCase)}
+    check_fields(given, wanted, RULES, "a case")
+    return RecordedCase(**{**given, "shape": tuple(given["shape"])})
+
+
+def check_fields(
+    given: Any, wanted: Mapping[str, bool], rules: Mapping[str, Rule], what: str
+) -> None:
+    """Refuse what lacks a field that it needs, has one too many, or a wrong value.
+
+    ``wanted`` says of each field whether it is needed.
+    """
+    if not isinstance(given, dict):
+        raise Error(f"{what} has names and values; given {short(given)}")
     missing = [name for name, needed in wanted.items() if needed and name not in given]
     unknown = [name for name in given if name not in wanted]
     if missing or unknown:
         raise Error(
-            f"a case has {one_of(wanted, 'and')}; "
-            + (f"{missing[0]} is missing" if missing else f"not {_short(unknown[0])}")
+            f"{what} has {one_of(wanted, 'and')}; "
+            + (f"{missing[0]} is missing" if missing else f"not {short(unknown[0])}")
         )
     for name, value in given.items():
-        if not RULES[name].allows(value):
-            raise Error(f"{name} is {RULES[name].what}; given {_short(value)}")
-    return RecordedCase(**{**given, "shape": tuple(given["shape"])})
+        if not rules[name].allows(value):
+            raise Error(f"{name} is {rules[name].what}; given {short(value)}")
 
 
 def recorded_instruction(
@@ -189,7 +213,7 @@ def check_answer(
         raise Error(f"its answers end with word {end - 1}, and there are {words} words")
 
 
-def _short(value: object) -> str:
+def short(value: object) -> str:
     """A value as text that fits a message."""
     try:
         text = repr(value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import os
 import stat
 import sys
@@ -19,10 +20,14 @@ from pathlib import Path
 
 VARIABLE = "FRAGMENTA_CACHE"
 
-KEPT = 512
+KEPT = 8192
 """The most entries in the cache; beyond that, the oldest are removed."""
 
+_LOOK = 64
+"""So many entries are written before the cache is looked through."""
+
 _SUFFIX = ".kept"
+_WRITTEN = itertools.count(1)
 
 
 class Cache:
@@ -38,6 +43,7 @@ class Cache:
     def __init__(self, folder: Path | None, most: int = KEPT) -> None:
         self.folder = folder
         self._most = most
+        self._look = _LOOK if most > _LOOK else 1
 
     @classmethod
     def present(cls) -> Cache:
@@ -77,7 +83,8 @@ class Cache:
             with os.fdopen(handle, "wb") as file:
                 file.write(_digest(key, value) + value)
             os.replace(part, self._path(key))
-            self._remove_oldest()
+            if next(_WRITTEN) % self._look == 0:
+                self._remove_oldest()
         except OSError:
             if part is not None:
                 with contextlib.suppress(OSError):

@@ -61,6 +61,8 @@ class Arguments:
         self._known: dict[tuple[int, int], Segment] = {}
         self._kept: list[Any] = []
         self.arrays: dict[int, NDArray[Any]] = {}
+        self.targets: dict[int, tuple[int, int]] = {}
+        """Of arguments that are pointers: which segment, and bytes from its start."""
         values = list(given)
         if len(values) != len(kernel.parameters):
             names = one_of((p.name for p in kernel.parameters), "and")
@@ -89,6 +91,7 @@ class Arguments:
             return data
         if isinstance(value, Pointer):
             segment = self._segment(value.array, what)
+            self.targets[index] = self.segments.index(segment), value.offset
             return _address_bytes(segment.address + value.offset, size, what)
         if isinstance(value, np.generic) or not _is_memory(value):
             return _number(value, parameter, what)
@@ -99,7 +102,9 @@ class Arguments:
             )
         array = _memory(value, what)
         self.arrays[index] = array
-        return _address_bytes(self._segment(array, what).address, size, what)
+        segment = self._segment(array, what)
+        self.targets[index] = self.segments.index(segment), 0
+        return _address_bytes(segment.address, size, what)
 
     def _segment(self, array: NDArray[Any], what: str) -> Segment:
         key = (int(array.__array_interface__["data"][0]), array.nbytes)

@@ -14,8 +14,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.language.extra import libdevice
 
-from tests.ptx import inputs
-from tests.ptx.inputs import full, integers, normal, output, scalar, wide
+from fragmenta.evidence import arguments as inputs
+from fragmenta.evidence.arguments import full, integers, normal, output, scalar, wide
 from tests.ptx.launches import Row
 
 TARGET = GPUTarget("cuda", 80, 32)

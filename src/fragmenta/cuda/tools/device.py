@@ -7,6 +7,7 @@ both sides.  Whatever goes wrong on the way becomes an
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -76,7 +77,7 @@ class GPU:
         """GPU, driver and assembler: what a recording must name."""
         from cuda.bindings import driver
 
-        version = _check(driver.cuDriverGetVersion())
+        version = checked(driver.cuDriverGetVersion())
         return {
             "gpu": self.name,
             "target": self.target,
@@ -89,14 +90,14 @@ class GPU:
         """A module, whose kernels :meth:`run` takes by name."""
         from cuda.core import ObjectCode
 
-        with self._faults("loading a module"):
+        with self.faults("loading a module"):
             return ObjectCode.from_cubin(cubin)
 
     def load_text(self, text: str) -> Any:
         """The same from PTX, by the assembler that is part of the driver."""
         from cuda.core import ObjectCode
 
-        with self._faults("loading a module"):
+        with self.faults("loading a module"):
             return ObjectCode.from_ptx(text.encode())
 
     def run(
@@ -113,7 +114,7 @@ class GPU:
         The output buffer starts as given, so that what is never written shows.
         """
         with (
-            self._faults(name),
+            self.faults(name),
             self._ready(module, name, grid, block, (output, *inputs)) as (start, first),
         ):
             start()
@@ -137,20 +138,69 @@ class GPU:
         from cuda.bindings import driver
 
         with (
-            self._faults(name),
+            self.faults(name),
             self._ready(module, name, grid, block, (output, *inputs)) as (start, _),
             _events(2) as (before, after),
         ):
             stream = int(self._stream.handle)
             found = []
             for _ in range(runs):
-                _check(driver.cuEventRecord(before, stream))
+                checked(driver.cuEventRecord(before, stream))
                 start()
-                _check(driver.cuEventRecord(after, stream))
-                _check(driver.cuEventSynchronize(after))
-                milliseconds = _check(driver.cuEventElapsedTime(before, after))
+                checked(driver.cuEventRecord(after, stream))
+                checked(driver.cuEventSynchronize(after))
+                milliseconds = checked(driver.cuEventElapsedTime(before, after))
                 found.append(float(milliseconds) / 1e3)
             return found
+
+    # ── kernels with any parameters ─────────────────────────────────────────
+
+    def load_code(self, code: bytes) -> Any:
+        """A module for :meth:`launch`, from a cubin or from PTX."""
+        from cuda.bindings import driver
+
+        with self._faults("loading a module"):
+            return _check(driver.cuModuleLoadData(code))
+
+    def launch(
+        self,
+        module: Any,
+        name: str,
+        sizes: Sequence[int],
+        shared: int,
+        memory: Sequence[NDArray[np.uint8]],
+        parameters: Callable[[Sequence[int]], Sequence[bytes]],
+    ) -> None:
+        """Launch with memory on the device for a while; it is changed in place.
+
+        ``sizes`` are three numbers of the grid and three of the block.  ``parameters``
+        is given the addresses of the memory on the device.
+        """
+        from cuda.bindings import driver
+
+        most = driver.CUfunction_attribute
+        dynamic = most.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        buffers: list[Any] = []
+        with self._faults(name):
+            try:
+                function = _check(driver.cuModuleGetFunction(module, name.encode()))
+                _check(driver.cuFuncSetAttribute(function, dynamic, shared))
+                buffers.extend(self._upload(each) for each in memory)
+                cells = parameters([int(buffer.handle) for buffer in buffers])
+                kept = [ctypes.create_string_buffer(c, len(c)) for c in cells]
+                places = np.array([ctypes.addressof(each) for each in kept], np.uint64)
+                stream = int(self._stream.handle)
+                _check(
+                    driver.cuLaunchKernel(
+                        function, *sizes, shared, stream, places.ctypes.data, 0
+                    )
+                )
+                self._stream.sync()
+                for each, buffer in zip(memory, buffers, strict=True):
+                    if each.flags.writeable:
+                        each[...] = self._download(buffer, each)
+            finally:
+                self._free(buffers)
 
     # ── memory ──────────────────────────────────────────────────────────────
 
@@ -173,9 +223,12 @@ class GPU:
             config = LaunchConfig(grid=grid, block=block)
             yield lambda: launch(self._stream, config, kernel, *buffers), buffers[0]
         finally:
-            for buffer in buffers:
-                with suppress(Exception):  # after a fault nothing can be freed
-                    buffer.close(self._stream)
+            self._free(buffers)
+
+    def _free(self, buffers: list[Any]) -> None:
+        for buffer in buffers:
+            with suppress(Exception):  # after a fault nothing can be freed
+                buffer.close(self._stream)
 
     def _upload(self, array: NDArray[Any]) -> Any:
         from cuda.bindings import driver
@@ -183,21 +236,24 @@ class GPU:
         data = np.ascontiguousarray(array)
         buffer = self._device.allocate(max(1, data.nbytes), stream=self._stream)
         self._stream.sync()
-        _check(driver.cuMemcpyHtoD(int(buffer.handle), data.ctypes.data, data.nbytes))
+        checked(driver.cuMemcpyHtoD(int(buffer.handle), data.ctypes.data, data.nbytes))
         return buffer
 
     def _download(self, buffer: Any, like: NDArray[Any]) -> NDArray[Any]:
         from cuda.bindings import driver
 
         data = np.empty_like(like, order="C")
-        _check(driver.cuMemcpyDtoH(data.ctypes.data, int(buffer.handle), data.nbytes))
+        checked(driver.cuMemcpyDtoH(data.ctypes.data, int(buffer.handle), data.nbytes))
         return data
 
     # ── faults ──────────────────────────────────────────────────────────────
 
     @contextmanager
-    def _faults(self, what: str) -> Iterator[None]:
-        """Every fault as an Error; one that CUDA cannot get over is remembered."""
+    def faults(self, what: str) -> Iterator[None]:
+        """Work with the device current, and every fault as an Error.
+
+        One that CUDA cannot get over is remembered.
+        """
         if self._lost:
             raise Error(
                 f"{self.name} does not answer this process any more, since "
@@ -227,7 +283,7 @@ def _alive() -> bool:
 def _events(count: int) -> Iterator[list[Any]]:
     from cuda.bindings import driver
 
-    made = [_check(driver.cuEventCreate(0)) for _ in range(count)]
+    made = [checked(driver.cuEventCreate(0)) for _ in range(count)]
     try:
         yield made
     finally:
@@ -235,7 +291,7 @@ def _events(count: int) -> Iterator[list[Any]]:
             driver.cuEventDestroy(event)
 
 
-def _check(result: Sequence[Any]) -> Any:
+def checked(result: Sequence[Any]) -> Any:
     """What the driver returned beside its status, if that is success."""
     code, *values = result
     if int(code):

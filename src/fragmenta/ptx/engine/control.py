@@ -325,15 +325,12 @@ def _come_back(
         _copy(writer, bits, goal, place, lanes)
 
 
-HOST_FUNCTIONS = ("vprintf", "__assertfail", "malloc", "free")
-
-
 def _host(
     writer: Writer, function: Function, given: tuple[Operand, ...],
     operands: tuple[Operand, ...],
 ) -> None:  # fmt: skip
     """A function that the host carries out: its arguments are in memory already."""
-    if function.name not in HOST_FUNCTIONS:
+    if function.name not in layout.HOST_FUNCTIONS:
         writer.fault(Fault.UNSUPPORTED)
         return
     places = []
@@ -341,7 +338,7 @@ def _host(
         places.append(_given(writer, each)[0][1])
     data = b"".join(place.to_bytes(8, "little") for place in places)
     table = writer.at("%constants", writer.data(data))
-    number = HOST_FUNCTIONS.index(function.name)
+    number = layout.HOST_FUNCTIONS.index(function.name)
     failed = writer.call(
         HOST, "ptr %warp", "ptr %block", f"i32 {number}", f"ptr {table}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",

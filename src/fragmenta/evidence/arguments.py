@@ -1,29 +1,56 @@
-"""What does a launch of the corpus start from?
+"""What does a recorded launch start from?
 
 Arguments are described by small dictionaries of plain values, which a recording keeps
 as JSON, and made from a seed by integer arithmetic alone.  So every machine and every
 version of NumPy makes the same bytes.
+
+Types that NumPy lacks (bf16 and 8-bit floats) are unsigned integers here, which hold
+their bits; :func:`elements` shows the values.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-Spec = dict[str, Any]
-Argument = NDArray[Any] | np.generic
+from fragmenta.errors import Error, ValueRangeError
 
-# NumPy has no bf16 and no 8-bit floats: their bits are kept in unsigned integers.
+Spec = dict[str, Any]
+
+
+class Into(NamedTuple):
+    """A pointer into the array of another argument, so many bytes from its start."""
+
+    argument: int
+    offset: int
+
+    def tobytes(self) -> bytes:
+        """What a digest takes of it."""
+        return b"%d %d" % self
+
+
+Argument = NDArray[Any] | np.generic | Into
+
 TYPES: dict[str, type[np.generic]] = {
     "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16,
     "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64,
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bool": np.bool_,
     "bf16": np.uint16, "e4m3": np.uint8, "e5m2": np.uint8,
 }  # fmt: skip
+"""The types of elements, and what holds them."""
+_SMALL: dict[str, Any] = {
+    "bf16": ml_dtypes.bfloat16,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+}
+MOST_BYTES = 1 << 32
+"""The most that an array may have."""
 
 FLOATS = (
     "0x0p+0", "-0x0p+0", "0x1p+0", "-0x1p+0", "0x1p-1", "inf", "-inf", "nan",
@@ -42,6 +69,7 @@ def normal(kind: str, *shape: int, scale: float = 1.0) -> Spec:
 
 
 def uniform(kind: str, *shape: int, low: float = 0.0, high: float = 1.0) -> Spec:
+    """Values spread evenly."""
     return {"kind": "uniform", "type": kind, "shape": shape, "low": low, "high": high}
 
 
@@ -58,6 +86,7 @@ def special(kind: str, *shape: int) -> Spec:
 def integers(
     kind: str, *shape: int, low: int, high: int, ordered: bool = False
 ) -> Spec:
+    """Whole numbers from low to below high."""
     spec = {"kind": "integers", "type": kind, "shape": shape, "low": low, "high": high}
     return {**spec, "ordered": ordered}
 
@@ -72,11 +101,18 @@ def counting(kind: str, *shape: int) -> Spec:
     return {"kind": "counting", "type": kind, "shape": shape}
 
 
+def arange(kind: str, *shape: int) -> Spec:
+    """The values 0, 1, 2 and so on."""
+    return {"kind": "arange", "type": kind, "shape": shape}
+
+
 def values(kind: str, data: Sequence[float]) -> Spec:
+    """These values."""
     return {"kind": "values", "type": kind, "shape": [len(data)], "data": list(data)}
 
 
 def full(kind: str, *shape: int, value: float = 0) -> Spec:
+    """One value everywhere."""
     return {"kind": "full", "type": kind, "shape": shape, "value": value}
 
 
@@ -85,7 +121,22 @@ def output(kind: str, *shape: int) -> Spec:
     return {"kind": "output", "type": kind, "shape": shape}
 
 
+def stored(array: NDArray[Any]) -> Spec:
+    """An array whose bytes the recording keeps.
+
+    >>> stored(np.zeros((2, 3), np.float16))
+    {'kind': 'stored', 'type': 'f16', 'shape': [2, 3]}
+    """
+    names = {np.dtype(kind): name for name, kind in reversed(TYPES.items())}
+    names |= {np.dtype(kind): name for name, kind in _SMALL.items()}
+    name = names.get(array.dtype)
+    if name is None:  # such as a struct: its bytes
+        return {"kind": "stored", "type": "u8", "shape": [array.nbytes]}
+    return {"kind": "stored", "type": name, "shape": list(array.shape)}
+
+
 def scalar(kind: str, value: float) -> Spec:
+    """A number by value."""
     return {"kind": "scalar", "type": kind, "value": value}
 
 
@@ -94,39 +145,72 @@ def struct(content: bytes) -> Spec:
     return {"kind": "struct", "bytes": content.hex()}
 
 
+def into(argument: int, offset: int = 0) -> Spec:
+    """A pointer into the array of another argument."""
+    return {"kind": "pointer", "argument": argument, "offset": offset}
+
+
 # ── arrays ──────────────────────────────────────────────────────────────────
 
 
-def make(spec: Spec, seed: int) -> Argument:
+def make(spec: Spec, seed: int, data: bytes = b"") -> Argument:
     """The argument that a description and a seed stand for.
 
-    Scalars are NumPy scalars; a struct is a ``numpy.void``.
+    Scalars are NumPy scalars; a struct is a ``numpy.void``; ``data`` has the bytes of
+    arrays that are stored.
+
+    >>> make(full("bf16", 2, value=1.5), 1).tolist()
+    [16320, 16320]
     """
     if spec["kind"] == "struct":
         return np.void(bytes.fromhex(spec["bytes"]))
-    name, kind = spec["type"], TYPES[spec["type"]]
+    if spec["kind"] == "pointer":
+        return Into(spec["argument"], spec["offset"])
     if spec["kind"] == "scalar":
-        return kind(spec["value"])
+        found: np.generic = _exactly([spec["value"]], spec["type"])[0]
+        return found
     shape = tuple(spec["shape"])
-    count = int(np.prod(shape))
-    flat: NDArray[Any]
-    if spec["kind"] == "output":
-        flat = np.full(count * np.dtype(kind).itemsize, 0xA5, np.uint8).view(kind)
-    elif spec["kind"] in ("full", "values"):
-        flat = np.array(spec.get("data", [spec.get("value")] * count), kind)
-    elif spec["kind"] == "counting":
-        flat = np.arange(count).astype(f"u{np.dtype(kind).itemsize}").view(kind)
-    elif spec["kind"] == "bits":
-        flat = (
-            random_words(seed, count).astype(f"u{np.dtype(kind).itemsize}").view(kind)
-        )
-    elif spec["kind"] == "integers":
-        flat = _integers(random_words(seed, count), spec).astype(kind)
-    elif name in ("e4m3", "e5m2"):
-        flat = _small_floats(random_words(seed, count))
-    else:
-        flat = as_type(_reals(random_words(seed, count), spec), name)
-    return flat.reshape(shape)
+    if (size := prod(shape) * np.dtype(TYPES[spec["type"]]).itemsize) > MOST_BYTES:
+        raise Error(f"an array has at most {MOST_BYTES:,} bytes; given {size:,}")
+    return _flat(spec, spec.get("seed", seed), prod(shape), data).reshape(shape)
+
+
+def _flat(spec: Spec, seed: int, count: int, data: bytes) -> NDArray[Any]:
+    name, kind = spec["type"], np.dtype(TYPES[spec["type"]])
+    unsigned = np.dtype(f"u{kind.itemsize}")
+    match spec["kind"]:
+        case "stored":
+            start = spec["start"]
+            part = np.frombuffer(data[start : start + count * kind.itemsize], kind)
+            return part.copy()
+        case "output":
+            return np.full(count * kind.itemsize, 0xA5, np.uint8).view(kind)
+        case "full":
+            return np.full(count, _exactly([spec["value"]], name)[0])
+        case "values":
+            return _exactly(spec["data"], name)
+        case "counting":
+            return np.arange(count).astype(unsigned).view(kind)
+        case "arange":
+            return _counted(count, name)
+        case "bits" if kind == np.bool_:
+            return (random_words(seed, count) & np.uint64(1)).astype(kind)
+        case "bits":
+            return random_words(seed, count).astype(unsigned).view(kind)
+        case "integers":
+            return _integers(random_words(seed, count), spec).astype(kind)
+    if name in ("e4m3", "e5m2"):
+        return _small_floats(random_words(seed, count))
+    return as_type(_reals(random_words(seed, count), spec), name)
+
+
+def elements(array: NDArray[Any], name: str) -> NDArray[Any]:
+    """The values of an array whose type NumPy may lack.
+
+    >>> elements(np.array([16320], np.uint16), "bf16").tolist()
+    [1.5]
+    """
+    return array.view(_SMALL[name]) if name in _SMALL else array
 
 
 def random_words(seed: int, count: int) -> NDArray[np.uint64]:
@@ -140,7 +224,11 @@ def random_words(seed: int, count: int) -> NDArray[np.uint64]:
 
 
 def seed_of(*names: object) -> int:
-    """A seed that follows from names alone."""
+    """A seed that follows from names alone.
+
+    >>> seed_of("wmma", "wmma_f16")
+    3548752626
+    """
     return zlib.crc32(" ".join(map(str, names)).encode())
 
 
@@ -153,6 +241,39 @@ def as_type(real: NDArray[np.float64], name: str) -> NDArray[Any]:
     is_nan = (word & 0x7FFFFFFF) > 0x7F800000
     rounded = (word + 0x7FFF + ((word >> 16) & 1)) >> 16
     return np.where(is_nan, word >> 16 | 0x40, rounded).astype(np.uint16)
+
+
+def _exactly(given: Sequence[float], name: str) -> NDArray[Any]:
+    """Numbers in a type, which must be large enough for them."""
+    kind = TYPES[name]
+    if name not in _SMALL and not issubclass(kind, np.floating):
+        try:
+            return np.array(given, kind)
+        except (OverflowError, ValueError, TypeError) as error:
+            raise ValueRangeError(f"{given} do not fit {name}: {error}") from None
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        real = np.array(given, np.float64)
+        found = real.astype(_SMALL[name]) if name in _SMALL else real.astype(kind)
+        wrong = np.isfinite(found.astype(np.float64)) != np.isfinite(real)
+    if name == "e4m3":  # which has NaN, but no infinity
+        wrong |= np.isinf(real)
+    if wrong.any():
+        raise ValueRangeError(f"{name} cannot hold {real[wrong][0]:g}")
+    return found.view(kind)
+
+
+def _counted(count: int, name: str) -> NDArray[Any]:
+    kind = np.dtype(TYPES[name])
+    if count and kind.kind in "iub" and name not in _SMALL:
+        most = 1 if kind.kind == "b" else int(np.iinfo(kind).max)
+        if count - 1 > most:
+            raise ValueRangeError(f"{name} counts to {most:,}, not to {count - 1:,}")
+    elif count:
+        _exactly([count - 1], name)
+    found = np.arange(count)
+    return (
+        found.astype(_SMALL[name]).view(kind) if name in _SMALL else found.astype(kind)
+    )
 
 
 def _integers(word: NDArray[np.uint64], spec: Spec) -> NDArray[np.int64]:
@@ -188,8 +309,6 @@ def _reals(word: NDArray[np.uint64], spec: Spec) -> NDArray[np.float64]:
         exponent = spec["low"] + (word % np.uint64(span)).astype(np.int64)
         sign = np.where(word & np.uint64(1 << 10), -1.0, 1.0)
         return np.asarray(np.ldexp(sign * (1.0 + unit), exponent.astype(np.int32)))
-    if spec["kind"] == "special":
-        table = np.array([float.fromhex(text) for text in FLOATS])
-        chosen = table[(word >> np.uint64(20)) % np.uint64(len(table))]
-        return np.where(word % np.uint64(3) == 0, _bell(word) * 8, chosen)
-    raise ValueError(f"no such kind of argument: {spec['kind']}")
+    table = np.array([float.fromhex(text) for text in FLOATS])
+    chosen = table[(word >> np.uint64(20)) % np.uint64(len(table))]
+    return np.where(word % np.uint64(3) == 0, _bell(word) * 8, chosen)

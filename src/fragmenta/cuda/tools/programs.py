@@ -1,0 +1,249 @@
+"""How does a kernel that somebody wrote run on the GPU?
+
+The kernels of this package have arrays for parameters.  Those of others have numbers,
+structs and pointers into arrays, too, need shared memory, print, and may read memory
+that nobody wrote.  A program is launched in a module of its own, so that its variables
+have their first values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.cuda.tools import assembler
+from fragmenta.cuda.tools.device import GPU, checked
+from fragmenta.cuda.tools.launch import cubin
+from fragmenta.errors import Error
+
+STACK = 16384
+"""Bytes of stack for each thread: recursion needs more than CUDA's kilobyte."""
+LOCAL = 4096
+"""Bytes of local memory of each thread that are filled before a launch."""
+
+Bytes = NDArray[np.uint8]
+Parameter = bytes | tuple[int, int]
+"""A parameter: its bytes, or a pointer as the number of a buffer and an offset."""
+Size = tuple[int, int, int]
+Answer = TypeVar("Answer")
+
+
+class Program(NamedTuple):
+    """A launch, in the terms of the machine."""
+
+    code: bytes
+    entry: str
+    grid: Size
+    block: Size
+    shared: int
+    parameters: Sequence[Parameter]
+    prints: bool = False
+    """Whether it may print: then the standard output is listened to."""
+
+
+class Launched(NamedTuple):
+    """What came of a launch."""
+
+    buffers: list[Bytes]
+    printed: str
+    seconds: float
+
+
+def machine_code(text: str, target: str, *options: str) -> bytes:
+    r"""What the assembler makes of a program.
+
+    >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry f() { ret; }"
+    >>> machine_code(text, "sm_90a")[:4]
+    b'\x7fELF'
+    """
+    return (
+        assembler.assemble(text, target, *options) if options else cubin(text, target)
+    )
+
+
+def launch(
+    gpu: GPU, program: Program, buffers: Sequence[Bytes], pattern: int | None = None
+) -> Launched:
+    """Launch a program on copies of buffers, which come back as it leaves them.
+
+    With a pattern, shared and local memory are filled with it before.
+    """
+    with gpu.faults(program.entry):
+        _set_stack()
+        if pattern is not None:
+            _fill(gpu, pattern)
+        if not program.prints:
+            return _launch(program, buffers)
+        done, printed = printed_by(lambda: _launch(program, buffers))
+        return done._replace(printed=printed)
+
+
+def _set_stack() -> None:
+    from cuda.bindings import driver
+
+    limit = driver.CUlimit.CU_LIMIT_STACK_SIZE
+    if checked(driver.cuCtxGetLimit(limit)) < STACK:
+        checked(driver.cuCtxSetLimit(limit, STACK))
+
+
+def _launch(program: Program, buffers: Sequence[Bytes]) -> Launched:
+    from cuda.bindings import driver
+
+    with _loaded(program.code) as module, _uploaded(buffers) as places:
+        function = checked(driver.cuModuleGetFunction(module, program.entry.encode()))
+        attributes = driver.CUfunction_attribute
+        most = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        checked(driver.cuFuncSetAttribute(function, most, program.shared))
+        cells = [
+            _cell(each if isinstance(each, bytes) else _address(places, *each))
+            for each in program.parameters
+        ]
+        addresses = np.array([ctypes.addressof(cell) for cell in cells], np.uint64)
+        sizes = (*program.grid, *program.block, program.shared)
+        start = time.perf_counter()
+        checked(driver.cuLaunchKernel(function, *sizes, 0, addresses.ctypes.data, 0))
+        checked(driver.cuCtxSynchronize())
+        seconds = time.perf_counter() - start
+        after = []
+        for buffer, place in zip(buffers, places, strict=True):
+            data = np.empty(buffer.size, np.uint8)
+            if data.size:
+                checked(driver.cuMemcpyDtoH(data.ctypes.data, place, data.size))
+            after.append(data)
+        return Launched(after, "", seconds)
+
+
+def _cell(content: bytes) -> Any:
+    return ctypes.create_string_buffer(content, max(1, len(content)))
+
+
+def _address(places: Sequence[int], buffer: int, offset: int) -> bytes:
+    return ((places[buffer] + offset) % 2**64).to_bytes(8, "little")
+
+
+@contextmanager
+def _loaded(code: bytes) -> Iterator[Any]:
+    from cuda.bindings import driver
+
+    module = checked(driver.cuModuleLoadData(code))
+    try:
+        yield module
+    finally:  # after a fault nothing can be unloaded
+        driver.cuModuleUnload(module)
+
+
+@contextmanager
+def _uploaded(buffers: Sequence[Bytes]) -> Iterator[list[int]]:
+    from cuda.bindings import driver
+
+    places: list[int] = []
+    try:
+        for each in buffers:
+            data = np.ascontiguousarray(each)
+            places.append(int(checked(driver.cuMemAlloc(max(data.size, 16)))))
+            if data.size:
+                checked(driver.cuMemcpyHtoD(places[-1], data.ctypes.data, data.size))
+        yield places
+    finally:
+        for place in places:
+            driver.cuMemFree(place)
+
+
+# ── memory that nobody wrote ────────────────────────────────────────────────
+
+FILL = f"""
+.version 7.0
+.target sm_70
+.address_size 64
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry fill(.param .u32 pattern, .param .u32 bytes)
+{{
+    .local .align 16 .b8 depot[{LOCAL}];
+    .reg .pred %p;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<4>;
+    ld.param.u32 %r0, [pattern];
+    ld.param.u32 %r1, [bytes];
+    mov.u32 %r2, %tid.x;
+    mov.u32 %r3, %ntid.x;
+    shl.b32 %r2, %r2, 2;
+    shl.b32 %r3, %r3, 2;
+    mov.u32 %r4, dynamic;
+SHARED:
+    setp.ge.u32 %p, %r2, %r1;
+    @%p bra LOCALS;
+    add.u32 %r5, %r4, %r2;
+    st.volatile.shared.u32 [%r5], %r0;
+    add.u32 %r2, %r2, %r3;
+    bra SHARED;
+LOCALS:
+    mov.u64 %rd0, depot;
+    mov.u32 %r6, 0;
+NEXT:
+    cvt.u64.u32 %rd1, %r6;
+    add.u64 %rd2, %rd0, %rd1;
+    st.volatile.local.u32 [%rd2], %r0;
+    add.u32 %r6, %r6, 4;
+    setp.lt.u32 %p, %r6, {LOCAL};
+    @%p bra NEXT;
+    bar.sync 0;
+    ret;
+}}
+"""
+"""Fills shared and local memory.  What a block or a thread finds in memory that nobody
+has written must not matter, so two launches after different patterns must agree."""
+
+
+def _fill(gpu: GPU, pattern: int) -> None:
+    size = _most_shared()
+    words = [np.uint32(pattern).tobytes(), np.uint32(size).tobytes()]
+    grid, block = (gpu.processors, 1, 1), (1024, 1, 1)
+    _launch(Program(_filler(gpu.target), "fill", grid, block, size, words), [])
+
+
+@lru_cache(maxsize=8)
+def _filler(target: str) -> bytes:
+    return machine_code(FILL, target)
+
+
+def _most_shared() -> int:
+    from cuda.bindings import driver
+
+    attribute = driver.CUdevice_attribute
+    which = attribute.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
+    device = checked(driver.cuCtxGetDevice())
+    return int(checked(driver.cuDeviceGetAttribute(which, device)))
+
+
+# ── what a kernel prints ────────────────────────────────────────────────────
+
+
+def printed_by(action: Callable[[], Answer]) -> tuple[Answer, str]:
+    """The result of an action, and what the process wrote to standard output."""
+    if os.name != "posix":
+        raise Error("what a kernel prints can be read on Linux only")
+    library = ctypes.CDLL(None)
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    library.fflush(None)
+    with tempfile.TemporaryFile() as file:
+        before = os.dup(1)
+        try:
+            os.dup2(file.fileno(), 1)
+            result = action()
+            library.fflush(None)
+        finally:
+            os.dup2(before, 1)
+            os.close(before)
+        file.seek(0)
+        return result, file.read().decode(errors="replace")

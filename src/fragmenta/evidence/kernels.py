@@ -1,0 +1,323 @@
+"""Does a whole kernel leave the same bytes in memory here and on a GPU?
+
+A launch is brought into the terms of the machine: buffers of bytes, and parameters that
+are bytes or pointers into a buffer.  So both sides start from the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta import __version__
+from fragmenta.cuda.tools import device, programs
+from fragmenta.cuda.tools.device import GPU
+from fragmenta.cuda.tools.programs import Bytes, Parameter, Program
+from fragmenta.errors import UnsupportedTarget
+from fragmenta.isa.target import check_target, number
+from fragmenta.ptx.arguments import Arguments, pointer
+from fragmenta.ptx.engine.program import parameter_offsets
+from fragmenta.ptx.kernel import Kernel, parse
+from fragmenta.ptx.launching import check_shape
+from fragmenta.ptx.result import Result
+
+PATTERNS = 0xDEADBEEF, 0x3F9A5A5A
+"""What shared and local memory are filled with before a launch on the GPU."""
+
+
+# ── what is different ───────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How an array differs from the GPU's."""
+
+    argument: int
+    name: str
+    """Of the parameter."""
+    elements: int
+    """How many elements differ, of how many."""
+    size: int
+    count: int
+    """How many bytes differ."""
+    first: tuple[int, ...]
+    """The index of the first element that differs."""
+    gpu: str
+    """Its bits on the GPU, in hexadecimal."""
+    cpu: str
+
+    def __str__(self) -> str:
+        where = ", ".join(map(str, self.first))
+        return (
+            f"argument {self.argument} ({self.name}): {self.elements} of {self.size} "
+            f"elements differ; first at [{where}]: GPU {self.gpu}, CPU {self.cpu}"
+        )
+
+
+def compare(
+    argument: int, name: str, cpu: NDArray[Any], gpu: NDArray[Any]
+) -> Difference | None:
+    """Where two arrays of one type and shape differ; None if no byte does.
+
+    >>> one, two = np.zeros((2, 2), np.float16), np.zeros((2, 2), np.float16)
+    >>> two[1, 0] = -0.0
+    >>> print(compare(3, "out", one, two))
+    argument 3 (out): 1 of 4 elements differ; first at [1, 0]: GPU 0x8000, CPU 0x0000
+    """
+    size = max(1, gpu.dtype.itemsize)
+    pair = [
+        np.frombuffer(each.tobytes(), np.uint8).reshape(-1, size) for each in (cpu, gpu)
+    ]
+    bytes_differ = pair[0] != pair[1]
+    wrong = np.flatnonzero(bytes_differ.any(axis=1))
+    if not wrong.size:
+        return None
+    at = int(wrong[0])
+    bits = [f"0x{each[at][::-1].tobytes().hex()}" for each in pair]
+    first = tuple(map(int, np.unravel_index(at, gpu.shape))) if gpu.shape else ()
+    return Difference(
+        argument, name, int(wrong.size), len(pair[0]), int(bytes_differ.sum()), first,
+        gpu=bits[1], cpu=bits[0],
+    )  # fmt: skip
+
+
+def same_lines(one: str, two: str) -> bool:
+    r"""Whether two texts have the same lines: threads print in no certain order.
+
+    >>> same_lines("1\n2\n", "2\n1\n")
+    True
+    """
+    return sorted(one.splitlines()) == sorted(two.splitlines())
+
+
+# ── a launch in the terms of the machine ────────────────────────────────────
+
+
+class Held(NamedTuple):
+    """A buffer: which argument it came with, and what it looked like there."""
+
+    argument: int
+    name: str
+    array: NDArray[Any]
+    bytes: Bytes
+
+
+class Prepared:
+    """The buffers and parameters of a launch."""
+
+    def __init__(self, kernel: Kernel, arguments: Any) -> None:
+        self.kernel = kernel
+        given = list(arguments)
+        made = Arguments(kernel.function, given)
+        offsets = parameter_offsets(kernel.function)
+        self.parameters: list[Parameter] = []
+        held: dict[int, Held] = {}
+        for index, each in enumerate(kernel.function.parameters):
+            if index in made.targets:
+                which, offset = made.targets[index]
+                array = made.arrays.get(index)
+                data = made.segments[which].data
+                if which not in held or (array is not None and not _whole(held[which])):
+                    held[which] = Held(
+                        index, each.name, data if array is None else array, data
+                    )
+                self.parameters.append((which, offset))
+            else:
+                start = offsets[each.name]
+                content = made.parameters[start : start + each.size]
+                self.parameters.append(content.tobytes())
+        self.held = [held[which] for which in range(len(made.segments))]
+
+    def arguments(self) -> tuple[list[Any], list[Bytes]]:
+        """Arguments for a launch here, and the copies that it changes."""
+        copies = []
+        for each in self.held:
+            copy = each.bytes.copy()
+            copy.flags.writeable = each.array.flags.writeable
+            copies.append(copy)
+        given = [
+            each if isinstance(each, bytes) else pointer(copies[each[0]], each[1])
+            for each in self.parameters
+        ]
+        return given, copies
+
+    def program(self, code: bytes, grid: Any, block: Any, shared: int) -> Program:
+        """The launch for a GPU."""
+        shape = check_shape(self.kernel.function, grid, block)
+        prints = "vprintf" in self.kernel.loaded.module.functions
+        return Program(
+            code,
+            self.kernel.name,
+            shape.grid,
+            shape.block,
+            shared,
+            self.parameters,
+            prints,
+        )
+
+    def after(self, given: Sequence[Any], buffers: Sequence[Bytes]) -> list[Any]:
+        """The arguments given, with their arrays as a launch left them."""
+        found = list(given)
+        for each, data in zip(self.held, buffers, strict=True):
+            found[each.argument] = _like(data, each.array)
+        return found
+
+    def differences(
+        self, cpu: Sequence[Bytes], gpu: Sequence[Bytes]
+    ) -> list[Difference]:
+        """The buffers that differ."""
+        found = []
+        for each, mine, its in zip(self.held, cpu, gpu, strict=True):
+            pair = [_like(data, each.array) for data in (mine, its)]
+            found.append(compare(each.argument, each.name, *pair))
+        return [each for each in found if each is not None]
+
+
+def _whole(held: Held) -> bool:
+    """Whether a buffer is known as an array, not only by a pointer into it."""
+    return held.array is not held.bytes
+
+
+def _like(data: Bytes, array: NDArray[Any]) -> NDArray[Any]:
+    return data.view(array.dtype).reshape(array.shape) if data.size else array
+
+
+# ── verify ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Verified:
+    """How a launch here compares with the same on a GPU."""
+
+    kernel: str
+    made: dict[str, str]
+    """The GPU, and the versions of driver and assembler."""
+    bytes: int
+    """How many bytes were compared."""
+    differences: list[Difference]
+    result: Result = field(repr=False)
+    """Of the launch here."""
+    gpu_printed: str = ""
+    gpu_seconds: float = 0.0
+
+    @property
+    def same(self) -> bool:
+        """Whether no byte differs, and the same lines were printed."""
+        printed = same_lines(self.result.output, self.gpu_printed)
+        return not self.differences and printed
+
+    def __str__(self) -> str:
+        lines = [str(each) for each in self.differences]
+        if not same_lines(self.result.output, self.gpu_printed):
+            lines.append("the GPU printed other lines")
+        how = "\n  ".join(["", *lines]) if lines else " no byte differs"
+        whom = self.made["gpu"]
+        return f"{self.kernel}, {self.bytes:,} bytes compared with {whom}:{how}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for a program."""
+        return {
+            "kernel": self.kernel,
+            "made": self.made,
+            "bytes": self.bytes,
+            "same": self.same,
+            "differences": [asdict(each) for each in self.differences],
+            "instructions": self.result.instructions,
+            "fidelity": self.result.fidelity,
+            "seconds": round(self.result.seconds, 6),
+            "gpu_seconds": round(self.gpu_seconds, 6),
+        }
+
+
+def verify(
+    kernel: Kernel,
+    grid: Any,
+    block: Any,
+    arguments: Any = (),
+    *,
+    shared: int = 0,
+    target: str | None = None,
+    contract: bool = True,
+    limit: int | None = None,
+    gpu: GPU | None = None,
+) -> Verified:
+    """Launch a kernel here and on the GPU, and compare every byte of every array.
+
+    It takes what ``kernel.launch`` takes.  The arrays given are not changed: both sides
+    have copies.  Variables of the module have their first values on both sides.  A
+    ``target`` may be given, and is refused if this GPU is another.
+
+    >>> from fragmenta import NoDevice, ptx
+    >>> kernel = ptx.parse('''
+    ... .version 8.0 .target sm_80 .address_size 64
+    ... .entry one(.param .u64 data) {
+    ...     .reg .b64 %rd1;
+    ...     ld.param.u64 %rd1, [data];
+    ...     st.global.u32 [%rd1], 1;
+    ...     ret;
+    ... }''').kernels["one"]
+    >>> try:
+    ...     same = kernel.verify(1, 1, [np.zeros(4, np.int32)]).same
+    ... except NoDevice:
+    ...     same = True
+    >>> same
+    True
+    """
+    chip = gpu or device.present()
+    check_gpu(chip, target)
+    prepared = Prepared(kernel, arguments)
+    given, copies = prepared.arguments()
+    # A kernel that faults does so here first, where it does no harm.
+    result = anew(kernel).launch(
+        grid, block, given, shared=shared, target=chip.target, contract=contract,
+        limit=limit,
+    )  # fmt: skip
+    code = assembled(kernel, chip.target, contract)
+    program = prepared.program(code, grid, block, shared)
+    before = [each.bytes for each in prepared.held]
+    done = programs.launch(chip, program, before, PATTERNS[0])
+    return Verified(
+        kernel.name,
+        made_by(chip),
+        sum(each.size for each in copies),
+        prepared.differences(copies, done.buffers),
+        result,
+        done.printed,
+        done.seconds,
+    )
+
+
+def check_gpu(gpu: GPU, target: str | None) -> None:
+    """Refuse a target that is not the GPU's."""
+    if target is not None and number(check_target(target)) != number(gpu.target):
+        raise UnsupportedTarget(
+            f"{gpu.name} is {gpu.target}, not {target}; kernel.launch answers for any"
+        )
+
+
+def anew(kernel: Kernel) -> Kernel:
+    """The kernel of a module whose variables have their first values."""
+    module = kernel.loaded.module
+    if not any(each.space == "global" for each in module.variables.values()):
+        return kernel
+    return parse(module.text, module.name).kernels[kernel.name]
+
+
+def assembled(kernel: Kernel, target: str, contract: bool = True) -> bytes:
+    """The machine code of a kernel's module."""
+    module = kernel.loaded.module
+    options = [] if contract else ["--fmad=false"]
+    if "debug" in module.options:
+        options.append("-g")
+    return programs.machine_code(module.text, target, *options)
+
+
+def made_by(gpu: GPU) -> dict[str, str]:
+    """What made an answer: this package, the GPU and its tools, and the day."""
+    today = date.today().isoformat()
+    return {"fragmenta": __version__, **gpu.versions(), "date": today}

@@ -1,0 +1,222 @@
+"""Can a recorded launch be replayed?
+
+The fields of a launch and of its arguments, as a file gives them, are checked here:
+that each is there and of its kind, and that arrays and changes have the sizes they say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import isfinite, prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fragmenta.errors import Error, nearest, one_of
+from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Spec
+from fragmenta.evidence.validation import (
+    RULES,
+    Rule,
+    check_fields,
+    is_count,
+    is_number,
+    is_shape,
+    is_text,
+    short,
+)
+
+MOST_EXPONENT = 1100
+"""No type has exponents beyond it."""
+
+
+class Change(NamedTuple):
+    """Which argument a launch changed, and where its bytes lie in the recording."""
+
+    argument: int
+    start: int
+    length: int
+
+
+class Sizes(NamedTuple):
+    """How much a file holds beside its index."""
+
+    texts: int
+    data: int
+    changes: int
+
+
+# ── arguments ───────────────────────────────────────────────────────────────
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, int | float)  # true and false of type bool, too
+
+
+def _is_finite(value: object) -> bool:
+    if not _is_real(value):
+        return False
+    try:
+        return isfinite(value)  # type: ignore[arg-type]
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def _is_hexadecimal(value: object) -> bool:
+    try:
+        return is_text(value) and bytes.fromhex(value) is not None  # type: ignore[arg-type]
+    except ValueError:
+        return False
+
+
+def _is_list_of_reals(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_real, value))
+
+
+_ARRAY = ("type", "shape")
+_MORE: dict[str, tuple[str, ...]] = {
+    "normal": (*_ARRAY, "scale"), "uniform": (*_ARRAY, "low", "high"),
+    "wide": (*_ARRAY, "low", "high"), "special": _ARRAY,
+    "integers": (*_ARRAY, "low", "high", "ordered"), "bits": _ARRAY,
+    "counting": _ARRAY, "arange": _ARRAY, "values": (*_ARRAY, "data"),
+    "full": (*_ARRAY, "value"), "output": _ARRAY, "stored": (*_ARRAY, "start"),
+    "scalar": ("type", "value"), "struct": ("bytes",),
+    "pointer": ("argument", "offset"),
+}  # fmt: skip
+"""The kinds of arguments, and what describes each."""
+
+_RULES = {
+    "kind": Rule(is_text, "text"),
+    "type": Rule(lambda x: is_text(x) and x in TYPES, one_of(TYPES)),
+    "shape": Rule(is_shape, "a list of whole numbers"),
+    "scale": Rule(_is_finite, "a finite number"),
+    "low": Rule(_is_finite, "a finite number"),
+    "high": Rule(_is_finite, "a finite number"),
+    "ordered": Rule(lambda x: isinstance(x, bool), "true or false"),
+    "data": Rule(_is_list_of_reals, "a list of numbers"),
+    "value": Rule(_is_real, "a number"),
+    "start": Rule(is_count, "a whole number, 0 or more"),
+    "bytes": Rule(_is_hexadecimal, "hexadecimal digits"),
+    "argument": Rule(is_count, "the number of an argument"),
+    "offset": Rule(is_number, "a whole number of bytes"),
+    "seed": Rule(is_number, "a whole number"),
+}
+
+
+def array_bytes(spec: Spec) -> int | None:
+    """The bytes of the array that is described; None of what is no array.
+
+    >>> array_bytes({"kind": "bits", "type": "f16", "shape": [4, 2]})
+    16
+    """
+    if "shape" not in spec:
+        return None
+    return prod(spec["shape"]) * np.dtype(TYPES[spec["type"]]).itemsize
+
+
+def _check_argument(spec: Any, data: int) -> None:
+    if isinstance(spec, dict) and spec.get("kind") not in _MORE:
+        kind = str(spec.get("kind"))
+        raise Error(
+            f"no kind of argument {kind:.40}{nearest(kind, _MORE)}; there are "
+            f"{one_of(_MORE, 'and')}"
+        )
+    names = _MORE[spec["kind"]] if isinstance(spec, dict) else ()
+    wanted = {"kind": True, **dict.fromkeys(names, True)}
+    if "shape" in names:
+        wanted["seed"] = False
+    check_fields(spec, wanted, _RULES, "an argument")
+    match spec:
+        case {"kind": "values", "shape": shape, "data": given}:
+            if prod(shape) != len(given):
+                raise Error(
+                    f"shape {shape} has {prod(shape)} elements, not {len(given)}"
+                )
+        case {"kind": "integers" | "wide", "low": low, "high": high}:
+            if not is_number(low) or not is_number(high) or not low < high:
+                raise Error(f"low is below high, whole numbers; given {low} and {high}")
+            if spec["kind"] == "wide" and max(-low, high) > MOST_EXPONENT:
+                raise Error(
+                    f"exponents are at most {MOST_EXPONENT}; given {low}, {high}"
+                )
+        case {"kind": "stored", "start": start}:
+            if start + (array_bytes(spec) or 0) > data:
+                raise Error(f"an array ends behind the {data} bytes of data")
+
+
+def _check_arguments(specs: Sequence[Any], data: int) -> None:
+    for number, spec in enumerate(specs):
+        try:
+            _check_argument(spec, data)
+        except Error as why:
+            raise Error(f"argument {number}: {why}") from None
+    whole = sum(array_bytes(spec) or 0 for spec in specs)
+    if whole > MOST_BYTES:
+        raise Error(f"arrays have at most {MOST_BYTES:,} bytes; given {whole:,}")
+    for number, spec in enumerate(specs):
+        if spec["kind"] == "pointer":
+            goal = spec["argument"]
+            if goal >= len(specs) or array_bytes(specs[goal]) is None:
+                raise Error(
+                    f"argument {number}: it points into {goal}, which is no array"
+                )
+
+
+# ── launches ────────────────────────────────────────────────────────────────
+
+
+def _is_three(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(is_count, value))
+
+
+LAUNCH_RULES = {
+    "text": Rule(is_count, "the number of a text"),
+    "name": Rule(is_text, "text"),
+    "entry": Rule(is_text, "text"),
+    "grid": Rule(_is_three, "three whole numbers"),
+    "block": Rule(_is_three, "three whole numbers"),
+    "shared": Rule(is_count, "a whole number, 0 or more"),
+    "arguments": Rule(lambda x: isinstance(x, list), "a list"),
+    "seed": RULES["seed"],
+    "digest": RULES["digest"],
+    "changes": Rule(
+        lambda x: isinstance(x, list) and all(map(_is_three, x)),
+        "a list of argument, start and length",
+    ),
+    "printed": Rule(is_text, "text"),
+}
+"""What the fields of a launch may be."""
+
+
+def check_launch(given: Any, sizes: Sizes) -> dict[str, Any]:
+    """The fields of a launch, if it can be replayed."""
+    check_fields(given, dict.fromkeys(LAUNCH_RULES, True), LAUNCH_RULES, "a launch")
+    if given["text"] >= sizes.texts:
+        raise Error(f"text {given['text']} is named, and there are {sizes.texts}")
+    _check_arguments(given["arguments"], sizes.data)
+    changes = [Change(*each) for each in given["changes"]]
+    for change in changes:
+        which = change.argument
+        specs = given["arguments"]
+        size = array_bytes(specs[which]) if which < len(specs) else None
+        if size is None:
+            raise Error(f"argument {which} is changed, which is no array")
+        if change.length != size:
+            raise Error(
+                f"argument {which} has {size} bytes, and its change {change.length}"
+            )
+        if change.start + change.length > sizes.changes:
+            raise Error(f"a change ends behind the {sizes.changes} bytes of changes")
+    sides = {side: tuple(given[side]) for side in ("grid", "block")}
+    return {**given, **sides, "changes": changes}
+
+
+def check_texts(given: Any) -> list[tuple[str, int]]:
+    """The names and sizes of the texts of a recording."""
+    if not isinstance(given, list) or not given:
+        raise Error("it has no texts")
+    rules = {"name": Rule(is_text, "text"), "bytes": Rule(is_count, "a count of bytes")}
+    for each in given:
+        check_fields(each, dict.fromkeys(rules, True), rules, "a text")
+    if (whole := sum(each["bytes"] for each in given)) > MOST_BYTES:
+        raise Error(f"texts have at most {MOST_BYTES:,} bytes; given {short(whole)}")
+    return [(each["name"], each["bytes"]) for each in given]

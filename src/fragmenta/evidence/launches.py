@@ -1,0 +1,398 @@
+"""What did a GPU leave in memory after the launch of a kernel?
+
+A recording of launches is a ``.npz`` file.  ``index`` is JSON: what made it, the names
+of the PTX texts, and the launches.  ``texts`` is the PTX, ``changes`` what each launch
+did to its arrays, ``data`` the arrays that were given; all three are compressed by xz.
+A change is the exclusive or of an array's bytes before and after, the first bytes of
+all elements first.  Arguments that a few words describe are made again from them
+(:mod:`fragmenta.evidence.arguments`); a digest proves that they are the GPU's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import lzma
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.npy import Archive, read
+from fragmenta.cuda.tools import device, programs
+from fragmenta.cuda.tools.device import GPU
+from fragmenta.errors import Error, KernelFault
+from fragmenta.evidence import kernels
+from fragmenta.evidence.arguments import MOST_BYTES, Argument, Into, Spec, make
+from fragmenta.evidence.kernels import Difference, Prepared
+from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_texts
+from fragmenta.evidence.validation import check_made, json_of, refused, short
+from fragmenta.isa.target import check_target
+from fragmenta.ptx.arguments import pointer
+from fragmenta.ptx.kernel import Kernel, Loaded, parse
+
+PARTS = ("index", "texts", "changes")
+"""What the archive of a recording has; ``data`` may be missing."""
+_MEMORY = 1 << 28
+"""What xz may use."""
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """One launch, and what it changed."""
+
+    text: int
+    """The number of its PTX among the texts."""
+    name: str
+    entry: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    arguments: list[Spec]
+    seed: int
+    digest: str
+    changes: list[Change]
+    printed: str
+    """What the kernel printed."""
+
+
+@dataclass(frozen=True)
+class Launches:
+    """The launches of a file, and what made them."""
+
+    made: dict[str, str]
+    texts: list[tuple[str, str]]
+    """The name and the PTX of each text."""
+    launches: list[RecordedLaunch]
+    changes: NDArray[np.uint8]
+    data: bytes
+
+    def arguments(self, launch: RecordedLaunch) -> list[Argument]:
+        """Arrays, scalars and pointers as they were before a launch."""
+        made = make_arguments(launch.arguments, launch.seed, self.data)
+        if digest(made) != launch.digest:
+            raise Error(
+                f"the arguments of {launch.name} are not those that were recorded "
+                f"({digest(made)}, not {launch.digest})"
+            )
+        return made
+
+    def expected(self, launch: RecordedLaunch) -> list[Argument]:
+        """The same as the GPU left them."""
+        after = self.arguments(launch)
+        for change in launch.changes:
+            array = after[change.argument]
+            assert isinstance(array, np.ndarray)
+            part = self.changes[change.start : change.start + change.length]
+            after[change.argument] = apply(array, part)
+        return after
+
+    @cached_property
+    def _loaded(self) -> dict[int, Loaded]:
+        return {}
+
+    def kernel(self, launch: RecordedLaunch) -> Kernel:
+        """The kernel of a launch; its module's variables have their first values."""
+        if launch.text not in self._loaded:
+            name, text = self.texts[launch.text]
+            self._loaded[launch.text] = parse(text, name)
+        return kernels.anew(self._loaded[launch.text].kernels[launch.entry])
+
+
+def make_arguments(
+    specs: Sequence[Spec], seed: int, data: bytes = b""
+) -> list[Argument]:
+    """Every argument has a seed of its own."""
+    return [make(spec, seed + 7919 * i, data) for i, spec in enumerate(specs)]
+
+
+def digest(arguments: Sequence[Argument]) -> str:
+    """SHA-256 of the bytes of all arguments, shortened.
+
+    >>> digest([np.zeros(2, np.int32), np.float32(1)])
+    'caccb9a8fbd24011'
+    """
+    state = hashlib.sha256()
+    for argument in arguments:
+        state.update(argument.tobytes())
+    return state.hexdigest()[:16]
+
+
+def for_kernel(arguments: Sequence[Argument]) -> list[Any]:
+    """The arguments as a kernel takes them: scalars are their bytes."""
+    given: list[Any] = []
+    for each in arguments:
+        if isinstance(each, Into):
+            given.append(pointer(arguments[each.argument], each.offset))
+        else:
+            given.append(each if isinstance(each, np.ndarray) else each.tobytes())
+    return given
+
+
+# ── reading ─────────────────────────────────────────────────────────────────
+
+
+def is_recording(path: Path) -> bool:
+    """Whether a file looks like a recording of launches."""
+    found = read(path)
+    return isinstance(found, Archive) and PARTS[0] in found
+
+
+def load(path: Path) -> Launches:
+    """The launches of a file, if all of them can be replayed."""
+    with refused(f"{path} is not a recording of launches"):
+        found = read(path)
+        if not isinstance(found, Archive) or not set(PARTS) <= set(found):
+            raise Error(f"it is an archive of {', '.join(PARTS)} and data")
+        index = json_of(found["index"], "index")
+        made = check_made(index.get("made"))
+        check_target(made.get("target", ""))
+        named = check_texts(index.get("texts"))
+        texts = _texts(_expanded(found["texts"], "texts"), named)
+        changes = np.frombuffer(_expanded(found["changes"], "changes"), np.uint8)
+        data = _expanded(found["data"], "data") if "data" in found else b""
+        listed = index.get("launches")
+        if not isinstance(listed, list) or not listed:
+            raise Error("it has no launches")
+        launches = []
+        sizes = Sizes(len(texts), len(data), changes.size)
+        for number, each in enumerate(listed):
+            with refused(f"launch {number}"):
+                launches.append(RecordedLaunch(**check_launch(each, sizes)))
+        return Launches(made, texts, launches, changes, data)
+
+
+def _expanded(content: NDArray[Any], what: str) -> bytes:
+    """What xz compressed, of which there may not be too much."""
+    if content.ndim != 1 or content.dtype != np.uint8:
+        raise Error(f"{what} are bytes; given {content.dtype} of shape {content.shape}")
+    unpack = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY)
+    try:
+        found = unpack.decompress(content.tobytes(), max_length=MOST_BYTES)
+    except lzma.LZMAError as why:
+        raise Error(f"{what} are damaged ({why})") from None
+    if not unpack.eof:
+        raise Error(f"{what} end too early, or have more than {MOST_BYTES:,} bytes")
+    return found
+
+
+def _texts(joined: bytes, named: list[tuple[str, int]]) -> list[tuple[str, str]]:
+    if sum(size for _, size in named) != len(joined):
+        raise Error(
+            f"there are {len(joined)} bytes of texts, and other sizes are named"
+        )
+    found, start = [], 0
+    for name, size in named:
+        try:
+            found.append((name, joined[start : start + size].decode()))
+        except UnicodeDecodeError as why:
+            raise Error(f"the text {short(name)} is not UTF-8 ({why})") from None
+        start += size
+    return found
+
+
+# ── writing ─────────────────────────────────────────────────────────────────
+
+
+def difference(before: NDArray[Any], after: NDArray[Any]) -> NDArray[np.uint8]:
+    """The exclusive or of all bytes, the first bytes of all elements first.
+
+    >>> difference(np.array([1, 2], np.int16), np.array([1, 258], np.int16))
+    array([0, 0, 0, 1], dtype=uint8)
+    """
+    size = before.dtype.itemsize
+    pair = [
+        np.frombuffer(a.tobytes(), np.uint8).reshape(-1, size) for a in (before, after)
+    ]
+    return np.ascontiguousarray((pair[0] ^ pair[1]).T).reshape(-1)
+
+
+def apply(before: NDArray[Any], recorded: NDArray[np.uint8]) -> NDArray[Any]:
+    """The array after a launch: the inverse of :func:`difference`."""
+    size = before.dtype.itemsize
+    old = np.frombuffer(before.tobytes(), np.uint8).reshape(-1, size)
+    new = np.ascontiguousarray(old ^ recorded.reshape(size, -1).T)
+    return new.view(before.dtype).reshape(before.shape)
+
+
+class Writer:
+    """Collects texts and launches for one file."""
+
+    def __init__(self, made: dict[str, str]) -> None:
+        self.made = made
+        self._texts: list[tuple[str, bytes]] = []
+        self._launches: list[dict[str, Any]] = []
+        self._changes: list[bytes] = []
+        self._data: list[bytes] = []
+
+    def add_text(self, name: str, text: str) -> int:
+        """Keep a PTX text; its number."""
+        self._texts.append((name, text.encode()))
+        return len(self._texts) - 1
+
+    def add_launch(
+        self, before: Sequence[Argument], after: Sequence[Argument], **row: Any
+    ) -> int:
+        """Keep what a launch changed; how many bytes are in changed arrays."""
+        found: list[Change] = []
+        for i, (old, new) in enumerate(zip(before, after, strict=True)):
+            if not isinstance(old, np.ndarray) or not isinstance(new, np.ndarray):
+                continue
+            if old.tobytes() != new.tobytes():
+                content = difference(old, new).tobytes()
+                found.append(Change(i, _size(self._changes), len(content)))
+                self._changes.append(content)
+        specs = [
+            self._kept(spec, value)
+            for spec, value in zip(row["arguments"], before, strict=True)
+        ]
+        row = {**row, "arguments": specs, "digest": digest(before), "changes": found}
+        self._launches.append(row)
+        return sum(each.length for each in found)
+
+    def _kept(self, spec: Spec, value: Argument) -> Spec:
+        if spec["kind"] != "stored":
+            return spec
+        start = _size(self._data)
+        self._data.append(value.tobytes())
+        return {**spec, "start": start}
+
+    def arrays(self) -> dict[str, NDArray[np.uint8]]:
+        """The recording, as the arrays of a ``.npz`` file."""
+        index = {
+            "made": self.made,
+            "texts": [{"name": name, "bytes": len(text)} for name, text in self._texts],
+            "launches": self._launches,
+        }
+        parts = {
+            "index": json.dumps(index, separators=(",", ":")).encode(),
+            "texts": lzma.compress(b"".join(text for _, text in self._texts)),
+            "changes": lzma.compress(b"".join(self._changes)),
+        }
+        if self._data:
+            parts["data"] = lzma.compress(b"".join(self._data))
+        return {name: np.frombuffer(each, np.uint8) for name, each in parts.items()}
+
+    def save(self, path: Path) -> int:
+        """Write the recording; its size in bytes."""
+        np.savez(path, **self.arrays())  # type: ignore[arg-type]
+        return path.stat().st_size
+
+
+def _size(parts: list[bytes]) -> int:
+    return sum(map(len, parts))
+
+
+# ── recording ───────────────────────────────────────────────────────────────
+
+
+def record(
+    kernel: Kernel,
+    grid: Any,
+    block: Any,
+    specs: Sequence[Spec],
+    values: Sequence[Argument],
+    *,
+    shared: int = 0,
+    gpu: GPU | None = None,
+) -> Writer:
+    """Launch a kernel on the GPU, and keep what it changed.
+
+    It is launched twice, over memory filled with different patterns: an answer that
+    depends on chance is refused.
+    """
+    chip = gpu or device.present()
+    prepared = Prepared(kernel, for_kernel(values))
+    program = prepared.program(
+        kernels.assembled(kernel, chip.target), grid, block, shared
+    )
+    before = [each.bytes for each in prepared.held]
+    done, again = (
+        programs.launch(chip, program, before, pattern) for pattern in kernels.PATTERNS
+    )
+    wrong = prepared.differences(done.buffers, again.buffers)
+    if wrong or not kernels.same_lines(done.printed, again.printed):
+        raise Error(
+            f"two launches of {kernel.name} on {chip.name} gave different answers"
+            f"{''.join(f'; {each}' for each in wrong)}"
+        )
+    after = prepared.after(values, done.buffers)
+    writer = Writer(kernels.made_by(chip))
+    module = kernel.loaded.module
+    row = {
+        "text": writer.add_text(module.name, module.text), "name": kernel.name,
+        "entry": kernel.name, "grid": program.grid, "block": program.block,
+        "shared": shared, "arguments": list(specs), "seed": 0, "printed": done.printed,
+    }  # fmt: skip
+    writer.add_launch(values, after, **row)
+    return writer
+
+
+# ── replaying ───────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How a launch compares with its recording."""
+
+    launch: RecordedLaunch
+    bytes: int
+    """How many were compared."""
+    differences: list[Difference]
+    fault: str = ""
+    """What went wrong here, where the GPU ended well."""
+    printed: bool = True
+    """Whether the same lines were printed."""
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return self.printed and not self.fault and not self.differences
+
+    @property
+    def told(self) -> list[str]:
+        """What differs, in words."""
+        lines = [*([self.fault] if self.fault else []), *map(str, self.differences)]
+        return [*lines, *([] if self.printed else ["it printed other lines"])]
+
+
+def replay(found: Launches) -> Iterator[Replayed]:
+    """Launch each kernel here and compare every byte."""
+    for number, launch in enumerate(found.launches):
+        with refused(f"launch {number}, {launch.name:.80}"):
+            yield replay_one(found, launch)
+
+
+def replay_one(found: Launches, launch: RecordedLaunch) -> Replayed:
+    """Launch one kernel here and compare every byte."""
+    kernel = found.kernel(launch)
+    arguments = found.arguments(launch)
+    target = found.made["target"]
+    given = for_kernel(arguments)
+    sizes = launch.grid, launch.block
+    fault, output = "", ""
+    try:
+        result = kernel.launch(*sizes, given, shared=launch.shared, target=target)
+        output = result.output
+    except KernelFault as why:
+        fault = str(why)
+    wrong = []
+    compared = 0
+    names = [each.name for each in kernel.parameters]
+    for i, (got, want) in enumerate(
+        zip(arguments, found.expected(launch), strict=True)
+    ):
+        if isinstance(got, np.ndarray) and isinstance(want, np.ndarray):
+            compared += want.nbytes
+            wrong.append(kernels.compare(i, names[i], got, want))
+    return Replayed(
+        launch,
+        compared,
+        [each for each in wrong if each is not None],
+        fault,
+        bool(fault) or kernels.same_lines(output, launch.printed),
+    )
