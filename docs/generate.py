@@ -422,7 +422,8 @@ def special_table() -> str:
         for each in report["outcomes"]
     ]
     made = report["made"]
-    said = f"{made['gpu']}, driver {made['driver']}, ptxas {made['ptxas']}, {made['date']}:"
+    tools = f"driver {made['driver']}, ptxas {made['ptxas']}"
+    said = f"{made['gpu']}, {tools}, {made['date']}:"
     head = ("instruction", "operands", "compared", "differing")
     return f"{said}\n\n{table(head, rows)}"
 
