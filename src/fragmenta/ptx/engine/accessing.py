@@ -80,7 +80,7 @@ def ld(writer: Writer, instruction: Instruction) -> None:
     """A load, of one element or a vector."""
     kind, address = element_type(instruction), _address(instruction)
     goals = _registers(writer, instruction.operands[0], kind, result=True)
-    space = space_of(instruction)
+    space = _param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
         _load_parameter(writer, address, kind, goals)
         return
@@ -95,7 +95,7 @@ def st(writer: Writer, instruction: Instruction) -> None:
         raise Error("st.bulk is not supported yet")
     kind, address = element_type(instruction), _address(instruction)
     values = _registers(writer, instruction.operands[1], kind, result=False)
-    space = space_of(instruction)
+    space = _param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
         offset = address.offset + address.base.offset
         first = writer.unit.words.get(address.base.name)
@@ -106,6 +106,14 @@ def st(writer: Writer, instruction: Instruction) -> None:
             pieces(writer, first, offset + number * size, size, each, put=True)
         return
     _transfer(writer, store, space, kind, address, values)
+
+
+def _param_space(writer: Writer, space: str, address: Address) -> str:
+    """``local`` for a parameter that is in local memory."""
+    base = address.base
+    if isinstance(base, Symbol) and base.name in writer.unit.addressed:
+        return "local"
+    return space
 
 
 def _transfer(
@@ -207,7 +215,7 @@ def isspacep(writer: Writer, instruction: Instruction) -> None:
 
 
 @handles("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent",
-         "setmaxnreg", "membar", "brkpt", "fence", "griddepcontrol")  # fmt: skip
+         "setmaxnreg", "membar", "fence", "griddepcontrol")  # fmt: skip
 def nothing(writer: Writer, instruction: Instruction) -> None:
     """An instruction without an effect on results here.
 
