@@ -349,7 +349,7 @@ def opcode_tables() -> str:
             bits = FIDELITY[line.fidelity] if each.runs != "no" else ""
             facts = (_words(line), ", ".join(needs), each.runs, bits)
             spelled = " ".join(line.text.partition(";")[0].split())
-            rows.append((f"`{spelled}`".replace("|", "\\|"), *facts))
+            rows.append((f"`{spelled}`", *facts))
         parts.append(f"## {opcode}\n\n{table(head, rows)}")
     return "\n\n".join([*parts, _named_opcodes()])
 
