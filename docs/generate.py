@@ -14,6 +14,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def write(name: str) -> str:
         "scalars": lambda _: scalar_table(),
         "special": lambda _: special_table(),
         "commands": lambda _: command_reference(),
-        "api": lambda _: api_reference(),
+        "api": api_reference,
     }
     return writers[about](of)
 
@@ -446,13 +447,14 @@ def command_reference() -> str:
     return "\n\n".join(parts)
 
 
-def api_reference() -> str:
-    """Every public name: its signature and its docstring."""
+def api_reference(room: str = "") -> str:
+    """Every public name of the package, or of a room: signature and docstring."""
+    module = import_module(f"fragmenta.{room}") if room else fm
     parts = []
-    for name in fm.__all__:
-        thing = getattr(fm, name)
+    for name in module.__all__:
+        thing = getattr(module, name)
         if inspect.isclass(thing) or inspect.isroutine(thing):
-            parts += [_entry(f"## {name}", f"fm.{name}", thing)]
+            parts += [_entry(f"## {name}", f"{room or 'fm'}.{name}", thing)]
         if inspect.isclass(thing) and not issubclass(thing, Exception):
             parts += _methods(name, thing)
     return "\n\n".join(parts)

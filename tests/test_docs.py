@@ -115,6 +115,8 @@ def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(
         f"## {each}\n" in pages["reference/api.md"] for each in ("find", "Layout")
     )
+    assert "ptx.Kernel" in pages["reference/ptx.md"]
+    assert "### Kernel.launch\n" in pages["reference/ptx.md"]
     assert "fragmenta draw [OPTIONS]" in pages["reference/commands.md"]
 
 
