@@ -16,7 +16,7 @@ MMASIM := mmasim==2.1.1
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test torch published lint types unit fuzz bench dist docs browser explorer clean help
+.PHONY: demo test torch triton published lint types unit fuzz bench dist docs browser explorer clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,11 @@ test: lint types unit  ## install, then lint, check types and run all tests
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
 	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/torch \
 	  tests/sparse/test_exchange.py tests/test_docs.py tests/registers/test_dtype.py
+
+# What is compiled is kept in the environment, so that a second run is fast.
+triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their own, and its tests
+	TRITON_CACHE_DIR="$(abspath $(VENV)-triton)/cache" \
+	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton.py tests/triton
 
 # MMA-Sim builds a small library with ninja, g++ and OpenMP when first imported.
 JUDGE := PATH="$(abspath $(VENV)-published)/bin:$$PATH" \
@@ -85,13 +90,19 @@ explorer/node_modules/.stamp: explorer/package.json
 	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
 
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-published explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-published explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
 $(VENV)-torch/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-torch
 	$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet \
 	  '$(TORCH)' --editable '.[torch,cuda]' hypothesis 'pytest>=8,<9.2' pytest-xdist
+	touch $@
+
+$(VENV)-triton/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-triton
+	$(VENV)-triton/bin/python -m pip --disable-pip-version-check install --quiet \
+	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
 # PyTorch first: what MMA-Sim asks for is any version of it.

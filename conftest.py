@@ -9,29 +9,40 @@ import pytest
 # Compiled kernels of the tests stay out of the user's own cache.
 os.environ.setdefault("FRAGMENTA_CACHE", tempfile.mkdtemp(prefix="fragmenta-"))
 
-# PyTorch takes gigabytes, so its tests have an environment of their own: `make
-# torch`.  Elsewhere they are not collected, rather than skipped.
-HAS_TORCH = find_spec("torch") is not None
-needs_torch = [
-    "src/fragmenta/torch",
-    "tests/golden/make_exchange.py",
-    "tests/torch",
-]
-collect_ignore = [] if HAS_TORCH else needs_torch
-if find_spec("triton") is None:  # only the recorder compiles these
-    collect_ignore += ["tests/ptx/corpus/triton_kernels.py"]
+# Triton 3.9 warns unless this is said; it is what the GPU recordings were made with.
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+# PyTorch and Triton take gigabytes, so their tests have environments of their own:
+# `make torch`, `make triton`.  Elsewhere they are not collected, rather than skipped.
+NEEDS = {
+    "cupy": ["tests/ptx/special_check.py"],
+    "torch": [
+        "src/fragmenta/torch",
+        "tests/golden/make_exchange.py",
+        "tests/torch",
+    ],
+    "triton": [
+        "src/fragmenta/triton.py",
+        "tests/ptx/corpus/triton_kernels.py",
+        "tests/triton",
+    ],
+}
+MISSING = [name for name in NEEDS if find_spec(name) is None]
+collect_ignore = [path for name in MISSING for path in NEEDS[name]]
 
 
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out what is marked as PyTorch's where PyTorch is not installed."""
-    if HAS_TORCH:
-        return
-    left_out = [item for item in items if item.get_closest_marker("torch")]
+    """Leave out what is marked with the name of a package that is not installed."""
+
+    def can_run(item: pytest.Item) -> bool:
+        return not any(item.get_closest_marker(name) for name in MISSING)
+
+    left_out = [item for item in items if not can_run(item)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if not item.get_closest_marker("torch")]
+        items[:] = [item for item in items if can_run(item)]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -110,7 +110,6 @@ START = """
 import json, sys, time
 import numpy as np
 from fragmenta import ptx
-import fragmenta.ptx.engine.compiling
 text = open(sys.argv[1]).read()
 kernel = ptx.parse(text).kernels["scalar"]
 out = np.zeros(32, np.uint32)

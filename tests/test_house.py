@@ -20,7 +20,8 @@ import fragmenta
 
 SOURCE = Path(fragmenta.__file__).parent
 TESTS = Path(__file__).parent
-MOST_ROOMS, MOST_LINES, MOST_EQUAL = 20, 600, 7
+# 18 rooms, one for each library that builds on them (torch, triton), and the door.
+MOST_ROOMS, MOST_LINES, MOST_EQUAL = 21, 600, 7
 
 # From the ground up.
 ROOMS = [
@@ -41,16 +42,18 @@ ROOMS = [
     "evidence",
     "kernels",
     "torch",
+    "triton",
     "view",
     "commands",
     "__main__",
 ]
 
-# The methods of these classes that open later rooms, and where they are written.
+# Who has methods and names that open later rooms, and where these are written.
 UPWARD = "fragmenta.methods"
 OWNERS = {
     "fragmenta.registers.fragment",
     "fragmenta.isa.instruction",
+    "fragmenta.ptx",
     "fragmenta.ptx.kernel",
 }
 # Who loads modules by name: the table of public names, and commands, which nothing

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnknownType as UnknownType
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
+    from fragmenta.evidence.testing import assert_same_bits as assert_same_bits
     from fragmenta.execution.matmul import matmul as matmul
     from fragmenta.isa.building import mma as mma
     from fragmenta.isa.building import wgmma as wgmma
@@ -102,6 +103,7 @@ _MODULES = {
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
     "execution.matmul": "matmul",
+    "evidence.testing": "assert_same_bits",
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "

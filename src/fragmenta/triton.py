@@ -4,12 +4,12 @@
     install("sm_80")             the same from now on
     uninstall()                  no longer
 
-Triton compiles as for a GPU.  Its PTX is launched by :mod:`fragmenta.ptx`, with the bits
-that a GPU returns.  Arrays are NumPy's (``ml_dtypes`` for bfloat16 and the 8-bit types)
-or PyTorch's CPU tensors, and are changed in place.  Each is memory of its own: a kernel
-that leaves it is stopped, with the line of the Triton source.  Strides are the kernel's
-business, as on a GPU: of an array that is not contiguous, it sees the memory from the
-first to the last element.
+Triton compiles as for a GPU.  Its PTX is launched by :mod:`fragmenta.ptx`, with the
+bits that a GPU returns.  Arrays are NumPy's (``ml_dtypes`` for bfloat16 and the 8-bit
+types) or PyTorch's CPU tensors, and are changed in place.  Each is memory of its own: a
+kernel that leaves it is stopped, with the line of the Triton source.  Strides are the
+kernel's business, as on a GPU: of an array that is not contiguous, it sees the memory
+from the first to the last element.
 
 ``sm_80`` is the target whose kernels act in program order.  For ``sm_90a`` Triton may
 write instructions that are not run here yet; the launch then says which.
@@ -68,7 +68,9 @@ def on_cpu(target: str = "sm_80") -> Iterator[CPU]:
         @triton.jit
         def add(x, y, out, n, BLOCK: tl.constexpr):
             at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-            tl.store(out + at, tl.load(x + at, at < n) + tl.load(y + at, at < n), at < n)
+            inside = at < n
+            total = tl.load(x + at, inside) + tl.load(y + at, inside)
+            tl.store(out + at, total, inside)
 
         x = np.arange(1000, dtype=np.float32)
         out = np.empty_like(x)
@@ -203,7 +205,10 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
         return self._measure
 
     def _measure(
-        self, call: Callable[[], Any], quantiles: Sequence[float] | None = None, **_: Any
+        self,
+        call: Callable[[], Any],
+        quantiles: Sequence[float] | None = None,
+        **_: Any,
     ) -> Any:
         start, end = _Event(), _Event()
         start.record()
@@ -282,15 +287,13 @@ class _Utilities:
 
     def load_binary(
         self, name: str, binary: bytes, shared: int, device: object
-    ) -> tuple[str, str, int, int, int]:
-        """A handle; as registers, the most that a thread can have.
+    ) -> tuple[None, str, int, int, int]:
+        """No module, a name; as registers, the most that a thread can have.
 
-        The launcher has the PTX, so nothing is loaded.
+        The launcher has the PTX.  What Triton takes for a module it would unload with
+        the driver of that time, which may be a GPU's.
         """
-        return name, name, 255, 0, 1024
-
-    def unload_module(self, module: object) -> None:
-        """Nothing is loaded."""
+        return None, name, 255, 0, 1024
 
 
 # ── a launch ────────────────────────────────────────────────────────────────
@@ -305,8 +308,8 @@ class _Launcher:
         self.kernel = _kernel(source, metadata)
         if metadata.num_ctas != 1:
             raise Error(
-                f"{metadata.name} has num_ctas={metadata.num_ctas}, clusters of blocks; "
-                "only num_ctas=1 runs here"
+                f"{metadata.name} has num_ctas={metadata.num_ctas}, clusters of "
+                "blocks; only num_ctas=1 runs here"
             )
 
     def __call__(
@@ -371,8 +374,13 @@ def _kernel(source: Any, metadata: Any) -> Kernel:
         raise Error(
             f"Triton kept no PTX of {metadata.name}; unset TRITON_STORE_BINARY_ONLY"
         )
-    text = Path(paths[0]).read_text(encoding="utf-8")
-    return parse(text, metadata.name).kernels[metadata.name]
+    return _loaded(paths[0], metadata.name)
+
+
+@functools.lru_cache(maxsize=256)
+def _loaded(path: str, name: str) -> Kernel:
+    """The kernel of a file; its name holds a digest of all that it is made of."""
+    return parse(Path(path).read_text(encoding="utf-8"), name).kernels[name]
 
 
 def _in_words_of_triton(
@@ -403,9 +411,7 @@ class _Given(NamedTuple):
         return _number(self.value, self.type, self.name)
 
 
-def _flat(
-    signature: Any, arguments: Sequence[Any], metadata: Any
-) -> Iterator[_Given]:
+def _flat(signature: Any, arguments: Sequence[Any], metadata: Any) -> Iterator[_Given]:
     """What is left of the arguments: no constants, tuples one by one."""
     for (name, kind), value in zip(signature, arguments, strict=True):
         if isinstance(kind, tuple):
@@ -426,15 +432,15 @@ def _descriptor(name: str, kind: str, value: Any, metadata: Any) -> Iterator[_Gi
         )
     element = kind.partition("<")[2].partition("[")[0]
     yield _Given(name, f"*{element}", value.base)
-    for number in (*value.shape, *value.strides):
-        yield _Given(name, "i64", number)
+    for size in (*value.shape, *value.strides):
+        yield _Given(name, "i64", size)
     yield _Given(name, "i1", value.padding == "nan")
     if hasattr(value, "round_f32_to_tf32"):  # since Triton 3.7
         yield _Given(name, "i1", value.round_f32_to_tf32)
-    for number in value.shape:
-        yield _Given(name, "i32", number)
-    for number in value.strides:
-        yield _Given(name, "i64", number)
+    for size in value.shape:
+        yield _Given(name, "i32", size)
+    for step in value.strides:
+        yield _Given(name, "i64", step)
 
 
 def _pointer(value: Any, name: str) -> Any:
@@ -471,13 +477,18 @@ def _memory(value: Any, name: str) -> NDArray[np.uint8]:
     if not size:
         return np.zeros(0, np.uint8)
     memory = (ctypes.c_uint8 * size).from_address(value.data_ptr())
-    found = np.frombuffer(memory, np.uint8)
+    found: NDArray[np.uint8] = np.ctypeslib.as_array(memory)
     flags = getattr(value, "flags", None)
     found.flags.writeable = flags is None or bool(flags.writeable)
     return found
 
 
-_FLOATS = {"fp16": np.float16, "fp32": np.float32, "f32": np.float32, "fp64": np.float64}
+_FLOATS: dict[str, Any] = {
+    "fp16": np.float16,
+    "fp32": np.float32,
+    "f32": np.float32,
+    "fp64": np.float64,
+}
 
 
 def _number(value: Any, kind: str, name: str) -> bytes:
@@ -488,16 +499,16 @@ def _number(value: Any, kind: str, name: str) -> bytes:
         with np.errstate(over="ignore"):
             return bytes(_FLOATS[kind](value).tobytes())
     bits = int(kind[1:])
-    number = int(value)
+    given = int(value)
     low, high = (0, 1 << bits) if kind[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
     if bits == 1:
         low, high = 0, 2
-    if not low <= number < high:
+    if not low <= given < high:
         raise ValueRangeError(
-            f"{name} is an {kind}, from {low} to {high - 1}; given {number}"
+            f"{name} is an {kind}, from {low} to {high - 1}; given {given}"
         )
     size = max(8, bits) // 8
-    return number.to_bytes(size, "little", signed=low < 0)
+    return given.to_bytes(size, "little", signed=low < 0)
 
 
 # ── NumPy arrays ────────────────────────────────────────────────────────────
@@ -537,7 +548,9 @@ def _tensor(value: Any) -> Any:
             return value
         refuse_masks(value)
         if value.dtype.hasobject or not value.dtype.isnative:
-            raise Error(f"a kernel needs numbers in native byte order, not {value.dtype}")
+            raise Error(
+                f"a kernel needs numbers in native byte order, not {value.dtype}"
+            )
         return value.view(_Array)
     if isinstance(value, np.generic):
         return value.item()

@@ -30,7 +30,7 @@ _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
     "check",
     "fragmenta check kernel.ptx",
     "fragmenta check kernel.ptx --target sm_90a --sarif",
-    "fragmenta check 'add.s32 %r1, %r2;'",
+    "fragmenta check 'add.s32 %r1, %r2, 5;'",
 )
 def check(
     files: Annotated[

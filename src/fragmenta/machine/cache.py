@@ -43,7 +43,7 @@ class Cache:
     def __init__(self, folder: Path | None, most: int = KEPT) -> None:
         self.folder = folder
         self._most = most
-        self._look = min(_LOOK, most)
+        self._look = _LOOK if most > _LOOK else 1
 
     @classmethod
     def present(cls) -> Cache:

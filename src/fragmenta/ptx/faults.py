@@ -10,7 +10,7 @@ import numpy as np
 from fragmenta.errors import KernelFault, ranges
 from fragmenta.ptx.arguments import Segment
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.compiling import Compiled
+from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, word
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.module import Instruction, Module

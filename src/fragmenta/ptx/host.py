@@ -15,8 +15,7 @@ import numpy as np
 from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.context import HOST
-from fragmenta.ptx.engine.control import HOST_FUNCTIONS
-from fragmenta.ptx.engine.layout import LANES
+from fragmenta.ptx.engine.layout import HOST_FUNCTIONS, LANES
 
 _FORMAT = re.compile(
     r"%[-+ #0]*(\*|\d+)?(?:\.(\*|\d+))?(hh|h|ll|l|z|j|t|L)?([a-zA-Z%])"

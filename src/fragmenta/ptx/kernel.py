@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from threading import Lock
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
-from fragmenta.ptx.arguments import Arguments, Pointer
-from fragmenta.ptx.engine.compiling import Compiled, compiled
-from fragmenta.ptx.engine.context import Shape
-from fragmenta.ptx.launching import STACK, Launch, Recipe, check_shape, run
-from fragmenta.ptx.module import Function, Module
-from fragmenta.ptx.opcodes.quotients import contract_all
-from fragmenta.ptx.result import Result
+from fragmenta.ptx.arguments import Pointer
+from fragmenta.ptx.launching import STACK, Launch, check_shape, run
+from fragmenta.ptx.loading import Source
+from fragmenta.ptx.module import Function
+from fragmenta.ptx.result import Result, counted
 from fragmenta.ptx.variables import Variables
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.checking.problem import Problem
 
 
 class Parameter(NamedTuple):
@@ -66,6 +66,8 @@ class Kernel:
         limit: int | None = None,
         stack: int = STACK,
         client: Any = None,
+        check: bool = True,
+        progress: Progress = ignore_progress,
     ) -> Result:
         """Run the kernel here, with the bits that a GPU returns.
 
@@ -73,7 +75,9 @@ class Kernel:
         changed in place; ``shared`` is the size of dynamic shared memory in bytes.
         ``limit`` is the most warp instructions before a :class:`KernelFault`.
         ``contract=False`` does not fuse products and sums as the assembler does.
-        ``client`` is a Dask client, whose workers then run the blocks.
+        ``client`` is a Dask client, whose workers then run the blocks.  Unless
+        ``check`` is false, ``result.problems`` says what :meth:`Loaded.check` finds.
+        ``progress`` is called now and then with the share of blocks that have begun.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -106,49 +110,46 @@ class Kernel:
                 f"given {shared!r}"
             )
         where = check_target(target or self.loaded.module.target)
-        recipe = None
-        if client is not None:
-            recipe = self._recipe(shape, arguments, int(shared), where, contract, stack)
-        launch = self.prepare(
-            shape, arguments, int(shared), where, contract, stack, recipe
-        )
-        return run(launch, limit, client)
+        options = {
+            "shared": int(shared),
+            "target": where,
+            "contract": contract,
+            "stack": stack,
+        }
+        given = list(arguments)
+        launch = self.loaded.launch(self.name, shape, given, **options)
+        launch.progress = progress
+        start = time.perf_counter()
+        output = self._run(launch, given, options, limit, client)
+        counts, fidelity = counted(launch.compiled, launch.counts)
+        find = partial(self.problems, where) if check else list
+        return Result(counts, fidelity, output, time.perf_counter() - start, find)
 
-    def prepare(
+    def _run(
         self,
-        shape: Shape,
-        arguments: Any,
-        shared: int,
-        target: str,
-        contract: bool,
-        stack: int,
-        recipe: Recipe | None = None,
-    ) -> Launch:
-        """Everything that a launch needs, ready to run."""
-        ready = self.loaded.compiled(self.name, target, contract)
-        return Launch(
-            partial(self.loaded.changed, contract),
-            ready,
-            shape,
-            Arguments(self.function, arguments),
-            self.loaded.variables_of(ready),
-            shared,
-            stack,
-            recipe,
-        )
+        launch: Launch,
+        given: list[Any],
+        options: dict[str, Any],
+        limit: int | None,
+        client: Any,
+    ) -> str:
+        """Run all blocks, here or on a cluster; what they printed."""
+        if client is None:
+            run(launch, limit)
+            return launch.host.text
+        from fragmenta.ptx.spreading import run_on_cluster
 
-    def _recipe(
-        self, shape: Shape, arguments: Any, shared: int, target: str, contract: bool,
-        stack: int,
-    ) -> Recipe:  # fmt: skip
-        """What a worker needs to make the same launch."""
-        ready = self.loaded.compiled(self.name, target, contract)
-        kept = self.loaded.variables_of(ready).segments
-        return Recipe(
-            self.loaded.module.text, self.name, shape.grid, shape.block,
-            list(arguments), shared, target, contract, stack,
-            {each.name: each.data.tobytes() for each in kept},
-        )  # fmt: skip
+        sent = [
+            (each.array, each.offset) if isinstance(each, Pointer) else each
+            for each in given
+        ]
+        recipe = {"name": self.name, "arguments": sent, **options}
+        return run_on_cluster(self.loaded, launch, recipe, limit, client)
+
+    def problems(self, target: str | None = None) -> list[Problem]:
+        """What is wrong with the kernel, or worth knowing, without running it."""
+        found = self.loaded.check(target)
+        return [each for each in found if each.function in ("", self.name)]
 
     verify = methods.verify_kernel
 
@@ -157,31 +158,25 @@ class Kernel:
         return f"Kernel({self.name}({given}))"
 
 
-class Loaded:
+class Loaded(Source):
     """A PTX file that was read: what it says, and its kernels.
 
     Use :func:`parse` or :func:`load`.
     """
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
-        self._lock = Lock()
-        self._compiled: dict[tuple[str, str, bool], Compiled] = {}
-        self._variables: Variables | None = None
+    def check(self, target: str | None = None) -> list[Problem]:
+        """What is wrong with the module, or worth knowing, without running it.
 
-    @cached_property
-    def contracted(self) -> Module:
-        """The module as the assembler runs it: products and sums fused.
-
-        With ``debug`` the assembler changes nothing.
+        >>> module = parse('''
+        ... .version 8.0
+        ... .target sm_80
+        ... .entry f() { .reg .b32 %r<3>; add.s32 %r1, %r2; ret; }''')
+        >>> [each.rule for each in module.check()]
+        ['operand-count']
         """
-        if "debug" in self.module.options:
-            return self.module
-        return contracted(self.module)
+        from fragmenta.ptx.checking.checker import check
 
-    def changed(self, contract: bool) -> Module:
-        """The module as it is run, with or without fused products and sums."""
-        return self.contracted if contract else self.module
+        return check(self.module, target)
 
     @cached_property
     def kernels(self) -> Mapping[str, Kernel]:
@@ -203,25 +198,6 @@ class Loaded:
             self.compiled(name, check_target(self.module.target), True)
         return self.variables_of(next(iter(self._compiled.values())))
 
-    def variables_of(self, ready: Compiled) -> Variables:
-        """The variables, where a compiled kernel expects them."""
-        with self._lock:
-            if self._variables is None:
-                self._variables = Variables(self.module, ready.addresses)
-            return self._variables
-
-    def compiled(self, name: str, target: str, contract: bool) -> Compiled:
-        """The machine code of a kernel."""
-        key = (name, target, contract)
-        with self._lock:
-            if key not in self._compiled:
-                self._compiled[key] = compiled(
-                    partial(self.changed, contract),
-                    self.module.text,
-                    (name, target, str(contract)),
-                )
-            return self._compiled[key]
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -236,42 +212,6 @@ class _Named(dict[str, Kernel]):
             f"no kernel {name}{nearest(name, self)}; there are "
             f"{one_of(self, 'and') or 'none'}"
         )
-
-
-def prepared(recipe: Recipe) -> Launch:
-    """The launch of a recipe, on copies of its arrays."""
-    loaded = parse(recipe.text)
-    kernel = loaded.kernels[recipe.kernel]
-    copied: dict[int, Any] = {}
-
-    def own(value: Any) -> Any:
-        if isinstance(value, Pointer):
-            return Pointer(own(value.array), value.offset)
-        if isinstance(value, np.ndarray):
-            return copied.setdefault(id(value), value.copy())
-        return value
-
-    launch = kernel.prepare(
-        Shape(recipe.grid, recipe.block),
-        [own(each) for each in recipe.arguments],
-        recipe.shared,
-        recipe.target,
-        recipe.contract,
-        recipe.stack,
-    )
-    for each in launch.places:
-        if each.name in recipe.variables:
-            each.data[:] = np.frombuffer(recipe.variables[each.name], np.uint8)
-    return launch
-
-
-def contracted(module: Module) -> Module:
-    """A module whose functions are contracted as ptxas does."""
-    functions = {
-        name: function if function.declared_only else contract_all(function)
-        for name, function in module.functions.items()
-    }
-    return replace(module, functions=functions)
 
 
 def parse(text: str, name: str = "") -> Loaded:

@@ -10,26 +10,25 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import Error, KernelFault
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import faults
 from fragmenta.ptx.arguments import Arguments, Segment
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.compiling import Compiled
+from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, template
 from fragmenta.ptx.engine.layout import Status
 from fragmenta.ptx.host import Host
 from fragmenta.ptx.module import Function, Module
-from fragmenta.ptx.result import Result, counted, total
-from fragmenta.ptx.spreading import Portion, collect, merge, portions, workers
+from fragmenta.ptx.result import total
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
 
@@ -39,21 +38,6 @@ MOST_WAITING = 4096
 """The most blocks that may be under way at a time."""
 STACK, SAVED = 1 << 16, 1 << 18
 _NUMBERS = itertools.count(1)
-
-
-class Recipe(NamedTuple):
-    """What another machine needs to make the same launch."""
-
-    text: str
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    arguments: list[Any]
-    shared: int
-    target: str
-    contract: bool
-    stack: int
-    variables: dict[str, bytes]
 
 
 class Launch:
@@ -68,9 +52,7 @@ class Launch:
         variables: Variables,
         dynamic: int,
         stack: int,
-        recipe: Recipe | None = None,
     ) -> None:
-        self.recipe = recipe
         self.module, self.compiled, self.shape = module, compiled, shape
         self.number = next(_NUMBERS)
         self.dynamic = dynamic
@@ -93,6 +75,7 @@ class Launch:
         self.host = Host(self)
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
+        self.progress: Progress = ignore_progress
 
     def context(self) -> Context:
         """A new context."""
@@ -115,16 +98,9 @@ class Launch:
         raise faults.stuck(place)
 
 
-def run(launch: Launch, limit: int | None, client: Any = None) -> Result:
-    """Run all blocks, here or on the workers of a Dask cluster."""
-    start = time.perf_counter()
-    if client is not None:
-        output = _on_cluster(launch, limit, client)
-    else:
-        run_blocks(launch, limit, 0, launch.shape.blocks)
-        output = launch.host.text
-    counts, fidelity = counted(launch.compiled, launch.counts)
-    return Result(counts, fidelity, [], output, time.perf_counter() - start)
+def run(launch: Launch, limit: int | None) -> None:
+    """Run all blocks."""
+    run_blocks(launch, limit, 0, launch.shape.blocks)
 
 
 def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None:
@@ -136,27 +112,6 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
         _in_turns(launch, limit, first, last)
     else:
         _in_parallel(launch, limit, threads, first, last)
-
-
-def _on_cluster(launch: Launch, limit: int | None, client: Any) -> str:
-    """Let workers run portions of the grid, and merge what they wrote."""
-    if launch.compiled.ordered:
-        raise Error(
-            f"the blocks of {launch.compiled.kernel} may influence one another, by "
-            "atomics with results, atomics of floats, or volatile or ordered accesses: "
-            "their order matters; launch without client="
-        )
-    recipe = launch.recipe
-    assert recipe is not None
-    futures = [
-        client.submit(run_portion, recipe, first, last, limit, pure=False)
-        for first, last in portions(launch.shape.blocks, workers(client))
-    ]
-    parts: list[Portion] = client.gather(futures)
-    writable = [each for each in launch.places if each.writable]
-    merge(writable, parts)
-    launch.counts = np.sum([part.counts for part in parts], axis=0)
-    return "".join(part.output for part in parts)
 
 
 def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
@@ -176,6 +131,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
             else:
                 context = waiting.popleft()
             _step(launch, context, every, limit)
+            launch.progress((following - first) / (last - first))
             if context.status == Status.ENDED:
                 free.append(context)
                 following = max(following, context.index)
@@ -221,6 +177,7 @@ def _in_parallel(
         for each in workers:
             while each.is_alive():
                 each.join(0.1)
+                launch.progress((shared.following - first) / (last - first))
     except BaseException:
         launch.halt[0] = 1
         for each in workers:
@@ -271,19 +228,6 @@ class _Shared:
                 launch.halt[0] = 1
                 self.errors.append((context.index, error))
                 return
-
-
-def run_portion(recipe: Recipe, first: int, last: int, limit: int | None) -> Portion:
-    """Run some blocks of a launch on copies of its memory; for a worker."""
-    from fragmenta.ptx.kernel import prepared
-
-    launch = prepared(recipe)
-    writable = [each for each in launch.places if each.writable]
-    notes = [np.zeros(each.data.size, np.uint8) for each in writable]
-    for segment, note in zip(writable, notes, strict=True):
-        launch.segments[segment.slot, 2:] = 2, note.ctypes.data
-    run_blocks(launch, limit, first, last)
-    return Portion(collect(writable, notes), launch.counts, launch.host.text)
 
 
 def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:

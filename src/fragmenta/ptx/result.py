@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fragmenta.ptx.engine.compiling import Compiled
+from fragmenta.ptx.engine.compiled import Compiled
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.checking.problem import Problem
 
 FIDELITY = {
     "ieee": "exact by IEEE 754 or integer arithmetic",
@@ -29,10 +34,15 @@ class Result:
 
     counts: dict[str, int]
     fidelity: dict[str, int]
-    problems: list[Any] = field(default_factory=list)
     output: str = ""
     """What the kernel printed."""
     seconds: float = 0.0
+    find: Callable[[], list[Problem]] = field(default=list, repr=False, compare=False)
+
+    @cached_property
+    def problems(self) -> list[Problem]:
+        """What is wrong with the kernel, or worth knowing: see ``module.check``."""
+        return self.find()
 
     @property
     def instructions(self) -> int:

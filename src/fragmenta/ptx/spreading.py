@@ -14,12 +14,96 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error, KernelFault
-from fragmenta.ptx.arguments import Segment
+from fragmenta.ptx import reading
+from fragmenta.ptx.arguments import Pointer, Segment
 from fragmenta.ptx.engine.atomics import COMMUTATIVE
+from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.engine.memory import MIXED, PLAIN
+from fragmenta.ptx.launching import Launch, run_blocks
+from fragmenta.ptx.loading import Source
 
 _PORTIONS = 4
 """Portions of the grid for each worker."""
+
+
+def run_on_cluster(
+    source: Source,
+    launch: Launch,
+    given: dict[str, Any],
+    limit: int | None,
+    client: Any,
+) -> str:
+    """Let workers run portions of the grid; what they printed.
+
+    ``given`` is what the launch was made from: its name and its arguments.
+    """
+    ready = launch.compiled
+    if ready.ordered:
+        raise Error(
+            f"the blocks of {ready.kernel} may influence one another, by atomics with "
+            "results, atomics of floats, or volatile or ordered accesses: their order "
+            "matters; launch without client="
+        )
+    kept = source.variables_of(ready).segments
+    recipe = {
+        "text": source.module.text,
+        "variables": {each.name: each.data.tobytes() for each in kept},
+        "grid": launch.shape.grid,
+        "block": launch.shape.block,
+        **given,
+    }
+
+    # A function without a name of its own is sent as it is.
+    def work(first: int, last: int) -> Any:
+        from fragmenta.ptx.spreading import run_portion
+
+        return tuple(run_portion(recipe, first, last, limit))
+
+    futures = [
+        client.submit(work, first, last, pure=False)
+        for first, last in portions(launch.shape.blocks, workers(client))
+    ]
+    parts = [Portion(*each) for each in client.gather(futures)]
+    merge([each for each in launch.places if each.writable], parts)
+    launch.counts = np.sum([part.counts for part in parts], axis=0)
+    return "".join(part.output for part in parts)
+
+
+def run_portion(
+    recipe: dict[str, Any], first: int, last: int, limit: int | None
+) -> Portion:
+    """Run some blocks of a launch on copies of its memory; for a worker."""
+    launch = _again(recipe)
+    writable = [each for each in launch.places if each.writable]
+    notes = [np.zeros(each.data.size, np.uint8) for each in writable]
+    for segment, note in zip(writable, notes, strict=True):
+        launch.segments[segment.slot, 2:] = 2, note.ctypes.data
+    run_blocks(launch, limit, first, last)
+    written = [tuple(each) for each in collect(writable, notes)]
+    return Portion(written, launch.counts, launch.host.text)
+
+
+def _again(recipe: dict[str, Any]) -> Launch:
+    """The same launch, on copies of its arrays."""
+    source = Source(reading.parse(recipe.pop("text")))
+    variables = recipe.pop("variables")
+    shape = Shape(recipe.pop("grid"), recipe.pop("block"))
+    copied: dict[int, Any] = {}
+
+    def own(value: Any) -> Any:
+        if isinstance(value, tuple):  # a pointer
+            array, offset = value
+            return Pointer(own(array), offset)
+        if isinstance(value, np.ndarray):
+            return copied.setdefault(id(value), value.copy())
+        return value
+
+    given = [own(each) for each in recipe.pop("arguments")]
+    launch = source.launch(recipe.pop("name"), shape, given, **recipe)
+    for each in launch.places:
+        if each.name in variables:
+            each.data[:] = np.frombuffer(variables[each.name], np.uint8)
+    return launch
 
 
 class Written(NamedTuple):
@@ -33,7 +117,8 @@ class Written(NamedTuple):
 class Portion(NamedTuple):
     """What came of some blocks."""
 
-    written: list[Written]
+    written: list[Any]
+    """A :class:`Written` for each segment, as a plain tuple."""
     counts: NDArray[np.int64]
     output: str
 
@@ -61,7 +146,7 @@ def collect(segments: list[Segment], notes: list[NDArray[np.uint8]]) -> list[Wri
 def merge(segments: list[Segment], parts: list[Portion]) -> None:
     """Put what all portions wrote into the memory."""
     for number, segment in enumerate(segments):
-        _merge(segment, [part.written[number] for part in parts])
+        _merge(segment, [Written(*part.written[number]) for part in parts])
 
 
 def _merge(segment: Segment, parts: list[Written]) -> None:

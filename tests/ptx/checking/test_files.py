@@ -8,6 +8,7 @@ import re
 import pytest
 
 from fragmenta.cuda.tools import assembler
+from fragmenta.isa.families import catalogue
 from fragmenta.ptx.checking import check_text
 from tests.ptx.checking.kernels import errors, files
 
@@ -20,6 +21,14 @@ def test_a_file_without_errors(name: str) -> None:
     assert not errors(FILES[name])
     warned = [each for each in check_text(FILES[name]) if each.severity == "warning"]
     assert {each.rule for each in warned} <= {"deprecated"}
+
+
+def test_what_this_library_writes() -> None:
+    ops = [op for op in catalogue() if op.fragments]
+    for op in ops[::40]:
+        problems = check_text(op.to_ptx())
+        wrong = [each for each in problems if each.severity != "info"]
+        assert {each.rule for each in wrong} <= {"deprecated"}, op
 
 
 # ── one wrong word at a time ────────────────────────────────────────────────

@@ -30,6 +30,7 @@ _NAMES = {
     "createpolicy": "fractional range cvt",
     "cvt": "pack",
     "cvta": "to",
+    "div": "full",
     "dp2a": "lo hi",
     "fence": "proxy",
     "mad": "lo hi wide",
@@ -214,7 +215,9 @@ def _refused(opcode: str, words: Sequence[str], lines: Sequence[Syntax]) -> Read
     for number, word in enumerate(words):
         if word not in known:
             message = f"{opcode} has no modifier .{word}{nearest(word, sorted(known))}"
-            lax = WARNING if word in _IGNORED else ERROR
+            rest = ".".join((opcode, *words[:number], *words[number + 1 :]))
+            ignored = word in _IGNORED and reading(rest).matches
+            lax = WARNING if ignored else ERROR
             return Reading(
                 rule="unknown-modifier", message=message, at=number, severity=lax
             )

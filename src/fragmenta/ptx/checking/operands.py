@@ -42,6 +42,23 @@ class Finding(NamedTuple):
 _WIDER = ("ld", "ldu", "st", "cvt")
 #: Opcodes whose result may be left out as ``_``.
 _SINKS = ("setp", "atom", "mbarrier", "lop3")
+#: Video instructions: ptxas lets a constant stand for their result.
+_VIDEO = frozenset(
+    f"v{name}{parts}"
+    for name in (
+        "add",
+        "sub",
+        "absdiff",
+        "min",
+        "max",
+        "shl",
+        "shr",
+        "mad",
+        "set",
+        "avrg",
+    )
+    for parts in ("", "2", "4")
+)
 _LOGIC = ("mov", "and", "or", "xor", "not", "vote")
 #: Opcodes that take the address of a variable in the place of a register.
 _ADDRESSES = ("mov", "cvta", "mapa", "getctarank")
@@ -167,7 +184,7 @@ def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding
         if isinstance(operand, Sink) and of.opcode in _SINKS:
             return None
         wrong = _no(slot, f"written, so that it is a .{kind} register", operand)
-        lax = of.opcode[0] == "v" and isinstance(operand, Immediate)
+        lax = of.opcode in _VIDEO and isinstance(operand, Immediate)
         return wrong._replace(severity=WARNING) if lax else wrong
     if isinstance(operand, Immediate):
         return _constant(slot, operand, kind)
@@ -275,7 +292,9 @@ def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
     }
     for each in operand.items:
         if isinstance(each, Register) and each.type == "pred":
-            return _no(slot, "registers, but no predicates", operand)
+            return predicate_among(each)
+        if slot.result and isinstance(each, Immediate):
+            return _no(slot, "written, so that it is registers", each)
     if len(sizes) > 1:
         return Finding(
             "register", f"{slot.name} has registers of different sizes in braces"

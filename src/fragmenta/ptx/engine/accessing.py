@@ -47,6 +47,12 @@ def element_type(instruction: Instruction) -> str:
     return next(word for word in reversed(instruction.qualifiers) if word in TYPES)
 
 
+def refuse_mbarrier(instruction: Instruction) -> None:
+    """Refuse an instruction that completes a phase of an mbarrier."""
+    if any(word.startswith("mbarrier") for word in instruction.qualifiers):
+        raise Error("mbarriers are not supported yet")
+
+
 def _address(instruction: Instruction) -> Address:
     for each in instruction.operands:
         if isinstance(each, Address):
@@ -74,7 +80,7 @@ def ld(writer: Writer, instruction: Instruction) -> None:
     """A load, of one element or a vector."""
     kind, address = element_type(instruction), _address(instruction)
     goals = _registers(writer, instruction.operands[0], kind, result=True)
-    space = space_of(instruction)
+    space = _param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
         _load_parameter(writer, address, kind, goals)
         return
@@ -84,17 +90,30 @@ def ld(writer: Writer, instruction: Instruction) -> None:
 @handles("st")
 def st(writer: Writer, instruction: Instruction) -> None:
     """A store, of one element or a vector."""
+    refuse_mbarrier(instruction)
+    if "bulk" in instruction.qualifiers:
+        raise Error("st.bulk is not supported yet")
     kind, address = element_type(instruction), _address(instruction)
     values = _registers(writer, instruction.operands[1], kind, result=False)
-    space = space_of(instruction)
+    space = _param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
         offset = address.offset + address.base.offset
-        first = writer.unit.words[address.base.name]
+        first = writer.unit.words.get(address.base.name)
+        if first is None:
+            raise Error(f"{address.base.name} is not a parameter that can be written")
         for number, each in enumerate(values):
             size = min(type_bits(kind), 64) // 8
             pieces(writer, first, offset + number * size, size, each, put=True)
         return
     _transfer(writer, store, space, kind, address, values)
+
+
+def _param_space(writer: Writer, space: str, address: Address) -> str:
+    """``local`` for a parameter that is in local memory."""
+    base = address.base
+    if isinstance(base, Symbol) and base.name in writer.unit.addressed:
+        return "local"
+    return space
 
 
 def _transfer(
@@ -196,7 +215,7 @@ def isspacep(writer: Writer, instruction: Instruction) -> None:
 
 
 @handles("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent",
-         "setmaxnreg", "membar", "brkpt", "fence", "griddepcontrol")  # fmt: skip
+         "setmaxnreg", "membar", "fence", "griddepcontrol")  # fmt: skip
 def nothing(writer: Writer, instruction: Instruction) -> None:
     """An instruction without an effect on results here.
 

@@ -21,7 +21,7 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     select,
 )
-from fragmenta.ptx.engine.accessing import element_type, space_of
+from fragmenta.ptx.engine.accessing import element_type, refuse_mbarrier, space_of
 from fragmenta.ptx.engine.elementwise import type_bits
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
@@ -68,6 +68,7 @@ class Atomic(NamedTuple):
 @handles("atom", "red")
 def atom(writer: Writer, instruction: Instruction) -> None:
     """An atomic operation, with or without the old value as a result."""
+    refuse_mbarrier(instruction)
     words = instruction.qualifiers
     operation = next((w for w in words if w in _OPERATIONS), "")
     if not operation:

@@ -1,22 +1,10 @@
-"""How does a program become machine code, and what is kept of it?
-
-All that is needed to run a kernel is in one :class:`Compiled`: object files, constants,
-sizes, and what each code block consists of.  It is kept in the cache on disk, so that a
-kernel that was compiled before starts at once.
-"""
+"""How does a program become machine code?"""
 
 from __future__ import annotations
 
-import ctypes
-import json
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 from fragmenta.machine import compiler
-from fragmenta.machine.cache import Cache
-from fragmenta.progress import notice
 from fragmenta.ptx.engine import (
     accessing,
     atomics,
@@ -27,7 +15,6 @@ from fragmenta.ptx.engine import (
     warps,
 )
 from fragmenta.ptx.engine.control import after_call, ret
-from fragmenta.ptx.engine.layout import Fault
 from fragmenta.ptx.engine.program import Block, meets, program
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
@@ -39,101 +26,18 @@ PARTS = (accessing, atomics, copying, matrices)
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
 
-@dataclass(frozen=True)
-class Compiled:
-    """A kernel as machine code."""
-
-    kernel: str
-    objects: tuple[bytes, ...]
-    constants: bytes
-    warp_bytes: int
-    shared: int
-    local: int
-    recursive: bool
-    calls: bool
-    counted: list[list[str]]
-    """The mnemonics of each code block."""
-    places: list[list[Any]]
-    """For each site of a possible fault: function and index of the instruction."""
-    waits: list[list[Any]]
-    """For each code block, function and index of its first instruction."""
-    refusals: dict[str, str]
-    """Why an instruction is not supported, by its site."""
-    functions: list[list[str]]
-    fidelity: dict[str, str]
-    ordered: bool
-    """Whether blocks may influence one another, so that their order matters."""
-    addresses: dict[str, int]
-    allocates: bool
-    """Whether it asks for local memory while it runs."""
-
-    def to_bytes(self) -> bytes:
-        """Everything in one piece."""
-        about = asdict(self)
-        parts = [*about.pop("objects"), about.pop("constants")]
-        about["sizes"] = [len(part) for part in parts]
-        text = json.dumps(about).encode()
-        return b"".join([len(text).to_bytes(8, "little"), text, *parts])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Compiled:
-        """What :meth:`to_bytes` made."""
-        size = int.from_bytes(data[:8], "little")
-        about = json.loads(data[8 : 8 + size])
-        place, parts = 8 + size, []
-        for length in about.pop("sizes"):
-            parts.append(data[place : place + length])
-            place += length
-        return cls(objects=tuple(parts[:-1]), constants=parts[-1], **about)
-
-    @cached_property
-    def code(self) -> Code:
-        """The machine code, loaded."""
-        return Code(self.objects)
-
-
-class Code:
-    """Machine code in memory."""
-
-    def __init__(self, objects: tuple[bytes, ...]) -> None:
-        self._engine = compiler.load(objects)
-        self.kernel: int = self._engine.get_function_address("kernel")
-        address = self._engine.get_function_address("grid")
-        kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
-        self.grid = ctypes.CFUNCTYPE(None, *kinds)(address)
-
-
-def compiled(
-    module: Callable[[], Module], text: str, chosen: tuple[str, str, str]
-) -> Compiled:
-    """The machine code of a kernel, from the cache if it is there.
-
-    ``chosen`` are its name, the target, and what else the code depends on.  ``module``
-    is asked for only if there is something to compile.
-    """
-    key = "\0".join(["kernel", *compiler.processor(), library.digest(), *chosen, text])
-    disk = Cache.present()
-    kept = disk.get(key)
-    if kept is not None:
-        return Compiled.from_bytes(kept)
-    name, target, _ = chosen
-    with notice(f"compiling the kernel {name}, once"):
-        made = _compile(module(), name, target)
-    disk.put(key, made.to_bytes())
-    return made
-
-
-def _compile(module: Module, name: str, target: str) -> Compiled:
+def make(
+    module: Module, name: str, target: str
+) -> tuple[dict[str, Any], tuple[bytes, ...], bytes]:
+    """What is to be known about a kernel, its object files, and its constants."""
     parts = program(module, name)
     writer = Writer(parts, target)
-    text = _text(writer)
+    text = write(writer)
     code = compiler.object_code(text, optimise=0)
     routines = [*writer.routines.values(), warps.CHOOSE, warps.TURNS, warps.GRID]
     known = {each.name: each for each in routines}
-    return Compiled(
+    about = dict(
         kernel=name,
-        objects=(code, *library.objects(known.values())),
-        constants=bytes(writer.constants),
         warp_bytes=parts.warp_bytes,
         shared=parts.shared,
         local=parts.local,
@@ -153,6 +57,8 @@ def _compile(module: Module, name: str, target: str) -> Compiled:
             for each in unit.function.instructions
         ),
     )
+    objects = (code, *library.objects(known.values()))
+    return about, objects, bytes(writer.constants)
 
 
 def _orders(function: Function) -> bool:
@@ -180,7 +86,8 @@ def _may_order(instruction: Instruction) -> bool:
 # ── text ────────────────────────────────────────────────────────────────────
 
 
-def _text(writer: Writer) -> str:
+def write(writer: Writer) -> str:
+    """The code of a program in LLVM's language."""
     for block in writer.program.blocks:
         for version in (FULL, PARTIAL):
             _block(writer, block, version)
@@ -250,6 +157,3 @@ def _count(writer: Writer, number: int) -> None:
     before = writer.value(f"load i64, ptr {place}")
     after = writer.value(f"add i64 {before}, 1")
     writer.line(f"store i64 {after}, ptr {place}")
-
-
-__all__ = ["Code", "Compiled", "Fault", "compiled"]

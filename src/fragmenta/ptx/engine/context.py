@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.compiling import Compiled
+from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.layout import LANES, Status
 
 Bytes = NDArray[np.uint8]

@@ -16,7 +16,7 @@ from fragmenta.machine.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import field, pointer_at
-from fragmenta.ptx.engine.memory import fault, has, lane_of
+from fragmenta.ptx.engine.memory import Access, fault, has, lane_of, store
 from fragmenta.ptx.engine.program import Unit
 from fragmenta.ptx.engine.warps import P, routine
 from fragmenta.ptx.engine.writing import Writer, handles
@@ -119,6 +119,12 @@ def trap(writer: Writer, instruction: Instruction) -> None:
     writer.goto(writer.block.number + 1)
 
 
+@handles("brkpt")
+def brkpt(writer: Writer, instruction: Instruction) -> None:
+    """A stop for a debugger; there is none."""
+    writer.fault(Fault.TRAP)
+
+
 # ── calls ───────────────────────────────────────────────────────────────────
 
 
@@ -167,6 +173,8 @@ def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
     if variable is None or variable.space == "reg":
         found = next((r for r in function.registers if r.name == name), None)
         return [] if found is None else _register_pieces(unit, found)
+    if name in unit.addressed:
+        raise Error(f"the address of {name} is taken, and it is given to a function")
     first = unit.words[name]
     count = -(-variable.size // 4)
     return [(32, first + 4 * LANES * word) for word in range(count)]
@@ -192,6 +200,9 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
     if unit.recursive:
         _save(writer, unit, lanes)
     for formal, actual in zip(unit.function.parameters, given, strict=True):
+        if formal.name in unit.addressed:
+            _to_local(writer, unit, formal.name, _given(writer, actual), lanes)
+            continue
         goals = _pieces(unit, formal.name)
         if isinstance(actual, Immediate):
             constant = writer.source(actual, formal.type)
@@ -207,6 +218,28 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
         f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
+
+
+def _to_local(
+    writer: Writer, unit: Unit, name: str, pieces: list[tuple[int, int]], lanes: str
+) -> None:
+    """Put an argument into the local memory of a function that takes its address."""
+    first = unit.local[name]
+    if unit.recursive:
+        place = writer.temporary(64)
+        frame = writer.at("%warp", unit.frame_register)
+        writer.call(warps.FRAME, f"ptr {place}", f"ptr {frame}", f"i64 {first}")
+    else:
+        place = writer.constant(64, unit.frame_start + first).pointer
+    offset = 0
+    for bits, source in pieces:
+        failed = writer.call(
+            store(Access("local", bits, bits)), "ptr %warp", "ptr %block",
+            f"ptr {place}", f"i64 {offset}", f"i32 {lanes}", f"i32 {writer.site()}",
+            f"ptr {writer.at('%warp', source)}", returns="i32",
+        )  # fmt: skip
+        writer.stop_if(failed)
+        offset += bits // 8
 
 
 def _kept(unit: Unit) -> list[tuple[int, int]]:
@@ -335,15 +368,12 @@ def _come_back(
         _copy(writer, bits, goal, place, lanes)
 
 
-HOST_FUNCTIONS = ("vprintf", "__assertfail", "malloc", "free")
-
-
 def _host(
     writer: Writer, function: Function, given: tuple[Operand, ...],
     operands: tuple[Operand, ...],
 ) -> None:  # fmt: skip
     """A function that the host carries out: its arguments are in memory already."""
-    if function.name not in HOST_FUNCTIONS:
+    if function.name not in layout.HOST_FUNCTIONS:
         writer.fault(Fault.UNSUPPORTED)
         return
     places = []
@@ -351,7 +381,7 @@ def _host(
         places.append(_given(writer, each)[0][1])
     data = b"".join(place.to_bytes(8, "little") for place in places)
     table = writer.at("%constants", writer.data(data))
-    number = HOST_FUNCTIONS.index(function.name)
+    number = layout.HOST_FUNCTIONS.index(function.name)
     failed = writer.call(
         HOST, "ptr %warp", "ptr %block", f"i32 {number}", f"ptr {table}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",

@@ -148,6 +148,10 @@ RETURNS = 64
 """How deep functions may call one another."""
 
 
+HOST_FUNCTIONS = ("vprintf", "__assertfail", "malloc", "free")
+"""Functions without a body that the host carries out."""
+
+
 class Status(IntEnum):
     """Why a warp or a block stopped."""
 

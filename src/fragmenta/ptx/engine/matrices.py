@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
-from fragmenta.isa.reading import instruction as catalogued
 from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
+from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
@@ -46,7 +46,11 @@ _STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors":
 
 
 def _operation(instruction: Instruction) -> Op:
-    return catalogued(instruction.mnemonic)
+    """The instruction of the catalogue; ptxas takes modifiers in any order."""
+    found = named(instruction.mnemonic)
+    if isinstance(found, Remark):
+        raise Error(found.message)
+    return found
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:

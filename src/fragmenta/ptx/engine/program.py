@@ -83,6 +83,8 @@ class Unit:
     """Where each register is in a warp, by number."""
     words: dict[str, int] = field(default_factory=dict)
     """Where each variable in parameter space is: 128 bytes for each of its words."""
+    addressed: frozenset[str] = frozenset()
+    """Parameters that are in local memory, because their address is taken."""
     local: dict[str, int] = field(default_factory=dict)
     """Where each variable in local memory is, from the start of the frame."""
     shared: dict[str, int] = field(default_factory=dict)
@@ -194,12 +196,30 @@ def _place_registers(unit: Unit) -> int:
     function = unit.function
     given = () if function.kernel else (*function.parameters, *function.returns)
     inner = [v for v in function.variables.values() if v.space == "param"]
+    unit.addressed = _addressed(function)
     for variable in (*given, *inner):
+        if variable.name in unit.addressed:
+            continue
         unit.words[variable.name] = place
         place += -(-variable.size // 4) * 4 * LANES
     unit.frame_register, place = place, place + 4 * LANES
     unit.size = place - unit.start
     return place
+
+
+def _addressed(function: Function) -> frozenset[str]:
+    """The parameters whose address is taken: they have to be in local memory."""
+    if function.kernel:
+        return frozenset()
+    names = {v.name for v in function.parameters}
+    names |= {v.name for v in function.variables.values() if v.space == "param"}
+    return frozenset(
+        each.name
+        for instruction in function.instructions
+        if instruction.opcode == "mov"
+        for each in instruction.operands
+        if isinstance(each, Symbol) and each.name in names
+    )
 
 
 def _place_variables(unit: Unit, shared: _Space, local: _Space) -> int:
@@ -213,6 +233,9 @@ def _place_variables(unit: Unit, shared: _Space, local: _Space) -> int:
                 align = max(align, variable.align)
             else:
                 unit.shared[variable.name] = shared.take(variable.size, variable.align)
+    for variable in (*unit.function.parameters, *unit.function.variables.values()):
+        if variable.name in unit.addressed:
+            unit.local[variable.name] = frame.take(variable.size, variable.align)
     unit.frame = -(-frame.size // 16) * 16
     if not unit.recursive:
         unit.frame_start = local.take(unit.frame, 16)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from fragmenta.errors import Error
+from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.elementwise import MASKED, Held, elementwise, type_bits
 from fragmenta.ptx.engine.layout import LANES, Fault
@@ -282,6 +283,9 @@ class Writer:
     def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
         """Execute an instruction of the table on operands, for the present lanes."""
         match = TABLE.find(mnemonic, len(operands))
+        if match is None:  # ptxas takes modifiers in any order
+            found = reading(mnemonic).matches
+            match = next((m for m in found if m.syntax.takes(len(operands))), None)
         if match is None or match.syntax.emit is None:
             raise Error(f"{mnemonic} is not supported")
         self._compute(mnemonic, match, list(operands))

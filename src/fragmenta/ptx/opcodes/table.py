@@ -38,6 +38,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 Qualifiers: TypeAlias = Mapping[str, str]
@@ -94,7 +95,6 @@ class Syntax:
 
     text: str
     opcode: str
-    pattern: re.Pattern[str]
     operands: tuple[Slot, ...]
     emit: Callable[..., Any] | None = None
     """What it computes: see :func:`opcodes`."""
@@ -106,6 +106,11 @@ class Syntax:
     """The first PTX version that has it, if the assembler asks for one."""
     targets: str = ""
     """The targets that have it, if not all have."""
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """A regular expression for the mnemonics of the line; made when it is needed."""
+        return _pattern(self.opcode, self.pieces)
 
     def takes(self, count: int) -> bool:
         """Whether an instruction of this line may have so many operands."""
@@ -215,7 +220,6 @@ def declare(
         syntax = Syntax(
             line,
             opcode,
-            _pattern(opcode, pieces),
             tuple(_slot(each, names) for each in _split(operands)),
             emit,
             large,

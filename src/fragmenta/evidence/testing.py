@@ -1,0 +1,246 @@
+"""Does a kernel give the bits that a test expects, on a GPU or without one?
+
+Tests that launch kernels run everywhere: with the fixture ``gpu`` of
+:mod:`fragmenta.evidence.plugin`, or with :func:`launcher`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arrays.checks import as_array
+from fragmenta.cuda.tools import assembler, device, programs
+from fragmenta.cuda.tools.device import GPU
+from fragmenta.cuda.tools.raw import RawKernel
+from fragmenta.errors import Error, NoDevice, nearest, one_of
+from fragmenta.evidence.kernels import Prepared, anew, assembled
+from fragmenta.isa.target import check_target
+from fragmenta.ptx.kernel import Kernel, Loaded, parse
+
+# ── the same bits ───────────────────────────────────────────────────────────
+
+
+def assert_same_bits(got: Any, want: Any, most: int = 5) -> None:
+    """Fail unless two arrays have the same type, shape and bits.
+
+    The message shows the first elements that differ: place, bits and value of both.
+    So -0.0 is not 0.0, and a NaN is equal to a NaN with the same bits only.
+
+    >>> import numpy as np
+    >>> assert_same_bits(np.float32([1, np.nan]), np.float32([1, np.nan]))
+    >>> assert_same_bits(np.float32([1, 0, 3]), np.float32([1, -0.0, 3.0000002]))
+    Traceback (most recent call last):
+    ...
+    AssertionError: 2 of 3 elements differ (float32, shape (3,)):
+      [1]  0x00000000 0.0  is not  0x80000000 -0.0
+      [2]  0x40400000 3.0  is not  0x40400001 3.0000002
+    """
+    __tracebackhide__ = True
+    left, right = as_array(got), as_array(want)
+    if left.dtype != right.dtype:
+        raise AssertionError(f"the type is {left.dtype}, not {right.dtype}")
+    if left.shape != right.shape:
+        raise AssertionError(f"the shape is {left.shape}, not {right.shape}")
+    bits, wanted = _bits(left), _bits(right)
+    wrong = np.flatnonzero((bits != wanted).any(axis=1))
+    if not wrong.size:
+        return
+    about = f"{left.dtype}, shape {left.shape}"
+    lines = [f"{wrong.size:,} of {left.size:,} elements differ ({about}):"]
+    for at in wrong[:most].tolist():
+        place = ", ".join(str(int(i)) for i in np.unravel_index(at, left.shape))
+        pair = (_shown(bits, left, at), _shown(wanted, right, at))
+        lines.append(f"  [{place}]  {'  is not  '.join(pair)}")
+    if wrong.size > most:
+        lines.append(f"  … and {wrong.size - most:,} more")
+    raise AssertionError("\n".join(lines))
+
+
+def _bits(array: NDArray[Any]) -> NDArray[np.uint8]:
+    """The bytes of each element, the highest first."""
+    if array.dtype.hasobject:
+        raise Error("an array of Python objects has no bits to compare")
+    data = np.frombuffer(array.tobytes(), np.uint8)
+    data = data.reshape(array.size, array.itemsize)
+    return data[:, ::-1] if sys.byteorder == "little" else data
+
+
+def _shown(bits: NDArray[np.uint8], array: NDArray[Any], at: int) -> str:
+    return f"0x{bits[at].tobytes().hex()} {array.flat[at]!s}"
+
+
+# ── launches ────────────────────────────────────────────────────────────────
+
+
+class Launcher(Protocol):
+    """Launches kernels, on a GPU or on the CPU."""
+
+    @property
+    def name(self) -> str:
+        """What the driver calls the GPU, or the target that the CPU stands for."""
+
+    @property
+    def is_real(self) -> bool:
+        """Whether a GPU runs the kernels."""
+
+    @property
+    def target(self) -> str:
+        """Of the GPU, such as ``sm_90a``."""
+
+    def launch(
+        self,
+        code: str | Kernel | Loaded | RawKernel,
+        name: str | None,
+        grid: Any,
+        block: Any,
+        arguments: Sequence[Any] = (),
+        shared: int = 0,
+    ) -> None:
+        """Launch a kernel and wait for it; arrays are changed in place.
+
+        ``code`` is PTX, or what ``fragmenta.ptx`` makes of it.  ``.global`` variables
+        have their first values in each launch.  What the kernel prints is printed.
+        """
+
+
+def launcher(where: str = "auto", target: str = "sm_90a") -> Launcher:
+    """A launcher on a GPU (``gpu``), on the CPU (``cpu``), or what there is (``auto``).
+
+    >>> cpu = launcher("cpu")
+    >>> cpu.name, cpu.is_real
+    ('sm_90a on the CPU', False)
+    >>> code = '''.version 8.0
+    ... .target sm_80
+    ... .address_size 64
+    ... .visible .entry seven(.param .u64 x) {
+    ...     .reg .b64 %rd<2>;
+    ...     ld.param.u64 %rd1, [x];
+    ...     st.global.u32 [%rd1], 7;
+    ...     ret;
+    ... }'''
+    >>> x = np.zeros(1, np.int32)
+    >>> cpu.launch(code, "seven", 1, 1, [x])
+    >>> x
+    array([7], dtype=int32)
+    """
+    choices = ("auto", "gpu", "cpu")
+    if where not in choices:
+        raise Error(f"no {where}{nearest(where, choices)}; there are {one_of(choices)}")
+    check_target(target)
+    if where != "cpu":
+        try:
+            return OnDevice(device.present())
+        except NoDevice:
+            if where == "gpu":
+                raise
+    return OnCPU(target)
+
+
+def chosen(code: str | Kernel | Loaded | RawKernel, name: str | None) -> Kernel:
+    """The kernel that is meant.
+
+    >>> chosen(parse(".version 8.0 .target sm_80 .address_size 64"), "f")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.Error: no kernel f; there are none
+    """
+    if isinstance(code, RawKernel):
+        code = code.kernel
+    if isinstance(code, str):
+        code = parse(code)
+    if isinstance(code, Kernel):
+        if name not in (None, code.name):
+            raise Error(f"the kernel is {code.name}, not {name}")
+        return code
+    if not isinstance(code, Loaded):
+        raise Error(
+            f"a kernel is given as PTX or by fragmenta.ptx; given {type(code).__name__}"
+        )
+    if name is not None:
+        return code.kernels[name]
+    if len(code.kernels) != 1:
+        raise Error(f"which kernel: {one_of(code.kernels) or 'there is none'}?")
+    return next(iter(code.kernels.values()))
+
+
+class OnCPU:
+    """A :class:`Launcher` without a GPU."""
+
+    is_real = False
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    @property
+    def name(self) -> str:
+        """The GPU whose bits are returned."""
+        return f"{self.target} on the CPU"
+
+    def launch(
+        self,
+        code: str | Kernel | Loaded | RawKernel,
+        name: str | None,
+        grid: Any,
+        block: Any,
+        arguments: Sequence[Any] = (),
+        shared: int = 0,
+    ) -> None:
+        """See :meth:`Launcher.launch`."""
+        kernel = anew(chosen(code, name))
+        result = kernel.launch(
+            grid, block, arguments, shared=shared, target=self.target
+        )
+        sys.stdout.write(result.output)
+
+
+class OnDevice:
+    """A :class:`Launcher` on a GPU."""
+
+    is_real = True
+
+    def __init__(self, gpu: GPU) -> None:
+        self._gpu = gpu
+
+    @property
+    def name(self) -> str:
+        """What the driver calls it."""
+        return self._gpu.name
+
+    @property
+    def target(self) -> str:
+        """Its own."""
+        return self._gpu.target
+
+    def launch(
+        self,
+        code: str | Kernel | Loaded | RawKernel,
+        name: str | None,
+        grid: Any,
+        block: Any,
+        arguments: Sequence[Any] = (),
+        shared: int = 0,
+    ) -> None:
+        """See :meth:`Launcher.launch`."""
+        kernel = chosen(code, name)
+        prepared = Prepared(kernel, arguments)
+        program = prepared.program(self._code(kernel), grid, block, shared)
+        if 0 in program.grid:  # the driver refuses what the CPU takes
+            return
+        before = [each.bytes for each in prepared.held]
+        done = programs.launch(self._gpu, program, before)
+        for mine, its in zip(before, done.buffers, strict=True):
+            if mine.flags.writeable:
+                mine[...] = its
+        sys.stdout.write(done.printed)
+
+    def _code(self, kernel: Kernel) -> bytes:
+        try:
+            assembler.tool("ptxas")
+        except Error:  # the driver has an assembler, too
+            return kernel.loaded.module.text.encode() + b"\0"
+        return assembled(kernel, self.target)
