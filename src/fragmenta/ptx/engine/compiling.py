@@ -8,6 +8,7 @@ from fragmenta.machine import compiler
 from fragmenta.ptx.engine import (
     accessing,
     atomics,
+    barriers,
     copying,
     layout,
     library,
@@ -21,7 +22,7 @@ from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Function, Instruction, Module
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, copying, matrices)
+PARTS = (accessing, atomics, barriers, copying, matrices)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 

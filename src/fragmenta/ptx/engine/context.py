@@ -126,6 +126,7 @@ class Context:
         self._shape, self._launch = shape, launch
         self._set_pointers(compiled, launch)
         self._put(layout.BLOCK_WARPS, np.int32(warps))
+        self._put(layout.BLOCK_THREADS, np.int32(shape.threads))
         self._put(layout.BLOCK_WARP_BYTES, np.int64(compiled.warp_bytes))
         self._put(layout.BLOCK_SHARED_SIZE, np.int64(sizes["shared"]))
         self._put(layout.BLOCK_LOCAL_SIZE, np.int64(local))

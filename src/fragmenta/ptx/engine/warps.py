@@ -166,6 +166,11 @@ def _stay(code: Code, warp: Any, staying: Value, here: Value, after: Value) -> N
 def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
     """Some lanes end."""
     live = field(code, warp, layout.LIVE, I32)
+    ending = Value(code.builder, intrinsic(
+        code.builder, "llvm.ctpop.i32", I32, [(live[0] & lanes).raw]
+    ))  # fmt: skip
+    threads = field(code, block, layout.BLOCK_LIVE, I32)
+    threads[0] = threads[0] - ending
     live[0] = live[0] & ~lanes
     at = place(code, warp, layout.PC)
     before = all_lanes(code, at)
@@ -268,7 +273,7 @@ def _turns(code: Code, block: Any, kernel: Any, budget: Value) -> None:
     alive = field(code, block, layout.BLOCK_ALIVE, I32)
     run = b.bitcast(kernel, ir.FunctionType(ir.VoidType(), [POINTER] * 2).as_pointer())
     status[0] = budget.lift(Status.READY)
-    with _repeat(code) as again:
+    with repeat(code) as again:
         spent = code.variable(budget.lift(0))
         progress[0] = budget.lift(0)
         with code.loop(warps) as number:
@@ -321,7 +326,7 @@ def _grid(code: Code, block: Any, kernel: Any, budget: Value) -> None:
     turns = ir.Function(
         b.module, ir.FunctionType(void, [POINTER, POINTER, I32]), "turns"
     )
-    with _repeat(code) as again:
+    with repeat(code) as again:
         with code.when(status[0] == Status.ENDED):
             _reset(code, block)
         b.call(turns, [block, kernel, budget.raw])
@@ -356,6 +361,8 @@ def _reset(code: Code, block: Any) -> None:
     _fill_memory(b, barriers, zero, ir.Constant(I64, 16 * layout.BARRIER_BYTES), no)
     alive = field(code, block, layout.BLOCK_ALIVE, I32)
     alive[0] = field(code, block, layout.BLOCK_WARPS, I32)[0]
+    live = field(code, block, layout.BLOCK_LIVE, I32)
+    live[0] = field(code, block, layout.BLOCK_THREADS, I32)[0]
 
 
 def _place_block(code: Code, block: Any, warp: Any) -> None:
@@ -388,7 +395,7 @@ def _void(b: Any, name: str, kinds: list[Any], given: list[Any]) -> None:
     b.call(function, given)
 
 
-class _repeat:
+class repeat:
     """A loop that goes on while a condition holds at its end."""
 
     def __init__(self, code: Code) -> None:
