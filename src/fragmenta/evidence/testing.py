@@ -9,22 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import as_array
-from fragmenta.cuda.tools import assembler, device
+from fragmenta.cuda.tools import assembler, device, programs
 from fragmenta.cuda.tools.device import GPU
-from fragmenta.cuda.tools.launch import cubin
-from fragmenta.cuda.tools.programs import placed
 from fragmenta.cuda.tools.raw import RawKernel
 from fragmenta.errors import Error, NoDevice, nearest, one_of
+from fragmenta.evidence.kernels import Prepared, anew, assembled
 from fragmenta.isa.target import check_target
-from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.kernel import Kernel, Loaded, parse
-from fragmenta.ptx.launching import check_shape
 
 # ── the same bits ───────────────────────────────────────────────────────────
 
@@ -107,9 +103,8 @@ class Launcher(Protocol):
     ) -> None:
         """Launch a kernel and wait for it; arrays are changed in place.
 
-        ``code`` is PTX, or what ``fragmenta.ptx`` makes of it.  The ``.global``
-        variables of a text are new in each launch; those of a loaded module keep
-        their values.
+        ``code`` is PTX, or what ``fragmenta.ptx`` makes of it.  ``.global`` variables
+        have their first values in each launch.  What the kernel prints is printed.
         """
 
 
@@ -196,7 +191,7 @@ class OnCPU:
         shared: int = 0,
     ) -> None:
         """See :meth:`Launcher.launch`."""
-        kernel = chosen(code, name)
+        kernel = anew(chosen(code, name))
         result = kernel.launch(
             grid, block, arguments, shared=shared, target=self.target
         )
@@ -210,7 +205,6 @@ class OnDevice:
 
     def __init__(self, gpu: GPU) -> None:
         self._gpu = gpu
-        self._modules: WeakKeyDictionary[Loaded, Any] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -233,28 +227,20 @@ class OnDevice:
     ) -> None:
         """See :meth:`Launcher.launch`."""
         kernel = chosen(code, name)
-        shape = check_shape(kernel.function, grid, block)
-        if not shape.blocks:  # the driver refuses what the CPU takes
+        prepared = Prepared(kernel, arguments)
+        program = prepared.program(self._code(kernel), grid, block, shared)
+        if 0 in program.grid:  # the driver refuses what the CPU takes
             return
-        packed = Arguments(kernel.function, arguments)
-        self._gpu.launch(
-            self._module(kernel.loaded),
-            kernel.name,
-            (*shape.grid, *shape.block),
-            shared,
-            [segment.data for segment in packed.segments],
-            lambda addresses: placed(packed.passed, addresses),
-        )
+        before = [each.bytes for each in prepared.held]
+        done = programs.launch(self._gpu, program, before)
+        for mine, its in zip(before, done.buffers, strict=True):
+            if mine.flags.writeable:
+                mine[...] = its
+        sys.stdout.write(done.printed)
 
-    def _module(self, loaded: Loaded) -> Any:
-        if loaded not in self._modules:
-            code = self._assembled(loaded.module.text)
-            self._modules[loaded] = self._gpu.load_code(code)
-        return self._modules[loaded]
-
-    def _assembled(self, text: str) -> bytes:
+    def _code(self, kernel: Kernel) -> bytes:
         try:
             assembler.tool("ptxas")
         except Error:  # the driver has an assembler, too
-            return text.encode() + b"\0"
-        return cubin(text, self.target)
+            return kernel.loaded.module.text.encode() + b"\0"
+        return assembled(kernel, self.target)
