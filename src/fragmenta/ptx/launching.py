@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,8 @@ TURN = 2000
 """How often a warp may jump back before another has its turn."""
 MOST_WAITING = 4096
 """The most blocks that may be under way at a time."""
+PATIENCE = 0.05
+"""Seconds that the blocks of one step should take."""
 STACK, SAVED = 1 << 16, 1 << 18
 _NUMBERS = itertools.count(1)
 
@@ -119,18 +122,23 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     free: list[Context] = []
     waiting: deque[Context] = deque()
     every: list[Context] = []
-    following = first
+    following, some = first, 1
     try:
         while following < last or waiting:
+            start = time.perf_counter()
             if following < last and len(waiting) < MOST_WAITING:
                 if not free:
                     free.append(launch.context())
                     every.append(free[-1])
                 context = free.pop()
-                context.begin(following, last if not waiting else following + 1)
+                end = following + (1 if waiting else some)
+                context.begin(following, min(end, last))
             else:
                 context = waiting.popleft()
             _step(launch, context, every, limit)
+            # Python looks for a keyboard interrupt between two steps.
+            quick = time.perf_counter() - start < PATIENCE
+            some = some * 2 if quick else max(1, some // 2)
             launch.progress((following - first) / (last - first))
             if context.status == Status.ENDED:
                 free.append(context)
@@ -202,13 +210,15 @@ class _Shared:
         self.portion = max(1, (last - first) // (threads * 8))
         self.contexts: list[Context] = []
         self.errors: list[tuple[int, Exception]] = []
+        self.failed = last
+        """The first block that failed: only those before it go on."""
 
     def take(self) -> tuple[int, int] | None:
         """The next blocks to run."""
         with self.lock:
             first = self.following
-            last = min(first + self.portion, self.last)
-            self.following = last
+            last = min(first + self.portion, self.last, self.failed)
+            self.following = max(first, last)
         return (first, last) if first < last else None
 
     def work(self) -> None:
@@ -222,11 +232,13 @@ class _Shared:
                 return
             context.begin(*portion)
             try:
-                while context.index < portion[1] and not launch.halt[0]:
+                while context.index < min(portion[1], self.failed):
+                    if launch.halt[0]:
+                        return
                     _step(launch, context, self.contexts, self.limit)
             except Exception as error:  # raised again where the launch was made
-                launch.halt[0] = 1
                 self.errors.append((context.index, error))
+                self.failed = min(self.failed, context.index)
                 return
 
 

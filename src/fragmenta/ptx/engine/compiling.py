@@ -19,7 +19,7 @@ from fragmenta.ptx.engine.control import after_call, ret
 from fragmenta.ptx.engine.program import Block, meets, program
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
-from fragmenta.ptx.module import Function, Instruction, Module
+from fragmenta.ptx.module import Function, Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
 PARTS = (accessing, atomics, barriers, copying, matrices)
@@ -69,6 +69,11 @@ def _orders(function: Function) -> bool:
 
 def _may_order(instruction: Instruction) -> bool:
     words = instruction.qualifiers
+    if instruction.opcode == "call":  # lines that blocks print have an order
+        return any(
+            isinstance(each, Symbol) and each.name == "vprintf"
+            for each in instruction.operands
+        )
     if instruction.opcode in ("ld", "st"):
         if any(word.startswith("shared") for word in words):
             return False
@@ -131,8 +136,11 @@ def write(writer: Writer) -> str:
 def _block(writer: Writer, block: Block, version: str) -> None:
     writer.block, writer.version, writer.unit = block, version, block.unit
     writer.label(f"{version}{block.number}")
-    _count(writer, block.number)
     instructions = block.unit.function.instructions
+    # Lanes may come to an instruction at which they wait several times.
+    waits = block.stop > block.start and meets(instructions[block.start])
+    if not waits:
+        _count(writer, block.number)
     if block.comes_back:
         writer.index = block.start - 1
         writer.guarded(lambda: after_call(writer, instructions[block.start - 1]))
@@ -142,6 +150,8 @@ def _block(writer: Writer, block: Block, version: str) -> None:
         if version == PARTIAL and meets(instruction):
             meet(writer, instruction)
         writer.instruction(instruction)
+    if waits:
+        _count(writer, block.number)
     last = instructions[block.stop - 1] if block.stop > block.start else None
     if last is not None and last.opcode in _TERMINAL:
         return
