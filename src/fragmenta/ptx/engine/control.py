@@ -226,7 +226,7 @@ def _to_local(
     """Put an argument into the local memory of a function that takes its address."""
     first = unit.local[name]
     if unit.recursive:
-        place = writer.temporary(64)
+        place = writer.temporary()
         frame = writer.at("%warp", unit.frame_register)
         writer.call(warps.FRAME, f"ptr {place}", f"ptr {frame}", f"i64 {first}")
     else:
@@ -376,9 +376,7 @@ def _host(
     if function.name not in layout.HOST_FUNCTIONS:
         writer.fault(Fault.UNSUPPORTED)
         return
-    places = []
-    for each in (*given, *operands):
-        places.append(_given(writer, each)[0][1])
+    places = [_given(writer, each)[0][1] for each in (*given, *operands)]
     data = b"".join(place.to_bytes(8, "little") for place in places)
     table = writer.at("%constants", writer.data(data))
     number = layout.HOST_FUNCTIONS.index(function.name)
@@ -503,16 +501,15 @@ def _uncalled(
     return failed.value
 
 
-def _saved(code: Code, warp: Any, block: Any, lane: Value) -> tuple[Any, Any, Value]:
-    """The stack of saved registers of a lane: how many, the first, and the most."""
+def _saved(code: Code, warp: Any, block: Any, lane: Value) -> tuple[Any, Value]:
+    """The words of saved registers of a lane, and how many there may be."""
     b = code.builder
     number = convert(field(code, warp, layout.WARP_NUMBER, I32)[0], I64)
     size = field(code, block, layout.BLOCK_SAVED_SIZE, I64)[0]
     base = pointer_at(code, block, layout.BLOCK_SAVED)
     memory = b.gep(base, [((number * LANES + lane) * size).raw])
-    words = b.bitcast(memory, I64.as_pointer())
-    most = Value(b, b.lshr(size.raw, ir.Constant(I64, 3))) - 1
-    return field(code, memory, 0, I64), b.gep(words, [ir.Constant(I64, 1)]), most
+    most = convert(Value(b, b.lshr(size.raw, ir.Constant(I64, 3))), I32)
+    return b.bitcast(memory, I64.as_pointer()), most
 
 
 def _push(bits: int) -> Any:
@@ -523,16 +520,17 @@ def _push(bits: int) -> Any:
     ) -> Value:
         b = code.builder
         failed = code.variable(number.lift(0))
+        used = field(code, warp, layout.SAVED, I32)
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            used, words, most = _saved(code, warp, block, lane)
-            top = used[0]
+            words, most = _saved(code, warp, block, lane)
+            top = used[lane]
             with code.when(top >= most):
-                fault(code, warp, Fault.STACK, number, lane, top, 0)
+                fault(code, warp, Fault.STACK, number, lane, convert(top, I64), 0)
                 failed.value = number.lift(1)
             with code.when(top < most):
                 value = _lane_bits(code, register, bits, lane)
                 b.store(value.raw, b.gep(words, [top.raw]))
-                used[0] = top + 1
+                used[lane] = top + 1
         return failed.value
 
     return trace
@@ -543,10 +541,11 @@ def _pop(bits: int) -> Any:
 
     def trace(code: Code, warp: Any, block: Any, register: Any, lanes: Value) -> None:
         b = code.builder
+        used = field(code, warp, layout.SAVED, I32)
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            used, words, _ = _saved(code, warp, block, lane)
-            top = used[0] - 1
-            used[0] = top
+            words, _ = _saved(code, warp, block, lane)
+            top = used[lane] - 1
+            used[lane] = top
             value = Value(b, b.load(b.gep(words, [top.raw])))
             _put_lane_bits(code, register, bits, lane, value)
 
