@@ -278,8 +278,8 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
     x, y, z = shape.grid
     if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16:
         raise Error(
-            f"a grid has at most {(1 << 31) - 1:,} blocks along x and {(1 << 16) - 1:,} "
-            f"along y and z; given {shape.grid}"
+            f"a grid has at most {(1 << 31) - 1:,} blocks along x and "
+            f"{(1 << 16) - 1:,} along y and z; given {shape.grid}"
         )
     needed = kernel.directives.get("reqntid")
     if needed is not None:

@@ -15,7 +15,8 @@ from fragmenta.ptx.engine import (
     matrices,
     warps,
 )
-from fragmenta.ptx.engine.control import after_call, ret
+from fragmenta.ptx.engine.calling import after_call
+from fragmenta.ptx.engine.control import ret
 from fragmenta.ptx.engine.program import Block, meets, program
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer

@@ -151,7 +151,7 @@ exactly; the phase; the votes for it; the result of the last vote as a count, an
 whether all or any were for it; the votes."""
 BLOCK_BYTES = BLOCK_BARRIERS + 16 * BARRIER_BYTES
 
-RETURNS = 64
+RETURNS = 1024
 """How deep functions may call one another."""
 
 
