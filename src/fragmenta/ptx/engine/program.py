@@ -337,10 +337,9 @@ def _recursive(module: Module, names: list[str]) -> set[str]:
     while changed:
         changed = False
         for goals in reach.values():
-            more = set().union(*(reach.get(goal, set()) for goal in goals))
-            if not more <= goals:
-                goals |= more
-                changed = True
+            more = set().union(*(reach.get(goal, set()) for goal in goals)) - goals
+            goals.update(more)
+            changed = changed or bool(more)
     return {name for name in names if name in reach[name]}
 
 
