@@ -15,6 +15,7 @@ os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 # PyTorch and Triton take gigabytes, so their tests have environments of their own:
 # `make torch`, `make triton`.  Elsewhere they are not collected, rather than skipped.
 NEEDS = {
+    "cupy": ["tests/ptx/special_check.py"],
     "torch": [
         "src/fragmenta/torch",
         "tests/golden/make_exchange.py",

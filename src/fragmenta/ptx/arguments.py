@@ -53,6 +53,10 @@ class Segment:
         return self.slot << layout.SLOT_BITS
 
 
+Passed = bytes | tuple[int, int]
+"""A parameter: its bytes, or a pointer as the number of a segment and an offset."""
+
+
 class Arguments:
     """The parameters of a kernel as bytes, and the memory behind its pointers."""
 
@@ -61,8 +65,7 @@ class Arguments:
         self._known: dict[tuple[int, int], Segment] = {}
         self._kept: list[Any] = []
         self.arrays: dict[int, NDArray[Any]] = {}
-        self.targets: dict[int, tuple[int, int]] = {}
-        """Of arguments that are pointers: which segment, and bytes from its start."""
+        self._targets: dict[int, tuple[int, int]] = {}
         values = list(given)
         if len(values) != len(kernel.parameters):
             names = one_of((p.name for p in kernel.parameters), "and")
@@ -74,6 +77,9 @@ class Arguments:
         parts = [
             (offsets[p.name], self._bytes(i, p, value))
             for i, (p, value) in enumerate(zip(kernel.parameters, values, strict=True))
+        ]
+        self.passed: list[Passed] = [
+            self._targets.get(i, data) for i, (_, data) in enumerate(parts)
         ]
         size = max((offset + len(data) for offset, data in parts), default=0)
         memory = bytearray(max(size, 8))
@@ -91,7 +97,7 @@ class Arguments:
             return data
         if isinstance(value, Pointer):
             segment = self._segment(value.array, what)
-            self.targets[index] = self.segments.index(segment), value.offset
+            self._targets[index] = self.segments.index(segment), value.offset
             return _address_bytes(segment.address + value.offset, size, what)
         if isinstance(value, np.generic) or not _is_memory(value):
             return _number(value, parameter, what)
@@ -103,7 +109,7 @@ class Arguments:
         array = _memory(value, what)
         self.arrays[index] = array
         segment = self._segment(array, what)
-        self.targets[index] = self.segments.index(segment), 0
+        self._targets[index] = self.segments.index(segment), 0
         return _address_bytes(segment.address, size, what)
 
     def _segment(self, array: NDArray[Any], what: str) -> Segment:

@@ -13,6 +13,7 @@ from fragmenta import methods
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.arguments import Pointer
 from fragmenta.ptx.launching import STACK, Launch, check_shape, run
@@ -66,6 +67,7 @@ class Kernel:
         stack: int = STACK,
         client: Any = None,
         check: bool = True,
+        progress: Progress = ignore_progress,
     ) -> Result:
         """Run the kernel here, with the bits that a GPU returns.
 
@@ -75,6 +77,7 @@ class Kernel:
         ``contract=False`` does not fuse products and sums as the assembler does.
         ``client`` is a Dask client, whose workers then run the blocks.  Unless
         ``check`` is false, ``result.problems`` says what :meth:`Loaded.check` finds.
+        ``progress`` is called now and then with the share of blocks that have begun.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -115,6 +118,7 @@ class Kernel:
         }
         given = list(arguments)
         launch = self.loaded.launch(self.name, shape, given, **options)
+        launch.progress = progress
         start = time.perf_counter()
         output = self._run(launch, given, options, limit, client)
         counts, fidelity = counted(launch.compiled, launch.counts)

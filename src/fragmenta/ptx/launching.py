@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.threads import cores
 from fragmenta.errors import Error, KernelFault
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import faults
 from fragmenta.ptx.arguments import Arguments, Segment
 from fragmenta.ptx.engine import layout
@@ -74,6 +75,7 @@ class Launch:
         self.host = Host(self)
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
+        self.progress: Progress = ignore_progress
 
     def context(self) -> Context:
         """A new context."""
@@ -129,6 +131,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
             else:
                 context = waiting.popleft()
             _step(launch, context, every, limit)
+            launch.progress((following - first) / (last - first))
             if context.status == Status.ENDED:
                 free.append(context)
                 following = max(following, context.index)
@@ -174,6 +177,7 @@ def _in_parallel(
         for each in workers:
             while each.is_alive():
                 each.join(0.1)
+                launch.progress((shared.following - first) / (last - first))
     except BaseException:
         launch.halt[0] = 1
         for each in workers:
