@@ -101,6 +101,8 @@ def _what(
             return f"{name} was given metadata with an illegal code"
         case Fault.BARRIER:
             return f"there are barriers 0 to 15; {name} names barrier {address}"
+        case Fault.INDEX:
+            return f"{name} was given the index {address}, which is beyond its list"
         case Fault.HOST:
             return "an assertion in the kernel failed, or a call of the host did"
     return f"{kind.name.lower()}: {name}"

@@ -28,7 +28,7 @@ class Host:
     def __init__(self, launch: Any) -> None:
         self._launch = launch
         self._lines: list[str] = []
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._function = HOST(self._call)
         pointer = ctypes.cast(self._function, ctypes.c_void_p)
         self.address = int(pointer.value or 0)
@@ -45,7 +45,7 @@ class Host:
             for lane in range(LANES):
                 if lanes >> lane & 1:
                     getattr(self, "_" + name.strip("_"))(warp, block, table, lane)
-        except Exception as error:
+        except BaseException as error:  # an interrupt, too: nobody else would see it
             self.error = error
             return 1
         return 0
@@ -76,7 +76,10 @@ class Host:
             table = _i64(block + layout.BLOCK_SEGMENTS)
             entry = table + layout.SEGMENT_BYTES * min(slot, layout.SLOTS - 1)
             base, whole = _i64(entry), _i64(entry + 8)
-        size = max(0, min(size, whole - offset))
+            offset -= layout.SHARED_START if slot == layout.SHARED_SLOT else 0
+        if not 0 <= offset < whole:
+            raise Error(f"printf or assert was given {address:#x}, where nothing is")
+        size = min(size, whole - offset)
         return ctypes.string_at(base + offset, size)
 
     def _string(self, warp: int, block: int, lane: int, address: int) -> str:
@@ -89,7 +92,7 @@ class Host:
         answer, text_at, values_at = (self._place(table, i) for i in range(3))
         text = self._string(warp, block, lane, self._word(warp, text_at, lane, 2))
         where = self._word(warp, values_at, lane, 2)
-        data = self._read(warp, block, lane, where, 4096)
+        data = self._read(warp, block, lane, where, 4096) if where else b""
         shown, count = self._format(text, data, warp, block, lane)
         self._lines.append(shown)
         ctypes.memmove(warp + answer + 4 * lane, struct.pack("<i", count), 4)

@@ -8,6 +8,7 @@ from fragmenta.machine import compiler
 from fragmenta.ptx.engine import (
     accessing,
     atomics,
+    barriers,
     copying,
     layout,
     library,
@@ -21,7 +22,7 @@ from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Function, Instruction, Module
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, copying, matrices)
+PARTS = (accessing, atomics, barriers, copying, matrices)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
@@ -132,9 +133,9 @@ def _block(writer: Writer, block: Block, version: str) -> None:
     writer.label(f"{version}{block.number}")
     _count(writer, block.number)
     instructions = block.unit.function.instructions
-    before = instructions[block.start - 1] if block.start else None
-    if before is not None and before.opcode == "call":
-        writer.guarded(lambda: after_call(writer, before))
+    if block.comes_back:
+        writer.index = block.start - 1
+        writer.guarded(lambda: after_call(writer, instructions[block.start - 1]))
     for index in range(block.start, block.stop):
         writer.index = index
         instruction = instructions[index]
@@ -145,7 +146,7 @@ def _block(writer: Writer, block: Block, version: str) -> None:
     if last is not None and last.opcode in _TERMINAL:
         return
     writer.mask = "" if version == FULL else writer.active()
-    if block.stop >= len(instructions):
+    if block.stop >= len(instructions) and not block.comes_back:
         end = Instruction("ret", (), (), None, last.line if last else 0, 0)
         ret(writer, end)
         return

@@ -126,6 +126,7 @@ class Context:
         self._shape, self._launch = shape, launch
         self._set_pointers(compiled, launch)
         self._put(layout.BLOCK_WARPS, np.int32(warps))
+        self._put(layout.BLOCK_THREADS, np.int32(shape.threads))
         self._put(layout.BLOCK_WARP_BYTES, np.int64(compiled.warp_bytes))
         self._put(layout.BLOCK_SHARED_SIZE, np.int64(sizes["shared"]))
         self._put(layout.BLOCK_LOCAL_SIZE, np.int64(local))
@@ -134,18 +135,15 @@ class Context:
         self._put(layout.BLOCK_LAUNCH, np.int64(launch.number))
         for axis, size in enumerate(shape.grid):
             self._put(layout.BLOCK_GRID + 8 * axis, np.int64(size))
-        self.segments[layout.SHARED_SLOT, :2] = (
-            _address(self.parts["shared"]),
-            sizes["shared"],
-        )
-        bases = launch.template.reshape(warps, -1)
-        local_at = _address(self.parts["local"])
-        step = LANES * local
-        for warp in range(warps):
-            place = slice(layout.LOCAL_BASE, layout.LOCAL_BASE + 8)
-            own = np.array([local_at + warp * step], np.int64).view(np.uint8)
-            bases[warp, place] = own
-        self.template = bases.copy()
+        start = layout.SHARED_START
+        where = _address(self.parts["shared"]) + start
+        self.segments[layout.SHARED_SLOT, :2] = where, sizes["shared"] - start
+        own = np.arange(warps, dtype=np.int64) * (LANES * local)
+        own += _address(self.parts["local"])
+        place = slice(layout.LOCAL_BASE, layout.LOCAL_BASE + 8)
+        # A copy: other threads have contexts of the same launch.
+        self.template = launch.template.copy()
+        self.template[:, place] = own.view(np.uint8).reshape(warps, 8)
         self._put(layout.BLOCK_TEMPLATE, np.int64(_address(self.template)))
 
     def _set_pointers(self, compiled: Compiled, launch: Any) -> None:

@@ -61,16 +61,27 @@ def brx(writer: Writer, instruction: Instruction) -> None:
     goals = [_target(writer, each) for each in labels]
     data = b"".join(goal.to_bytes(4, "little") for goal in goals)
     place = writer.at("%constants", writer.data(data))
-    if instruction.guard is not None:
-        here = f"i32 {writer.block.number + 1}"
-        writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", here, here)
-    writer.call(
+    _pass_by(writer, instruction)
+    failed = writer.call(
         warps.TABLE_JUMP, "ptr %warp", f"ptr {writer.source(index, 'u32').pointer}",
         f"ptr {place}", f"i32 {len(goals)}", f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
+    writer.stop_if(failed)
     if min(goals) <= writer.block.number:
         writer.spend_partial(min(goals))
     writer.line("br label %dispatch")
+
+
+def _pass_by(writer: Writer, instruction: Instruction) -> None:
+    """The lanes that a guard holds back go on behind the instruction."""
+    if instruction.guard is not None:
+        _all_to(writer, writer.unit.at[writer.index + 1])
+
+
+def _all_to(writer: Writer, number: int) -> None:
+    goal = f"i32 {number}"
+    writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", goal, goal)
 
 
 def _name(operand: Operand) -> str:
@@ -85,9 +96,7 @@ def _name(operand: Operand) -> str:
 @handles("exit")
 def leave(writer: Writer, instruction: Instruction) -> None:
     """Some lanes end; the others go on."""
-    if instruction.guard is not None:
-        here = f"i32 {writer.block.number + 1}"
-        writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", here, here)
+    _pass_by(writer, instruction)
     writer.call(warps.LEAVE, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
 
@@ -98,9 +107,7 @@ def ret(writer: Writer, instruction: Instruction) -> None:
     if writer.unit.function.kernel:
         leave(writer, instruction)
         return
-    if instruction.guard is not None:
-        here = f"i32 {writer.block.number + 1}"
-        writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", here, here)
+    _pass_by(writer, instruction)
     writer.call(RETURN, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
 
@@ -138,6 +145,7 @@ def call(writer: Writer, instruction: Instruction) -> None:
             _host(writer, function, given, operands)
             writer.goto(after)
             return
+        _pass_by(writer, instruction)
         _enter(writer, writer.program.units[name], operands, writer.lanes())
     writer.line("br label %dispatch")
 
@@ -278,6 +286,8 @@ def _indirect(
     """Call whatever function each lane has the address of."""
     pointer = writer.register(goal).pointer
     lanes = writer.lanes()
+    behind = writer.unit.at[writer.index + 1]
+    _all_to(writer, behind)
     for name, unit in writer.program.units.items():
         function = unit.function
         if function.kernel or len(function.parameters) != len(operands):
@@ -296,7 +306,7 @@ def _indirect(
         writer.line(f"br label %{skip}")
         writer.label(skip)
     failed = writer.call(
-        UNCALLED, "ptr %warp", f"ptr {pointer}", f"i32 {writer.block.number}",
+        UNCALLED, "ptr %warp", f"ptr {pointer}", f"i32 {behind}",
         f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)

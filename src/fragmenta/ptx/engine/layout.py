@@ -51,7 +51,7 @@ FAULT_LANE = 160  #: i32
 FAULT_SIZE = 164  #: i32: bytes of the access
 FAULT_ADDRESS = 168  #: i64
 WARP_NUMBER = 176  #: i32
-TURN = 180  #: i32: where the search for the next lanes begins
+TURN = 180  #: i32: how many more times the lanes take turns
 LOCAL_BASE = 184  #: i64: host address of the local memory of lane 0
 MOVED = 192  #: i32: whether a lane went on since all that wait were asked
 SCRATCH = 196  #: 12 predicates for temporary use
@@ -61,7 +61,10 @@ STACK = 384  #: 32 x i32: bytes of local memory that each lane uses
 DEPTH = 512  #: 32 x i32: how many calls each lane is in
 BARRIER = 640  #: 32 x i32: the named barrier at which each lane waits
 CONTEXT = 768  #: 32 x i32: a number for the calls that each lane is in
-SPECIAL = 896
+MEMBERS = 896  #: 32 x i32: the lanes that each lane waits for at bar.warp.sync
+SYNCED = 1024  #: i32: the lanes that wait at bar.warp.sync
+RELEASED = 1028  #: i32: those of them that may go on
+SPECIAL = 1088
 """Special registers, 128 or 256 bytes each, in the order of ``SPECIALS``."""
 
 SPECIALS_32 = (
@@ -126,6 +129,7 @@ BLOCK_PARAMETERS = 80  #: pointer to the parameters of the kernel
 BLOCK_STATUS = 88  #: i32
 BLOCK_PROGRESS = 92  #: i32: whether anything happened in this round
 BLOCK_FAULT_WARP = 96  #: i32
+BLOCK_LIVE = 100  #: i32: how many threads have not ended
 BLOCK_STAGE = 104  #: pointer to memory for the operands of Tensor Core instructions
 BLOCK_SAVED = 112  #: pointer to the memory of saved registers, per lane
 BLOCK_SAVED_SIZE = 120  #: i64: its bytes for each lane
@@ -138,10 +142,12 @@ BLOCK_LAST = 168  #: i64: the first block that is not to be run
 BLOCK_GRID = 176  #: 3 x i64: the blocks of the grid along x, y and z
 BLOCK_TEMPLATE = 200  #: pointer to the first bytes of each warp
 BLOCK_HALT = 208  #: pointer to an i32 that is not 0 if all should stop
+BLOCK_THREADS = 216  #: i32: how many threads
 BLOCK_BARRIERS = 256  #: 16 barriers
 BARRIER_BYTES = 32
-"""A barrier: threads that arrived, threads expected, phase, votes; i32 each, then
-the result of the last vote: count, and, or."""
+"""A barrier, i32 each: threads that arrived, with warps counted as 32; the same
+exactly; the phase; the votes for it; the result of the last vote as a count, and
+whether all or any were for it; the votes."""
 BLOCK_BYTES = BLOCK_BARRIERS + 16 * BARRIER_BYTES
 
 RETURNS = 64
@@ -180,3 +186,4 @@ class Fault(IntEnum):
     DEADLOCK = 10
     READ_ONLY = 11
     BARRIER = 12
+    INDEX = 13

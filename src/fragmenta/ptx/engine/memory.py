@@ -92,17 +92,19 @@ def segment(code: Code, block: Any, address: Value) -> Where:
     table = pointer_at(code, block, layout.BLOCK_SEGMENTS)
     entry = b.gep(table, [(safe * layout.SEGMENT_BYTES).raw])
     base, size, flags, notes = (field(code, entry, 8 * i, I64)[0] for i in range(4))
-    return Where(base, size, safe << layout.SLOT_BITS, flags, notes)
+    # The first bytes of shared memory belong to the system.
+    first = select(safe == layout.SHARED_SLOT, safe.lift(layout.SHARED_START), 0)
+    return Where(base, size, (safe << layout.SLOT_BITS) + first, flags, notes)
 
 
 def shared(code: Code, block: Any) -> Where:
-    """The shared memory of a block."""
+    """The shared memory of a block, without what belongs to the system."""
     b = code.builder
     pointer = pointer_at(code, block, layout.BLOCK_SHARED)
     size = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
-    nothing = size.lift(0)
-    start = Value(b, b.ptrtoint(pointer, I64))
-    return Where(start, size, nothing, nothing, nothing)
+    nothing, start = size.lift(0), size.lift(layout.SHARED_START)
+    base = Value(b, b.ptrtoint(pointer, I64))
+    return Where(base + start, size - start, start, nothing, nothing)
 
 
 def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:

@@ -63,6 +63,8 @@ class Block:
     unit: Unit
     start: int
     stop: int
+    comes_back: bool = False
+    """Whether lanes come here only when they come back from a call."""
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -92,7 +94,6 @@ class Unit:
     frame_start: int = 0
     """Where the frame begins, if the function does not call itself."""
     recursive: bool = False
-    blocks: list[Block] = field(default_factory=list)
     at: dict[int, int] = field(default_factory=dict)
     """The number of the code block that begins with an instruction, by its index."""
     carry: int = 0
@@ -385,7 +386,7 @@ def _cut(unit: Unit, blocks: list[Block]) -> None:
         ordered.append(len(instructions))
     # An empty last block: the end of a function is a return.
     for start, stop in zip(ordered, [*ordered[1:], len(instructions)], strict=True):
-        block = Block(len(blocks), unit, start, stop)
-        unit.at[start] = block.number
-        unit.blocks.append(block)
-        blocks.append(block)
+        if start and instructions[start - 1].opcode == "call":
+            blocks.append(Block(len(blocks), unit, start, start, comes_back=True))
+        unit.at[start] = len(blocks)
+        blocks.append(Block(len(blocks), unit, start, stop))

@@ -37,6 +37,8 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.table import TABLE, Match
 
 FULL, PARTIAL = "b", "m"
+WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
+"""Opcodes that are carried out for all lanes at once, whatever the guard says."""
 Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
@@ -390,7 +392,20 @@ class Writer:
         elif self.version == PARTIAL:
             self.mask = self.active()
         handler = HANDLERS.get(instruction.opcode, _by_table)
-        self.guarded(lambda: handler(self, instruction))
+        if guard is not None and instruction.opcode in WHOLE_WARP:
+            self.guarded(lambda: self._if_any(lambda: handler(self, instruction)))
+        else:
+            self.guarded(lambda: handler(self, instruction))
+
+    def _if_any(self, write: Callable[[], None]) -> None:
+        """Write something that is done only if a lane takes part."""
+        on, behind = self.new_label(), self.new_label()
+        some = self.value(f"icmp ne i32 {self.mask}, 0")
+        self.line(f"br i1 {some}, label %{on}, label %{behind}")
+        self.label(on)
+        write()
+        self.line(f"br label %{behind}")
+        self.label(behind)
 
     def guarded(self, write: Callable[[], None]) -> None:
         """Write something; if that is not possible, it is a fault to come there."""
@@ -405,8 +420,9 @@ class Writer:
         """Stop with a fault if a lane comes here, and with the reason."""
         self.refusals[len(self.sites)] = why
         self.fault(Fault.UNSUPPORTED)
-        if self.unit.function.instructions[self.index].opcode in JUMPS:
-            self.line("br label %dispatch")
+        jumps = self.unit.function.instructions[self.index].opcode in JUMPS
+        if jumps and not self.block.comes_back:
+            self.goto(self.unit.at[self.index + 1])
 
     # ── going on ────────────────────────────────────────────────────────────
 
@@ -438,7 +454,7 @@ class Writer:
             self.call(
                 warps.DIVERGE, "ptr %warp", "i32 -1", f"i32 {number}", f"i32 {number}"
             )
-        self.call(warps.SPENT, "ptr %warp", f"i32 {number}")
+        self.call(warps.SPENT, "ptr %warp")
         self.line("ret void")
         self.label(on)
 
