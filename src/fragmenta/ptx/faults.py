@@ -24,6 +24,8 @@ class Place(NamedTuple):
     shape: Shape
     segments: list[Segment]
     context: Context
+    parameters: int
+    """The bytes of the kernel's parameters."""
 
 
 def explain(place: Place) -> KernelFault:
@@ -75,16 +77,17 @@ def _what(
     name = instruction.mnemonic
     match kind:
         case Fault.BOUNDS:
-            goal = _address(place, instruction, address, size)
-            return f"out of bounds: {name} {verb} {size} bytes {goal}"
+            goal = _address(place, instruction, address)
+            return f"out of bounds: {name} {verb} {size} bytes{goal}"
         case Fault.ALIGNMENT:
+            goal = _address(place, instruction, address)
             return (
-                f"misaligned: {name} {verb} {size} bytes at {address:#x}, which is not "
-                f"a multiple of {size}"
+                f"misaligned: {name} {verb} {size} bytes{goal}; the address, "
+                f"{address:#x}, is not a multiple of {size}"
             )
         case Fault.READ_ONLY:
-            goal = _address(place, instruction, address, size)
-            return f"read-only: {name} {verb} {size} bytes {goal}"
+            goal = _address(place, instruction, address)
+            return f"read-only: {name} {verb} {size} bytes{goal}"
         case Fault.TRAP:
             return "the kernel stopped itself with a trap"
         case Fault.UNSUPPORTED:
@@ -108,36 +111,38 @@ def _what(
     return f"{kind.name.lower()}: {name}"
 
 
-def _address(place: Place, instruction: Instruction, address: int, size: int) -> str:
+def _address(place: Place, instruction: Instruction, address: int) -> str:
     """Where an address is, seen from the nearest memory."""
     words = instruction.qualifiers
-    if any(each.startswith("shared") for each in words):
-        whole = place.context.parts["shared"].size - layout.SHARED_START
-        return f"at {_from(address - layout.SHARED_START, whole)} shared memory"
+    context = place.context
+    shared = context.parts["shared"].size - layout.SHARED_START
+    local = context.parts["local"].size // (place.shape.warps * LANES)
+    signed = address - (1 << 64) if address >> 63 else address
+    if any(each.startswith("shared") for each in words) and address < layout.FIRST_SLOT:
+        return _from(signed - layout.SHARED_START, shared, "shared memory")
     if "local" in words:
-        return f"at {_from(address, place.compiled.local)} local memory"
-    slot, offset = address >> layout.SLOT_BITS, address & (1 << layout.SLOT_BITS) - 1
-    for segment in place.segments:
-        if segment.slot == slot:
-            return f"at {_from(offset, segment.data.size)} {segment.name}"
-        if segment.slot == slot + 1:  # below its start
-            below = (1 << layout.SLOT_BITS) - offset
-            if below < 1 << 32:
-                return f"{below} bytes before the start of {segment.name}"
-    if slot == layout.SHARED_SLOT:
-        whole = place.context.parts["shared"].size - layout.SHARED_START
-        return f"at {_from(offset - layout.SHARED_START, whole)} shared memory"
-    if slot == layout.PARAM_SLOT:
-        return f"at byte {offset} of the parameters"
-    return f"at {address:#x}, where nothing is"
+        return _from(signed, local, "local memory")
+    known = [(each.address, each.data.size, each.name) for each in place.segments]
+    known += [
+        (layout.SHARED_WINDOW + layout.SHARED_START, shared, "shared memory"),
+        (layout.LOCAL_WINDOW, local, "local memory"),
+        (layout.PARAM_WINDOW, place.parameters, "the parameters"),
+    ]
+    start, size, name = min(
+        known, key=lambda each: max(each[0] - address, address - each[0] - each[1])
+    )
+    if abs(address - start) < 1 << (layout.SLOT_BITS - 1):
+        return _from(address - start, size, name)
+    return f" at {address:#x}, where nothing is"
 
 
-def _from(offset: int, size: int) -> str:
+def _from(offset: int, size: int, name: str) -> str:
     if offset < 0:
-        return f"{-offset} bytes before the start of"
+        return f", {-offset} bytes before the start of {name}"
     if offset >= size:
-        return f"{offset - size} bytes behind the end ({size} bytes) of"
-    return f"byte {offset} of {size} of"
+        behind = f"{offset - size} bytes behind the end of {name}"
+        return f", {behind}, which has {size} bytes"
+    return f" at byte {offset} of {name}, which has {size} bytes"
 
 
 def stuck(place: Place) -> KernelFault:

@@ -16,7 +16,7 @@ from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.arguments import Pointer
-from fragmenta.ptx.launching import STACK, Launch, check_shape, run
+from fragmenta.ptx.launching import STACK, Launch, check_options, check_shape, run
 from fragmenta.ptx.loading import Source
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.result import Result, counted
@@ -109,8 +109,9 @@ class Kernel:
                 f"shared is the bytes of dynamic shared memory, 0 to {228 * 1024:,}; "
                 f"given {shared!r}"
             )
+        check_options(limit, stack)
         where = check_target(target or self.loaded.module.target)
-        options = {
+        options: dict[str, Any] = {
             "shared": int(shared),
             "target": where,
             "contract": contract,

@@ -225,7 +225,7 @@ class GPU:
         finally:
             self._free(buffers)
 
-    def _free(self, buffers: list[Any]) -> None:
+    def _free(self, buffers: Sequence[Any]) -> None:
         for buffer in buffers:
             with suppress(Exception):  # after a fault nothing can be freed
                 buffer.close(self._stream)
