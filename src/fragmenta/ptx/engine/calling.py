@@ -20,7 +20,7 @@ from fragmenta.ptx.engine.library import field, pointer_at
 from fragmenta.ptx.engine.memory import Access, fault, has, lane_of, store
 from fragmenta.ptx.engine.program import Unit
 from fragmenta.ptx.engine.warps import P, routine
-from fragmenta.ptx.engine.writing import Writer, handles
+from fragmenta.ptx.engine.writing import Writer, handles, immediate_bits
 from fragmenta.ptx.module import (
     Function,
     Group,
@@ -104,25 +104,54 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
     """Go into a function with its arguments, for some lanes."""
     if unit.recursive:
         _save(writer, unit, lanes)
+    moves: list[tuple[int, int, str]] = []
     for formal, actual in zip(unit.function.parameters, given, strict=True):
         if formal.name in unit.addressed:
             _to_local(writer, unit, formal.name, _given(writer, actual), lanes)
             continue
         goals = _pieces(unit, formal.name)
         if isinstance(actual, Immediate):
-            constant = writer.source(actual, formal.type)
-            for bits, place in goals:
-                _copy_to(writer, bits, place, constant.pointer, lanes)
-            continue
-        for (bits, place), (_, source) in zip(
-            goals, _given(writer, actual), strict=False
-        ):
-            _copy(writer, bits, place, source, lanes)
+            sources = _constant_pieces(writer, actual, formal.type, goals)
+        else:
+            sources = [writer.at("%warp", at) for _, at in _given(writer, actual)]
+        moves += [(*to, of) for to, of in zip(goals, sources, strict=False)]
+    if unit is writer.unit:
+        moves = _kept_apart(writer, moves, lanes)
+    for bits, place, source in moves:
+        _copy_to(writer, bits, place, source, lanes)
     failed = writer.call(
         CALL, "ptr %warp", "ptr %block", f"i32 {writer.block.number + 1}",
         f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
+
+
+def _constant_pieces(
+    writer: Writer, constant: Immediate, kind: str, goals: list[tuple[int, int]]
+) -> list[str]:
+    """The pieces of a parameter that is given as a constant."""
+    number, found = immediate_bits(constant, kind), []
+    for bits, _ in goals:
+        found.append(writer.constant(bits, number).pointer)
+        number >>= bits
+    return found
+
+
+def _kept_apart(
+    writer: Writer, moves: list[tuple[int, int, str]], lanes: str
+) -> list[tuple[int, int, str]]:
+    """A function that calls itself may give one of its parameters as another."""
+    if len(moves) > layout.RESULT_WORDS:
+        raise Error(
+            f"{writer.unit.function.name} calls itself with more than "
+            f"{layout.RESULT_WORDS} words; this is not supported"
+        )
+    apart = []
+    for number, (bits, place, source) in enumerate(moves):
+        between = layout.RESULTS + 8 * LANES * number
+        _copy_to(writer, bits, between, source, lanes)
+        apart.append((bits, place, writer.at("%warp", between)))
+    return apart
 
 
 def _to_local(

@@ -99,8 +99,8 @@ TICKING = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
 TEMPORARIES = 12
 """Registers and predicates for what is used at once."""
 TEMPORARY = SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * len(SPECIALS_64)
-RESULT_WORDS = 16
-"""Words of results that a function which calls itself may return."""
+RESULT_WORDS = 32
+"""Words of parameters and of results of a function that calls itself."""
 RESULTS = TEMPORARY + 256 * TEMPORARIES
 REGISTERS = RESULTS + 8 * LANES * RESULT_WORDS
 """Where the registers of a warp begin."""
