@@ -70,20 +70,17 @@ def _what(
     place: Place, kind: Fault, site: int, instruction: Instruction, address: int,
     size: int,
 ) -> str:  # fmt: skip
-    verb = "reads" if instruction.opcode in ("ld", "ldu", "ldmatrix") else "accesses"
-    verb = "writes" if instruction.opcode in ("st", "red", "stmatrix") else verb
-    name = instruction.mnemonic
+    goal = _address(place, _space(instruction, size), address)
+    name, verb, size = instruction.mnemonic, _verb(instruction, size), abs(size)
     match kind:
         case Fault.BOUNDS:
-            goal = _address(place, instruction, address, size)
             return f"out of bounds: {name} {verb} {size} bytes {goal}"
         case Fault.ALIGNMENT:
             return (
-                f"misaligned: {name} {verb} {size} bytes at {address:#x}, which is not "
-                f"a multiple of {size}"
+                f"misaligned: {name} {verb} {size} bytes {goal}; the address "
+                f"{address:#x} is not a multiple of {size}"
             )
         case Fault.READ_ONLY:
-            goal = _address(place, instruction, address, size)
             return f"read-only: {name} {verb} {size} bytes {goal}"
         case Fault.TRAP:
             return "the kernel stopped itself with a trap"
@@ -108,15 +105,31 @@ def _what(
     return f"{kind.name.lower()}: {name}"
 
 
-def _address(place: Place, instruction: Instruction, address: int, size: int) -> str:
-    """Where an address is, seen from the nearest memory."""
+def _verb(instruction: Instruction, size: int) -> str:
+    if instruction.opcode == "cp":
+        return "reads" if size > 0 else "writes"
+    if instruction.opcode in ("ld", "ldu", "ldmatrix"):
+        return "reads"
+    return "writes" if instruction.opcode in ("st", "stmatrix") else "accesses"
+
+
+def _space(instruction: Instruction, size: int) -> str:
+    """The state space of the address: ``shared``, ``local``, or generic."""
     words = instruction.qualifiers
+    if instruction.opcode == "cp":  # it has two addresses
+        return "generic" if size > 0 else "shared"
     if any(each.startswith("shared") for each in words):
-        whole = place.context.parts["shared"].size - layout.SHARED_START
-        return f"at {_from(address - layout.SHARED_START, whole)} shared memory"
-    if "local" in words:
-        return f"at {_from(address, place.compiled.local)} local memory"
+        return "shared"
+    return "local" if "local" in words else "generic"
+
+
+def _address(place: Place, space: str, address: int) -> str:
+    """Where an address is, seen from the nearest memory."""
     slot, offset = address >> layout.SLOT_BITS, address & (1 << layout.SLOT_BITS) - 1
+    if space == "shared":
+        return _in_shared(place, address)
+    if space == "local":
+        return f"at {_from(address, place.compiled.local)} local memory"
     for segment in place.segments:
         if segment.slot == slot:
             return f"at {_from(offset, segment.data.size)} {segment.name}"
@@ -125,11 +138,28 @@ def _address(place: Place, instruction: Instruction, address: int, size: int) ->
             if below < 1 << 32:
                 return f"{below} bytes before the start of {segment.name}"
     if slot == layout.SHARED_SLOT:
-        whole = place.context.parts["shared"].size - layout.SHARED_START
-        return f"at {_from(offset - layout.SHARED_START, whole)} shared memory"
+        return _in_shared(place, offset)
+    if slot == layout.LOCAL_SLOT:
+        return f"at {_from(offset, place.compiled.local)} local memory"
     if slot == layout.PARAM_SLOT:
         return f"at byte {offset} of the parameters"
-    return f"at {address:#x}, where nothing is"
+    if slot == 0:
+        return f"at {address:#x}, {address} bytes from a null pointer"
+    return (
+        f"at {address:#x}, where nothing is; if this is the address of an array, give "
+        "the array itself or ptx.pointer(array, offset)"
+    )
+
+
+def _in_shared(place: Place, address: int) -> str:
+    if address >> layout.SLOT_BITS == layout.SHARED_SLOT:
+        return f"at the generic address {address:#x}; cvta.to.shared converts it"
+    whole = place.context.parts["shared"].size - layout.SHARED_START
+    static = place.compiled.shared - layout.SHARED_START
+    return (
+        f"at {_from(address - layout.SHARED_START, whole)} shared memory ({static} "
+        f"bytes static, {whole - static} dynamic)"
+    )
 
 
 def _from(offset: int, size: int) -> str:
@@ -142,7 +172,42 @@ def _from(offset: int, size: int) -> str:
 
 def stuck(place: Place) -> KernelFault:
     """The error for a block whose warps all wait."""
-    waiting: dict[tuple[str, int], list[str]] = defaultdict(list)
+    block = place.shape.block_at(place.context.index)
+    about = f"deadlock: every warp of block {_tuple(block)} waits"
+    return _listed(place, about, "deadlock")
+
+
+def endless(place: Place, limit: int) -> KernelFault:
+    """The error for a kernel that executed too many instructions."""
+    block = place.shape.block_at(place.context.index)
+    about = (
+        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
+        "not run forever, give a larger limit"
+    )
+    if _lanes(place):
+        about += f".  Block {_tuple(block)} is here:"
+    return _listed(place, about, "limit")
+
+
+def _listed(place: Place, about: str, kind: str) -> KernelFault:
+    """An error that says where all lanes of the block are."""
+    lines, first = [], None
+    for (function, index), who in _lanes(place).items():
+        instruction = place.module.functions[function].instructions[index]
+        first = first or instruction
+        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
+    return KernelFault(
+        "\n".join([about, *lines]),
+        kind,
+        first.line if first else 0,
+        str(first.source or "") if first else "",
+        place.shape.block_at(place.context.index),
+    )
+
+
+def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:
+    """The lanes of each warp that have not ended, by what they execute next."""
+    found: dict[tuple[str, int], list[str]] = defaultdict(list)
     for number in range(place.shape.warps):
         warp = place.context.warp(number)
         live = word(warp, layout.LIVE, np.uint32)
@@ -150,20 +215,8 @@ def stuck(place: Place) -> KernelFault:
         for pc in sorted({int(pcs[lane]) for lane in range(LANES) if live >> lane & 1}):
             lanes = [i for i in range(LANES) if live >> i & 1 and pcs[i] == pc]
             function, index = place.compiled.waits[pc]
-            waiting[function, index].append(f"warp {number} lanes {ranges(lanes)}")
-    lines, first = [], None
-    for (function, index), who in waiting.items():
-        instruction = place.module.functions[function].instructions[index]
-        first = first or instruction
-        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
-    block = place.shape.block_at(place.context.index)
-    return KernelFault(
-        f"deadlock: every warp of block {_tuple(block)} waits\n" + "\n".join(lines),
-        "deadlock",
-        first.line if first else 0,
-        str(first.source or "") if first else "",
-        block,
-    )
+            found[function, index].append(f"warp {number} lanes {ranges(lanes)}")
+    return found
 
 
 def _short(names: list[str]) -> str:

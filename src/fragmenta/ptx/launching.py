@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.threads import cores
-from fragmenta.errors import Error, KernelFault
+from fragmenta.errors import Error, ValueRangeError
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import faults
 from fragmenta.ptx.arguments import Arguments, Segment
@@ -88,14 +89,16 @@ class Launch:
 
     def check(self, context: Context) -> None:
         """Raise what went wrong in a context, if anything did."""
-        if context.status not in (Status.FAULT, Status.BLOCKED):
-            return
-        place = faults.Place(
+        if context.status == Status.FAULT:
+            raise self.host.error or faults.explain(self.place(context))
+        if context.status == Status.BLOCKED:
+            raise faults.stuck(self.place(context))
+
+    def place(self, context: Context) -> faults.Place:
+        """What an error is about."""
+        return faults.Place(
             self.module(), self.compiled, self.shape, self.places, context
         )
-        if context.status == Status.FAULT:
-            raise self.host.error or faults.explain(place)
-        raise faults.stuck(place)
 
 
 def run(launch: Launch, limit: int | None) -> None:
@@ -152,15 +155,7 @@ def _step(
     if limit is not None:
         used = sum(total(launch.compiled, each.counts) for each in every)
         if used > limit:
-            raise _over(limit)
-
-
-def _over(limit: int) -> KernelFault:
-    return KernelFault(
-        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
-        "not run forever, give a larger limit",
-        "limit",
-    )
+            raise faults.endless(launch.place(context), limit)
 
 
 def _in_parallel(
@@ -230,11 +225,17 @@ class _Shared:
                 return
 
 
+GRID, BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
+"""The most blocks of a grid, and threads of a block, along x, y and z."""
+
+
 def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
     """The grid and the block as three numbers each."""
-    shape = Shape(_three(grid, "grid"), _three(block, "block"))
-    if shape.threads > 1024 or shape.threads == 0:
-        raise Error(f"a block has 1 to 1,024 threads; given {shape.block}")
+    shape = Shape(_three(grid, "grid", GRID), _three(block, "block", BLOCK))
+    if shape.threads > 1024:
+        raise Error(
+            f"a block has 1 to 1,024 threads; given {shape.threads:,} of {shape.block}"
+        )
     needed = kernel.directives.get("reqntid")
     if needed is not None:
         wanted = tuple(int(n) for n in (*needed, 1, 1)[:3])
@@ -251,12 +252,30 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
     return shape
 
 
-def _three(given: Any, name: str) -> tuple[int, int, int]:
-    numbers = (given,) if isinstance(given, (int, np.integer)) else tuple(given)
-    if not 1 <= len(numbers) <= 3 or not all(
-        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0
-        for n in numbers
-    ):
+def check_shared(compiled: Compiled, dynamic: int, target: str) -> None:
+    """Refuse more shared memory than a block can have."""
+    static = compiled.shared - layout.SHARED_START
+    if static + dynamic <= 48 * 1024:  # every target has so much
+        return
+    # It takes a while to import.
+    from fragmenta.ptx.checking.memory import limits
+
+    most = limits(target)[1]
+    if static + dynamic > most:
+        raise ValueRangeError(
+            f"a block on {target} has {most:,} bytes of shared memory; the kernel "
+            f"declares {static:,}, and shared={dynamic:,}"
+        )
+
+
+def _three(given: Any, name: str, most: tuple[int, int, int]) -> tuple[int, int, int]:
+    numbers = tuple(given) if np.iterable(given) else (given,)
+    if not 1 <= len(numbers) <= 3 or not all(map(is_whole, numbers)):
         raise Error(f"{name} is one to three whole numbers; given {given!r}")
     x, y, z = (*(int(n) for n in numbers), 1, 1)[:3]
+    for axis, number, allowed in zip("xyz", (x, y, z), most, strict=True):
+        if not 1 <= number <= allowed:
+            raise ValueRangeError(
+                f"{name}.{axis} is from 1 to {allowed:,}; given {number:,}"
+            )
     return x, y, z
