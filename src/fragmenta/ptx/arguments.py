@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,16 +57,29 @@ class Segment:
 Passed = bytes | tuple[int, int]
 """A parameter: its bytes, or a pointer as the number of a segment and an offset."""
 
+FARTHEST = 1 << (layout.SLOT_BITS - 1)
+"""How far from its array a pointer may be: farther, it would be in another one."""
+
+
+class _Place(NamedTuple):
+    """A place in an array, for the parameter with this name."""
+
+    array: NDArray[Any]
+    offset: int
+    what: str
+    pointer: bool
+    """Whether it was given as a pointer."""
+
+    @property
+    def start(self) -> int:
+        """Where the array begins on this machine."""
+        return int(self.array.__array_interface__["data"][0])
+
 
 class Arguments:
     """The parameters of a kernel as bytes, and the memory behind its pointers."""
 
     def __init__(self, kernel: Function, given: Any) -> None:
-        self.segments: list[Segment] = []
-        self._known: dict[tuple[int, int, bool], Segment] = {}
-        self._kept: list[Any] = []
-        self.arrays: dict[int, NDArray[Any]] = {}
-        self._targets: dict[int, tuple[int, int]] = {}
         values = as_list(given)
         if len(values) != len(kernel.parameters):
             names = one_of((_shown(p) for p in kernel.parameters), "and")
@@ -74,58 +87,138 @@ class Arguments:
                 f"{kernel.name} has {len(kernel.parameters)} parameters"
                 f"{': ' + names if names else ''}; given {len(values)} arguments"
             )
-        offsets = parameter_offsets(kernel)
         parts = [
-            (offsets[p.name], self._bytes(i, p, value))
+            _converted(i, p, value)
             for i, (p, value) in enumerate(zip(kernel.parameters, values, strict=True))
         ]
+        self._groups = _grouped([part for part in parts if isinstance(part, _Place)])
+        if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
+            raise Error("a launch takes at most 1,008 arrays")
+        self.segments = [group.segment(i) for i, group in enumerate(self._groups)]
         self.passed: list[Passed] = [
-            self._targets.get(i, data) for i, (_, data) in enumerate(parts)
+            self._target(part) if isinstance(part, _Place) else part for part in parts
         ]
-        size = max((offset + len(data) for offset, data in parts), default=0)
-        memory = bytearray(max(size, 8))
-        for offset, data in parts:
+        self.arrays: dict[int, NDArray[Any]] = {
+            i: part.array
+            for i, (part, passed) in enumerate(zip(parts, self.passed, strict=True))
+            if isinstance(part, _Place)
+            and part.array.nbytes == self.segments[int(passed[0])].data.size
+            and not part.pointer
+        }
+        """The arrays among the arguments, by number, that are a segment."""
+        offsets = [parameter_offsets(kernel)[p.name] for p in kernel.parameters]
+        self.parameters = self._memory(offsets)
+
+    def _target(self, place: _Place) -> tuple[int, int]:
+        """The segment of a pointer, and how far from its start it is."""
+        for number, group in enumerate(self._groups):
+            if any(each is place for each in group.places):
+                return number, place.start - group.start + place.offset
+        raise AssertionError(place.what)
+
+    def _memory(self, offsets: list[int]) -> NDArray[np.uint8]:
+        memory = bytearray(8)
+        for offset, part in zip(offsets, self.passed, strict=True):
+            data = part if isinstance(part, bytes) else self._pointer_bytes(*part)
+            memory += bytes(max(0, offset + len(data) - len(memory)))
             memory[offset : offset + len(data)] = data
-        self.parameters = np.frombuffer(bytes(memory), np.uint8).copy()
+        return np.frombuffer(bytes(memory), np.uint8).copy()
 
-    def _bytes(self, index: int, parameter: Variable, value: Any) -> bytes:
-        what = f"argument {index} ({parameter.name})"
-        size = parameter.size
-        if isinstance(value, _RAW):
-            return _raw(value, size, what)
-        if isinstance(value, Pointer):
-            segment = self._segment(value.array, what)
-            self._targets[index] = self.segments.index(segment), value.offset
-            return _address_bytes(segment.address + value.offset, size, what)
-        if isinstance(value, np.generic) or not _is_memory(value):
-            return _number(value, parameter, what)
-        if type_bytes(parameter.type) != 8:
-            raise Error(
-                f"{what} is {_kind(parameter)}; given an array, which is passed as a "
-                f"pointer of 8 bytes{_instead(value, parameter)}"
-            )
-        array = _memory(value, what)
-        self.arrays[index] = array
-        segment = self._segment(array, what)
-        self._targets[index] = self.segments.index(segment), 0
-        return _address_bytes(segment.address, size, what)
+    def _pointer_bytes(self, number: int, offset: int) -> bytes:
+        return (self.segments[number].address + offset).to_bytes(8, "little")
 
-    def _segment(self, array: NDArray[Any], what: str) -> Segment:
-        writable = array.flags.writeable
-        key = (int(array.__array_interface__["data"][0]), array.nbytes, writable)
-        if key not in self._known:
-            flat = (
-                array.reshape(-1).view(np.uint8)
-                if array.size
-                else np.zeros(0, np.uint8)
+    @property
+    def overlap(self) -> bool:
+        """Whether two different arrays share some memory."""
+        return any(len({p.start for p in g.places}) > 1 for g in self._groups)
+
+    def write_back(self) -> None:
+        """Put what was written in copies into the arrays."""
+        for group, segment in zip(self._groups, self.segments, strict=True):
+            if not group.in_place and segment.writable:
+                group.memory()[:] = segment.data
+
+
+@dataclass(eq=False)
+class _Group:
+    """Arrays that share memory, and so are one segment."""
+
+    start: int
+    stop: int
+    writable: bool
+    places: list[_Place]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the memory can be used as it is: the host's atomics need that."""
+        return self.start % 8 == 0
+
+    def memory(self) -> NDArray[np.uint8]:
+        """The bytes of all arrays."""
+        size = self.stop - self.start
+        if not size:
+            return np.zeros(0, np.uint8)
+        for each in self.places:
+            if each.array.nbytes == size:
+                flat: NDArray[np.uint8] = each.array.reshape(-1).view(np.uint8)
+                return flat
+        shared = (ctypes.c_uint8 * size).from_address(self.start)
+        return np.ctypeslib.as_array(shared)
+
+    def segment(self, number: int) -> Segment:
+        """The memory that the kernel reaches."""
+        names = one_of(dict.fromkeys(each.what for each in self.places), "and")
+        data = self.memory() if self.in_place else self.memory().copy()
+        return Segment(names, data, self.writable, layout.FIRST_ARGUMENT + number)
+
+
+def _grouped(places: list[_Place]) -> list[_Group]:
+    """Arrays that overlap together, so that they are as far apart as they are here."""
+    groups: list[_Group] = []
+    for place in places:
+        array, start = place.array, place.start
+        made = _Group(start, start + array.nbytes, array.flags.writeable, [place])
+        touching = [each for each in groups if _overlap(made, each)]
+        for each in touching:
+            groups.remove(each)
+            made = _Group(
+                min(made.start, each.start),
+                max(made.stop, each.stop),
+                made.writable,
+                [*each.places, *made.places],
             )
-            slot = layout.FIRST_ARGUMENT + len(self.segments)
-            if slot >= layout.FIRST_VARIABLE:
-                raise Error("a launch takes at most 1,000 arrays")
-            made = Segment(what, flat, writable, slot)
-            self._known[key] = made
-            self.segments.append(made)
-        return self._known[key]
+        groups.append(made)
+    return groups
+
+
+def _overlap(one: _Group, other: _Group) -> bool:
+    if one.writable != other.writable:
+        return False
+    same = (one.start, one.stop) == (other.start, other.stop)
+    return same or (one.start < other.stop and other.start < one.stop)
+
+
+def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place:
+    what = f"argument {index} ({parameter.name})"
+    size = parameter.size
+    if isinstance(value, _RAW):
+        return _raw(value, size, what)
+    pointer = isinstance(value, Pointer)
+    if not pointer and (isinstance(value, np.generic) or not _is_memory(value)):
+        return _number(value, parameter, what)
+    if size != 8 or not (pointer or type_bytes(parameter.type) == 8):
+        raise Error(
+            f"{what} is {_kind(parameter)}; given an array, which is passed as a "
+            f"pointer of 8 bytes{_instead(value, parameter)}"
+        )
+    if not pointer:
+        value = Pointer(_memory(value, what), 0)
+    if abs(value.offset) >= FARTHEST:
+        raise ValueRangeError(
+            f"{what} points {value.offset} bytes from the start of its array; the most "
+            f"is {FARTHEST - 1}"
+        )
+    return _Place(value.array, value.offset, what, pointer)
 
 
 def _shown(parameter: Variable) -> str:
@@ -141,6 +234,8 @@ def _kind(parameter: Variable) -> str:
 
 def _instead(array: Any, parameter: Variable) -> str:
     """What to give for a parameter that is not a pointer, instead of an array."""
+    if isinstance(array, Pointer):
+        return ""
     if parameter.size != type_bytes(parameter.type):
         return "; array.tobytes() are its bytes, ptx.pointer(array) is a pointer"
     return "; array.item() is its number" if np.size(array) == 1 else ""
@@ -227,12 +322,6 @@ def _shared(value: Any, what: str) -> NDArray[Any]:
             except (ImportError, BufferError, RuntimeError, TypeError):
                 pass
         raise Error(f"{what} cannot be used in place: {error}") from error
-
-
-def _address_bytes(address: int, size: int, what: str) -> bytes:
-    if size != 8:
-        raise Error(f"{what} has {size} bytes; a pointer has 8")
-    return address.to_bytes(8, "little")
 
 
 _FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}

@@ -24,6 +24,8 @@ class Place(NamedTuple):
     shape: Shape
     segments: list[Segment]
     context: Context
+    parameters: int
+    """The bytes of the kernel's parameters."""
 
 
 def explain(place: Place) -> KernelFault:
@@ -74,14 +76,14 @@ def _what(
     name, verb, size = instruction.mnemonic, _verb(instruction, size), abs(size)
     match kind:
         case Fault.BOUNDS:
-            return f"out of bounds: {name} {verb} {size} bytes {goal}"
+            return f"out of bounds: {name} {verb} {size} bytes{goal}"
         case Fault.ALIGNMENT:
             return (
-                f"misaligned: {name} {verb} {size} bytes {goal}; the address "
-                f"{address:#x} is not a multiple of {size}"
+                f"misaligned: {name} {verb} {size} bytes{goal}; the address, "
+                f"{address:#x}, is not a multiple of {size}"
             )
         case Fault.READ_ONLY:
-            return f"read-only: {name} {verb} {size} bytes {goal}"
+            return f"read-only: {name} {verb} {size} bytes{goal}"
         case Fault.TRAP:
             return "the kernel stopped itself with a trap"
         case Fault.UNSUPPORTED:
@@ -125,49 +127,51 @@ def _space(instruction: Instruction, size: int) -> str:
 
 def _address(place: Place, space: str, address: int) -> str:
     """Where an address is, seen from the nearest memory."""
-    slot, offset = address >> layout.SLOT_BITS, address & (1 << layout.SLOT_BITS) - 1
-    if space == "shared":
-        return _in_shared(place, address)
+    context = place.context
+    shared = context.parts["shared"].size - layout.SHARED_START
+    local = context.parts["local"].size // (place.shape.warps * LANES)
+    signed = address - (1 << 64) if address >> 63 else address
+    if space == "shared" and address >> layout.SLOT_BITS == layout.SHARED_SLOT:
+        return f" at the generic address {address:#x}; cvta.to.shared converts it"
+    if space == "shared" and address < layout.FIRST_SLOT:
+        return _in_shared(place, signed - layout.SHARED_START)
     if space == "local":
-        return f"at {_from(address, place.compiled.local)} local memory"
-    for segment in place.segments:
-        if segment.slot == slot:
-            return f"at {_from(offset, segment.data.size)} {segment.name}"
-        if segment.slot == slot + 1:  # below its start
-            below = (1 << layout.SLOT_BITS) - offset
-            if below < 1 << 32:
-                return f"{below} bytes before the start of {segment.name}"
-    if slot == layout.SHARED_SLOT:
-        return _in_shared(place, offset)
-    if slot == layout.LOCAL_SLOT:
-        return f"at {_from(offset, place.compiled.local)} local memory"
-    if slot == layout.PARAM_SLOT:
-        return f"at byte {offset} of the parameters"
-    if slot == 0:
-        return f"at {address:#x}, {address} bytes from a null pointer"
+        return _from(signed, local, "local memory")
+    known = [(each.address, each.data.size, each.name) for each in place.segments]
+    known += [
+        (layout.SHARED_WINDOW + layout.SHARED_START, shared, "shared memory"),
+        (layout.LOCAL_WINDOW, local, "local memory"),
+        (layout.PARAM_WINDOW, place.parameters, "the parameters"),
+    ]
+    start, size, name = min(
+        known, key=lambda each: max(each[0] - address, address - each[0] - each[1])
+    )
+    if name == "shared memory" and abs(address - start) < 1 << (layout.SLOT_BITS - 1):
+        return _in_shared(place, address - start)
+    if abs(address - start) < 1 << (layout.SLOT_BITS - 1):
+        return _from(address - start, size, name)
+    if address < layout.FIRST_SLOT:
+        return f" at {address:#x}, {address} bytes from a null pointer"
     return (
-        f"at {address:#x}, where nothing is; if this is the address of an array, give "
+        f" at {address:#x}, where nothing is; if this is the address of an array, give "
         "the array itself or ptx.pointer(array, offset)"
     )
 
 
-def _in_shared(place: Place, address: int) -> str:
-    if address >> layout.SLOT_BITS == layout.SHARED_SLOT:
-        return f"at the generic address {address:#x}; cvta.to.shared converts it"
+def _in_shared(place: Place, offset: int) -> str:
     whole = place.context.parts["shared"].size - layout.SHARED_START
     static = place.compiled.shared - layout.SHARED_START
-    return (
-        f"at {_from(address - layout.SHARED_START, whole)} shared memory ({static} "
-        f"bytes static, {whole - static} dynamic)"
-    )
+    parts = f" ({static} static, {whole - static} dynamic)" if whole > static else ""
+    return _from(offset, whole, "shared memory") + parts
 
 
-def _from(offset: int, size: int) -> str:
+def _from(offset: int, size: int, name: str) -> str:
     if offset < 0:
-        return f"{-offset} bytes before the start of"
+        return f", {-offset} bytes before the start of {name}"
     if offset >= size:
-        return f"{offset - size} bytes behind the end ({size} bytes) of"
-    return f"byte {offset} of {size} of"
+        behind = f"{offset - size} bytes behind the end of {name}"
+        return f", {behind}, which has {size} bytes"
+    return f" at byte {offset} of {name}, which has {size} bytes"
 
 
 def stuck(place: Place) -> KernelFault:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import struct
 from typing import Any
@@ -112,29 +113,26 @@ class Host:
         def value(match: re.Match[str]) -> str:
             nonlocal count
             whole, kind, length = match[0], match[4], match[3] or ""
-            if kind == "%":
-                return "%"
+            if kind not in "diouxXfFeEgGaAcsp":
+                return "%" if kind == "%" else whole
             for star in (match[1], match[2]):
                 if star == "*":
                     width = struct.unpack("<i", take(4))[0]
                     whole = whole.replace("*", str(width), 1)
             count += 1
-            plain = whole.replace(length, "", 1) if length else whole
+            plain = whole[: -1 - len(length)]
             if kind in "fFeEgGaA":
-                number = struct.unpack("<d", take(8))[0]
-                return _hex(number) if kind in "aA" else plain % number
+                return _float(plain, kind, struct.unpack("<d", take(8))[0])
             if kind == "s":
                 address = struct.unpack("<Q", take(8))[0]
-                return plain % self._string(warp, block, lane, address)
+                text = self._string(warp, block, lane, address)
+                return str((plain + "s") % text)
             if kind == "p":
-                return f"{struct.unpack('<Q', take(8))[0]:#x}"
+                address = struct.unpack("<Q", take(8))[0]
+                return str((plain + "s") % f"{address:#x}")
             if kind == "c":
-                return plain % chr(struct.unpack("<i", take(4))[0] & 255)
-            wide = length in ("ll", "l", "z", "j", "t")
-            signed = kind in "di"
-            form = ("<q" if signed else "<Q") if wide else ("<i" if signed else "<I")
-            number = struct.unpack(form, take(8 if wide else 4))[0]
-            return plain.replace("u", "d").replace("i", "d") % number
+                return str((plain + "c") % chr(take(4)[0]))
+            return _integer(plain, kind, take(8 if length in _WIDE else 4), length)
 
         return _FORMAT.sub(value, text), count
 
@@ -167,8 +165,28 @@ class Host:
         raise Error("free in a kernel is not supported")
 
 
-def _hex(number: float) -> str:
-    return float(number).hex()
+_WIDE = ("ll", "l", "z", "j", "t")
+
+
+def _integer(flags: str, kind: str, data: bytes, length: str) -> str:
+    """A whole number as C prints it; hh and h take a part of it."""
+    data = data[: {"hh": 1, "h": 2}.get(length, 8)]
+    number = int.from_bytes(data, "little", signed=kind in "di")
+    if kind == "o" and "#" in flags:  # Python writes 0o17
+        return str((flags.replace("#", "") + "s") % f"0{number:o}" if number else "0")
+    return str((flags + ("d" if kind in "iu" else kind)) % number)
+
+
+def _float(flags: str, kind: str, number: float) -> str:
+    """A float as C prints it."""
+    if kind not in "aA" or not math.isfinite(number):
+        return str((flags + ("f" if kind in "aA" else kind)) % number)
+    digits, _, exponent = number.hex().partition("p")
+    shown = f"{digits.rstrip('0').rstrip('.')}p{exponent}"
+    if number == 0:
+        shown = "-0x0p+0" if math.copysign(1, number) < 0 else "0x0p+0"
+    shown = shown.upper() if kind == "A" else shown
+    return str((flags.partition(".")[0] + "s") % shown)
 
 
 def _i64(address: int) -> int:

@@ -16,7 +16,14 @@ from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.arguments import Pointer, as_list
-from fragmenta.ptx.launching import STACK, Launch, check_shape, check_shared, run
+from fragmenta.ptx.launching import (
+    STACK,
+    Launch,
+    check_options,
+    check_shape,
+    check_shared,
+    run,
+)
 from fragmenta.ptx.loading import Source
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.result import Result, counted
@@ -104,10 +111,7 @@ class Kernel:
         (array([0, 2, 4, 6], dtype=int32), 8)
         """
         shape = check_shape(self.function, grid, block)
-        _check_whole("shared", shared, "the bytes of dynamic shared memory", 0)
-        _check_whole("stack", stack, "the bytes of stack", 0)
-        if limit is not None:
-            _check_whole("limit", limit, "the most warp instructions", 1)
+        check_options(limit, stack, shared)
         where = check_target(target or self.loaded.module.target)
         options: dict[str, Any] = {
             "shared": int(shared),
@@ -207,13 +211,6 @@ class Loaded(Source):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.module, name)
-
-
-def _check_whole(name: str, given: object, what: str, least: int) -> None:
-    if not is_whole(given) or given < least:  # type: ignore[operator]
-        raise Error(
-            f"{name} is {what}, a whole number from {least} on; given {given!r}"
-        )
 
 
 class _Named(dict[str, Kernel]):

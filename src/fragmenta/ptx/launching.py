@@ -8,10 +8,10 @@ does not depend on the number of cores.
 
 from __future__ import annotations
 
-import itertools
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -37,8 +37,10 @@ TURN = 2000
 """How often a warp may jump back before another has its turn."""
 MOST_WAITING = 4096
 """The most blocks that may be under way at a time."""
-STACK, SAVED = 1 << 16, 1 << 18
-_NUMBERS = itertools.count(1)
+PATIENCE = 4
+"""How often blocks that are under way have their turn before a new one begins."""
+STACK, MOST_STACK, SAVED = 1 << 16, 1 << 20, 1 << 18
+"""Bytes of each thread: its stack, the most of it, and saved registers."""
 
 
 class Launch:
@@ -55,12 +57,10 @@ class Launch:
         stack: int,
     ) -> None:
         self.module, self.compiled, self.shape = module, compiled, shape
-        self.number = next(_NUMBERS)
         self.dynamic = dynamic
-        self.stack = stack if compiled.recursive or compiled.calls else 0
-        self.stack = max(self.stack, 1 << 12 if compiled.allocates else 0)
+        self.stack = stack if compiled.recursive or compiled.allocates else 0
         self.saved = SAVED
-        self.parameters = arguments.parameters
+        self.arguments, self.parameters = arguments, arguments.parameters
         self.places: list[Segment] = [*arguments.segments, *variables.segments]
         self.segments = np.zeros((layout.SLOTS, 4), np.int64)
         for each in self.places:
@@ -68,8 +68,7 @@ class Launch:
             self.segments[each.slot, :3] = where, each.data.size, not each.writable
         where = self.parameters.ctypes.data
         self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
-        self.segments[layout.LOCAL_SLOT, 0] = 0
-        self.constants = np.frombuffer(compiled.constants or bytes(64), np.uint8)
+        self.constants = compiled.memory
         self.functions, self._kept = function_table(compiled.functions)
         self.halt = np.zeros(1, np.int32)
         self.template = template(compiled, shape, dynamic)
@@ -97,13 +96,17 @@ class Launch:
     def place(self, context: Context) -> faults.Place:
         """What an error is about."""
         return faults.Place(
-            self.module(), self.compiled, self.shape, self.places, context
-        )
+            self.module(), self.compiled, self.shape, self.places, context,
+            self.parameters.size,
+        )  # fmt: skip
 
 
 def run(launch: Launch, limit: int | None) -> None:
     """Run all blocks."""
-    run_blocks(launch, limit, 0, launch.shape.blocks)
+    try:
+        run_blocks(launch, limit, 0, launch.shape.blocks)
+    finally:
+        launch.arguments.write_back()
 
 
 def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None:
@@ -111,10 +114,27 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     if first >= last:
         return
     threads = min(cores(), last - first)
-    if launch.compiled.ordered or threads == 1:
+    if launch.compiled.ordered or launch.compiled.prints or threads == 1:
         _in_turns(launch, limit, first, last)
     else:
         _in_parallel(launch, limit, threads, first, last)
+
+
+class _Pace:
+    """How many blocks are run at a time, before Python may be interrupted."""
+
+    def __init__(self) -> None:
+        self.blocks = 1
+        self._start = time.perf_counter()
+
+    def begin(self) -> None:
+        """Blocks begin."""
+        self._start = time.perf_counter()
+
+    def end(self) -> None:
+        """They have ended: more the next time, if that took little time."""
+        seconds = time.perf_counter() - self._start
+        self.blocks = self.blocks * 2 if seconds < 0.02 else max(1, self.blocks // 2)
 
 
 def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
@@ -122,18 +142,21 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     free: list[Context] = []
     waiting: deque[Context] = deque()
     every: list[Context] = []
-    following = first
+    following, patience, pace = first, 0, _Pace()
     try:
         while following < last or waiting:
-            if following < last and len(waiting) < MOST_WAITING:
+            if following < last and not patience and len(waiting) < MOST_WAITING:
                 if not free:
                     free.append(launch.context())
                     every.append(free[-1])
                 context = free.pop()
-                context.begin(following, last if not waiting else following + 1)
+                count = 1 if waiting else pace.blocks
+                context.begin(following, min(last, following + count))
             else:
                 context = waiting.popleft()
+            pace.begin()
             _step(launch, context, every, limit)
+            pace.end()
             launch.progress((following - first) / (last - first))
             if context.status == Status.ENDED:
                 free.append(context)
@@ -143,6 +166,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
                 following = max(following, context.index + 1)
                 # The others of its blocks are started anew, by themselves.
                 context.begin(context.index, context.index + 1)
+            patience = (patience or min(PATIENCE, len(waiting)) + 1) - 1
     finally:
         launch.counts = np.sum([each.counts for each in every], axis=0)
 
@@ -195,15 +219,19 @@ class _Shared:
         self.lock = threading.Lock()
         self.following, self.last = first, last
         self.portion = max(1, (last - first) // (threads * 8))
+        if limit is not None:  # it is looked at between two portions
+            self.portion = min(self.portion, 16)
         self.contexts: list[Context] = []
         self.errors: list[tuple[int, Exception]] = []
+        self.failed = last
+        """The first block that failed: only those before it go on."""
 
     def take(self) -> tuple[int, int] | None:
         """The next blocks to run."""
         with self.lock:
             first = self.following
-            last = min(first + self.portion, self.last)
-            self.following = last
+            last = min(first + self.portion, self.last, self.failed)
+            self.following = max(first, last)
         return (first, last) if first < last else None
 
     def work(self) -> None:
@@ -217,39 +245,27 @@ class _Shared:
                 return
             context.begin(*portion)
             try:
-                while context.index < portion[1] and not launch.halt[0]:
+                while context.index < min(portion[1], self.failed):
+                    if launch.halt[0]:
+                        return
                     _step(launch, context, self.contexts, self.limit)
             except Exception as error:  # raised again where the launch was made
-                launch.halt[0] = 1
                 self.errors.append((context.index, error))
+                self.failed = min(self.failed, context.index)
                 return
 
 
-GRID, BLOCK = (2**31 - 1, 65535, 65535), (1024, 1024, 64)
-"""The most blocks of a grid, and threads of a block, along x, y and z."""
-
-
-def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
-    """The grid and the block as three numbers each."""
-    shape = Shape(_three(grid, "grid", GRID), _three(block, "block", BLOCK))
-    if shape.threads > 1024:
+def check_options(limit: Any, stack: Any, shared: Any) -> None:
+    """Refuse what is not a number of instructions or bytes."""
+    if not is_whole(shared) or shared < 0:
+        raise Error(f"shared is the bytes of dynamic shared memory; given {shared!r}")
+    if limit is not None and (not is_whole(limit) or limit < 0):
+        raise Error(f"limit is a number of warp instructions, or None; given {limit!r}")
+    if not is_whole(stack) or not 0 <= stack <= MOST_STACK:
         raise Error(
-            f"a block has 1 to 1,024 threads; given {shape.threads:,} of {shape.block}"
+            f"stack is the bytes of each thread's stack, 0 to {MOST_STACK:,}; given "
+            f"{stack!r}"
         )
-    needed = kernel.directives.get("reqntid")
-    if needed is not None:
-        wanted = tuple(int(n) for n in (*needed, 1, 1)[:3])
-        if wanted != shape.block:
-            raise Error(f"{kernel.name} needs blocks of {wanted}; given {shape.block}")
-    most = kernel.directives.get("maxntid")
-    if most is not None:
-        allowed = int(np.prod([int(n) for n in most]))
-        if shape.threads > allowed:
-            raise Error(
-                f"{kernel.name} allows {allowed} threads in a block; given "
-                f"{shape.threads}"
-            )
-    return shape
 
 
 def check_shared(compiled: Compiled, dynamic: int, target: str) -> None:
@@ -268,14 +284,42 @@ def check_shared(compiled: Compiled, dynamic: int, target: str) -> None:
         )
 
 
-def _three(given: Any, name: str, most: tuple[int, int, int]) -> tuple[int, int, int]:
-    numbers = tuple(given) if np.iterable(given) else (given,)
-    if not 1 <= len(numbers) <= 3 or not all(map(is_whole, numbers)):
+def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
+    """The grid and the block as three numbers each."""
+    shape = Shape(_three(grid, "grid"), _three(block, "block"))
+    if shape.threads > 1024 or shape.threads == 0 or shape.block[2] > 64:
+        raise Error(
+            f"a block has 1 to 1,024 threads, at most 64 along z; given {shape.block}"
+        )
+    x, y, z = shape.grid
+    if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16 or not shape.blocks:
+        raise Error(
+            f"a grid has 1 to {(1 << 31) - 1:,} blocks along x, and 1 to "
+            f"{(1 << 16) - 1:,} along y and z; given {shape.grid}"
+        )
+    needed = kernel.directives.get("reqntid")
+    if needed is not None:
+        wanted = tuple(int(n) for n in (*needed, 1, 1)[:3])
+        if wanted != shape.block:
+            raise Error(f"{kernel.name} needs blocks of {wanted}; given {shape.block}")
+    most = kernel.directives.get("maxntid")
+    if most is not None:
+        allowed = int(np.prod([int(n) for n in most]))
+        if shape.threads > allowed:
+            raise Error(
+                f"{kernel.name} allows {allowed} threads in a block; given "
+                f"{shape.threads}"
+            )
+    return shape
+
+
+def _three(given: Any, name: str) -> tuple[int, int, int]:
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
+    numbers = tuple(given) if several else (given,)
+    if not 1 <= len(numbers) <= 3 or not all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0
+        for n in numbers
+    ):
         raise Error(f"{name} is one to three whole numbers; given {given!r}")
     x, y, z = (*(int(n) for n in numbers), 1, 1)[:3]
-    for axis, number, allowed in zip("xyz", (x, y, z), most, strict=True):
-        if not 1 <= number <= allowed:
-            raise ValueRangeError(
-                f"{name}.{axis} is from 1 to {allowed:,}; given {number:,}"
-            )
     return x, y, z

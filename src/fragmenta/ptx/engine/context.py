@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.compiled import Compiled
+from fragmenta.ptx.engine.compiled import Compiled, aligned
 from fragmenta.ptx.engine.layout import LANES, Status
 
 Bytes = NDArray[np.uint8]
@@ -52,13 +52,6 @@ class Shape(NamedTuple):
         """Where thread number ``index`` is in its block."""
         x, y, _ = self.block
         return index % x, index // x % y, index // (x * y)
-
-
-def aligned(size: int) -> Bytes:
-    """Zeroed memory that begins at a multiple of 64."""
-    memory = np.zeros(size + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size]
 
 
 def template(compiled: Compiled, shape: Shape, dynamic: int) -> Bytes:
@@ -132,7 +125,6 @@ class Context:
         self._put(layout.BLOCK_LOCAL_SIZE, np.int64(local))
         self._put(layout.BLOCK_SAVED_SIZE, np.int64(saved))
         self._put(layout.BLOCK_STATUS, np.int32(Status.ENDED))
-        self._put(layout.BLOCK_LAUNCH, np.int64(launch.number))
         for axis, size in enumerate(shape.grid):
             self._put(layout.BLOCK_GRID + 8 * axis, np.int64(size))
         start = layout.SHARED_START

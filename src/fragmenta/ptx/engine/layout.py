@@ -21,6 +21,8 @@ LANES = 32
 SLOT_BITS = 36
 SLOTS = 2048
 """Slots in the table of segments; addresses have 47 bits."""
+FIRST_SLOT = 1 << SLOT_BITS
+"""The first address that is not in slot 0, where nothing is."""
 FIRST_ARGUMENT = 16
 FIRST_VARIABLE, FIRST_CONSTANT = 1024, 1536
 SHARED_SLOT, LOCAL_SLOT, PARAM_SLOT, CODE_SLOT = 8, 9, 10, 11
@@ -64,8 +66,9 @@ CONTEXT = 768  #: 32 x i32: a number for the calls that each lane is in
 MEMBERS = 896  #: 32 x i32: the lanes that each lane waits for at bar.warp.sync
 SYNCED = 1024  #: i32: the lanes that wait at bar.warp.sync
 RELEASED = 1028  #: i32: those of them that may go on
-SPECIAL = 1088
-"""Special registers, 128 or 256 bytes each, in the order of ``SPECIALS``."""
+SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
+SPECIAL = 1216
+"""Special registers, 128 or 256 bytes each: first ``SPECIALS_32``, then the others."""
 
 SPECIALS_32 = (
     "%tid.x", "%tid.y", "%tid.z", "%tid.w", "%ntid.x", "%ntid.y", "%ntid.z", "%ntid.w",
@@ -96,8 +99,8 @@ TICKING = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
 TEMPORARIES = 12
 """Registers and predicates for what is used at once."""
 TEMPORARY = SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * len(SPECIALS_64)
-RESULT_WORDS = 16
-"""Words of results that a function which calls itself may return."""
+RESULT_WORDS = 32
+"""Words of parameters and of results of a function that calls itself."""
 RESULTS = TEMPORARY + 256 * TEMPORARIES
 REGISTERS = RESULTS + 8 * LANES * RESULT_WORDS
 """Where the registers of a warp begin."""
@@ -135,8 +138,6 @@ BLOCK_SAVED = 112  #: pointer to the memory of saved registers, per lane
 BLOCK_SAVED_SIZE = 120  #: i64: its bytes for each lane
 BLOCK_RETURNS = 128  #: pointer to return addresses, per lane
 BLOCK_HOST = 136  #: pointer to a function of the host, for what is done in Python
-BLOCK_PRINTED = 144  #: pointer to what printf wrote
-BLOCK_LAUNCH = 152  #: i64: which launch, for the host
 BLOCK_INDEX = 160  #: i64: the number of the block in the grid
 BLOCK_LAST = 168  #: i64: the first block that is not to be run
 BLOCK_GRID = 176  #: 3 x i64: the blocks of the grid along x, y and z
@@ -150,7 +151,7 @@ exactly; the phase; the votes for it; the result of the last vote as a count, an
 whether all or any were for it; the votes."""
 BLOCK_BYTES = BLOCK_BARRIERS + 16 * BARRIER_BYTES
 
-RETURNS = 64
+RETURNS = 1024
 """How deep functions may call one another."""
 
 
@@ -178,12 +179,10 @@ class Fault(IntEnum):
     ALIGNMENT = 2
     TRAP = 3
     UNSUPPORTED = 4
-    NOT_CONVERGED = 5
     STACK = 6
     DEPTH = 7
     METADATA = 8
     HOST = 9
-    DEADLOCK = 10
     READ_ONLY = 11
     BARRIER = 12
     INDEX = 13

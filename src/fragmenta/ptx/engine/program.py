@@ -279,11 +279,10 @@ def _used(module: Module) -> set[str]:
 
     Headers declare thousands that nothing names: they need no address.
     """
-    found = {
-        each[-1].name
-        for variable in module.variables.values()
-        for each in (*variable.references, *variable.byte_references)
-    }
+    found: set[str] = set()
+    for variable in module.variables.values():
+        found.update(symbol.name for _, symbol in variable.references)
+        found.update(symbol.name for *_, symbol in variable.byte_references)
     for function in module.functions.values():
         for instruction in function.instructions:
             found.update(_names(instruction.operands))
@@ -362,10 +361,9 @@ def _recursive(module: Module, names: list[str]) -> set[str]:
     while changed:
         changed = False
         for goals in reach.values():
-            more = set().union(*(reach.get(goal, set()) for goal in goals))
-            if not more <= goals:
-                goals |= more
-                changed = True
+            more = set().union(*(reach.get(goal, set()) for goal in goals)) - goals
+            goals.update(more)
+            changed = changed or bool(more)
     return {name for name in names if name in reach[name]}
 
 
