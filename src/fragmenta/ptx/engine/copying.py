@@ -103,16 +103,17 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
             there = shared(code, block)
             here = generic(code, warp, block, source, lane)
             nothing = count == 0
-            good_goal = inside(there, goal, size) & ((goal & (size - 1)) == 0)
-            good_source = _readable(here, source, count) & ((source & (size - 1)) == 0)
-            good_source = good_source | nothing
-            with code.when(~good_goal):
-                fault(code, warp, Fault.BOUNDS, number, lane, goal, size)
-            with code.when(good_goal & ~good_source):
-                fault(code, warp, Fault.BOUNDS, number, lane, source, size)
-            with code.when(~(good_goal & good_source)):
-                failed.value = number.lift(1)
-            with code.when(good_goal & good_source):
+            checks = (
+                (Fault.ALIGNMENT, source, size, nothing | _multiple(source, size)),
+                (Fault.BOUNDS, source, size, nothing | _readable(here, source, count)),
+                (Fault.ALIGNMENT, goal, -size, _multiple(goal, size)),
+                (Fault.BOUNDS, goal, -size, inside(there, goal, size)),
+            )
+            for kind, address, of_size, good in checks:
+                with code.when(~good):  # a negative size: it is the goal
+                    fault(code, warp, kind, number, lane, address, of_size)
+                    failed.value = number.lift(1)
+            with code.when(failed.value == 0):
                 at, place = (
                     pointer(code, there, goal, I8),
                     pointer(code, here, source, I8),
@@ -127,6 +128,10 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
 
     kinds = [P, P, P, I64, P, I64, P, I32, I32, I32]
     return routine(f"cp.async.{size}.{to_bits}.{of_bits}", trace, kinds, I32)
+
+
+def _multiple(address: Value, size: int) -> Value:
+    return (address & (size - 1)) == 0
 
 
 def _readable(where: Any, address: Value, count: Value) -> Value:
