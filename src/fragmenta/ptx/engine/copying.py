@@ -118,20 +118,38 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
                     pointer(code, there, goal, I8),
                     pointer(code, here, source, I8),
                 )
-                for index in range(size):
-                    step = [ir.Constant(I32, index)]
-                    with code.when(compare_unsigned(">", count, index)):
-                        b.store(b.load(b.gep(place, step)), b.gep(at, step))
-                    with code.when(compare_unsigned("<=", count, index)):
-                        b.store(ir.Constant(I8, 0), b.gep(at, step))
+                with b.if_else((count == size).raw) as (whole, part):
+                    with whole:
+                        _copy_all(b, at, place, size)
+                    with part:
+                        _copy_some(code, at, place, count, size)
         return failed.value
 
     kinds = [P, P, P, I64, P, I64, P, I32, I32, I32]
     return routine(f"cp.async.{size}.{to_bits}.{of_bits}", trace, kinds, I32)
 
 
+def _copy_all(b: Any, goal: Any, source: Any, size: int) -> None:
+    of = ir.VectorType(I8, size).as_pointer()
+    loaded = b.load(b.bitcast(source, of))
+    loaded.align = 1
+    b.store(loaded, b.bitcast(goal, of)).align = 1
+
+
+def _copy_some(code: Code, goal: Any, source: Any, count: Value, size: int) -> None:
+    """The first bytes; the others become zero."""
+    b = code.builder
+    for index in range(size):
+        step = [ir.Constant(I32, index)]
+        with code.when(compare_unsigned(">", count, index)):
+            b.store(b.load(b.gep(source, step)), b.gep(goal, step))
+        with code.when(compare_unsigned("<=", count, index)):
+            b.store(ir.Constant(I8, 0), b.gep(goal, step))
+
+
 def _multiple(address: Value, size: int) -> Value:
-    return (address & (size - 1)) == 0
+    multiple: Value = (address & (size - 1)) == 0
+    return multiple
 
 
 def _readable(where: Any, address: Value, count: Value) -> Value:
