@@ -151,7 +151,7 @@ def _address(place: Place, space: str, address: int) -> str:
     if abs(address - start) < 1 << (layout.SLOT_BITS - 1):
         return _from(address - start, size, name)
     if address < layout.FIRST_SLOT:
-        return f" at {address:#x}, {address} bytes from a null pointer"
+        return f" at {address:#x}, {address} bytes behind a null pointer"
     return (
         f" at {address:#x}, where nothing is; if this is the address of an array, give "
         "the array itself or ptx.pointer(array, offset)"
@@ -161,7 +161,7 @@ def _address(place: Place, space: str, address: int) -> str:
 def _in_shared(place: Place, offset: int) -> str:
     whole = place.context.parts["shared"].size - layout.SHARED_START
     static = place.compiled.shared - layout.SHARED_START
-    parts = f" ({static} static, {whole - static} dynamic)" if whole > static else ""
+    parts = f" ({static} static, {whole - static} dynamic)"
     return _from(offset, whole, "shared memory") + parts
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
-from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress

@@ -71,7 +71,7 @@ class Launch:
         self.constants = compiled.memory
         self.functions, self._kept = function_table(compiled.functions)
         self.halt = np.zeros(1, np.int32)
-        self.template = template(compiled, shape, dynamic)
+        self.template = template(compiled.local, compiled.shared, dynamic, shape)
         self.host = Host(self)
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)

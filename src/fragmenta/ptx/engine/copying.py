@@ -131,7 +131,9 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
 
 
 def _multiple(address: Value, size: int) -> Value:
-    return (address & (size - 1)) == 0
+    rest: Value = address & (size - 1)
+    good: Value = rest == 0
+    return good
 
 
 def _readable(where: Any, address: Value, count: Value) -> Value:
