@@ -118,7 +118,7 @@ def _address(place: Place, instruction: Instruction, address: int) -> str:
     shared = context.parts["shared"].size - layout.SHARED_START
     local = context.parts["local"].size // (place.shape.warps * LANES)
     signed = address - (1 << 64) if address >> 63 else address
-    if any(each.startswith("shared") for each in words) and address < layout.FIRST_SLOT:
+    if any(each.startswith("shared") for each in words) and signed < layout.FIRST_SLOT:
         return _from(signed - layout.SHARED_START, shared, "shared memory")
     if "local" in words:
         return _from(signed, local, "local memory")

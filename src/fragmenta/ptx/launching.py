@@ -70,7 +70,6 @@ class Launch:
         self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
         self.constants = compiled.memory
         self.functions, self._kept = function_table(compiled.functions)
-        self.halt = np.zeros(1, np.int32)
         self.template = template(compiled, shape, dynamic)
         self.host = Host(self)
         self.host_address = self.host.address
@@ -95,7 +94,7 @@ class Launch:
             self.parameters.size,
         )  # fmt: skip
         if context.status == Status.FAULT:
-            raise self.host.error or faults.explain(place)
+            raise self.host.errors.get(context.address) or faults.explain(place)
         raise faults.stuck(place)
 
 
@@ -204,7 +203,7 @@ def _in_parallel(
                 each.join(0.1)
                 launch.progress((shared.following - first) / (last - first))
     except BaseException:
-        launch.halt[0] = 1
+        shared.stop()
         for each in workers:
             each.join()
         raise
@@ -230,29 +229,38 @@ class _Shared:
         self.contexts: list[Context] = []
         self.errors: list[tuple[int, Exception]] = []
 
-    def take(self) -> tuple[int, int] | None:
-        """The next blocks to run."""
+    def take(self, context: Context) -> bool:
+        """Give a context the next blocks to run, if there are any."""
         with self.lock:
             first = self.following
-            last = min(first + self.portion, self.last)
-            self.following = last
-        return (first, last) if first < last else None
+            if first >= self.last:
+                return False
+            self.following = min(first + self.portion, self.last)
+            context.begin(first, self.following)
+            return True
+
+    def stop(self, index: int = -1) -> None:
+        """Let no block behind this one begin.
+
+        Those before it go on: so the first block that fails is always the same.
+        """
+        with self.lock:
+            self.last = min(self.last, index)
+            for each in self.contexts:
+                if each.index > index:
+                    each.halt[0] = 1
 
     def work(self) -> None:
         """Run blocks until there are no more."""
-        launch = self.launch
-        context = launch.context()
+        context = self.launch.context()
         self.contexts.append(context)
-        while not launch.halt[0]:
-            portion = self.take()
-            if portion is None:
-                return
-            context.begin(*portion)
+        while not context.halt[0] and self.take(context):
             try:
-                while context.index < portion[1] and not launch.halt[0]:
-                    _step(launch, context, self.contexts, self.limit)
+                while not context.halt[0] and context.index < context.last:
+                    _step(self.launch, context, self.contexts, self.limit)
             except Exception as error:  # raised again where the launch was made
-                launch.halt[0] = 1
+                over = getattr(error, "kind", "") == "limit"
+                self.stop(-1 if over else context.index)
                 self.errors.append((context.index, error))
                 return
 

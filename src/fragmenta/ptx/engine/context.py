@@ -115,6 +115,8 @@ class Context:
         }
         self.parts = {name: aligned(size) for name, size in sizes.items()}
         self.segments = launch.segments.copy()
+        self.halt = np.zeros(1, np.int32)
+        """Not 0 if no further block should begin."""
         self.counts = self.parts["counts"].view(np.int64)
         self._shape, self._launch = shape, launch
         self._set_pointers(compiled, launch)
@@ -150,7 +152,7 @@ class Context:
             (layout.BLOCK_STAGE, self.parts["stage"]),
             (layout.BLOCK_SAVED, self.parts["saved"]),
             (layout.BLOCK_RETURNS, self.parts["returns"]),
-            (layout.BLOCK_HALT, launch.halt),
+            (layout.BLOCK_HALT, self.halt),
         ):
             self._put(offset, np.int64(_address(memory)))
         self._put(layout.BLOCK_HOST, np.int64(launch.host_address))
@@ -177,6 +179,11 @@ class Context:
     def index(self) -> int:
         """The number of the block that runs, or of the next one."""
         return self._get(layout.BLOCK_INDEX, np.int64)
+
+    @property
+    def last(self) -> int:
+        """The first block that is not to be run."""
+        return self._get(layout.BLOCK_LAST, np.int64)
 
     @property
     def fault_warp(self) -> int:

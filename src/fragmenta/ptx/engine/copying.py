@@ -103,16 +103,21 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
             there = shared(code, block)
             here = generic(code, warp, block, source, lane)
             nothing = count == 0
-            good_goal = inside(there, goal, size) & ((goal & (size - 1)) == 0)
-            good_source = _readable(here, source, count) & ((source & (size - 1)) == 0)
-            good_source = good_source | nothing
-            with code.when(~good_goal):
-                fault(code, warp, Fault.BOUNDS, number, lane, goal, size)
-            with code.when(good_goal & ~good_source):
-                fault(code, warp, Fault.BOUNDS, number, lane, source, size)
-            with code.when(~(good_goal & good_source)):
-                failed.value = number.lift(1)
-            with code.when(good_goal & good_source):
+            for bounds, address in (
+                (inside(there, goal, size), goal),
+                (_readable(here, source, count) | nothing, source),
+            ):
+                aligned = (address & (size - 1)) == 0
+                if address is source:
+                    aligned = aligned | nothing
+                for wrong, kind in (
+                    (~bounds, Fault.BOUNDS),
+                    (bounds & ~aligned, Fault.ALIGNMENT),
+                ):
+                    with code.when(wrong & (failed.value == 0)):
+                        fault(code, warp, kind, number, lane, address, size)
+                        failed.value = number.lift(1)
+            with code.when(failed.value == 0):
                 at, place = (
                     pointer(code, there, goal, I8),
                     pointer(code, here, source, I8),
