@@ -57,7 +57,7 @@ class Shape(NamedTuple):
 def template(compiled: Compiled, shape: Shape, dynamic: int) -> Bytes:
     """The first bytes of every warp of a block, before it starts."""
     warps = shape.warps
-    made = aligned(warps * layout.REGISTERS).reshape(warps, layout.REGISTERS)
+    made = aligned(warps * layout.HEADER).reshape(warps, layout.HEADER)
     thread = np.arange(warps * LANES).reshape(warps, LANES)
     live = thread < shape.threads
     words: dict[int, Any] = {
