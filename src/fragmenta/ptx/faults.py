@@ -112,7 +112,7 @@ def _verb(instruction: Instruction, size: int) -> str:
         return "reads" if size > 0 else "writes"
     if instruction.opcode in ("ld", "ldu", "ldmatrix"):
         return "reads"
-    return "writes" if instruction.opcode in ("st", "stmatrix") else "accesses"
+    return "writes" if instruction.opcode in ("st", "red", "stmatrix") else "accesses"
 
 
 def _space(instruction: Instruction, size: int) -> str:
@@ -133,7 +133,7 @@ def _address(place: Place, space: str, address: int) -> str:
     signed = address - (1 << 64) if address >> 63 else address
     if space == "shared" and address >> layout.SLOT_BITS == layout.SHARED_SLOT:
         return f" at the generic address {address:#x}; cvta.to.shared converts it"
-    if space == "shared" and address < layout.FIRST_SLOT:
+    if space == "shared" and signed < layout.FIRST_SLOT:
         return _in_shared(place, signed - layout.SHARED_START)
     if space == "local":
         return _from(signed, local, "local memory")

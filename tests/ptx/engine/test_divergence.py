@@ -258,7 +258,8 @@ def test_bar_warp_sync_of_one_branch_meets_that_of_another() -> None:
 
 
 def test_exchanges_with_the_lanes_of_one_branch() -> None:
-    found = launched("""
+    found = launched(
+        """
         setp.lt.u32 %p1, %lane, 12;
         @%p1 bra A;
         shfl.sync.bfly.b32 %r1, %lane, 1, 31, 0xfffff000;
@@ -275,7 +276,9 @@ def test_exchanges_with_the_lanes_of_one_branch() -> None:
         match.any.sync.b32 %r3, %r4, 0x00000fff;
         redux.sync.add.u32 %r5, %lane, 0x00000fff;
     D: mad.wide.u32 %mine, %lane, 16, %out;
-        st.global.v4.u32 [%mine], {%r1, %r2, %r3, %r5};""", words=128).reshape(32, 4)
+        st.global.v4.u32 [%mine], {%r1, %r2, %r3, %r5};""",
+        words=128,
+    ).reshape(32, 4)
     lane = np.arange(32)
     first = lane < 12
     assert (found[:, 0] == np.where(first, lane ^ 2, lane ^ 1)).all()
@@ -501,7 +504,8 @@ def test_lanes_that_end_within_a_recursion_leave_nothing_behind() -> None:
 
 
 def test_guarded_instructions_of_the_whole_warp_are_passed_by() -> None:
-    found = launched("""
+    found = launched(
+        """
         mov.u32 %r1, 0x3c003c00;
         mov.u32 %r2, 3;
         mov.f32 %f1, 0f3f800000;
@@ -512,5 +516,7 @@ def test_guarded_instructions_of_the_whole_warp_are_passed_by() -> None:
         @%p1 movmatrix.sync.aligned.m8n8.trans.b16 %r1, %r2;
         mad.wide.u32 %mine, %lane, 16, %out;
         mov.b32 %r3, %f1;
-        st.global.v4.u32 [%mine], {%r1, %r2, %r3, 0};""", words=128).reshape(32, 4)
+        st.global.v4.u32 [%mine], {%r1, %r2, %r3, 0};""",
+        words=128,
+    ).reshape(32, 4)
     assert (found == [0x3C003C00, 3, 0x3F800000, 0]).all()

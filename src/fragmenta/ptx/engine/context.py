@@ -63,7 +63,7 @@ def template(local: int, static: int, dynamic: int, shape: Shape) -> Bytes:
     memory.  A small kernel that is launched often would spend most of its time here.
     """
     warps = shape.warps
-    made = aligned(warps * layout.REGISTERS).reshape(warps, layout.REGISTERS)
+    made = aligned(warps * layout.HEADER).reshape(warps, layout.HEADER)
     thread = np.arange(warps * LANES).reshape(warps, LANES)
     live = thread < shape.threads
     words: dict[int, Any] = {
@@ -124,6 +124,8 @@ class Context:
         self._narrow = self.parts["block"].view(np.int32)
         self._wide = self.parts["block"].view(np.int64)
         self.segments = launch.segments.copy()
+        self.halt = np.zeros(1, np.int32)
+        """Not 0 if no further block should begin."""
         self.counts = self.parts["counts"].view(np.int64)
         self._shape, self._launch = shape, launch
         self._set_pointers(compiled, launch)
@@ -159,7 +161,7 @@ class Context:
             (layout.BLOCK_STAGE, self.parts["stage"]),
             (layout.BLOCK_SAVED, self.parts["saved"]),
             (layout.BLOCK_RETURNS, self.parts["returns"]),
-            (layout.BLOCK_HALT, launch.halt),
+            (layout.BLOCK_HALT, self.halt),
         ):
             self._wide[offset // 8] = _address(memory)
         self._wide[layout.BLOCK_HOST // 8] = launch.host_address
@@ -178,6 +180,11 @@ class Context:
     def index(self) -> int:
         """The number of the block that runs, or of the next one."""
         return int(self._wide[layout.BLOCK_INDEX // 8])
+
+    @property
+    def last(self) -> int:
+        """The first block that is not to be run."""
+        return int(self._wide[layout.BLOCK_LAST // 8])
 
     @property
     def fault_warp(self) -> int:
