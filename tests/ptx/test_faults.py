@@ -300,7 +300,7 @@ def test_a_limit_ends_what_takes_too_long(
     assert error.kind == "limit"
     assert "10,000" in str(error)
     if blocks == 1:
-        assert "Block (0, 0, 0) is here:\n  warp 0 lanes 0-31\n" in str(error)
+        assert "\n  block (0, 0, 0) is here:\n  warp 0 lanes 0-31\n" in str(error)
         assert error.line
         assert "L: bra L;" in str(error)
     run(kernel("ret;"), np.zeros(1), blocks=blocks // 100, limit=10_000)

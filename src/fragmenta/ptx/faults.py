@@ -189,7 +189,7 @@ def endless(place: Place, limit: int) -> KernelFault:
         "not run forever, give a larger limit"
     )
     if _lanes(place):
-        about += f".  Block {_tuple(block)} is here:"
+        about += f"\n  block {_tuple(block)} is here:"
     return _listed(place, about, "limit")
 
 
