@@ -29,7 +29,8 @@ class Host:
     def __init__(self, launch: Any) -> None:
         self._launch = launch
         self._lines: list[str] = []
-        self.error: BaseException | None = None
+        self.errors: dict[int, BaseException] = {}
+        """What went wrong, by the address of the block."""
         self._function = HOST(self._call)
         pointer = ctypes.cast(self._function, ctypes.c_void_p)
         self.address = int(pointer.value or 0)
@@ -47,7 +48,7 @@ class Host:
                 if lanes >> lane & 1:
                     getattr(self, "_" + name.strip("_"))(warp, block, table, lane)
         except BaseException as error:  # an interrupt, too: nobody else would see it
-            self.error = error
+            self.errors[block] = error
             return 1
         return 0
 

@@ -70,8 +70,7 @@ class Launch:
         self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
         self.constants = compiled.memory
         self.functions, self._kept = function_table(compiled.functions)
-        self.halt = np.zeros(1, np.int32)
-        self.template = template(compiled, shape, dynamic)
+        self.template = template(compiled.local, compiled.shared, dynamic, shape)
         self.host = Host(self)
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
@@ -89,7 +88,9 @@ class Launch:
     def check(self, context: Context) -> None:
         """Raise what went wrong in a context, if anything did."""
         if context.status == Status.FAULT:
-            raise self.host.error or faults.explain(self.place(context))
+            raise self.host.errors.get(context.address) or faults.explain(
+                self.place(context)
+            )
         if context.status == Status.BLOCKED:
             raise faults.stuck(self.place(context))
 
@@ -198,7 +199,7 @@ def _in_parallel(
                 each.join(0.1)
                 launch.progress((shared.following - first) / (last - first))
     except BaseException:
-        launch.halt[0] = 1
+        shared.stop()
         for each in workers:
             each.join()
         raise
@@ -223,35 +224,40 @@ class _Shared:
             self.portion = min(self.portion, 16)
         self.contexts: list[Context] = []
         self.errors: list[tuple[int, Exception]] = []
-        self.failed = last
-        """The first block that failed: only those before it go on."""
 
-    def take(self) -> tuple[int, int] | None:
-        """The next blocks to run."""
+    def take(self, context: Context) -> bool:
+        """Give a context the next blocks to run, if there are any."""
         with self.lock:
             first = self.following
-            last = min(first + self.portion, self.last, self.failed)
-            self.following = max(first, last)
-        return (first, last) if first < last else None
+            if first >= self.last:
+                return False
+            self.following = min(first + self.portion, self.last)
+            context.begin(first, self.following)
+            return True
+
+    def stop(self, index: int = -1) -> None:
+        """Let no block behind this one begin.
+
+        Those before it go on: so the first block that fails is always the same.
+        """
+        with self.lock:
+            self.last = min(self.last, index)
+            for each in self.contexts:
+                if each.index > index:
+                    each.halt[0] = 1
 
     def work(self) -> None:
         """Run blocks until there are no more."""
-        launch = self.launch
-        context = launch.context()
+        context = self.launch.context()
         self.contexts.append(context)
-        while not launch.halt[0]:
-            portion = self.take()
-            if portion is None:
-                return
-            context.begin(*portion)
+        while not context.halt[0] and self.take(context):
             try:
-                while context.index < min(portion[1], self.failed):
-                    if launch.halt[0]:
-                        return
-                    _step(launch, context, self.contexts, self.limit)
+                while not context.halt[0] and context.index < context.last:
+                    _step(self.launch, context, self.contexts, self.limit)
             except Exception as error:  # raised again where the launch was made
+                over = getattr(error, "kind", "") == "limit"
+                self.stop(-1 if over else context.index)
                 self.errors.append((context.index, error))
-                self.failed = min(self.failed, context.index)
                 return
 
 
@@ -292,9 +298,9 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
             f"a block has 1 to 1,024 threads, at most 64 along z; given {shape.block}"
         )
     x, y, z = shape.grid
-    if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16 or not shape.blocks:
+    if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16:
         raise Error(
-            f"a grid has 1 to {(1 << 31) - 1:,} blocks along x, and 1 to "
+            f"a grid has at most {(1 << 31) - 1:,} blocks along x and "
             f"{(1 << 16) - 1:,} along y and z; given {shape.grid}"
         )
     needed = kernel.directives.get("reqntid")

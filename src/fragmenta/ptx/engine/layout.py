@@ -98,7 +98,9 @@ TICKING = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
 
 TEMPORARIES = 12
 """Registers and predicates for what is used at once."""
-TEMPORARY = SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * len(SPECIALS_64)
+HEADER = SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * len(SPECIALS_64)
+"""Bytes at the start of a warp that are given before it starts."""
+TEMPORARY = HEADER
 RESULT_WORDS = 32
 """Words of parameters and of results of a function that calls itself."""
 RESULTS = TEMPORARY + 256 * TEMPORARIES

@@ -344,14 +344,15 @@ def _reset(code: Code, block: Any) -> None:
     size = field(code, block, layout.BLOCK_WARP_BYTES, I64)[0]
     first = pointer_at(code, block, layout.BLOCK_FIRST_WARP)
     template = pointer_at(code, block, layout.BLOCK_TEMPLATE)
-    header = ir.Constant(I64, layout.REGISTERS)
+    header = ir.Constant(I64, layout.HEADER)
+    start = ir.Constant(I64, layout.REGISTERS)
     no, zero = ir.Constant(I1, 0), ir.Constant(I8, 0)
     rest = size - layout.REGISTERS
     with code.loop(warps) as number:
         warp = b.gep(first, [(number * size).raw])
-        source = b.gep(template, [(number * layout.REGISTERS).raw])
+        source = b.gep(template, [(number * layout.HEADER).raw])
         _copy_memory(b, warp, source, header)
-        registers = b.gep(warp, [header])
+        registers = b.gep(warp, [start])
         _fill_memory(b, registers, zero, rest.raw, no)
         _place_block(code, block, warp)
     shared = pointer_at(code, block, layout.BLOCK_SHARED)
