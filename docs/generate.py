@@ -388,15 +388,18 @@ def _named_opcodes() -> str:
 
 def launch_table() -> str:
     """The recorded launches of whole kernels, by source."""
-    rows, kernels, every = [], 0, 0
+    rows: list[tuple[str, ...]] = []
+    kernels = every = 0
     for path in sorted(LAUNCHES.glob("*.npz")):
         with np.load(path) as archive:
-            launches = json.loads(archive["index"].tobytes())["launches"]
+            index = json.loads(archive["index"].tobytes())
+        made, launches = index["made"], index["launches"]
         entries = {launch["entry"] for launch in launches}
-        rows.append((path.stem, f"{len(entries)}", f"{len(launches)}"))
+        about = f"{made['date']}, {made['gpu']}, driver {made['driver']}"
+        rows.append((path.stem, f"{len(entries)}", f"{len(launches)}", about))
         kernels, every = kernels + len(entries), every + len(launches)
-    rows.append(("all", f"{kernels}", f"{every}"))
-    return table(("source", "kernels", "launches"), rows)
+    rows.append(("all", f"{kernels}", f"{every}", ""))
+    return table(("source", "kernels", "launches", "made on"), rows)
 
 
 def scalar_table() -> str:

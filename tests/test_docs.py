@@ -63,7 +63,10 @@ def console() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("command", "shown"), console())
-def test_console_examples(command: str, shown: str) -> None:
+def test_console_examples(
+    command: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)  # files are named from here
     program, *words = shlex.split(command)
     assert program == "fragmenta"
     assert CliRunner().invoke(app, words).output == shown

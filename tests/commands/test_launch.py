@@ -140,6 +140,18 @@ def test_printed_text_comes_last() -> None:
     )
 
 
+def test_problems_of_the_file_are_counted() -> None:
+    setp = "    setp.ge.u32 %p, %r1, %r0;"
+    early = AXPY.replace(setp, f"    add.u32 %r0, %r0, %r4;\n{setp}")
+    Path("axpy.ptx").write_text(
+        early.replace("    ret;\n}", "    mov.u32 %r4, 0;\n    ret;\n}")
+    )
+    asked = ("launch", *ASKED, *ARGS, "--arg", "i32:6")
+    assert "problems      1 warning; see fragmenta check " in page(*asked)
+    (found,) = json.loads(answer(*asked, "--json"))["problems"]
+    assert found["rule"] == "uninitialised"
+
+
 # ── the list ────────────────────────────────────────────────────────────────
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fragmenta import ptx
+from fragmenta.commands.output import json_text
 from fragmenta.cuda.tools import device
 from fragmenta.evidence.kernels import made_by
 from fragmenta.evidence.launches import for_kernel
@@ -34,8 +35,8 @@ CASES = {
                      "--arg", "random:f32:2048"],
     "saxpy": ["--grid", "4", "--block", "128", "--arg", "f32:2", "--arg", "x.npy",
               "--arg", "ones:f32:500", "--arg", "i32:500"],
-    "shifted": ["--grid", "4", "--block", "128", "--arg", "f32:-0.5", "--arg",
-                "pointer:2+16", "--arg", "arange:f32:504", "--arg", "i32:400"],
+    "second_half": ["--grid", "2", "--block", "128", "--arg", "f32:-0.5", "--arg",
+                    "pointer:2+1024", "--arg", "arange:f32:512", "--arg", "i32:256"],
 }  # fmt: skip
 """What ``fragmenta record --launch`` is given."""
 
@@ -123,7 +124,7 @@ def main() -> None:
         report["recordings"] = recorded()
     except Exception as why:
         report["recordings"] = [{"error": f"{type(why).__name__}: {why}"}]
-    given.output.write_text(json.dumps(report, indent=1) + "\n")
+    given.output.write_text(json_text(report) + "\n")
 
 
 if __name__ == "__main__":

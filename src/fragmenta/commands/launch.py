@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
@@ -254,12 +255,23 @@ class _Done(NamedTuple):
             "seconds": round(result.seconds, 6),
             "fidelity": result.fidelity,
             "counts": result.counts,
-            "problems": [str(each) for each in result.problems],
+            "problems": [each.to_dict() for each in result.problems],
             "output": result.output,
             "arrays": [
                 {**each._asdict(), "shape": list(each.shape)} for each in self.changes
             ],
         }
+
+    def _problems(self) -> list[str]:
+        """How many errors and warnings the file has, in words, if any."""
+        found = Counter(each.severity for each in self.result.problems)
+        said = [
+            f"{found[each]} {each}{'s' * (found[each] > 1)}"
+            for each in ("error", "warning")
+            if found[each]
+        ]
+        file = self.kernel.loaded.module.name
+        return [f"{one_of(said, 'and')}; see fragmenta check {file}"] if said else []
 
     def to_text(self) -> str:
         """A short table, and what the kernel printed."""
@@ -278,7 +290,7 @@ class _Done(NamedTuple):
             ("seconds", [f"{result.seconds:.3g}"]),
             ("fidelity", sure),
             ("opcodes", often[:MOST_OPCODES]),
-            ("problems", [str(each) for each in result.problems]),
+            ("problems", self._problems()),
         ]
         lines = [
             f"{title if not number else '':<14}{text}"

@@ -240,8 +240,8 @@ def verify(
     """Launch a kernel here and on the GPU, and compare every byte of every array.
 
     It takes what ``kernel.launch`` takes.  The arrays given are not changed: both sides
-    have copies.  Variables of the module have their first values on both sides.  A
-    ``target`` may be given, and is refused if this GPU is another.
+    have copies.  Variables of the module have their first values on both sides, and are
+    not compared.  A ``target`` may be given, and is refused if this GPU is another.
 
     >>> from fragmenta import NoDevice, ptx
     >>> kernel = ptx.parse('''

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import is_whole, refuse_masks
 from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.program import parameter_offsets
@@ -80,9 +80,9 @@ class Arguments:
     """The parameters of a kernel as bytes, and the memory behind its pointers."""
 
     def __init__(self, kernel: Function, given: Any) -> None:
-        values = list(given)
+        values = as_list(given)
         if len(values) != len(kernel.parameters):
-            names = one_of((p.name for p in kernel.parameters), "and")
+            names = one_of((_shown(p) for p in kernel.parameters), "and")
             raise Error(
                 f"{kernel.name} has {len(kernel.parameters)} parameters"
                 f"{': ' + names if names else ''}; given {len(values)} arguments"
@@ -201,21 +201,18 @@ def _overlap(one: _Group, other: _Group) -> bool:
 def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place:
     what = f"argument {index} ({parameter.name})"
     size = parameter.size
-    if isinstance(value, (bytes, bytearray, memoryview, np.void)):
-        data = bytes(value.tobytes() if isinstance(value, np.void) else value)
-        if len(data) != size:
-            raise ShapeError(f"{what} has {size} bytes; given {len(data)} bytes")
-        return data
+    if isinstance(value, _RAW):
+        return _raw(value, size, what)
     pointer = isinstance(value, Pointer)
-    if not pointer:
-        if isinstance(value, np.generic) or not _is_memory(value):
-            return _number(value, parameter, what)
-        value = Pointer(_memory(value, what), 0)
-    if size != 8:
+    if not pointer and (isinstance(value, np.generic) or not _is_memory(value)):
+        return _number(value, parameter, what)
+    if size != 8 or not (pointer or type_bytes(parameter.type) == 8):
         raise Error(
-            f"{what} is a {parameter.type} of {size} bytes; given an array, which "
-            "is passed as a pointer of 8 bytes"
+            f"{what} is {_kind(parameter)}; given an array, which is passed as a "
+            f"pointer of 8 bytes{_instead(value, parameter)}"
         )
+    if not pointer:
+        value = Pointer(_memory(value, what), 0)
     if abs(value.offset) >= FARTHEST:
         raise ValueRangeError(
             f"{what} points {value.offset} bytes from the start of its array; the most "
@@ -224,23 +221,89 @@ def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place:
     return _Place(value.array, value.offset, what, pointer)
 
 
+def _shown(parameter: Variable) -> str:
+    return f"{parameter.name} ({_kind(parameter)})"
+
+
+def _kind(parameter: Variable) -> str:
+    """The type of a parameter, in words."""
+    if parameter.size != type_bytes(parameter.type):
+        return f"a struct of {parameter.size} bytes"
+    return f"a {parameter.type}"
+
+
+def _instead(array: Any, parameter: Variable) -> str:
+    """What to give for a parameter that is not a pointer, instead of an array."""
+    if isinstance(array, Pointer):
+        return ""
+    if parameter.size != type_bytes(parameter.type):
+        return "; array.tobytes() are its bytes, ptx.pointer(array) is a pointer"
+    return "; array.item() is its number" if np.size(array) == 1 else ""
+
+
+def as_list(arguments: Any) -> list[Any]:
+    """The arguments of a launch, one for each parameter.
+
+    >>> as_list(np.zeros(3))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: arguments is a list with one item for each parameter; \
+given ndarray
+    """
+    if isinstance(arguments, (str, bytes, dict)) or not np.iterable(arguments):
+        known = False
+    else:
+        known = not _is_memory(arguments)
+    if not known:
+        raise Error(
+            "arguments is a list with one item for each parameter; given "
+            f"{type(arguments).__name__}"
+        )
+    return list(arguments)
+
+
+_RAW = (bytes, bytearray, memoryview, np.void, ctypes.Structure, ctypes.Union,
+        ctypes.Array, ctypes._SimpleCData)  # fmt: skip
+"""What is given as the bytes that it has."""
+
+
+def _raw(value: Any, size: int, what: str) -> bytes:
+    if isinstance(value, np.void) and not value.dtype.isnative:
+        raise Error(f"{what} is not in native byte order: {value.dtype}")
+    data = bytes(value.tobytes() if isinstance(value, np.void) else value)
+    if len(data) != size:
+        raise ShapeError(
+            f"{what} has {size} bytes; given {type(value).__name__} of {len(data)} "
+            "bytes" + ("; memory is given as an array" if size == 8 else "")
+        )
+    return data
+
+
 def _is_memory(value: Any) -> bool:
     return isinstance(value, np.ndarray) or hasattr(value, "__dlpack__")
 
 
 def _memory(value: Any, what: str) -> NDArray[Any]:
     """An array that shares its memory with what was given."""
+    refuse_masks(value)
     if not isinstance(value, np.ndarray):
         if not hasattr(value, "__dlpack__"):
             raise Error(f"{what} must be an array; given {type(value).__name__}")
         value = _shared(value, what)
     if not value.flags.c_contiguous:
+        hint = "numpy.ascontiguousarray makes a copy that is"
+        if value.flags.f_contiguous:
+            hint = f"its transpose .T is, with the same memory; {hint}, too"
         raise ShapeError(
-            f"{what} is not contiguous (shape {value.shape}, strides "
-            f"{value.strides}); numpy.ascontiguousarray makes a copy that is"
+            f"{what} is not contiguous in C order (shape {value.shape}, strides "
+            f"{value.strides}); {hint}"
         )
     if value.dtype.hasobject:
         raise Error(f"{what} holds Python objects; a kernel needs numbers")
+    if not value.dtype.isnative:
+        raise Error(
+            f"{what} is not in native byte order: {value.dtype}; "
+            "array.astype(array.dtype.newbyteorder('=')) makes a copy that is"
+        )
     return np.asarray(value)
 
 
@@ -267,46 +330,59 @@ _FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float
 def _number(value: Any, parameter: Variable, what: str) -> bytes:
     """A number as the bytes of a parameter."""
     kind, size = parameter.type, type_bytes(parameter.type)
-    if parameter.size != size:
-        raise Error(
-            f"{what} is a struct of {parameter.size} bytes; give it as bytes, for "
-            f"instance numpy.array(…).tobytes(); given {value!r}"
-        )
     if isinstance(value, np.generic) and kind.startswith("b"):
         data = value.tobytes()
-        if len(data) == size:
+        if len(data) == parameter.size:
             return data
+    if parameter.size != size:
+        raise Error(
+            f"{what} is {_kind(parameter)}; give its bytes, or a NumPy scalar that has "
+            f"so many; given {_given(value)}"
+        )
     if kind in _FLOATS:
         return _float(value, kind, what)
     if isinstance(value, (bool, np.bool_)):
         value = int(value)
     if not is_whole(value):
-        raise Error(f"{what} is a {kind}; given {value!r} of {type(value).__name__}")
+        hint = ""
+        if size == 8:
+            hint = "; a null pointer is 0" if value is None else _MEMORY
+        raise Error(f"{what} is {_kind(parameter)}; given {_given(value)}{hint}")
     number, bits = int(value), 8 * size
-    low = -(1 << (bits - 1)) if kind[0] in "sb" else 0
+    # Also .u32 may be below 0: a C compiler declares signed numbers so.
+    signed = kind[0] in "sb" or not isinstance(value, np.unsignedinteger)
+    low = -(1 << (bits - 1)) if signed else 0
     high = (1 << (bits - (kind[0] == "s"))) - 1
-    if kind[0] == "u" and not isinstance(value, np.unsignedinteger):
-        low = -(1 << (bits - 1))  # a C compiler declares signed numbers as .u32
     if not low <= number <= high:
         raise ValueRangeError(
-            f"{what} is a {kind}, from {low} to {high}; given {number}"
+            f"{what} is {_kind(parameter)}, from {low} to {high}; given {number}"
         )
     return (number & ((1 << bits) - 1)).to_bytes(size, "little")
 
 
+_MEMORY = "; memory is given as an array, such as numpy.array(…, numpy.float32)"
+
+
+def _given(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    text = text if len(text) <= 60 else f"{text[:60]} …"
+    return f"{text} of {type(value).__name__}"
+
+
 def _float(value: Any, kind: str, what: str) -> bytes:
+    if isinstance(value, (str, np.complexfloating)):  # float() would take them
+        raise Error(f"{what} is a {kind}; given {_given(value)}")
+    number: np.floating[Any] = np.float64("inf")
     try:
-        if isinstance(value, (str, complex, np.complexfloating)):
-            raise TypeError
         wide = float(value)
+        with np.errstate(over="ignore"):
+            number = _FLOATS[kind](value)
     except (TypeError, ValueError) as error:
-        raise Error(
-            f"{what} is a {kind}; given {value!r} of {type(value).__name__}"
-        ) from error
-    except OverflowError as error:
-        raise ValueRangeError(f"{what} is a {kind}; {value!r} is too large") from error
-    with np.errstate(over="ignore"):
-        number = _FLOATS[kind](value)
+        raise Error(f"{what} is a {kind}; given {_given(value)}") from error
+    except OverflowError:
+        wide = 0.0
     if np.isinf(number) and not np.isinf(wide):
-        raise ValueRangeError(f"{what} is a {kind}; {value!r} is too large for it")
+        raise ValueRangeError(
+            f"{what} is a {kind}; {_given(value)} is too large for it"
+        )
     return bytes(number.tobytes())

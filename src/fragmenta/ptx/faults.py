@@ -72,21 +72,17 @@ def _what(
     place: Place, kind: Fault, site: int, instruction: Instruction, address: int,
     size: int,
 ) -> str:  # fmt: skip
-    verb = "reads" if instruction.opcode in ("ld", "ldu", "ldmatrix") else "accesses"
-    verb = "writes" if instruction.opcode in ("st", "red", "stmatrix") else verb
-    name = instruction.mnemonic
+    goal = _address(place, _space(instruction, size), address)
+    name, verb, size = instruction.mnemonic, _verb(instruction, size), abs(size)
     match kind:
         case Fault.BOUNDS:
-            goal = _address(place, instruction, address)
             return f"out of bounds: {name} {verb} {size} bytes{goal}"
         case Fault.ALIGNMENT:
-            goal = _address(place, instruction, address)
             return (
                 f"misaligned: {name} {verb} {size} bytes{goal}; the address, "
                 f"{address:#x}, is not a multiple of {size}"
             )
         case Fault.READ_ONLY:
-            goal = _address(place, instruction, address)
             return f"read-only: {name} {verb} {size} bytes{goal}"
         case Fault.TRAP:
             return "the kernel stopped itself with a trap"
@@ -111,16 +107,35 @@ def _what(
     return f"{kind.name.lower()}: {name}"
 
 
-def _address(place: Place, instruction: Instruction, address: int) -> str:
-    """Where an address is, seen from the nearest memory."""
+def _verb(instruction: Instruction, size: int) -> str:
+    if instruction.opcode == "cp":
+        return "reads" if size > 0 else "writes"
+    if instruction.opcode in ("ld", "ldu", "ldmatrix"):
+        return "reads"
+    return "writes" if instruction.opcode in ("st", "stmatrix") else "accesses"
+
+
+def _space(instruction: Instruction, size: int) -> str:
+    """The state space of the address: ``shared``, ``local``, or generic."""
     words = instruction.qualifiers
+    if instruction.opcode == "cp":  # it has two addresses
+        return "generic" if size > 0 else "shared"
+    if any(each.startswith("shared") for each in words):
+        return "shared"
+    return "local" if "local" in words else "generic"
+
+
+def _address(place: Place, space: str, address: int) -> str:
+    """Where an address is, seen from the nearest memory."""
     context = place.context
     shared = context.parts["shared"].size - layout.SHARED_START
     local = context.parts["local"].size // (place.shape.warps * LANES)
     signed = address - (1 << 64) if address >> 63 else address
-    if any(each.startswith("shared") for each in words) and signed < layout.FIRST_SLOT:
-        return _from(signed - layout.SHARED_START, shared, "shared memory")
-    if "local" in words:
+    if space == "shared" and address >> layout.SLOT_BITS == layout.SHARED_SLOT:
+        return f" at the generic address {address:#x}; cvta.to.shared converts it"
+    if space == "shared" and signed < layout.FIRST_SLOT:
+        return _in_shared(place, signed - layout.SHARED_START)
+    if space == "local":
         return _from(signed, local, "local memory")
     known = [(each.address, each.data.size, each.name) for each in place.segments]
     known += [
@@ -131,9 +146,23 @@ def _address(place: Place, instruction: Instruction, address: int) -> str:
     start, size, name = min(
         known, key=lambda each: max(each[0] - address, address - each[0] - each[1])
     )
+    if name == "shared memory" and abs(address - start) < 1 << (layout.SLOT_BITS - 1):
+        return _in_shared(place, address - start)
     if abs(address - start) < 1 << (layout.SLOT_BITS - 1):
         return _from(address - start, size, name)
-    return f" at {address:#x}, where nothing is"
+    if address < layout.FIRST_SLOT:
+        return f" at {address:#x}, {address} bytes from a null pointer"
+    return (
+        f" at {address:#x}, where nothing is; if this is the address of an array, give "
+        "the array itself or ptx.pointer(array, offset)"
+    )
+
+
+def _in_shared(place: Place, offset: int) -> str:
+    whole = place.context.parts["shared"].size - layout.SHARED_START
+    static = place.compiled.shared - layout.SHARED_START
+    parts = f" ({static} static, {whole - static} dynamic)" if whole > static else ""
+    return _from(offset, whole, "shared memory") + parts
 
 
 def _from(offset: int, size: int, name: str) -> str:
@@ -147,7 +176,42 @@ def _from(offset: int, size: int, name: str) -> str:
 
 def stuck(place: Place) -> KernelFault:
     """The error for a block whose warps all wait."""
-    waiting: dict[tuple[str, int], list[str]] = defaultdict(list)
+    block = place.shape.block_at(place.context.index)
+    about = f"deadlock: every warp of block {_tuple(block)} waits"
+    return _listed(place, about, "deadlock")
+
+
+def endless(place: Place, limit: int) -> KernelFault:
+    """The error for a kernel that executed too many instructions."""
+    block = place.shape.block_at(place.context.index)
+    about = (
+        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
+        "not run forever, give a larger limit"
+    )
+    if _lanes(place):
+        about += f".  Block {_tuple(block)} is here:"
+    return _listed(place, about, "limit")
+
+
+def _listed(place: Place, about: str, kind: str) -> KernelFault:
+    """An error that says where all lanes of the block are."""
+    lines, first = [], None
+    for (function, index), who in _lanes(place).items():
+        instruction = place.module.functions[function].instructions[index]
+        first = first or instruction
+        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
+    return KernelFault(
+        "\n".join([about, *lines]),
+        kind,
+        first.line if first else 0,
+        str(first.source or "") if first else "",
+        place.shape.block_at(place.context.index),
+    )
+
+
+def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:
+    """The lanes of each warp that have not ended, by what they execute next."""
+    found: dict[tuple[str, int], list[str]] = defaultdict(list)
     for number in range(place.shape.warps):
         warp = place.context.warp(number)
         live = word(warp, layout.LIVE, np.uint32)
@@ -155,20 +219,8 @@ def stuck(place: Place) -> KernelFault:
         for pc in sorted({int(pcs[lane]) for lane in range(LANES) if live >> lane & 1}):
             lanes = [i for i in range(LANES) if live >> i & 1 and pcs[i] == pc]
             function, index = place.compiled.waits[pc]
-            waiting[function, index].append(f"warp {number} lanes {ranges(lanes)}")
-    lines, first = [], None
-    for (function, index), who in waiting.items():
-        instruction = place.module.functions[function].instructions[index]
-        first = first or instruction
-        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
-    block = place.shape.block_at(place.context.index)
-    return KernelFault(
-        f"deadlock: every warp of block {_tuple(block)} waits\n" + "\n".join(lines),
-        "deadlock",
-        first.line if first else 0,
-        str(first.source or "") if first else "",
-        block,
-    )
+            found[function, index].append(f"warp {number} lanes {ranges(lanes)}")
+    return found
 
 
 def _short(names: list[str]) -> str:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.threads import cores
-from fragmenta.errors import Error, KernelFault
+from fragmenta.errors import Error, ValueRangeError
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import faults
 from fragmenta.ptx.arguments import Arguments, Segment
@@ -87,15 +87,18 @@ class Launch:
 
     def check(self, context: Context) -> None:
         """Raise what went wrong in a context, if anything did."""
-        if context.status not in (Status.FAULT, Status.BLOCKED):
-            return
-        place = faults.Place(
+        if context.status == Status.FAULT:
+            failed = self.host.errors.get(context.address)
+            raise failed or faults.explain(self.place(context))
+        if context.status == Status.BLOCKED:
+            raise faults.stuck(self.place(context))
+
+    def place(self, context: Context) -> faults.Place:
+        """What an error is about."""
+        return faults.Place(
             self.module(), self.compiled, self.shape, self.places, context,
             self.parameters.size,
         )  # fmt: skip
-        if context.status == Status.FAULT:
-            raise self.host.errors.get(context.address) or faults.explain(place)
-        raise faults.stuck(place)
 
 
 def run(launch: Launch, limit: int | None) -> None:
@@ -176,15 +179,7 @@ def _step(
     if limit is not None:
         used = sum(total(launch.compiled, each.counts) for each in every)
         if used > limit:
-            raise _over(limit)
-
-
-def _over(limit: int) -> KernelFault:
-    return KernelFault(
-        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
-        "not run forever, give a larger limit",
-        "limit",
-    )
+            raise faults.endless(launch.place(context), limit)
 
 
 def _in_parallel(
@@ -265,14 +260,32 @@ class _Shared:
                 return
 
 
-def check_options(limit: Any, stack: Any) -> None:
+def check_options(limit: Any, stack: Any, shared: Any) -> None:
     """Refuse what is not a number of instructions or bytes."""
+    if not is_whole(shared) or shared < 0:
+        raise Error(f"shared is the bytes of dynamic shared memory; given {shared!r}")
     if limit is not None and (not is_whole(limit) or limit < 0):
         raise Error(f"limit is a number of warp instructions, or None; given {limit!r}")
     if not is_whole(stack) or not 0 <= stack <= MOST_STACK:
         raise Error(
             f"stack is the bytes of each thread's stack, 0 to {MOST_STACK:,}; given "
             f"{stack!r}"
+        )
+
+
+def check_shared(compiled: Compiled, dynamic: int, target: str) -> None:
+    """Refuse more shared memory than a block can have."""
+    static = compiled.shared - layout.SHARED_START
+    if static + dynamic <= 48 * 1024:  # every target has so much
+        return
+    # It takes a while to import.
+    from fragmenta.ptx.checking.memory import limits
+
+    most = limits(target)[1]
+    if static + dynamic > most:
+        raise ValueRangeError(
+            f"a block on {target} has {most:,} bytes of shared memory; the kernel "
+            f"declares {static:,}, and shared={dynamic:,}"
         )
 
 
@@ -284,9 +297,9 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
             f"a block has 1 to 1,024 threads, at most 64 along z; given {shape.block}"
         )
     x, y, z = shape.grid
-    if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16:
+    if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16 or not shape.blocks:
         raise Error(
-            f"a grid has at most {(1 << 31) - 1:,} blocks along x and "
+            f"a grid has 1 to {(1 << 31) - 1:,} blocks along x, and 1 to "
             f"{(1 << 16) - 1:,} along y and z; given {shape.grid}"
         )
     needed = kernel.directives.get("reqntid")

@@ -223,9 +223,12 @@ class GPU:
             config = LaunchConfig(grid=grid, block=block)
             yield lambda: launch(self._stream, config, kernel, *buffers), buffers[0]
         finally:
-            for buffer in buffers:
-                with suppress(Exception):  # after a fault nothing can be freed
-                    buffer.close(self._stream)
+            self._free(buffers)
+
+    def _free(self, buffers: Sequence[Any]) -> None:
+        for buffer in buffers:
+            with suppress(Exception):  # after a fault nothing can be freed
+                buffer.close(self._stream)
 
     def _upload(self, array: NDArray[Any]) -> Any:
         from cuda.bindings import driver

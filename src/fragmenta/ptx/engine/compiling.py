@@ -130,8 +130,11 @@ def write(writer: Writer) -> str:
 def _block(writer: Writer, block: Block, version: str) -> None:
     writer.block, writer.version, writer.unit = block, version, block.unit
     writer.label(f"{version}{block.number}")
-    _count(writer, block.number)
     instructions = block.unit.function.instructions
+    # Lanes may come to an instruction at which they wait several times.
+    waits = block.stop > block.start and meets(instructions[block.start])
+    if not waits:
+        _count(writer, block.number)
     if block.comes_back:
         writer.index = block.start - 1
         writer.guarded(lambda: after_call(writer, instructions[block.start - 1]))
@@ -141,6 +144,8 @@ def _block(writer: Writer, block: Block, version: str) -> None:
         if version == PARTIAL and meets(instruction):
             meet(writer, instruction)
         writer.instruction(instruction)
+    if waits:
+        _count(writer, block.number)
     last = instructions[block.stop - 1] if block.stop > block.start else None
     if last is not None and last.opcode in _TERMINAL:
         return

@@ -120,7 +120,7 @@ class Program:
     """Where the shared memory begins whose size is given at launch."""
     local: int
     addresses: Mapping[str, int]
-    """The address of each variable of the module and of each kernel parameter."""
+    """The address of each variable that is used, and of each kernel parameter."""
 
 
 def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
@@ -243,25 +243,49 @@ def _place_variables(unit: Unit, shared: _Space, local: _Space) -> int:
 
 
 def _addresses(module: Module, kernel: Function, shared: _Space) -> dict[str, int]:
-    """The address of every variable of the module and every parameter."""
+    """The address of every variable that is used, and of every parameter."""
     found: dict[str, int] = {}
-    number = constant = 0
+    slots = {space: iter(numbers) for space, numbers in _SLOTS.items()}
+    used = _used(module)
     for variable in module.variables.values():
         if variable.space == "shared":
             if variable.elements is not None:
                 found[variable.name] = shared.take(variable.size, variable.align)
-        elif variable.space == "const":
-            slot = layout.FIRST_CONSTANT + constant
+        elif variable.name in used:
+            space = "const" if variable.space == "const" else "global"
+            slot = next(slots[space], None)
+            if slot is None:
+                most = len(_SLOTS[space])
+                raise Error(
+                    f"the module uses more than {most} variables in .{space}; "
+                    f"{variable.name} is one too many"
+                )
             found[variable.name] = slot << layout.SLOT_BITS
-            constant += 1
-        else:
-            slot = layout.FIRST_VARIABLE + number
-            found[variable.name] = slot << layout.SLOT_BITS
-            number += 1
     for name, offset in parameter_offsets(kernel).items():
         found[name] = layout.PARAM_WINDOW + offset
     for index, name in enumerate(module.functions):
         found[name] = layout.CODE_WINDOW + 16 * index
+    return found
+
+
+_SLOTS = {
+    "global": range(layout.FIRST_VARIABLE, layout.FIRST_CONSTANT),
+    "const": range(layout.FIRST_CONSTANT, layout.SLOTS),
+}
+
+
+def _used(module: Module) -> set[str]:
+    """The variables that code or another variable names.
+
+    Headers declare thousands that nothing names: they need no address.
+    """
+    found: set[str] = set()
+    for variable in module.variables.values():
+        found.update(symbol.name for _, symbol in variable.references)
+        found.update(symbol.name for *_, symbol in variable.byte_references)
+    for function in module.functions.values():
+        for instruction in function.instructions:
+            found.update(_names(instruction.operands))
     return found
 
 
