@@ -88,9 +88,8 @@ class Launch:
     def check(self, context: Context) -> None:
         """Raise what went wrong in a context, if anything did."""
         if context.status == Status.FAULT:
-            raise self.host.errors.get(context.address) or faults.explain(
-                self.place(context)
-            )
+            failed = self.host.errors.get(context.address)
+            raise failed or faults.explain(self.place(context))
         if context.status == Status.BLOCKED:
             raise faults.stuck(self.place(context))
 
