@@ -445,3 +445,20 @@ def test_blocks_that_the_kernel_does_not_take() -> None:
         kernels["most"].launch(1, 65)
     with pytest.raises(Error, match=r"no kernel mist.*there are exact and most"):
         kernels["mist"]
+
+
+class _Tensor:
+    """As a tensor of PyTorch that is not contiguous."""
+
+    shape = (2, 3)
+
+    def __dlpack__(self) -> None:
+        raise AssertionError("nobody asks for the memory")
+
+    def is_contiguous(self) -> bool:
+        return False
+
+
+def test_a_tensor_that_is_not_contiguous() -> None:
+    with pytest.raises(ShapeError, match=r"shape \(2, 3\)\); \.contiguous\(\) makes"):
+        run(kernel("ret;"), _Tensor())

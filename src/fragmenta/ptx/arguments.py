@@ -308,6 +308,12 @@ def _memory(value: Any, what: str) -> NDArray[Any]:
 
 def _shared(value: Any, what: str) -> NDArray[Any]:
     """The memory of a tensor of another library."""
+    contiguous = getattr(value, "is_contiguous", None)
+    if contiguous is not None and not contiguous():
+        raise ShapeError(
+            f"{what} is not contiguous (shape {tuple(value.shape)}); .contiguous() "
+            "makes a copy that is"
+        )
     try:
         return np.asarray(np.from_dlpack(value))
     except (BufferError, RuntimeError, TypeError) as error:

@@ -88,6 +88,7 @@ def _what(
             return "the kernel stopped itself with a trap"
         case Fault.UNSUPPORTED:
             why = place.compiled.refusals.get(str(site), "")
+            why = why.removeprefix(f"{name} is not supported")
             return f"not supported: {name}" + (f": {why}" if why else "")
         case Fault.STACK:
             return (
