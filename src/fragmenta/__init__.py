@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from fragmenta.errors import BadOperands as BadOperands
     from fragmenta.errors import CompileError as CompileError
     from fragmenta.errors import Error as Error
+    from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import LayoutError as LayoutError
     from fragmenta.errors import NoDevice as NoDevice
     from fragmenta.errors import NotSparse as NotSparse
     from fragmenta.errors import OutOfBounds as OutOfBounds
+    from fragmenta.errors import PtxSyntaxError as PtxSyntaxError
     from fragmenta.errors import ShapeError as ShapeError
     from fragmenta.errors import UnknownInstruction as UnknownInstruction
     from fragmenta.errors import UnknownOperand as UnknownOperand
@@ -108,7 +110,7 @@ _MODULES = {
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "
-    "CompileError NoDevice",
+    "PtxSyntaxError KernelFault CompileError NoDevice",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 

@@ -118,6 +118,8 @@ class KernelFault(Error):
         self.source = source
         self.block = block
         self.thread = thread
+        self.output = ""
+        """What the kernel had printed before."""
 
     def __str__(self) -> str:
         return str(self.args[0])

@@ -351,6 +351,7 @@ class _Launcher:
                 contract=getattr(made, "enable_fp_fusion", True),
             )
         except KernelFault as fault:
+            sys.stdout.write(fault.output)
             raise _in_words_of_triton(fault, self.kernel, names) from None
         cpu.instructions += cpu.last.instructions
         if cpu.last.output:

@@ -1,5 +1,7 @@
 """Does a kernel in CUDA C++ run as it does with CuPy?"""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -112,6 +114,19 @@ def test_a_header_of_the_standard_library_is_not_needed():
     kernel = ptx.RawKernel("#include <cassert>\n", "f")
     with pytest.raises(fm.CompileError, match=r"printf, assert .* need no header"):
         kernel.compile()
+
+
+def test_what_was_printed_before_a_fault_is_not_lost():
+    code = r"""extern "C" __global__ void f(int n) {
+        printf("%d ", threadIdx.x);
+        assert(threadIdx.x < n);
+    }"""
+    with pytest.raises(fm.KernelFault, match=r"threadIdx\.x < n") as caught:
+        ptx.RawKernel(code, "f")((1,), (4,), (3,))
+    assert caught.value.output == "0 1 2 3 "
+    assert caught.value.__notes__ == ["The kernel had printed:\n0 1 2 3 "]
+    copied = pickle.loads(pickle.dumps(caught.value))
+    assert copied.output == "0 1 2 3 "
 
 
 def test_a_fault_names_the_line_of_the_source():

@@ -295,16 +295,20 @@ def test_what_a_kernel_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert cpu.last.output.splitlines() == lines
 
 
-def test_an_assertion_of_a_kernel() -> None:
+def test_an_assertion_of_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     @triton.jit
     def check(x, BLOCK: tl.constexpr):
-        tl.device_assert(tl.load(x + tl.arange(0, BLOCK)) < 3, "too large")
+        value = tl.load(x + tl.arange(0, BLOCK))
+        tl.device_print("value", value)
+        tl.device_assert(value < 3, "too large")
 
     with on_cpu():
         check[1,](np.arange(2, dtype=np.int32), BLOCK=2, debug=True)
+        capsys.readouterr()
         with pytest.raises(KernelFault, match="too large") as caught:
             check[1,](np.arange(4, dtype=np.int32), BLOCK=4, debug=True)
     assert caught.value.kind == "assert"
+    assert "3" in capsys.readouterr().out
 
 
 # ── tuning ──────────────────────────────────────────────────────────────────

@@ -349,9 +349,12 @@ def _tell(file: str, fault: KernelFault, as_json: bool) -> None:
                 "source": fault.source,
                 "block": fault.block,
                 "thread": fault.thread,
+                "output": fault.output,
             }
         )
         return
+    if fault.output:
+        emit(fault.output.rstrip("\n"))
     where = f"{file}:{fault.line}" if fault.line else file
     complain(f"{where}: error: {printable(str(fault))}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
-from fragmenta.errors import Error, PtxSyntaxError, nearest, one_of
+from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
@@ -138,7 +138,13 @@ class Kernel:
     ) -> str:
         """Run all blocks, here or on a cluster; what they printed."""
         if client is None:
-            run(launch, limit)
+            try:
+                run(launch, limit)
+            except KernelFault as fault:
+                fault.output = launch.host.text
+                if fault.output:
+                    fault.add_note(f"The kernel had printed:\n{fault.output}")
+                raise
             return launch.host.text
         from fragmenta.ptx.spreading import run_on_cluster
 
