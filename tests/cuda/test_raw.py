@@ -111,9 +111,10 @@ def test_instances_of_templates_and_kernels_of_namespaces():
 
 
 def test_a_header_of_the_standard_library_is_not_needed():
-    kernel = ptx.RawKernel("#include <cassert>\n", "f")
-    with pytest.raises(fm.CompileError, match=r"printf, assert .* need no header"):
-        kernel.compile()
+    for name in ("cassert", "stdio.h", "vector"):
+        kernel = ptx.RawKernel(f"#include <{name}>\n", "f")
+        with pytest.raises(fm.CompileError, match=r"printf, assert .* need no header"):
+            kernel.compile()
 
 
 def test_what_was_printed_before_a_fault_is_not_lost():
@@ -127,6 +128,25 @@ def test_what_was_printed_before_a_fault_is_not_lost():
     assert caught.value.__notes__ == ["The kernel had printed:\n0 1 2 3 "]
     copied = pickle.loads(pickle.dumps(caught.value))
     assert copied.output == "0 1 2 3 "
+
+
+def test_kernels_that_need_what_is_not_supported():
+    cluster = """extern "C" __global__ void __cluster_dims__(2, 1, 1) f(int *x) {
+        x[blockIdx.x] = 1;
+        if (READ) asm volatile("mov.u32 %0, %cluster_ctarank;" : "=r"(*x));
+    }"""
+    x = np.zeros(4, np.int32)
+    ptx.RawKernel(cluster, "f", ("-DREAD=0",))((4,), (1,), (x,))
+    assert x.tolist() == [1, 1, 1, 1]
+    with pytest.raises(fm.KernelFault, match="clusters are not supported yet"):
+        ptx.RawKernel(cluster, "f", ("-DREAD=1",))((4,), (1,), (x,))
+    memory = 'extern "C" __global__ void f(int **x) { *x = (int *)malloc(4); }'
+    with pytest.raises(fm.KernelFault, match=r"malloc .* supported.*\n.*\n.*:1") as why:
+        ptx.RawKernel(memory, "f")((1,), (1,), (x,))
+    assert (why.value.kind, why.value.source) == ("unsupported", "source.cu:1")
+    nested = '__global__ void g() {} extern "C" __global__ void f() { g<<<1, 1>>>(); }'
+    with pytest.raises(fm.Error, match="f launches the kernel _Z1gv"):
+        ptx.RawKernel(nested, "f", ("-rdc=true",))((1,), (1,), ())
 
 
 def test_a_fault_names_the_line_of_the_source():

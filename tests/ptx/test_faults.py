@@ -44,6 +44,9 @@ def fault(
          "writes 16 bytes at byte 8 of argument 0 (out)"),
         ("ld.global.u16 %h1, [%out+1]", "alignment", "is not a multiple of 2"),
         ("ld.global.u32 %r1, [0]", "bounds", "at 0x0, 0 bytes behind a null pointer"),
+        ("mul.wide.u32 %rd1, 0xfffffffe, 4; add.u64 %rd1, %rd1, %out;"
+         "st.global.u32 [%rd1], 0", "bounds",
+         "which has 128 bytes; the index may be -2, as an unsigned number"),
         ("mov.u64 %rd1, 0xaaab00000000; ld.u32 %r1, [%rd1]", "bounds",
          "if this is the address of an array, give the array itself"),
         ("cvta.shared.u64 %rd1, 0; cvta.to.global.u64 %rd1, %rd1;"

@@ -28,8 +28,8 @@ class Place(NamedTuple):
     """The bytes of the kernel's parameters."""
 
 
-def explain(place: Place) -> KernelFault:
-    """The error for a block that failed."""
+def explain(place: Place, why: str = "") -> KernelFault:
+    """The error for a block that failed; ``why`` is what the host says, if it does."""
     warp = place.context.warp(place.context.fault_warp)
     kind = Fault(word(warp, layout.FAULT_KIND))
     site = word(warp, layout.FAULT_ID)
@@ -41,11 +41,11 @@ def explain(place: Place) -> KernelFault:
     instruction = place.module.functions[function].instructions[index]
     thread = place.shape.thread_at(number * LANES + lane)
     block = place.shape.block_at(place.context.index)
-    what = _what(place, kind, site, instruction, address, size)
+    what = why or _what(place, kind, site, instruction, address, size)
     who = f"thread {_tuple(thread)} of block {_tuple(block)}"
     return KernelFault(
         f"{what}\n  by {who}\n  at {where(place.module, instruction)}",
-        kind.name.lower(),
+        "unsupported" if why else kind.name.lower(),
         instruction.line,
         str(instruction.source or ""),
         block,
@@ -171,8 +171,17 @@ def _from(offset: int, size: int, name: str) -> str:
         return f", {-offset} bytes before the start of {name}"
     if offset >= size:
         behind = f"{offset - size} bytes behind the end of {name}"
-        return f", {behind}, which has {size} bytes"
+        return f", {behind}, which has {size} bytes{_wrapped(offset)}"
     return f" at byte {offset} of {name}, which has {size} bytes"
+
+
+def _wrapped(offset: int) -> str:
+    """A hint, if an index below 0 was taken for a large one of 32 bits."""
+    for size in (1, 2, 4, 8, 16):
+        below = (size << 32) - offset
+        if 0 < below <= size << 20 and below % size == 0:
+            return f"; the index may be {-below // size}, as an unsigned number"
+    return ""
 
 
 def stuck(place: Place) -> KernelFault:

@@ -89,7 +89,9 @@ class Launch:
         """Raise what went wrong in a context, if anything did."""
         if context.status == Status.FAULT:
             failed = self.host.errors.get(context.address)
-            raise failed or faults.explain(self.place(context))
+            if failed is not None and type(failed) is not Error:
+                raise failed
+            raise faults.explain(self.place(context), str(failed or ""))
         if context.status == Status.BLOCKED:
             raise faults.stuck(self.place(context))
 

@@ -39,8 +39,7 @@ _LIBRARIES = (
 _INCLUDES = ("nvidia/cu*/include", "nvidia/cuda_runtime/include")
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
 _STANDARD = re.compile(
-    r'open source file "(c?(?:assert|stdio|stdlib|stdint|stddef|math|float|limits|'
-    r'string)(?:\.h)?|algorithm|array|limits|numeric|tuple|type_traits|utility)"'
+    r'open source file "([a-z_]+|(assert|float|limits|math|std\w+|string)\.h)"'
 )
 _NO_STANDARD = (
     "\nnvrtc has no C++ standard library. printf, assert and the functions of <cmath> "

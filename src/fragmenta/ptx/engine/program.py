@@ -338,7 +338,10 @@ def _reachable(module: Module, kernel: Function) -> list[str]:
         for name in callees(module, function):
             if name not in found:
                 if module.functions[name].kernel:
-                    raise Error(f"{function.name} calls the kernel {name}")
+                    raise Error(
+                        f"{function.name} launches the kernel {name}; that is not "
+                        "supported"
+                    )
                 waiting.append(module.functions[name])
                 found[name] = None
     return [name for name in found if not module.functions[name].declared_only]

@@ -254,6 +254,9 @@ class Writer:
         place = layout.special_place(operand.name)
         if place is None:
             raise Error(f"the special register {operand.name} is not supported")
+        clusters = self.program.kernel.directives.get("reqnctapercluster", ())
+        if "cluster" in operand.name and any(int(each) != 1 for each in clusters):
+            raise Error(f"{operand.name}: clusters are not supported yet")
         if operand.name in layout.TICKING:
             self.call(warps.TICK, "ptr %warp")
         bits = 64 if operand.name in layout.SPECIALS_64 else 32
