@@ -1,13 +1,23 @@
 """What every test and doctest shares."""
 
+import atexit
 import os
+import shutil
 import tempfile
 from importlib.util import find_spec
 
 import pytest
 
+
+def _folder_of_its_own(variable: str, prefix: str) -> None:
+    """A folder for this run, unless the variable names one; removed at the end."""
+    if variable not in os.environ:
+        os.environ[variable] = tempfile.mkdtemp(prefix=prefix)
+        atexit.register(shutil.rmtree, os.environ[variable], ignore_errors=True)
+
+
 # Compiled kernels of the tests stay out of the user's own cache.
-os.environ.setdefault("FRAGMENTA_CACHE", tempfile.mkdtemp(prefix="fragmenta-"))
+_folder_of_its_own("FRAGMENTA_CACHE", "fragmenta-")
 
 # Triton 3.9 warns unless this is said; it is what the GPU recordings were made with.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
@@ -30,7 +40,7 @@ NEEDS = {
 MISSING = [name for name in NEEDS if find_spec(name) is None]
 collect_ignore = [path for name in MISSING for path in NEEDS[name]]
 if "triton" not in MISSING:
-    os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="triton-"))
+    _folder_of_its_own("TRITON_CACHE_DIR", "triton-")
 
 
 def pytest_collection_modifyitems(
