@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from functools import cache
 from typing import Any
 
@@ -147,15 +148,86 @@ def test_arrays_of_every_shape_are_memory(shape: tuple[int, ...]) -> None:
     assert (out == source).all()
 
 
+def test_arrays_that_would_be_misread() -> None:
+    made, out = kernel(COPY, ".param .u64 from"), np.zeros(8, np.uint8)
+    for swapped in (">f4", [("a", ">i4"), ("b", "u1")]):
+        with pytest.raises(Error, match=r"argument 1 \(from\) is not in native byte"):
+            run(made, out, np.zeros(8, swapped))
+        with pytest.raises(Error, match="native byte order"):
+            ptx.pointer(np.zeros(8, swapped))
+    with pytest.raises(Error, match="masked array"):
+        run(made, out, np.ma.masked_less(np.arange(8), 2))
+    with pytest.raises(ShapeError, match=r"its transpose \.T is, with the same memory"):
+        run(made, out, np.zeros((2, 4), order="F"))
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        ([1.0] * 100, "… of list; memory is given as an array"),
+        (None, "given None of NoneType; a null pointer is 0"),
+        ("x", "given 'x' of str; memory is given as an array"),
+        (bytes(5), "given bytes of 5 bytes; memory is given as an array"),
+    ],
+)
+def test_what_is_not_memory_is_told_how_to_be(given: Any, hint: str) -> None:
+    made, out = kernel(COPY, ".param .u64 from"), np.zeros(8, np.uint8)
+    with pytest.raises(Error) as found:
+        run(made, out, given)
+    assert hint in str(found.value)
+    assert len(str(found.value)) < 200
+
+
+@pytest.mark.parametrize("given", [None, 5, "out", b"out", {"out": 1}, np.zeros(1)])
+def test_arguments_are_a_list(given: Any) -> None:
+    with pytest.raises(Error, match="arguments is a list with one item for each"):
+        kernel("ret;").launch(1, 1, given)
+
+
+class _Pair(ctypes.Structure):
+    _fields_ = (("a", ctypes.c_int32), ("b", ctypes.c_float))
+
+
+def test_numbers_of_c() -> None:
+    made = kernel(
+        "ld.param.u32 %r1, [n]; ld.param.v2.u32 {%r2, %r3}, [pair];"
+        "ld.param.u16 %h1, [half]; cvt.u32.u16 %r4, %h1;"
+        "st.global.v4.u32 [%out], {%r1, %r2, %r3, %r4};",
+        ".param .u32 n, .param .align 8 .b8 pair[8], .param .align 2 .b8 half[2]",
+    )
+    out = np.zeros(4, np.uint32)
+    one = np.float16(1)
+    run(made, out, ctypes.c_int32(-1), _Pair(7, 1.0), one, threads=1)
+    assert out.tolist() == [0xFFFFFFFF, 7, 0x3F800000, 0x3C00]
+    run(made, out, 5, np.complex64(1 + 2j), one, threads=1)
+    assert out.tolist() == [5, 0x3F800000, 0x40000000, 0x3C00]
+    with pytest.raises(ShapeError, match="4 bytes; given c_double of 8 bytes"):
+        run(made, out, ctypes.c_double(1), _Pair(), one)
+    with pytest.raises(Error, match="a struct of 8 bytes; given an array"):
+        run(made, out, 5, np.zeros(2, np.float32), one)
+    with pytest.raises(Error, match=r"a u32; given an array.*array\.item\(\)"):
+        run(made, out, np.array(5), _Pair(), one)
+    with pytest.raises(Error, match="not in native byte order"):
+        run(made, out, 5, np.zeros(1, [("a", ">i4"), ("b", "f4")])[0], one)
+
+
+def test_the_same_memory_writable_and_not() -> None:
+    made = kernel(COPY, ".param .u64 from")
+    out = np.arange(8, dtype=np.uint8)
+    fixed = out.view()
+    fixed.flags.writeable = False
+    run(made, out, fixed, threads=8)
+    with pytest.raises(KernelFault, match="read-only"):
+        run(made, fixed, out, threads=8)
+
+
 def test_arrays_that_cannot_be_used() -> None:
     made, out = kernel(COPY, ".param .u64 from"), np.zeros(8, np.uint8)
     with pytest.raises(ShapeError, match=r"argument 1 \(from\) is not contiguous"):
         run(made, out, np.zeros((4, 4))[:, ::2])
     with pytest.raises(Error, match="holds Python objects"):
         run(made, out, np.array([None]))
-    with pytest.raises(Error, match="not in native byte order"):
-        run(made, out, np.zeros(2, ">f4"))
-    with pytest.raises(Error, match=r"k has 2 parameters: out .* and from .*; given 1"):
+    with pytest.raises(Error, match=r"out \(a u64\) and from \(a u64\); given 1"):
         run(made, out)
     with pytest.raises(Error, match="given 3 arguments"):
         run(made, out, out, out)
@@ -315,9 +387,7 @@ def test_many_arrays() -> None:
         (1, 0, "1 to 1,024 threads"),
         (1, 1025, "1 to 1,024 threads"),
         (1, (1, 1, 65), "at most 64 along z"),
-        ((1, 1 << 16), 32, "1 to 2,147,483,647 blocks"),
-        (0, 32, "1 to 2,147,483,647 blocks"),
-        ((1, 2, 0), 32, "1 to 65,535 along y and z"),
+        ((1, 1 << 16), 32, "at most 2,147,483,647 blocks"),
         (1.5, 32, "grid is one to three whole numbers"),
         ((1, 2, 3, 4), 32, "grid is one to three whole numbers"),
         ((), 32, "grid is one to three whole numbers"),
@@ -335,10 +405,31 @@ def test_shapes_that_are_refused(grid: Any, block: Any, message: str) -> None:
 def test_options_that_are_refused() -> None:
     made = kernel("ret;")
     for options in ({"limit": -1}, {"limit": 1.5}, {"stack": -1}, {"stack": "1"},
-                    {"shared": -1}, {"shared": 1 << 20}, {"shared": 1.5}):  # fmt: skip
+                    {"shared": -1}, {"shared": 1.5}):  # fmt: skip
         (name,) = options
-        with pytest.raises(Error, match=name):
+        with pytest.raises(Error, match=f"{name} is"):
             run(made, np.zeros(1), **options)
+
+
+def test_shared_memory_that_a_block_does_not_have() -> None:
+    made = kernel("ret;", before=".shared .b8 own[1000];")
+    run(made, np.zeros(1), shared=227 * 1024 - 1008, target="sm_90a")
+    most = "a block on sm_90a has 232,448 bytes of shared memory; the kernel declares"
+    with pytest.raises(ValueRangeError, match=most):
+        run(made, np.zeros(1), shared=227 * 1024, target="sm_90a")
+
+
+def test_what_is_not_ptx_is_recognised() -> None:
+    text = ".version 8.0 .target sm_80 .address_size 64 .entry f() { ret; }"
+    assert list(ptx.parse(text.encode() + b"\0").kernels) == ["f"]
+    for given, what in (
+        ("__global__ void f() {}", "CUDA C\\+\\+, not PTX; ptx.RawKernel"),
+        ("folder/kernel.ptx", "the path of a file; ptx.load reads it"),
+        ("hello", "here may stand '.version'"),
+        (5, "PTX is a text; given int"),
+    ):
+        with pytest.raises(Error, match=what):
+            ptx.parse(given)  # type: ignore[arg-type]
 
 
 def test_blocks_that_the_kernel_does_not_take() -> None:

@@ -43,12 +43,21 @@ def fault(
         ("st.global.v4.u32 [%out+8], {0, 0, 0, 0}", "alignment",
          "writes 16 bytes at byte 8 of argument 0 (out)"),
         ("ld.global.u16 %h1, [%out+1]", "alignment", "is not a multiple of 2"),
-        ("ld.global.u32 %r1, [0]", "bounds", "at 0x0, 0 bytes from a null pointer"),
+        ("ld.global.u32 %r1, [0]", "bounds", "at 0x0, 0 bytes behind a null pointer"),
+        ("mov.u64 %rd1, 0xaaab00000000; ld.u32 %r1, [%rd1]", "bounds",
+         "if this is the address of an array, give the array itself"),
+        ("cvta.shared.u64 %rd1, 0; cvta.to.global.u64 %rd1, %rd1;"
+         "ld.shared.u32 %r1, [%rd1]", "bounds", "generic address 0x8000000000; cvta"),
+        ("cp.async.ca.shared.global [values], [0], 8", "bounds",
+         "reads 8 bytes at 0x0, 0 bytes behind a null pointer"),
+        ("cp.async.ca.shared.global [values+64], [%out], 8", "bounds",
+         "writes 8 bytes, 0 bytes behind the end of shared memory, which has 64 bytes "
+         "(64 static, 0 dynamic)"),
         ("mov.u64 %rd1, -8; st.u32 [%rd1], 0", "bounds", "where nothing is"),
         ("mov.u64 %rd1, 0x123456789abcdef0; ld.u32 %r1, [%rd1]", "bounds",
          "at 0x123456789abcdef0, where nothing is"),
         ("atom.global.add.u32 %r1, [%out+128], 1", "bounds", "accesses 4 bytes, 0 bytes"),
-        ("red.global.add.u64 [%out+4], 1", "alignment", "8 bytes at byte 4"),
+        ("red.global.add.u64 [%out+4], 1", "alignment", "writes 8 bytes at byte 4"),
         ("ld.shared.u32 %r1, [values-4]", "bounds",
          "4 bytes before the start of shared memory"),
         ("ld.shared.u32 %r1, [values+64]", "bounds",
@@ -290,7 +299,11 @@ def test_a_limit_ends_what_takes_too_long(
     error = fault(body, blocks=blocks, limit=10_000)
     assert error.kind == "limit"
     assert "10,000" in str(error)
-    run(kernel("ret;"), np.zeros(1), blocks=max(1, blocks // 100), limit=10_000)
+    if blocks == 1:
+        assert "\n  block (0, 0, 0) is here:\n  warp 0 lanes 0-31\n" in str(error)
+        assert error.line
+        assert "L: bra L;" in str(error)
+    run(kernel("ret;"), np.zeros(1), blocks=blocks // 100, limit=10_000)
 
 
 INTERRUPTED = """

@@ -106,8 +106,7 @@ class Arguments:
             and not part.pointer
         }
         """The arrays among the arguments, by number, that are a segment."""
-        offsets = [parameter_offsets(kernel)[p.name] for p in kernel.parameters]
-        self.parameters = self._memory(offsets)
+        self.parameters = self._memory(list(parameter_offsets(kernel).values()))
 
     def _target(self, place: _Place) -> tuple[int, int]:
         """The segment of a pointer, and how far from its start it is."""

@@ -112,7 +112,7 @@ def _verb(instruction: Instruction, size: int) -> str:
         return "reads" if size > 0 else "writes"
     if instruction.opcode in ("ld", "ldu", "ldmatrix"):
         return "reads"
-    return "writes" if instruction.opcode in ("st", "stmatrix") else "accesses"
+    return "writes" if instruction.opcode in ("st", "red", "stmatrix") else "accesses"
 
 
 def _space(instruction: Instruction, size: int) -> str:
@@ -151,7 +151,7 @@ def _address(place: Place, space: str, address: int) -> str:
     if abs(address - start) < 1 << (layout.SLOT_BITS - 1):
         return _from(address - start, size, name)
     if address < layout.FIRST_SLOT:
-        return f" at {address:#x}, {address} bytes from a null pointer"
+        return f" at {address:#x}, {address} bytes behind a null pointer"
     return (
         f" at {address:#x}, where nothing is; if this is the address of an array, give "
         "the array itself or ptx.pointer(array, offset)"
@@ -161,7 +161,7 @@ def _address(place: Place, space: str, address: int) -> str:
 def _in_shared(place: Place, offset: int) -> str:
     whole = place.context.parts["shared"].size - layout.SHARED_START
     static = place.compiled.shared - layout.SHARED_START
-    parts = f" ({static} static, {whole - static} dynamic)" if whole > static else ""
+    parts = f" ({static} static, {whole - static} dynamic)"
     return _from(offset, whole, "shared memory") + parts
 
 
@@ -189,7 +189,7 @@ def endless(place: Place, limit: int) -> KernelFault:
         "not run forever, give a larger limit"
     )
     if _lanes(place):
-        about += f".  Block {_tuple(block)} is here:"
+        about += f"\n  block {_tuple(block)} is here:"
     return _listed(place, about, "limit")
 
 

@@ -70,7 +70,7 @@ class Launch:
         self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
         self.constants = compiled.memory
         self.functions, self._kept = function_table(compiled.functions)
-        self.template = template(compiled, shape, dynamic)
+        self.template = template(compiled.local, compiled.shared, dynamic, shape)
         self.host = Host(self)
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
@@ -297,9 +297,9 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
             f"a block has 1 to 1,024 threads, at most 64 along z; given {shape.block}"
         )
     x, y, z = shape.grid
-    if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16 or not shape.blocks:
+    if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16:
         raise Error(
-            f"a grid has 1 to {(1 << 31) - 1:,} blocks along x, and 1 to "
+            f"a grid has at most {(1 << 31) - 1:,} blocks along x and "
             f"{(1 << 16) - 1:,} along y and z; given {shape.grid}"
         )
     needed = kernel.directives.get("reqntid")
