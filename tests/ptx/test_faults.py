@@ -97,7 +97,9 @@ def fault(
         ("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "
          "{%r1, %r2, %r3, %r4, %r5, %r6, %r7, %r8}, [%out]", "bounds", "argument 0"),
         ("wmma.store.d.sync.aligned.row.m16n16k16.global.f16 [table], "
-         "{%r1, %r2, %r3, %r4}", "bounds", "table"),
+         "{%r1, %r2, %r3, %r4}", "read_only", "table"),
+        ("wmma.store.d.sync.aligned.row.m16n16k16.shared.f16 [values], "
+         "{%r1, %r2, %r3, %r4}", "bounds", "shared memory"),
         ("trap", "trap", "the kernel stopped itself with a trap"),
         ("bar.sync 16", "barrier", "barriers 0 to 15"),
     ],
@@ -361,7 +363,10 @@ def test_an_interrupt_ends_a_launch(
 ) -> None:
     text = INTERRUPTED.format(body=body, before=before, blocks=blocks, cores=cores)
     with subprocess.Popen(
-        [sys.executable, "-c", text], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", text],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"

@@ -45,44 +45,38 @@ def bits(type_: str) -> int:
     return 32 if type_.endswith("x2") else int(type_.strip("bfus"))
 
 
-def text(operation: str, type_: str, space: str, reduces: bool) -> str:
-    """A kernel whose lanes change one of four words in turn."""
+def text(number: int, operation: str, type_: str, space: str) -> str:
+    """Lanes change one of four cells in turn; the generic form is a ``red``, too."""
     size = bits(type_) // 8
     register = {2: "%h", 4: "%r", 8: "%rd"}[size] + "1"
-    old = register[:-1] + "2"
-    words = ".".join(filter(None, ["atom" if not reduces else "red", space, operation,
-                                   type_]))  # fmt: skip
+    old, kept = register[:-1] + "2", register[:-1] + "3"
+    words = ".".join(filter(None, [space, operation, type_]))
     where = {"global": "%rd9", "shared": "%r9", "": "%rd8"}[space]
-    change = f"{words} [{where}], {register};" if reduces else (
-        f"{words} {old}, [{where}], {register};")  # fmt: skip
-    memory = "%r9" if space != "global" else "%rd9"
+    change = f"atom.{words} {old}, [{where}], {register};"
+    if not space and operation != "exch":
+        change += f"red.{words} [{where}], {register};"
     stage = f"""
-        .shared .align 8 .b8 cells[32];
-        and.b32 %r8, %lane, 3;
         mov.u32 %r9, cells;
         mad.lo.u32 %r9, %r8, {size}, %r9;
         cvt.u64.u32 %rd8, %r9;
         cvta.shared.u64 %rd8, %rd8;
-        ld.param.u64 %rd7, [memory];
         mad.wide.u32 %rd9, %r8, {size}, %rd7;
-        ld.param.u64 %rd6, [values];
-        mad.wide.u32 %rd6, %lane, {size}, %rd6;
-        ld.global.b{8 * size} {register}, [%rd6];
-        mad.wide.u32 %rd5, %lane, {size}, %out;
-    """
-    if space == "global":
-        return f"{stage} {change} st.global.b{8 * size} [%rd5], {old};"
-    kept = register[:-1] + "3"
-    return f"""{stage}
-        setp.lt.u32 %p1, %lane, 4;
+        mad.wide.u32 %rd6, %lane, {size}, %rd5;
+        ld.global.b{8 * size} {register}, [%rd6+{256 * number}];
+        mad.wide.u32 %rd4, %lane, {size}, %out;
+        add.u64 %rd9, %rd9, {32 * number};"""
+    if space != "global":
+        stage += f"""
         @%p1 ld.global.b{8 * size} {kept}, [%rd9];
-        @%p1 st.shared.b{8 * size} [{memory}], {kept};
+        @%p1 st.shared.b{8 * size} [%r9], {kept};
         bar.sync 0;
         {change}
         bar.sync 0;
-        @%p1 ld.shared.b{8 * size} {kept}, [{memory}];
-        @%p1 st.global.b{8 * size} [%rd9], {kept};
-        st.global.b{8 * size} [%rd5], {old};"""
+        @%p1 ld.shared.b{8 * size} {kept}, [%r9];
+        @%p1 st.global.b{8 * size} [%rd9], {kept};"""
+    else:
+        stage += change
+    return f"{stage} st.global.b{8 * size} [%rd4+{256 * number}], {old};"
 
 
 def numbers(dtype: Any, count: int, generator: np.random.Generator) -> np.ndarray:
@@ -93,33 +87,48 @@ def numbers(dtype: Any, count: int, generator: np.random.Generator) -> np.ndarra
     return (generator.standard_normal(count) * 8).astype(dtype)
 
 
-@pytest.mark.parametrize("operation, type_, dtype, parts", FORMS,
-                         ids=[f"{form[0]}.{form[1]}" for form in FORMS])  # fmt: skip
+class Case:
+    """One form, its numbers, and what they become."""
+
+    def __init__(self, form: tuple[str, str, Any, int], space: str) -> None:
+        operation, type_, dtype, parts = form
+        generator = np.random.default_rng(len(operation) + len(type_))
+        self.values = numbers(dtype, 32 * parts, generator).reshape(32, parts)
+        self.memory = numbers(dtype, 4 * parts, generator).reshape(4, parts)
+        self.want, self.olds = self.memory.copy(), np.zeros((32, parts), dtype)
+        self._change(operation, self.olds)
+        if not space and operation != "exch":
+            self._change(operation, self.olds.copy())
+
+    def _change(self, operation: str, olds: np.ndarray) -> None:
+        combine = OPERATIONS[operation.partition(".")[0]]
+        with np.errstate(over="ignore"):
+            for lane, part in np.ndindex(self.values.shape):
+                olds[lane, part] = old = self.want[lane % 4, part]
+                self.want[lane % 4, part] = combine(old, self.values[lane, part])
+
+
 @pytest.mark.parametrize("space", SPACES, ids=lambda space: space or "generic")
-def test_an_atomic_operation(
-    operation: str, type_: str, dtype: Any, parts: int, space: str
-) -> None:
-    generator = np.random.default_rng(len(operation) + len(type_))
-    values = numbers(dtype, 32 * parts, generator).reshape(32, parts)
-    memory = numbers(dtype, 4 * parts, generator).reshape(4, parts)
-    want, olds = memory.copy(), np.zeros((32, parts), dtype)
-    with np.errstate(over="ignore"):
-        for lane in range(32):
-            for part in range(parts):
-                old = want[lane % 4, part]
-                olds[lane, part] = old
-                combine = OPERATIONS[operation.partition(".")[0]]
-                want[lane % 4, part] = combine(old, values[lane, part])
-    parameters = ".param .u64 memory, .param .u64 values"
-    out = np.zeros_like(olds)
-    given = memory.copy()
-    run(kernel(text(operation, type_, space, False), parameters), out, given, values)
-    assert out.tobytes() == olds.tobytes()
-    assert given.tobytes() == want.tobytes()
-    if operation != "exch" and not space:  # the routines are the same ones
-        given = memory.copy()
-        run(kernel(text(operation, type_, space, True), parameters), out, given, values)
-        assert given.tobytes() == want.tobytes()
+def test_every_form(space: str) -> None:
+    cases = [Case(form, space) for form in FORMS]
+    lines = [text(i, *form[:2], space) for i, form in enumerate(FORMS)]
+    body = f"""
+        .shared .align 8 .b8 cells[32];
+        and.b32 %r8, %lane, 3;
+        setp.lt.u32 %p1, %lane, 4;
+        ld.param.u64 %rd7, [memory];
+        ld.param.u64 %rd5, [values];
+        {"".join(lines)}"""
+    memory = np.zeros((len(FORMS), 32), np.uint8)
+    values, out = (np.zeros((len(FORMS), 256), np.uint8) for _ in range(2))
+    for number, case in enumerate(cases):
+        memory[number, : case.memory.nbytes] = case.memory.reshape(-1).view(np.uint8)
+        values[number, : case.values.nbytes] = case.values.reshape(-1).view(np.uint8)
+    run(kernel(body, ".param .u64 memory, .param .u64 values"), out, memory, values)
+    for number, (form, case) in enumerate(zip(FORMS, cases, strict=True)):
+        found = memory[number, : case.want.nbytes].tobytes()
+        assert found == case.want.tobytes(), form
+        assert out[number, : case.olds.nbytes].tobytes() == case.olds.tobytes(), form
 
 
 @pytest.mark.parametrize("width", [16, 32, 64])

@@ -30,13 +30,6 @@ def test_blocks_that_do_not_know_of_one_another() -> None:
     assert (found == np.arange(3200) ** 2).all()
 
 
-def test_a_grid_without_blocks() -> None:
-    made = kernel("trap;")
-    for grid in (0, (0, 3), (2, 0), (1, 1, 0)):
-        result = made.launch(grid, 32, [np.zeros(1)])
-        assert result.instructions == 0
-
-
 def test_shared_memory_and_registers_are_new_in_every_block() -> None:
     found = launched(
         """

@@ -38,7 +38,11 @@ def started(cache: Path) -> tuple[int, float]:
     """A process that launches the long kernel: its result, and the seconds it took."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],
-        env={**os.environ, "FRAGMENTA_CACHE": str(cache)},
+        env={
+            **os.environ,
+            "FRAGMENTA_CACHE": str(cache),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
         capture_output=True,
         text=True,
         check=True,

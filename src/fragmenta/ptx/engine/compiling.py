@@ -17,6 +17,7 @@ from fragmenta.ptx.engine import (
 )
 from fragmenta.ptx.engine.calling import after_call
 from fragmenta.ptx.engine.control import ret
+from fragmenta.ptx.engine.converging import together
 from fragmenta.ptx.engine.program import Block, meets, program
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
@@ -88,14 +89,13 @@ def _may_order(instruction: Instruction) -> bool:
 
 def write(writer: Writer) -> str:
     """The code of a program in LLVM's language."""
+    cases, all_lanes = [], together(writer.program)
     for block in writer.program.blocks:
-        for version in (FULL, PARTIAL):
+        number = block.number
+        versions = (FULL,) if number < all_lanes else (FULL, PARTIAL)
+        for odd, version in enumerate(versions):
             _block(writer, block, version)
-    cases = [
-        f"    i32 {2 * b.number + odd}, label %{version}{b.number}"
-        for b in writer.program.blocks
-        for odd, version in enumerate((FULL, PARTIAL))
-    ]
+            cases.append(f"    i32 {2 * number + odd}, label %{version}{number}")
     head = [
         "define void @kernel(ptr %warp, ptr %block) {",
         "entry:",

@@ -7,6 +7,7 @@ one for all lanes, and one that leaves the lanes alone that are not in a mask.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -31,6 +32,7 @@ class Held(NamedTuple):
     signed: bool = False
 
 
+@cache
 def type_bits(name: str) -> int:
     """The bits of an operand's type; a predicate has one.
 

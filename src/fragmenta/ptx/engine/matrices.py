@@ -316,6 +316,17 @@ class _Mover(NamedTuple):
         b.store(b.trunc(part, I8), b.gep(register, [start]))
 
 
+def _check(
+    code: Code, warp: Any, number: Value, failed: Any, lane: Value, address: Value,
+    size: int, checks: dict[Fault, Value],
+) -> None:  # fmt: skip
+    """A fault for the first condition that does not hold, if there was none before."""
+    for kind, good in checks.items():
+        with code.when(~good & (failed.value == 0)):
+            fault(code, warp, kind, number, lane, address, size)
+            failed.value = number.lift(1)
+
+
 def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Routine:
     """Rows of 16 bytes, each where one lane says."""
     registers, pieces = plan.line.shape[1:]
@@ -332,14 +343,11 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
         failed = code.variable(number.lift(0))
         with code.loop(used) as lane:
             address = lane_of(code, spilled, lane)
-            bounds = inside(where, address, 16)
-            aligned = (address & 15) == 0
-            with code.when(~bounds & (failed.value == 0)):
-                fault(code, warp, Fault.BOUNDS, number, lane, address, 16)
-                failed.value = number.lift(1)
-            with code.when(bounds & ~aligned & (failed.value == 0)):
-                fault(code, warp, Fault.ALIGNMENT, number, lane, address, 16)
-                failed.value = number.lift(1)
+            checks = {
+                Fault.BOUNDS: inside(where, address, 16),
+                Fault.ALIGNMENT: (address & 15) == 0,
+            }
+            _check(code, warp, number, failed, lane, address, 16, checks)
         mover = _Mover(code, plan, stores, given)
         line_at, bit_at = (
             b.bitcast(each, I32.as_pointer()) for each in (lines, places)
@@ -396,16 +404,13 @@ def move_lines(
                         where = shared(code, block)
                     else:
                         where = generic(code, warp, block, address, lane)
-                    good = inside(where, address, size)
+                    checks = {Fault.BOUNDS: inside(where, address, size)}
                     if stores:
-                        good = good & ((where.flags & 1) == 0)
-                    with code.when(~good & (failed.value == 0)):
-                        fault(code, warp, Fault.BOUNDS, number, lane, address, size)
-                        failed.value = number.lift(1)
-                    with code.when(good):
-                        mover.piece(
-                            pointer(code, where, address, I8), goal, lane, piece
-                        )
+                        checks[Fault.READ_ONLY] = (where.flags & 1) == 0
+                    _check(code, warp, number, failed, lane, address, size, checks)
+                    with code.when(failed.value == 0):
+                        memory = pointer(code, where, address, I8)
+                        mover.piece(memory, goal, lane, piece)
                         if stores:
                             note(code, where, address, size, PLAIN)
         return failed.value

@@ -88,7 +88,6 @@ class Unit:
     local: dict[str, int] = field(default_factory=dict)
     """Where each variable in local memory is, from the start of the frame."""
     shared: dict[str, int] = field(default_factory=dict)
-    size: int = 0
     frame: int = 0
     """Bytes of local memory."""
     frame_start: int = 0
@@ -116,8 +115,6 @@ class Program:
     warp_bytes: int
     shared: int
     """Bytes of shared memory, without those given at launch."""
-    dynamic: int
-    """Where the shared memory begins whose size is given at launch."""
     local: int
     addresses: Mapping[str, int]
     """The address of each variable that is used, and of each kernel parameter."""
@@ -164,9 +161,7 @@ def program(module: Module, name: str) -> Program:
     for unit in units.values():
         _cut(unit, blocks)
     size = -(-place // 64) * 64
-    return Program(
-        module, kernel, units, blocks, size, dynamic, dynamic, local.size, addresses
-    )
+    return Program(module, kernel, units, blocks, size, dynamic, local.size, addresses)
 
 
 @dataclass
@@ -203,7 +198,6 @@ def _place_registers(unit: Unit) -> int:
         unit.words[variable.name] = place
         place += -(-variable.size // 4) * 4 * LANES
     unit.frame_register, place = place, place + 4 * LANES
-    unit.size = place - unit.start
     return place
 
 

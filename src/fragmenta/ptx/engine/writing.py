@@ -103,6 +103,7 @@ class Writer:
         self.fidelity: dict[str, str] = {}
         self.refusals: dict[int, str] = {}
         """Why an instruction cannot be executed, by its site."""
+        self._matches: dict[tuple[str, int], Match | None] = {}
         self._fresh = 0
         self._scratch = 0
         self.unit: Unit = program.units[program.kernel.name]
@@ -303,10 +304,10 @@ class Writer:
 
     def compute(self, mnemonic: str, *operands: Written | Operand) -> None:
         """Execute an instruction of the table on operands, for the present lanes."""
-        match = TABLE.find(mnemonic, len(operands))
-        if match is None:  # ptxas takes modifiers in any order
-            found = reading(mnemonic).matches
-            match = next((m for m in found if m.syntax.takes(len(operands))), None)
+        key = mnemonic, len(operands)
+        if key not in self._matches:
+            self._matches[key] = _match(*key)
+        match = self._matches[key]
         if match is None or match.syntax.emit is None:
             raise Error(f"{mnemonic} is not supported")
         self._compute(mnemonic, match, list(operands))
@@ -515,6 +516,15 @@ class Writer:
         version, self.version = self.version, PARTIAL
         self._spend(number)
         self.version = version
+
+
+def _match(mnemonic: str, operands: int) -> Match | None:
+    """The line of the table for a mnemonic with so many operands."""
+    match = TABLE.find(mnemonic, operands)
+    if match is None:  # ptxas takes modifiers in any order
+        found = reading(mnemonic).matches
+        match = next((m for m in found if m.syntax.takes(operands)), None)
+    return match
 
 
 def _by_table(writer: Writer, instruction: Instruction) -> None:
