@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import check_numbers
+from fragmenta.arrays.checks import as_array, check_numbers, is_whole
 from fragmenta.errors import AddressError, OutOfBounds, ShapeError
 from fragmenta.shared.descriptor import UNIT, Addresses, swizzled
 from fragmenta.shared.reductions import reduced
@@ -127,8 +127,7 @@ def _column(
     places += np.array(coordinates)[:, None, None]
     if not map.interleave:
         places[0] += np.arange(inner)
-    bits = CORNER_BITS[map.rank]
-    shift = [offset % (1 << bits) for offset in offsets] or [0] * count
+    shift = offsets or [0] * count
     pixels = _pixels(map, column, coordinates)
     for dimension in range(count):
         places[first + dimension] = pixels[:, dimension, None] + shift[dimension]
@@ -205,6 +204,25 @@ elements of f16; given coordinate 4 in dimension 0, nearest 0
         )
     if map.im2col is not None:
         _check_start(map, map.im2col, coordinates)
+        _check_column(map, map.im2col, offsets, store)
+
+
+def _check_column(
+    map: TensorMap, column: Im2col, offsets: Sequence[int], store: bool
+) -> None:
+    """Offsets fit their bits; a store has no pixels outside the tensor."""
+    most = (1 << CORNER_BITS[map.rank]) - 1
+    for offset in offsets:
+        if not is_whole(offset) or not 0 <= offset <= most:
+            raise AddressError(
+                f"an offset of a tensor of {map.rank} dimensions must be 0 to {most}; "
+                f"given {offset!r}"
+            )
+    if store and (min(column.lower) < 0 or max(column.upper) > 0):
+        raise AddressError(
+            "a store must not have pixels outside the tensor: the lower corner must be "
+            f"0 or more, the upper 0 or less; given {column.lower} and {column.upper}"
+        )
 
 
 def _check_start(map: TensorMap, column: Im2col, coordinates: Sequence[int]) -> None:
@@ -243,7 +261,7 @@ def load_box(
     array([16, 17, 18, 19,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0],
           dtype=uint8)
     """
-    found, source = plan(map, coordinates, offsets, at=at), as_image(memory)
+    found, source = plan(map, coordinates, offsets, at=at), _bytes(memory)
     after = np.array(as_image(image))
     size = map.element.bytes
     each = np.arange(size)
@@ -277,7 +295,7 @@ def store_box(
     array([0, 2, 4, 6], dtype=uint32)
     """
     found = plan(map, coordinates, at=at, store=True)
-    source, after = as_image(image), np.array(as_image(memory))
+    source, after = as_image(image), np.array(_bytes(memory))
     size = map.element.bytes
     each = np.arange(size)
     taken = _indices(found.shared[found.inside], source, "shared", size)
@@ -290,6 +308,16 @@ def store_box(
         values = reduced(operation, map.dtype, old, new).view(np.uint8)
     after[goal[:, None] + each] = values
     return after
+
+
+def _bytes(memory: ArrayLike) -> Image:
+    given = as_array(memory)
+    if given.dtype != np.uint8 or given.ndim != 1:
+        raise ShapeError(
+            "memory must be bytes, an array of uint8 with one axis; given "
+            f"{given.dtype} of shape {given.shape}"
+        )
+    return given
 
 
 def _fill(map: TensorMap) -> Image:

@@ -86,7 +86,17 @@ def _add(dtype: str, x: Bits, y: Bits) -> Bits:
         total = _flushed(_flushed(x) + _flushed(y))
     else:
         total = x + y
+    if x.dtype.itemsize == 8:
+        return _with_operand(np.asarray(total), x, y)
     return _canonical(np.asarray(total))
+
+
+def _with_operand(total: Bits, x: Bits, y: Bits) -> Bits:
+    """f64 sums; where one is NaN, it has all bits of the operand that is NaN."""
+    bits = np.where(np.isnan(total), np.uint64(0xFFF8 << 48), total.view(np.uint64))
+    for each in (x, y):
+        bits = np.where(np.isnan(each), each.view(np.uint64), bits)
+    return bits.view(np.float64)
 
 
 def _flushed(x: Bits) -> Bits:
@@ -97,9 +107,7 @@ def _flushed(x: Bits) -> Bits:
 
 def _canonical(x: Bits) -> Bits:
     size = x.dtype.itemsize
-    if size not in _NAN:
-        return x
-    bits = x.view(f"u{size}")
+    bits = np.ascontiguousarray(x).view(f"u{size}")
     return np.where(np.isnan(x), _NAN[size], bits).astype(bits.dtype).view(x.dtype)
 
 

@@ -148,6 +148,15 @@ _TYPES = {
 _BY_CODE = {(of.code, of.tf32): of for of in _TYPES.values()}
 
 
+def element_types() -> tuple[ElementType, ...]:
+    """All types that a tensor map can have.
+
+    >>> len(element_types())
+    13
+    """
+    return tuple(_TYPES.values())
+
+
 def element_type(name: str) -> ElementType:
     """A type by its name.
 
