@@ -7,6 +7,7 @@ both sides.  Whatever goes wrong on the way becomes an
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -152,6 +153,55 @@ class GPU:
                 found.append(float(milliseconds) / 1e3)
             return found
 
+    # ── kernels with any parameters ─────────────────────────────────────────
+
+    def load_code(self, code: bytes) -> Any:
+        """A module for :meth:`launch`, from a cubin or from PTX."""
+        from cuda.bindings import driver
+
+        with self.faults("loading a module"):
+            return checked(driver.cuModuleLoadData(code))
+
+    def launch(
+        self,
+        module: Any,
+        name: str,
+        sizes: Sequence[int],
+        shared: int,
+        memory: Sequence[NDArray[np.uint8]],
+        parameters: Callable[[Sequence[int]], Sequence[bytes]],
+    ) -> None:
+        """Launch with memory on the device for a while; it is changed in place.
+
+        ``sizes`` are three numbers of the grid and three of the block.  ``parameters``
+        is given the addresses of the memory on the device.
+        """
+        from cuda.bindings import driver
+
+        most = driver.CUfunction_attribute
+        dynamic = most.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        buffers: list[Any] = []
+        with self.faults(name):
+            try:
+                function = checked(driver.cuModuleGetFunction(module, name.encode()))
+                checked(driver.cuFuncSetAttribute(function, dynamic, shared))
+                buffers.extend(self._upload(each) for each in memory)
+                cells = parameters([int(buffer.handle) for buffer in buffers])
+                kept = [ctypes.create_string_buffer(c, len(c)) for c in cells]
+                places = np.array([ctypes.addressof(each) for each in kept], np.uint64)
+                stream = int(self._stream.handle)
+                checked(
+                    driver.cuLaunchKernel(
+                        function, *sizes, shared, stream, places.ctypes.data, 0
+                    )
+                )
+                self._stream.sync()
+                for each, buffer in zip(memory, buffers, strict=True):
+                    if each.flags.writeable:
+                        each[...] = self._download(buffer, each)
+            finally:
+                self._free(buffers)
+
     # ── memory ──────────────────────────────────────────────────────────────
 
     @contextmanager
@@ -173,9 +223,12 @@ class GPU:
             config = LaunchConfig(grid=grid, block=block)
             yield lambda: launch(self._stream, config, kernel, *buffers), buffers[0]
         finally:
-            for buffer in buffers:
-                with suppress(Exception):  # after a fault nothing can be freed
-                    buffer.close(self._stream)
+            self._free(buffers)
+
+    def _free(self, buffers: Sequence[Any]) -> None:
+        for buffer in buffers:
+            with suppress(Exception):  # after a fault nothing can be freed
+                buffer.close(self._stream)
 
     def _upload(self, array: NDArray[Any]) -> Any:
         from cuda.bindings import driver
