@@ -62,6 +62,8 @@ class Problem(IntEnum):
     SHARED_BOUNDS = 7
     GLOBAL_BOUNDS = 8
     READ_ONLY = 9
+    OFFSET = 10
+    """An offset has more bits than the rank allows."""
 
 
 class Copy(NamedTuple):
@@ -197,6 +199,9 @@ class _Box:
             self._check_pixels()
 
     def _check_pixels(self) -> None:
+        for offset in self.offsets:
+            large = shift_unsigned(offset, CORNER_BITS[self.copy.rank]) != 0
+            self.refuse(large, Problem.OFFSET)
         for place in range(self.copy.rank - 2):
             low, high = (self.corner(name, place) for name in ("lower", "upper"))
             if not self.copy.loads:
