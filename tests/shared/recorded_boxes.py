@@ -108,11 +108,15 @@ def _chosen(allowed: tuple[Any, ...], number: int) -> Any:
 
 @cache
 def _pattern(start: int, count: int, seed: int, kind: int) -> NDArray[np.uint32]:
-    """Words that all differ; of kind 1 most of them are special floats."""
+    """Words that all differ (0), or most are special floats (1), or doubles (2)."""
     index = np.arange(start, start + count, dtype=np.uint64)
     words = (index * 0x9E3779B1 + seed).astype(np.uint32)
     if kind == 0:
         return words
+    if kind == 2:
+        doubles = recording("boxes")["doubles"]
+        places = (words[::2].astype(np.uint64) * len(doubles)) >> np.uint64(32)
+        return np.ascontiguousarray(doubles[places.astype(np.int64)]).view(np.uint32)
     table = recording("boxes")["specials"]
     picks = (words.astype(np.uint64) * len(table)) >> np.uint64(32)
     return np.where(words & 0x30, table[picks.astype(np.int64)], words).astype(

@@ -25,7 +25,7 @@ from fragmenta.errors import AddressError, OutOfBounds, ShapeError
 from fragmenta.shared.descriptor import UNIT, Addresses, swizzled
 from fragmenta.shared.reductions import reduced
 from fragmenta.shared.tensor_map import Im2col, TensorMap
-from fragmenta.shared.tensor_map_rules import CORNER_BITS
+from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE
 from fragmenta.shared.tiles import Image, as_image
 
 ALIGNMENT = 128
@@ -186,6 +186,11 @@ elements of f16; given coordinate 4 in dimension 0, nearest 0
     if len(offsets) != (map.rank - 2 if loads_column else 0):
         needed = f"{map.rank - 2} offsets" if loads_column else "no offsets"
         raise ShapeError(f"this copy takes {needed}; given {len(offsets)}")
+    if max(map.sizes) > MOST_SIZE:
+        raise AddressError(
+            f"a copy takes sizes up to 2**31; given {max(map.sizes)}, which the driver "
+            "accepts in a map"
+        )
     if at % ALIGNMENT:
         raise AddressError(
             f"a box in shared memory must begin at a multiple of {ALIGNMENT} bytes; "

@@ -25,6 +25,8 @@ MOST_BYTES = 228 * 1024
 """The most bytes of a box: the shared memory of a multiprocessor."""
 ADDRESS_BITS = 57
 MOST_PIXELS = 1024
+MOST_SIZE = 1 << 31
+"""The largest size that a copy takes; the driver encodes sizes up to 2**32."""
 MOST_STRIDE = 8
 UNIT = 16
 """Bytes that addresses, strides and the rows of a box are multiples of."""

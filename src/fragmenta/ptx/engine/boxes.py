@@ -42,7 +42,7 @@ from fragmenta.shared.boxes import ALIGNMENT, OUTSIDE
 from fragmenta.shared.descriptor import UNIT, exchanged
 from fragmenta.shared.reductions import TYPES_OF
 from fragmenta.shared.tensor_map import FIELD, ElementType, element_type, element_types
-from fragmenta.shared.tensor_map_rules import CORNER_BITS
+from fragmenta.shared.tensor_map_rules import CORNER_BITS, MOST_SIZE
 
 
 class Problem(IntEnum):
@@ -50,7 +50,8 @@ class Problem(IntEnum):
 
     NONE = 0
     MAP = 1
-    """The map has another rank or mode than the instruction, or no known type."""
+    """It has another rank or mode than the instruction, no known type, or a size over
+    2**31."""
     OPERATION = 2
     """The type of the map does not have the reduction."""
     SHARED_ALIGNMENT = 3
@@ -177,6 +178,8 @@ class _Box:
         """What an H200 refuses before it copies anything."""
         copy, c = self.copy, self.coordinates
         wrong = (self.get("rank") != copy.rank) | (self.get("im2col") != copy.im2col)
+        for dimension in range(copy.rank):
+            wrong = wrong | (self.get("sizes", dimension) > MOST_SIZE)
         self.refuse(wrong, Problem.MAP)
         operation = not copy.loads and copy.operation != "store"
         names = (
