@@ -220,7 +220,8 @@ class _Box:
 
     def is_type(self, of: ElementType) -> Value:
         """Whether the map has elements of this type."""
-        return (self.get("code") == of.code) & (self.get("tf32") == of.tf32)
+        found: Value = (self.get("code") == of.code) & (self.get("tf32") == of.tf32)
+        return found
 
     # ── which rows ──────────────────────────────────────────────────────────
 
@@ -329,12 +330,12 @@ class _Row:
 
 
 class _Unit(NamedTuple):
-    """16 bytes of a box, of which the first ``count`` are inside the tensor."""
+    """16 bytes of a box, of which the first ``moved`` are inside the tensor."""
 
     box: _Box
     address: Value
     goal: Value
-    count: Value
+    moved: Value
 
     def move(self) -> None:
         """Check the bounds of both memories, and copy."""
@@ -343,18 +344,18 @@ class _Unit(NamedTuple):
         kept = inside(box.shared, here, UNIT)
         box.refuse(~kept, Problem.SHARED_BOUNDS, here)
         begin = there - box.where.start
-        fits = (self.count == 0) | (
-            inside(box.where, there, 1) & (begin + self.count <= box.where.size)
+        fits = (self.moved == 0) | (
+            inside(box.where, there, 1) & (begin + self.moved <= box.where.size)
         )
         box.refuse(~fits, Problem.GLOBAL_BOUNDS, there)
         if not box.copy.loads:
-            locked = (self.count != 0) & ((box.where.flags & 1) != 0)
+            locked = (self.moved != 0) & ((box.where.flags & 1) != 0)
             box.refuse(locked, Problem.READ_ONLY, there)
         with code.when(box.problem.value == 0):
             if box.copy.loads:
                 self._load()
             else:
-                with code.when(self.count != 0):
+                with code.when(self.moved != 0):
                     self._store() if box.copy.operation == "store" else self._reduce()
 
     def _memory(self, of: Any) -> Memory:
@@ -367,15 +368,15 @@ class _Unit(NamedTuple):
 
     def _load(self) -> None:
         box, code = self.box, self.box.code
-        with code.when(self.count == UNIT):
+        with code.when(self.moved == UNIT):
             _copy(code, self._memory(I8), self._image(I8))
-        with code.when(self.count < UNIT):
+        with code.when(self.moved < UNIT):
             image, memory = self._image(I8), self._memory(I8)
             filled = box.get("fill") != 0
             with code.loop(UNIT) as place:
-                with code.when(place < self.count):
+                with code.when(place < self.moved):
                     image[place] = memory[place]
-                with code.when(place >= self.count):
+                with code.when(place >= self.moved):
                     odd = (place & 1) != 0
                     byte = select(odd, code.constant(OUTSIDE >> 8, I8), OUTSIDE & 0xFF)
                     image[place] = select(filled, byte, 0)
@@ -383,7 +384,7 @@ class _Unit(NamedTuple):
         with (
             code.when(box.get("tf32") != 0),
             code.loop(UNIT // 4) as place,
-            code.when((place << 2) < self.count),
+            code.when((place << 2) < self.moved),
         ):
             words[place] = _rounded(words[place])
 
