@@ -4,6 +4,10 @@
 a checksum of the 128 bytes.  ``boxes.npz`` has copies: the arguments of a map, the
 operands of the instruction, and a checksum of what it left in memory.  ``faults`` are
 copies that stopped the kernel.  Each case is a row of integers: :class:`Case`.
+
+Driver 580.159.04 encoded the maps.  A kernel with one block wrote a pattern to shared
+memory, issued one copy, waited for the bytes in column 46 (``complete_tx``) or for the
+bulk group, and wrote shared memory out.  Each copy that faulted had its own process.
 """
 
 from __future__ import annotations

@@ -90,9 +90,16 @@ def test_bytes_that_are_no_map_are_refused() -> None:
     data = bytearray(TILED.encode())
     with pytest.raises(ShapeError, match="128 bytes; given 127"):
         TensorMap.decode(bytes(data[:127]))
-    data[9] |= 0x07  # element type 14
-    with pytest.raises(UnknownType, match="element type 14"):
-        TensorMap.decode(bytes(data))
+    for place, bits, words in (
+        (8, 0x70, "1 to 5 dimensions; given 8"),
+        (9, 0x07, "element type 14 with tf32 0"),
+        (10, 0x01, "element type 6 with tf32 1"),
+        (9, 0x18, "interleave must be 0 to 2; given 3"),
+    ):
+        wrong = bytearray(data)
+        wrong[place] |= bits
+        with pytest.raises(Error, match=words):
+            TensorMap.decode(bytes(wrong))
 
 
 def test_a_map_of_an_array_is_in_the_order_of_its_axes() -> None:

@@ -344,6 +344,11 @@ class TensorMap:
         word = int.from_bytes(data, "little")
         got = {name: field.get(word) for name, field in FIELD.items()}
         (rank,), (code,), (tf32,) = got["rank"], got["code"], got["tf32"]
+        if rank > MOST_RANK:
+            raise ShapeError(
+                f"these bytes are not a tensor map: it has 1 to {MOST_RANK} dimensions; "
+                f"given {rank}"
+            )
         of = _BY_CODE.get((code, tf32))
         if of is None:
             raise UnknownType(
