@@ -346,7 +346,7 @@ class TensorMap:
         (rank,), (code,), (tf32,) = got["rank"], got["code"], got["tf32"]
         if rank > MOST_RANK:
             raise ShapeError(
-                f"these bytes are not a tensor map: it has 1 to {MOST_RANK} dimensions; "
+                f"these bytes are no tensor map: it has 1 to {MOST_RANK} dimensions; "
                 f"given {rank}"
             )
         of = _BY_CODE.get((code, tf32))

@@ -10,7 +10,6 @@ from fragmenta.ptx.engine.boxes import Copy, Problem, run_box
 from fragmenta.shared.tensor_map import TensorMap
 from tests.shared.recorded_boxes import OPERATIONS, ORIGIN, Case, recording
 
-
 REDUCTIONS = ("add", "min", "dec", "xor")
 
 
