@@ -89,8 +89,19 @@ def swizzled(address: ArrayLike, swizzle: int) -> Any:
 
 
 def _swizzled(address: Addresses, swizzle: int) -> Any:
-    units = span(swizzle) // UNIT
-    return address ^ ((address >> 7) & (units - 1)) << 4
+    return exchanged(address, span(swizzle) // UNIT - 1)
+
+
+def exchanged(address: Any, mask: Any) -> Any:
+    """An address with its 16-byte unit exchanged, as a swizzle does.
+
+    ``mask`` is one less than the units of a span.  The address may be a number, an
+    array or a traced value.
+
+    >>> exchanged(128, 7)
+    144
+    """
+    return address ^ ((address >> 7) & mask) << 4
 
 
 def span(swizzle: int) -> int:

@@ -122,7 +122,8 @@ COMMUTATIVE = tuple(
 """Atomics whose order does not matter; their notes are 2, 3, ... in this order."""
 
 
-def _note(atomic: Atomic) -> int:
+def noted(atomic: Atomic) -> int:
+    """The note of memory that an atomic operation changed."""
     key = (atomic.operation, atomic.type)
     return 2 + COMMUTATIVE.index(key) if key in COMMUTATIVE else MIXED
 
@@ -164,7 +165,7 @@ def make(atomic: Atomic) -> Routine:
                 failed.value = number.lift(1)
             with code.when(good):
                 _lane(code, atomic, where, address, lane, registers)
-                note(code, where, address, size, _note(atomic))
+                note(code, where, address, size, noted(atomic))
         return failed.value
 
     registers = [P] * (needed * atomic.elements)
@@ -197,19 +198,27 @@ def _lane(
             same = same & (old == wanted)
         for cell, old, new in zip(cells, olds, news, strict=True):
             b.store(select(same, new, old).raw, cell)
-    elif count == 1 and atomic.operation in _HOST and atomic.type in _WHOLE:
-        name = atomic.operation
-        olds = [Value(b, b.atomic_rmw(name, cells[0], x[0].raw, "monotonic"))]
-    elif count == 1 and atomic.operation in ("min", "max") and atomic.type in _WHOLE:
-        name = ("u" if atomic.type[0] == "u" else "") + atomic.operation
-        olds = [Value(b, b.atomic_rmw(name, cells[0], x[0].raw, "monotonic"))]
     else:
-        olds = [_plain(b, each) for each in cells]
-        combine = _combine(atomic)
-        for cell, old, value in zip(cells, olds, x, strict=True):
-            b.store(combine(old, value).raw, cell)
+        olds = [
+            update(code, atomic, cell, value)
+            for cell, value in zip(cells, x, strict=True)
+        ]
     for place, old in zip(goals, olds, strict=True):
         result(place, old)
+
+
+def update(code: Code, atomic: Atomic, cell: Any, value: Value) -> Value:
+    """Change one element in memory; its old value."""
+    b, name = code.builder, atomic.operation
+    whole = atomic.type in _WHOLE
+    if whole and name in _HOST:
+        return Value(b, b.atomic_rmw(name, cell, value.raw, "monotonic"))
+    if whole and name in ("min", "max"):
+        name = ("u" if atomic.type[0] == "u" else "") + name
+        return Value(b, b.atomic_rmw(name, cell, value.raw, "monotonic"))
+    old = _plain(b, cell)
+    b.store(_combine(atomic)(old, value).raw, cell)
+    return old
 
 
 def _plain(b: Any, cell: Any) -> Value:

@@ -1,0 +1,462 @@
+"""What does a tensor map say, and which 128 bytes is it?
+
+A tensor map describes a tensor in global memory and the box that one
+``cp.async.bulk.tensor`` copies.  A kernel gets it as 128 bytes, which the driver writes
+(``cuTensorMapEncodeTiled``, ``cuTensorMapEncodeIm2col``) or ``tensormap.replace``
+changes.  NVIDIA does not document the bytes.  :data:`FIELDS` was recovered on an H200
+from thousands of maps that the driver encoded.
+
+The order of dimensions is the driver's: the innermost comes first.  :func:`tensor_map`
+makes a map of a NumPy array, and takes everything in the array's own order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from fragmenta.arrays.checks import as_array
+from fragmenta.errors import AddressError, ShapeError, UnknownType, nearest, one_of
+from fragmenta.isa.table import read
+from fragmenta.shared.tensor_map_rules import (
+    CORNER_BITS,
+    FILLS,
+    INTERLEAVES,
+    PROMOTIONS,
+    SWIZZLES,
+    check,
+    driver_bytes,
+)
+
+Fill: TypeAlias = Literal["zeros", "nan"]
+Numbers: TypeAlias = tuple[int, ...]
+
+BYTES = 128
+"""The size of a tensor map."""
+MOST_RANK = 5
+
+#: The fields of the 1,024 bits.  A field of several numbers has ``step`` bits between
+#: them.  ``stored`` says how a number is stored.
+FIELDS = """
+field           | low | bits | many  | step | stored
+address         | 0   | 64   | 1     | 0    | as is
+im2col          | 64  | 1    | 1     | 0    | as is
+rank            | 68  | 3    | 1     | 0    | less 1
+code            | 71  | 4    | 1     | 0    | as is
+interleave      | 75  | 2    | 1     | 0    | as is
+swizzle         | 77  | 2    | 1     | 0    | as is
+fill            | 79  | 1    | 1     | 0    | as is
+tf32            | 80  | 1    | 1     | 0    | as is
+l2              | 81  | 2    | 1     | 0    | as is
+stride_low      | 96  | 32   | 4     | 32   | as is
+stride_high     | 224 | 4    | 4     | 4    | as is
+sizes           | 256 | 32   | 5     | 32   | less 1
+element_strides | 416 | 3    | 5     | 3    | less 1
+box             | 440 | 8    | 5     | 8    | less 1
+lower           | 448 | 16   | 1     | 0    | as is
+upper           | 464 | 16   | 1     | 0    | as is
+pixels          | 480 | 10   | 1     | 0    | less 1
+bytes           | 512 | 32   | 1     | 0    | as is
+pattern         | 576 | 32   | 1     | 0    | as is
+"""
+
+#: The element types: bytes, the number in the driver's interface, the code in the map,
+#: and whether the bit for tf32 is set.
+TYPES = """
+type     | bytes | driver | code | tf32
+u8       | 1     | 0      | 0    | 0
+u16      | 2     | 1      | 1    | 0
+u32      | 4     | 2      | 2    | 0
+s32      | 4     | 3      | 3    | 0
+u64      | 8     | 4      | 4    | 0
+s64      | 8     | 5      | 5    | 0
+f16      | 2     | 6      | 6    | 0
+f32      | 4     | 7      | 7    | 0
+f64      | 8     | 8      | 9    | 0
+bf16     | 2     | 9      | 10   | 0
+f32.ftz  | 4     | 10     | 8    | 0
+tf32     | 4     | 11     | 7    | 1
+tf32.ftz | 4     | 12     | 8    | 1
+"""
+
+
+class ElementType(NamedTuple):
+    """A type of elements that a tensor map can have."""
+
+    name: str
+    bytes: int
+    driver: int
+    """Its number in the driver's interface."""
+    code: int
+    """Its number in the map."""
+    tf32: int
+
+    @property
+    def is_float(self) -> bool:
+        """Whether NaN can fill what is outside the tensor."""
+        return "f" in self.name
+
+
+class Field(NamedTuple):
+    """Where numbers are in the 1,024 bits."""
+
+    low: int
+    bits: int
+    many: int
+    step: int
+    less: int
+    """What is subtracted before a number is stored."""
+
+    def put(self, *numbers: int) -> int:
+        """The bits of these numbers at their places."""
+        mask = (1 << self.bits) - 1
+        return sum(
+            ((number - self.less) & mask) << (self.low + index * self.step)
+            for index, number in enumerate(numbers)
+        )
+
+    def get(self, word: int) -> Numbers:
+        """The numbers."""
+        mask = (1 << self.bits) - 1
+        places = range(
+            self.low, self.low + max(1, self.many * self.step), self.step or 1
+        )
+        return tuple((word >> place & mask) + self.less for place in places)
+
+
+def _field(line: dict[str, str]) -> Field:
+    low, bits, many, step = (int(line[key]) for key in ("low", "bits", "many", "step"))
+    return Field(low, bits, many, step, less=int(line["stored"] == "less 1"))
+
+
+FIELD = {line["field"]: _field(line) for line in read(FIELDS)}
+
+PATTERNS = (0x10, 0x100, 0x200, 0x400)
+"""For each swizzle, the bytes after which its pattern repeats."""
+
+
+def _put(name: str, *numbers: int) -> int:
+    return FIELD[name].put(*numbers)
+
+
+_TYPES = {
+    line["type"]: ElementType(line["type"], *(int(x) for x in list(line.values())[1:]))
+    for line in read(TYPES)
+}
+_BY_CODE = {(of.code, of.tf32): of for of in _TYPES.values()}
+
+
+def element_types() -> tuple[ElementType, ...]:
+    """All types that a tensor map can have.
+
+    >>> len(element_types())
+    13
+    """
+    return tuple(_TYPES.values())
+
+
+def element_type(name: str) -> ElementType:
+    """A type by its name.
+
+    >>> element_type("bf16")
+    ElementType(name='bf16', bytes=2, driver=9, code=10, tf32=0)
+    """
+    if not isinstance(name, str) or name not in _TYPES:
+        raise UnknownType(
+            f"a tensor map has elements of {one_of(_TYPES)}; given {name!r}"
+            + nearest(str(name), _TYPES)
+        )
+    return _TYPES[name]
+
+
+class Im2col(NamedTuple):
+    """What one copy in the im2col mode takes: a column of pixels with their channels.
+
+    ``lower`` and ``upper`` are the corners of the bounding box of pixels, W first:
+    ``lower`` is added to 0, ``upper`` to the size of the dimension.
+    """
+
+    lower: Numbers
+    upper: Numbers
+    channels: int
+    """Elements of each pixel (``channelsPerPixel``)."""
+    pixels: int
+    """Pixels of a copy (``pixelsPerColumn``)."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor in global memory and the box that a copy moves; the innermost first.
+
+    ``strides`` are the bytes from one element to the next in every dimension but the
+    innermost, whose elements are adjacent.  ``box`` counts elements; with
+    ``element_strides`` only each such element of the box is copied.  A map for im2col
+    has ``im2col`` and no box.
+
+    >>> map = TensorMap("f16", (256, 100), (512,), box=(64, 32), swizzle=128)
+    >>> map.rank, map.box_bytes
+    (2, 4096)
+    >>> TensorMap.decode(map.encode()) == map
+    True
+    """
+
+    dtype: str
+    sizes: Numbers
+    strides: Numbers = ()
+    box: Numbers = ()
+    element_strides: Numbers = ()
+    address: int = 0
+    interleave: int = 0
+    """Bytes of the slices of channels: 0, 16 or 32."""
+    swizzle: int = 0
+    """Bytes of a span: 0, 32, 64 or 128."""
+    l2: int | str = "none"
+    """How much the L2 cache fetches at once: ``"none"``, 64, 128 or 256 bytes."""
+    fill: Fill = "zeros"
+    """What a copy writes for elements outside the tensor."""
+    im2col: Im2col | None = None
+
+    def __post_init__(self) -> None:
+        element_type(self.dtype)
+        for name in ("sizes", "strides", "box", "element_strides"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if not self.element_strides:
+            object.__setattr__(self, "element_strides", (1,) * self.rank)
+        check(self)
+
+    @property
+    def rank(self) -> int:
+        """The number of dimensions."""
+        return len(self.sizes)
+
+    @property
+    def element(self) -> ElementType:
+        """The type of the elements."""
+        return _TYPES[self.dtype]
+
+    @property
+    def first_pixel(self) -> int:
+        """The first dimension that counts pixels in the im2col mode: that of W.
+
+        With an interleave it is 0: the channels are the dimension before the last.
+        """
+        return 0 if self.interleave else 1
+
+    @property
+    def counts(self) -> Numbers:
+        """How many elements a tiled copy visits along each dimension.
+
+        With an interleave, dimension 0 counts slices, and one slice of channels is
+        copied.  Without one, dimension 0 has no element stride.
+
+        >>> TensorMap("u8", (64, 64), (64,), (32, 9), element_strides=(1, 2)).counts
+        (32, 5)
+        """
+        steps = list(self.element_strides)
+        if self.interleave:
+            steps[-2] = max(self.box)  # one slice of channels
+        else:
+            steps[0] = 1
+        return tuple(-(-n // step) for n, step in zip(self.box, steps, strict=True))
+
+    @property
+    def box_bytes(self) -> int:
+        """The bytes of a box, which ``complete_tx`` counts; outside the tensor, too.
+
+        >>> TensorMap("u8", (64, 64), (64,), (32, 9), element_strides=(1, 2)).box_bytes
+        160
+        """
+        column = self.im2col
+        if column is None:
+            return prod(self.counts) * (self.interleave or self.element.bytes)
+        row = self.interleave or column.channels * self.element.bytes
+        return column.pixels * row
+
+    def at(self, address: int) -> TensorMap:
+        """The same map of a tensor at another address.
+
+        >>> TensorMap("u8", (64,), box=(16,)).at(4096).address
+        4096
+        """
+        return replace(self, address=address)
+
+    # ── the 128 bytes ───────────────────────────────────────────────────────
+
+    def encode(self) -> bytes:
+        """The 128 bytes that the driver writes.
+
+        >>> TensorMap("u8", (64,), box=(16,), address=0x1000).encode()[:9].hex()
+        '001000000000000000'
+        """
+        of = self.element
+        units = [stride // 16 for stride in self.strides]
+        word = (
+            _put("address", self.address)
+            | _put("im2col", self.im2col is not None)
+            | _put("rank", self.rank)
+            | _put("code", of.code)
+            | _put("interleave", INTERLEAVES.index(self.interleave))
+            | _put("swizzle", SWIZZLES.index(self.swizzle))
+            | _put("fill", FILLS.index(self.fill))
+            | _put("tf32", of.tf32)
+            | _put("l2", PROMOTIONS.index(self.l2))
+            | _put("stride_low", *units)
+            | _put("stride_high", *(unit >> 32 for unit in units))
+            | _put("sizes", *self.sizes)
+            | _put("element_strides", *self.element_strides)
+            | _put("bytes", driver_bytes(self))
+            | _put("pattern", PATTERNS[SWIZZLES.index(self.swizzle)])
+            | self._box_bits()
+        )
+        return word.to_bytes(BYTES, "little")
+
+    def _box_bits(self) -> int:
+        column = self.im2col
+        if column is None:
+            return _put("box", *self.box)
+        width = CORNER_BITS[self.rank]
+        lower, upper = (
+            sum((x & (1 << width) - 1) << width * i for i, x in enumerate(corner))
+            for corner in (column.lower, column.upper)
+        )
+        return (
+            _put("box", column.channels)
+            | _put("lower", lower)
+            | _put("upper", upper)
+            | _put("pixels", column.pixels)
+        )
+
+    @classmethod
+    def decode(cls, data: bytes) -> TensorMap:
+        """The map in 128 bytes.
+
+        Fields that are derived from others are not looked at: a map may be made by
+        ``tensormap.replace``, which leaves them alone.
+
+        >>> map = TensorMap("f32", (8, 9, 4), (32, 288), (4, 2, 1), fill="nan", l2=128)
+        >>> TensorMap.decode(map.encode()) == map
+        True
+        """
+        if len(data) != BYTES:
+            raise ShapeError(f"a tensor map has {BYTES} bytes; given {len(data)}")
+        word = int.from_bytes(data, "little")
+        got = {name: field.get(word) for name, field in FIELD.items()}
+        (rank,), (code,), (tf32,) = got["rank"], got["code"], got["tf32"]
+        if rank > MOST_RANK:
+            raise ShapeError(
+                f"these bytes are no tensor map: it has 1 to {MOST_RANK} dimensions; "
+                f"given {rank}"
+            )
+        of = _BY_CODE.get((code, tf32))
+        if of is None:
+            raise UnknownType(
+                f"these bytes are not a tensor map of sm_90: element type {code} with "
+                f"tf32 {tf32}; allowed are the codes 0 to 10, and tf32 with 7 and 8"
+            )
+        strides = zip(got["stride_low"], got["stride_high"], strict=True)
+        tiled = not got["im2col"][0]
+        return cls(
+            dtype=of.name,
+            sizes=got["sizes"][:rank],
+            strides=tuple((low | high << 32) * 16 for low, high in strides)[: rank - 1],
+            box=got["box"][:rank] if tiled else (),
+            element_strides=got["element_strides"][:rank],
+            address=got["address"][0],
+            interleave=_choice("interleave", INTERLEAVES, got["interleave"][0]),
+            swizzle=SWIZZLES[got["swizzle"][0]],
+            l2=PROMOTIONS[got["l2"][0]],
+            fill="nan" if got["fill"][0] else "zeros",
+            im2col=None if tiled else _column(got, rank),
+        )
+
+
+def _choice(name: str, allowed: Sequence[Any], number: int) -> Any:
+    if number >= len(allowed):
+        raise AddressError(
+            f"these bytes are not a tensor map: {name} must be 0 to "
+            f"{len(allowed) - 1}; given {number}"
+        )
+    return allowed[number]
+
+
+def _column(got: dict[str, Numbers], rank: int) -> Im2col:
+    """The column of an im2col map in the fields of its bytes."""
+    width = CORNER_BITS.get(rank, 16)
+    half, mask = 1 << width >> 1, (1 << width) - 1
+    lower, upper = (
+        tuple(
+            ((got[name][0] >> width * place & mask) ^ half) - half
+            for place in range(rank - 2)
+        )
+        for name in ("lower", "upper")
+    )
+    return Im2col(lower, upper, got["box"][0], got["pixels"][0])
+
+
+# ── a map of an array ───────────────────────────────────────────────────────
+
+_NAMES = {
+    "uint8": "u8", "int8": "u8", "bool": "u8", "uint16": "u16", "int16": "u16",
+    "uint32": "u32", "int32": "s32", "uint64": "u64", "int64": "s64",
+    "float16": "f16", "float32": "f32", "float64": "f64", "bfloat16": "bf16",
+    "float8_e4m3fn": "u8", "float8_e5m2": "u8",
+}  # fmt: skip
+
+
+def tensor_map(
+    array: object,
+    box: Sequence[int],
+    strides: Sequence[int] | None = None,
+    swizzle: int = 0,
+    interleave: int = 0,
+    fill: Fill = "zeros",
+    element_strides: Sequence[int] | None = None,
+    l2: int | str = "none",
+    dtype: str | None = None,
+    address: int = 0,
+) -> TensorMap:
+    """The map of an array, for boxes of this shape.
+
+    Everything is in the order of the array's axes: the last one is the innermost.
+    ``strides`` are in bytes, one for each axis but the last; by default they are the
+    array's.  ``dtype`` is a name of :data:`TYPES`; by default it is the array's type,
+    and u8 for 8-bit types.  ``address`` is where the array is for the kernel.
+
+    >>> import numpy as np
+    >>> map = tensor_map(np.zeros((100, 256), np.float16), box=(32, 64), swizzle=128)
+    >>> map.sizes, map.strides, map.box
+    ((256, 100), (512,), (64, 32))
+    """
+    given = as_array(array)
+    name = dtype or _NAMES.get(given.dtype.name)
+    if name is None:
+        raise UnknownType(
+            f"a tensor map has no elements of {given.dtype}; name a type of the same "
+            f"size as dtype: {one_of(_TYPES)}"
+        )
+    of = element_type(name)
+    if of.bytes != given.dtype.itemsize and not interleave:
+        raise ShapeError(
+            f"dtype {name} has {of.bytes} bytes, but an element of the array has "
+            f"{given.dtype.itemsize} ({given.dtype})"
+        )
+    if given.ndim and given.strides[-1] != given.dtype.itemsize:
+        raise ShapeError(
+            "elements along the last axis must be adjacent; their distance is "
+            f"{given.strides[-1]} bytes, and an element has {given.dtype.itemsize}"
+        )
+    steps = given.strides[:-1] if strides is None else tuple(strides)
+    return TensorMap(
+        name,
+        tuple(given.shape[::-1]),
+        tuple(steps[::-1]),
+        tuple(box)[::-1],
+        tuple(element_strides or ())[::-1],
+        address=address,
+        interleave=interleave,
+        swizzle=swizzle,
+        l2=l2,
+        fill=fill,
+    )
