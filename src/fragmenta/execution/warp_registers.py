@@ -1,9 +1,9 @@
-"""How does a compiled function read and write the registers of a warp?
+"""How does a compiled function read and write the registers of warps?
 
-The registers of an operand are in the order (register, lane).  A panel is eight rows
-of A, or eight columns of B, C and D: eight numbers of a vector.  The place of every
-element is computed from the layout line of its fragment and is a constant of the
-machine code.
+The registers of an operand are in the order (register, lane), with the lanes of all
+warps.  A panel is eight rows of A, or eight columns of B, C and D: eight numbers of a
+vector.  The place of every element is computed from the layout line of its fragment
+and is a constant of the machine code.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from fragmenta.machine.trace import (
 )
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Layout
+from fragmenta.registers.words import Container
 
 _WORDS = {8: I8, 16: I16, 32: I32, 64: I64}
 
@@ -96,47 +97,91 @@ def places_of(layout: Layout, **selected: int) -> Places:
     names = [name for name, _ in layout.axes]
     found = np.unravel_index(layout.scatter(**selected), layout.place_shape)
     axes, sizes = dict(zip(names, found, strict=True)), dict(layout.axes)
-    place = axes["R"] * WARP + axes["L"]
+    lane = axes["W"] * WARP + axes["L"] if "W" in sizes else axes["L"]
+    place = axes["R"] * (WARP * sizes.get("W", 1)) + lane
     return place * sizes["E"] + axes["E"] if "E" in sizes else place
 
 
 # -- reading and writing ------------------------------------------------------
 
 
+class Where:
+    """The eight places of every row of a panel, with as few constants as possible."""
+
+    def __init__(self, code: Code, places: Places) -> None:
+        _, deep, _ = places.shape
+        apart = places - places[..., :1]
+        self.apart = apart[0, 0].tolist() if (apart == apart[0, 0]).all() else None
+        self._rows, self._step = 0, 0
+        if self.apart is None:
+            self._table = code.table(places.ravel().tolist(), I16)
+            return
+        firsts = places[..., 0]
+        steps = np.diff(firsts, axis=0)
+        if deep & (deep - 1) == 0 and (steps == steps[:1, :1]).all():
+            self._rows, self._step = deep, int(steps[0, 0]) if steps.size else 0
+            firsts = firsts[0]
+        self._table = code.table(firsts.ravel().tolist(), I16)
+
+    def first(self, row: Value) -> Value:
+        """The first place of a row, if the others are at constant distances."""
+        if not self._rows:
+            return _place(self._table, row)
+        panel = row >> (self._rows.bit_length() - 1)
+        return _place(self._table, row & (self._rows - 1)) + panel * self._step
+
+    def places(self, row: Value) -> list[Value]:
+        """The eight places of a row."""
+        if self.apart is None:
+            return places_from(self._table, row * LANES)
+        first = self.first(row)
+        return [first + each for each in self.apart]
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether the eight places of a row follow each other."""
+        return self.apart == list(range(LANES))
+
+
 class Panels:
-    """The registers of an operand, read or written eight elements at a time."""
+    """An operand in memory, read or written eight elements at a time.
+
+    ``flipped`` are the bits of every element that are inverted when it is read.
+    """
 
     def __init__(
         self,
         code: Code,
-        registers: Memory,
-        part: Fragment,
-        across: str,
-        *,
-        single: bool = False,
+        memory: Memory,
+        items: Items,
+        slot: Container,
+        flipped: int = 0,
     ) -> None:
-        self._code, self._part = code, part
-        self.items = items_of(part, across, single=single)
-        self._memory = registers.view(self.items.of)
-        self._table = code.table(self.items.places.ravel().tolist(), I16)
+        self._code, self._slot, self._flipped = code, slot, flipped
+        self.items = items
+        self._memory = memory.view(items.of)
+        self._where = Where(code, items.places)
 
     @property
     def rows(self) -> int:
         """All rows of eight elements."""
         return self.items.rows * self.items.per
 
-    def _places(self, row: Value) -> list[Value]:
-        return places_from(self._table, row * LANES)
-
     def read(self, row: Value) -> Value:
         """Eight items as integers of at least 32 bits."""
-        found = self._memory.gather(self._places(row))
+        if self._where.consecutive:
+            found = self._memory.lanes(self._where.first(row))
+        else:
+            found = self._memory.gather(self._where.places(row))
         narrow = self.items.of in (I8, I16)
         return convert(found, I32, signed=False) if narrow else found
 
     def write(self, row: Value, bits: Value) -> None:
         """Write eight items."""
-        self._memory.scatter(self._places(row), bits)
+        if self._where.consecutive:
+            self._memory[self._where.first(row)] = bits
+        else:
+            self._memory.scatter(self._where.places(row), bits)
 
     def each(self, visit: Callable[[Value, Value], None]) -> None:
         """Visit the raw bits of all elements, eight at a time.
@@ -144,16 +189,20 @@ class Panels:
         ``visit`` gets them and the number of the row of eight, counted over all
         panels.
         """
-        slot, per = self._part.container, self.items.per
+        slot, per = self._slot, self.items.per
         whole = self.items.of.width == slot.width
         with self._code.loop(self.items.rows) as row:
             word = self.read(row)
             for e in range(per):
                 shifted = word >> (e * slot.bits + slot.shift)
                 bits = word if whole else shifted & ((1 << slot.width) - 1)
-                visit(bits, row * per + e)
+                visit(bits ^ self._flipped if self._flipped else bits, row * per + e)
 
 
 def places_from(table: Memory, first: Value) -> list[Value]:
     """Eight consecutive places of a table of 16-bit integers."""
-    return [convert(table[first + j], I64, signed=False) for j in range(LANES)]
+    return [_place(table, first + j) for j in range(LANES)]
+
+
+def _place(table: Memory, at: Value) -> Value:
+    return convert(table[at], I64, signed=False)
