@@ -61,7 +61,8 @@ base_offset | 49  | 3    | 1
 swizzle     | 62  | 2    | mode
 """
 _FIELDS = read(FIELDS)
-_MODES = (0, 128, 64, 32)  # the swizzle in bytes of each mode
+MODES = (0, 128, 64, 32)
+"""The swizzle in bytes of each mode."""
 
 UNIT = 16
 """Bytes that stay together under every swizzle."""
@@ -99,9 +100,18 @@ def span(swizzle: int) -> int:
     >>> span(0), span(64)
     (16, 64)
     """
-    if not is_whole(swizzle) or swizzle not in _MODES:
+    if not is_whole(swizzle) or swizzle not in MODES:
         raise AddressError(f"swizzle must be 0, 32, 64 or 128 bytes; given {swizzle!r}")
     return int(swizzle) or UNIT
+
+
+def offset_names(major: MajorAxis, swizzle: int) -> tuple[str, str]:
+    """The offset to the next span, and the one to the next eight across.
+
+    >>> offset_names("mn", 0), offset_names("mn", 128)
+    (('stride', 'leading'), ('leading', 'stride'))
+    """
+    return _OFFSETS[major, str(swizzle or "none")]
 
 
 def _whole(name: str, value: object) -> int:
@@ -161,7 +171,7 @@ class Descriptor:
         for line in _FIELDS:
             value: int = getattr(self, line["field"])
             mode = line["unit"] == "mode"
-            value = _MODES.index(value) if mode else value // int(line["unit"])
+            value = MODES.index(value) if mode else value // int(line["unit"])
             word |= value << int(line["low"])
         return word
 
@@ -181,7 +191,7 @@ class Descriptor:
             value = given >> low & (1 << bits) - 1
             given &= ~((1 << bits) - 1 << low)
             mode = line["unit"] == "mode"
-            values[line["field"]] = _MODES[value] if mode else value * int(line["unit"])
+            values[line["field"]] = MODES[value] if mode else value * int(line["unit"])
         if given:
             wrong = [bit for bit in range(64) if given >> bit & 1]
             raise AddressError(
@@ -248,7 +258,7 @@ class Descriptor:
 
     def _offsets(self, major: MajorAxis) -> tuple[int, int]:
         """The offset to the next span, and to the next eight across."""
-        names = _OFFSETS[major, str(self.swizzle or "none")]
+        names = offset_names(major, self.swizzle)
         along, across = (int(getattr(self, name)) for name in names)
         return along, across
 
@@ -370,7 +380,7 @@ transposes only 16-bit types, f16 and bf16; use major="k"
         """
         span(swizzle)
         _element("f16", major)
-        names = _OFFSETS[major, str(swizzle or "none")]
+        names = offset_names(major, swizzle)
         named = dict(zip(names, (along, across), strict=True))
         return cls(start, named["leading"], named["stride"], swizzle)
 
