@@ -1,9 +1,10 @@
 """Do warpgroup functions give the bits of ``op.execute``?
 
-    python -m tests.execution.warpgroups [--tiles 16] [--seed 1] [--part 0/1]
+    python -m tests.execution.warpgroups [--tiles 8] [--seed 1] [--part 0/1]
 
 compares every ``wgmma`` of the catalogue: all n, both places of A, all transpositions
-and selectors, every sign of A and B, all swizzles.  The tests compare some of them.
+and selectors, all swizzles, and the signs of A and B in turn.  The tests compare some
+of them.
 """
 
 import argparse
@@ -22,10 +23,11 @@ TARGET = "sm_90a"
 
 
 def every_variant(op):
-    """All ways to run an instruction, with every sign that it has."""
+    """All ways to run an instruction, the signs that it has in turn."""
     signs = (1, -1) if "scale_a" in {each.name for each in op.operands} else (1,)
-    every = product(variants(op), signs, signs)
-    for turn, (variant, scale_a, scale_b) in enumerate(every):
+    pairs = list(product(signs, signs))
+    for turn, variant in enumerate(variants(op), start=op.shape.n // 8):
+        scale_a, scale_b = pairs[turn % len(pairs)]
         yield replace(variant, scale_a=scale_a, scale_b=scale_b, turn=turn)
 
 
@@ -64,21 +66,30 @@ def computed(case, given, flags=False):
     return (registers, found) if flags else registers
 
 
+def inputs(case):
+    """The inputs of a case; arbitrary bits in the second half of the tiles.
+
+    Arbitrary floats are often infinite or NaN, those of the first half seldom.
+    """
+    given, rng = case.inputs(), np.random.default_rng(case.seed)
+    for name in ("image", "c", *("a" if case.way.a_registers else "")):
+        half = given[name][case.tiles // 2 :]
+        half[:] = rng.integers(0, 1 << 8 * half.itemsize, half.shape, half.dtype)
+    return given
+
+
 def differences(op, variant, tiles, seed):
     """How many registers of D differ, and how many were compared."""
     case = WarpgroupCase(op, variant, tiles, seed)
-    given = case.inputs()
-    rng = np.random.default_rng(seed)
-    if seed % 2:  # arbitrary bits: with NaN and infinities everywhere
-        given["image"] = rng.integers(0, 256, given["image"].shape, np.uint8)
+    given = inputs(case)
     registers, flags = computed(case, given, flags=True)
-    assert not any(flags)
+    assert not any(flags), flags
     return int((registers != case.expect(given, TARGET)).sum()), registers.size
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tiles", type=int, default=4)
+    parser.add_argument("--tiles", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="i/n: every n-th, from i on")
     asked = parser.parse_args()
@@ -91,12 +102,11 @@ def main():
     ]
     wrong = total = count = 0
     for op, variant in every[first::step]:
-        for seed in (2 * asked.seed, 2 * asked.seed + 1):
-            differ, compared = differences(op, variant, asked.tiles, seed)
-            wrong, total, count = wrong + differ, total + compared, count + 1
-            if differ:
-                print(f"{differ} of {compared}: {op}, {variant}", flush=True)
-    print(f"{count} comparisons, {total} registers compared, {wrong} differ")
+        differ, compared = differences(op, variant, asked.tiles, asked.seed)
+        wrong, total, count = wrong + differ, total + compared, count + 1
+        if differ:
+            print(f"{differ} of {compared} differ: {op}, {variant}", flush=True)
+    print(f"{count} variants, {total} registers compared, {wrong} differ")
     sys.exit(bool(wrong))
 
 
