@@ -369,8 +369,11 @@ def bits(code: Code, given: Given) -> Value:
 def _copied(code: Code, panels: Panels) -> Memory:
     """The registers of an operand in panels."""
     out = code.scratch(I32, panels.items.rows * LANES)
-    with code.loop(panels.items.rows) as row:
-        out[row * LANES] = panels.read(row)
+
+    def put(words: Value, row: Value) -> None:
+        out[row * LANES] = words
+
+    panels.each_item(put)
     return out
 
 

@@ -91,11 +91,10 @@ class Given(NamedTuple):
 class Row(NamedTuple):
     """Eight neighbours of one row of the result."""
 
-    number: Value  #: counted over all panels of all matrices
     m: Value  #: the row of its matrix
     a: Value  #: where the row of A begins, in panels that are one element deep
     a_panel: Value  #: counted over all matrices
-    b_panel: Value
+    b_panel: Value  #: counted over all matrices, too
 
 
 @contextmanager
@@ -107,7 +106,7 @@ def each_row(code: Code, op: Instruction) -> Iterator[Row]:
         b_panel = matrix * (n // LANES) + panel
         with code.loop(m) as row:
             a_panel = matrix * (m // LANES) + (row >> (LANES.bit_length() - 1))
-            yield Row(b_panel * m + row, row, row & (LANES - 1), a_panel, b_panel)
+            yield Row(row, row & (LANES - 1), a_panel, b_panel)
 
 
 class Ends:
@@ -122,12 +121,12 @@ class Ends:
 
     def read(self, row: Row) -> Value:
         """C."""
-        bits = self._c.read(row.number)
+        bits = self._c.read(row.b_panel, row.m)
         return bits if self._kept is None else bits & self._kept
 
     def write(self, row: Row, bits: Value) -> None:
         """D."""
-        self._d.write(row.number, bits)
+        self._d.write(row.b_panel, row.m, bits)
 
 
 class FloatEnds(Ends):

@@ -106,41 +106,36 @@ def places_of(layout: Layout, **selected: int) -> Places:
 
 
 class Where:
-    """The eight places of every row of a panel, with as few constants as possible."""
+    """The place of every item of a fragment.
+
+    A layout puts every bit of a coordinate at a place of its own.  So a place is the
+    sum of three numbers: one for the panel, one for the row of eight items in it, and
+    one for the item of the eight.
+    """
 
     def __init__(self, code: Code, places: Places) -> None:
-        _, deep, _ = places.shape
-        apart = places - places[..., :1]
-        self.apart = apart[0, 0].tolist() if (apart == apart[0, 0]).all() else None
-        self._rows, self._step = 0, 0
-        if self.apart is None:
-            self._table = code.table(places.ravel().tolist(), I16)
-            return
-        firsts = places[..., 0]
-        steps = np.diff(firsts, axis=0)
-        if deep & (deep - 1) == 0 and (steps == steps[:1, :1]).all():
-            self._rows, self._step = deep, int(steps[0, 0]) if steps.size else 0
-            firsts = firsts[0]
-        self._table = code.table(firsts.ravel().tolist(), I16)
-
-    def first(self, row: Value) -> Value:
-        """The first place of a row, if the others are at constant distances."""
-        if not self._rows:
-            return _place(self._table, row)
-        panel = row >> (self._rows.bit_length() - 1)
-        return _place(self._table, row & (self._rows - 1)) + panel * self._step
-
-    def places(self, row: Value) -> list[Value]:
-        """The eight places of a row."""
-        if self.apart is None:
-            return places_from(self._table, row * LANES)
-        first = self.first(row)
-        return [first + each for each in self.apart]
+        origin = places[0, 0, 0]
+        panels, rows, eight = places[:, 0, 0], places[0, :, 0], places[0, 0] - origin
+        sums = panels[:, None, None] + (rows - origin)[:, None] + eight
+        if (sums != places).any():
+            raise LayoutError("the places of panels are not at constant distances")
+        self._panels = code.table(panels.tolist(), I16)
+        self._rows = code.table((rows - origin).tolist(), I16)
+        self._eight = eight.tolist()
 
     @property
     def consecutive(self) -> bool:
         """Whether the eight places of a row follow each other."""
-        return self.apart == list(range(LANES))
+        return bool(self._eight == list(range(LANES)))
+
+    def first(self, panel: Value, row: Value) -> Value:
+        """The first place of a row."""
+        return _place(self._panels, panel) + _place(self._rows, row)
+
+    def every(self, panel: Value, row: Value) -> list[Value]:
+        """The eight places of a row."""
+        first = self.first(panel, row)
+        return [first + each for each in self._eight]
 
 
 class Panels:
@@ -167,36 +162,44 @@ class Panels:
         """All rows of eight elements."""
         return self.items.rows * self.items.per
 
-    def read(self, row: Value) -> Value:
+    def read(self, panel: Value, row: Value) -> Value:
         """Eight items as integers of at least 32 bits."""
         if self._where.consecutive:
-            found = self._memory.lanes(self._where.first(row))
+            found = self._memory.lanes(self._where.first(panel, row))
         else:
-            found = self._memory.gather(self._where.places(row))
+            found = self._memory.gather(self._where.every(panel, row))
         narrow = self.items.of in (I8, I16)
         return convert(found, I32, signed=False) if narrow else found
 
-    def write(self, row: Value, bits: Value) -> None:
+    def write(self, panel: Value, row: Value, bits: Value) -> None:
         """Write eight items."""
         if self._where.consecutive:
-            self._memory[self._where.first(row)] = bits
+            self._memory[self._where.first(panel, row)] = bits
         else:
-            self._memory.scatter(self._where.places(row), bits)
+            self._memory.scatter(self._where.every(panel, row), bits)
 
-    def each(self, visit: Callable[[Value, Value], None]) -> None:
-        """Visit the raw bits of all elements, eight at a time.
+    def each_item(self, visit: Callable[[Value, Value], None]) -> None:
+        """Visit all items, eight at a time.
 
         ``visit`` gets them and the number of the row of eight, counted over all
         panels.
         """
+        panels, deep, _ = self.items.places.shape
+        with self._code.loop(panels) as panel, self._code.loop(deep) as row:
+            visit(self.read(panel, row), panel * deep + row)
+
+    def each(self, visit: Callable[[Value, Value], None]) -> None:
+        """Visit the raw bits of all elements, eight at a time, like their items."""
         slot, per = self._slot, self.items.per
         whole = self.items.of.width == slot.width
-        with self._code.loop(self.items.rows) as row:
-            word = self.read(row)
+
+        def take_apart(word: Value, row: Value) -> None:
             for e in range(per):
                 shifted = word >> (e * slot.bits + slot.shift)
                 bits = word if whole else shifted & ((1 << slot.width) - 1)
                 visit(bits ^ self._flipped if self._flipped else bits, row * per + e)
+
+        self.each_item(take_apart)
 
 
 def places_from(table: Memory, first: Value) -> list[Value]:
