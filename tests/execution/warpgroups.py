@@ -3,23 +3,26 @@
     python -m tests.execution.warpgroups [--tiles 8] [--seed 1] [--part 0/1]
 
 compares every ``wgmma`` of the catalogue: all n, both places of A, all transpositions
-and selectors, all swizzles, and the signs of A and B in turn.  The tests compare some
-of them.
+and selectors, all swizzles, and the signs of A and B in turn.  With ``--golden`` it
+compares all that an H200 answered.  The tests compare some of both.
 """
 
 import argparse
 import sys
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 
+from fragmenta.evidence import record
 from fragmenta.evidence.variants import variants
 from fragmenta.evidence.warpgroup import WarpgroupCase
 from fragmenta.execution.warpgroup import FAMILIES, warpgroup_function
 from fragmenta.isa.families import catalogue
 
 TARGET = "sm_90a"
+GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wgmma.npz"
 
 
 def every_variant(op):
@@ -33,15 +36,9 @@ def every_variant(op):
 
 def function_for(op, variant):
     """The function for one way to run an instruction."""
-    return warpgroup_function(
-        op,
-        TARGET,
-        a_from_registers=variant.a_registers,
-        scale_a=variant.scale_a,
-        scale_b=variant.scale_b,
-        trans_a=variant.trans_a,
-        trans_b=variant.trans_b,
-    )
+    given = variant.immediates(op)
+    given.pop("selector", None)
+    return warpgroup_function(op, TARGET, a_from_registers=variant.a_registers, **given)
 
 
 def computed(case, given, flags=False):
@@ -87,25 +84,44 @@ def differences(op, variant, tiles, seed):
     return int((registers != case.expect(given, TARGET)).sum()), registers.size
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tiles", type=int, default=8)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--part", default="0/1", help="i/n: every n-th, from i on")
-    asked = parser.parse_args()
-    first, step = map(int, asked.part.split("/"))
+def recorded(step=1, first=0):
+    """What an H200 answered: the registers that differ, and those compared."""
+    recording = record.load(GOLDEN)
+    for each in recording.cases[first::step]:
+        case = recording.question(each)
+        given = case.inputs()
+        assert case.digest(given) == each.digest
+        answer = recording.result(each)
+        registers = computed(case, given)
+        yield case, int((registers != answer).sum()), registers.size
+
+
+def compared(step, first, asked):
+    """Every variant of every instruction, as :func:`recorded`."""
     every = [
         (op, variant)
         for family in FAMILIES
         for op in catalogue(family)
         for variant in every_variant(op)
     ]
-    wrong = total = count = 0
     for op, variant in every[first::step]:
-        differ, compared = differences(op, variant, asked.tiles, asked.seed)
-        wrong, total, count = wrong + differ, total + compared, count + 1
+        yield (op, variant), *differences(op, variant, asked.tiles, asked.seed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tiles", type=int, default=8)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--part", default="0/1", help="i/n: every n-th, from i on")
+    parser.add_argument("--golden", action="store_true")
+    asked = parser.parse_args()
+    first, step = map(int, asked.part.split("/"))
+    every = recorded(step, first) if asked.golden else compared(step, first, asked)
+    wrong = total = count = 0
+    for what, differ, size in every:
+        wrong, total, count = wrong + differ, total + size, count + 1
         if differ:
-            print(f"{differ} of {compared} differ: {op}, {variant}", flush=True)
+            print(f"{differ} of {size} differ: {what}", flush=True)
     print(f"{count} variants, {total} registers compared, {wrong} differ")
     sys.exit(bool(wrong))
 
