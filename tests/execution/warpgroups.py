@@ -26,11 +26,17 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "h200" / "wgmma.npz"
 
 
 def every_variant(op):
-    """All ways to run an instruction, the signs that it has in turn."""
+    """All ways to run an instruction, the signs that it has in turn.
+
+    Selectors have the same signs, so that they share a function.
+    """
     signs = (1, -1) if "scale_a" in {each.name for each in op.operands} else (1,)
     pairs = list(product(signs, signs))
+    places = {}
     for turn, variant in enumerate(variants(op), start=op.shape.n // 8):
-        scale_a, scale_b = pairs[turn % len(pairs)]
+        place = replace(variant, selector=None)
+        number = places.setdefault(place, len(places)) + op.shape.n // 8
+        scale_a, scale_b = pairs[number % len(pairs)]
         yield replace(variant, scale_a=scale_a, scale_b=scale_b, turn=turn)
 
 
@@ -98,14 +104,10 @@ def recorded(step=1, first=0):
 
 def compared(step, first, asked):
     """Every variant of every instruction, as :func:`recorded`."""
-    every = [
-        (op, variant)
-        for family in FAMILIES
-        for op in catalogue(family)
-        for variant in every_variant(op)
-    ]
-    for op, variant in every[first::step]:
-        yield (op, variant), *differences(op, variant, asked.tiles, asked.seed)
+    every = [op for family in asked.family for op in catalogue(family)]
+    for op in every[first::step]:
+        for variant in every_variant(op):
+            yield (op, variant), *differences(op, variant, asked.tiles, asked.seed)
 
 
 def main():
@@ -113,6 +115,7 @@ def main():
     parser.add_argument("--tiles", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", default="0/1", help="i/n: every n-th, from i on")
+    parser.add_argument("--family", nargs="+", default=FAMILIES)
     parser.add_argument("--golden", action="store_true")
     asked = parser.parse_args()
     first, step = map(int, asked.part.split("/"))
