@@ -29,6 +29,8 @@ NEEDS = {
 }
 MISSING = [name for name in NEEDS if find_spec(name) is None]
 collect_ignore = [path for name in MISSING for path in NEEDS[name]]
+if "triton" not in MISSING:
+    os.environ.setdefault("TRITON_CACHE_DIR", tempfile.mkdtemp(prefix="triton-"))
 
 
 def pytest_collection_modifyitems(

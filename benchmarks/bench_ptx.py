@@ -1,8 +1,8 @@
 """How fast do whole kernels run?
 
 Scalar code is measured in warp instructions a second of one core; a Triton kernel that
-multiplies matrices against :func:`fragmenta.matmul` of the same product; and how long it
-takes until a kernel of 1,000 instructions has run once, new and from the cache.
+multiplies matrices against :func:`fragmenta.matmul` of the same product; and how long
+it takes until a kernel of 1,000 instructions has run once, new and from the cache.
 """
 
 from __future__ import annotations

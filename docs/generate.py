@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import inspect
 import json
+import lzma
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import fragmenta as fm
 from fragmenta.arithmetic import models
@@ -27,6 +31,9 @@ SOURCE, BUILT = ROOT / "docs", ROOT / "build" / "docs"
 GOLDEN = ROOT / "tests" / "golden" / "h200"
 PUBLISHED = SOURCE / "published" / "mma-sim.json"
 FUZZ = SOURCE / "verification" / "fuzz.json"
+SPECIAL = SOURCE / "verification" / "special.json"
+LAUNCHES = ROOT / "tests" / "golden" / "launches"
+SCALARS = ROOT / "tests" / "golden" / "scalars"
 
 FAMILIES = {
     "mma": ("mma",),
@@ -68,8 +75,12 @@ def write(name: str) -> str:
         "recordings": lambda _: recording_table(),
         "fuzz": lambda _: fuzz_table(),
         "instructions": lambda _: instruction_table(),
+        "opcodes": lambda _: opcode_tables(),
+        "launches": lambda _: launch_table(),
+        "scalars": lambda _: scalar_table(),
+        "special": lambda _: special_table(),
         "commands": lambda _: command_reference(),
-        "api": lambda _: api_reference(),
+        "api": api_reference,
     }
     return writers[about](of)
 
@@ -314,6 +325,113 @@ def instruction_table() -> str:
     return "\n\n".join(parts)
 
 
+# ── whole kernels ───────────────────────────────────────────────────────────
+
+
+def opcode_tables() -> str:
+    """Every line of the table of opcodes; Tensor Cores and textures by name only."""
+    from fragmenta.ptx.checking.requirements import told
+    from fragmenta.ptx.coverage import coverage
+    from fragmenta.ptx.result import FIDELITY
+
+    groups: dict[str, list[Any]] = {}
+    for each in coverage():
+        groups.setdefault(each.syntax.opcode, []).append(each)
+    every = [each for some in groups.values() for each in some]
+    running = sum(each.runs == "yes" for each in every)
+    parts = [f"{len(every)} lines of {len(groups)} opcodes; {running} of them run."]
+    head = ("line", "words", "needs", "runs", "bits")
+    for opcode in sorted(groups):
+        rows = []
+        for each in groups[opcode]:
+            line = each.syntax
+            needs = [f"PTX {line.since}"] * bool(line.since)
+            needs += [told(line.targets)] * bool(line.targets)
+            bits = FIDELITY[line.fidelity] if each.runs != "no" else ""
+            facts = (_words(line), ", ".join(needs), each.runs, bits)
+            spelled = " ".join(line.text.partition(";")[0].split())
+            rows.append((f"`{spelled}`", *facts))
+        parts.append(f"## {opcode}\n\n{table(head, rows)}")
+    return "\n\n".join([*parts, _named_opcodes()])
+
+
+def _words(line: Any) -> str:
+    """The words that stand for each name in a line of the table."""
+    named = {piece.name: piece.words for piece in line.pieces}
+    named |= {slot.selector: slot.selectors for slot in line.operands if slot.selector}
+    named |= {slot.name: slot.values for slot in line.operands if slot.values}
+    said = [
+        f"{name}: `{' '.join(words)}`"
+        for name, words in named.items()
+        if tuple(words) != (name,)
+    ]
+    return "; ".join(said)
+
+
+def _named_opcodes() -> str:
+    from fragmenta.ptx.coverage import runs
+    from fragmenta.ptx.opcodes.tensor import NOT_YET, TENSOR
+    from fragmenta.ptx.opcodes.textures import TEXTURES
+
+    rows = [
+        (f"`{opcode}`", where, "yes" if runs(opcode) else "no")
+        for names, where in (
+            (TENSOR, "[every instruction](instructions.md)"),
+            (NOT_YET, "none"),
+            (TEXTURES, "none"),
+        )
+        for opcode in sorted(names)
+    ]
+    listed = table(("opcode", "list", "runs"), rows)
+    return f"## Opcodes without lines here\n\n{listed}"
+
+
+def launch_table() -> str:
+    """The recorded launches of whole kernels, by source."""
+    rows: list[tuple[str, ...]] = []
+    kernels = every = 0
+    for path in sorted(LAUNCHES.glob("*.npz")):
+        with np.load(path) as archive:
+            index = json.loads(archive["index"].tobytes())
+        made, launches = index["made"], index["launches"]
+        entries = {launch["entry"] for launch in launches}
+        about = f"{made['date']}, {made['gpu']}, driver {made['driver']}"
+        rows.append((path.stem, f"{len(entries)}", f"{len(launches)}", about))
+        kernels, every = kernels + len(entries), every + len(launches)
+    rows.append(("all", f"{kernels}", f"{every}", ""))
+    return table(("source", "kernels", "launches", "made on"), rows)
+
+
+def scalar_table() -> str:
+    """How many forms of instructions were recorded, and how many inputs of each."""
+    rows, every = [], 0
+    for path in sorted(SCALARS.glob("*.xz")):
+        names, _, _ = lzma.decompress(path.read_bytes()).partition(b"\n")
+        kept = len(json.loads(names))
+        rows.append((f"`opcodes/{path.stem}.py`", f"{kept:,}"))
+        every += kept
+    return table(("module", "forms kept"), [*rows, ("all", f"{every:,}")])
+
+
+def special_table() -> str:
+    """What was compared for the instructions that approximate."""
+    report = json.loads(SPECIAL.read_text(encoding="utf-8"))
+    rows = [
+        (
+            f"`{each['instruction']}`",
+            each["operands"],
+            f"{each['compared']:,}",
+            f"{each['differing']}",
+        )
+        for each in report["outcomes"]
+    ]
+    made = report["made"]
+    tools = f"driver {made['driver']}, ptxas {made['ptxas']}"
+    said = f"{made['gpu']}, {tools}, {made['date']}:"
+    head = ("instruction", "operands", "compared", "differing")
+    return f"{said}\n\n{table(head, rows)}"
+
+
 # ── references ──────────────────────────────────────────────────────────────
 
 
@@ -332,13 +450,14 @@ def command_reference() -> str:
     return "\n\n".join(parts)
 
 
-def api_reference() -> str:
-    """Every public name: its signature and its docstring."""
+def api_reference(room: str = "") -> str:
+    """Every public name of the package, or of a room: signature and docstring."""
+    module = import_module(f"fragmenta.{room}") if room else fm
     parts = []
-    for name in fm.__all__:
-        thing = getattr(fm, name)
+    for name in module.__all__:
+        thing = getattr(module, name)
         if inspect.isclass(thing) or inspect.isroutine(thing):
-            parts += [_entry(f"## {name}", f"fm.{name}", thing)]
+            parts += [_entry(f"## {name}", f"{room or 'fm'}.{name}", thing)]
         if inspect.isclass(thing) and not issubclass(thing, Exception):
             parts += _methods(name, thing)
     return "\n\n".join(parts)

@@ -15,6 +15,9 @@ from typer.testing import CliRunner
 
 import fragmenta as fm
 from fragmenta.commands import app
+from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.tensor import NOT_YET, TENSOR
+from fragmenta.ptx.opcodes.textures import TEXTURES
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -60,7 +63,10 @@ def console() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("command", "shown"), console())
-def test_console_examples(command: str, shown: str) -> None:
+def test_console_examples(
+    command: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)  # files are named from here
     program, *words = shlex.split(command)
     assert program == "fragmenta"
     assert CliRunner().invoke(app, words).output == shown
@@ -99,6 +105,7 @@ def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not [page for page, text in pages.items() if "<!-- generated" in text]
     listed = re.findall(r"(?m)^\| `(\S+)` \|", pages["instructions.md"])
     assert sorted(listed) == sorted(map(str, fm.catalogue()))
+    check_opcodes(pages["opcodes.md"])
     for family in made.FAMILIES:
         text = pages[f"families/{family}.md"]
         linked, drawn = (
@@ -111,7 +118,32 @@ def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(
         f"## {each}\n" in pages["reference/api.md"] for each in ("find", "Layout")
     )
+    assert "ptx.Kernel" in pages["reference/ptx.md"]
+    assert "### Kernel.launch\n" in pages["reference/ptx.md"]
     assert "fragmenta draw [OPTIONS]" in pages["reference/commands.md"]
+
+
+def check_opcodes(page: str) -> None:
+    """Every line of the table of opcodes has a row, and says whether it runs."""
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    lines = [line for some in TABLE.lines.values() for line in some]
+    public = [line for line in lines if not line.opcode.startswith("_")]
+    said = {row.split(" | ")[3] for row in rows if row.count(" | ") > 3}
+    assert len(rows) - len(TENSOR | NOT_YET | TEXTURES) == len(public)
+    assert said == {"yes", "no"}
+    assert set(re.findall(r"(?m)^## (\w+)$", page)) == {line.opcode for line in public}
+
+
+def test_what_is_said_about_launches_is_recorded() -> None:
+    """The README's numbers are those of the recordings."""
+    made = generator()
+    total = r"\| all \| (\d+) \| (\d+) \|"
+    [(kernels, launches)] = re.findall(total, made.launch_table())
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"{launches} launches of {kernels} kernels" in readme
+    assert "| `opcodes/integer.py` |" in made.scalar_table()
+    every = r"(?m)^\| `tanh.approx.f32` \| all \| [\d,]{13} \| 0 \|$"
+    assert re.search(every, made.special_table())
 
 
 def test_the_comparison_with_mma_sim_is_the_committed_one() -> None:

@@ -74,6 +74,14 @@ def test_version(wheel: Path, installed: Run) -> None:
     assert installed("python", "-c", query).strip() == version
 
 
+def test_pytest_finds_the_plugin(installed: Run) -> None:
+    query = (
+        "from importlib.metadata import entry_points\n"
+        "print(entry_points(group='pytest11')['fragmenta'].value)"
+    )
+    assert installed("python", "-c", query).strip() == "fragmenta.evidence.plugin"
+
+
 def test_command_line_answers(installed: Run) -> None:
     """Row 3 is groupID 3; column 17 is element 1 of thread 2, so lane 4 * 3 + 2."""
     instruction = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 import fragmenta
 from fragmenta.commands import app
+from fragmenta.commands.index import COMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -41,6 +42,12 @@ def test_console_examples(command: str, shown: str) -> None:
     program, *words = shlex.split(command)
     assert program == "fragmenta"
     assert CliRunner().invoke(app, words).output == shown
+
+
+def test_every_command_is_named() -> None:
+    found = re.search(r"The commands are `([^`]*)`", README)
+    assert found
+    assert set(found[1].split()) == set(COMMANDS)
 
 
 def test_the_comparison_with_mma_sim_is_the_committed_one() -> None:

@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from fragmenta import ptx as ptx
     from fragmenta import wmma as wmma
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
@@ -112,7 +113,7 @@ _MODULES = {
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 
 # Rooms that are used by name: ``fm.wmma.fragment``.
-_ROOMS = ("wmma",)
+_ROOMS = ("ptx", "wmma")
 
 __all__ = ["__version__", *_ROOMS, *_HOME]  # noqa: PLE0604 - the keys are strings
 

@@ -287,15 +287,13 @@ class _Utilities:
 
     def load_binary(
         self, name: str, binary: bytes, shared: int, device: object
-    ) -> tuple[str, str, int, int, int]:
-        """A handle; as registers, the most that a thread can have.
+    ) -> tuple[None, str, int, int, int]:
+        """No module, a name; as registers, the most that a thread can have.
 
-        The launcher has the PTX, so nothing is loaded.
+        The launcher has the PTX.  What Triton takes for a module it would unload with
+        the driver of that time, which may be a GPU's.
         """
-        return name, name, 255, 0, 1024
-
-    def unload_module(self, module: object) -> None:
-        """Nothing is loaded."""
+        return None, name, 255, 0, 1024
 
 
 # ── a launch ────────────────────────────────────────────────────────────────
@@ -376,8 +374,13 @@ def _kernel(source: Any, metadata: Any) -> Kernel:
         raise Error(
             f"Triton kept no PTX of {metadata.name}; unset TRITON_STORE_BINARY_ONLY"
         )
-    text = Path(paths[0]).read_text(encoding="utf-8")
-    return parse(text, metadata.name).kernels[metadata.name]
+    return _loaded(paths[0], metadata.name)
+
+
+@functools.lru_cache(maxsize=256)
+def _loaded(path: str, name: str) -> Kernel:
+    """The kernel of a file; its name holds a digest of all that it is made of."""
+    return parse(Path(path).read_text(encoding="utf-8"), name).kernels[name]
 
 
 def _in_words_of_triton(

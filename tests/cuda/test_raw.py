@@ -91,6 +91,29 @@ def test_a_mangled_name_is_found_if_there_is_one():
         ptx.RawKernel(code, "g").compile()
 
 
+def test_instances_of_templates_and_kernels_of_namespaces():
+    code = """template <class T, int N> __global__ void fill(T *x) { *x = N; }
+    namespace inner { __global__ void one(int *x) { *x = 1; } }"""
+    for name, kind, value in (
+        ("fill<float, 3>", np.float32, 3),
+        ("fill<double, 4>", np.float64, 4),
+        ("inner::one", np.int32, 1),
+    ):
+        x = np.zeros(1, kind)
+        ptx.RawKernel(code, name)((1,), (1,), (x,))
+        assert x[0] == value
+    with pytest.raises(fm.CompileError, match="fil"):
+        ptx.RawKernel(code, "fil<float, 3>").compile()
+    with pytest.raises(fm.Error, match="nvrtc understands and nvcc does not"):
+        ptx.RawKernel(code, "inner::one", backend="nvcc").compile()
+
+
+def test_a_header_of_the_standard_library_is_not_needed():
+    kernel = ptx.RawKernel("#include <cassert>\n", "f")
+    with pytest.raises(fm.CompileError, match=r"printf, assert .* need no header"):
+        kernel.compile()
+
+
 def test_a_fault_names_the_line_of_the_source():
     kernel = ptx.RawKernel(SCALE.replace("i < n", "true"), "scale")
     with pytest.raises(fm.Error, match=r"source\.cu:5") as caught:

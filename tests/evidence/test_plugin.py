@@ -67,14 +67,30 @@ def test_arrays_are_changed_in_place(launcher):
     assert x.tolist() == [0, 0.5, 1, 1.5, 4, 5, 6, 7]
 
 
-def test_variables_last_as_long_as_their_module(launcher):
+def test_variables_have_their_first_values(launcher):
     x = np.zeros(1, np.uint32)
     loaded = ptx.parse(PTX)
-    for _ in range(3):
-        launcher.launch(loaded, "count", 1, 1, [x])
-    assert x[0] == 3
-    launcher.launch(PTX, "count", 1, 1, [x])
-    assert x[0] == 1
+    for code in (loaded, loaded, PTX, loaded.kernels["count"]):
+        launcher.launch(code, "count", 1, 1, [x])
+        assert x[0] == 1
+        x[0] = 0
+
+
+def test_what_a_kernel_prints_is_printed(launcher, capsys):
+    code = 'extern "C" __global__ void say(int n) { printf("%d %s\\n", n, "times"); }'
+    launcher.launch(ptx.RawKernel(code, "say", target="sm_80"), None, 1, 1, [3])
+    assert capsys.readouterr().out == "3 times\n"
+
+
+def test_a_read_only_array_stays_as_it_is(launcher):
+    x = np.ones(4, np.float32)
+    x.flags.writeable = False
+    if launcher.is_real:
+        launcher.launch(PTX, "scale", 1, 4, [x, 2.0])
+    else:
+        with pytest.raises(fm.Error, match="read-only"):
+            launcher.launch(PTX, "scale", 1, 4, [x, 2.0])
+    assert x.tolist() == [1, 1, 1, 1]
 
 
 def test_cuda_and_much_shared_memory(launcher):
@@ -200,7 +216,7 @@ def test_the_fixture_is_told_where_to_run(pytester):
     wrong.stderr.fnmatch_lines(["*--fragmenta: invalid choice: 'tpu'*"])
 
 
-def test_starting_pytest_imports_nothing_heavy(pytester):
+def test_starting_pytest_imports_nothing_heavy(pytester, monkeypatch):
     pytester.makepyfile(
         """
         import sys
@@ -210,6 +226,6 @@ def test_starting_pytest_imports_nothing_heavy(pytester):
             assert not {"numpy", "llvmlite", "torch", "triton"} & set(sys.modules)
         """
     )
-    heavy = ("-p", "no:hypothesispytest", "-p", "no:benchmark", "-p", "no:dask")
-    result = pytester.runpytest_subprocess(*PLUGIN, *heavy)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")  # others may be heavy
+    result = pytester.runpytest_subprocess("-p", "fragmenta.evidence.plugin")
     result.assert_outcomes(passed=1)

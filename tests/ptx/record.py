@@ -201,7 +201,7 @@ def record_row(
     verdict = checks.verdict(row, before, after)
     state = "same twice" if same else "DIFFERS: left out"
     print(
-        f"{program:28} {row.name:28} {again.seconds * 1e3:8.2f} ms {size:7} bytes  {state}  {verdict}",
+        f"{program:28} {row.name:28} {size:7} bytes  {state}  {verdict}",
         flush=True,
     )
 

@@ -85,7 +85,9 @@ def test_bytes_counts_and_variables_are_the_same(client: Any) -> None:
         assert np.array_equal(a, b)
     assert here[2][:8].sum() == 64 * 20
     assert first.counts == second.counts
-    assert one.variables["total"].tobytes() == two.variables["total"].tobytes() != bytes(4)
+    assert (
+        one.variables["total"].tobytes() == two.variables["total"].tobytes() != bytes(4)
+    )
 
 
 def test_a_byte_that_two_workers_wrote_is_an_error(client: Any) -> None:

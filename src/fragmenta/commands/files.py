@@ -141,13 +141,13 @@ class _Sink(Protocol):
     def write(self, data: Any, /) -> int: ...
 
 
-def check_output(path: str, force: bool, suffix: str = "") -> None:
+def check_output(path: str, force: bool, suffix: str = "", option: str = "-o") -> None:
     """Refuse a file that is not to be overwritten, before anything is computed."""
     where = Path(path)
     if path == "-":
-        raise Error("'-' is not a file name; -o takes the name of a file")
+        raise Error(f"'-' is not a file name; {option} takes the name of a file")
     if suffix and where.suffix != suffix:
-        raise Error(f"-o must name a {suffix} file; did you mean {path}{suffix}?")
+        raise Error(f"{option} must name a {suffix} file; did you mean {path}{suffix}?")
     if where.is_dir() or (where.exists() and not where.is_file()):
         raise Error(f"{path} cannot be written: it is not a regular file")
     if where.is_symlink() and not where.exists():

@@ -16,12 +16,22 @@ import typer
 from fragmenta.arrays.threads import cores
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import AsJson, find
+from fragmenta.commands.files import Force, Output, complete_file
+from fragmenta.commands.launch_arguments import Args, Block, Grid, Shared
 from fragmenta.commands.output import emit, emit_json
+from fragmenta.commands.recorded_launches import (
+    different,
+    launch_lines,
+    maker,
+    record_launch,
+    replayed_launches,
+)
 from fragmenta.cuda.tools import device
 from fragmenta.errors import Error
 from fragmenta.evidence import record as recordings
 from fragmenta.evidence import throughput as rates
-from fragmenta.evidence.record import Recording, replay_any
+from fragmenta.evidence.launches import is_recording
+from fragmenta.evidence.record import replay_any
 from fragmenta.evidence.verify import verify as run
 from fragmenta.progress import bar
 
@@ -111,26 +121,61 @@ def verify(
     "record",
     "fragmenta record mine",
     "fragmenta record mine --family wgmma --family moves",
+    "fragmenta record --launch kernel.ptx --block 32 --arg ones:f32:32 -o k.npz",
 )
 def record(
     folder: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="DIR", help="The folder to write to.", show_default=False
+            metavar="DIR|KERNEL",
+            help="The folder to write to; with --launch the kernel.",
+            show_default=False,
         ),
-    ],
+    ] = None,
     family: Annotated[
         list[str] | None, _family("mma, mma.sp, wgmma, moves or wmma")
     ] = None,
     seed: Seed = 1,
+    launch: Annotated[
+        str | None,
+        typer.Option(
+            "--launch",
+            metavar="FILE",
+            help="Record the launch of a kernel of this PTX file instead.",
+            autocompletion=complete_file,
+        ),
+    ] = None,
+    grid: Grid = "1",
+    block: Block = None,
+    shared: Shared = 0,
+    arg: Args = None,
+    output: Output = None,
+    force: Force = False,
 ) -> None:
+    """With --launch, the kernel is launched as 'fragmenta launch' does it, whose help
+    explains --arg.  One file, a .npz, keeps the PTX, the arguments and what the GPU
+    changed.
+    """
+    if launch is not None:
+        if family:
+            raise Error("--family is for instructions; --launch records a kernel")
+        record_launch(launch, folder, (grid, block, shared), arg, output, force)
+        return
+    if folder is None:
+        raise Error("name a folder to write to, or a kernel's file with --launch")
+    if arg or output or block:
+        raise Error("--arg, --block and --output are for --launch FILE")
+    _record_instructions(Path(folder), family or [], seed)
+
+
+def _record_instructions(folder: Path, family: list[str], seed: int) -> None:
     gpu = device.present()
-    kinds = list(map(recordings.check_kind, family or ()))
+    kinds = list(map(recordings.check_kind, family))
     kinds = kinds or recordings.kinds_on(gpu.target)
     emit(device.describe(gpu.versions()))
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for kind in kinds:
-        path = Path(folder) / f"{kind}.npz"
+        path = folder / f"{kind}.npz"
         with bar(f"recording {kind}") as progress:
             told = _counting(progress, recordings.count_on(kind, gpu.target))
             found = recordings.record(gpu, kind, seed=seed, progress=told)
@@ -155,6 +200,7 @@ def _counting(progress: Callable[[float], object], cases: int) -> Callable[[str]
     "replay",
     "fragmenta replay tests/golden/h200/moves.npz",
     "fragmenta replay tests/golden/h200/mma.npz --json",
+    "fragmenta replay tests/golden/launches/sort.npz",
 )
 def replay(
     paths: Annotated[
@@ -167,20 +213,23 @@ def replay(
     ],
     as_json: AsJson = False,
 ) -> None:
-    results = [
-        _replayed(path, recordings.load(path))
-        for path in recordings.files(map(Path, paths))
-    ]
+    """A recording is of instructions or of launches; both are recognised.  The exit
+    status is 1 if anything differs.
+    """
+    results = [_replayed(path) for path in recordings.files(map(Path, paths))]
     if as_json:
         emit_json(results)
     else:
-        emit("\n".join(_replay_table(results)))
-    if any(each["differing_bits"] for each in results):
+        emit("\n".join(line for each in results for line in _replay_lines(each)))
+    if any(each.get("differing_bits") or different(each) for each in results):
         raise typer.Exit(DIFFERENT)
 
 
-def _replayed(path: Path, found: Recording) -> dict[str, Any]:
+def _replayed(path: Path) -> dict[str, Any]:
     """One file: how many cases, and which of them differ how."""
+    if is_recording(path):
+        return replayed_launches(path)
+    found = recordings.load(path)
     wrong = []
     with bar(path.name) as progress:
         for number, (_, difference) in enumerate(replay_any(found)):
@@ -205,16 +254,14 @@ def _replayed(path: Path, found: Recording) -> dict[str, Any]:
     }
 
 
-def _replay_table(results: list[dict[str, Any]]) -> list[str]:
-    lines = []
-    for each in results:
-        made = each["made"]
-        bits = each["differing_bits"]
-        how = f"{bits} bits differ" if bits else "no bit differs"
-        gpu = f"{made.get('gpu', '?')}, {made.get('date', '?')}"
-        lines.append(f"{each['cases']:>6} cases  {how}  {each['file']}  ({gpu})")
-        for wrong in each["differences"]:
-            lines += [f"  {wrong['instruction']}", f"    {wrong['first']}"]
+def _replay_lines(each: dict[str, Any]) -> list[str]:
+    if "launches" in each:
+        return launch_lines(each)
+    bits = each["differing_bits"]
+    how = f"{bits} bits differ" if bits else "no bit differs"
+    lines = [f"{each['cases']:>6} cases  {how}  {each['file']}  {maker(each['made'])}"]
+    for wrong in each["differences"]:
+        lines += [f"  {wrong['instruction']}", f"    {wrong['first']}"]
     return lines
 
 

@@ -62,7 +62,12 @@ def paint(text: Text) -> None:
 
 def emit_json(value: Any) -> None:
     """Write an answer for a program, and for people who read along."""
-    write(_json(_finite(value), 0))
+    write(json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """JSON with everything that fits on one line on one line."""
+    return _json(_finite(value), 0)
 
 
 def write(text: str) -> None:
@@ -87,7 +92,6 @@ def _finite(value: Any) -> Any:
 
 
 def _json(value: Any, indent: int) -> str:
-    """JSON with everything that fits on one line on one line."""
     whole = json.dumps(value, allow_nan=False)
     if len(whole) + indent < 78 or not isinstance(value, dict | list | tuple):
         return whole

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from fragmenta import __version__
 from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU
-from fragmenta.cuda.tools.programs import Bytes, Parameter, Program
+from fragmenta.cuda.tools.programs import Bytes, Program
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
 from fragmenta.ptx.arguments import Arguments, pointer
-from fragmenta.ptx.engine.program import parameter_offsets
 from fragmenta.ptx.kernel import Kernel, parse
 from fragmenta.ptx.launching import check_shape
 from fragmenta.ptx.result import Result
@@ -114,23 +113,17 @@ class Prepared:
         self.kernel = kernel
         given = list(arguments)
         made = Arguments(kernel.function, given)
-        offsets = parameter_offsets(kernel.function)
-        self.parameters: list[Parameter] = []
+        self.parameters = made.passed
         held: dict[int, Held] = {}
         for index, each in enumerate(kernel.function.parameters):
-            if index in made.targets:
-                which, offset = made.targets[index]
-                array = made.arrays.get(index)
-                data = made.segments[which].data
-                if which not in held or (array is not None and not _whole(held[which])):
-                    held[which] = Held(
-                        index, each.name, data if array is None else array, data
-                    )
-                self.parameters.append((which, offset))
-            else:
-                start = offsets[each.name]
-                content = made.parameters[start : start + each.size]
-                self.parameters.append(content.tobytes())
+            passed = self.parameters[index]
+            if isinstance(passed, bytes):
+                continue
+            which, array = passed[0], made.arrays.get(index)
+            data = made.segments[which].data
+            if which not in held or (array is not None and not _whole(held[which])):
+                seen = data if array is None else array
+                held[which] = Held(index, each.name, seen, data)
         self.held = [held[which] for which in range(len(made.segments))]
 
     def arguments(self) -> tuple[list[Any], list[Bytes]]:
@@ -203,7 +196,6 @@ class Verified:
     result: Result = field(repr=False)
     """Of the launch here."""
     gpu_printed: str = ""
-    gpu_seconds: float = 0.0
 
     @property
     def same(self) -> bool:
@@ -230,7 +222,6 @@ class Verified:
             "instructions": self.result.instructions,
             "fidelity": self.result.fidelity,
             "seconds": round(self.result.seconds, 6),
-            "gpu_seconds": round(self.gpu_seconds, 6),
         }
 
 
@@ -249,8 +240,8 @@ def verify(
     """Launch a kernel here and on the GPU, and compare every byte of every array.
 
     It takes what ``kernel.launch`` takes.  The arrays given are not changed: both sides
-    have copies.  Variables of the module have their first values on both sides.  A
-    ``target`` may be given, and is refused if this GPU is another.
+    have copies.  Variables of the module have their first values on both sides, and are
+    not compared.  A ``target`` may be given, and is refused if this GPU is another.
 
     >>> from fragmenta import NoDevice, ptx
     >>> kernel = ptx.parse('''
@@ -288,7 +279,6 @@ def verify(
         prepared.differences(copies, done.buffers),
         result,
         done.printed,
-        done.seconds,
     )
 
 

@@ -114,13 +114,13 @@ def array_bytes(spec: Spec) -> int | None:
 
 
 def _check_argument(spec: Any, data: int) -> None:
-    if isinstance(spec, dict) and spec.get("kind") not in _MORE:
-        kind = str(spec.get("kind"))
+    kind = str(spec.get("kind")) if isinstance(spec, dict) else ""
+    if isinstance(spec, dict) and kind not in _MORE:
         raise Error(
             f"no kind of argument {kind:.40}{nearest(kind, _MORE)}; there are "
             f"{one_of(_MORE, 'and')}"
         )
-    names = _MORE[spec["kind"]] if isinstance(spec, dict) else ()
+    names = _MORE.get(kind, ())
     wanted = {"kind": True, **dict.fromkeys(names, True)}
     if "shape" in names:
         wanted["seed"] = False

@@ -9,23 +9,18 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import as_array
-from fragmenta.cuda.tools import assembler, device
+from fragmenta.cuda.tools import assembler, device, programs
 from fragmenta.cuda.tools.device import GPU
-from fragmenta.cuda.tools.launch import cubin
 from fragmenta.cuda.tools.raw import RawKernel
 from fragmenta.errors import Error, NoDevice, nearest, one_of
+from fragmenta.evidence.kernels import Prepared, anew, assembled
 from fragmenta.isa.target import check_target
-from fragmenta.ptx.arguments import Arguments, Pointer
-from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.program import parameter_offsets
 from fragmenta.ptx.kernel import Kernel, Loaded, parse
-from fragmenta.ptx.launching import check_shape
 
 # ── the same bits ───────────────────────────────────────────────────────────
 
@@ -108,9 +103,8 @@ class Launcher(Protocol):
     ) -> None:
         """Launch a kernel and wait for it; arrays are changed in place.
 
-        ``code`` is PTX, or what ``fragmenta.ptx`` makes of it.  The ``.global``
-        variables of a text are new in each launch; those of a loaded module keep
-        their values.
+        ``code`` is PTX, or what ``fragmenta.ptx`` makes of it.  ``.global`` variables
+        have their first values in each launch.  What the kernel prints is printed.
         """
 
 
@@ -197,7 +191,7 @@ class OnCPU:
         shared: int = 0,
     ) -> None:
         """See :meth:`Launcher.launch`."""
-        kernel = chosen(code, name)
+        kernel = anew(chosen(code, name))
         result = kernel.launch(
             grid, block, arguments, shared=shared, target=self.target
         )
@@ -211,7 +205,6 @@ class OnDevice:
 
     def __init__(self, gpu: GPU) -> None:
         self._gpu = gpu
-        self._modules: WeakKeyDictionary[Loaded, Any] = WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -234,47 +227,18 @@ class OnDevice:
     ) -> None:
         """See :meth:`Launcher.launch`."""
         kernel = chosen(code, name)
-        shape = check_shape(kernel.function, grid, block)
-        if not shape.blocks:  # the driver refuses what the CPU takes
-            return
-        given = list(arguments)
-        packed = Arguments(kernel.function, given)
-        self._gpu.launch(
-            self._module(kernel.loaded),
-            kernel.name,
-            (*shape.grid, *shape.block),
-            shared,
-            [segment.data for segment in packed.segments],
-            lambda addresses: _cells(kernel, given, packed, addresses),
-        )
+        prepared = Prepared(kernel, arguments)
+        program = prepared.program(self._code(kernel), grid, block, shared)
+        before = [each.bytes for each in prepared.held]
+        done = programs.launch(self._gpu, program, before)
+        for mine, its in zip(before, done.buffers, strict=True):
+            if mine.flags.writeable:
+                mine[...] = its
+        sys.stdout.write(done.printed)
 
-    def _module(self, loaded: Loaded) -> Any:
-        if loaded not in self._modules:
-            code = self._assembled(loaded.module.text)
-            self._modules[loaded] = self._gpu.load_code(code)
-        return self._modules[loaded]
-
-    def _assembled(self, text: str) -> bytes:
+    def _code(self, kernel: Kernel) -> bytes:
         try:
             assembler.tool("ptxas")
         except Error:  # the driver has an assembler, too
-            return text.encode() + b"\0"
-        return cubin(text, self.target)
-
-
-def _cells(
-    kernel: Kernel, given: list[Any], packed: Arguments, addresses: Sequence[int]
-) -> list[bytes]:
-    """The bytes of each parameter, with the addresses that memory has on the device."""
-    offsets = parameter_offsets(kernel.function)
-    start = {s.slot: a for s, a in zip(packed.segments, addresses, strict=True)}
-    cells = []
-    for parameter, value in zip(kernel.function.parameters, given, strict=True):
-        first = offsets[parameter.name]
-        data = packed.parameters[first : first + parameter.size].tobytes()
-        if isinstance(value, Pointer) or hasattr(value, "__dlpack__"):
-            offset = value.offset if isinstance(value, Pointer) else 0
-            slot = (int.from_bytes(data, "little") - offset) >> layout.SLOT_BITS
-            data = (start[slot] + offset).to_bytes(8, "little")
-        cells.append(data)
-    return cells
+            return kernel.loaded.module.text.encode() + b"\0"
+        return assembled(kernel, self.target)

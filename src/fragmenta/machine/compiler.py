@@ -163,9 +163,7 @@ def _machine(level: int = 3) -> Any:
     """LLVM's description of this processor; each engine needs its own."""
     cpu, features = processor()
     target = binding.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=cpu, features=features, opt=level, jit=True
-    )
+    return target.create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
 
 
 def _address(array: Any) -> int:

@@ -5,6 +5,7 @@ module.kernels            its kernels
 kernel.launch(...)        run one on the CPU, with the bits that a GPU returns
 pointer(array, offset)    an argument that points into an array
 RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
+KernelFault               the error of a kernel that does what it must not do
 
 >>> import numpy as np
 >>> from fragmenta import ptx
@@ -21,6 +22,7 @@ array([0. , 0.5, 1. , 1.5], dtype=float32)
 from typing import TYPE_CHECKING
 
 from fragmenta import methods
+from fragmenta.errors import KernelFault
 from fragmenta.ptx.arguments import pointer
 from fragmenta.ptx.kernel import Kernel, load, parse
 from fragmenta.ptx.result import Result
@@ -30,4 +32,12 @@ if TYPE_CHECKING:
 else:
     __getattr__ = methods.of_ptx
 
-__all__ = ["Kernel", "RawKernel", "Result", "load", "parse", "pointer"]
+__all__ = [
+    "Kernel",
+    "KernelFault",
+    "RawKernel",
+    "Result",
+    "load",
+    "parse",
+    "pointer",
+]

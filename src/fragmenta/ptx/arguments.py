@@ -6,13 +6,14 @@ converted to the declared type of the parameter, and refused if it does not fit.
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.checks import is_whole, refuse_masks
 from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.program import parameter_offsets
@@ -53,74 +54,227 @@ class Segment:
         return self.slot << layout.SLOT_BITS
 
 
+Passed = bytes | tuple[int, int]
+"""A parameter: its bytes, or a pointer as the number of a segment and an offset."""
+
+FARTHEST = 1 << (layout.SLOT_BITS - 1)
+"""How far from its array a pointer may be: farther, it would be in another one."""
+
+
+class _Place(NamedTuple):
+    """A place in an array, for the parameter with this name."""
+
+    array: NDArray[Any]
+    offset: int
+    what: str
+    pointer: bool
+    """Whether it was given as a pointer."""
+
+    @property
+    def start(self) -> int:
+        """Where the array begins on this machine."""
+        return int(self.array.__array_interface__["data"][0])
+
+
 class Arguments:
     """The parameters of a kernel as bytes, and the memory behind its pointers."""
 
     def __init__(self, kernel: Function, given: Any) -> None:
-        self.segments: list[Segment] = []
-        self._known: dict[tuple[int, int], Segment] = {}
-        self._kept: list[Any] = []
-        self.arrays: dict[int, NDArray[Any]] = {}
-        self.targets: dict[int, tuple[int, int]] = {}
-        """Of arguments that are pointers: which segment, and bytes from its start."""
-        values = list(given)
+        values = as_list(given)
         if len(values) != len(kernel.parameters):
-            names = one_of((p.name for p in kernel.parameters), "and")
+            names = one_of((_shown(p) for p in kernel.parameters), "and")
             raise Error(
                 f"{kernel.name} has {len(kernel.parameters)} parameters"
                 f"{': ' + names if names else ''}; given {len(values)} arguments"
             )
-        offsets = parameter_offsets(kernel)
         parts = [
-            (offsets[p.name], self._bytes(i, p, value))
+            _converted(i, p, value)
             for i, (p, value) in enumerate(zip(kernel.parameters, values, strict=True))
         ]
-        size = max((offset + len(data) for offset, data in parts), default=0)
-        memory = bytearray(max(size, 8))
-        for offset, data in parts:
+        self._groups = _grouped([part for part in parts if isinstance(part, _Place)])
+        if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
+            raise Error("a launch takes at most 1,008 arrays")
+        self.segments = [group.segment(i) for i, group in enumerate(self._groups)]
+        self.passed: list[Passed] = [
+            self._target(part) if isinstance(part, _Place) else part for part in parts
+        ]
+        self.arrays: dict[int, NDArray[Any]] = {
+            i: part.array
+            for i, (part, passed) in enumerate(zip(parts, self.passed, strict=True))
+            if isinstance(part, _Place)
+            and part.array.nbytes == self.segments[int(passed[0])].data.size
+            and not part.pointer
+        }
+        """The arrays among the arguments, by number, that are a segment."""
+        self.parameters = self._memory(list(parameter_offsets(kernel).values()))
+
+    def _target(self, place: _Place) -> tuple[int, int]:
+        """The segment of a pointer, and how far from its start it is."""
+        for number, group in enumerate(self._groups):
+            if any(each is place for each in group.places):
+                return number, place.start - group.start + place.offset
+        raise AssertionError(place.what)
+
+    def _memory(self, offsets: list[int]) -> NDArray[np.uint8]:
+        memory = bytearray(8)
+        for offset, part in zip(offsets, self.passed, strict=True):
+            data = part if isinstance(part, bytes) else self._pointer_bytes(*part)
+            memory += bytes(max(0, offset + len(data) - len(memory)))
             memory[offset : offset + len(data)] = data
-        self.parameters = np.frombuffer(bytes(memory), np.uint8).copy()
+        return np.frombuffer(bytes(memory), np.uint8).copy()
 
-    def _bytes(self, index: int, parameter: Variable, value: Any) -> bytes:
-        what = f"argument {index} ({parameter.name})"
-        size = parameter.size
-        if isinstance(value, (bytes, bytearray, memoryview, np.void)):
-            data = bytes(value.tobytes() if isinstance(value, np.void) else value)
-            if len(data) != size:
-                raise ShapeError(f"{what} has {size} bytes; given {len(data)} bytes")
-            return data
-        if isinstance(value, Pointer):
-            segment = self._segment(value.array, what)
-            self.targets[index] = self.segments.index(segment), value.offset
-            return _address_bytes(segment.address + value.offset, size, what)
-        if isinstance(value, np.generic) or not _is_memory(value):
-            return _number(value, parameter, what)
-        if size != 8:
-            raise Error(
-                f"{what} is a {parameter.type} of {size} bytes; given an array, which "
-                "is passed as a pointer of 8 bytes"
-            )
-        array = _memory(value, what)
-        self.arrays[index] = array
-        segment = self._segment(array, what)
-        self.targets[index] = self.segments.index(segment), 0
-        return _address_bytes(segment.address, size, what)
+    def _pointer_bytes(self, number: int, offset: int) -> bytes:
+        return (self.segments[number].address + offset).to_bytes(8, "little")
 
-    def _segment(self, array: NDArray[Any], what: str) -> Segment:
-        key = (int(array.__array_interface__["data"][0]), array.nbytes)
-        if key not in self._known:
-            flat = (
-                array.reshape(-1).view(np.uint8)
-                if array.size
-                else np.zeros(0, np.uint8)
+    @property
+    def overlap(self) -> bool:
+        """Whether two different arrays share some memory."""
+        return any(len({p.start for p in g.places}) > 1 for g in self._groups)
+
+    def write_back(self) -> None:
+        """Put what was written in copies into the arrays."""
+        for group, segment in zip(self._groups, self.segments, strict=True):
+            if not group.in_place and segment.writable:
+                group.memory()[:] = segment.data
+
+
+@dataclass(eq=False)
+class _Group:
+    """Arrays that share memory, and so are one segment."""
+
+    start: int
+    stop: int
+    writable: bool
+    places: list[_Place]
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the memory can be used as it is: the host's atomics need that."""
+        return self.start % 8 == 0
+
+    def memory(self) -> NDArray[np.uint8]:
+        """The bytes of all arrays."""
+        size = self.stop - self.start
+        if not size:
+            return np.zeros(0, np.uint8)
+        for each in self.places:
+            if each.array.nbytes == size:
+                flat: NDArray[np.uint8] = each.array.reshape(-1).view(np.uint8)
+                return flat
+        shared = (ctypes.c_uint8 * size).from_address(self.start)
+        return np.ctypeslib.as_array(shared)
+
+    def segment(self, number: int) -> Segment:
+        """The memory that the kernel reaches."""
+        names = one_of(dict.fromkeys(each.what for each in self.places), "and")
+        data = self.memory() if self.in_place else self.memory().copy()
+        return Segment(names, data, self.writable, layout.FIRST_ARGUMENT + number)
+
+
+def _grouped(places: list[_Place]) -> list[_Group]:
+    """Arrays that overlap together, so that they are as far apart as they are here."""
+    groups: list[_Group] = []
+    for place in places:
+        array, start = place.array, place.start
+        made = _Group(start, start + array.nbytes, array.flags.writeable, [place])
+        touching = [each for each in groups if _overlap(made, each)]
+        for each in touching:
+            groups.remove(each)
+            made = _Group(
+                min(made.start, each.start),
+                max(made.stop, each.stop),
+                made.writable,
+                [*each.places, *made.places],
             )
-            slot = layout.FIRST_ARGUMENT + len(self.segments)
-            if slot >= layout.FIRST_VARIABLE:
-                raise Error("a launch takes at most 1,000 arrays")
-            made = Segment(what, flat, array.flags.writeable, slot)
-            self._known[key] = made
-            self.segments.append(made)
-        return self._known[key]
+        groups.append(made)
+    return groups
+
+
+def _overlap(one: _Group, other: _Group) -> bool:
+    if one.writable != other.writable:
+        return False
+    same = (one.start, one.stop) == (other.start, other.stop)
+    return same or (one.start < other.stop and other.start < one.stop)
+
+
+def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place:
+    what = f"argument {index} ({parameter.name})"
+    size = parameter.size
+    if isinstance(value, _RAW):
+        return _raw(value, size, what)
+    pointer = isinstance(value, Pointer)
+    if not pointer and (isinstance(value, np.generic) or not _is_memory(value)):
+        return _number(value, parameter, what)
+    if size != 8 or not (pointer or type_bytes(parameter.type) == 8):
+        raise Error(
+            f"{what} is {_kind(parameter)}; given an array, which is passed as a "
+            f"pointer of 8 bytes{_instead(value, parameter)}"
+        )
+    if not pointer:
+        value = Pointer(_memory(value, what), 0)
+    if abs(value.offset) >= FARTHEST:
+        raise ValueRangeError(
+            f"{what} points {value.offset} bytes from the start of its array; the most "
+            f"is {FARTHEST - 1}"
+        )
+    return _Place(value.array, value.offset, what, pointer)
+
+
+def _shown(parameter: Variable) -> str:
+    return f"{parameter.name} ({_kind(parameter)})"
+
+
+def _kind(parameter: Variable) -> str:
+    """The type of a parameter, in words."""
+    if parameter.size != type_bytes(parameter.type):
+        return f"a struct of {parameter.size} bytes"
+    return f"a {parameter.type}"
+
+
+def _instead(array: Any, parameter: Variable) -> str:
+    """What to give for a parameter that is not a pointer, instead of an array."""
+    if isinstance(array, Pointer):
+        return ""
+    if parameter.size != type_bytes(parameter.type):
+        return "; array.tobytes() are its bytes, ptx.pointer(array) is a pointer"
+    return "; array.item() is its number" if np.size(array) == 1 else ""
+
+
+def as_list(arguments: Any) -> list[Any]:
+    """The arguments of a launch, one for each parameter.
+
+    >>> as_list(np.zeros(3))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: arguments is a list with one item for each parameter; \
+given ndarray
+    """
+    if isinstance(arguments, (str, bytes, dict)) or not np.iterable(arguments):
+        known = False
+    else:
+        known = not _is_memory(arguments)
+    if not known:
+        raise Error(
+            "arguments is a list with one item for each parameter; given "
+            f"{type(arguments).__name__}"
+        )
+    return list(arguments)
+
+
+_RAW = (bytes, bytearray, memoryview, np.void, ctypes.Structure, ctypes.Union,
+        ctypes.Array, ctypes._SimpleCData)  # fmt: skip
+"""What is given as the bytes that it has."""
+
+
+def _raw(value: Any, size: int, what: str) -> bytes:
+    if isinstance(value, np.void) and not value.dtype.isnative:
+        raise Error(f"{what} is not in native byte order: {value.dtype}")
+    data = bytes(value.tobytes() if isinstance(value, np.void) else value)
+    if len(data) != size:
+        raise ShapeError(
+            f"{what} has {size} bytes; given {type(value).__name__} of {len(data)} "
+            "bytes" + ("; memory is given as an array" if size == 8 else "")
+        )
+    return data
 
 
 def _is_memory(value: Any) -> bool:
@@ -129,17 +283,26 @@ def _is_memory(value: Any) -> bool:
 
 def _memory(value: Any, what: str) -> NDArray[Any]:
     """An array that shares its memory with what was given."""
+    refuse_masks(value)
     if not isinstance(value, np.ndarray):
         if not hasattr(value, "__dlpack__"):
             raise Error(f"{what} must be an array; given {type(value).__name__}")
         value = _shared(value, what)
     if not value.flags.c_contiguous:
+        hint = "numpy.ascontiguousarray makes a copy that is"
+        if value.flags.f_contiguous:
+            hint = f"its transpose .T is, with the same memory; {hint}, too"
         raise ShapeError(
-            f"{what} is not contiguous (shape {value.shape}, strides "
-            f"{value.strides}); numpy.ascontiguousarray makes a copy that is"
+            f"{what} is not contiguous in C order (shape {value.shape}, strides "
+            f"{value.strides}); {hint}"
         )
     if value.dtype.hasobject:
         raise Error(f"{what} holds Python objects; a kernel needs numbers")
+    if not value.dtype.isnative:
+        raise Error(
+            f"{what} is not in native byte order: {value.dtype}; "
+            "array.astype(array.dtype.newbyteorder('=')) makes a copy that is"
+        )
     return np.asarray(value)
 
 
@@ -160,56 +323,65 @@ def _shared(value: Any, what: str) -> NDArray[Any]:
         raise Error(f"{what} cannot be used in place: {error}") from error
 
 
-def _address_bytes(address: int, size: int, what: str) -> bytes:
-    if size != 8:
-        raise Error(f"{what} has {size} bytes; a pointer has 8")
-    return address.to_bytes(8, "little")
-
-
-_FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+_FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
 def _number(value: Any, parameter: Variable, what: str) -> bytes:
     """A number as the bytes of a parameter."""
     kind, size = parameter.type, type_bytes(parameter.type)
-    if parameter.size != size:
-        raise Error(
-            f"{what} is a struct of {parameter.size} bytes; give it as bytes, for "
-            f"instance numpy.array(…).tobytes(); given {value!r}"
-        )
     if isinstance(value, np.generic) and kind.startswith("b"):
         data = value.tobytes()
-        if len(data) == size:
+        if len(data) == parameter.size:
             return data
+    if parameter.size != size:
+        raise Error(
+            f"{what} is {_kind(parameter)}; give its bytes, or a NumPy scalar that has "
+            f"so many; given {_given(value)}"
+        )
     if kind in _FLOATS:
         return _float(value, kind, what)
     if isinstance(value, (bool, np.bool_)):
         value = int(value)
     if not is_whole(value):
-        raise Error(f"{what} is a {kind}; given {value!r} of {type(value).__name__}")
+        hint = ""
+        if size == 8:
+            hint = "; a null pointer is 0" if value is None else _MEMORY
+        raise Error(f"{what} is {_kind(parameter)}; given {_given(value)}{hint}")
     number, bits = int(value), 8 * size
-    low = -(1 << (bits - 1)) if kind[0] in "sb" else 0
+    # Also .u32 may be below 0: a C compiler declares signed numbers so.
+    signed = kind[0] in "sb" or not isinstance(value, np.unsignedinteger)
+    low = -(1 << (bits - 1)) if signed else 0
     high = (1 << (bits - (kind[0] == "s"))) - 1
-    if kind[0] == "u" and isinstance(value, np.signedinteger):
-        low = -(1 << (bits - 1))  # a C compiler declares signed numbers as .u32
-    if kind[0] == "u" and isinstance(value, int):
-        low = -(1 << (bits - 1))
     if not low <= number <= high:
         raise ValueRangeError(
-            f"{what} is a {kind}, from {low} to {high}; given {number}"
+            f"{what} is {_kind(parameter)}, from {low} to {high}; given {number}"
         )
     return (number & ((1 << bits) - 1)).to_bytes(size, "little")
 
 
+_MEMORY = "; memory is given as an array, such as numpy.array(…, numpy.float32)"
+
+
+def _given(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    text = text if len(text) <= 60 else f"{text[:60]} …"
+    return f"{text} of {type(value).__name__}"
+
+
 def _float(value: Any, kind: str, what: str) -> bytes:
+    if isinstance(value, (str, np.complexfloating)):  # float() would take them
+        raise Error(f"{what} is a {kind}; given {_given(value)}")
+    number: np.floating[Any] = np.float64("inf")
     try:
         wide = float(value)
+        with np.errstate(over="ignore"):
+            number = _FLOATS[kind](value)
     except (TypeError, ValueError) as error:
-        raise Error(
-            f"{what} is a {kind}; given {value!r} of {type(value).__name__}"
-        ) from error
-    with np.errstate(over="ignore"):
-        number = _FLOATS[kind](value)
+        raise Error(f"{what} is a {kind}; given {_given(value)}") from error
+    except OverflowError:
+        wide = 0.0
     if np.isinf(number) and not np.isinf(wide):
-        raise ValueRangeError(f"{what} is a {kind}; {value!r} is too large for it")
+        raise ValueRangeError(
+            f"{what} is a {kind}; {_given(value)} is too large for it"
+        )
     return bytes(number.tobytes())

@@ -85,7 +85,7 @@ def covered(line: Syntax) -> Covered:
     instructions = module.functions["tried"].instructions
     refused = {}
     for site, why in writer.refusals.items():
-        refused[instructions[writer.sites[site].index].mnemonic] = why
+        refused[instructions[writer.sites[site].place].mnemonic] = why
     return Covered(line, tuple(tried), refused)
 
 

@@ -24,6 +24,8 @@ class Place(NamedTuple):
     shape: Shape
     segments: list[Segment]
     context: Context
+    parameters: int
+    """The bytes of the kernel's parameters."""
 
 
 def explain(place: Place) -> KernelFault:
@@ -70,21 +72,18 @@ def _what(
     place: Place, kind: Fault, site: int, instruction: Instruction, address: int,
     size: int,
 ) -> str:  # fmt: skip
-    verb = "reads" if instruction.opcode in ("ld", "ldu", "ldmatrix") else "accesses"
-    verb = "writes" if instruction.opcode in ("st", "red", "stmatrix") else verb
-    name = instruction.mnemonic
+    goal = _address(place, _space(instruction, size), address)
+    name, verb, size = instruction.mnemonic, _verb(instruction, size), abs(size)
     match kind:
         case Fault.BOUNDS:
-            goal = _address(place, instruction, address, size)
-            return f"out of bounds: {name} {verb} {size} bytes {goal}"
+            return f"out of bounds: {name} {verb} {size} bytes{goal}"
         case Fault.ALIGNMENT:
             return (
-                f"misaligned: {name} {verb} {size} bytes at {address:#x}, which is not "
-                f"a multiple of {size}"
+                f"misaligned: {name} {verb} {size} bytes{goal}; the address, "
+                f"{address:#x}, is not a multiple of {size}"
             )
         case Fault.READ_ONLY:
-            goal = _address(place, instruction, address, size)
-            return f"read-only: {name} {verb} {size} bytes {goal}"
+            return f"read-only: {name} {verb} {size} bytes{goal}"
         case Fault.TRAP:
             return "the kernel stopped itself with a trap"
         case Fault.UNSUPPORTED:
@@ -101,46 +100,118 @@ def _what(
             return f"{name} was given metadata with an illegal code"
         case Fault.BARRIER:
             return f"there are barriers 0 to 15; {name} names barrier {address}"
+        case Fault.INDEX:
+            return f"{name} was given the index {address}, which is beyond its list"
         case Fault.HOST:
             return "an assertion in the kernel failed, or a call of the host did"
     return f"{kind.name.lower()}: {name}"
 
 
-def _address(place: Place, instruction: Instruction, address: int, size: int) -> str:
-    """Where an address is, seen from the nearest memory."""
+def _verb(instruction: Instruction, size: int) -> str:
+    if instruction.opcode == "cp":
+        return "reads" if size > 0 else "writes"
+    if instruction.opcode in ("ld", "ldu", "ldmatrix"):
+        return "reads"
+    return "writes" if instruction.opcode in ("st", "red", "stmatrix") else "accesses"
+
+
+def _space(instruction: Instruction, size: int) -> str:
+    """The state space of the address: ``shared``, ``local``, or generic."""
     words = instruction.qualifiers
+    if instruction.opcode == "cp":  # it has two addresses
+        return "generic" if size > 0 else "shared"
     if any(each.startswith("shared") for each in words):
-        whole = place.context.parts["shared"].size - layout.SHARED_START
-        return f"at {_from(address - layout.SHARED_START, whole)} shared memory"
-    if "local" in words:
-        return f"at {_from(address, place.compiled.local)} local memory"
-    slot, offset = address >> layout.SLOT_BITS, address & (1 << layout.SLOT_BITS) - 1
-    for segment in place.segments:
-        if segment.slot == slot:
-            return f"at {_from(offset, segment.data.size)} {segment.name}"
-        if segment.slot == slot + 1:  # below its start
-            below = (1 << layout.SLOT_BITS) - offset
-            if below < 1 << 32:
-                return f"{below} bytes before the start of {segment.name}"
-    if slot == layout.SHARED_SLOT:
-        whole = place.context.parts["shared"].size - layout.SHARED_START
-        return f"at {_from(offset - layout.SHARED_START, whole)} shared memory"
-    if slot == layout.PARAM_SLOT:
-        return f"at byte {offset} of the parameters"
-    return f"at {address:#x}, where nothing is"
+        return "shared"
+    return "local" if "local" in words else "generic"
 
 
-def _from(offset: int, size: int) -> str:
+def _address(place: Place, space: str, address: int) -> str:
+    """Where an address is, seen from the nearest memory."""
+    context = place.context
+    shared = context.parts["shared"].size - layout.SHARED_START
+    local = context.parts["local"].size // (place.shape.warps * LANES)
+    signed = address - (1 << 64) if address >> 63 else address
+    if space == "shared" and address >> layout.SLOT_BITS == layout.SHARED_SLOT:
+        return f" at the generic address {address:#x}; cvta.to.shared converts it"
+    if space == "shared" and signed < layout.FIRST_SLOT:
+        return _in_shared(place, signed - layout.SHARED_START)
+    if space == "local":
+        return _from(signed, local, "local memory")
+    known = [(each.address, each.data.size, each.name) for each in place.segments]
+    known += [
+        (layout.SHARED_WINDOW + layout.SHARED_START, shared, "shared memory"),
+        (layout.LOCAL_WINDOW, local, "local memory"),
+        (layout.PARAM_WINDOW, place.parameters, "the parameters"),
+    ]
+    start, size, name = min(
+        known, key=lambda each: max(each[0] - address, address - each[0] - each[1])
+    )
+    if name == "shared memory" and abs(address - start) < 1 << (layout.SLOT_BITS - 1):
+        return _in_shared(place, address - start)
+    if abs(address - start) < 1 << (layout.SLOT_BITS - 1):
+        return _from(address - start, size, name)
+    if address < layout.FIRST_SLOT:
+        return f" at {address:#x}, {address} bytes behind a null pointer"
+    return (
+        f" at {address:#x}, where nothing is; if this is the address of an array, give "
+        "the array itself or ptx.pointer(array, offset)"
+    )
+
+
+def _in_shared(place: Place, offset: int) -> str:
+    whole = place.context.parts["shared"].size - layout.SHARED_START
+    static = place.compiled.shared - layout.SHARED_START
+    parts = f" ({static} static, {whole - static} dynamic)"
+    return _from(offset, whole, "shared memory") + parts
+
+
+def _from(offset: int, size: int, name: str) -> str:
     if offset < 0:
-        return f"{-offset} bytes before the start of"
+        return f", {-offset} bytes before the start of {name}"
     if offset >= size:
-        return f"{offset - size} bytes behind the end ({size} bytes) of"
-    return f"byte {offset} of {size} of"
+        behind = f"{offset - size} bytes behind the end of {name}"
+        return f", {behind}, which has {size} bytes"
+    return f" at byte {offset} of {name}, which has {size} bytes"
 
 
 def stuck(place: Place) -> KernelFault:
     """The error for a block whose warps all wait."""
-    waiting: dict[tuple[str, int], list[str]] = defaultdict(list)
+    block = place.shape.block_at(place.context.index)
+    about = f"deadlock: every warp of block {_tuple(block)} waits"
+    return _listed(place, about, "deadlock")
+
+
+def endless(place: Place, limit: int) -> KernelFault:
+    """The error for a kernel that executed too many instructions."""
+    block = place.shape.block_at(place.context.index)
+    about = (
+        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
+        "not run forever, give a larger limit"
+    )
+    if _lanes(place):
+        about += f"\n  block {_tuple(block)} is here:"
+    return _listed(place, about, "limit")
+
+
+def _listed(place: Place, about: str, kind: str) -> KernelFault:
+    """An error that says where all lanes of the block are."""
+    lines, first = [], None
+    for (function, index), who in _lanes(place).items():
+        instruction = place.module.functions[function].instructions[index]
+        first = first or instruction
+        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
+    return KernelFault(
+        "\n".join([about, *lines]),
+        kind,
+        first.line if first else 0,
+        str(first.source or "") if first else "",
+        place.shape.block_at(place.context.index),
+    )
+
+
+def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:
+    """The lanes of each warp that have not ended, by what they execute next."""
+    found: dict[tuple[str, int], list[str]] = defaultdict(list)
     for number in range(place.shape.warps):
         warp = place.context.warp(number)
         live = word(warp, layout.LIVE, np.uint32)
@@ -148,20 +219,8 @@ def stuck(place: Place) -> KernelFault:
         for pc in sorted({int(pcs[lane]) for lane in range(LANES) if live >> lane & 1}):
             lanes = [i for i in range(LANES) if live >> i & 1 and pcs[i] == pc]
             function, index = place.compiled.waits[pc]
-            waiting[function, index].append(f"warp {number} lanes {ranges(lanes)}")
-    lines, first = [], None
-    for (function, index), who in waiting.items():
-        instruction = place.module.functions[function].instructions[index]
-        first = first or instruction
-        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
-    block = place.shape.block_at(place.context.index)
-    return KernelFault(
-        f"deadlock: every warp of block {_tuple(block)} waits\n" + "\n".join(lines),
-        "deadlock",
-        first.line if first else 0,
-        str(first.source or "") if first else "",
-        block,
-    )
+            found[function, index].append(f"warp {number} lanes {ranges(lanes)}")
+    return found
 
 
 def _short(names: list[str]) -> str:

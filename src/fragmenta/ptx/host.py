@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import re
 import struct
 from typing import Any
@@ -28,7 +29,8 @@ class Host:
     def __init__(self, launch: Any) -> None:
         self._launch = launch
         self._lines: list[str] = []
-        self.error: Exception | None = None
+        self.errors: dict[int, BaseException] = {}
+        """What went wrong, by the address of the block."""
         self._function = HOST(self._call)
         pointer = ctypes.cast(self._function, ctypes.c_void_p)
         self.address = int(pointer.value or 0)
@@ -45,8 +47,8 @@ class Host:
             for lane in range(LANES):
                 if lanes >> lane & 1:
                     getattr(self, "_" + name.strip("_"))(warp, block, table, lane)
-        except Exception as error:
-            self.error = error
+        except BaseException as error:  # an interrupt, too: nobody else would see it
+            self.errors[block] = error
             return 1
         return 0
 
@@ -76,7 +78,10 @@ class Host:
             table = _i64(block + layout.BLOCK_SEGMENTS)
             entry = table + layout.SEGMENT_BYTES * min(slot, layout.SLOTS - 1)
             base, whole = _i64(entry), _i64(entry + 8)
-        size = max(0, min(size, whole - offset))
+            offset -= layout.SHARED_START if slot == layout.SHARED_SLOT else 0
+        if not 0 <= offset < whole:
+            raise Error(f"printf or assert was given {address:#x}, where nothing is")
+        size = min(size, whole - offset)
         return ctypes.string_at(base + offset, size)
 
     def _string(self, warp: int, block: int, lane: int, address: int) -> str:
@@ -89,7 +94,7 @@ class Host:
         answer, text_at, values_at = (self._place(table, i) for i in range(3))
         text = self._string(warp, block, lane, self._word(warp, text_at, lane, 2))
         where = self._word(warp, values_at, lane, 2)
-        data = self._read(warp, block, lane, where, 4096)
+        data = self._read(warp, block, lane, where, 4096) if where else b""
         shown, count = self._format(text, data, warp, block, lane)
         self._lines.append(shown)
         ctypes.memmove(warp + answer + 4 * lane, struct.pack("<i", count), 4)
@@ -109,29 +114,26 @@ class Host:
         def value(match: re.Match[str]) -> str:
             nonlocal count
             whole, kind, length = match[0], match[4], match[3] or ""
-            if kind == "%":
-                return "%"
+            if kind not in "diouxXfFeEgGaAcsp":
+                return "%" if kind == "%" else whole
             for star in (match[1], match[2]):
                 if star == "*":
                     width = struct.unpack("<i", take(4))[0]
                     whole = whole.replace("*", str(width), 1)
             count += 1
-            plain = whole.replace(length, "", 1) if length else whole
+            plain = whole[: -1 - len(length)]
             if kind in "fFeEgGaA":
-                number = struct.unpack("<d", take(8))[0]
-                return _hex(number) if kind in "aA" else plain % number
+                return _float(plain, kind, struct.unpack("<d", take(8))[0])
             if kind == "s":
                 address = struct.unpack("<Q", take(8))[0]
-                return plain % self._string(warp, block, lane, address)
+                text = self._string(warp, block, lane, address)
+                return str((plain + "s") % text)
             if kind == "p":
-                return f"{struct.unpack('<Q', take(8))[0]:#x}"
+                address = struct.unpack("<Q", take(8))[0]
+                return str((plain + "s") % f"{address:#x}")
             if kind == "c":
-                return plain % chr(struct.unpack("<i", take(4))[0] & 255)
-            wide = length in ("ll", "l", "z", "j", "t")
-            signed = kind in "di"
-            form = ("<q" if signed else "<Q") if wide else ("<i" if signed else "<I")
-            number = struct.unpack(form, take(8 if wide else 4))[0]
-            return plain.replace("u", "d").replace("i", "d") % number
+                return str((plain + "c") % chr(take(4)[0]))
+            return _integer(plain, kind, take(8 if length in _WIDE else 4), length)
 
         return _FORMAT.sub(value, text), count
 
@@ -164,8 +166,28 @@ class Host:
         raise Error("free in a kernel is not supported")
 
 
-def _hex(number: float) -> str:
-    return float(number).hex()
+_WIDE = ("ll", "l", "z", "j", "t")
+
+
+def _integer(flags: str, kind: str, data: bytes, length: str) -> str:
+    """A whole number as C prints it; hh and h take a part of it."""
+    data = data[: {"hh": 1, "h": 2}.get(length, 8)]
+    number = int.from_bytes(data, "little", signed=kind in "di")
+    if kind == "o" and "#" in flags:  # Python writes 0o17
+        return str((flags.replace("#", "") + "s") % f"0{number:o}" if number else "0")
+    return str((flags + ("d" if kind in "iu" else kind)) % number)
+
+
+def _float(flags: str, kind: str, number: float) -> str:
+    """A float as C prints it."""
+    if kind not in "aA" or not math.isfinite(number):
+        return str((flags + ("f" if kind in "aA" else kind)) % number)
+    digits, _, exponent = number.hex().partition("p")
+    shown = f"{digits.rstrip('0').rstrip('.')}p{exponent}"
+    if number == 0:
+        shown = "-0x0p+0" if math.copysign(1, number) < 0 else "0x0p+0"
+    shown = shown.upper() if kind == "A" else shown
+    return str((flags.partition(".")[0] + "s") % shown)
 
 
 def _i64(address: int) -> int:

@@ -10,12 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
-from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.errors import Error, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
-from fragmenta.ptx.arguments import Pointer
-from fragmenta.ptx.launching import STACK, Launch, check_shape, run
+from fragmenta.ptx.arguments import Pointer, as_list
+from fragmenta.ptx.launching import (
+    STACK,
+    Launch,
+    check_options,
+    check_shape,
+    check_shared,
+    run,
+)
 from fragmenta.ptx.loading import Source
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.result import Result, counted
@@ -66,6 +73,7 @@ class Kernel:
         stack: int = STACK,
         client: Any = None,
         check: bool = True,
+        progress: Progress = ignore_progress,
     ) -> Result:
         """Run the kernel here, with the bits that a GPU returns.
 
@@ -75,6 +83,7 @@ class Kernel:
         ``contract=False`` does not fuse products and sums as the assembler does.
         ``client`` is a Dask client, whose workers then run the blocks.  Unless
         ``check`` is false, ``result.problems`` says what :meth:`Loaded.check` finds.
+        ``progress`` is called now and then with the share of blocks that have begun.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -101,20 +110,18 @@ class Kernel:
         (array([0, 2, 4, 6], dtype=int32), 8)
         """
         shape = check_shape(self.function, grid, block)
-        if not is_whole(shared) or not 0 <= shared <= 228 * 1024:
-            raise Error(
-                f"shared is the bytes of dynamic shared memory, 0 to {228 * 1024:,}; "
-                f"given {shared!r}"
-            )
+        check_options(limit, stack, shared)
         where = check_target(target or self.loaded.module.target)
-        options = {
+        options: dict[str, Any] = {
             "shared": int(shared),
             "target": where,
             "contract": contract,
             "stack": stack,
         }
-        given = list(arguments)
+        given = as_list(arguments)
         launch = self.loaded.launch(self.name, shape, given, **options)
+        check_shared(launch.compiled, int(shared), where)
+        launch.progress = progress
         start = time.perf_counter()
         output = self._run(launch, given, options, limit, client)
         counts, fidelity = counted(launch.compiled, launch.counts)
@@ -194,6 +201,11 @@ class Loaded(Source):
             self.compiled(name, check_target(self.module.target), True)
         return self.variables_of(next(iter(self._compiled.values())))
 
+    def __repr__(self) -> str:
+        version = ".".join(map(str, self.module.version))
+        names = one_of(self.kernels, "and") or "no kernel"
+        return f"<PTX {version} for {self.module.target}: {names}>"
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -210,13 +222,34 @@ class _Named(dict[str, Kernel]):
         )
 
 
-def parse(text: str, name: str = "") -> Loaded:
+def parse(text: str | bytes, name: str = "") -> Loaded:
     """Read PTX text.
 
-    >>> parse(".version 8.0 .target sm_80 .address_size 64").version
-    (8, 0)
+    >>> parse(".version 8.0 .target sm_80 .address_size 64 .entry f() { ret; }")
+    <PTX 8.0 for sm_80: f>
     """
-    return Loaded(reading.parse(text, name))
+    if isinstance(text, bytes):
+        text = text.rstrip(b"\0").decode()
+    if not isinstance(text, str):
+        raise Error(f"PTX is a text; given {type(text).__name__}")
+    try:
+        return Loaded(reading.parse(text, name))
+    except PtxSyntaxError as error:
+        hint = _instead_of_ptx(text)
+        if hint:
+            raise Error(f"this is {hint}") from error
+        raise
+
+
+def _instead_of_ptx(text: str) -> str:
+    """What a text is that is not PTX; nothing if that is not clear."""
+    if ".version" in text:
+        return ""
+    if "__global__" in text:
+        return "CUDA C++, not PTX; ptx.RawKernel(code, name) compiles it"
+    if text.endswith(".ptx") and "\n" not in text:
+        return "the path of a file; ptx.load reads it"
+    return ""
 
 
 def load(path: str | Path) -> Loaded:

@@ -8,17 +8,19 @@ does not depend on the number of cores.
 
 from __future__ import annotations
 
-import itertools
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.arrays.threads import cores
-from fragmenta.errors import Error, KernelFault
+from fragmenta.errors import Error, ValueRangeError
+from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import faults
 from fragmenta.ptx.arguments import Arguments, Segment
 from fragmenta.ptx.engine import layout
@@ -35,8 +37,10 @@ TURN = 2000
 """How often a warp may jump back before another has its turn."""
 MOST_WAITING = 4096
 """The most blocks that may be under way at a time."""
-STACK, SAVED = 1 << 16, 1 << 18
-_NUMBERS = itertools.count(1)
+PATIENCE = 4
+"""How often blocks that are under way have their turn before a new one begins."""
+STACK, MOST_STACK, SAVED = 1 << 16, 1 << 20, 1 << 18
+"""Bytes of each thread: its stack, the most of it, and saved registers."""
 
 
 class Launch:
@@ -53,12 +57,10 @@ class Launch:
         stack: int,
     ) -> None:
         self.module, self.compiled, self.shape = module, compiled, shape
-        self.number = next(_NUMBERS)
         self.dynamic = dynamic
-        self.stack = stack if compiled.recursive or compiled.calls else 0
-        self.stack = max(self.stack, 1 << 12 if compiled.allocates else 0)
+        self.stack = stack if compiled.recursive or compiled.allocates else 0
         self.saved = SAVED
-        self.parameters = arguments.parameters
+        self.arguments, self.parameters = arguments, arguments.parameters
         self.places: list[Segment] = [*arguments.segments, *variables.segments]
         self.segments = np.zeros((layout.SLOTS, 4), np.int64)
         for each in self.places:
@@ -66,14 +68,13 @@ class Launch:
             self.segments[each.slot, :3] = where, each.data.size, not each.writable
         where = self.parameters.ctypes.data
         self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
-        self.segments[layout.LOCAL_SLOT, 0] = 0
-        self.constants = np.frombuffer(compiled.constants or bytes(64), np.uint8)
+        self.constants = compiled.memory
         self.functions, self._kept = function_table(compiled.functions)
-        self.halt = np.zeros(1, np.int32)
-        self.template = template(compiled, shape, dynamic)
+        self.template = template(compiled.local, compiled.shared, dynamic, shape)
         self.host = Host(self)
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
+        self.progress: Progress = ignore_progress
 
     def context(self) -> Context:
         """A new context."""
@@ -86,19 +87,26 @@ class Launch:
 
     def check(self, context: Context) -> None:
         """Raise what went wrong in a context, if anything did."""
-        if context.status not in (Status.FAULT, Status.BLOCKED):
-            return
-        place = faults.Place(
-            self.module(), self.compiled, self.shape, self.places, context
-        )
         if context.status == Status.FAULT:
-            raise self.host.error or faults.explain(place)
-        raise faults.stuck(place)
+            failed = self.host.errors.get(context.address)
+            raise failed or faults.explain(self.place(context))
+        if context.status == Status.BLOCKED:
+            raise faults.stuck(self.place(context))
+
+    def place(self, context: Context) -> faults.Place:
+        """What an error is about."""
+        return faults.Place(
+            self.module(), self.compiled, self.shape, self.places, context,
+            self.parameters.size,
+        )  # fmt: skip
 
 
 def run(launch: Launch, limit: int | None) -> None:
     """Run all blocks."""
-    run_blocks(launch, limit, 0, launch.shape.blocks)
+    try:
+        run_blocks(launch, limit, 0, launch.shape.blocks)
+    finally:
+        launch.arguments.write_back()
 
 
 def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None:
@@ -106,10 +114,27 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     if first >= last:
         return
     threads = min(cores(), last - first)
-    if launch.compiled.ordered or threads == 1:
+    if launch.compiled.ordered or launch.compiled.prints or threads == 1:
         _in_turns(launch, limit, first, last)
     else:
         _in_parallel(launch, limit, threads, first, last)
+
+
+class _Pace:
+    """How many blocks are run at a time, before Python may be interrupted."""
+
+    def __init__(self) -> None:
+        self.blocks = 1
+        self._start = time.perf_counter()
+
+    def begin(self) -> None:
+        """Blocks begin."""
+        self._start = time.perf_counter()
+
+    def end(self) -> None:
+        """They have ended: more the next time, if that took little time."""
+        seconds = time.perf_counter() - self._start
+        self.blocks = self.blocks * 2 if seconds < 0.02 else max(1, self.blocks // 2)
 
 
 def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
@@ -117,18 +142,22 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     free: list[Context] = []
     waiting: deque[Context] = deque()
     every: list[Context] = []
-    following = first
+    following, patience, pace = first, 0, _Pace()
     try:
         while following < last or waiting:
-            if following < last and len(waiting) < MOST_WAITING:
+            if following < last and not patience and len(waiting) < MOST_WAITING:
                 if not free:
                     free.append(launch.context())
                     every.append(free[-1])
                 context = free.pop()
-                context.begin(following, last if not waiting else following + 1)
+                count = 1 if waiting else pace.blocks
+                context.begin(following, min(last, following + count))
             else:
                 context = waiting.popleft()
+            pace.begin()
             _step(launch, context, every, limit)
+            pace.end()
+            launch.progress((following - first) / (last - first))
             if context.status == Status.ENDED:
                 free.append(context)
                 following = max(following, context.index)
@@ -137,6 +166,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
                 following = max(following, context.index + 1)
                 # The others of its blocks are started anew, by themselves.
                 context.begin(context.index, context.index + 1)
+            patience = (patience or min(PATIENCE, len(waiting)) + 1) - 1
     finally:
         launch.counts = np.sum([each.counts for each in every], axis=0)
 
@@ -149,15 +179,7 @@ def _step(
     if limit is not None:
         used = sum(total(launch.compiled, each.counts) for each in every)
         if used > limit:
-            raise _over(limit)
-
-
-def _over(limit: int) -> KernelFault:
-    return KernelFault(
-        f"the kernel executed more than limit={limit:,} warp instructions; if it does "
-        "not run forever, give a larger limit",
-        "limit",
-    )
+            raise faults.endless(launch.place(context), limit)
 
 
 def _in_parallel(
@@ -174,8 +196,9 @@ def _in_parallel(
         for each in workers:
             while each.is_alive():
                 each.join(0.1)
+                launch.progress((shared.following - first) / (last - first))
     except BaseException:
-        launch.halt[0] = 1
+        shared.stop()
         for each in workers:
             each.join()
         raise
@@ -196,41 +219,89 @@ class _Shared:
         self.lock = threading.Lock()
         self.following, self.last = first, last
         self.portion = max(1, (last - first) // (threads * 8))
+        if limit is not None:  # it is looked at between two portions
+            self.portion = min(self.portion, 16)
         self.contexts: list[Context] = []
         self.errors: list[tuple[int, Exception]] = []
 
-    def take(self) -> tuple[int, int] | None:
-        """The next blocks to run."""
+    def take(self, context: Context) -> bool:
+        """Give a context the next blocks to run, if there are any."""
         with self.lock:
             first = self.following
-            last = min(first + self.portion, self.last)
-            self.following = last
-        return (first, last) if first < last else None
+            if first >= self.last:
+                return False
+            self.following = min(first + self.portion, self.last)
+            context.begin(first, self.following)
+            return True
+
+    def stop(self, index: int = -1) -> None:
+        """Let no block behind this one begin.
+
+        Those before it go on: so the first block that fails is always the same.
+        """
+        with self.lock:
+            self.last = min(self.last, index)
+            for each in self.contexts:
+                if each.index > index:
+                    each.halt[0] = 1
 
     def work(self) -> None:
         """Run blocks until there are no more."""
-        launch = self.launch
-        context = launch.context()
+        context = self.launch.context()
         self.contexts.append(context)
-        while not launch.halt[0]:
-            portion = self.take()
-            if portion is None:
-                return
-            context.begin(*portion)
+        while not context.halt[0] and self.take(context):
             try:
-                while context.index < portion[1] and not launch.halt[0]:
-                    _step(launch, context, self.contexts, self.limit)
+                while not context.halt[0] and context.index < context.last:
+                    _step(self.launch, context, self.contexts, self.limit)
             except Exception as error:  # raised again where the launch was made
-                launch.halt[0] = 1
+                over = getattr(error, "kind", "") == "limit"
+                self.stop(-1 if over else context.index)
                 self.errors.append((context.index, error))
                 return
+
+
+def check_options(limit: Any, stack: Any, shared: Any) -> None:
+    """Refuse what is not a number of instructions or bytes."""
+    if not is_whole(shared) or shared < 0:
+        raise Error(f"shared is the bytes of dynamic shared memory; given {shared!r}")
+    if limit is not None and (not is_whole(limit) or limit < 0):
+        raise Error(f"limit is a number of warp instructions, or None; given {limit!r}")
+    if not is_whole(stack) or not 0 <= stack <= MOST_STACK:
+        raise Error(
+            f"stack is the bytes of each thread's stack, 0 to {MOST_STACK:,}; given "
+            f"{stack!r}"
+        )
+
+
+def check_shared(compiled: Compiled, dynamic: int, target: str) -> None:
+    """Refuse more shared memory than a block can have."""
+    static = compiled.shared - layout.SHARED_START
+    if static + dynamic <= 48 * 1024:  # every target has so much
+        return
+    # It takes a while to import.
+    from fragmenta.ptx.checking.memory import limits
+
+    most = limits(target)[1]
+    if static + dynamic > most:
+        raise ValueRangeError(
+            f"a block on {target} has {most:,} bytes of shared memory; the kernel "
+            f"declares {static:,}, and shared={dynamic:,}"
+        )
 
 
 def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
     """The grid and the block as three numbers each."""
     shape = Shape(_three(grid, "grid"), _three(block, "block"))
-    if shape.threads > 1024 or shape.threads == 0:
-        raise Error(f"a block has 1 to 1,024 threads; given {shape.block}")
+    if shape.threads > 1024 or shape.threads == 0 or shape.block[2] > 64:
+        raise Error(
+            f"a block has 1 to 1,024 threads, at most 64 along z; given {shape.block}"
+        )
+    x, y, z = shape.grid
+    if x >= 1 << 31 or y >= 1 << 16 or z >= 1 << 16:
+        raise Error(
+            f"a grid has at most {(1 << 31) - 1:,} blocks along x and "
+            f"{(1 << 16) - 1:,} along y and z; given {shape.grid}"
+        )
     needed = kernel.directives.get("reqntid")
     if needed is not None:
         wanted = tuple(int(n) for n in (*needed, 1, 1)[:3])
@@ -248,7 +319,8 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
 
 
 def _three(given: Any, name: str) -> tuple[int, int, int]:
-    numbers = (given,) if isinstance(given, (int, np.integer)) else tuple(given)
+    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
+    numbers = tuple(given) if several else (given,)
     if not 1 <= len(numbers) <= 3 or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0
         for n in numbers

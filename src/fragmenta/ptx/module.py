@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TypeAlias
 
 
@@ -246,6 +247,7 @@ class Module:
     """What ``.pragma`` says outside of functions."""
 
 
+@cache
 def type_bytes(name: str) -> int:
     """The bytes of a type by its PTX name.
 

@@ -44,6 +44,8 @@ def run_on_cluster(
             "results, atomics of floats, or volatile or ordered accesses: their order "
             "matters; launch without client="
         )
+    if launch.arguments.overlap:
+        raise Error("arrays that share memory cannot be spread; launch without client=")
     kept = source.variables_of(ready).segments
     recipe = {
         "text": source.module.text,
@@ -65,6 +67,7 @@ def run_on_cluster(
     ]
     parts = [Portion(*each) for each in client.gather(futures)]
     merge([each for each in launch.places if each.writable], parts)
+    launch.arguments.write_back()
     launch.counts = np.sum([part.counts for part in parts], axis=0)
     return "".join(part.output for part in parts)
 

@@ -5,46 +5,91 @@ They keep their values from one launch to the next, as on a GPU.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error, nearest, one_of
+from fragmenta.arrays.checks import as_array
+from fragmenta.errors import Error, ShapeError, nearest, one_of
 from fragmenta.ptx.arguments import Segment
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.module import Module
+from fragmenta.ptx.module import Module, Variable, type_bytes
 
 
 class Variables:
-    """The memory of the ``.global`` and ``.const`` variables of a module."""
+    """The memory of the ``.global`` and ``.const`` variables of a module.
+
+    >>> from fragmenta import ptx
+    >>> module = ptx.parse('''
+    ... .version 8.0
+    ... .target sm_80
+    ... .address_size 64
+    ... .const .f32 factor = 0f40000000;
+    ... .entry f() { ret; }''')
+    >>> module.variables
+    Variables(factor: 4 bytes)
+    >>> module.variables["factor"] = np.float32(3)
+    >>> module.variables["factor"].view(np.float32)
+    array([3.], dtype=float32)
+    """
 
     def __init__(self, module: Module, addresses: dict[str, int]) -> None:
         self.segments: list[Segment] = []
-        self._by_name: dict[str, Segment] = {}
+        self._data: dict[str, NDArray[np.uint8]] = {}
         for variable in module.variables.values():
             if variable.space not in ("global", "const"):
                 continue
-            data = np.zeros(max(variable.size, len(variable.initial or b"")), np.uint8)
-            if variable.initial:
-                data[: len(variable.initial)] = np.frombuffer(
-                    variable.initial, np.uint8
-                )
-            for place, symbol in variable.references:
-                address = addresses[symbol.name] + symbol.offset
-                data[place : place + 8] = np.frombuffer(
-                    address.to_bytes(8, "little"), np.uint8
-                )
-            slot = addresses[variable.name] >> layout.SLOT_BITS
-            made = Segment(variable.name, data, variable.space == "global", slot)
-            self.segments.append(made)
-            self._by_name[variable.name] = made
+            data = self._data[variable.name] = _first_bytes(variable, addresses)
+            if variable.name in addresses:  # otherwise nothing names it
+                slot = addresses[variable.name] >> layout.SLOT_BITS
+                writable = variable.space == "global"
+                self.segments.append(Segment(variable.name, data, writable, slot))
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         """The bytes of a variable; they may be changed."""
-        if name not in self._by_name:
+        if name not in self._data:
             raise Error(
-                f"no variable {name}{nearest(name, self._by_name)}; there are "
-                f"{one_of(self._by_name, 'and') or 'none'}"
+                f"no variable {name}{nearest(name, self._data)}; there are "
+                f"{one_of(self._data, 'and') or 'none'}"
             )
-        return self._by_name[name].data
+        return self._data[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Set all bytes of a variable, to those of an array of the same size."""
+        data = self[name]
+        is_bytes = isinstance(value, (bytes, bytearray, memoryview))
+        given = np.frombuffer(value, np.uint8) if is_bytes else as_array(value)
+        if given.nbytes != data.size:
+            raise ShapeError(
+                f"{name} has {data.size} bytes; given {given.nbytes} bytes, "
+                f"{given.dtype} of shape {given.shape}"
+            )
+        data[:] = np.frombuffer(given.tobytes(), np.uint8)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __repr__(self) -> str:
+        sizes = (f"{name}: {data.size} bytes" for name, data in self._data.items())
+        return f"Variables({', '.join(sizes)})"
+
+
+def _first_bytes(variable: Variable, addresses: dict[str, int]) -> NDArray[np.uint8]:
+    """The memory of a variable before the first launch."""
+    initial = variable.initial or b""
+    data = np.zeros(max(variable.size, len(initial)), np.uint8)
+    data[: len(initial)] = np.frombuffer(initial, np.uint8)
+    size = type_bytes(variable.type)
+    size = 8 if size == 1 else size  # the bytes of an address, in a row
+    for place, symbol in variable.references:
+        address = (addresses[symbol.name] + symbol.offset).to_bytes(8, "little")
+        data[place : place + size] = np.frombuffer(address[:size], np.uint8)
+    for place, byte, symbol in variable.byte_references:
+        address = (addresses[symbol.name] + symbol.offset).to_bytes(8, "little")
+        data[place] = address[byte]
+    return data

@@ -38,6 +38,14 @@ _LIBRARIES = (
 
 _INCLUDES = ("nvidia/cu*/include", "nvidia/cuda_runtime/include")
 _TOOLKITS = ("CUDA_HOME", "CUDA_PATH")
+_STANDARD = re.compile(
+    r'open source file "(c?(?:assert|stdio|stdlib|stdint|stddef|math|float|limits|'
+    r'string)(?:\.h)?|algorithm|array|limits|numeric|tuple|type_traits|utility)"'
+)
+_NO_STANDARD = (
+    "\nnvrtc has no C++ standard library. printf, assert and the functions of <cmath> "
+    "need no header; others are in <cuda/std/...>, of the wheel nvidia-cuda-cccl"
+)
 _NO_HEADER = (
     "\nCUDA's headers are in the wheels nvidia-cuda-runtime, nvidia-cuda-crt and, for "
     "<cuda/std/...> and <nv/target>, nvidia-cuda-cccl"
@@ -54,8 +62,10 @@ class Compiler(Protocol):
     def compile(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
         """The cubin, or :class:`CompileError`."""
 
-    def compile_ptx(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
-        """The PTX, or :class:`CompileError`."""
+    def compile_ptx(
+        self, source: str, target: str, options: tuple[str, ...], name: str = ""
+    ) -> bytes:
+        """The PTX, or :class:`CompileError`; before it a line, if a name is given."""
 
 
 def to_cubin(
@@ -84,13 +94,43 @@ def to_ptx(source: str, target: str, *options: str, compiler: str | None = None)
     >>> ".target sm_90a" in text
     True
     """
-    check_target(target)
+    return _to_ptx(source, target, options, find(compiler), "")
+
+
+def to_ptx_of(
+    source: str, target: str, *options: str, name: str, compiler: str | None = None
+) -> tuple[str, str]:
+    """The PTX, and the name in it of a kernel that C++ has mangled.
+
+    ``name`` is an expression of C++, such as ``scale<float>``: so it says which
+    instance of a template is to be made.
+
+    >>> source = "template<typename T> __global__ void f(T* x) { *x = 1; }"
+    >>> text, name = to_ptx_of(source, "sm_90a", name="f<double>")
+    >>> name
+    '_Z1fIdEvPT_'
+    """
     chosen = find(compiler)
+    if not isinstance(chosen, Nvrtc):
+        raise Error(
+            f"{name} is an expression, which nvrtc understands and nvcc does not; "
+            "give the mangled name"
+        )
+    mangled, _, text = _to_ptx(source, target, options, chosen, name).partition("\n")
+    return text, mangled
+
+
+def _to_ptx(
+    source: str, target: str, options: tuple[str, ...], chosen: Compiler, name: str
+) -> str:
+    check_target(target)
     folders = map(str, includes())  # other headers may say something else
-    key = [f"{chosen.version} to PTX", target, *options, *folders, source]
-    found = _kept(key, lambda: chosen.compile_ptx(source, target, options)).decode()
+    kind = f"{chosen.version} to PTX{name and ' of '}{name}"
+    key = [kind, target, *options, *folders, source]
+    found = _kept(key, lambda: chosen.compile_ptx(source, target, options, name))
     # Line information names a file that never was, in the folder of that time.
-    return re.sub(r'(\.file\s+\d+\s+)"[^"]*[/\\]source\.cu"', r'\1"source.cu"', found)
+    pattern = r'(\.file\s+\d+\s+)"[^"]*[/\\]source\.cu"'
+    return re.sub(pattern, r'\1"source.cu"', found.decode())
 
 
 def _kept(key: list[str], make: Callable[[], bytes]) -> bytes:
@@ -160,6 +200,13 @@ def _library() -> str:
     return on_system
 
 
+def _about_headers(said: str) -> str:
+    """Where a header is that the compiler did not find."""
+    if "open source file" not in said:
+        return ""
+    return _NO_STANDARD if _STANDARD.search(said) else _NO_HEADER
+
+
 class Nvrtc:
     """NVIDIA's compiler as a library."""
 
@@ -178,15 +225,25 @@ class Nvrtc:
         """The cubin, or what the compiler says is wrong."""
         return self._made("CUBIN", source, target, (f"-arch={target}", *options))
 
-    def compile_ptx(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
-        """The PTX, or what the compiler says is wrong."""
+    def compile_ptx(
+        self, source: str, target: str, options: tuple[str, ...], name: str = ""
+    ) -> bytes:
+        """The PTX, or what the compiler says is wrong.
+
+        If a name is given, the mangled name is a line before it.
+        """
         virtual = f"-arch={target.replace('sm_', 'compute_')}"
         headers = [f"--include-path={folder}" for folder in includes()]
         words = (virtual, *options, *headers)
-        return self._made("PTX", source, target, words).rstrip(b"\0")
+        return self._made("PTX", source, target, words, name).rstrip(b"\0")
 
     def _made(
-        self, kind: str, source: str, target: str, options: tuple[str, ...]
+        self,
+        kind: str,
+        source: str,
+        target: str,
+        options: tuple[str, ...],
+        name: str = "",
     ) -> bytes:
         program = ctypes.c_void_p()
         self._call(
@@ -194,17 +251,28 @@ class Nvrtc:
             *(ctypes.byref(program), source.encode(), b"source.cu", 0, None, None),
         )
         try:
+            if name:
+                self._call("nvrtcAddNameExpression", program, name.encode())
             words = [word.encode() for word in options]
             array = (ctypes.c_char_p * len(words))(*words)
             if self._library.nvrtcCompileProgram(program, len(words), array):
                 said = self._read("ProgramLog", program).rstrip(b"\0").decode()
                 raise CompileError(
                     f"nvrtc refuses the source for {target}:\n{said.rstrip()}"
-                    + (_NO_HEADER if "open source file" in said else "")
+                    + _about_headers(said)
                 )
-            return self._read(kind, program)
+            return self._mangled(program, name) + self._read(kind, program)
         finally:
             self._call("nvrtcDestroyProgram", ctypes.byref(program))
+
+    def _mangled(self, program: ctypes.c_void_p, name: str) -> bytes:
+        """A line with the mangled name of a kernel, if one is wanted."""
+        if not name:
+            return b""
+        found = ctypes.c_char_p()
+        words = (program, name.encode(), ctypes.byref(found))
+        self._call("nvrtcGetLoweredName", *words)
+        return (found.value or b"") + b"\n"
 
     def _read(self, what: str, program: ctypes.c_void_p) -> bytes:
         size = ctypes.c_size_t()
@@ -242,8 +310,10 @@ class Nvcc:
         """The cubin, or what the compiler says is wrong."""
         return self._made("-cubin", source, target, options)
 
-    def compile_ptx(self, source: str, target: str, options: tuple[str, ...]) -> bytes:
-        """The PTX, or what the compiler says is wrong."""
+    def compile_ptx(
+        self, source: str, target: str, options: tuple[str, ...], name: str = ""
+    ) -> bytes:
+        """The PTX, or what the compiler says is wrong; a name means nothing to it."""
         return self._made("-ptx", source, target, options)
 
     def _made(

@@ -159,8 +159,8 @@ class GPU:
         """A module for :meth:`launch`, from a cubin or from PTX."""
         from cuda.bindings import driver
 
-        with self._faults("loading a module"):
-            return _check(driver.cuModuleLoadData(code))
+        with self.faults("loading a module"):
+            return checked(driver.cuModuleLoadData(code))
 
     def launch(
         self,
@@ -181,16 +181,16 @@ class GPU:
         most = driver.CUfunction_attribute
         dynamic = most.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         buffers: list[Any] = []
-        with self._faults(name):
+        with self.faults(name):
             try:
-                function = _check(driver.cuModuleGetFunction(module, name.encode()))
-                _check(driver.cuFuncSetAttribute(function, dynamic, shared))
+                function = checked(driver.cuModuleGetFunction(module, name.encode()))
+                checked(driver.cuFuncSetAttribute(function, dynamic, shared))
                 buffers.extend(self._upload(each) for each in memory)
                 cells = parameters([int(buffer.handle) for buffer in buffers])
                 kept = [ctypes.create_string_buffer(c, len(c)) for c in cells]
                 places = np.array([ctypes.addressof(each) for each in kept], np.uint64)
                 stream = int(self._stream.handle)
-                _check(
+                checked(
                     driver.cuLaunchKernel(
                         function, *sizes, shared, stream, places.ctypes.data, 0
                     )
@@ -225,7 +225,7 @@ class GPU:
         finally:
             self._free(buffers)
 
-    def _free(self, buffers: list[Any]) -> None:
+    def _free(self, buffers: Sequence[Any]) -> None:
         for buffer in buffers:
             with suppress(Exception):  # after a fault nothing can be freed
                 buffer.close(self._stream)

@@ -12,11 +12,9 @@ import ctypes
 import os
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +23,7 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.device import GPU, checked
 from fragmenta.cuda.tools.launch import cubin
 from fragmenta.errors import Error
+from fragmenta.ptx.arguments import Passed
 
 STACK = 16384
 """Bytes of stack for each thread: recursion needs more than CUDA's kilobyte."""
@@ -32,8 +31,6 @@ LOCAL = 4096
 """Bytes of local memory of each thread that are filled before a launch."""
 
 Bytes = NDArray[np.uint8]
-Parameter = bytes | tuple[int, int]
-"""A parameter: its bytes, or a pointer as the number of a buffer and an offset."""
 Size = tuple[int, int, int]
 Answer = TypeVar("Answer")
 
@@ -46,7 +43,7 @@ class Program(NamedTuple):
     grid: Size
     block: Size
     shared: int
-    parameters: Sequence[Parameter]
+    parameters: Sequence[Passed]
     prints: bool = False
     """Whether it may print: then the standard output is listened to."""
 
@@ -56,7 +53,6 @@ class Launched(NamedTuple):
 
     buffers: list[Bytes]
     printed: str
-    seconds: float
 
 
 def machine_code(text: str, target: str, *options: str) -> bytes:
@@ -82,10 +78,13 @@ def launch(
         _set_stack()
         if pattern is not None:
             _fill(gpu, pattern)
-        if not program.prints:
-            return _launch(program, buffers)
-        done, printed = printed_by(lambda: _launch(program, buffers))
-        return done._replace(printed=printed)
+    after = [np.array(each) for each in buffers]
+    printed = ""
+    if program.prints:
+        _, printed = printed_by(lambda: _launch(gpu, program, after))
+    else:
+        _launch(gpu, program, after)
+    return Launched(after, printed)
 
 
 def _set_stack() -> None:
@@ -96,67 +95,39 @@ def _set_stack() -> None:
         checked(driver.cuCtxSetLimit(limit, STACK))
 
 
-def _launch(program: Program, buffers: Sequence[Bytes]) -> Launched:
+def _launch(gpu: GPU, program: Program, memory: Sequence[Bytes]) -> None:
+    """Launch in a module of its own; the memory is changed in place."""
     from cuda.bindings import driver
 
-    with _loaded(program.code) as module, _uploaded(buffers) as places:
-        function = checked(driver.cuModuleGetFunction(module, program.entry.encode()))
-        attributes = driver.CUfunction_attribute
-        most = attributes.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        checked(driver.cuFuncSetAttribute(function, most, program.shared))
-        cells = [
-            _cell(each if isinstance(each, bytes) else _address(places, *each))
-            for each in program.parameters
-        ]
-        addresses = np.array([ctypes.addressof(cell) for cell in cells], np.uint64)
-        sizes = (*program.grid, *program.block, program.shared)
-        start = time.perf_counter()
-        checked(driver.cuLaunchKernel(function, *sizes, 0, addresses.ctypes.data, 0))
-        checked(driver.cuCtxSynchronize())
-        seconds = time.perf_counter() - start
-        after = []
-        for buffer, place in zip(buffers, places, strict=True):
-            data = np.empty(buffer.size, np.uint8)
-            if data.size:
-                checked(driver.cuMemcpyDtoH(data.ctypes.data, place, data.size))
-            after.append(data)
-        return Launched(after, "", seconds)
-
-
-def _cell(content: bytes) -> Any:
-    return ctypes.create_string_buffer(content, max(1, len(content)))
-
-
-def _address(places: Sequence[int], buffer: int, offset: int) -> bytes:
-    return ((places[buffer] + offset) % 2**64).to_bytes(8, "little")
-
-
-@contextmanager
-def _loaded(code: bytes) -> Iterator[Any]:
-    from cuda.bindings import driver
-
-    module = checked(driver.cuModuleLoadData(code))
+    sizes = (*program.grid, *program.block)
+    if not all(sizes):  # the driver refuses what the CPU takes
+        return
+    module = gpu.load_code(program.code)
     try:
-        yield module
+        gpu.launch(
+            module,
+            program.entry,
+            sizes,
+            program.shared,
+            memory,
+            lambda addresses: placed(program.parameters, addresses),
+        )
     finally:  # after a fault nothing can be unloaded
         driver.cuModuleUnload(module)
 
 
-@contextmanager
-def _uploaded(buffers: Sequence[Bytes]) -> Iterator[list[int]]:
-    from cuda.bindings import driver
+def placed(parameters: Sequence[Passed], addresses: Sequence[int]) -> list[bytes]:
+    r"""The bytes of parameters, where buffers begin at these addresses.
 
-    places: list[int] = []
-    try:
-        for each in buffers:
-            data = np.ascontiguousarray(each)
-            places.append(int(checked(driver.cuMemAlloc(max(data.size, 16)))))
-            if data.size:
-                checked(driver.cuMemcpyHtoD(places[-1], data.ctypes.data, data.size))
-        yield places
-    finally:
-        for place in places:
-            driver.cuMemFree(place)
+    >>> placed([b"abcd", (0, 8)], [256])
+    [b'abcd', b'\x08\x01\x00\x00\x00\x00\x00\x00']
+    """
+    return [
+        each
+        if isinstance(each, bytes)
+        else ((addresses[each[0]] + each[1]) % 2**64).to_bytes(8, "little")
+        for each in parameters
+    ]
 
 
 # ── memory that nobody wrote ────────────────────────────────────────────────
@@ -187,12 +158,13 @@ SHARED:
     add.u32 %r2, %r2, %r3;
     bra SHARED;
 LOCALS:
-    mov.u64 %rd0, depot;
+    mov.u64 %rd3, depot;
+    cvta.local.u64 %rd0, %rd3;
     mov.u32 %r6, 0;
 NEXT:
     cvt.u64.u32 %rd1, %r6;
     add.u64 %rd2, %rd0, %rd1;
-    st.volatile.local.u32 [%rd2], %r0;
+    st.volatile.u32 [%rd2], %r0;
     add.u32 %r6, %r6, 4;
     setp.lt.u32 %p, %r6, {LOCAL};
     @%p bra NEXT;
@@ -208,7 +180,8 @@ def _fill(gpu: GPU, pattern: int) -> None:
     size = _most_shared()
     words = [np.uint32(pattern).tobytes(), np.uint32(size).tobytes()]
     grid, block = (gpu.processors, 1, 1), (1024, 1, 1)
-    _launch(Program(_filler(gpu.target), "fill", grid, block, size, words), [])
+    filler = Program(_filler(gpu.target), "fill", grid, block, size, words)
+    _launch(gpu, filler, [])
 
 
 @lru_cache(maxsize=8)

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from fragmenta.cuda.tools import compiler
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.ptx.kernel import Kernel, parse
 from fragmenta.ptx.result import Result
@@ -24,7 +24,8 @@ class RawKernel:
 
     ``options`` are those of NVRTC, such as ``-std=c++20``.  CUDA's headers are found if
     the wheel ``nvidia-cuda-runtime`` or a toolkit is installed.  A name that C++ has
-    mangled is found too, if only one kernel has it.
+    mangled is found too, if only one kernel has it.  ``scale<float, 4>`` makes an
+    instance of a template, ``lib::scale`` is in a namespace.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -60,26 +61,34 @@ class RawKernel:
         self.target = check_target(target)
 
     @cached_property
+    def _compiled(self) -> tuple[str, str]:
+        """The PTX, and the name of the kernel in it as far as it is known."""
+        lines = () if {"-G", "--device-debug"} & {*self.options} else ("-lineinfo",)
+        words = (self.code, self.target, *self.options, *lines)
+        if not {"<", ":"} & {*self.name}:
+            return compiler.to_ptx(*words, compiler=self.backend), self.name
+        return compiler.to_ptx_of(*words, name=self.name, compiler=self.backend)
+
+    @property
     def ptx(self) -> str:
         """The PTX that the compiler makes of it, with the lines of the source."""
-        lines = () if {"-G", "--device-debug"} & {*self.options} else ("-lineinfo",)
-        return compiler.to_ptx(
-            self.code, self.target, *self.options, *lines, compiler=self.backend
-        )
+        return self._compiled[0]
 
     @cached_property
     def kernel(self) -> Kernel:
         """The kernel as :mod:`fragmenta.ptx` has it."""
-        kernels = parse(self.ptx, self.name).kernels
-        if self.name in kernels:
-            return kernels[self.name]
-        mangled = f"_Z{len(self.name)}{self.name}"
+        text, name = self._compiled
+        kernels = parse(text, self.name).kernels
+        if name in kernels:
+            return kernels[name]
+        mangled = f"_Z{len(name)}{name}"
         fitting = [each for each in kernels if each.startswith(mangled)]
         if len(fitting) == 1:
             return kernels[fitting[0]]
         raise Error(
-            f"the source has no kernel {self.name}; it has "
-            f'{one_of(kernels, "and") or "none"}.  extern "C" keeps a name as it is'
+            f"the source has no kernel {name}{nearest(name, kernels)}; it has "
+            f'{one_of(fitting or kernels, "and") or "none"}.  extern "C" keeps a name '
+            "as it is, name<float> makes an instance of a template"
         )
 
     def compile(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fragmenta.errors import Error
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.elementwise import type_bits
@@ -118,7 +120,7 @@ def _param_space(writer: Writer, space: str, address: Address) -> str:
 
 def _transfer(
     writer: Writer,
-    make: type[Routine] | object,
+    make: Callable[[Access], Routine],
     space: str,
     kind: str,
     address: Address,
@@ -137,7 +139,7 @@ def _transfer(
         at.bits,
     )
     failed = writer.call(
-        make(access),  # type: ignore[operator]
+        make(access),
         "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",
         *(f"ptr {each.pointer}" for each in registers), returns="i32",
@@ -203,7 +205,7 @@ def isspacep(writer: Writer, instruction: Instruction) -> None:
         "global": (layout.FIRST_ARGUMENT, layout.FIRST_CONSTANT),
     }
     first, last = slots[instruction.qualifiers[0]]
-    slot = Written(writer.temporary(64), 64)
+    slot = Written(writer.temporary(), 64)
     given = writer.source(a, "u64")
     if given.bits == 32:
         raise Error("isspacep takes a 64-bit address")
@@ -239,7 +241,7 @@ def alloca(writer: Writer, instruction: Instruction) -> None:
     stack = Written(writer.at("%warp", layout.STACK), 32)
     kind = element_type(instruction)
     bits = type_bits(kind)
-    rounded = Written(writer.temporary(32), 32)
+    rounded = Written(writer.temporary(), 32)
     writer.compute("add.u32", stack, stack, writer.constant(32, int(step) - 1))
     writer.compute("and.b32", stack, stack, writer.constant(32, -int(step)))
     _resized(writer, d, stack, bits)

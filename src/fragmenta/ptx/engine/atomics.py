@@ -56,7 +56,7 @@ class Atomic(NamedTuple):
     type: str
     space: str
     address: int
-    count: int
+    elements: int
     """Elements of each lane."""
 
     @property
@@ -140,7 +140,7 @@ def make(atomic: Atomic) -> Routine:
     ) -> Value:  # fmt: skip
         spilled = spill(code, addresses(code, register, atomic.address, offset))
         failed = code.variable(number.lift(0))
-        size = min(type_bits(atomic.type), 64) // 8 * atomic.count
+        size = min(type_bits(atomic.type), 64) // 8 * atomic.elements
         with (
             code.loop(LANES) as lane,
             code.when(has(lanes, lane) & (failed.value == 0)),
@@ -167,7 +167,7 @@ def make(atomic: Atomic) -> Routine:
                 note(code, where, address, size, _note(atomic))
         return failed.value
 
-    registers = [P] * (needed * atomic.count)
+    registers = [P] * (needed * atomic.elements)
     return routine(atomic.name, trace, [P, P, P, I64, I32, I32, *registers], I32)
 
 
@@ -176,7 +176,7 @@ def _lane(
     registers: tuple[Any, ...],
 ) -> None:  # fmt: skip
     """The operation of one lane."""
-    b, count = code.builder, atomic.count
+    b, count = code.builder, atomic.elements
     of = ir.IntType(min(type_bits(atomic.type), 64))
     memory = pointer(code, where, address, of)
     goals, first, second = (registers[i * count : (i + 1) * count] for i in range(3))

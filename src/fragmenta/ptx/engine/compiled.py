@@ -14,6 +14,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
 from fragmenta.progress import notice
@@ -48,6 +51,8 @@ class Compiled:
     addresses: dict[str, int]
     allocates: bool
     """Whether it asks for local memory while it runs."""
+    prints: bool
+    """Whether it prints; then blocks run one after the other, as does their text."""
 
     def to_bytes(self) -> bytes:
         """Everything in one piece."""
@@ -69,9 +74,23 @@ class Compiled:
         return cls(objects=tuple(parts[:-1]), constants=parts[-1], **about)
 
     @cached_property
+    def memory(self) -> NDArray[np.uint8]:
+        """The constants, where vectors can be loaded from."""
+        made = aligned(max(len(self.constants), 64))
+        made[: len(self.constants)] = np.frombuffer(self.constants, np.uint8)
+        return made
+
+    @cached_property
     def code(self) -> Code:
         """The machine code, loaded."""
         return Code(self.objects)
+
+
+def aligned(size: int) -> NDArray[np.uint8]:
+    """Zeroed memory that begins at a multiple of 64."""
+    memory = np.zeros(size + 64, np.uint8)
+    start = -memory.ctypes.data % 64
+    return memory[start : start + size]
 
 
 class Code:

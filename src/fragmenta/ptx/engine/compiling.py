@@ -8,20 +8,22 @@ from fragmenta.machine import compiler
 from fragmenta.ptx.engine import (
     accessing,
     atomics,
+    barriers,
     copying,
     layout,
     library,
     matrices,
     warps,
 )
-from fragmenta.ptx.engine.control import after_call, ret
+from fragmenta.ptx.engine.calling import after_call
+from fragmenta.ptx.engine.control import ret
 from fragmenta.ptx.engine.program import Block, meets, program
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
-from fragmenta.ptx.module import Function, Instruction, Module
+from fragmenta.ptx.module import Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, copying, matrices)
+PARTS = (accessing, atomics, barriers, copying, matrices)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
@@ -36,44 +38,42 @@ def make(
     code = compiler.object_code(text, optimise=0)
     routines = [*writer.routines.values(), warps.CHOOSE, warps.TURNS, warps.GRID]
     known = {each.name: each for each in routines}
-    about = dict(
-        kernel=name,
-        warp_bytes=parts.warp_bytes,
-        shared=parts.shared,
-        local=parts.local,
-        recursive=any(unit.recursive for unit in parts.units.values()),
-        calls=len(parts.units) > 1,
-        counted=[[i.mnemonic for i in b.instructions] for b in parts.blocks],
-        places=[list(site) for site in writer.sites],
-        waits=[[b.unit.function.name, b.start] for b in parts.blocks],
-        refusals={str(k): v for k, v in writer.refusals.items()},
-        functions=[list(each) for each in writer.functions],
-        fidelity=writer.fidelity,
-        ordered=any(_orders(u.function) for u in parts.units.values()),
-        addresses=dict(parts.addresses),
-        allocates=any(
-            each.opcode == "alloca"
-            for unit in parts.units.values()
-            for each in unit.function.instructions
-        ),
-    )
+    every = [i for u in parts.units.values() for i in u.function.instructions]
+    about: dict[str, Any] = {
+        "kernel": name,
+        "warp_bytes": parts.warp_bytes,
+        "shared": parts.shared,
+        "local": parts.local,
+        "recursive": any(unit.recursive for unit in parts.units.values()),
+        "calls": len(parts.units) > 1,
+        "counted": [[i.mnemonic for i in b.instructions] for b in parts.blocks],
+        "places": [list(site) for site in writer.sites],
+        "waits": [[b.unit.function.name, b.start] for b in parts.blocks],
+        "refusals": {str(k): v for k, v in writer.refusals.items()},
+        "functions": [list(each) for each in writer.functions],
+        "fidelity": writer.fidelity,
+        "ordered": any(map(_may_order, every)),
+        "addresses": dict(parts.addresses),
+        "allocates": any(each.opcode == "alloca" for each in every),
+        "prints": any(_prints(each) for each in every),
+    }
     objects = (code, *library.objects(known.values()))
     return about, objects, bytes(writer.constants)
 
 
-def _orders(function: Function) -> bool:
-    """Whether the results of blocks may depend on the order in which they run."""
-    return any(map(_may_order, function.instructions))
+def _prints(instruction: Instruction) -> bool:
+    named = [each.name for each in instruction.operands if isinstance(each, Symbol)]
+    return instruction.opcode == "call" and "vprintf" in named
 
 
 def _may_order(instruction: Instruction) -> bool:
+    """Whether the results of blocks may depend on the order in which they run."""
     words = instruction.qualifiers
     if instruction.opcode in ("ld", "st"):
         if any(word.startswith("shared") for word in words):
             return False
-        return bool({"volatile", "acquire", "release", "mmio"} & set(words)) or (
-            "relaxed" in words
-        )
+        ordered = {"volatile", "acquire", "release", "relaxed", "mmio"}
+        return bool(ordered & set(words))
     if instruction.opcode not in ("atom", "red"):
         return False
     if any(word.startswith("shared") for word in words):
@@ -130,22 +130,27 @@ def write(writer: Writer) -> str:
 def _block(writer: Writer, block: Block, version: str) -> None:
     writer.block, writer.version, writer.unit = block, version, block.unit
     writer.label(f"{version}{block.number}")
-    _count(writer, block.number)
     instructions = block.unit.function.instructions
-    before = instructions[block.start - 1] if block.start else None
-    if before is not None and before.opcode == "call":
-        writer.guarded(lambda: after_call(writer, before))
+    # Lanes may come to an instruction at which they wait several times.
+    waits = block.stop > block.start and meets(instructions[block.start])
+    if not waits:
+        _count(writer, block.number)
+    if block.comes_back:
+        writer.index = block.start - 1
+        writer.guarded(lambda: after_call(writer, instructions[block.start - 1]))
     for index in range(block.start, block.stop):
         writer.index = index
         instruction = instructions[index]
         if version == PARTIAL and meets(instruction):
             meet(writer, instruction)
         writer.instruction(instruction)
+    if waits:
+        _count(writer, block.number)
     last = instructions[block.stop - 1] if block.stop > block.start else None
     if last is not None and last.opcode in _TERMINAL:
         return
     writer.mask = "" if version == FULL else writer.active()
-    if block.stop >= len(instructions):
+    if block.stop >= len(instructions) and not block.comes_back:
         end = Instruction("ret", (), (), None, last.line if last else 0, 0)
         ret(writer, end)
         return

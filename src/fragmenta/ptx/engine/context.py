@@ -8,13 +8,14 @@ for another keeps its context.
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.compiled import Compiled
+from fragmenta.ptx.engine.compiled import Compiled, aligned
 from fragmenta.ptx.engine.layout import LANES, Status
 
 Bytes = NDArray[np.uint8]
@@ -54,29 +55,27 @@ class Shape(NamedTuple):
         return index % x, index // x % y, index // (x * y)
 
 
-def aligned(size: int) -> Bytes:
-    """Zeroed memory that begins at a multiple of 64."""
-    memory = np.zeros(size + 64, np.uint8)
-    start = -memory.ctypes.data % 64
-    return memory[start : start + size]
+@lru_cache(16)
+def template(local: int, static: int, dynamic: int, shape: Shape) -> Bytes:
+    """The first bytes of every warp of a block, before it starts.
 
-
-def template(compiled: Compiled, shape: Shape, dynamic: int) -> Bytes:
-    """The first bytes of every warp of a block, before it starts."""
+    ``local`` are the bytes of local memory, ``static`` and ``dynamic`` those of shared
+    memory.  A small kernel that is launched often would spend most of its time here.
+    """
     warps = shape.warps
-    made = aligned(warps * layout.REGISTERS).reshape(warps, layout.REGISTERS)
+    made = aligned(warps * layout.HEADER).reshape(warps, layout.HEADER)
     thread = np.arange(warps * LANES).reshape(warps, LANES)
     live = thread < shape.threads
     words: dict[int, Any] = {
         layout.LIVE: (live << np.arange(LANES)).sum(axis=1).astype(np.uint32)[:, None],
         layout.WARP_NUMBER: np.arange(warps, dtype=np.uint32)[:, None],
         layout.PC: np.where(live, 0, layout.EXITED),
-        layout.STACK: np.full((warps, LANES), compiled.local),
+        layout.STACK: np.full((warps, LANES), local),
     }
     x, y, _ = shape.block
     lane = np.broadcast_to(np.arange(LANES), (warps, LANES))
     bit = np.int64(1) << lane
-    total = compiled.shared + dynamic
+    total = static + dynamic
     named = {
         "%tid.x": thread % x, "%tid.y": thread // x % y, "%tid.z": thread // (x * y),
         "%laneid": lane, "%warpid": thread // LANES, "%nwarpid": warps, "%nsmid": 132,
@@ -98,6 +97,7 @@ def template(compiled: Compiled, shape: Shape, dynamic: int) -> Bytes:
     for place, value in words.items():
         data = np.ascontiguousarray(value & 0xFFFFFFFF).astype(np.uint32)
         made[:, place : place + 4 * data.shape[1]] = data.view(np.uint8)
+    made.flags.writeable = False
     return made
 
 
@@ -121,32 +121,33 @@ class Context:
             "counts": 8 * len(compiled.counted),
         }
         self.parts = {name: aligned(size) for name, size in sizes.items()}
+        self._narrow = self.parts["block"].view(np.int32)
+        self._wide = self.parts["block"].view(np.int64)
         self.segments = launch.segments.copy()
+        self.halt = np.zeros(1, np.int32)
+        """Not 0 if no further block should begin."""
         self.counts = self.parts["counts"].view(np.int64)
         self._shape, self._launch = shape, launch
         self._set_pointers(compiled, launch)
-        self._put(layout.BLOCK_WARPS, np.int32(warps))
-        self._put(layout.BLOCK_WARP_BYTES, np.int64(compiled.warp_bytes))
-        self._put(layout.BLOCK_SHARED_SIZE, np.int64(sizes["shared"]))
-        self._put(layout.BLOCK_LOCAL_SIZE, np.int64(local))
-        self._put(layout.BLOCK_SAVED_SIZE, np.int64(saved))
-        self._put(layout.BLOCK_STATUS, np.int32(Status.ENDED))
-        self._put(layout.BLOCK_LAUNCH, np.int64(launch.number))
+        self._narrow[layout.BLOCK_WARPS // 4] = warps
+        self._narrow[layout.BLOCK_THREADS // 4] = shape.threads
+        self._wide[layout.BLOCK_WARP_BYTES // 8] = compiled.warp_bytes
+        self._wide[layout.BLOCK_SHARED_SIZE // 8] = sizes["shared"]
+        self._wide[layout.BLOCK_LOCAL_SIZE // 8] = local
+        self._wide[layout.BLOCK_SAVED_SIZE // 8] = saved
+        self._narrow[layout.BLOCK_STATUS // 4] = Status.ENDED
         for axis, size in enumerate(shape.grid):
-            self._put(layout.BLOCK_GRID + 8 * axis, np.int64(size))
-        self.segments[layout.SHARED_SLOT, :2] = (
-            _address(self.parts["shared"]),
-            sizes["shared"],
-        )
-        bases = launch.template.reshape(warps, -1)
-        local_at = _address(self.parts["local"])
-        step = LANES * local
-        for warp in range(warps):
-            place = slice(layout.LOCAL_BASE, layout.LOCAL_BASE + 8)
-            own = np.array([local_at + warp * step], np.int64).view(np.uint8)
-            bases[warp, place] = own
-        self.template = bases.copy()
-        self._put(layout.BLOCK_TEMPLATE, np.int64(_address(self.template)))
+            self._wide[layout.BLOCK_GRID // 8 + axis] = size
+        start = layout.SHARED_START
+        where = _address(self.parts["shared"]) + start
+        self.segments[layout.SHARED_SLOT, :2] = where, sizes["shared"] - start
+        own = np.arange(warps, dtype=np.int64) * (LANES * local)
+        own += _address(self.parts["local"])
+        place = slice(layout.LOCAL_BASE, layout.LOCAL_BASE + 8)
+        # A copy: other threads have contexts of the same launch.
+        self.template = launch.template.copy()
+        self.template[:, place] = own.view(np.uint8).reshape(warps, 8)
+        self._wide[layout.BLOCK_TEMPLATE // 8] = _address(self.template)
 
     def _set_pointers(self, compiled: Compiled, launch: Any) -> None:
         for offset, memory in (
@@ -160,18 +161,10 @@ class Context:
             (layout.BLOCK_STAGE, self.parts["stage"]),
             (layout.BLOCK_SAVED, self.parts["saved"]),
             (layout.BLOCK_RETURNS, self.parts["returns"]),
-            (layout.BLOCK_HALT, launch.halt),
+            (layout.BLOCK_HALT, self.halt),
         ):
-            self._put(offset, np.int64(_address(memory)))
-        self._put(layout.BLOCK_HOST, np.int64(launch.host_address))
-
-    def _put(self, offset: int, number: Any) -> None:
-        data = np.frombuffer(number.tobytes(), np.uint8)
-        self.parts["block"][offset : offset + data.size] = data
-
-    def _get(self, offset: int, kind: Any) -> int:
-        size = np.dtype(kind).itemsize
-        return int(self.parts["block"][offset : offset + size].view(kind)[0])
+            self._wide[offset // 8] = _address(memory)
+        self._wide[layout.BLOCK_HOST // 8] = launch.host_address
 
     @property
     def address(self) -> int:
@@ -181,31 +174,36 @@ class Context:
     @property
     def status(self) -> Status:
         """How the block stands."""
-        return Status(self._get(layout.BLOCK_STATUS, np.int32))
+        return Status(int(self._narrow[layout.BLOCK_STATUS // 4]))
 
     @property
     def index(self) -> int:
         """The number of the block that runs, or of the next one."""
-        return self._get(layout.BLOCK_INDEX, np.int64)
+        return int(self._wide[layout.BLOCK_INDEX // 8])
+
+    @property
+    def last(self) -> int:
+        """The first block that is not to be run."""
+        return int(self._wide[layout.BLOCK_LAST // 8])
 
     @property
     def fault_warp(self) -> int:
         """The warp that failed."""
-        return self._get(layout.BLOCK_FAULT_WARP, np.int32)
+        return int(self._narrow[layout.BLOCK_FAULT_WARP // 4])
 
     def begin(self, first: int, last: int) -> None:
         """Say which blocks are to be run next."""
-        self._put(layout.BLOCK_INDEX, np.int64(first))
-        self._put(layout.BLOCK_LAST, np.int64(last))
+        self._wide[layout.BLOCK_INDEX // 8] = first
+        self._wide[layout.BLOCK_LAST // 8] = last
 
     def warp(self, number: int) -> Bytes:
         """The memory of a warp."""
-        size = self._get(layout.BLOCK_WARP_BYTES, np.int64)
+        size = int(self._wide[layout.BLOCK_WARP_BYTES // 8])
         return self.parts["warps"][number * size : (number + 1) * size]
 
 
 def _address(memory: NDArray[Any]) -> int:
-    return int(memory.ctypes.data)
+    return int(memory.__array_interface__["data"][0])  # faster than .ctypes
 
 
 def word(warp: Bytes, offset: int, kind: Any = np.int32) -> int:

@@ -1,36 +1,22 @@
-"""How do lanes branch, call, return and end?
-
-The return address of a lane is the number of a code block, on a stack of its own.  A
-function has its registers in a fixed place; if it may be active twice at a time in one
-lane, its registers are saved before a call and restored after it.
-"""
+"""How do lanes branch, return and end?"""
 
 from __future__ import annotations
 
 from typing import Any
-
-from llvmlite import ir
 
 from fragmenta.errors import Error
 from fragmenta.machine.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import field, pointer_at
-from fragmenta.ptx.engine.memory import Access, fault, has, lane_of, store
-from fragmenta.ptx.engine.program import Unit
+from fragmenta.ptx.engine.memory import has
 from fragmenta.ptx.engine.warps import P, routine
 from fragmenta.ptx.engine.writing import Writer, handles
 from fragmenta.ptx.module import (
-    Function,
-    Group,
-    Immediate,
     Instruction,
     Label,
     Operand,
-    Register,
-    Sink,
     Symbol,
-    type_bytes,
 )
 
 # ── branches ────────────────────────────────────────────────────────────────
@@ -57,23 +43,36 @@ def bra(writer: Writer, instruction: Instruction) -> None:
 def brx(writer: Writer, instruction: Instruction) -> None:
     """A branch to one of several labels, by a number."""
     index, table = instruction.operands
-    labels = writer.unit.function.tables[_name(table)]
+    labels = writer.unit.function.tables[name_of(table)]
     goals = [_target(writer, each) for each in labels]
     data = b"".join(goal.to_bytes(4, "little") for goal in goals)
     place = writer.at("%constants", writer.data(data))
-    if instruction.guard is not None:
-        here = f"i32 {writer.block.number + 1}"
-        writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", here, here)
-    writer.call(
+    pass_by(writer, instruction)
+    failed = writer.call(
         warps.TABLE_JUMP, "ptr %warp", f"ptr {writer.source(index, 'u32').pointer}",
         f"ptr {place}", f"i32 {len(goals)}", f"i32 {writer.lanes()}",
+        f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
+    writer.stop_if(failed)
     if min(goals) <= writer.block.number:
         writer.spend_partial(min(goals))
     writer.line("br label %dispatch")
 
 
-def _name(operand: Operand) -> str:
+def pass_by(writer: Writer, instruction: Instruction) -> None:
+    """The lanes that a guard holds back go on behind the instruction."""
+    if instruction.guard is not None:
+        all_to(writer, writer.unit.at[writer.index + 1])
+
+
+def all_to(writer: Writer, number: int) -> None:
+    """All lanes of the code block go to another one, unless they are moved again."""
+    goal = f"i32 {number}"
+    writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", goal, goal)
+
+
+def name_of(operand: Operand) -> str:
+    """The name that an operand consists of."""
     if isinstance(operand, (Symbol, Label)):
         return operand.name
     raise Error(f"a name is needed; given {operand}")
@@ -85,9 +84,7 @@ def _name(operand: Operand) -> str:
 @handles("exit")
 def leave(writer: Writer, instruction: Instruction) -> None:
     """Some lanes end; the others go on."""
-    if instruction.guard is not None:
-        here = f"i32 {writer.block.number + 1}"
-        writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", here, here)
+    pass_by(writer, instruction)
     writer.call(warps.LEAVE, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
 
@@ -98,9 +95,7 @@ def ret(writer: Writer, instruction: Instruction) -> None:
     if writer.unit.function.kernel:
         leave(writer, instruction)
         return
-    if instruction.guard is not None:
-        here = f"i32 {writer.block.number + 1}"
-        writer.call(warps.DIVERGE, "ptr %warp", "i32 -1", here, here)
+    pass_by(writer, instruction)
     writer.call(RETURN, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
 
@@ -118,286 +113,10 @@ def brkpt(writer: Writer, instruction: Instruction) -> None:
     writer.fault(Fault.TRAP)
 
 
-# ── calls ───────────────────────────────────────────────────────────────────
-
-
-@handles("call")
-def call(writer: Writer, instruction: Instruction) -> None:
-    """Call a function by name or by address."""
-    given, goal, operands = _call_parts(instruction)
-    module = writer.program.module
-    after = writer.block.number + 1
-    if isinstance(goal, Register):
-        _indirect(writer, goal, given, operands)
-    else:
-        name = module.aliases.get(_name(goal), _name(goal))
-        function = module.functions.get(name)
-        if function is None:
-            raise Error(f"the function {name} is not declared")
-        if function.declared_only:
-            _host(writer, function, given, operands)
-            writer.goto(after)
-            return
-        _enter(writer, writer.program.units[name], operands, writer.lanes())
-    writer.line("br label %dispatch")
-
-
-def _call_parts(
-    instruction: Instruction,
-) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
-    """What is returned, what is called, what is given to it."""
-    operands = list(instruction.operands)
-    returned: tuple[Operand, ...] = ()
-    if isinstance(operands[0], Group):
-        returned = operands.pop(0).items  # type: ignore[union-attr]
-    goal = operands.pop(0)
-    given: tuple[Operand, ...] = ()
-    if operands and isinstance(operands[0], Group):
-        given = operands[0].items
-    return returned, goal, given
-
-
-def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
-    """The bits and the place of each piece of a parameter or a register."""
-    function = unit.function
-    every = {v.name: v for v in (*function.parameters, *function.returns)}
-    variable = function.variables.get(name) or every.get(name)
-    if variable is None or variable.space == "reg":
-        found = next((r for r in function.registers if r.name == name), None)
-        return [] if found is None else _register_pieces(unit, found)
-    if name in unit.addressed:
-        raise Error(f"the address of {name} is taken, and it is given to a function")
-    first = unit.words[name]
-    count = -(-variable.size // 4)
-    return [(32, first + 4 * LANES * word) for word in range(count)]
-
-
-def _register_pieces(unit: Unit, register: Register) -> list[tuple[int, int]]:
-    place = unit.registers[register.number]
-    bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
-    step = 4 if bits == 1 else min(bits, 64) // 8 * LANES
-    count = register.lanes * max(bits // 64, 1)
-    return [(min(bits, 64), place + part * step) for part in range(count)]
-
-
-def _given(writer: Writer, operand: Operand) -> list[tuple[int, int]]:
-    """The pieces of what a call gives or gets."""
-    if isinstance(operand, Register):
-        return _register_pieces(writer.unit, operand)
-    return _pieces(writer.unit, _name(operand))
-
-
-def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -> None:
-    """Go into a function with its arguments, for some lanes."""
-    if unit.recursive:
-        _save(writer, unit, lanes)
-    for formal, actual in zip(unit.function.parameters, given, strict=True):
-        if formal.name in unit.addressed:
-            _to_local(writer, unit, formal.name, _given(writer, actual), lanes)
-            continue
-        goals = _pieces(unit, formal.name)
-        if isinstance(actual, Immediate):
-            constant = writer.source(actual, formal.type)
-            for bits, place in goals:
-                _copy_to(writer, bits, place, constant.pointer, lanes)
-            continue
-        for (bits, place), (_, source) in zip(
-            goals, _given(writer, actual), strict=False
-        ):
-            _copy(writer, bits, place, source, lanes)
-    failed = writer.call(
-        CALL, "ptr %warp", "ptr %block", f"i32 {writer.block.number + 1}",
-        f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
-    writer.stop_if(failed)
-
-
-def _to_local(
-    writer: Writer, unit: Unit, name: str, pieces: list[tuple[int, int]], lanes: str
-) -> None:
-    """Put an argument into the local memory of a function that takes its address."""
-    first = unit.local[name]
-    if unit.recursive:
-        place = writer.temporary(64)
-        frame = writer.at("%warp", unit.frame_register)
-        writer.call(warps.FRAME, f"ptr {place}", f"ptr {frame}", f"i64 {first}")
-    else:
-        place = writer.constant(64, unit.frame_start + first).pointer
-    offset = 0
-    for bits, source in pieces:
-        failed = writer.call(
-            store(Access("local", bits, bits)), "ptr %warp", "ptr %block",
-            f"ptr {place}", f"i64 {offset}", f"i32 {lanes}", f"i32 {writer.site()}",
-            f"ptr {writer.at('%warp', source)}", returns="i32",
-        )  # fmt: skip
-        writer.stop_if(failed)
-        offset += bits // 8
-
-
-def _kept(unit: Unit) -> list[tuple[int, int]]:
-    """What a call saves of a function: the bits and the place of each register."""
-    found = [(1, unit.carry), (32, unit.frame_register)]
-    for register in unit.function.registers:
-        found += _register_pieces(unit, register)
-    for name, first in unit.words.items():
-        if not any(first == place for _, place in found):
-            found += _pieces(unit, name)
-    return found
-
-
-def _save(writer: Writer, unit: Unit, lanes: str) -> None:
-    """Save the registers of a function that may be active already."""
-    for bits, place in _kept(unit):
-        failed = writer.call(
-            PUSH[bits], "ptr %warp", "ptr %block",
-            f"ptr {writer.at('%warp', place)}", f"i32 {lanes}",
-            f"i32 {writer.site()}", returns="i32",
-        )  # fmt: skip
-        writer.stop_if(failed)
-    failed = writer.call(
-        ENTER_FRAME, "ptr %warp", "ptr %block",
-        f"ptr {writer.at('%warp', unit.frame_register)}", f"i32 {unit.frame}",
-        f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
-    writer.stop_if(failed)
-
-
-def _copy(writer: Writer, bits: int, goal: int, source: int, lanes: str) -> None:
-    _copy_to(writer, bits, goal, writer.at("%warp", source), lanes)
-
-
-def _copy_to(writer: Writer, bits: int, goal: int, source: str, lanes: str) -> None:
-    place = writer.at("%warp", goal)
-    writer.call(COPY[bits], f"ptr {place}", f"ptr {source}", f"i32 {lanes}")
-
-
-def _indirect(
-    writer: Writer, goal: Register, given: tuple[Operand, ...],
-    operands: tuple[Operand, ...],
-) -> None:  # fmt: skip
-    """Call whatever function each lane has the address of."""
-    pointer = writer.register(goal).pointer
-    lanes = writer.lanes()
-    for name, unit in writer.program.units.items():
-        function = unit.function
-        if function.kernel or len(function.parameters) != len(operands):
-            continue
-        if len(function.returns) != len(given):
-            continue
-        address = writer.program.addresses[name]
-        some = writer.call(
-            SAME, f"ptr {pointer}", f"i64 {address}", f"i32 {lanes}", returns="i32"
-        )
-        skip, enter = writer.new_label(), writer.new_label()
-        any_ = writer.value(f"icmp ne i32 {some}, 0")
-        writer.line(f"br i1 {any_}, label %{enter}, label %{skip}")
-        writer.label(enter)
-        _enter(writer, unit, operands, some)
-        writer.line(f"br label %{skip}")
-        writer.label(skip)
-    failed = writer.call(
-        UNCALLED, "ptr %warp", f"ptr {pointer}", f"i32 {writer.block.number}",
-        f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
-    writer.stop_if(failed)
-
-
-def after_call(writer: Writer, instruction: Instruction) -> None:
-    """What a lane does when it comes back: results, and saved registers."""
-    given, goal, operands = _call_parts(instruction)
-    module = writer.program.module
-    lanes = writer.active()
-    if isinstance(goal, Register):
-        units = [
-            unit
-            for unit in writer.program.units.values()
-            if not unit.function.kernel
-            and len(unit.function.parameters) == len(operands)
-            and len(unit.function.returns) == len(given)
-        ]
-        for unit in units:
-            some = writer.call(
-                LAST, "ptr %warp", "ptr %block", f"i32 {unit.entry}", f"i32 {lanes}",
-                returns="i32",
-            )  # fmt: skip
-            _come_back(writer, unit, given, some)
-        return
-    name = module.aliases.get(_name(goal), _name(goal))
-    if module.functions[name].declared_only:
-        return
-    _come_back(writer, writer.program.units[name], given, lanes)
-
-
-def _come_back(
-    writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str
-) -> None:
-    """Results go to temporary places first: restoring registers may overwrite them."""
-    moves: list[tuple[int, int, int]] = []
-    for formal, actual in zip(unit.function.returns, given, strict=True):
-        if isinstance(actual, Sink):
-            continue
-        pieces = zip(_given(writer, actual), _pieces(unit, formal.name), strict=False)
-        moves += [(bits, goal, source) for (bits, goal), (_, source) in pieces]
-    if not unit.recursive:
-        for bits, goal, source in moves:
-            _copy(writer, bits, goal, source, lanes)
-        return
-    if len(moves) > layout.RESULT_WORDS:
-        raise Error(
-            f"{unit.function.name} returns more than {layout.RESULT_WORDS} words and "
-            "calls itself; this is not supported"
-        )
-    places = [layout.RESULTS + 8 * LANES * number for number in range(len(moves))]
-    for place, (bits, _, source) in zip(places, moves, strict=True):
-        _copy(writer, bits, place, source, lanes)
-    writer.call(LEAVE_FRAME, "ptr %warp", f"i32 {unit.frame}", f"i32 {lanes}")
-    for bits, place in reversed(_kept(unit)):
-        where = f"ptr {writer.at('%warp', place)}"
-        writer.call(POP[bits], "ptr %warp", "ptr %block", where, f"i32 {lanes}")
-    for place, (bits, goal, _) in zip(places, moves, strict=True):
-        _copy(writer, bits, goal, place, lanes)
-
-
-def _host(
-    writer: Writer, function: Function, given: tuple[Operand, ...],
-    operands: tuple[Operand, ...],
-) -> None:  # fmt: skip
-    """A function that the host carries out: its arguments are in memory already."""
-    if function.name not in layout.HOST_FUNCTIONS:
-        writer.fault(Fault.UNSUPPORTED)
-        return
-    places = []
-    for each in (*given, *operands):
-        places.append(_given(writer, each)[0][1])
-    data = b"".join(place.to_bytes(8, "little") for place in places)
-    table = writer.at("%constants", writer.data(data))
-    number = layout.HOST_FUNCTIONS.index(function.name)
-    failed = writer.call(
-        HOST, "ptr %warp", "ptr %block", f"i32 {number}", f"ptr {table}",
-        f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
-    writer.stop_if(failed)
-
-
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def _return(code: Code, warp: Any, block: Any, lanes: Value) -> None:
-    b = code.builder
-    depth = field(code, warp, layout.DEPTH, I32)
-    pcs = field(code, warp, layout.PC, I32)
-    calls = field(code, warp, layout.CONTEXT, I32)
-    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        top = depth[lane] - 1
-        depth[lane] = top
-        stack = _returns(code, warp, block, lane)
-        pcs[lane] = Value(b, b.load(b.gep(stack, [top.raw])))
-        before = b.load(b.gep(stack, [(top + 2 * layout.RETURNS).raw]))
-        calls[lane] = Value(b, before)
-    field(code, warp, layout.MOVED, I32)[0] = lanes.lift(1)
-
-
-def _returns(code: Code, warp: Any, block: Any, lane: Value) -> Any:
+def return_addresses(code: Code, warp: Any, block: Any, lane: Value) -> Any:
     """The calls that a lane is in: where to go on, what was called, the calls before.
 
     These are three lists, one behind the other.
@@ -410,229 +129,19 @@ def _returns(code: Code, warp: Any, block: Any, lane: Value) -> Any:
     return b.bitcast(b.gep(base, [place.raw]), I32.as_pointer())
 
 
-def _call(
-    code: Code, warp: Any, block: Any, after: Value, entry: Value, lanes: Value,
-    number: Value,
-) -> Value:  # fmt: skip
+def _return(code: Code, warp: Any, block: Any, lanes: Value) -> None:
     b = code.builder
     depth = field(code, warp, layout.DEPTH, I32)
     pcs = field(code, warp, layout.PC, I32)
     calls = field(code, warp, layout.CONTEXT, I32)
-    failed = code.variable(number.lift(0))
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        top = depth[lane]
-        with code.when(top >= layout.RETURNS):
-            nowhere = Value(b, ir.Constant(I64, 0))
-            fault(code, warp, Fault.DEPTH, number, lane, nowhere, 0)
-            failed.value = number.lift(1)
-        with code.when(top < layout.RETURNS):
-            stack = _returns(code, warp, block, lane)
-            b.store(after.raw, b.gep(stack, [top.raw]))
-            b.store(entry.raw, b.gep(stack, [(top + layout.RETURNS).raw]))
-            before = calls[lane]
-            b.store(before.raw, b.gep(stack, [(top + 2 * layout.RETURNS).raw]))
-            calls[lane] = before * 1_000_003 + after + 1
-            depth[lane] = top + 1
-            pcs[lane] = entry
+        top = depth[lane] - 1
+        depth[lane] = top
+        stack = return_addresses(code, warp, block, lane)
+        pcs[lane] = Value(b, b.load(b.gep(stack, [top.raw])))
+        before = b.load(b.gep(stack, [(top + 2 * layout.RETURNS).raw]))
+        calls[lane] = Value(b, before)
     field(code, warp, layout.MOVED, I32)[0] = lanes.lift(1)
-    return failed.value
-
-
-def _last(code: Code, warp: Any, block: Any, entry: Value, lanes: Value) -> Value:
-    """The lanes that come back from a function, by its first code block."""
-    b = code.builder
-    depth = field(code, warp, layout.DEPTH, I32)
-    found = code.variable(lanes.lift(0))
-    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        stack = _returns(code, warp, block, lane)
-        called = Value(b, b.load(b.gep(stack, [(depth[lane] + layout.RETURNS).raw])))
-        bit = lanes.lift(1) << convert(lane, I32)
-        with code.when(called == entry):
-            found.value = found.value | bit
-    return found.value
-
-
-def _copy_lanes(bits: int) -> Any:
-    def trace(code: Code, goal: Any, source: Any, lanes: Value) -> None:
-        b = code.builder
-        if bits == 1:
-            word, given = field(code, goal, 0, I32), field(code, source, 0, I32)
-            word[0] = (word[0] & ~lanes) | (given[0] & lanes)
-            return
-        of = ir.VectorType(ir.IntType(bits), LANES).as_pointer()
-        to = b.bitcast(goal, of)
-        new, old = b.load(b.bitcast(source, of)), b.load(to)
-        new.align = old.align = 16
-        b.store(b.select(warps.to_lanes(lanes).raw, new, old), to).align = 16
-
-    return trace
-
-
-def _same(code: Code, register: Any, address: Value, lanes: Value) -> Value:
-    b = code.builder
-    wide = ir.VectorType(I64, LANES)
-    loaded = b.load(b.bitcast(register, wide.as_pointer()))
-    loaded.align = 16
-    return warps.to_word(Value(b, loaded) == address) & lanes
-
-
-def _uncalled(
-    code: Code, warp: Any, register: Any, here: Value, lanes: Value, number: Value
-) -> Value:
-    """A fault if a lane called what is not a function: it is still where it was."""
-    b = code.builder
-    pcs = field(code, warp, layout.PC, I32)
-    goals = b.bitcast(register, I64.as_pointer())
-    failed = code.variable(number.lift(0))
-    with code.loop(LANES) as lane:
-        still = has(lanes, lane) & (pcs[lane] == here)
-        with code.when(still & (failed.value == 0)):
-            address = lane_of(code, goals, lane)
-            fault(code, warp, Fault.BOUNDS, number, lane, address, 16)
-            failed.value = number.lift(1)
-    return failed.value
-
-
-def _saved(code: Code, warp: Any, block: Any, lane: Value) -> tuple[Any, Any, Value]:
-    """The stack of saved registers of a lane: how many, the first, and the most."""
-    b = code.builder
-    number = convert(field(code, warp, layout.WARP_NUMBER, I32)[0], I64)
-    size = field(code, block, layout.BLOCK_SAVED_SIZE, I64)[0]
-    base = pointer_at(code, block, layout.BLOCK_SAVED)
-    memory = b.gep(base, [((number * LANES + lane) * size).raw])
-    words = b.bitcast(memory, I64.as_pointer())
-    most = Value(b, b.lshr(size.raw, ir.Constant(I64, 3))) - 1
-    return field(code, memory, 0, I64), b.gep(words, [ir.Constant(I64, 1)]), most
-
-
-def _push(bits: int) -> Any:
-    """Save a register for some lanes; 1 if there is no more room."""
-
-    def trace(
-        code: Code, warp: Any, block: Any, register: Any, lanes: Value, number: Value
-    ) -> Value:
-        b = code.builder
-        failed = code.variable(number.lift(0))
-        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            used, words, most = _saved(code, warp, block, lane)
-            top = used[0]
-            with code.when(top >= most):
-                fault(code, warp, Fault.STACK, number, lane, top, 0)
-                failed.value = number.lift(1)
-            with code.when(top < most):
-                value = _lane_bits(code, register, bits, lane)
-                b.store(value.raw, b.gep(words, [top.raw]))
-                used[0] = top + 1
-        return failed.value
-
-    return trace
-
-
-def _pop(bits: int) -> Any:
-    """Restore a register for some lanes."""
-
-    def trace(code: Code, warp: Any, block: Any, register: Any, lanes: Value) -> None:
-        b = code.builder
-        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            used, words, _ = _saved(code, warp, block, lane)
-            top = used[0] - 1
-            used[0] = top
-            value = Value(b, b.load(b.gep(words, [top.raw])))
-            _put_lane_bits(code, register, bits, lane, value)
-
-    return trace
-
-
-def _lane_bits(code: Code, register: Any, bits: int, lane: Value) -> Value:
-    """What a lane has in a register, as 64 bits."""
-    b = code.builder
-    if bits == 1:
-        word = Value(b, b.load(b.bitcast(register, I32.as_pointer())))
-        return convert((word >> convert(lane, I32)) & 1, I64)
-    of = ir.IntType(bits)
-    found = b.load(b.gep(b.bitcast(register, of.as_pointer()), [lane.raw]))
-    return convert(Value(b, found), I64, signed=False)
-
-
-def _put_lane_bits(
-    code: Code, register: Any, bits: int, lane: Value, value: Value
-) -> None:
-    b = code.builder
-    if bits == 1:
-        place = b.bitcast(register, I32.as_pointer())
-        word = Value(b, b.load(place))
-        bit = word.lift(1) << convert(lane, I32)
-        chosen = (word & ~bit) | (convert(value, I32) << convert(lane, I32))
-        b.store(chosen.raw, place)
-        return
-    of = ir.IntType(bits)
-    place = b.gep(b.bitcast(register, of.as_pointer()), [lane.raw])
-    b.store(convert(value, of).raw, place)
-
-
-def _enter_frame(
-    code: Code, warp: Any, block: Any, frame: Any, size: Value, lanes: Value,
-    number: Value,
-) -> Value:  # fmt: skip
-    """Give some lanes a new frame in local memory."""
-    stack = field(code, warp, layout.STACK, I32)
-    frames = field(code, frame, 0, I32)
-    most = field(code, block, layout.BLOCK_LOCAL_SIZE, I64)[0]
-    failed = code.variable(number.lift(0))
-    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        start = stack[lane]
-        end = start + size
-        with code.when(convert(end, I64) > most):
-            fault(code, warp, Fault.STACK, number, lane, convert(end, I64), 0)
-            failed.value = number.lift(1)
-        frames[lane] = start
-        stack[lane] = end
-    return failed.value
-
-
-def _leave_frame(code: Code, warp: Any, size: Value, lanes: Value) -> None:
-    """Give the frame of some lanes back."""
-    stack = field(code, warp, layout.STACK, I32)
-    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        stack[lane] = stack[lane] - size
-
-
-def _ask_host(
-    code: Code, warp: Any, block: Any, number: Value, table: Any, lanes: Value,
-    site: Value,
-) -> Value:  # fmt: skip
-    """Let a function of the host do something for some lanes; not 0 is a fault."""
-    b = code.builder
-    host = pointer_at(code, block, layout.BLOCK_HOST)
-    kind = ir.FunctionType(I32, [P, P, I32, P, I32])
-    given = [warp, block, number.raw, table, lanes.raw]
-    answer = code.variable(number.lift(0))
-    with code.when(lanes != 0):
-        answer.value = Value(b, b.call(b.bitcast(host, kind.as_pointer()), given))
-        with code.when(answer.value != 0):
-            none = Value(b, ir.Constant(I64, 0))
-            lane = convert(warps.first_lane(lanes), I64)
-            fault(code, warp, Fault.HOST, site, lane, none, 0)
-    return answer.value
 
 
 RETURN = routine("return", _return, [P, P, I32], None)
-CALL = routine("call", _call, [P, P, I32, I32, I32, I32], I32)
-LAST = routine("last", _last, [P, P, I32, I32], I32)
-COPY = {
-    bits: routine(f"copy.{bits}", _copy_lanes(bits), [P, P, I32], None)
-    for bits in (1, 8, 16, 32, 64)
-}
-SAME = routine("same", _same, [P, I64, I32], I32)
-UNCALLED = routine("uncalled", _uncalled, [P, P, I32, I32, I32], I32)
-ENTER_FRAME = routine("enter_frame", _enter_frame, [P, P, P, I32, I32, I32], I32)
-LEAVE_FRAME = routine("leave_frame", _leave_frame, [P, I32, I32], None)
-HOST = routine("host", _ask_host, [P, P, I32, P, I32, I32], I32)
-PUSH = {
-    bits: routine(f"push.{bits}", _push(bits), [P, P, P, I32, I32], I32)
-    for bits in (1, 8, 16, 32, 64)
-}
-POP = {
-    bits: routine(f"pop.{bits}", _pop(bits), [P, P, P, I32], None)
-    for bits in (1, 8, 16, 32, 64)
-}

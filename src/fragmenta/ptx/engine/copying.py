@@ -103,30 +103,53 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
             there = shared(code, block)
             here = generic(code, warp, block, source, lane)
             nothing = count == 0
-            good_goal = inside(there, goal, size) & ((goal & (size - 1)) == 0)
-            good_source = _readable(here, source, count) & ((source & (size - 1)) == 0)
-            good_source = good_source | nothing
-            with code.when(~good_goal):
-                fault(code, warp, Fault.BOUNDS, number, lane, goal, size)
-            with code.when(good_goal & ~good_source):
-                fault(code, warp, Fault.BOUNDS, number, lane, source, size)
-            with code.when(~(good_goal & good_source)):
-                failed.value = number.lift(1)
-            with code.when(good_goal & good_source):
+            checks = (
+                (Fault.ALIGNMENT, source, size, nothing | _multiple(source, size)),
+                (Fault.BOUNDS, source, size, nothing | _readable(here, source, count)),
+                (Fault.ALIGNMENT, goal, -size, _multiple(goal, size)),
+                (Fault.BOUNDS, goal, -size, inside(there, goal, size)),
+            )
+            for kind, address, of_size, good in checks:
+                with code.when(~good):  # a negative size: it is the goal
+                    fault(code, warp, kind, number, lane, address, of_size)
+                    failed.value = number.lift(1)
+            with code.when(failed.value == 0):
                 at, place = (
                     pointer(code, there, goal, I8),
                     pointer(code, here, source, I8),
                 )
-                for index in range(size):
-                    step = [ir.Constant(I32, index)]
-                    with code.when(compare_unsigned(">", count, index)):
-                        b.store(b.load(b.gep(place, step)), b.gep(at, step))
-                    with code.when(compare_unsigned("<=", count, index)):
-                        b.store(ir.Constant(I8, 0), b.gep(at, step))
+                with b.if_else((count == size).raw) as (whole, part):
+                    with whole:
+                        _copy_all(b, at, place, size)
+                    with part:
+                        _copy_some(code, at, place, count, size)
         return failed.value
 
     kinds = [P, P, P, I64, P, I64, P, I32, I32, I32]
     return routine(f"cp.async.{size}.{to_bits}.{of_bits}", trace, kinds, I32)
+
+
+def _copy_all(b: Any, goal: Any, source: Any, size: int) -> None:
+    of = ir.VectorType(I8, size).as_pointer()
+    loaded = b.load(b.bitcast(source, of))
+    loaded.align = 1
+    b.store(loaded, b.bitcast(goal, of)).align = 1
+
+
+def _copy_some(code: Code, goal: Any, source: Any, count: Value, size: int) -> None:
+    """The first bytes; the others become zero."""
+    b = code.builder
+    for index in range(size):
+        step = [ir.Constant(I32, index)]
+        with code.when(compare_unsigned(">", count, index)):
+            b.store(b.load(b.gep(source, step)), b.gep(goal, step))
+        with code.when(compare_unsigned("<=", count, index)):
+            b.store(ir.Constant(I8, 0), b.gep(goal, step))
+
+
+def _multiple(address: Value, size: int) -> Value:
+    multiple: Value = (address & (size - 1)) == 0
+    return multiple
 
 
 def _readable(where: Any, address: Value, count: Value) -> Value:

@@ -14,7 +14,7 @@ from llvmlite import ir
 from fragmenta.machine.trace import I1, I8, I16, I32, I64, Code, Type, Value, convert
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import POINTER, Routine, define
-from fragmenta.ptx.opcodes.table import Match, Slot
+from fragmenta.ptx.opcodes.table import Match
 
 MASKED = "|masked"
 CHUNK = 8
@@ -144,7 +144,8 @@ def _bits(code: Code, pointer: Any, index: Value, count: int) -> Value:
     word = Value(b, b.load(b.gep(b.bitcast(pointer, of.as_pointer()), [index.raw])))
     every = convert(word, I32, signed=False).in_all_lanes(count)
     own = ir.Constant(ir.VectorType(I32, count), [1 << i for i in range(count)])
-    return (every & Value(b, own)) != 0
+    chosen: Value = (every & Value(b, own)) != 0
+    return chosen
 
 
 def _load(code: Code, pointer: Any, held: Held, index: Value, count: int) -> Any:
@@ -162,7 +163,7 @@ def _load(code: Code, pointer: Any, held: Held, index: Value, count: int) -> Any
 
 def _container(bits: int) -> Type:
     """The integer type that holds so many bits."""
-    return _WIDTHS[bits] if bits in _WIDTHS else I8
+    return _WIDTHS.get(bits, I8)
 
 
 def _store(
@@ -195,9 +196,3 @@ def _store(
         before.align = 16
         value = Value(b, b.select(mask.raw, value.raw, before))
     b.store(value.raw, place).align = 16
-
-
-def held(slot: Slot, name: str, register: int) -> Held:
-    """How an operand of a type is held in a register of so many bits."""
-    bits = type_bits(name)
-    return Held(bits, register, signed=name.startswith("s"))

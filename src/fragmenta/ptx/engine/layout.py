@@ -21,6 +21,8 @@ LANES = 32
 SLOT_BITS = 36
 SLOTS = 2048
 """Slots in the table of segments; addresses have 47 bits."""
+FIRST_SLOT = 1 << SLOT_BITS
+"""The first address that is not in slot 0, where nothing is."""
 FIRST_ARGUMENT = 16
 FIRST_VARIABLE, FIRST_CONSTANT = 1024, 1536
 SHARED_SLOT, LOCAL_SLOT, PARAM_SLOT, CODE_SLOT = 8, 9, 10, 11
@@ -48,10 +50,10 @@ BUDGET = 148  #: i32: how many more times it may jump back before it has to stop
 FAULT_ID = 152  #: i32: the instruction that failed
 FAULT_KIND = 156  #: i32
 FAULT_LANE = 160  #: i32
-FAULT_SIZE = 164  #: i32: bytes of the access
+FAULT_SIZE = 164  #: i32: bytes of the access; negative for the goal of cp.async
 FAULT_ADDRESS = 168  #: i64
 WARP_NUMBER = 176  #: i32
-TURN = 180  #: i32: where the search for the next lanes begins
+TURN = 180  #: i32: how many more times the lanes take turns
 LOCAL_BASE = 184  #: i64: host address of the local memory of lane 0
 MOVED = 192  #: i32: whether a lane went on since all that wait were asked
 SCRATCH = 196  #: 12 predicates for temporary use
@@ -61,8 +63,12 @@ STACK = 384  #: 32 x i32: bytes of local memory that each lane uses
 DEPTH = 512  #: 32 x i32: how many calls each lane is in
 BARRIER = 640  #: 32 x i32: the named barrier at which each lane waits
 CONTEXT = 768  #: 32 x i32: a number for the calls that each lane is in
-SPECIAL = 896
-"""Special registers, 128 or 256 bytes each, in the order of ``SPECIALS``."""
+MEMBERS = 896  #: 32 x i32: the lanes that each lane waits for at bar.warp.sync
+SYNCED = 1024  #: i32: the lanes that wait at bar.warp.sync
+RELEASED = 1028  #: i32: those of them that may go on
+SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
+SPECIAL = 1216
+"""Special registers, 128 or 256 bytes each: first ``SPECIALS_32``, then the others."""
 
 SPECIALS_32 = (
     "%tid.x", "%tid.y", "%tid.z", "%tid.w", "%ntid.x", "%ntid.y", "%ntid.z", "%ntid.w",
@@ -92,9 +98,11 @@ TICKING = ("%clock", "%clock_hi", "%clock64", "%globaltimer", "%globaltimer_lo",
 
 TEMPORARIES = 12
 """Registers and predicates for what is used at once."""
-TEMPORARY = SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * len(SPECIALS_64)
-RESULT_WORDS = 16
-"""Words of results that a function which calls itself may return."""
+HEADER = SPECIAL + 4 * LANES * len(SPECIALS_32) + 8 * LANES * len(SPECIALS_64)
+"""Bytes at the start of a warp that are given before it starts."""
+TEMPORARY = HEADER
+RESULT_WORDS = 32
+"""Words of parameters and of results of a function that calls itself."""
 RESULTS = TEMPORARY + 256 * TEMPORARIES
 REGISTERS = RESULTS + 8 * LANES * RESULT_WORDS
 """Where the registers of a warp begin."""
@@ -126,25 +134,26 @@ BLOCK_PARAMETERS = 80  #: pointer to the parameters of the kernel
 BLOCK_STATUS = 88  #: i32
 BLOCK_PROGRESS = 92  #: i32: whether anything happened in this round
 BLOCK_FAULT_WARP = 96  #: i32
+BLOCK_LIVE = 100  #: i32: how many threads have not ended
 BLOCK_STAGE = 104  #: pointer to memory for the operands of Tensor Core instructions
 BLOCK_SAVED = 112  #: pointer to the memory of saved registers, per lane
 BLOCK_SAVED_SIZE = 120  #: i64: its bytes for each lane
 BLOCK_RETURNS = 128  #: pointer to return addresses, per lane
 BLOCK_HOST = 136  #: pointer to a function of the host, for what is done in Python
-BLOCK_PRINTED = 144  #: pointer to what printf wrote
-BLOCK_LAUNCH = 152  #: i64: which launch, for the host
 BLOCK_INDEX = 160  #: i64: the number of the block in the grid
 BLOCK_LAST = 168  #: i64: the first block that is not to be run
 BLOCK_GRID = 176  #: 3 x i64: the blocks of the grid along x, y and z
 BLOCK_TEMPLATE = 200  #: pointer to the first bytes of each warp
 BLOCK_HALT = 208  #: pointer to an i32 that is not 0 if all should stop
+BLOCK_THREADS = 216  #: i32: how many threads
 BLOCK_BARRIERS = 256  #: 16 barriers
 BARRIER_BYTES = 32
-"""A barrier: threads that arrived, threads expected, phase, votes; i32 each, then
-the result of the last vote: count, and, or."""
+"""A barrier, i32 each: threads that arrived, with warps counted as 32; the same
+exactly; the phase; the votes for it; the result of the last vote as a count, and
+whether all or any were for it; the votes."""
 BLOCK_BYTES = BLOCK_BARRIERS + 16 * BARRIER_BYTES
 
-RETURNS = 64
+RETURNS = 1024
 """How deep functions may call one another."""
 
 
@@ -172,11 +181,10 @@ class Fault(IntEnum):
     ALIGNMENT = 2
     TRAP = 3
     UNSUPPORTED = 4
-    NOT_CONVERGED = 5
     STACK = 6
     DEPTH = 7
     METADATA = 8
     HOST = 9
-    DEADLOCK = 10
     READ_ONLY = 11
     BARRIER = 12
+    INDEX = 13

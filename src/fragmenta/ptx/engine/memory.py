@@ -47,7 +47,7 @@ class Access(NamedTuple):
     """Bits of one element in memory."""
     register: int
     """Bits of the register it is loaded to or stored from."""
-    count: int = 1
+    elements: int = 1
     """Elements of each lane, side by side in memory."""
     signed: bool = False
     address: int = 64
@@ -56,13 +56,13 @@ class Access(NamedTuple):
     @property
     def bytes(self) -> int:
         """The bytes that each lane accesses."""
-        return self.bits // 8 * self.count
+        return self.bits // 8 * self.elements
 
     @property
     def name(self) -> str:
         """A name for the routine."""
         sign = "s" if self.signed else "u"
-        words = (self.space, f"v{self.count}", f"{sign}{self.bits}")
+        words = (self.space, f"v{self.elements}", f"{sign}{self.bits}")
         return ".".join((*words, f"r{self.register}", f"a{self.address}"))
 
 
@@ -92,17 +92,19 @@ def segment(code: Code, block: Any, address: Value) -> Where:
     table = pointer_at(code, block, layout.BLOCK_SEGMENTS)
     entry = b.gep(table, [(safe * layout.SEGMENT_BYTES).raw])
     base, size, flags, notes = (field(code, entry, 8 * i, I64)[0] for i in range(4))
-    return Where(base, size, safe << layout.SLOT_BITS, flags, notes)
+    # The first bytes of shared memory belong to the system.
+    first = select(safe == layout.SHARED_SLOT, safe.lift(layout.SHARED_START), 0)
+    return Where(base, size, (safe << layout.SLOT_BITS) + first, flags, notes)
 
 
 def shared(code: Code, block: Any) -> Where:
-    """The shared memory of a block."""
+    """The shared memory of a block, without what belongs to the system."""
     b = code.builder
     pointer = pointer_at(code, block, layout.BLOCK_SHARED)
     size = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
-    nothing = size.lift(0)
-    start = Value(b, b.ptrtoint(pointer, I64))
-    return Where(start, size, nothing, nothing, nothing)
+    nothing, start = size.lift(0), size.lift(layout.SHARED_START)
+    base = Value(b, b.ptrtoint(pointer, I64))
+    return Where(base + start, size - start, start, nothing, nothing)
 
 
 def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:
@@ -165,7 +167,8 @@ def lane_of(code: Code, memory: Any, lane: Value) -> Value:
 
 def has(lanes: Value, lane: Value) -> Value:
     """Whether a lane is in a mask."""
-    return ((lanes >> convert(lane, I32)) & 1) != 0
+    taking_part: Value = ((lanes >> convert(lane, I32)) & 1) != 0
+    return taking_part
 
 
 # ── routines ────────────────────────────────────────────────────────────────
@@ -186,7 +189,7 @@ def _routine(name: str, access: Access, stores: bool) -> Routine:
         return _each(code, access, stores, *given)
 
     def build(module: ir.Module) -> None:
-        registers = [POINTER] * access.count
+        registers = [POINTER] * access.elements
         given = [POINTER, POINTER, POINTER, I64, I32, I32, *registers]
         define(module, name, given, trace, I32)
 
@@ -243,7 +246,7 @@ def _all(
 ) -> None:  # fmt: skip
     """All lanes are in one segment."""
     access = move.access
-    if access.count == 1 and access.bits == access.register:
+    if access.elements == 1 and access.bits == access.register:
         numbers = ir.Constant(WIDE, [access.bytes * i for i in range(LANES)])
         line = at == at.lift(one) + Value(code.builder, numbers)
         dense = (to_word(line) == -1) & (lanes == -1)

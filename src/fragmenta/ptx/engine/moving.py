@@ -26,9 +26,9 @@ def mov(writer: Writer, instruction: Instruction) -> None:
     d, a = instruction.operands
     kind = next(word for word in instruction.qualifiers if word in TYPES)
     if isinstance(d, Vector) and isinstance(a, Vector):
-        for goal, source in zip(d.items, a.items, strict=True):
-            width = type_bits(kind) // len(d.items)
-            writer.compute(f"mov.b{width}", goal, source)
+        width = type_bits(kind) // len(d.items)
+        for to, of in zip(d.items, a.items, strict=True):
+            writer.compute(f"mov.b{width}", to, of)
     elif isinstance(a, Vector):
         _pack(writer, d, a, kind)
     elif isinstance(d, Vector):

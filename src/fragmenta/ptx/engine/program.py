@@ -63,6 +63,8 @@ class Block:
     unit: Unit
     start: int
     stop: int
+    comes_back: bool = False
+    """Whether lanes come here only when they come back from a call."""
 
     @property
     def instructions(self) -> tuple[Instruction, ...]:
@@ -92,7 +94,6 @@ class Unit:
     frame_start: int = 0
     """Where the frame begins, if the function does not call itself."""
     recursive: bool = False
-    blocks: list[Block] = field(default_factory=list)
     at: dict[int, int] = field(default_factory=dict)
     """The number of the code block that begins with an instruction, by its index."""
     carry: int = 0
@@ -119,7 +120,7 @@ class Program:
     """Where the shared memory begins whose size is given at launch."""
     local: int
     addresses: Mapping[str, int]
-    """The address of each variable of the module and of each kernel parameter."""
+    """The address of each variable that is used, and of each kernel parameter."""
 
 
 def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
@@ -242,25 +243,49 @@ def _place_variables(unit: Unit, shared: _Space, local: _Space) -> int:
 
 
 def _addresses(module: Module, kernel: Function, shared: _Space) -> dict[str, int]:
-    """The address of every variable of the module and every parameter."""
+    """The address of every variable that is used, and of every parameter."""
     found: dict[str, int] = {}
-    number = constant = 0
+    slots = {space: iter(numbers) for space, numbers in _SLOTS.items()}
+    used = _used(module)
     for variable in module.variables.values():
         if variable.space == "shared":
             if variable.elements is not None:
                 found[variable.name] = shared.take(variable.size, variable.align)
-        elif variable.space == "const":
-            slot = layout.FIRST_CONSTANT + constant
+        elif variable.name in used:
+            space = "const" if variable.space == "const" else "global"
+            slot = next(slots[space], None)
+            if slot is None:
+                most = len(_SLOTS[space])
+                raise Error(
+                    f"the module uses more than {most} variables in .{space}; "
+                    f"{variable.name} is one too many"
+                )
             found[variable.name] = slot << layout.SLOT_BITS
-            constant += 1
-        else:
-            slot = layout.FIRST_VARIABLE + number
-            found[variable.name] = slot << layout.SLOT_BITS
-            number += 1
     for name, offset in parameter_offsets(kernel).items():
         found[name] = layout.PARAM_WINDOW + offset
     for index, name in enumerate(module.functions):
         found[name] = layout.CODE_WINDOW + 16 * index
+    return found
+
+
+_SLOTS = {
+    "global": range(layout.FIRST_VARIABLE, layout.FIRST_CONSTANT),
+    "const": range(layout.FIRST_CONSTANT, layout.SLOTS),
+}
+
+
+def _used(module: Module) -> set[str]:
+    """The variables that code or another variable names.
+
+    Headers declare thousands that nothing names: they need no address.
+    """
+    found: set[str] = set()
+    for variable in module.variables.values():
+        found.update(symbol.name for _, symbol in variable.references)
+        found.update(symbol.name for *_, symbol in variable.byte_references)
+    for function in module.functions.values():
+        for instruction in function.instructions:
+            found.update(_names(instruction.operands))
     return found
 
 
@@ -336,10 +361,9 @@ def _recursive(module: Module, names: list[str]) -> set[str]:
     while changed:
         changed = False
         for goals in reach.values():
-            more = set().union(*(reach.get(goal, set()) for goal in goals))
-            if not more <= goals:
-                goals |= more
-                changed = True
+            more = set().union(*(reach.get(goal, set()) for goal in goals)) - goals
+            goals.update(more)
+            changed = changed or bool(more)
     return {name for name in names if name in reach[name]}
 
 
@@ -360,7 +384,7 @@ def _cut(unit: Unit, blocks: list[Block]) -> None:
         ordered.append(len(instructions))
     # An empty last block: the end of a function is a return.
     for start, stop in zip(ordered, [*ordered[1:], len(instructions)], strict=True):
-        block = Block(len(blocks), unit, start, stop)
-        unit.at[start] = block.number
-        unit.blocks.append(block)
-        blocks.append(block)
+        if start and instructions[start - 1].opcode == "call":
+            blocks.append(Block(len(blocks), unit, start, start, comes_back=True))
+        unit.at[start] = len(blocks)
+        blocks.append(Block(len(blocks), unit, start, stop))

@@ -1,8 +1,7 @@
-"""How do lanes and warps wait for one another, and what do they exchange?
+"""How do the lanes of a warp come together, and what do they exchange?
 
 Lanes that execute a ``.sync`` instruction wait until all lanes that it names have come
-to it.  An ``.aligned`` instruction names all lanes.  A warp that waits at a barrier is
-asked again in every turn.
+to it.  An ``.aligned`` instruction names all lanes.
 """
 
 from __future__ import annotations
@@ -14,18 +13,16 @@ from llvmlite import ir
 from fragmenta.errors import Error
 from fragmenta.machine.trace import (
     I32,
-    I64,
     Code,
     Value,
     compare_unsigned,
     convert,
-    intrinsic,
     select,
 )
 from fragmenta.ptx.engine import layout, warps
-from fragmenta.ptx.engine.layout import LANES, Fault
+from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import Routine, field
-from fragmenta.ptx.engine.memory import fault, has, lane_of
+from fragmenta.ptx.engine.memory import has, lane_of
 from fragmenta.ptx.engine.warps import P, routine
 from fragmenta.ptx.engine.writing import Writer, handles
 from fragmenta.ptx.module import Immediate, Instruction, Operand, Pair, Sink
@@ -42,8 +39,8 @@ def aligned(instruction: Instruction) -> bool:
 
 def meet(writer: Writer, instruction: Instruction) -> None:
     """Let the lanes of a block go on only together with those they wait for."""
-    if instruction.opcode == "barrier" and not aligned(instruction):
-        return
+    if instruction.opcode in ("bar", "barrier") and not aligned(instruction):
+        return  # whoever waits there waits by itself
     here = writer.active()
     if instruction.guard is not None:  # the others go on
         chosen = writer.predicate(instruction.guard)
@@ -54,8 +51,6 @@ def meet(writer: Writer, instruction: Instruction) -> None:
     members = writer.constant(32, -1).pointer
     if instruction.opcode in _NAMED:
         members = writer.source(instruction.operands[-1], "b32").pointer
-    elif instruction.opcode == "bar" and "warp" in instruction.qualifiers:
-        members = writer.source(instruction.operands[0], "b32").pointer
     free = writer.call(
         MEET, "ptr %warp", f"ptr {members}", f"i32 {here}", returns="i32"
     )
@@ -158,85 +153,6 @@ def elect(writer: Writer, instruction: Instruction) -> None:
         f"ptr {writer.result(p, 'pred').pointer}", f"ptr {members}",
         f"i32 {writer.lanes()}",
     )  # fmt: skip
-
-
-# ── barriers ────────────────────────────────────────────────────────────────
-
-
-@handles("bar", "barrier")
-def bar(writer: Writer, instruction: Instruction) -> None:
-    """A barrier of a block, or of the lanes of a warp."""
-    words = instruction.qualifiers
-    if "warp" in words:
-        return  # the lanes have met already
-    if "cluster" in words:
-        raise Error("barrier.cluster is not supported yet")
-    mode = next((w for w in words if w in ("sync", "arrive", "red")), "sync")
-    operands = list(instruction.operands)
-    result = operands.pop(0) if mode == "red" else None
-    voted = operands.pop() if mode == "red" else None
-    number = writer.source(operands[0], "b32").pointer
-    count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
-    votes = "0" if voted is None else _word(writer, voted)
-    state = writer.call(
-        BARRIER[mode], "ptr %warp", "ptr %block", f"ptr {number}",
-        f"ptr {writer.source(count, 'b32').pointer}", f"i32 {votes}",
-        f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
-    )  # fmt: skip
-    if writer.version == "b" and instruction.guard is None:
-        _wait_all(writer, state)
-    else:
-        _wait_some(writer, state)
-    if result is not None:
-        kind = "u32" if "popc" in words else "pred"
-        which = ("popc", "and", "or").index(next(
-            w for w in words if w in ("popc", "and", "or")
-        ))  # fmt: skip
-        writer.call(
-            VOTED[kind], f"ptr {writer.result(result, kind).pointer}", "ptr %block",
-            f"ptr {number}", f"i32 {which}", f"i32 {writer.lanes()}",
-        )  # fmt: skip
-
-
-def _word(writer: Writer, operand: Operand) -> str:
-    if isinstance(operand, Immediate):
-        return "-1" if operand.value else "0"
-    return writer.load("i32", writer.source(operand, "pred").pointer, 0)
-
-
-def _wait_all(writer: Writer, state: str) -> None:
-    """All lanes of the warp go on, or the warp stops here."""
-    on, out = writer.new_label(), writer.new_label()
-    good = writer.value(f"icmp eq i32 {state}, 1")
-    writer.line(f"br i1 {good}, label %{on}, label %{out}")
-    writer.label(out)
-    _stay(writer)
-    writer.label(on)
-
-
-def _wait_some(writer: Writer, state: str) -> None:
-    """The lanes that may not go on stay; the others go on without them."""
-    on, out = writer.new_label(), writer.new_label()
-    good = writer.value(f"icmp eq i32 {state}, 1")
-    writer.line(f"br i1 {good}, label %{on}, label %{out}")
-    writer.label(out)
-    bad = writer.value(f"icmp eq i32 {state}, 2")
-    stay = writer.new_label()
-    writer.line(f"br i1 {bad}, label %stop, label %{stay}")
-    writer.label(stay)
-    # Lanes that are not at the barrier, because of a guard, go on.
-    here, after = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"
-    writer.call(warps.STAY, "ptr %warp", f"i32 {writer.lanes()}", here, after)
-    writer.line("br label %dispatch")
-    writer.label(on)
-
-
-def _stay(writer: Writer) -> None:
-    here = f"i32 {writer.block.number}"
-    writer.call(warps.STAY, "ptr %warp", "i32 -1", here, here)
-    status = writer.load("i32", "%warp", layout.STATUS)
-    bad = writer.value(f"icmp eq i32 {status}, {int(layout.Status.FAULT)}")
-    writer.line(f"br i1 {bad}, label %stop, label %dispatch")
 
 
 # ── routines ────────────────────────────────────────────────────────────────
@@ -386,107 +302,6 @@ def _elect(code: Code, d: Any, p: Any, members: Any, lanes: Value) -> None:
         _put_bit(code, p, lane, leader == convert(lane, I32))
 
 
-def _count(word: Value) -> Value:
-    return Value(
-        word.builder, intrinsic(word.builder, "llvm.ctpop.i32", I32, [word.raw])
-    )
-
-
-def _barrier(mode: str) -> Any:
-    """1: the lanes may go on; 0: they have to wait; 2: a fault."""
-
-    def trace(
-        code: Code, warp: Any, block: Any, numbers: Any, counts: Any, votes: Value,
-        lanes: Value, site: Value,
-    ) -> Value:  # fmt: skip
-        b = code.builder
-        answer = code.variable(site.lift(1))
-        first = convert(warps.first_lane(lanes), I64) & 31
-        number = lane_of(code, _words(code, numbers), first)
-        expected = lane_of(code, _words(code, counts), first)
-        good = compare_unsigned("<", number, 16)
-        with code.when((lanes != 0) & ~good):
-            fault(code, warp, Fault.BARRIER, site, first, convert(number, I64), 0)
-            answer.value = site.lift(2)
-        with code.when((lanes != 0) & good):
-            step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
-            barrier = b.bitcast(b.gep(block, [step.raw]), I32.as_pointer())
-            answer.value = _arrive(
-                code, mode, warp, block, barrier, expected, votes, lanes
-            )
-        return answer.value
-
-    return trace
-
-
-def _arrive(
-    code: Code, mode: str, warp: Any, block: Any, barrier: Any, expected: Value,
-    votes: Value, lanes: Value,
-) -> Value:  # fmt: skip
-    b = code.builder
-    state = [b.gep(barrier, [ir.Constant(I32, i)]) for i in range(8)]
-
-    def get(index: int) -> Value:
-        return Value(b, b.load(state[index]))
-
-    def put(index: int, value: Value) -> None:
-        b.store(value.raw, state[index])
-
-    flags = field(code, warp, layout.ARRIVED, I32)
-    live = field(code, warp, layout.LIVE, I32)[0]
-    tickets = field(code, warp, layout.TICKETS, I32)
-    new = (flags[0] & lanes) == 0
-    with code.when(new):
-        threads = select(lanes == live, lanes.lift(LANES), _count(lanes))
-        put(0, get(0) + threads)
-        put(3, get(3) + _count(votes & lanes))
-        put(7, get(7) + _count(lanes))
-        field(code, block, layout.BLOCK_PROGRESS, I32)[0] = lanes.lift(1)
-        with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-            tickets[lane] = get(2)
-        flags[0] = flags[0] | lanes
-    alive = field(code, block, layout.BLOCK_ALIVE, I32)[0] * LANES
-    wanted = select(expected == 0, alive, expected)
-    first = convert(warps.first_lane(lanes), I64)
-    waits = tickets[first] == get(2)
-    with code.when(waits & (get(0) >= wanted)):
-        put(4, get(3))
-        put(5, convert(get(3) == get(7), I32, signed=False))
-        put(6, convert(get(3) != 0, I32, signed=False))
-        for index in (0, 3, 7):
-            put(index, lanes.lift(0))
-        put(2, get(2) + 1)
-    passed = tickets[first] != get(2)
-    if mode == "arrive":
-        passed = passed | (lanes != 0)
-    waiting = field(code, warp, layout.WAITING, I32)
-    with code.when(passed):
-        flags[0] = flags[0] & ~lanes
-        field(code, block, layout.BLOCK_PROGRESS, I32)[0] = lanes.lift(1)
-    with code.when(~passed):
-        waiting[0] = waiting[0] | lanes
-    return convert(passed, I32, signed=False)
-
-
-def _voted(kind: str) -> Any:
-    def trace(
-        code: Code, d: Any, block: Any, numbers: Any, which: Value, lanes: Value
-    ) -> None:
-        b = code.builder
-        first = convert(warps.first_lane(lanes), I64) & 31
-        number = lane_of(code, _words(code, numbers), first) & 15
-        step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
-        words = b.bitcast(b.gep(block, [step.raw]), I32.as_pointer())
-        value = Value(b, b.load(b.gep(words, [(which + 4).raw])))
-        if kind == "u32":
-            _spread(code, d, value, lanes)
-            return
-        word = field(code, d, 0, I32)
-        word[0] = select(value != 0, word[0] | lanes, word[0] & ~lanes)
-
-    return trace
-
-
 MEET = routine("meet", _meet, [P, P, I32], I32)
 SPREAD = routine("spread_word", _spread, [P, I32, I32], None)
 ELECT = routine("elect", _elect, [P, P, P, I32], None)
@@ -504,12 +319,4 @@ MATCH = {
     )
     for mode in ("any", "all")
     for bits in (32, 64)
-}
-BARRIER = {
-    mode: routine(f"bar.{mode}", _barrier(mode), [P, P, P, P, I32, I32, I32], I32)
-    for mode in ("sync", "arrive", "red")
-}
-VOTED = {
-    kind: routine(f"voted.{kind}", _voted(kind), [P, P, P, I32, I32], None)
-    for kind in ("u32", "pred")
 }

@@ -25,7 +25,7 @@ from fragmenta.machine.trace import (
     select,
 )
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.layout import LANES, Status
+from fragmenta.ptx.engine.layout import LANES, Fault, Status
 from fragmenta.ptx.engine.library import (
     POINTER,
     Routine,
@@ -36,7 +36,6 @@ from fragmenta.ptx.engine.library import (
 
 VECTOR = ir.VectorType(I32, LANES)
 MASK = ir.VectorType(I1, LANES)
-ALL = -1
 
 
 def all_lanes(code: Code, pointer: Any) -> Value:
@@ -91,33 +90,58 @@ def _choose(code: Code, warp: Any, block: Any) -> Value:
     """
     live = field(code, warp, layout.LIVE, I32)
     waiting = field(code, warp, layout.WAITING, I32)
-    turn = field(code, warp, layout.TURN, I32)
     moved = field(code, warp, layout.MOVED, I32)
     lanes = all_lanes(code, place(code, warp, layout.PC))
     # If all wait, they are asked once more after something has changed.
     stuck = (live[0] & ~waiting[0]) == 0
-    waiting[0] = select(stuck & (moved[0] != 0), turn[0].lift(0), waiting[0])
-    moved[0] = select(stuck, turn[0].lift(0), moved[0])
+    waiting[0] = select(stuck & (moved[0] != 0), moved[0].lift(0), waiting[0])
+    moved[0] = select(stuck, moved[0].lift(0), moved[0])
     ready = live[0] & ~waiting[0]
-    far = lanes.lift(layout.EXITED)
-    numbers = select(to_lanes(ready), lanes, far)
-    later = select(compare_unsigned(">=", numbers, turn[0]), numbers, far)
-    next_one = _least(code, later)
-    lowest = select(next_one == layout.EXITED, _least(code, numbers), next_one)
-    turn[0] = lowest.lift(0)
-    here = to_word(numbers == lowest) & ready
+    numbers = select(to_lanes(ready), lanes, lanes.lift(layout.EXITED))
+    lowest = _least(code, numbers)
+    first, number = _next_in_turn(code, warp, ready, numbers, lowest)
+    here = to_word(numbers == number) & ready
     # Lanes in the same function but called from elsewhere are not together.
     calls = all_lanes(code, place(code, warp, layout.CONTEXT))
-    first = convert(first_lane(here), I64) & (LANES - 1)
-    same = calls == field(code, warp, layout.CONTEXT, I32)[first]
+    leader = select(first >= 0, first, first_lane(here)) & (LANES - 1)
+    same = calls == field(code, warp, layout.CONTEXT, I32)[convert(leader, I64)]
     active = to_word(same) & here
     field(code, warp, layout.ACTIVE, I32)[0] = active
     none = ready == 0
     with code.when(none):
-        ended = select(live[0] == 0, lowest.lift(Status.ENDED), Status.BLOCKED)
+        ended = select(live[0] == 0, number.lift(Status.ENDED), Status.BLOCKED)
         field(code, warp, layout.STATUS, I32)[0] = ended
     partial = convert(active != live[0], I32, signed=False)
-    return select(none, lowest.lift(-1), lowest + lowest + partial)
+    return select(none, number.lift(-1), number + number + partial)
+
+
+def _next_in_turn(
+    code: Code, warp: Any, ready: Value, numbers: Value, lowest: Value
+) -> tuple[Value, Value]:
+    """The lane whose turn it is, or -1, and the code block that is executed next.
+
+    After lanes have jumped back often, each lane that is ready has its turn: the one
+    they wait for may be anywhere.
+    """
+    turn = field(code, warp, layout.TURN, I32)
+    left = turn[0]
+    start = (left - 1) & (LANES - 1)
+    later = ready & (left.lift(-1) << start)
+    chosen = first_lane(select(later != 0, later, ready)) & (LANES - 1)
+    fair = (left > 0) & (ready != 0)
+    turn[0] = select(fair, left - 1, left)
+    pcs = spill_words(code, numbers)
+    theirs = Value(code.builder, code.builder.load(
+        code.builder.gep(pcs, [convert(chosen, I64).raw])
+    ))  # fmt: skip
+    return select(fair, chosen, left.lift(-1)), select(fair, theirs, lowest)
+
+
+def spill_words(code: Code, vector: Value) -> Any:
+    """The lanes of a vector of words in memory, where one of them can be reached."""
+    slot = code.array(vector.type)
+    code.builder.store(vector.raw, slot)
+    return code.builder.bitcast(slot, I32.as_pointer())
 
 
 def _diverge(code: Code, warp: Any, taken: Value, yes: Value, no: Value) -> None:
@@ -142,6 +166,11 @@ def _stay(code: Code, warp: Any, staying: Value, here: Value, after: Value) -> N
 def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
     """Some lanes end."""
     live = field(code, warp, layout.LIVE, I32)
+    ending = Value(code.builder, intrinsic(
+        code.builder, "llvm.ctpop.i32", I32, [(live[0] & lanes).raw]
+    ))  # fmt: skip
+    threads = field(code, block, layout.BLOCK_LIVE, I32)
+    threads[0] = threads[0] - ending
     live[0] = live[0] & ~lanes
     at = place(code, warp, layout.PC)
     before = all_lanes(code, at)
@@ -153,11 +182,12 @@ def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
         alive[0] = alive[0] - 1
 
 
-def _spent(code: Code, warp: Any, next_block: Value) -> None:
-    """The turn of the warp is over; other lanes come first the next time."""
-    field(code, warp, layout.TURN, I32)[0] = next_block + 1
-    field(code, warp, layout.STATUS, I32)[0] = next_block.lift(Status.SPENT)
-    field(code, warp, layout.WAITING, I32)[0] = next_block.lift(0)
+def _spent(code: Code, warp: Any) -> None:
+    """The turn of the warp is over; the next time every lane has its turn."""
+    turn = field(code, warp, layout.TURN, I32)
+    turn[0] = turn[0].lift(2 * LANES)
+    field(code, warp, layout.STATUS, I32)[0] = turn[0].lift(Status.SPENT)
+    field(code, warp, layout.WAITING, I32)[0] = turn[0].lift(0)
 
 
 def _fault(code: Code, warp: Any, kind: Value, number: Value, lanes: Value) -> None:
@@ -197,23 +227,36 @@ def _frame(code: Code, result: Any, frame: Any, offset: Value) -> None:
 
 
 def _table_jump(
-    code: Code, warp: Any, index: Any, table: Any, count: Value, lanes: Value
-) -> None:
-    """Each lane goes to the code block that a table has for its index."""
-    at = place(code, warp, layout.PC)
+    code: Code, warp: Any, index: Any, table: Any, count: Value, lanes: Value,
+    site: Value,
+) -> Value:  # fmt: skip
+    """Each lane goes to the code block that a table has for its index.
+
+    1 if an index is beyond the table.
+    """
     b = code.builder
     words = b.bitcast(table, I32.as_pointer())
     numbers = b.bitcast(index, I32.as_pointer())
-    goals = b.bitcast(at, I32.as_pointer())
+    goals = b.bitcast(place(code, warp, layout.PC), I32.as_pointer())
+    failed = code.variable(lanes.lift(0))
     with code.loop(LANES) as lane:
         bit = (lanes >> convert(lane, I32)) & 1
-        with code.when(bit != 0):
+        with code.when((bit != 0) & (failed.value == 0)):
             number = Value(b, b.load(b.gep(numbers, [lane.raw])))
             inside = compare_unsigned("<", number, count)
-            safe = select(inside, number, 0)
-            goal = b.load(b.gep(words, [safe.raw]))
-            b.store(goal, b.gep(goals, [lane.raw]))
+            with code.when(inside):
+                goal = b.load(b.gep(words, [number.raw]))
+                b.store(goal, b.gep(goals, [lane.raw]))
+            with code.when(~inside):
+                _fault(
+                    code, warp, site.lift(Fault.INDEX), site, bit << convert(lane, I32)
+                )
+                field(code, warp, layout.FAULT_ADDRESS, I64)[0] = convert(
+                    number, I64, signed=False
+                )
+                failed.value = lanes.lift(1)
     field(code, warp, layout.MOVED, I32)[0] = lanes.lift(1)
+    return failed.value
 
 
 # ── a block of threads ──────────────────────────────────────────────────────
@@ -230,7 +273,7 @@ def _turns(code: Code, block: Any, kernel: Any, budget: Value) -> None:
     alive = field(code, block, layout.BLOCK_ALIVE, I32)
     run = b.bitcast(kernel, ir.FunctionType(ir.VoidType(), [POINTER] * 2).as_pointer())
     status[0] = budget.lift(Status.READY)
-    with _repeat(code) as again:
+    with repeat(code) as again:
         spent = code.variable(budget.lift(0))
         progress[0] = budget.lift(0)
         with code.loop(warps) as number:
@@ -283,7 +326,7 @@ def _grid(code: Code, block: Any, kernel: Any, budget: Value) -> None:
     turns = ir.Function(
         b.module, ir.FunctionType(void, [POINTER, POINTER, I32]), "turns"
     )
-    with _repeat(code) as again:
+    with repeat(code) as again:
         with code.when(status[0] == Status.ENDED):
             _reset(code, block)
         b.call(turns, [block, kernel, budget.raw])
@@ -301,14 +344,15 @@ def _reset(code: Code, block: Any) -> None:
     size = field(code, block, layout.BLOCK_WARP_BYTES, I64)[0]
     first = pointer_at(code, block, layout.BLOCK_FIRST_WARP)
     template = pointer_at(code, block, layout.BLOCK_TEMPLATE)
-    header = ir.Constant(I64, layout.REGISTERS)
+    header = ir.Constant(I64, layout.HEADER)
+    start = ir.Constant(I64, layout.REGISTERS)
     no, zero = ir.Constant(I1, 0), ir.Constant(I8, 0)
     rest = size - layout.REGISTERS
     with code.loop(warps) as number:
         warp = b.gep(first, [(number * size).raw])
-        source = b.gep(template, [(number * layout.REGISTERS).raw])
+        source = b.gep(template, [(number * layout.HEADER).raw])
         _copy_memory(b, warp, source, header)
-        registers = b.gep(warp, [header])
+        registers = b.gep(warp, [start])
         _fill_memory(b, registers, zero, rest.raw, no)
         _place_block(code, block, warp)
     shared = pointer_at(code, block, layout.BLOCK_SHARED)
@@ -318,6 +362,8 @@ def _reset(code: Code, block: Any) -> None:
     _fill_memory(b, barriers, zero, ir.Constant(I64, 16 * layout.BARRIER_BYTES), no)
     alive = field(code, block, layout.BLOCK_ALIVE, I32)
     alive[0] = field(code, block, layout.BLOCK_WARPS, I32)[0]
+    live = field(code, block, layout.BLOCK_LIVE, I32)
+    live[0] = field(code, block, layout.BLOCK_THREADS, I32)[0]
 
 
 def _place_block(code: Code, block: Any, warp: Any) -> None:
@@ -350,7 +396,7 @@ def _void(b: Any, name: str, kinds: list[Any], given: list[Any]) -> None:
     b.call(function, given)
 
 
-class _repeat:
+class repeat:
     """A loop that goes on while a condition holds at its end."""
 
     def __init__(self, code: Code) -> None:
@@ -386,10 +432,10 @@ CHOOSE = routine("choose", _choose, [P, P], I32)
 DIVERGE = routine("diverge", _diverge, [P, I32, I32, I32], None)
 STAY = routine("stay", _stay, [P, I32, I32, I32], None)
 LEAVE = routine("leave", _leave, [P, P, I32], None)
-SPENT = routine("spent", _spent, [P, I32], None)
+SPENT = routine("spent", _spent, [P], None)
 FAULT = routine("fault", _fault, [P, I32, I32, I32], None)
 TICK = routine("tick", _tick, [P], None)
 FRAME = routine("frame", _frame, [P, P, I64], None)
-TABLE_JUMP = routine("table_jump", _table_jump, [P, P, P, I32, I32], None)
+TABLE_JUMP = routine("table_jump", _table_jump, [P, P, P, I32, I32, I32], I32)
 TURNS = routine("turns", _turns, [P, P, I32], None)
 GRID = routine("grid", _grid, [P, P, I32], None)

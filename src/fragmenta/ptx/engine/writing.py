@@ -34,9 +34,11 @@ from fragmenta.ptx.module import (
     Vector,
     type_bytes,
 )
-from fragmenta.ptx.opcodes.table import TABLE, Match
+from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 
 FULL, PARTIAL = "b", "m"
+WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
+"""Opcodes that are carried out for all lanes at once, whatever the guard says."""
 Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
@@ -63,7 +65,25 @@ class Site(NamedTuple):
     """An instruction that can fail."""
 
     unit: str
-    index: int
+    place: int
+    """The number of the instruction in its function."""
+
+
+class _Gathered(NamedTuple):
+    """What a routine is made for and called with."""
+
+    results: list[tuple[Held, str]]
+    sources: list[tuple[Held, str] | None]
+    """None for an operand that was not written."""
+    extra: list[tuple[str, str]]
+    """Further qualifiers."""
+
+
+def _both(operand: Written | Operand) -> tuple[Written | Operand, ...]:
+    """One result, or the two of a pair."""
+    if isinstance(operand, Pair):
+        return operand.first, operand.second
+    return (operand,)
 
 
 class Writer:
@@ -167,7 +187,7 @@ class Writer:
         """A place for a predicate that is used at once."""
         return self.at("%warp", layout.SCRATCH + 4 * number)
 
-    def temporary(self, bits: int) -> str:
+    def temporary(self) -> str:
         """A place for a register that is used at once; none is kept for long."""
         place = layout.TEMPORARY + 256 * self._scratch
         self._scratch = (self._scratch + 1) % layout.TEMPORARIES
@@ -246,7 +266,7 @@ class Writer:
             offset = unit.local[name] + operand.offset
             if not unit.recursive:
                 return self.constant(bits, unit.frame_start + offset)
-            place = self.temporary(64)
+            place = self.temporary()
             self.call(
                 warps.FRAME, f"ptr {place}", f"ptr {self.frame()}", f"i64 {offset}"
             )
@@ -269,7 +289,7 @@ class Writer:
             bits = type_bits(kind)
             if bits == 1:
                 return Written(self.scratch(self._next_scratch()), 1)
-            return Written(self.temporary(bits), max(bits, 8))
+            return Written(self.temporary(), max(bits, 8))
         if isinstance(operand, Part):
             return self.register(operand.of)
         if not isinstance(operand, Register):
@@ -291,71 +311,81 @@ class Writer:
     def _compute(
         self, mnemonic: str, match: Match, given: list[Written | Operand]
     ) -> None:
-        results: list[tuple[Held, str]] = []
-        sources: list[tuple[Held, str] | None] = []
-        extra: list[tuple[str, str]] = []
+        gathered = _Gathered([], [], [])
         rest = list(given)
         for slot in match.syntax.operands:
-            kind = match.syntax.type_of(slot, match.qualifiers)
-            held = Held(type_bits(kind), 0, signed=kind.startswith("s"))
             if slot.hidden:
-                place = self.at("%warp", self.unit.carry)
-                if slot.result and not match.qualifiers.get("cc", "cc"):
-                    place = self.scratch(0)
-                pair = (Held(1, 1), place)
-                (results if slot.result else sources).append(pair)
-                continue
-            if not rest:
-                if not slot.optional:
-                    raise Error(f"{mnemonic} has too few operands")
-                sources.append(None)
-                continue
-            operand = rest.pop(0)
-            if slot.type == "imm":
-                if not isinstance(operand, Immediate):
-                    raise Error(f"{slot.name} of {mnemonic} must be a constant")
-                extra.append((slot.name, str(operand.value)))
-                continue
-            if slot.negatable:
-                minus = isinstance(operand, Negative)
-                extra.append((f"{slot.name}neg", "-" * minus))
-                operand = operand.of if isinstance(operand, Negative) else operand
-            if slot.selector:
-                part = operand.which if isinstance(operand, Part) else ""
-                extra.append((slot.selector, part))
-            if slot.result:
-                both = (
-                    (operand.first, operand.second)
-                    if isinstance(operand, Pair)
-                    else (operand,)
-                )
-                for each in both:
-                    at = each if isinstance(each, Written) else self.result(each, kind)
-                    results.append((held._replace(register=at.bits), at.pointer))
-                    if slot.name == "d|p":  # the second is a predicate
-                        kind, held = "pred", Held(1, 1)
-                continue
-            items = operand.items if isinstance(operand, Vector) else (operand,)
-            for each in items:
-                at = each if isinstance(each, Written) else self.source(each, kind)
-                sources.append((held._replace(register=at.bits), at.pointer))
+                self._carry(slot, match, gathered)
+            elif rest:
+                self._gather(mnemonic, slot, match, rest.pop(0), gathered)
+            elif slot.optional:
+                gathered.sources.append(None)
+            else:
+                raise Error(f"{mnemonic} has too few operands")
         if rest:
             raise Error(f"{mnemonic} has too many operands")
         routine = elementwise(
             mnemonic,
             match,
-            tuple(held for held, _ in results),
-            tuple(None if each is None else each[0] for each in sources),
-            tuple(extra),
+            tuple(held for held, _ in gathered.results),
+            tuple(None if each is None else each[0] for each in gathered.sources),
+            tuple(gathered.extra),
         )
         self.fidelity[mnemonic] = match.syntax.fidelity
-        places = [p for _, p in results] + [s[1] for s in sources if s is not None]
-        arguments = [f"ptr {each}" for each in places]
         self.routines[routine.name] = routine
+        places = [place for _, place in gathered.results]
+        places += [each[1] for each in gathered.sources if each is not None]
+        arguments = [f"ptr {each}" for each in places]
         if self.mask:
             self.call_name(routine.name + MASKED, *arguments, f"i32 {self.mask}")
         else:
             self.call_name(routine.name, *arguments)
+
+    def _carry(self, slot: Slot, match: Match, gathered: _Gathered) -> None:
+        """The carry is an operand that is not written."""
+        place = self.at("%warp", self.unit.carry)
+        if slot.result and not match.qualifiers.get("cc", "cc"):
+            place = self.scratch(0)
+        pair = (Held(1, 1), place)
+        if slot.result:
+            gathered.results.append(pair)
+        else:
+            gathered.sources.append(pair)
+
+    def _gather(
+        self,
+        mnemonic: str,
+        slot: Slot,
+        match: Match,
+        operand: Written | Operand,
+        gathered: _Gathered,
+    ) -> None:
+        """What one operand adds to the arguments of a routine."""
+        kind = match.syntax.type_of(slot, match.qualifiers)
+        if slot.type == "imm":
+            if not isinstance(operand, Immediate):
+                raise Error(f"{slot.name} of {mnemonic} must be a constant")
+            gathered.extra.append((slot.name, str(operand.value)))
+            return
+        if slot.negatable:
+            minus = isinstance(operand, Negative)
+            gathered.extra.append((f"{slot.name}neg", "-" * minus))
+            operand = operand.of if isinstance(operand, Negative) else operand
+        if slot.selector:
+            part = operand.which if isinstance(operand, Part) else ""
+            gathered.extra.append((slot.selector, part))
+        held = Held(type_bits(kind), 0, signed=kind.startswith("s"))
+        if slot.result:
+            for each in _both(operand):
+                at = each if isinstance(each, Written) else self.result(each, kind)
+                pair = (held._replace(register=at.bits), at.pointer)
+                gathered.results.append(pair)
+                if slot.name == "d|p":  # the second is a predicate
+                    kind, held = "pred", Held(1, 1)
+            return
+        for each in operand.items if isinstance(operand, Vector) else (operand,):
+            at = each if isinstance(each, Written) else self.source(each, kind)
+            gathered.sources.append((held._replace(register=at.bits), at.pointer))
 
     def site(self) -> int:
         """A number for the present instruction, by which a fault names it."""
@@ -390,7 +420,20 @@ class Writer:
         elif self.version == PARTIAL:
             self.mask = self.active()
         handler = HANDLERS.get(instruction.opcode, _by_table)
-        self.guarded(lambda: handler(self, instruction))
+        if guard is not None and instruction.opcode in WHOLE_WARP:
+            self.guarded(lambda: self._if_any(lambda: handler(self, instruction)))
+        else:
+            self.guarded(lambda: handler(self, instruction))
+
+    def _if_any(self, write: Callable[[], None]) -> None:
+        """Write something that is done only if a lane takes part."""
+        on, behind = self.new_label(), self.new_label()
+        some = self.value(f"icmp ne i32 {self.mask}, 0")
+        self.line(f"br i1 {some}, label %{on}, label %{behind}")
+        self.label(on)
+        write()
+        self.line(f"br label %{behind}")
+        self.label(behind)
 
     def guarded(self, write: Callable[[], None]) -> None:
         """Write something; if that is not possible, it is a fault to come there."""
@@ -405,8 +448,9 @@ class Writer:
         """Stop with a fault if a lane comes here, and with the reason."""
         self.refusals[len(self.sites)] = why
         self.fault(Fault.UNSUPPORTED)
-        if self.unit.function.instructions[self.index].opcode in JUMPS:
-            self.line("br label %dispatch")
+        jumps = self.unit.function.instructions[self.index].opcode in JUMPS
+        if jumps and not self.block.comes_back:
+            self.goto(self.unit.at[self.index + 1])
 
     # ── going on ────────────────────────────────────────────────────────────
 
@@ -438,7 +482,7 @@ class Writer:
             self.call(
                 warps.DIVERGE, "ptr %warp", "i32 -1", f"i32 {number}", f"i32 {number}"
             )
-        self.call(warps.SPENT, "ptr %warp", f"i32 {number}")
+        self.call(warps.SPENT, "ptr %warp")
         self.line("ret void")
         self.label(on)
 

@@ -1,0 +1,403 @@
+"""What does a kernel of a PTX file do?"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from fragmenta.commands.app import NOTHING, command
+from fragmenta.commands.arguments import AsJson, complete_target
+from fragmenta.commands.files import (
+    Force,
+    check_output,
+    complete_file,
+    save_array,
+    size_text,
+)
+from fragmenta.commands.launch_arguments import (
+    Args,
+    Block,
+    Given,
+    Grid,
+    Shared,
+    block_of,
+    check_parameters,
+    find_kernel,
+    read_arguments,
+    sides,
+)
+from fragmenta.commands.output import complain, emit, emit_json, printable, width
+from fragmenta.errors import Error, KernelFault, one_of, shortened
+from fragmenta.evidence.launches import for_kernel
+from fragmenta.progress import Progress, bar, ignore_progress, notice
+from fragmenta.ptx.kernel import Kernel
+from fragmenta.ptx.kernel import load as load_ptx
+from fragmenta.ptx.module import Variable
+from fragmenta.ptx.result import FIDELITY, Result
+
+MOST_OPCODES = 6
+"""Opcodes that the table names; JSON has them all."""
+
+
+@command(
+    "launch",
+    "fragmenta launch kernel.ptx --list",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
+)
+def launch(
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="A PTX file.",
+            autocompletion=complete_file,
+            show_default=False,
+        ),
+    ],
+    kernel: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KERNEL",
+            help="The kernel; may be left out if there is one only.",
+            show_default=False,
+        ),
+    ] = None,
+    grid: Grid = "1",
+    block: Block = None,
+    shared: Shared = 0,
+    arg: Args = None,
+    save: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--save",
+            metavar="INDEX=FILE",
+            help="Write the array of an argument to a .npy file; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="TARGET",
+            help="The GPU whose bits are wanted; by default that of the file.",
+            autocompletion=complete_target,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Stop after so many warp instructions."),
+    ] = None,
+    no_contract: Annotated[
+        bool,
+        typer.Option(
+            "--no-contract", help="Do not fuse products and sums, as --fmad=false."
+        ),
+    ] = False,
+    list_kernels: Annotated[
+        bool, typer.Option("--list", help="List the kernels and their parameters.")
+    ] = False,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    r"""An ARGUMENT is one of these, where TYPE is f16, bf16, f32, f64, e4m3, e5m2,
+    i8 to i64, u8 to u64 or bool, and SHAPE such as 128x64:
+
+    \b
+      FILE.npy                   the array of a file
+      zeros:TYPE:SHAPE           also ones, and arange for 0, 1, 2 …
+      full:TYPE:SHAPE:VALUE      one value everywhere
+      random:TYPE:SHAPE[:SEED]   the same on every machine
+      TYPE:VALUE                 a number, such as i32:64
+      bytes:HEX                  a struct
+      pointer:INDEX[+OFFSET]     into the array of another argument, in bytes
+
+    The exit status is 1 if the kernel does what it must not do.
+    """
+    if list_kernels:
+        _list(file, kernel, as_json)
+        return
+    found = find_kernel(file, kernel)
+    given = read_arguments(arg or ())
+    check_parameters(found, given)
+    places = _places(save or (), given, force)
+    sizes = sides(grid, "--grid"), block_of(found, block)
+    options: dict[str, Any] = {"target": target, "limit": limit}
+    options |= {"shared": shared, "contract": not no_contract}
+    before = [each.value.tobytes() for each in given]
+    values = for_kernel([each.value for each in given])
+    try:
+        with _patience(f"launching {found.name}") as progress:
+            result = found.launch(*sizes, values, progress=progress, **options)
+    except KernelFault as fault:
+        _tell(file, fault, as_json)
+        raise typer.Exit(NOTHING) from None
+    changes = _changes(found, given, before)
+    for index, path in places.items():
+        save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
+    done = _Done(found, *sizes, target, result, changes)
+    if as_json:
+        emit_json(done.to_json())
+    else:
+        emit(done.to_text())
+
+
+@contextmanager
+def _patience(title: str) -> Iterator[Progress]:
+    """A bar in a terminal, a line elsewhere, if it takes more than a second."""
+    if sys.stderr is not None and sys.stderr.isatty():
+        with bar(title) as progress:
+            yield progress
+    else:
+        with notice(title):
+            yield ignore_progress
+
+
+def _places(
+    texts: Sequence[str], given: Sequence[Given], force: bool
+) -> dict[int, str]:
+    """Which arrays go to which files, if they may."""
+    found: dict[int, str] = {}
+    arrays = [i for i, each in enumerate(given) if each.elements is not None]
+    for text in texts:
+        index, _, path = text.partition("=")
+        if not path or not index.strip().isdecimal():
+            raise Error(
+                f"--save takes INDEX=FILE.npy, such as 2=c.npy; given {shortened(text)}"
+            )
+        number = int(index[:9])
+        if number not in arrays:
+            have = f"arrays are {one_of(arrays, 'and')}" if arrays else "none is"
+            raise Error(f"--save {text}: argument {index} is no array; {have}")
+        check_output(path, force, ".npy", "--save")
+        if number in found or path in found.values():
+            raise Error(f"--save {text}: an array has one file, and a file one array")
+        found[number] = path
+    return found
+
+
+# ── what happened ───────────────────────────────────────────────────────────
+
+
+class _Change(NamedTuple):
+    """What a launch did to an array."""
+
+    argument: int
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    changed: int
+    size: int
+    least: float | None
+    most: float | None
+    nan: int | None
+
+
+def _changes(
+    kernel: Kernel, given: Sequence[Given], before: Sequence[bytes]
+) -> list[_Change]:
+    found = []
+    for index, (each, old) in enumerate(zip(given, before, strict=True)):
+        array = each.elements
+        if array is None:
+            continue
+        new = np.frombuffer(array.tobytes(), np.uint8)
+        items = (new != np.frombuffer(old, np.uint8)).reshape(-1, array.itemsize)
+        name = kernel.parameters[index].name
+        changed = int(items.any(axis=1).sum())
+        kind = each.spec["type"]
+        found.append(
+            _Change(index, name, kind, array.shape, changed, array.size, *_range(array))
+        )
+    return found
+
+
+def _range(array: NDArray[Any]) -> tuple[float | None, float | None, int | None]:
+    """The least and the largest value, and how many are NaN."""
+    if array.dtype.kind in "iub" and array.size:
+        return int(array.min()), int(array.max()), None
+    wide = array.astype(np.float64)
+    numbers = wide[~np.isnan(wide)]
+    ends = (float(numbers.min()), float(numbers.max())) if numbers.size else (None,) * 2
+    return *ends, int(wide.size - numbers.size)
+
+
+class _Done(NamedTuple):
+    """A launch that ended well."""
+
+    kernel: Kernel
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    target: str | None
+    result: Result
+    changes: list[_Change]
+
+    @property
+    def where(self) -> str:
+        return self.target or self.kernel.loaded.module.target
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, for a program."""
+        result = self.result
+        return {
+            "kernel": self.kernel.name,
+            "target": self.where,
+            "grid": list(self.grid),
+            "block": list(self.block),
+            "instructions": result.instructions,
+            "seconds": round(result.seconds, 6),
+            "fidelity": result.fidelity,
+            "counts": result.counts,
+            "problems": [each.to_dict() for each in result.problems],
+            "output": result.output,
+            "arrays": [
+                {**each._asdict(), "shape": list(each.shape)} for each in self.changes
+            ],
+        }
+
+    def _problems(self) -> list[str]:
+        """How many errors and warnings the file has, in words, if any."""
+        found = Counter(each.severity for each in self.result.problems)
+        said = [
+            f"{found[each]} {each}{'s' * (found[each] > 1)}"
+            for each in ("error", "warning")
+            if found[each]
+        ]
+        file = self.kernel.loaded.module.name
+        return [f"{one_of(said, 'and')}; see fragmenta check {file}"] if said else []
+
+    def to_text(self) -> str:
+        """A short table, and what the kernel printed."""
+        result = self.result
+        sure = [
+            f"{_share(count, result.instructions)} {FIDELITY.get(kind, kind)}"
+            for kind, count in result.fidelity.items()
+        ]
+        often = [f"{name} {count:,}" for name, count in result.counts.items()]
+        rows = [
+            ("kernel", [self.kernel.name]),
+            ("target", [self.where]),
+            ("grid", [size_text(self.grid)]),
+            ("block", [size_text(self.block)]),
+            ("instructions", [f"{result.instructions:,} of warps"]),
+            ("seconds", [f"{result.seconds:.3g}"]),
+            ("fidelity", sure),
+            ("opcodes", often[:MOST_OPCODES]),
+            ("problems", self._problems()),
+        ]
+        lines = [
+            f"{title if not number else '':<14}{text}"
+            for title, texts in rows
+            for number, text in enumerate(texts)
+        ]
+        lines += ["", *_table(self.changes)] if self.changes else []
+        if result.output:
+            lines += ["", "printed", result.output.rstrip("\n")]
+        return "\n".join(lines)
+
+
+def _share(count: int, whole: int) -> str:
+    return f"{100 * count / max(1, whole):5.1f} %"
+
+
+def _table(changes: Sequence[_Change]) -> list[str]:
+    """The arrays, one in a line; names give way where lines get too long."""
+    head = ("array", "type", "shape", "changed", "min", "max", "NaN")
+    rows = [head] + [
+        (
+            f"{each.argument} {each.name}",
+            each.type,
+            "x".join(map(str, each.shape)) or "1",
+            f"{each.changed:,}" if each.changed else "none",
+            *("" if end is None else f"{end:.5g}" for end in (each.least, each.most)),
+            "" if each.nan is None else str(each.nan),
+        )
+        for each in changes
+    ]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    over = sum(widths) + 2 * (len(head) - 1) - width()
+    widths[0] = max(5, widths[0] - max(0, over))
+    return [
+        "  ".join(
+            (_cut(text, size).ljust if i < 3 else text.rjust)(size)
+            for i, (text, size) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _cut(text: str, size: int) -> str:
+    return text if len(text) <= size else f"{text[: size - 1]}…"
+
+
+def _tell(file: str, fault: KernelFault, as_json: bool) -> None:
+    """What the kernel must not do, as compilers write it."""
+    if as_json:
+        emit_json(
+            {
+                "fault": fault.kind,
+                "message": str(fault),
+                "file": file,
+                "line": fault.line,
+                "source": fault.source,
+                "block": fault.block,
+                "thread": fault.thread,
+            }
+        )
+        return
+    where = f"{file}:{fault.line}" if fault.line else file
+    complain(f"{where}: error: {printable(str(fault))}")
+
+
+# ── the list ────────────────────────────────────────────────────────────────
+
+
+def _list(file: str, name: str | None, as_json: bool) -> None:
+    kernels = load_ptx(file).kernels
+    chosen = [kernels[name]] if name is not None else list(kernels.values())
+    if not chosen:
+        complain(f"{file} has no kernels")
+        raise typer.Exit(NOTHING)
+    if as_json:
+        emit_json([_described(each) for each in chosen])
+    else:
+        emit("\n".join(line for each in chosen for line in _lines(each)))
+
+
+def _described(kernel: Kernel) -> dict[str, Any]:
+    return {
+        "kernel": kernel.name,
+        "target": kernel.loaded.module.target,
+        "parameters": [
+            {**each._asdict(), "pointer": _points(variable)}
+            for each, variable in zip(
+                kernel.parameters, kernel.function.parameters, strict=True
+            )
+        ],
+        "directives": {k: list(v) for k, v in kernel.function.directives.items()},
+    }
+
+
+def _points(variable: Variable) -> bool:
+    """Whether a parameter is declared as a pointer."""
+    return "ptr" in variable.attributes
+
+
+def _lines(kernel: Kernel) -> list[str]:
+    lines = [f"{kernel.name}  {kernel.loaded.module.target}"]
+    for title, numbers in kernel.function.directives.items():
+        lines.append(f"  .{title} {' '.join(map(str, numbers))}".rstrip())
+    for index, variable in enumerate(kernel.function.parameters):
+        kind = f".{variable.type}"
+        if variable.elements != 1:
+            kind += f"[{variable.elements}]"
+        more = " ".join(variable.attributes)
+        lines.append(f"  {index:>2}  {kind:<8} {variable.name}  {more}".rstrip())
+    return lines

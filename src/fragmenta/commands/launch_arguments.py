@@ -1,0 +1,308 @@
+"""What does a kernel get on the command line?
+
+An argument is a file, a few words that describe an array, or a number with its type.
+Described arrays are made as recordings make them, from integer arithmetic alone: every
+machine makes the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from math import prod
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from fragmenta.commands.files import complete_file, load
+from fragmenta.errors import Error, nearest, one_of, shortened
+from fragmenta.evidence import arguments as made
+from fragmenta.evidence.arguments import MOST_BYTES, TYPES, Argument, Into, Spec
+from fragmenta.ptx.kernel import Kernel
+from fragmenta.ptx.kernel import load as load_ptx
+
+# ── options ─────────────────────────────────────────────────────────────────
+
+Grid = Annotated[
+    str, typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks of the grid.")
+]
+Block = Annotated[
+    str | None,
+    typer.Option(
+        "--block",
+        metavar="X[,Y[,Z]]",
+        help="Threads of a block; may be left out if the kernel says them.",
+        show_default=False,
+    ),
+]
+Shared = Annotated[
+    int, typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory.")
+]
+Args = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="ARGUMENT",
+        help="An argument, in the order of the parameters; see above.",
+        show_default=False,
+        autocompletion=complete_file,
+    ),
+]
+
+
+def sides(text: str, option: str) -> tuple[int, ...]:
+    """One to three numbers.
+
+    >>> sides("2,3", "--grid")
+    (2, 3)
+    """
+    if not re.fullmatch(r" ?-?\d+(,\d+){0,2}", text, re.ASCII):
+        raise Error(
+            f"{option} takes one to three whole numbers, such as 8 or 8,4,2; given "
+            f"{shortened(text)}"
+        )
+    return tuple(map(int, text.split(",")))
+
+
+def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:
+    """The threads of a block: as given, or as the kernel needs them."""
+    if text is not None:
+        return sides(text, "--block")
+    needed = kernel.function.directives.get("reqntid")
+    if needed is None:
+        raise Error(
+            f"--block is missing: how many threads does a block of {kernel.name} have?"
+        )
+    return tuple(int(each) for each in needed)
+
+
+def find_kernel(file: str, name: str | None) -> Kernel:
+    """A kernel of a PTX file; the name may be left out if there is one only."""
+    kernels = load_ptx(file).kernels
+    if name is not None:
+        return kernels[name]
+    if len(kernels) != 1:
+        have = one_of(kernels, "and") or "none"
+        raise Error(f"{file} has {len(kernels)} kernels, name one: {have}")
+    return next(iter(kernels.values()))
+
+
+# ── arguments ───────────────────────────────────────────────────────────────
+
+_ALIASES = {
+    **{f"s{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"b{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}
+_FLOATS = ("f16", "bf16", "f32", "f64", "e4m3", "e5m2")
+_FORMS = {
+    "zeros": "zeros:TYPE:SHAPE",
+    "ones": "ones:TYPE:SHAPE",
+    "full": "full:TYPE:SHAPE:VALUE",
+    "arange": "arange:TYPE:SHAPE",
+    "random": "random:TYPE:SHAPE[:SEED]",
+    "bytes": "bytes:HEX",
+    "pointer": "pointer:INDEX[+OFFSET]",
+}
+
+
+class Given(NamedTuple):
+    """An argument: as written, as a recording describes it, and as it is."""
+
+    text: str
+    spec: Spec
+    value: Argument
+
+    @property
+    def elements(self) -> NDArray[Any] | None:
+        """The elements of an array, in their own type."""
+        if not isinstance(self.value, np.ndarray):
+            return None
+        return made.elements(self.value, self.spec["type"])
+
+
+def read_arguments(texts: Sequence[str]) -> list[Given]:
+    """The arguments that are written so.
+
+    >>> [given.value for given in read_arguments(["i32:64", "arange:f16:3"])]
+    [np.int32(64), array([0., 1., 2.], dtype=float16)]
+    """
+    found = []
+    for index, text in enumerate(texts):
+        try:
+            found.append(_read(text, index))
+        except MemoryError:
+            raise Error(f"--arg {shortened(text)}: it does not fit in memory") from None
+        except Error as why:
+            raise Error(f"--arg {shortened(text)}: {why}") from None
+    for each in found:
+        if isinstance(each.value, Into):
+            _check_goal(each, found)
+    return found
+
+
+def _check_goal(given: Given, every: list[Given]) -> None:
+    assert isinstance(given.value, Into)
+    goal = given.value.argument
+    arrays = [i for i, one in enumerate(every) if isinstance(one.value, np.ndarray)]
+    if goal not in arrays:
+        have = f"arrays are {one_of(arrays, 'and')}" if arrays else "there is none"
+        raise Error(f"--arg {given.text}: argument {goal} is no array; {have}")
+
+
+def _read(text: str, index: int) -> Given:
+    kind, _, rest = text.partition(":")
+    if text.endswith(".npy") or (kind not in _FORMS and os.path.isfile(text)):
+        return _from_file(text)
+    reader = _READERS.get(kind)
+    if reader is not None:
+        spec = reader(kind, rest.split(":"), index)
+    elif kind in TYPES or kind in _ALIASES:
+        spec = made.scalar(_type(kind), _value(rest, _type(kind)))
+    else:
+        allowed = [*_FORMS, *TYPES]
+        raise Error(
+            f"neither a .npy file nor an argument{nearest(kind, allowed)}; an argument "
+            f"is FILE.npy, TYPE:VALUE, {one_of(_FORMS.values())}; a TYPE is "
+            f"{one_of(TYPES)}"
+        )
+    return Given(text, spec, made.make(spec, 0))
+
+
+def _from_file(path: str) -> Given:
+    """The array of a file, row by row, its bytes in the order of the GPU."""
+    found = load(path)
+    if isinstance(found, Mapping):
+        have = one_of(found, "and") or "nothing"
+        raise Error(f"an archive of {have}; one array is needed, a .npy file")
+    if found.nbytes > MOST_BYTES:
+        raise Error(
+            f"an array has at most {MOST_BYTES:,} bytes; given {found.nbytes:,}"
+        )
+    little = found.dtype.newbyteorder("<") if sys.byteorder == "little" else found.dtype
+    array = np.array(found, little, order="C", copy=True)
+    spec = made.stored(array)
+    if list(array.shape) != spec["shape"]:  # of a type without a name
+        array = array.reshape(-1).view(np.uint8)
+    return Given(path, spec, array)
+
+
+def _zeros(kind: str, words: list[str], index: int) -> Spec:
+    del index
+    name, shape = _array(kind, words, 2)
+    return made.full(name, *shape, value=0 if kind == "zeros" else 1)
+
+
+def _full(kind: str, words: list[str], index: int) -> Spec:
+    del index
+    name, shape = _array(kind, words, 3)
+    return made.full(name, *shape, value=_value(words[2], name))
+
+
+def _arange(kind: str, words: list[str], index: int) -> Spec:
+    del index
+    name, shape = _array(kind, words, 2)
+    return made.arange(name, *shape)
+
+
+def _random(kind: str, words: list[str], index: int) -> Spec:
+    """Floats around zero, integers of all bits; without a seed no two are equal."""
+    name, shape = _array(kind, words, 2, 3)
+    seed = _whole(words[2], "SEED") if len(words) > 2 else index
+    spec = made.normal if name in _FLOATS else made.bits
+    return {**spec(name, *shape), "seed": seed}
+
+
+def _bytes(kind: str, words: list[str], index: int) -> Spec:
+    del kind, index
+    try:
+        return made.struct(bytes.fromhex(":".join(words).removeprefix("0x")))
+    except ValueError:
+        raise Error("HEX is two hexadecimal digits for each byte") from None
+
+
+def _pointer(kind: str, words: list[str], index: int) -> Spec:
+    del kind, index
+    goal = re.fullmatch(r"(\d+)(?:\+?(-?\w+))?", ":".join(words), re.ASCII)
+    if goal is None:
+        raise Error(f"a pointer is {_FORMS['pointer']}, such as pointer:0+64")
+    return made.into(int(goal[1]), _whole(goal[2] or "0", "OFFSET"))
+
+
+_READERS: dict[str, Callable[[str, list[str], int], Spec]] = {
+    "zeros": _zeros, "ones": _zeros, "full": _full, "arange": _arange,
+    "random": _random, "bytes": _bytes, "pointer": _pointer,
+}  # fmt: skip
+
+
+def _array(
+    kind: str, words: list[str], least: int, most: int | None = None
+) -> tuple[str, tuple[int, ...]]:
+    if not least <= len(words) <= (most or least):
+        raise Error(f"it is written {_FORMS[kind]}")
+    name = _type(words[0])
+    if not re.fullmatch(r"\d+(x\d+)*", words[1], re.ASCII):
+        raise Error(
+            "SHAPE is numbers with x between them, such as 128x64; given "
+            f"{shortened(words[1])}"
+        )
+    shape = tuple(int(each[:20]) for each in words[1].split("x"))
+    size = prod(shape) * np.dtype(TYPES[name]).itemsize
+    if size > MOST_BYTES or len(shape) > 32:
+        raise Error(f"an array has at most {MOST_BYTES:,} bytes; given {size:,}")
+    return name, shape
+
+
+def _type(word: str) -> str:
+    name = _ALIASES.get(word, word)
+    if name not in TYPES:
+        allowed = [*TYPES, *_ALIASES]
+        raise Error(
+            f"no type {word:.40}{nearest(word, allowed)}; there are "
+            f"{one_of(TYPES, 'and')}"
+        )
+    return name
+
+
+def _whole(text: str, what: str) -> int:
+    try:
+        return int(text[:40], 0)
+    except ValueError:
+        raise Error(f"{what} is a whole number; given {shortened(text)}") from None
+
+
+def _value(text: str, name: str) -> float:
+    """A number of a type."""
+    if name not in _FLOATS:
+        return _whole(text, f"the VALUE of {name}")
+    try:
+        return float.fromhex(text) if "0x" in text.lower() else float(text)
+    except (ValueError, OverflowError):
+        raise Error(
+            f"the VALUE of {name} is a number; given {shortened(text)}"
+        ) from None
+
+
+def check_parameters(kernel: Kernel, given: Sequence[Given]) -> None:
+    """Refuse a number whose type is not that of the parameter."""
+    for index, (each, parameter) in enumerate(
+        zip(given, kernel.parameters, strict=False)
+    ):
+        if each.spec["kind"] != "scalar":
+            continue
+        name = each.spec["type"]
+        size = np.dtype(TYPES[name]).itemsize
+        fits = size == parameter.size
+        if fits and parameter.type[0] in "fsu":
+            fits = (parameter.type[0] == "f") == (name in _FLOATS)
+        if not fits:
+            wanted = _ALIASES.get(parameter.type, parameter.type)
+            shown = each.text.partition(":")[2]
+            write = f"; write {wanted}:{shown}" if wanted in TYPES else ""
+            raise Error(
+                f"--arg {each.text}: argument {index} ({parameter.name}) is a "
+                f".{parameter.type} of {parameter.size} bytes, {name} has {size}{write}"
+            )

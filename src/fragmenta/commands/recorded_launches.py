@@ -1,0 +1,121 @@
+"""How are launches of kernels recorded and replayed on the command line?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fragmenta.commands.files import check_output, save_arrays, size_text
+from fragmenta.commands.launch_arguments import (
+    block_of,
+    check_parameters,
+    find_kernel,
+    read_arguments,
+    sides,
+)
+from fragmenta.commands.output import emit
+from fragmenta.cuda.tools import device
+from fragmenta.errors import Error
+from fragmenta.evidence import launches
+from fragmenta.evidence.launches import Replayed
+from fragmenta.progress import bar, ignore_progress
+
+Sizes = tuple[str, str | None, int]
+"""Grid and block as written, and the bytes of shared memory."""
+
+
+def record_launch(
+    file: str,
+    name: str | None,
+    sizes: Sizes,
+    arguments: list[str] | None,
+    output: str | None,
+    force: bool,
+) -> None:
+    """Launch a kernel on the GPU and write what it changed."""
+    gpu = device.present()
+    if output is None:
+        raise Error("--output is missing: which .npz file shall keep the launch?")
+    check_output(output, force, ".npz")
+    kernel = find_kernel(file, name)
+    given = read_arguments(arguments or ())
+    check_parameters(kernel, given)
+    writer = launches.record(
+        kernel,
+        sides(sizes[0], "--grid"),
+        block_of(kernel, sizes[1]),
+        [each.spec for each in given],
+        [each.value for each in given],
+        shared=sizes[2],
+        gpu=gpu,
+    )
+    save_arrays(output, writer.arrays(), force, ignore_progress)
+    emit(device.describe(gpu.versions()))
+    emit(f"{output}  1 launch, {Path(output).stat().st_size:,} bytes")
+
+
+def replayed_launches(path: Path) -> dict[str, Any]:
+    """One file: what each launch does here, and how that differs."""
+    found = launches.load(path)
+    done = []
+    with bar(path.name) as progress:
+        for each in launches.replay(found):
+            done.append(_described(each))
+            progress(len(done) / len(found.launches))
+    return {"file": str(path), "made": found.made, "launches": done}
+
+
+def _described(each: Replayed) -> dict[str, Any]:
+    launch = each.launch
+    return {
+        "name": launch.name,
+        "kernel": launch.entry,
+        "grid": list(launch.grid),
+        "block": list(launch.block),
+        "bytes": each.bytes,
+        "differing_bytes": sum(wrong.count for wrong in each.differences),
+        "same": each.same,
+        "told": each.told,
+        "differences": [asdict(wrong) for wrong in each.differences],
+    }
+
+
+def different(result: Mapping[str, Any]) -> bool:
+    """Whether any launch of a file differs."""
+    return not all(each["same"] for each in result.get("launches", ()))
+
+
+def maker(made: Mapping[str, str]) -> str:
+    """Who recorded it, and when."""
+    return f"({made.get('gpu', '?')}, {made.get('date', '?')})"
+
+
+def launch_lines(result: Mapping[str, Any]) -> list[str]:
+    """A line for the file, and one for each launch."""
+    done = result["launches"]
+    wrong = sum(not each["same"] for each in done)
+    how = f"{wrong} differ" if wrong else "no byte differs"
+    lines = [
+        f"{len(done):>6} launches  {how}  {result['file']}  {maker(result['made'])}"
+    ]
+    longest = min(40, max(len(each["name"]) for each in done))
+    for each in done:
+        sizes = f"{size_text(_short(each['grid']))}, {size_text(_short(each['block']))}"
+        bytes_differ = f"{each['differing_bytes']:,} bytes differ"
+        state = "same" if each["same"] else bytes_differ
+        lines.append(
+            f"  {each['name']:<{longest}}  {sizes:<14} "
+            f"{each['bytes']:>9,} bytes  {state}"
+        )
+        lines += [f"    {text}" for told in each["told"] for text in told.splitlines()]
+    return lines
+
+
+def _short(sides: list[int]) -> tuple[int, ...]:
+    """Without ones at the end."""
+    kept = sides[:]
+    while len(kept) > 1 and kept[-1] == 1:
+        kept.pop()
+    return tuple(kept)
