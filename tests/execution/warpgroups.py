@@ -72,12 +72,17 @@ def computed(case, given, flags=False):
 def inputs(case):
     """The inputs of a case; arbitrary bits in the second half of the tiles.
 
-    Arbitrary floats are often infinite or NaN, those of the first half seldom.
+    Arbitrary floats are often infinite or NaN, those of the first half seldom.  The
+    second half has base offsets, too.
     """
     given, rng = case.inputs(), np.random.default_rng(case.seed)
     for name in ("image", "c", *("a" if case.way.a_registers else "")):
         half = given[name][case.tiles // 2 :]
         half[:] = rng.integers(0, 1 << 8 * half.itemsize, half.shape, half.dtype)
+    for name in ("b", *("" if case.way.a_registers else "a")):
+        half = given[name][case.tiles // 2 :]
+        swizzles = (half >> np.uint64(62)) != 0
+        half |= rng.integers(0, 8, half.shape, np.uint64) * swizzles << np.uint64(49)
     return given
 
 

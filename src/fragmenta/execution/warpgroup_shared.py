@@ -60,10 +60,11 @@ class Shared(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """A descriptor, taken apart; bytes, but for the first two."""
+    """A descriptor, taken apart; bytes, but for the first three."""
 
     log_span: Value
     units: Value  #: those of a span that the swizzle exchanges, less one
+    base_offset: Value
     start: Value
     to_span: Value
     to_lines: Value
@@ -79,24 +80,22 @@ class Steps(NamedTuple):
             + span_number * self.to_span
             + (across >> (LINES.bit_length() - 1)) * self.to_lines
         )
-        return linear ^ (((linear >> 7) & self.units) << 4)
+        return linear ^ ((((linear >> 7) - self.base_offset) & self.units) << 4)
 
 
 def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Steps:
-    """The steps of a descriptor; one of unknown meaning is told in ``status``.
-
-    The effect of a base offset has not been measured.
-    """
+    """The steps of a descriptor; one of unknown meaning is told in ``status``."""
     fields, meant = {}, 0
     for line in read(FIELDS):
         name, low, mask = line["field"], int(line["low"]), (1 << int(line["bits"])) - 1
         unit = 1 if line["unit"] == "mode" else int(line["unit"])
         fields[name] = (shift_unsigned(word, low) & mask) * unit
-        meant |= 0 if name == "base_offset" else mask << low
-    unknown = word & ~meant & ((1 << 64) - 1)
-    status.value = select(unknown != 0, UNKNOWN, status.value)
+        meant |= mask << low
+    mode, base = fields["swizzle"], fields["base_offset"]
+    rest = word & ~meant & ((1 << 64) - 1)
+    unknown = (rest | select(mode == 0, base, 0)) != 0
+    status.value = select(unknown, UNKNOWN, status.value)
     spans = [span(mode) for mode in MODES]
-    mode = fields["swizzle"]
     offsets = [
         select(mode == 0, fields[plain], fields[swizzled])
         for plain, swizzled in zip(
@@ -106,6 +105,7 @@ def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Ste
     return Steps(
         code.table([each.bit_length() - 1 for each in spans], I64)[mode],
         code.table([each // UNIT - 1 for each in spans], I64)[mode],
+        base,
         fields["start"],
         *offsets,
     )

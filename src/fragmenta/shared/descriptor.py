@@ -13,7 +13,7 @@ two offsets are the distances between atoms::
 ``along`` counts bytes in the direction of the spans, and ``across`` counts elements in
 the other direction.  :data:`OFFSETS` says which offset is which.  Finally the swizzle
 exchanges 16-byte units: the lowest one, two or three of the address bits 4 to 6 are
-XORed with as many bits from bit 7 up.
+XORed with as many bits from bit 7 up, less the base offset.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def swizzled(address: ArrayLike, swizzle: int) -> Any:
     return _swizzled(_index("an address", address, 1 << 62), swizzle)
 
 
-def _swizzled(address: Addresses, swizzle: int) -> Any:
+def _swizzled(address: Addresses, swizzle: int, base_offset: int = 0) -> Any:
     units = span(swizzle) // UNIT
-    return address ^ ((address >> 7) & (units - 1)) << 4
+    return address ^ ((address >> 7) - base_offset & (units - 1)) << 4
 
 
 def span(swizzle: int) -> int:
@@ -126,7 +126,8 @@ class Descriptor:
     """Where ``wgmma`` finds an operand in shared memory; all values are in bytes.
 
     ``swizzle`` is 0, 32, 64 or 128.  Address 0 is a multiple of 1024 in shared memory,
-    because the swizzle depends on bits of the address.
+    because the swizzle depends on bits of the address.  ``base_offset`` is the line of
+    128 bytes, modulo 8, in which the pattern of the swizzle begins.
 
     >>> d = Descriptor(start=0, leading=128, stride=1024, swizzle=128)
     >>> hex(d.encode())
@@ -225,16 +226,11 @@ class Descriptor:
         >>> Descriptor(0, 128, 256, swizzle=0).bit_address(mn=0, k=130, dtype="b1")
         1026
         """
-        if self.base_offset:
-            raise AddressError(
-                f"the effect of base offset {self.base_offset} has not been measured; "
-                "begin the swizzle pattern at a multiple of "
-                f"{LINES * self.swizzle} bytes and use base offset 0"
-            )
         rows, columns = _index("mn", mn), _index("k", k)
         batch_shape(mn=rows.shape, k=columns.shape)
         linear = self._linear(rows, columns, dtype, major)
-        found = _swizzled(linear // 8, self.swizzle) * 8 + linear % 8
+        where = _swizzled(linear // 8, self.swizzle, self.base_offset)
+        found = where * 8 + linear % 8
         return found if np.ndim(found) else int(found)
 
     def _linear(
