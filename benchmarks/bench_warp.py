@@ -10,36 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite import ir
-from timing import least
+from repeating import TARGET, of_whole, one_core
 
 import fragmenta as fm
-from fragmenta.arrays import threads
-from fragmenta.execution.warp import WarpFunction, warp_function
-from fragmenta.machine.compiler import Traced
-from fragmenta.machine.trace import I32, I64, Code
+from fragmenta.execution.warp import warp_function
 
-SIZE, CALLS, ROUNDS = 512, 4000, 9
-TARGET = "sm_90a"
-
-
-@pytest.fixture(autouse=True)
-def one_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "cores", lambda: 1)
-
-
-def repeated(run: WarpFunction) -> Traced:
-    """A kernel that calls the function many times, by its address."""
-
-    def trace(code: Code, *given: Any) -> None:
-        *memory, count = given
-        pointers = [each.raw for each in memory]
-        kind = ir.FunctionType(I32, [each.type for each in pointers]).as_pointer()
-        function = code.builder.inttoptr(ir.Constant(I64, run.address), kind)
-        with code.loop(count):
-            code.builder.call(function, pointers)
-
-    return Traced("repeated", {**run.traced.parameters, "count": I64}, trace)
+CALLS = 4000
+__all__ = ["one_core"]  # a fixture
 
 
 def registers(op: fm.Instruction) -> list[Any]:
@@ -53,24 +30,10 @@ def registers(op: fm.Instruction) -> list[Any]:
     return [d, *found, np.zeros((3, 32), np.uint32), np.zeros(5, np.int64)]
 
 
-def whole(op: fm.Instruction) -> float:
-    """Products a second of whole matrices."""
-    rng = np.random.default_rng(0)
-    A, B = (rng.standard_normal((SIZE, SIZE)).astype(np.float16) for _ in "AB")
-    return SIZE**3 / least(lambda: fm.matmul(A, B, op, target=TARGET), ROUNDS)
-
-
 def test_f16_into_f32(benchmark: Any) -> None:
     """m16n8k16: at least 0.6 of the products a second of whole matrices."""
     op = fm.mma("m16n8k16", a="f16", d="f32")
-    call, given = repeated(warp_function(op, TARGET)), registers(op)
-    before = whole(op)
-    benchmark.pedantic(lambda: call(*given, CALLS), rounds=ROUNDS, warmup_rounds=1)
-    seconds = benchmark.stats.stats.min / CALLS
-    m, n, k = op.shape
-    ratio = m * n * k / seconds / max(before, whole(op))
-    benchmark.extra_info["of whole matrices"] = ratio
-    print(f"\nm16n8k16 f16: {1e6 * seconds:.2f} us, {ratio:.2f} of whole matrices")
+    ratio = of_whole(benchmark, warp_function(op, TARGET), registers(op), CALLS)
     assert ratio >= 0.6
 
 

@@ -16,7 +16,7 @@ from fragmenta.execution.warp import FAMILIES, warp_function
 from fragmenta.execution.warp_registers import items_of
 from fragmenta.isa.families import catalogue
 
-from .warps import computed, differences, given, nibbles, turned
+from .warps import columns, computed, differences, given, nibbles, turned
 
 SP, ORDERED = "mma.sp.sync.aligned", "mma.sp::ordered_metadata.sync.aligned"
 SOME = [
@@ -80,12 +80,7 @@ def test_illegal_metadata_is_told_and_read_as_it_is(text, target):
     codes[0] = op.granularity.codes()[0]
     more["metadata"] = nibbles(codes)
     registers, flags = computed(op, target, a, b, c, flags=True, **more)
-    held = op.metadata.fragment.unpack_bits(
-        more["metadata"], **({"selector": more["selector"]} if op.metadata.selectors else {})
-    )  # fmt: skip
-    named = np.array([op.granularity.named(code) for code in range(16)], np.uint8)
-    starts = np.arange(held.shape[-1])[:, None] * op.granularity.chunk
-    index = (named[held] + starts).reshape(4, op.shape.m, op.stored_k)
+    index = columns(op, more["metadata"], more["selector"])
     parts = ((op.a, a), (op.b, b), (op.c, c))
     bits = (part.unpack_bits(words) for part, words in parts)
     expected = multiply(*bits, numeric_model(op, target), index=index)

@@ -109,6 +109,15 @@ def nibbles(codes):
     return np.bitwise_or.reduce(shifted, axis=-1, keepdims=True)
 
 
+def columns(op, metadata, selector):
+    """The columns of B that metadata names, legal or not: (…, m, stored k)."""
+    chosen = {"selector": selector} if op.metadata.selectors else {}
+    held = op.metadata.fragment.unpack_bits(metadata, **chosen)
+    named = np.array([op.granularity.named(code) for code in range(16)], np.uint8)
+    starts = np.arange(held.shape[-1])[:, None] * op.granularity.chunk
+    return (named[held] + starts).reshape(*held.shape[:-1], op.stored_k)
+
+
 def computed(op, target, a, b, c, flags=False, **more):
     """The registers of D (…, 32, n) that the warp function writes, call by call."""
     run = warp_function(op, target)

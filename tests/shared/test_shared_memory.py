@@ -14,6 +14,8 @@ from fragmenta.isa.families import catalogue
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
 from fragmenta.shared.tiles import read_tile, shared_tile, tensor_map
 
+GOLDEN = Path(__file__).parents[1] / "golden"
+
 SWIZZLES = (0, 32, 64, 128)
 F16 = fm.wgmma("m64n24k16", a="f16", d="f32")
 WIDTHS = {"b1": 1, "s8": 8, "e4m3": 8, "f16": 16, "bf16": 16, "tf32": 32}
@@ -383,13 +385,27 @@ def test_bad_words_are_refused():
         Descriptor.decode(-1)
 
 
-def test_an_unmeasured_base_offset_is_kept_but_not_computed_with():
-    d = Descriptor(0, 16, 1024, 128, base_offset=3)
-    assert Descriptor.decode(d.encode()) == d
-    with pytest.raises(
-        AddressError, match="effect of base offset 3 has not been measured"
-    ):
-        d.address(0, 0, "f16")
+def test_base_offsets_are_those_of_an_h200():
+    """Addresses (k, n) of a u8 B of m64n8k32, for all swizzles and base offsets."""
+    with np.load(GOLDEN / "addresses" / "base_offset.npz") as recorded:
+        words, found = recorded["words"], recorded["found"]
+    k, n = np.mgrid[:32, :8]
+    descriptors = [Descriptor.decode(int(word)) for word in words]
+    assert {(d.swizzle, d.base_offset) for d in descriptors} == {
+        (swizzle, base) for swizzle in (32, 64, 128) for base in range(8)
+    }
+    for d, seen in zip(descriptors, found, strict=True):
+        assert Descriptor.decode(d.encode()) == d
+        assert (d.address(n, k, "u8") == seen).all(), d
+
+
+def test_a_base_offset_is_where_the_pattern_begins():
+    """The pattern from 384 on is the one from 0 on, moved."""
+    mn, k = np.mgrid[:64, :16]
+    plain = Descriptor(0, 16, 1024, 128)
+    moved = Descriptor(384, 16, 1024, 128, base_offset=3)
+    expected = plain.address(mn, k, "f16") + 384
+    assert (moved.address(mn, k, "f16") == expected).all()
 
 
 TILES = [

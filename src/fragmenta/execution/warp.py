@@ -30,7 +30,7 @@ from fragmenta.arithmetic.models import Model
 from fragmenta.errors import Error, one_of
 from fragmenta.execution.mma import chosen_target, numeric_model
 from fragmenta.execution.warp_forms import FORMS
-from fragmenta.execution.warp_operands import Registers
+from fragmenta.execution.warp_operands import Given, from_registers
 from fragmenta.isa.instruction import Instruction
 from fragmenta.machine.compiler import Traced, pointer
 from fragmenta.machine.trace import I32, I64, Code, Memory, Value
@@ -112,5 +112,8 @@ def warp_function(op: Instruction, target: str) -> WarpFunction:
 def _trace(op: Instruction, model: Model, code: Code, *operands: Memory) -> Value:
     d, a, b, c, extra, selectors = operands
     chosen = {name: selectors[place] for place, name in enumerate(SELECTORS)}
-    given = Registers(op, model, d, a, b, c, extra, chosen)
-    return FORMS[model.form](code, given)
+    sides = (
+        from_registers("a", op.a, a, model.stored),
+        from_registers("b", op.b, b, model.k),
+    )
+    return FORMS[model.form](code, Given(op, model, *sides, c, d, extra, chosen))

@@ -43,8 +43,8 @@ from fragmenta.arithmetic.whole import integer_variant
 from fragmenta.execution.warp_operands import (
     Ends,
     FloatEnds,
+    Given,
     Offsets,
-    Registers,
     Side,
     each_row,
     each_scale,
@@ -85,7 +85,7 @@ class Decoded(NamedTuple):
     exponents: Memory
 
 
-def fused(code: Code, given: Registers) -> Value:
+def fused(code: Code, given: Given) -> Value:
     """Fused steps; with infinities or NaN among the elements, the careful ones."""
     found = fused_constants(given.model)
     top = code.variable(code.constant(0, I32).in_all_lanes())
@@ -106,7 +106,7 @@ def fused(code: Code, given: Registers) -> Value:
 
 
 def _steps(
-    code: Code, given: Registers, found: FusedConstants, a: Decoded, b: Decoded,
+    code: Code, given: Given, found: FusedConstants, a: Decoded, b: Decoded,
     offsets: Offsets, ends: FloatEnds,
 ) -> None:  # fmt: skip
     """Compute and write every row of the result."""
@@ -132,11 +132,11 @@ def _steps(
 
 
 def _decoded(
-    code: Code, given: Registers, side: Side, form: Format, top: Variable
+    code: Code, given: Given, side: Side, form: Format, top: Variable
 ) -> Decoded:
     """An operand in panels; ``top`` becomes 255 where there is an infinity or NaN."""
     model = given.model
-    panels = given.panels(code, side)
+    panels = side.panels(code)
     kind = fused_constants(model).variant.values
     place = _destination(code, given, side, panels.rows)
     values = code.scratch(kind, panels.rows * LANES)
@@ -144,7 +144,7 @@ def _decoded(
 
     def take_apart(bits: Value, row: Value) -> None:
         if form.exponent_bits == 8:
-            x = wide_value(bits, side.part.container.bits // 8, form)
+            x = wide_value(bits, side.slot.bits // 8, form)
         else:
             x = small_value(bits, form)
         power, field = powers(x, form)
@@ -161,7 +161,7 @@ def _decoded(
 
 
 def _destination(
-    code: Code, given: Registers, side: Side, rows: int
+    code: Code, given: Given, side: Side, rows: int
 ) -> Callable[[Value], Value]:
     """Where eight elements are put: those of A in the order of the products."""
     if side.name != "a" or not given.model.reordered:
@@ -172,9 +172,7 @@ def _destination(
     return lambda row: convert(table[row], I64)
 
 
-def _scale(
-    code: Code, given: Registers, side: Side, found: Decoded, top: Variable
-) -> None:
+def _scale(code: Code, given: Given, side: Side, found: Decoded, top: Variable) -> None:
     """Multiply the elements of an operand by their scales."""
     inner = side.depth // given.model.scale_vec
     with each_scale(code, given, side) as (bits, row):
@@ -189,7 +187,7 @@ def _scale(
 # -- groups -------------------------------------------------------------------
 
 
-def grouped(code: Code, given: Registers) -> Value:
+def grouped(code: Code, given: Given) -> Value:
     """mxf4 and mxf4nvf4: groups of products with shared scales."""
     model, variant = given.model, grouped_variant(given.model)
     sides = given.sides()
@@ -218,7 +216,7 @@ def grouped(code: Code, given: Registers) -> Value:
     return offsets.illegal
 
 
-def _doubled(code: Code, given: Registers, side: Side) -> Memory:
+def _doubled(code: Code, given: Given, side: Side) -> Memory:
     """An operand in panels of doubled values."""
     # The eight magnitudes have four bits each; the other eight values are negative.
     packed = sum(int(value) << 4 * place for place, value in enumerate(TWICE[:8]))
@@ -227,7 +225,7 @@ def _doubled(code: Code, given: Registers, side: Side) -> Memory:
         magnitude = (bits.lift(packed) >> ((bits & 7) << 2)) & 15
         return convert(select(bits > 7, 0 - magnitude, magnitude), I8)
 
-    return _in_panels(code, given.panels(code, side), I8, double)
+    return _in_panels(code, side.panels(code), I8, double)
 
 
 def _in_panels(
@@ -243,7 +241,7 @@ def _in_panels(
     return out
 
 
-def _scale_parts(code: Code, given: Registers, side: Side) -> Scaled:
+def _scale_parts(code: Code, given: Given, side: Side) -> Scaled:
     """The significands and exponents of the scales of an operand, in panels."""
     significands, exponents = SCALE_PARTS[given.model.scale or ""]
     tables = Scaled(
@@ -260,16 +258,15 @@ def _scale_parts(code: Code, given: Registers, side: Side) -> Scaled:
 # -- IEEE 754 -----------------------------------------------------------------
 
 
-def chain(code: Code, given: Registers) -> Value:
+def chain(code: Code, given: Given) -> Value:
     """A chain of fused multiply-adds, in hardware or in software."""
     return (double if given.model.accumulator == "f64" else software)(code, given)
 
 
-def double(code: Code, given: Registers) -> Value:
+def double(code: Code, given: Given) -> Value:
     """f64.  To nearest, the bits of NaN need care: only then it is done again."""
     a, b = (
-        _in_panels(code, given.panels(code, side), F64, float_of)
-        for side in given.sides()
+        _in_panels(code, side.panels(code), F64, float_of) for side in given.sides()
     )
     mode = given.model.rounding
     again = code.constant(1, I1)
@@ -283,7 +280,7 @@ def double(code: Code, given: Registers) -> Value:
 
 
 def _multiplied(
-    code: Code, given: Registers, a: Memory, b: Memory, step: Callable[..., Value]
+    code: Code, given: Given, a: Memory, b: Memory, step: Callable[..., Value]
 ) -> Value:
     """Write every row of the result; in which columns is there a NaN?"""
     k, ends = given.model.k, Ends(code, given)
@@ -299,13 +296,11 @@ def _multiplied(
     return odd.value
 
 
-def software(code: Code, given: Registers) -> Value:
+def software(code: Code, given: Given) -> Value:
     """f16 with k = 4, computed in f32, on targets without it in hardware."""
     half = format_of("f16")
     a, b = (
-        _in_panels(
-            code, given.panels(code, side), F32, lambda bits: small_value(bits, half)
-        )
+        _in_panels(code, side.panels(code), F32, lambda bits: small_value(bits, half))
         for side in given.sides()
     )
     ends, k = FloatEnds(code, given), given.model.k
@@ -323,7 +318,7 @@ def software(code: Code, given: Registers) -> Value:
 # -- integers and bits --------------------------------------------------------
 
 
-def integer(code: Code, given: Registers) -> Value:
+def integer(code: Code, given: Given) -> Value:
     """Exact sums of products of integers."""
     model, variant = given.model, integer_variant(given.model)
     a, b = (_integers(code, given, side) for side in given.sides())
@@ -343,20 +338,20 @@ def integer(code: Code, given: Registers) -> Value:
     return offsets.illegal
 
 
-def _integers(code: Code, given: Registers, side: Side) -> Memory:
+def _integers(code: Code, given: Given, side: Side) -> Memory:
     """The elements of an operand as 8-bit integers, in panels."""
-    of = side.part.dtype
+    of = side.dtype
     spare = 32 - of.bits if of.kind == "signed" else 0
 
     def extended(bits: Value) -> Value:
         return convert((bits << spare) >> spare, I8)
 
-    return _in_panels(code, given.panels(code, side), I8, extended)
+    return _in_panels(code, side.panels(code), I8, extended)
 
 
-def bits(code: Code, given: Registers) -> Value:
+def bits(code: Code, given: Given) -> Value:
     """b1: a register holds 32 bits along k, which are multiplied at once."""
-    a, b = (given.panels(code, side) for side in given.sides())
+    a, b = (side.panels(code) for side in given.sides())
     x, y = (_copied(code, panels) for panels in (a, b))
     words, ends = a.items.places.shape[1], Ends(code, given)
     xor = given.model.bitop == "xor"
@@ -374,12 +369,15 @@ def bits(code: Code, given: Registers) -> Value:
 def _copied(code: Code, panels: Panels) -> Memory:
     """The registers of an operand in panels."""
     out = code.scratch(I32, panels.items.rows * LANES)
-    with code.loop(panels.items.rows) as row:
-        out[row * LANES] = panels.read(row)
+
+    def put(words: Value, row: Value) -> None:
+        out[row * LANES] = words
+
+    panels.each_item(put)
     return out
 
 
-FORMS: dict[str, Callable[[Code, Registers], Value]] = {
+FORMS: dict[str, Callable[[Code, Given], Value]] = {
     "fused": fused,
     "grouped": grouped,
     "chain": chain,

@@ -1,4 +1,4 @@
-"""What is a warp function given, besides elements: scales, metadata, accumulators?
+"""What is a compiled instruction given: operands, scales, metadata, accumulators?
 
 Scales and metadata are one register each.  Selectors, known only when the machine
 code runs, choose the lanes and bytes that are read.
@@ -16,7 +16,14 @@ import numpy as np
 from fragmenta.arithmetic.constants import format_of
 from fragmenta.arithmetic.elements import small_value, to_half
 from fragmenta.arithmetic.models import Model
-from fragmenta.execution.warp_registers import Panels, Places, places_from, places_of
+from fragmenta.execution.warp_registers import (
+    Items,
+    Panels,
+    Places,
+    items_of,
+    places_from,
+    places_of,
+)
 from fragmenta.isa.instruction import WARP, Instruction
 from fragmenta.machine.trace import (
     I8,
@@ -31,42 +38,51 @@ from fragmenta.machine.trace import (
     convert,
     float_of,
 )
+from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.words import Container
 
 
 class Side(NamedTuple):
-    """A or B: its registers, and its panels of eight rows or eight columns."""
+    """A or B: where its elements are, in panels of eight rows or eight columns."""
 
     name: str
-    part: Fragment
-    registers: Memory
-    across: str  #: the coordinate of the eight
+    dtype: DType
+    memory: Memory
+    items: Items
+    slot: Container
     depth: int  #: elements of a panel along k
+    flipped: int = 0  #: the bits of every element that are inverted
+
+    def panels(self, code: Code) -> Panels:
+        """The elements."""
+        return Panels(code, self.memory, self.items, self.slot, self.flipped)
 
 
-class Registers(NamedTuple):
-    """What a warp function is given, and for which instruction."""
+def from_registers(
+    name: str, part: Fragment, registers: Memory, depth: int, flipped: int = 0
+) -> Side:
+    """A or B in registers."""
+    items = items_of(part, "row" if name == "a" else "col")
+    return Side(name, part.dtype, registers, items, part.container, depth, flipped)
+
+
+class Given(NamedTuple):
+    """What a compiled function is given, and for which instruction."""
 
     op: Instruction
     model: Model
-    d: Memory
-    a: Memory
-    b: Memory
+    a: Side
+    b: Side
     c: Memory
+    d: Memory
     extra: Memory
     selectors: dict[str, Value]
+    kept: Value | None = None  #: the bits of C that are used, if not all
 
     def sides(self) -> tuple[Side, Side]:
         """A and B."""
-        model, op = self.model, self.op
-        return (
-            Side("a", op.a, self.a, "row", model.stored),
-            Side("b", op.b, self.b, "col", model.k),
-        )
-
-    def panels(self, code: Code, side: Side) -> Panels:
-        """The elements of A or B."""
-        return Panels(code, side.registers, side.part, side.across)
+        return self.a, self.b
 
 
 # -- rows of the result -------------------------------------------------------
@@ -75,11 +91,10 @@ class Registers(NamedTuple):
 class Row(NamedTuple):
     """Eight neighbours of one row of the result."""
 
-    number: Value  #: counted over all panels of all matrices
     m: Value  #: the row of its matrix
     a: Value  #: where the row of A begins, in panels that are one element deep
     a_panel: Value  #: counted over all matrices
-    b_panel: Value
+    b_panel: Value  #: counted over all matrices, too
 
 
 @contextmanager
@@ -91,29 +106,33 @@ def each_row(code: Code, op: Instruction) -> Iterator[Row]:
         b_panel = matrix * (n // LANES) + panel
         with code.loop(m) as row:
             a_panel = matrix * (m // LANES) + (row >> (LANES.bit_length() - 1))
-            yield Row(b_panel * m + row, row, row & (LANES - 1), a_panel, b_panel)
+            yield Row(row, row & (LANES - 1), a_panel, b_panel)
 
 
 class Ends:
     """C and D, eight neighbours of a row at a time, as integers."""
 
-    def __init__(self, code: Code, given: Registers) -> None:
-        self._c = Panels(code, given.c, given.op.c, "col", single=True)
-        self._d = Panels(code, given.d, given.op.d, "col", single=True)
+    def __init__(self, code: Code, given: Given) -> None:
+        self._c, self._d = (
+            Panels(code, memory, items_of(part, "col", single=True), part.container)
+            for memory, part in ((given.c, given.op.c), (given.d, given.op.d))
+        )
+        self._kept = given.kept
 
     def read(self, row: Row) -> Value:
         """C."""
-        return self._c.read(row.number)
+        bits = self._c.read(row.b_panel, row.m)
+        return bits if self._kept is None else bits & self._kept
 
     def write(self, row: Row, bits: Value) -> None:
         """D."""
-        self._d.write(row.number, bits)
+        self._d.write(row.b_panel, row.m, bits)
 
 
 class FloatEnds(Ends):
     """C and D, f16 or f32, as float32."""
 
-    def __init__(self, code: Code, given: Registers) -> None:
+    def __init__(self, code: Code, given: Given) -> None:
         super().__init__(code, given)
         self._from_half = format_of("f16") if given.model.c == "f16" else None
         self._to_half = given.model.d == "f16"
@@ -140,7 +159,7 @@ class Offsets(NamedTuple):
     illegal: Value  #: 1 if a metadata code is illegal, otherwise 0
 
 
-def offsets_of(code: Code, given: Registers) -> Offsets:
+def offsets_of(code: Code, given: Given) -> Offsets:
     """Which rows of B the products take, in the order of the products."""
     if given.op.sparse:
         return _read_metadata(code, given)
@@ -150,7 +169,7 @@ def offsets_of(code: Code, given: Registers) -> Offsets:
     return Offsets(code.table([p * LANES for p in order], I32), 0, legal)
 
 
-def _read_metadata(code: Code, given: Registers) -> Offsets:
+def _read_metadata(code: Code, given: Given) -> Offsets:
     """The rows of B that the metadata chooses; an illegal code, those that it names."""
     op, stored = given.op, given.model.stored
     granularity, codes = op.granularity, range(16)
@@ -233,7 +252,7 @@ def scale_places(part: Fragment) -> ScalePlaces:
 
 @contextmanager
 def each_scale(
-    code: Code, given: Registers, side: Side
+    code: Code, given: Given, side: Side
 ) -> Iterator[tuple[list[Value], Value]]:
     """The bits of eight scales of A or B, and their row in panels."""
     part = given.op.fragment(f"scale_{side.name}")

@@ -1,9 +1,9 @@
-"""How does a compiled function read and write the registers of a warp?
+"""How does a compiled function read and write the registers of warps?
 
-The registers of an operand are in the order (register, lane).  A panel is eight rows
-of A, or eight columns of B, C and D: eight numbers of a vector.  The place of every
-element is computed from the layout line of its fragment and is a constant of the
-machine code.
+The registers of an operand are in the order (register, lane), with the lanes of all
+warps.  A panel is eight rows of A, or eight columns of B, C and D: eight numbers of a
+vector.  The place of every element is computed from the layout line of its fragment
+and is a constant of the machine code.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from fragmenta.machine.trace import (
 )
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Layout
+from fragmenta.registers.words import Container
 
 _WORDS = {8: I8, 16: I16, 32: I32, 64: I64}
 
@@ -96,64 +97,115 @@ def places_of(layout: Layout, **selected: int) -> Places:
     names = [name for name, _ in layout.axes]
     found = np.unravel_index(layout.scatter(**selected), layout.place_shape)
     axes, sizes = dict(zip(names, found, strict=True)), dict(layout.axes)
-    place = axes["R"] * WARP + axes["L"]
+    lane = axes["W"] * WARP + axes["L"] if "W" in sizes else axes["L"]
+    place = axes["R"] * (WARP * sizes.get("W", 1)) + lane
     return place * sizes["E"] + axes["E"] if "E" in sizes else place
 
 
 # -- reading and writing ------------------------------------------------------
 
 
+class Where:
+    """The place of every item of a fragment.
+
+    A layout puts every bit of a coordinate at a place of its own.  So a place is the
+    sum of three numbers: one for the panel, one for the row of eight items in it, and
+    one for the item of the eight.
+    """
+
+    def __init__(self, code: Code, places: Places) -> None:
+        origin = places[0, 0, 0]
+        panels, rows, eight = places[:, 0, 0], places[0, :, 0], places[0, 0] - origin
+        sums = panels[:, None, None] + (rows - origin)[:, None] + eight
+        if (sums != places).any():
+            raise LayoutError("the places of panels are not at constant distances")
+        self._panels = code.table(panels.tolist(), I16)
+        self._rows = code.table((rows - origin).tolist(), I16)
+        self._eight = eight.tolist()
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether the eight places of a row follow each other."""
+        return bool(self._eight == list(range(LANES)))
+
+    def first(self, panel: Value, row: Value) -> Value:
+        """The first place of a row."""
+        return _place(self._panels, panel) + _place(self._rows, row)
+
+    def every(self, panel: Value, row: Value) -> list[Value]:
+        """The eight places of a row."""
+        first = self.first(panel, row)
+        return [first + each for each in self._eight]
+
+
 class Panels:
-    """The registers of an operand, read or written eight elements at a time."""
+    """An operand in memory, read or written eight elements at a time.
+
+    ``flipped`` are the bits of every element that are inverted when it is read.
+    """
 
     def __init__(
         self,
         code: Code,
-        registers: Memory,
-        part: Fragment,
-        across: str,
-        *,
-        single: bool = False,
+        memory: Memory,
+        items: Items,
+        slot: Container,
+        flipped: int = 0,
     ) -> None:
-        self._code, self._part = code, part
-        self.items = items_of(part, across, single=single)
-        self._memory = registers.view(self.items.of)
-        self._table = code.table(self.items.places.ravel().tolist(), I16)
+        self._code, self._slot, self._flipped = code, slot, flipped
+        self.items = items
+        self._memory = memory.view(items.of)
+        self._where = Where(code, items.places)
 
     @property
     def rows(self) -> int:
         """All rows of eight elements."""
         return self.items.rows * self.items.per
 
-    def _places(self, row: Value) -> list[Value]:
-        return places_from(self._table, row * LANES)
-
-    def read(self, row: Value) -> Value:
+    def read(self, panel: Value, row: Value) -> Value:
         """Eight items as integers of at least 32 bits."""
-        found = self._memory.gather(self._places(row))
+        if self._where.consecutive:
+            found = self._memory.lanes(self._where.first(panel, row))
+        else:
+            found = self._memory.gather(self._where.every(panel, row))
         narrow = self.items.of in (I8, I16)
         return convert(found, I32, signed=False) if narrow else found
 
-    def write(self, row: Value, bits: Value) -> None:
+    def write(self, panel: Value, row: Value, bits: Value) -> None:
         """Write eight items."""
-        self._memory.scatter(self._places(row), bits)
+        if self._where.consecutive:
+            self._memory[self._where.first(panel, row)] = bits
+        else:
+            self._memory.scatter(self._where.every(panel, row), bits)
 
-    def each(self, visit: Callable[[Value, Value], None]) -> None:
-        """Visit the raw bits of all elements, eight at a time.
+    def each_item(self, visit: Callable[[Value, Value], None]) -> None:
+        """Visit all items, eight at a time.
 
         ``visit`` gets them and the number of the row of eight, counted over all
         panels.
         """
-        slot, per = self._part.container, self.items.per
+        panels, deep, _ = self.items.places.shape
+        with self._code.loop(panels) as panel, self._code.loop(deep) as row:
+            visit(self.read(panel, row), panel * deep + row)
+
+    def each(self, visit: Callable[[Value, Value], None]) -> None:
+        """Visit the raw bits of all elements, eight at a time, like their items."""
+        slot, per = self._slot, self.items.per
         whole = self.items.of.width == slot.width
-        with self._code.loop(self.items.rows) as row:
-            word = self.read(row)
+
+        def take_apart(word: Value, row: Value) -> None:
             for e in range(per):
                 shifted = word >> (e * slot.bits + slot.shift)
                 bits = word if whole else shifted & ((1 << slot.width) - 1)
-                visit(bits, row * per + e)
+                visit(bits ^ self._flipped if self._flipped else bits, row * per + e)
+
+        self.each_item(take_apart)
 
 
 def places_from(table: Memory, first: Value) -> list[Value]:
     """Eight consecutive places of a table of 16-bit integers."""
-    return [convert(table[first + j], I64, signed=False) for j in range(LANES)]
+    return [_place(table, first + j) for j in range(LANES)]
+
+
+def _place(table: Memory, at: Value) -> Value:
+    return convert(table[at], I64, signed=False)

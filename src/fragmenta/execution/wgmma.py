@@ -60,10 +60,9 @@ def execute(
     16.0
     """
     where = chosen_target(op, target)
-    _check_signs(op, scale_a, scale_b, trans_a, trans_b)
-    if in_registers(a):
-        if trans_a:
-            raise Error("A from registers cannot be transposed; trans_a is 0")
+    registers = in_registers(a)
+    check_immediates(op, scale_a, scale_b, trans_a, trans_b, registers=registers)
+    if registers:
         bits_a = op.a.unpack_bits(a)  # type: ignore[arg-type]
     else:
         bits_a = read_tile(smem, a, op, "A", major=MAJORS[trans_a])
@@ -92,8 +91,17 @@ def in_registers(a: ArrayLike | Descriptor) -> bool:
     return given.ndim >= 2 and given.dtype.itemsize == 4
 
 
-def _check_signs(op: Instruction, *given: int) -> None:
-    """Refuse values of the immediates that the instruction does not have."""
+def check_immediates(op: Instruction, *given: int, registers: bool) -> None:
+    """Refuse values of the immediates that the instruction does not have.
+
+    They are scale_a, scale_b, trans_a and trans_b.
+
+    >>> import fragmenta as fm
+    >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
+    >>> check_immediates(op, 1, -1, 1, 0, registers=True)
+    Traceback (most recent call last):
+    fragmenta.errors.Error: A from registers cannot be transposed; trans_a is 0
+    """
     names = ("scale_a", "scale_b", "trans_a", "trans_b")
     have = {each.name: each.values for each in op.operands}
     for name, value in zip(names, given, strict=True):
@@ -102,6 +110,8 @@ def _check_signs(op: Instruction, *given: int) -> None:
         if not is_whole(value) or value not in allowed:
             what = " or ".join(map(str, allowed))
             raise ShapeError(f"{name} {value} is not allowed; {op} takes {what}")
+    if registers and given[names.index("trans_a")]:
+        raise Error("A from registers cannot be transposed; trans_a is 0")
 
 
 def _signed(bits: Bits, of: DType, sign: int) -> Bits:

@@ -13,7 +13,7 @@ two offsets are the distances between atoms::
 ``along`` counts bytes in the direction of the spans, and ``across`` counts elements in
 the other direction.  :data:`OFFSETS` says which offset is which.  Finally the swizzle
 exchanges 16-byte units: the lowest one, two or three of the address bits 4 to 6 are
-XORed with as many bits from bit 7 up.
+XORed with as many bits from bit 7 up, less the base offset.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ base_offset | 49  | 3    | 1
 swizzle     | 62  | 2    | mode
 """
 _FIELDS = read(FIELDS)
-_MODES = (0, 128, 64, 32)  # the swizzle in bytes of each mode
+MODES = (0, 128, 64, 32)
+"""The swizzle in bytes of each mode."""
 
 UNIT = 16
 """Bytes that stay together under every swizzle."""
@@ -88,20 +89,20 @@ def swizzled(address: ArrayLike, swizzle: int) -> Any:
     return _swizzled(_index("an address", address, 1 << 62), swizzle)
 
 
-def _swizzled(address: Addresses, swizzle: int) -> Any:
-    return exchanged(address, span(swizzle) // UNIT - 1)
+def _swizzled(address: Addresses, swizzle: int, base_offset: int = 0) -> Any:
+    return exchanged(address, span(swizzle) // UNIT - 1, base_offset)
 
 
-def exchanged(address: Any, mask: Any) -> Any:
+def exchanged(address: Any, mask: Any, base_offset: int = 0) -> Any:
     """An address with its 16-byte unit exchanged, as a swizzle does.
 
     ``mask`` is one less than the units of a span.  The address may be a number, an
     array or a traced value.
 
-    >>> exchanged(128, 7)
-    144
+    >>> exchanged(128, 7), exchanged(128, 7, base_offset=1)
+    (144, 128)
     """
-    return address ^ ((address >> 7) & mask) << 4
+    return address ^ ((address >> 7) - base_offset & mask) << 4
 
 
 def span(swizzle: int) -> int:
@@ -110,9 +111,18 @@ def span(swizzle: int) -> int:
     >>> span(0), span(64)
     (16, 64)
     """
-    if not is_whole(swizzle) or swizzle not in _MODES:
+    if not is_whole(swizzle) or swizzle not in MODES:
         raise AddressError(f"swizzle must be 0, 32, 64 or 128 bytes; given {swizzle!r}")
     return int(swizzle) or UNIT
+
+
+def offset_names(major: MajorAxis, swizzle: int) -> tuple[str, str]:
+    """The offset to the next span, and the one to the next eight across.
+
+    >>> offset_names("mn", 0), offset_names("mn", 128)
+    (('stride', 'leading'), ('leading', 'stride'))
+    """
+    return _OFFSETS[major, str(swizzle or "none")]
 
 
 def _whole(name: str, value: object) -> int:
@@ -127,7 +137,8 @@ class Descriptor:
     """Where ``wgmma`` finds an operand in shared memory; all values are in bytes.
 
     ``swizzle`` is 0, 32, 64 or 128.  Address 0 is a multiple of 1024 in shared memory,
-    because the swizzle depends on bits of the address.
+    because the swizzle depends on bits of the address.  ``base_offset`` is the line of
+    128 bytes, modulo 8, in which the pattern of the swizzle begins.
 
     >>> d = Descriptor(start=0, leading=128, stride=1024, swizzle=128)
     >>> hex(d.encode())
@@ -172,7 +183,7 @@ class Descriptor:
         for line in _FIELDS:
             value: int = getattr(self, line["field"])
             mode = line["unit"] == "mode"
-            value = _MODES.index(value) if mode else value // int(line["unit"])
+            value = MODES.index(value) if mode else value // int(line["unit"])
             word |= value << int(line["low"])
         return word
 
@@ -192,7 +203,7 @@ class Descriptor:
             value = given >> low & (1 << bits) - 1
             given &= ~((1 << bits) - 1 << low)
             mode = line["unit"] == "mode"
-            values[line["field"]] = _MODES[value] if mode else value * int(line["unit"])
+            values[line["field"]] = MODES[value] if mode else value * int(line["unit"])
         if given:
             wrong = [bit for bit in range(64) if given >> bit & 1]
             raise AddressError(
@@ -226,16 +237,11 @@ class Descriptor:
         >>> Descriptor(0, 128, 256, swizzle=0).bit_address(mn=0, k=130, dtype="b1")
         1026
         """
-        if self.base_offset:
-            raise AddressError(
-                f"the effect of base offset {self.base_offset} has not been measured; "
-                "begin the swizzle pattern at a multiple of "
-                f"{LINES * self.swizzle} bytes and use base offset 0"
-            )
         rows, columns = _index("mn", mn), _index("k", k)
         batch_shape(mn=rows.shape, k=columns.shape)
         linear = self._linear(rows, columns, dtype, major)
-        found = _swizzled(linear // 8, self.swizzle) * 8 + linear % 8
+        where = _swizzled(linear // 8, self.swizzle, self.base_offset)
+        found = where * 8 + linear % 8
         return found if np.ndim(found) else int(found)
 
     def _linear(
@@ -259,7 +265,7 @@ class Descriptor:
 
     def _offsets(self, major: MajorAxis) -> tuple[int, int]:
         """The offset to the next span, and to the next eight across."""
-        names = _OFFSETS[major, str(self.swizzle or "none")]
+        names = offset_names(major, self.swizzle)
         along, across = (int(getattr(self, name)) for name in names)
         return along, across
 
@@ -381,7 +387,7 @@ transposes only 16-bit types, f16 and bf16; use major="k"
         """
         span(swizzle)
         _element("f16", major)
-        names = _OFFSETS[major, str(swizzle or "none")]
+        names = offset_names(major, swizzle)
         named = dict(zip(names, (along, across), strict=True))
         return cls(start, named["leading"], named["stride"], swizzle)
 

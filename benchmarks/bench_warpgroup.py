@@ -1,0 +1,56 @@
+"""One warpgroup's multiplication in machine code, against whole matrices.
+
+The products a second of a warpgroup function, which reads A and B from shared memory,
+against those of :func:`fragmenta.matmul` on one core.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from repeating import TARGET, of_whole, one_core
+
+import fragmenta as fm
+from fragmenta.execution import warpgroup
+from fragmenta.shared.tiles import shared_tile
+
+CALLS = 100
+__all__ = ["one_core"]  # a fixture
+
+
+def operands(op: fm.Instruction, major: Any) -> list[Any]:
+    """D, no registers of A, descriptors, shared memory, no metadata, selectors."""
+    rng, (m, n, k) = np.random.default_rng(0), op.shape
+    A, B = (rng.standard_normal(s).astype(np.float16) for s in ((m, k), (k, n)))
+    image, a = shared_tile(A, op, "A", swizzle=32, major=major)
+    image, b = shared_tile(B, op, "B", swizzle=32, major=major, image=image)
+    d = np.zeros((op.d.registers, 128), np.uint32)
+    words = np.array([a.encode(), b.encode()], np.uint64)
+    nothing = np.zeros(1, np.uint32)
+    return [d, nothing, words, image, image.size, nothing, np.array([1, 0])]
+
+
+@pytest.mark.parametrize("trans", [0, 1])
+@pytest.mark.parametrize("n", [8, 128, 256])
+def test_f16_into_f32(benchmark: Any, n: int, trans: int) -> None:
+    """At least 0.6 of the products a second of whole matrices, n = 8 too."""
+    op = fm.wgmma(f"m64n{n}k16", a="f16", d="f32")
+    run = warpgroup.warpgroup_function(op, TARGET, trans_a=trans, trans_b=trans)
+    given = operands(op, ("k", "mn")[trans])
+    assert of_whole(benchmark, run, given, CALLS) >= 0.6
+
+
+def test_compiling(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the cache, one function is ready in half a second."""
+    monkeypatch.setenv("FRAGMENTA_CACHE", "")
+    op = fm.wgmma("m64n256k16", a="f16", d="f32")
+
+    def ready() -> int:
+        made = warpgroup._function.__wrapped__(op, TARGET, warpgroup.Ways())
+        return int(made.address)
+
+    benchmark.pedantic(ready, rounds=5, warmup_rounds=1)
+    print(f"\ncompiling: {benchmark.stats.stats.min:.2f} s")
+    assert benchmark.stats.stats.min < 0.5

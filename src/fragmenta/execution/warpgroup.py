@@ -1,0 +1,195 @@
+"""Which machine code computes one ``wgmma`` of a warpgroup?
+
+:func:`warpgroup_function` compiles a function for one instruction, its immediates and
+one target.  It reads and writes register arrays and shared memory and needs no
+Python::
+
+    int32 f(uint32 *d, const uint32 *a, const uint64 *descriptors,
+            const uint8 *shared, int64 shared_size,
+            const uint32 *metadata, const int64 *selectors)
+
+``d``, and ``a`` if A is in registers, are in the order (register, lane), 128 lanes
+each.  ``descriptors`` are those of A, if A is in shared memory, and of B.  ``shared``
+begins with the byte at address 0, and ``shared_size`` is at most 2**18.  ``metadata``
+is one register.  ``selectors`` are ``scale-d``, where 0 says that the old D is not
+added, and the sparsity selector, whose bits above the legal values are ignored.  What
+the instruction does not have is not read and may be null.  D must not overlap the
+others.
+
+The result is 0, or
+
+1. if a metadata code is illegal: then the code's two positions are used as they are
+   (:meth:`~fragmenta.registers.granularity.Granularity.named`);
+2. if an operand is not all in shared memory: then D is not changed;
+3. if a descriptor has a base offset without a swizzle, or a bit that no field has: then
+   D is not changed.
+"""
+
+from __future__ import annotations
+
+from functools import cache, partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.arithmetic.models import Model
+from fragmenta.errors import Error, one_of
+from fragmenta.execution.mma import chosen_target, numeric_model
+from fragmenta.execution.warp_forms import FORMS
+from fragmenta.execution.warp_operands import Given, Side, from_registers
+from fragmenta.execution.warpgroup_shared import Shared, from_shared
+from fragmenta.execution.wgmma import check_immediates
+from fragmenta.isa.instruction import Instruction
+from fragmenta.machine.compiler import Traced, pointer
+from fragmenta.machine.trace import I8, I32, I64, Code, Memory, Value, select
+from fragmenta.shared.descriptor import MAJORS
+
+FAMILIES = ("wgmma", "wgmma.sp")
+SELECTORS = ("scale_d", "selector")
+
+
+class Ways(NamedTuple):
+    """Where A is, and the immediates of the instruction."""
+
+    a_from_registers: bool = False
+    scale_a: int = 1
+    scale_b: int = 1
+    trans_a: int = 0
+    trans_b: int = 0
+
+
+class WarpgroupFunction:
+    """The machine code of one instruction with its immediates, on one target.
+
+    >>> import fragmenta as fm
+    >>> from fragmenta.shared.tiles import shared_tile
+    >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
+    >>> image, a = shared_tile(np.ones((64, 16), np.float16), op, "A")
+    >>> image, b = shared_tile(np.ones((16, 8), np.float16), op, "B", image=image)
+    >>> d = np.zeros((4, 128), np.uint32)
+    >>> run = warpgroup_function(op, "sm_90a")
+    >>> run(d, None, np.array([a.encode(), b.encode()], np.uint64), image)
+    0
+    >>> float(d.view(np.float32)[3, 127])
+    16.0
+    """
+
+    def __init__(
+        self, op: Instruction, target: str, ways: Ways, traced: Traced
+    ) -> None:
+        self.op = op
+        self.target = target
+        self.ways = ways
+        self.traced = traced
+
+    @property
+    def address(self) -> int:
+        """Where the machine code begins; valid as long as this object lives."""
+        return self.traced.address
+
+    def __call__(
+        self,
+        d: NDArray[np.uint32],
+        a: NDArray[np.uint32] | None,
+        descriptors: NDArray[np.uint64],
+        shared: NDArray[np.uint8],
+        metadata: NDArray[np.uint32] | None = None,
+        selectors: NDArray[np.int64] | None = None,
+    ) -> int:
+        """Add to D; the result says whether it could, as the module describes.
+
+        Without selectors, the old D is added, and the sparsity selector is 0.
+        Nothing is checked but the types of the arrays.
+        """
+        nothing = np.zeros(1, np.uint32)
+        if selectors is None:
+            selectors = np.array([1, 0], np.int64)
+        result: int = self.traced(
+            d,
+            nothing if a is None else a,
+            descriptors,
+            shared,
+            shared.size,
+            nothing if metadata is None else metadata,
+            selectors,
+        )
+        return result
+
+    def __repr__(self) -> str:
+        return f"<WarpgroupFunction {self.op} on {self.target}>"
+
+
+def warpgroup_function(
+    op: Instruction,
+    target: str,
+    *,
+    a_from_registers: bool = False,
+    scale_a: int = 1,
+    scale_b: int = 1,
+    trans_a: int = 0,
+    trans_b: int = 0,
+) -> WarpgroupFunction:
+    """The function for an instruction on a target; compiled when first used.
+
+    >>> import fragmenta as fm
+    >>> op = fm.wgmma("m64n8k32", a="s8")
+    >>> warpgroup_function(op, "sm_90a", a_from_registers=True)
+    <WarpgroupFunction wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8 on sm_90a>
+    """
+    if op.family not in FAMILIES:
+        given = f"{op} is not for a warpgroup"
+        raise Error(f"{given}; {one_of(FAMILIES, 'and')} are")
+    immediates = (scale_a, scale_b, trans_a, trans_b)
+    check_immediates(op, *immediates, registers=a_from_registers)
+    return _function(op, target, Ways(bool(a_from_registers), *map(int, immediates)))
+
+
+@cache
+def _function(op: Instruction, target: str, ways: Ways) -> WarpgroupFunction:
+    model = numeric_model(op, chosen_target(op, target))
+    parameters = {
+        "d": pointer(I32),
+        "a": pointer(I32),
+        "descriptors": pointer(I64),
+        "shared": pointer(I8),
+        "shared_size": I64,
+        "metadata": pointer(I32),
+        "selectors": pointer(I64),
+    }
+    trace = partial(_trace, op, model, ways)
+    traced = Traced("warpgroup", parameters, trace, returns=I32)
+    return WarpgroupFunction(op, target, ways, traced)
+
+
+def _trace(
+    op: Instruction, model: Model, ways: Ways, code: Code,
+    d: Memory, a: Memory, descriptors: Memory, memory: Memory, size: Value,
+    metadata: Memory, selectors: Memory,
+) -> Value:  # fmt: skip
+    status = code.variable(code.constant(0, I32))
+    shared = Shared(memory, size, status)
+
+    def in_shared(name: str, place: int, scale: int, transposed: int) -> Side:
+        flipped = _sign(op, name, scale)
+        word, major = descriptors[place], MAJORS[transposed]
+        return from_shared(code, op, name, word, shared, major, flipped)
+
+    if ways.a_from_registers:
+        flipped = _sign(op, "a", ways.scale_a)
+        side_a = from_registers("a", op.a, a, model.stored, flipped)
+    else:
+        side_a = in_shared("a", 0, ways.scale_a, ways.trans_a)
+    last = 0 if ways.a_from_registers else 1
+    side_b = in_shared("b", last, ways.scale_b, ways.trans_b)
+    chosen = {"selector": selectors[1]} if op.sparse else {}
+    kept = select(selectors[0] == 0, code.constant(0, I32), -1)
+    given = Given(op, model, side_a, side_b, d, d, metadata, chosen, kept)
+    with code.when(status.value == 0):
+        status.value = FORMS[model.form](code, given)
+    return status.value
+
+
+def _sign(op: Instruction, name: str, scale: int) -> int:
+    """The bits of an element that an immediate of -1 inverts."""
+    return 0 if scale == 1 else 1 << (op.types[name].bits - 1)
