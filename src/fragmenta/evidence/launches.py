@@ -138,7 +138,8 @@ def for_kernel(arguments: Sequence[Argument]) -> list[Any]:
 
 def is_recording(path: Path) -> bool:
     """Whether a file looks like a recording of launches."""
-    found = read(path)
+    with refused(f"{path} is not a recording"):
+        found = read(path)
     return isinstance(found, Archive) and PARTS[0] in found
 
 
