@@ -312,6 +312,9 @@ def test_a_limit_ends_what_takes_too_long(
 
 
 INTERRUPTED = """
+import signal
+# A run in the background may have told its children to ignore interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import sys, numpy as np
 from fragmenta.ptx import launching
 from tests.ptx.engine.kernels import *
