@@ -261,7 +261,7 @@ def test_out_of_bounds_names_the_argument_and_the_line() -> None:
     fault = caught.value
     assert fault.kind == "bounds"
     assert fault.source.endswith(f"test_use.py:{line}")
-    assert "behind the end (80 bytes) of argument 1 (out)" in str(fault)
+    assert "behind the end of argument 1 (out), which has 80 bytes" in str(fault)
 
 
 def test_a_read_only_array_is_not_written() -> None:
