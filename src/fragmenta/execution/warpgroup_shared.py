@@ -39,6 +39,7 @@ from fragmenta.shared.descriptor import (
     MODES,
     UNIT,
     MajorAxis,
+    exchanged,
     extent,
     offset_names,
     span,
@@ -80,7 +81,8 @@ class Steps(NamedTuple):
             + span_number * self.to_span
             + (across >> (LINES.bit_length() - 1)) * self.to_lines
         )
-        return linear ^ ((((linear >> 7) - self.base_offset) & self.units) << 4)
+        address: Value = exchanged(linear, self.units, self.base_offset)
+        return address
 
 
 def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Steps:

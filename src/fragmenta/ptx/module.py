@@ -248,17 +248,27 @@ class Module:
 
 
 @cache
+def type_bits(name: str) -> int:
+    """The bits of a type by its PTX name; a predicate has one.
+
+    >>> type_bits("f16x2"), type_bits("pred"), type_bits("e4m3x2"), type_bits("s64")
+    (32, 1, 16, 64)
+    """
+    base, _, times = name.partition("x")
+    named = {"pred": 1, "bf16": 16, "tf32": 32, "e2m1": 4}.get(base)
+    digits = base.lstrip("busf")
+    # The other small floats (e4m3, ue8m0, s2f6) are bytes.
+    bits = named or (int(digits) if digits.isdecimal() else 8)
+    return bits * int(times or 1)
+
+
+@cache
 def type_bytes(name: str) -> int:
-    """The bytes of a type by its PTX name.
+    """The bytes of a type of a variable or register.
 
     >>> type_bytes("f32"), type_bytes("b128"), type_bytes("f16x2"), type_bytes("pred")
     (4, 16, 4, 1)
     """
-    if name == "pred":
-        return 1
-    base, _, times = name.partition("x")
-    if base.lstrip("bsuf").isdecimal():
-        bits = int(base.lstrip("bsuf")) * (int(times) if times.isdecimal() else 1)
-        return bits // 8
-    return {"bf16": 2, "bf16x2": 4, "tf32": 4, "texref": 8, "samplerref": 8,
-            "surfref": 8}.get(name, 8)  # fmt: skip
+    if name in ("", "texref", "samplerref", "surfref"):
+        return 8
+    return max(1, type_bits(name) // 8)

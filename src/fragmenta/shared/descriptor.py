@@ -93,7 +93,7 @@ def _swizzled(address: Addresses, swizzle: int, base_offset: int = 0) -> Any:
     return exchanged(address, span(swizzle) // UNIT - 1, base_offset)
 
 
-def exchanged(address: Any, mask: Any, base_offset: int = 0) -> Any:
+def exchanged(address: Any, mask: Any, base_offset: Any = 0) -> Any:
     """An address with its 16-byte unit exchanged, as a swizzle does.
 
     ``mask`` is one less than the units of a span.  The address may be a number, an

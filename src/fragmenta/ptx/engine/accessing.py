@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from fragmenta.errors import Error
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.elementwise import type_bits
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import Access, load, store
@@ -21,6 +20,7 @@ from fragmenta.ptx.module import (
     Register,
     Symbol,
     Vector,
+    type_bits,
 )
 from fragmenta.ptx.opcodes.table import TYPES
 

@@ -22,7 +22,6 @@ from fragmenta.machine.trace import (
     select,
 )
 from fragmenta.ptx.engine.accessing import element_type, refuse_mbarrier, space_of
-from fragmenta.ptx.engine.elementwise import type_bits
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import (
@@ -41,7 +40,7 @@ from fragmenta.ptx.engine.memory import (
 )
 from fragmenta.ptx.engine.warps import P, routine
 from fragmenta.ptx.engine.writing import Writer, Written, address_of, handles
-from fragmenta.ptx.module import Address, Instruction, Operand, Sink, Vector
+from fragmenta.ptx.module import Address, Instruction, Operand, Sink, Vector, type_bits
 from fragmenta.ptx.opcodes.table import TABLE
 
 _OPERATIONS = ("add", "exch", "cas", "min", "max", "inc", "dec", "and", "or", "xor")

@@ -94,10 +94,6 @@ def _go_on(writer: Writer, passed: str) -> None:
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def _words(code: Code, pointer: Any) -> Any:
-    return code.builder.bitcast(pointer, I32.as_pointer())
-
-
 def _count(word: Value) -> Value:
     b = word.builder
     return Value(b, intrinsic(b, "llvm.ctpop.i32", I32, [word.raw]))
@@ -114,8 +110,8 @@ def _barrier(mode: str) -> Any:
         every = warps.all_lanes(code, numbers)
         with warps.repeat(code) as again:
             first = convert(warps.first_lane(rest.value), I64) & (LANES - 1)
-            number = lane_of(code, _words(code, numbers), first)
-            expected = lane_of(code, _words(code, counts), first)
+            number = lane_of(code, warps.words(code, numbers), first)
+            expected = lane_of(code, warps.words(code, counts), first)
             group = warps.to_word(every == number) & rest.value
             known = compare_unsigned("<", number, 16)
             with code.when((group != 0) & known):
@@ -138,7 +134,7 @@ class _State:
     def __init__(self, code: Code, block: Any, number: Value) -> None:
         b = code.builder
         step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
-        words = _words(code, b.gep(block, [step.raw]))
+        words = warps.words(code, b.gep(block, [step.raw]))
         self._builder = b
         self._places = [b.gep(words, [ir.Constant(I32, i)]) for i in range(8)]
 
@@ -220,9 +216,9 @@ def _voted(kind: str) -> Any:
     ) -> None:
         b = code.builder
         first = convert(warps.first_lane(lanes), I64) & (LANES - 1)
-        number = lane_of(code, _words(code, numbers), first) & 15
+        number = lane_of(code, warps.words(code, numbers), first) & 15
         step = (number * layout.BARRIER_BYTES) + layout.BLOCK_BARRIERS
-        words = _words(code, b.gep(block, [step.raw]))
+        words = warps.words(code, b.gep(block, [step.raw]))
         value = Value(b, b.load(b.gep(words, [(which + POPC).raw])))
         if kind == "u32":
             before = warps.all_lanes(code, d)
@@ -253,7 +249,7 @@ def _sync_warp(code: Code, warp: Any, members: Any, lanes: Value) -> Value:
     )
     warps.put_lanes(code, at, named)
     synced[0] = synced[0] | new
-    words, met = _words(code, at), code.variable(lanes.lift(0))
+    words, met = warps.words(code, at), code.variable(lanes.lift(0))
     with code.loop(LANES) as lane, code.when(has(new, lane)):
         wanted = lane_of(code, words, lane)
         same = warps.to_word(named == wanted) & synced[0]

@@ -7,7 +7,6 @@ one for all lanes, and one that leaves the lanes alone that are not in a mask.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 from llvmlite import ir
@@ -30,31 +29,6 @@ class Held(NamedTuple):
     bits: int
     register: int
     signed: bool = False
-
-
-@cache
-def type_bits(name: str) -> int:
-    """The bits of an operand's type; a predicate has one.
-
-    >>> type_bits("f16x2"), type_bits("pred"), type_bits("e4m3x2"), type_bits("s64")
-    (32, 1, 16, 64)
-    """
-    if name == "pred":
-        return 1
-    base, _, times = name.partition("x")
-    if base == "tf32":
-        return 32
-    if base == "bf16":
-        bits = 16
-    elif base.lstrip("busf").isdecimal() and base[0] in "busf":
-        bits = int(base.lstrip("busf"))
-        if base == "s2f6":
-            bits = 8
-    elif base == "s2f6":
-        bits = 8
-    else:  # e4m3, e2m1, ue8m0: small floats, in whole bytes if packed with others
-        bits = {"e2m1": 4}.get(base, 8)
-    return bits * int(times or 1)
 
 
 def elementwise(

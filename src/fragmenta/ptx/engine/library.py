@@ -62,6 +62,16 @@ def pointer_at(code: Code, base: Any, offset: int) -> Any:
     return b.load(b.bitcast(place, POINTER.as_pointer()))
 
 
+def as_signed(number: int, bits: int) -> int:
+    """A number of so many bits as LLVM writes it.
+
+    >>> as_signed(255, 8), as_signed(127, 8)
+    (-1, 127)
+    """
+    number &= (1 << bits) - 1
+    return number - (1 << bits) if number >> (bits - 1) else number
+
+
 @cache
 def digest() -> str:
     """What the routines depend on: the text of all modules that make them."""

@@ -28,6 +28,7 @@ from fragmenta.ptx.engine.layout import LANES, Fault, Status
 from fragmenta.ptx.engine.library import (
     POINTER,
     Routine,
+    as_signed,
     define,
     field,
     pointer_at,
@@ -308,13 +309,11 @@ def note(code: Code, where: Where, address: Value, size: int, kind: int) -> None
         for index in range(size):
             at = b.gep(notes, [ir.Constant(I32, index)])
             before = Value(b, b.load(at))
-            same = (before == 0) | (before == _byte(kind))
-            b.store(select(same, before.lift(_byte(kind)), _byte(MIXED)).raw, at)
-
-
-def _byte(number: int) -> int:
-    """A byte as LLVM writes it."""
-    return number - 256 if number > 127 else number
+            same = (before == 0) | (before == as_signed(kind, 8))
+            b.store(
+                select(same, before.lift(as_signed(kind, 8)), as_signed(MIXED, 8)).raw,
+                at,
+            )
 
 
 def _checked(

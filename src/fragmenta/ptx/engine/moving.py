@@ -12,11 +12,10 @@ from llvmlite import ir
 
 from fragmenta.machine.trace import I32, Code, Value, convert, select
 from fragmenta.ptx.engine import warps
-from fragmenta.ptx.engine.elementwise import type_bits
 from fragmenta.ptx.engine.layout import LANES
-from fragmenta.ptx.engine.library import POINTER, Routine, define, field
+from fragmenta.ptx.engine.library import POINTER, Routine, as_signed, define, field
 from fragmenta.ptx.engine.writing import Writer, Written, handles
-from fragmenta.ptx.module import Instruction, Operand, Sink, Vector
+from fragmenta.ptx.module import Instruction, Operand, Sink, Vector, type_bits
 from fragmenta.ptx.opcodes.table import TYPES
 
 
@@ -168,8 +167,8 @@ def insert(goal: int, source: int, bit: int, width: int) -> Routine:
         before = _load(code, to, goal)
         mask = (1 << width) - 1
         value = convert(_load(code, of, source), ir.IntType(goal), signed=False)
-        kept = before & ~before.lift(_signed(mask << bit, goal))
-        _store(code, to, kept | ((value & _signed(mask, goal)) << bit), lanes)
+        kept = before & ~before.lift(as_signed(mask << bit, goal))
+        _store(code, to, kept | ((value & as_signed(mask, goal)) << bit), lanes)
 
     return _two(f"insert.{goal}.{source}.{bit}.{width}", trace)
 
@@ -202,9 +201,3 @@ def spread(goal: int, bits: int, signed: bool) -> Routine:
         _store(code, to, wide.in_all_lanes(LANES), lanes)
 
     return _two(f"spread.{goal}.{'s' if signed else 'u'}{bits}", trace)
-
-
-def _signed(number: int, bits: int) -> int:
-    """A number of so many bits as LLVM writes it."""
-    number &= (1 << bits) - 1
-    return number - (1 << bits) if number >> (bits - 1) else number

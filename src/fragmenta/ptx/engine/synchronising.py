@@ -171,10 +171,6 @@ def _meet(code: Code, warp: Any, members: Any, here: Value) -> Value:
     return free
 
 
-def _words(code: Code, pointer: Any) -> Any:
-    return code.builder.bitcast(pointer, I32.as_pointer())
-
-
 def _put(code: Code, pointer: Any, lane: Value, value: Value) -> None:
     code.builder.store(value.raw, code.builder.gep(pointer, [lane.raw]))
 
@@ -189,8 +185,8 @@ def _put_bit(code: Code, pointer: Any, lane: Value, bit: Value) -> None:
 def _shuffle(mode: str) -> Any:
     def trace(code: Code, d: Any, p: Any, a: Any, b: Any, c: Any, lanes: Value) -> None:
         # d may be a register that is read as well.
-        values, goal = code.array(I32, LANES), _words(code, d)
-        source, steps, limits = (_words(code, each) for each in (a, b, c))
+        values, goal = code.array(I32, LANES), warps.words(code, d)
+        source, steps, limits = (warps.words(code, each) for each in (a, b, c))
         with code.loop(LANES) as lane:
             _put(code, values, lane, lane_of(code, source, lane))
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
@@ -242,8 +238,8 @@ def _match(mode: str, bits: int) -> Any:
         vector = ir.VectorType(of, LANES)
         loaded = b.load(b.bitcast(a, vector.as_pointer()))
         loaded.align = 16
-        everyone, named = Value(b, loaded), _words(code, members)
-        results, goal = code.array(I32, LANES), _words(code, d)
+        everyone, named = Value(b, loaded), warps.words(code, members)
+        results, goal = code.array(I32, LANES), warps.words(code, d)
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
             mine = lane_of(code, values, lane)
             part = lane_of(code, named, lane) & lanes
@@ -271,7 +267,7 @@ def reduce(operation: str, signed: bool) -> Routine:
         return {"add": x + y, "and": x & y, "or": x | y, "xor": x ^ y}[operation]
 
     def trace(code: Code, d: Any, a: Any, members: Any, lanes: Value) -> None:
-        source, named, goal = (_words(code, each) for each in (a, members, d))
+        source, named, goal = (warps.words(code, each) for each in (a, members, d))
         results = code.array(I32, LANES)
         with code.loop(LANES) as lane, code.when(has(lanes, lane)):
             part = lane_of(code, named, lane) & lanes
@@ -294,7 +290,7 @@ def _spread(code: Code, d: Any, word: Value, lanes: Value) -> None:
 
 
 def _elect(code: Code, d: Any, p: Any, members: Any, lanes: Value) -> None:
-    named, goal = (_words(code, each) for each in (members, d))
+    named, goal = (warps.words(code, each) for each in (members, d))
     with code.loop(LANES) as lane, code.when(has(lanes, lane)):
         part = lane_of(code, named, lane) & lanes
         leader = warps.first_lane(part)

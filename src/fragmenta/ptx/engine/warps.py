@@ -46,6 +46,11 @@ def all_lanes(code: Code, pointer: Any) -> Value:
     return Value(b, loaded)
 
 
+def words(code: Code, pointer: Any) -> Any:
+    """A register of 32 bits as words, one for each lane."""
+    return code.builder.bitcast(pointer, I32.as_pointer())
+
+
 def put_lanes(code: Code, pointer: Any, value: Value) -> None:
     """Store a register of 32 bits."""
     b = code.builder

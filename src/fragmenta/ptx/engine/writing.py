@@ -14,7 +14,7 @@ from typing import NamedTuple
 from fragmenta.errors import Error
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.engine import layout, warps
-from fragmenta.ptx.engine.elementwise import MASKED, Held, elementwise, type_bits
+from fragmenta.ptx.engine.elementwise import MASKED, Held, elementwise
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.program import JUMPS, Block, Program, Unit
@@ -32,6 +32,7 @@ from fragmenta.ptx.module import (
     Special,
     Symbol,
     Vector,
+    type_bits,
     type_bytes,
 )
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
