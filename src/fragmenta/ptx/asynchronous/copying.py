@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.errors import Error
-from fragmenta.ptx.asynchronous.decoding import copy_from
 from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers, together
 from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
+from fragmenta.ptx.asynchronous.issuing import copy_from
 from fragmenta.ptx.asynchronous.mbarriers import Mbarrier, find
 from fragmenta.ptx.asynchronous.tasks import Arrival, Queue, Task
 from fragmenta.ptx.asynchronous.warp_copies import WarpCopy
@@ -23,7 +23,7 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
         values = [_value(each, warp, lane) for each in event.operands]
         try:
             copy = copy_from(
-                warp.block, Thread(warp, lane), event.site, event.words, values
+                warp.block, Thread(warp, lane), event.site, event.mnemonic, values
             )
         except Error as error:
             rule = getattr(error, "rule", "bad-tensor-map")

@@ -13,8 +13,6 @@ from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error
 
 EAGER, LAZY = "eager", "lazy"
-POISON = 0x7FFF7FFF
-"""What is not there yet reads as this: a NaN in every type of floats."""
 
 
 class Schedule:
