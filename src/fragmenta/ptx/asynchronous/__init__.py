@@ -1,0 +1,1 @@
+"""What do copies, Tensor Cores and mbarriers do beside the threads, and when?"""

@@ -1,0 +1,1 @@
+"""What is unordered, early, or left over in a kernel that runs?"""
