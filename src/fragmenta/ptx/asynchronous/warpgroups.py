@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ WARPS = 4
 ALL = 0xFFFFFFFF
 POISON = 0x7FFF7FFF
 """A NaN as f32 and as two f16, and a great number."""
-_ROW = 16
+_LINE = 16
 """Words of 64 bytes: registers of a warp begin at multiples of that."""
 _ILLEGAL = 1
 """What a product returns if a code of the metadata is illegal."""
@@ -63,80 +63,116 @@ class WgmmaError(Error):
 
 
 class Registers:
-    """Some registers of 32 bits, in any warp of a kernel."""
+    """Some registers of 32 bits of one warp."""
 
-    def __init__(self, offsets: Sequence[int]) -> None:
-        self.count = len(offsets)
+    def __init__(self, words: NDArray[np.uint32], offsets: Sequence[int]) -> None:
         places = np.array(offsets, np.int64) // 4
-        steps = np.diff(places)
-        self._first = int(places[0]) if (steps == LANES).all() else None
-        self._rows = (places // _ROW)[:, None] + np.arange(LANES // _ROW)
+        self._shape = len(offsets), LANES
+        first = int(places[0])
+        #: A view of them, if one is behind the other.
+        self._view: NDArray[np.uint32] | None = None
+        if (np.diff(places) == LANES).all():
+            self._view = words[first : first + places.size * LANES].reshape(self._shape)
+        self._lines = words.reshape(-1, _LINE)
+        self._places = (places // _LINE)[:, None] + np.arange(LANES // _LINE)
 
-    def get(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Their values: (registers, lanes)."""
-        if self._first is not None:
-            found = words[self._first : self._first + LANES * self.count]
+    def get(self, goal: NDArray[np.uint32]) -> None:
+        """Copy their values, (registers, lanes)."""
+        if self._view is not None:
+            goal[...] = self._view
         else:
-            found = words.reshape(-1, _ROW)[self._rows]
-        return found.reshape(self.count, LANES)
+            goal[...] = self._lines[self._places].reshape(self._shape)
 
-    def put(self, words: NDArray[np.uint32], values: NDArray[np.uint32] | int) -> None:
+    def put(self, values: NDArray[np.uint32]) -> None:
         """Set them."""
-        if self._first is not None:
-            goal = words[self._first : self._first + LANES * self.count]
-            goal.reshape(self.count, LANES)[...] = values
-            return
-        if not isinstance(values, int):
-            values = values.reshape(self.count, LANES // _ROW, _ROW)
-        words.reshape(-1, _ROW)[self._rows] = values
+        if self._view is not None:
+            self._view[...] = values
+        else:
+            self._lines[self._places] = values.reshape((*self._places.shape, _LINE))
+
+    def fill(self, value: int) -> None:
+        """Set them all to one value."""
+        if self._view is not None:
+            self._view.fill(value)
+        else:
+            self._lines[self._places] = value
 
 
-class Plan(NamedTuple):
-    """What is worked out once for an instruction of a kernel."""
+class Bundle:
+    """The registers of D of some products, with their values in all four warps."""
 
-    located: Located
-    d: Registers
-    inputs: tuple[tuple[int, Registers], ...]
-    """Registers of A and metadata, each with its row of ``constants``."""
-    constants: NDArray[np.uint32]
-    """A and metadata, (registers, 128), where they are constants."""
-    function: WarpgroupFunction
-    call: Callable[..., int]
+    def __init__(
+        self, offsets: tuple[int, ...], words: list[NDArray[np.uint32]]
+    ) -> None:
+        self.offsets = offsets
+        self.values = np.zeros((len(offsets), WARPS * LANES), np.uint32)
+        self.parts = [
+            self.values[:, LANES * warp : LANES * (warp + 1)] for warp in range(WARPS)
+        ]
+        self.registers = [Registers(each, offsets) for each in words]
+        self.pending = [0] * WARPS
+        """Products that each warp has issued and that have not run."""
+
+
+class Bound:
+    """An instruction of a kernel in one warpgroup: all that is worked out once."""
+
+    def __init__(self, of: Warpgroup, located: Located, bundle: Bundle) -> None:
+        self.located = located
+        self.bundle = bundle
+        read = (*located.a, *([located.metadata] if located.metadata else ()))
+        inputs = np.zeros((max(len(read), 1), WARPS * LANES), np.uint32)
+        self.inputs = []
+        """Registers of A and metadata, and where they are copied to."""
+        for row, each in zip(inputs, read, strict=False):
+            row[:] = each.constant & ALL
+            for warp, words in enumerate(of.words if each.offset >= 0 else ()):
+                goal = row[LANES * warp : LANES * (warp + 1)].reshape(1, LANES)
+                self.inputs.append((goal, Registers(words, [each.offset])))
+        self.scalars = np.zeros(4, np.uint64)
+        self.scalars[3] = located.selector
+        self.given: tuple[int, ...] = ()
+        self._function = _function(located, of.target)
+        self._call = self._function.traced.compile()
+        self._kept = inputs, of.shared  # as long as their addresses are used
+        start, scalars = _address(inputs), _address(self.scalars)
+        self._arguments = (
+            _address(bundle.values), start, scalars, _address(of.shared),
+            of.shared.size, start + inputs[: len(located.a)].nbytes, scalars + 16,
+        )  # fmt: skip
+
+    def multiply(self, given: tuple[int, ...]) -> int:
+        """Add the product to the values of the bundle; 0 if that could be done."""
+        for goal, register in self.inputs:
+            register.get(goal)
+        if given != self.given:
+            *descriptors, self.scalars[2] = given
+            self.scalars[: len(descriptors)] = descriptors
+            self.given = given
+        return int(self._call(*self._arguments))
 
 
 @lru_cache(maxsize=4096)
-def plan(located: Located, target: str) -> Plan:
-    """How to run an instruction."""
+def _function(located: Located, target: str) -> WarpgroupFunction:
     ways = located.ways
-    function = warpgroup_function(
+    return warpgroup_function(
         located.op, target, a_from_registers=ways.a_from_registers,
         scale_a=ways.scale_a, scale_b=ways.scale_b,
         trans_a=ways.trans_a, trans_b=ways.trans_b,
     )  # fmt: skip
-    read = (*located.a, *([located.metadata] if located.metadata else ()))
-    constants = np.zeros((len(read), WARPS * LANES), np.uint32)
-    constants[:] = np.array([[each.constant & ALL] for each in read]).reshape(-1, 1)
-    inputs = tuple(
-        (row, Registers([each.offset]))
-        for row, each in enumerate(read)
-        if each.offset >= 0
-    )
-    call = function.traced.compile()
-    return Plan(located, Registers(located.d), inputs, constants, function, call)
 
 
-class Bundle:
-    """The registers of D of some products, with their values of all four warps."""
-
-    def __init__(self, offsets: tuple[int, ...]) -> None:
-        self.offsets = offsets
-        self.values = np.zeros((len(offsets), WARPS * LANES), np.uint32)
-        self.address = _address(self.values)
-        self.parts = [
-            self.values[:, LANES * warp : LANES * (warp + 1)] for warp in range(WARPS)
-        ]
-        self.pending = [0] * WARPS
-        """Products that each warp has issued and that have not run."""
+@lru_cache(maxsize=4096)
+def _bad(located: Located, given: tuple[int, ...], size: int) -> str:
+    """What is wrong with the descriptors."""
+    ways = located.ways
+    names = "B" if ways.a_from_registers else "AB"
+    for name, word in zip(names, given, strict=False):
+        trans = ways.trans_a if name == "A" else ways.trans_b
+        wrong = bad_descriptor(located.op, name, word, trans, size)
+        if wrong:
+            return wrong
+    return ""
 
 
 # ── a product ───────────────────────────────────────────────────────────────
@@ -216,12 +252,11 @@ class Warpgroup:
         self.warps = tuple(warps)
         self.target = target
         self.late = late
-        self._shared, self._size = shared, shared.size
-        self._shared_address = _address(shared)
-        self._words = [warp.memory.view(np.uint32) for warp in warps]
+        self.shared = shared
+        self.words = [warp.memory.view(np.uint32) for warp in warps]
         self._views = [warp.memory.data for warp in warps]
-        self._counts = [words[IN_FLIGHT // 4 :] for words in self._words]
-        self._bundles: dict[Located, Bundle] = {}
+        self._counts = [words[IN_FLIGHT // 4 :] for words in self.words]
+        self._bounds: dict[Located, Bound] = {}
         self._owners: dict[int, Bundle] = {}
         self._queue: deque[Wgmma] = deque()
         self._ends: list[int] = []
@@ -231,10 +266,6 @@ class Warpgroup:
         self._fenced = [0] * WARPS
         self.ran = 0
         """Products that have run."""
-        self._scalars = np.zeros(4, np.uint64)  # two descriptors, scale-d, selector
-        self._scalars_address = _address(self._scalars)
-        self._inputs = np.zeros((5, WARPS * LANES), np.uint32)
-        self._inputs_address = _address(self._inputs)
 
     # ── what warps do ───────────────────────────────────────────────────────
 
@@ -247,7 +278,9 @@ class Warpgroup:
         number = self._issued[own]
         place = number - self.ran
         if place == len(self._queue):
-            self._check(located, given, site)
+            wrong = _bad(located, given, self.shared.size)
+            if wrong:
+                raise WgmmaError("descriptor", wrong, site)
             work = Wgmma(self, located, site, given, number, self._committed[own])
             self._queue.append(work)
         else:
@@ -255,7 +288,7 @@ class Warpgroup:
             if work.site != site or work.given != given:
                 self._refuse(work, own, given, site)
         if self.late:
-            self._hide(own, located, site)
+            self._hide(own, self._bound(located, site).bundle)
         work.issued += 1
         self._issued[own] = number + 1
         self._counts[own][0] = number + 1 - self._retired[own]
@@ -329,77 +362,54 @@ class Warpgroup:
             self._multiply(work)
 
     def _multiply(self, work: Wgmma) -> None:
-        located = work.located
-        how, bundle = plan(located, self.target), self._bundle(located)
-        if not self.late:
-            for part, words in zip(bundle.parts, self._words, strict=True):
-                part[...] = how.d.get(words)
-        inputs = self._inputs
-        if len(how.constants):
-            inputs[: len(how.constants)] = how.constants
-            for row, register in how.inputs:
-                for own, words in enumerate(self._words):
-                    start = LANES * own
-                    inputs[row, start : start + LANES] = register.get(words)
-        *descriptors, kept = work.given
-        self._scalars[: len(descriptors)] = descriptors
-        self._scalars[2], self._scalars[3] = kept, located.selector
-        status = how.call(
-            bundle.address, self._inputs_address, self._scalars_address,
-            self._shared_address, self._size,
-            self._inputs_address + 4 * WARPS * LANES * len(located.a),
-            self._scalars_address + 16,
-        )  # fmt: skip
+        bound = self._bound(work.located, work.site)
+        bundle, late = bound.bundle, self.late
+        if not late:
+            for register, part in zip(bundle.registers, bundle.parts, strict=True):
+                register.get(part)
+        status = bound.multiply(work.given)
         if status:
             self._fail(work, status)
-        self._reveal(how, bundle)
+        for own, part in enumerate(bundle.parts):
+            bundle.pending[own] -= late
+            if not bundle.pending[own]:  # no further product that hides it
+                bundle.registers[own].put(part)
 
-    def _reveal(self, how: Plan, bundle: Bundle) -> None:
-        """Put D into the registers of the warps that have no further product for it."""
-        for own, words in enumerate(self._words):
-            if self.late:
-                bundle.pending[own] -= 1
-                if bundle.pending[own]:
-                    continue
-            how.d.put(words, bundle.parts[own])
-
-    def _hide(self, own: int, located: Located, site: int) -> None:
+    def _hide(self, own: int, bundle: Bundle) -> None:
         """Keep D of a warp aside, and poison its registers."""
-        bundle = self._bundle(located, site)
         if not bundle.pending[own]:
-            registers, words = plan(located, self.target).d, self._words[own]
-            bundle.parts[own][...] = registers.get(words)
-            registers.put(words, POISON)
+            bundle.registers[own].get(bundle.parts[own])
+            bundle.registers[own].fill(POISON)
         bundle.pending[own] += 1
 
-    def _bundle(self, located: Located, site: int = -1) -> Bundle:
-        """The values of D; the same for all instructions with the same registers."""
-        found = self._bundles.get(located)
+    def _bound(self, located: Located, site: int) -> Bound:
+        """An instruction here; those with the same D share a bundle."""
+        found = self._bounds.get(located)
         if found is None:
-            found = self._owners.get(located.d[0])
-            if found is None or found.offsets != located.d:
-                found = self._new_bundle(located.d, site)
-            self._bundles[located] = found
+            bundle = self._owners.get(located.d[0])
+            if bundle is None or bundle.offsets != located.d:
+                bundle = self._new_bundle(located.d, site)
+            found = self._bounds[located] = Bound(self, located, bundle)
         return found
 
     def _new_bundle(self, offsets: tuple[int, ...], site: int) -> Bundle:
-        others = {id(self._owners[o]): self._owners[o] for o in offsets
-                  if o in self._owners}  # fmt: skip
+        others = {self._owners[each] for each in offsets if each in self._owners}
         if self.late and others:  # rare; what can run now does not hurt any more
             self.run(min(self._issued))
-        if any(any(each.pending) for each in others.values()):
+        if any(any(each.pending) for each in others):
             raise WgmmaError(
                 "wgmma-registers-in-flight",
                 "D has registers in common with the D of another wgmma that is in "
                 "flight, but not all of them; that is undefined in PTX",
                 site,
             )
-        for each in others.values():
+        for each in others:
             for offset in each.offsets:
                 del self._owners[offset]
-        gone = set(others)
-        self._bundles = {k: b for k, b in self._bundles.items() if id(b) not in gone}
-        made = Bundle(offsets)
+        self._bounds = {
+            key: each for key, each in self._bounds.items() if each.bundle not in others
+        }
+        made = Bundle(offsets, self.words)
         self._owners.update(dict.fromkeys(offsets, made))
         return made
 
@@ -453,14 +463,6 @@ class Warpgroup:
             f"{self.warps[own].number}",
             site,
         )
-
-    def _check(self, located: Located, given: tuple[int, ...], site: int) -> None:
-        names = "B" if located.ways.a_from_registers else "AB"
-        for name, word in zip(names, given, strict=False):
-            trans = located.ways.trans_a if name == "A" else located.ways.trans_b
-            wrong = bad_descriptor(located.op, name, word, trans, self._size)
-            if wrong:
-                raise WgmmaError("descriptor", wrong, site)
 
     def _refuse(self, work: Wgmma, own: int, given: tuple[int, ...], site: int) -> None:
         """Say in what a warp differs from those that issued the product before."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from fragmenta.errors import Error
@@ -60,7 +61,7 @@ class Located:
     selector: int
     ways: Ways
 
-    @property
+    @cached_property
     def op(self) -> Op:
         """The instruction of the catalogue."""
         return by_name(self.mnemonic)
