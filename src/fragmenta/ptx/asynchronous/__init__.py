@@ -1,1 +1,1 @@
-"""What do copies, Tensor Cores and mbarriers do beside the threads, and when?"""
+"""What happens beside the threads of a kernel, and when?"""

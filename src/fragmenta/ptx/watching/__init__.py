@@ -1,1 +1,1 @@
-"""What is unordered, early, or left over in a kernel that runs?"""
+"""What is unordered, early, or left over while a kernel runs?"""
