@@ -65,13 +65,17 @@ def plan(
     of the multiprocessors.
     """
     made = geometry(kernel, m, n, k, blocks or processors())
+    return _planned(made, _function(kernel, _context()))
+
+
+def plan_of_code(made: Geometry, code: bytes) -> LaunchPlan:
+    """The plan of a launch of this machine code, compiled from the same source."""
+    return _planned(made, _loaded(code, made.shared, _context()))
+
+
+def _planned(made: Geometry, function: Any) -> LaunchPlan:
     sizes = [ctypes.c_int(size) for size in made.sizes]
-    return LaunchPlan(
-        made,
-        _function(kernel, _context()),
-        tuple(ctypes.addressof(size) for size in sizes),
-        sizes,
-    )
+    return LaunchPlan(made, function, tuple(map(ctypes.addressof, sizes)), sizes)
 
 
 def launch(
@@ -123,16 +127,16 @@ def start(
 @lru_cache(maxsize=1024)
 def _function(kernel: Kernel, context: int) -> Any:
     """The kernel in the current context, compiled and loaded at first use."""
+    return _loaded(cubin(kernel), kernel.shared_bytes, context)
+
+
+def _loaded(code: bytes, shared: int, context: int) -> Any:
+    """The function of a cubin, which may use so many bytes of shared memory."""
     driver = _driver()
-    found = load(cubin(kernel), "gemm", context)
+    found = load(code, "gemm", context)
     attribute = driver.CUfunction_attribute
-    _check(
-        driver.cuFuncSetAttribute(
-            found,
-            attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            kernel.shared_bytes,
-        )
-    )
+    most = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    _check(driver.cuFuncSetAttribute(found, most, shared))
     return found
 
 
