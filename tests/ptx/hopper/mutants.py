@@ -89,7 +89,9 @@ def other_number(statement: Statement, calculation: str) -> str:
 def not_waiting(statement: Statement) -> Iterator[Change]:
     """The wait answers yes at once, or is for the other phase."""
     done = statement.operands.partition(",")[0]
-    yield Change("do not wait at try_wait", f"{statement.guard}setp.eq.u32 {done}, 0, 0;")
+    yield Change(
+        "do not wait at try_wait", f"{statement.guard}setp.eq.u32 {done}, 0, 0;"
+    )
     if ".parity" in statement.mnemonic:
         flipped = other_number(statement, "xor.b32 {0}, {0}, 1;")
         yield Change("flip parity of try_wait", flipped)
