@@ -116,8 +116,8 @@ def arrival(statement: Statement) -> Iterator[Change]:
         unexpected = statement._replace(mnemonic=plain, operands=operands)
         yield Change("do not expect bytes", str(unexpected))
     for step in ("16", "-16"):
-        new = other_number(statement, f"add.s32 {{0}}, {{0}}, {step};")
-        yield Change(f"expect {step} bytes more", new)
+        changed = other_number(statement, f"add.s32 {{0}}, {{0}}, {step};")
+        yield Change(f"expect {step} bytes more", changed)
 
 
 def initial_count(statement: Statement) -> Iterator[Change]:
