@@ -58,7 +58,7 @@ class Statement(NamedTuple):
     operands: str
 
     def __str__(self) -> str:
-        return f"{self.guard}{self.mnemonic} {self.operands};"
+        return f"{self.guard}{self.mnemonic} {self.operands}".rstrip() + ";"
 
 
 # ── changes ─────────────────────────────────────────────────────────────────
@@ -79,7 +79,7 @@ def remove(name: str) -> Callable[[Statement], Iterator[Change]]:
 def other_number(statement: Statement, calculation: str) -> str:
     """The last operand is another number."""
     before, last = LAST.fullmatch(" " + statement.operands).groups()  # type: ignore[union-attr]
-    changed = statement._replace(operands=f"{before} %mutant".strip())
+    changed = statement._replace(operands=f"{before.strip()} %mutant")
     return (
         f"{{ .reg .b32 %mutant; mov.b32 %mutant, {last}; "
         f"{calculation.format('%mutant')} {changed} }}"
