@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -18,7 +20,7 @@ def test_a_warp_reads_what_another_wrote(
     machine = Machine()
     block = machine.blocks[0]
     size = bits * elements // 8
-    form = {"bits": bits, "elements": elements}
+    form: Any = {"bits": bits, "elements": elements}
     block.access(0, "write", size * LANES, site=1, **form)
     block.access(0, "read", size * LANES, site=2, **form)
     if barrier:
@@ -53,7 +55,8 @@ def test_two_blocks_write_one_word() -> None:
     assert [each.rule.name for each in found] == ["WRITE_WRITE"]
     assert found[0].times == 16
     before = found[0].before
-    assert before is not None and before.group == 0 and found[0].now.group == 1
+    assert before is not None
+    assert (before.group, found[0].now.group) == (0, 1)
 
 
 def test_several_blocks_read_and_one_writes() -> None:
@@ -64,7 +67,8 @@ def test_several_blocks_read_and_one_writes() -> None:
     assert machine.rules() == []
     machine.blocks[3].access(0, "write", 4 * LANES, site=5)
     (found,) = machine.watch.found()
-    assert found.rule.name == "READ_WRITE" and found.before is None
+    assert found.rule.name == "READ_WRITE"
+    assert found.before is None
 
 
 def test_a_block_that_begins_in_the_same_context_is_another_one() -> None:
@@ -131,7 +135,8 @@ def test_memory_that_cannot_be_written_and_wrong_addresses_are_left_out() -> Non
     machine = Machine(writable=False)
     for block in machine.blocks:
         block.access(0, "write", 4 * LANES)
-    assert machine.rules() == [] and int(machine.watch.following[0]) == 3
+    assert machine.rules() == []
+    assert int(machine.watch.following[0]) == 3
     machine = Machine(size=64)
     for block in machine.blocks:
         block.access(0, "write", 4 * LANES + 60)
@@ -148,4 +153,5 @@ def test_a_full_table_stops_recording() -> None:
     assert not machine.watch.full
     block.access(0, "write", 0, lanes=1, site=3)
     block.access(1, "write", 0, lanes=1, site=4)
-    assert machine.watch.full and machine.rules() == []
+    assert machine.watch.full
+    assert machine.rules() == []

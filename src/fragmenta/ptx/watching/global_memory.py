@@ -351,8 +351,8 @@ def _word(
     _compare(site, where, address, lane, wrote, mask, Rule.WRITE_WRITE)
     _compare(site, where, address, lane, has_read, mask, Rule.READ_WRITE)
     b.store(mine.raw, write)
-    covered = (has_read & ~mask & 0b1111) == 0
-    b.store(select(covered, has_read.lift(0), has_read).raw, read)
+    rest = has_read & ~mask
+    b.store(select((rest & 0b1111) == 0, rest.lift(0), rest).raw, read)
 
 
 def _lane_in(record: Value) -> Value:

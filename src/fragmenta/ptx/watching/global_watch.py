@@ -300,7 +300,8 @@ class GlobalWatch:
         if writing:
             touch.compare(reads, masks, Rule.READ_WRITE, base)
             writes[:] = own | masks
-            reads[(reads & ~masks & 0b1111) == 0] = 0
+            reads &= ~masks
+            reads[(reads & 0b1111) == 0] = 0
         else:
             others = touch.second_read(reads)
             reads[:] = np.where(others, others << ID_SHIFT | 0b1111, own | masks)
