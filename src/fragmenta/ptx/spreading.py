@@ -44,6 +44,11 @@ def run_on_cluster(
             "results, atomics of floats, or volatile or ordered accesses: their order "
             "matters; launch without client="
         )
+    if launch.machine is not None:
+        raise Error(
+            f"{ready.kernel} has asynchronous copies, mbarriers or clusters, which "
+            "cannot be spread; launch without client="
+        )
     if launch.arguments.overlap:
         raise Error("arrays that share memory cannot be spread; launch without client=")
     kept = source.variables_of(ready).segments
