@@ -1,1 +1,1 @@
-"""What do the copy engine, the tensor cores and mbarriers do, and when?"""
+"""What happens beside the threads of a kernel, and when?"""

@@ -21,7 +21,8 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     select,
 )
-from fragmenta.ptx.engine.accessing import element_type, refuse_mbarrier, space_of
+from fragmenta.ptx.engine.accessing import element_type, space_of
+from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import (
@@ -34,6 +35,7 @@ from fragmenta.ptx.engine.memory import (
     inside,
     lane_of,
     note,
+    peer,
     pointer,
     shared,
     spill,
@@ -67,8 +69,10 @@ class Atomic(NamedTuple):
 @handles("atom", "red")
 def atom(writer: Writer, instruction: Instruction) -> None:
     """An atomic operation, with or without the old value as a result."""
-    refuse_mbarrier(instruction)
     words = instruction.qualifiers
+    if "async" in words:
+        event(writer, instruction)
+        return
     operation = next((w for w in words if w in _OPERATIONS), "")
     if not operation:
         raise Error(f"{instruction.mnemonic} is not supported")
@@ -148,6 +152,8 @@ def make(atomic: Atomic) -> Routine:
             address = lane_of(code, spilled, lane)
             if atomic.space == "shared":
                 where = shared(code, block)
+            elif atomic.space == "cluster":
+                where = peer(code, block, address)
             else:
                 where = generic(code, warp, block, address, lane)
             bounds = inside(where, address, size)
@@ -238,7 +244,11 @@ def _combine(atomic: Atomic) -> Callable[[Value, Value], Value]:
         )
     if atomic.operation == "add":
         # In global memory, f32 is added without subnormals.
-        flushes = ".ftz" if atomic.type == "f32" and atomic.space != "shared" else ""
+        flushes = (
+            ".ftz"
+            if atomic.type == "f32" and atomic.space not in ("shared", "cluster")
+            else ""
+        )
         name = f"add.rn{flushes}.{atomic.type}"
     else:
         name = f"{atomic.operation}.{atomic.type}"

@@ -10,7 +10,6 @@ from typing import Any
 
 from llvmlite import ir
 
-from fragmenta.errors import Error
 from fragmenta.machine.trace import (
     I32,
     I64,
@@ -22,6 +21,7 @@ from fragmenta.machine.trace import (
     select,
 )
 from fragmenta.ptx.engine import layout, warps
+from fragmenta.ptx.engine.events import event, go_on
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import field
 from fragmenta.ptx.engine.memory import fault, has, lane_of
@@ -37,12 +37,13 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     """A barrier of a block, or of the lanes of a warp."""
     words = instruction.qualifiers
     if "cluster" in words:
-        raise Error("barrier.cluster is not supported yet")
+        event(writer, instruction)
+        return
     if "warp" in words:
         members = writer.source(instruction.operands[0], "b32").pointer
         lanes = f"i32 {writer.lanes()}"
         given = "ptr %warp", f"ptr {members}", lanes
-        _go_on(writer, writer.call(SYNC_WARP, *given, returns="i32"))
+        go_on(writer, writer.call(SYNC_WARP, *given, returns="i32"))
         return
     mode = next((w for w in words if w in ("sync", "arrive", "red")), "sync")
     operands = list(instruction.operands)
@@ -62,33 +63,13 @@ def bar(writer: Writer, instruction: Instruction) -> None:
             VOTED[kind], f"ptr {writer.result(result, kind).pointer}", "ptr %block",
             f"ptr {number}", f"i32 {which}", f"i32 {passed}",
         )  # fmt: skip
-    _go_on(writer, passed)
+    go_on(writer, passed)
 
 
 def _word(writer: Writer, operand: Operand) -> str:
     if isinstance(operand, Immediate):
         return "-1" if operand.value else "0"
     return writer.load("i32", writer.source(operand, "pred").pointer, 0)
-
-
-def _go_on(writer: Writer, passed: str) -> None:
-    """Go on, if all lanes may; otherwise those that may not stay in the code block."""
-    on, some, stay = (writer.new_label() for _ in range(3))
-    lanes = writer.lanes()
-    good = writer.value(f"icmp eq i32 {passed}, {lanes}")
-    writer.line(f"br i1 {good}, label %{on}, label %{some}")
-    writer.label(some)
-    status = writer.load("i32", "%warp", layout.STATUS)
-    bad = writer.value(f"icmp eq i32 {status}, {int(layout.Status.FAULT)}")
-    writer.line(f"br i1 {bad}, label %stop, label %{stay}")
-    writer.label(stay)
-    # Lanes that are not at the barrier, because of a guard, go on, too.
-    others = writer.value(f"xor i32 {passed}, -1")
-    staying = writer.value(f"and i32 {lanes}, {others}")
-    here, after = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"
-    writer.call(warps.STAY, "ptr %warp", f"i32 {staying}", here, after)
-    writer.line("br label %dispatch")
-    writer.label(on)
 
 
 # ── routines ────────────────────────────────────────────────────────────────

@@ -1,0 +1,7 @@
+"""Which modules carry out events?"""
+
+from __future__ import annotations
+
+from fragmenta.ptx.asynchronous import clusters, copying, fencing, mbarriers, products
+
+PARTS = (clusters, copying, fencing, mbarriers, products)

@@ -1,0 +1,1 @@
+"""What is unordered, early, or left over while a kernel runs?"""
