@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fragmenta.ptx.asynchronous.copies import (
-    AsyncCopy,
     AsyncStore,
     BulkCopy,
     Prefetch,
@@ -183,48 +182,6 @@ def test_floats_are_reduced_as_in_tensors() -> None:
     assert combined("add", "f16", half, half).view(np.uint16).tolist() == [
         0x4000, 0x7FFF,
     ]  # fmt: skip
-
-
-# ── cp.async ────────────────────────────────────────────────────────────────
-
-
-@pytest.mark.parametrize("size", [4, 8, 16])
-def test_cp_async(size: int) -> None:
-    cluster, data = Cluster(), 1 + np.arange(48, dtype=np.uint8)
-    block, address = cluster.blocks[0], cluster.add(data)
-    expected = data[size : 2 * size].copy()
-    copy = AsyncCopy(block, *WHO, 2048, address + size, size)
-    assert (copy.proxy, copy.completes, copy.signals()) == (
-        "generic",
-        "async_group",
-        [],
-    )
-    copy.poison()
-    copy.read()
-    data[:] = 0
-    copy.write()
-    assert (block.shared[2048 : 2048 + size] == expected).all()
-
-
-def test_cp_async_fills_with_zeros() -> None:
-    cluster, data = Cluster(), 1 + np.arange(6, dtype=np.uint8)
-    block, address = cluster.blocks[0], cluster.add(data)
-    _done(AsyncCopy(block, *WHO, 2048, address, 16, 6))  # beyond is not read
-    assert block.shared[2048:2064].tolist() == [1, 2, 3, 4, 5, 6] + [0] * 10
-    for copy in (
-        AsyncCopy(block, *WHO, 4096, 3, 8, 0),
-        AsyncCopy(block, *WHO, 4096, 3, 8, ignore=True),
-    ):
-        assert copy.sources == []
-        block.shared[4096:4104] = 9
-        _done(copy)
-        assert not block.shared[4096:4104].any()
-    with pytest.raises(CopyFault, match="at most the 8 bytes that it copies; given 9"):
-        AsyncCopy(block, *WHO, 2048, address, 8, 9)
-    with pytest.raises(CopyFault, match="bytes 0 to 7 of its memory, which has 6"):
-        AsyncCopy(block, *WHO, 2048, address, 8)
-    with pytest.raises(CopyFault, match=r"the goal of a cp\.async must be at"):
-        AsyncCopy(block, *WHO, 2052, address, 16, 0)
 
 
 # ── st.async and red.async ──────────────────────────────────────────────────

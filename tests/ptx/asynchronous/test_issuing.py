@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fragmenta.ptx.asynchronous.copies import AsyncCopy, AsyncStore, BulkCopy, Prefetch
+from fragmenta.ptx.asynchronous.copies import AsyncStore, BulkCopy, Prefetch
 from fragmenta.ptx.asynchronous.issuing import copy_from, form
 from fragmenta.ptx.asynchronous.tensor_copies import (
     TensorLoad,
@@ -19,13 +19,14 @@ from fragmenta.ptx.opcodes.table import Syntax
 from fragmenta.shared.tensor_map import Im2col, TensorMap
 from tests.ptx.asynchronous.standing import WHO, Block, Cluster
 
-OTHER = ("commit_group", "wait_group", "wait_all", "mbarrier")
-"""Words of ``cp.async`` that name no copy."""
+OTHER = ("commit_group", "wait_group")
+"""Words of ``cp.async.bulk`` that name no copy."""
 
 
 def _is_copy(syntax: Syntax) -> bool:
     words = [piece.words[0] for piece in syntax.pieces]
-    return "async" in words and not any(word in words for word in OTHER)
+    plain = syntax.opcode == "cp" and "bulk" not in words  # cp.async of a warp
+    return "async" in words and not plain and not any(word in words for word in OTHER)
 
 
 COPIES = [
@@ -82,7 +83,7 @@ def _values(mnemonic: str, syntax: Syntax, block: Block, address: int) -> list[o
         "d": goal,
         "a": goal if words[0] != "cp" else source,
         "b": 4096 if words[0] == "cp" else [5] * vector if vector else 5,
-        "size": 32 if "bulk" in words else 16,
+        "size": 32,
         "mbar": generic + 1024,
         "offsets": [0] * (rank - 2),
         "mask": 0b1010,
@@ -122,8 +123,6 @@ def test_every_line_of_sm_90_issues_a_copy(syntax: Syntax) -> None:
 def _expected(mnemonic: str) -> type[Copy]:
     if not mnemonic.startswith("cp"):
         return AsyncStore
-    if "bulk" not in mnemonic:
-        return AsyncCopy
     tensor = ".tensor." in mnemonic
     if "prefetch" in mnemonic:
         return TensorPrefetch if tensor else Prefetch
@@ -166,14 +165,3 @@ def test_operands_of_one_lane() -> None:
         copy_from(block, *WHO, load, [2048, [address + 8192, [0, 0, 0]], 1024])
     with pytest.raises(CopyFault, match="operands goal, tensor and mbarrier; given 2"):
         copy_from(block, *WHO, load, given[:2])
-
-
-def test_cp_async_takes_bytes_or_a_predicate() -> None:
-    block, _, address = _room()
-    name = "cp.async.ca.shared.global"
-    for rest, read in (([], 16), ([12], 12), ([True], 0), ([False], 16)):
-        copy = copy_from(block, *WHO, name, [2048, address, 16, *rest])
-        assert sum(each.bytes for each in copy.sources) == read
-    hinted = [2048, address, 16, 1 << 60]
-    copy = copy_from(block, *WHO, f"{name}.L2::cache_hint", hinted)
-    assert copy.sources[0].size == 16
