@@ -138,8 +138,8 @@ Found = set[tuple[str, int]]
 
 
 def problems(result: ptx.Result) -> Found:
-    """The rules that a launch breaks, and where."""
-    return {(each.rule, each.line) for each in result.problems}
+    """The rules that a launch breaks, and where; not what is only worth knowing."""
+    return {(x.rule, x.line) for x in result.problems if x.severity != "info"}
 
 
 def run(subject: Subject, text: str, schedule: Schedule) -> tuple[Found, str, bool]:
@@ -169,14 +169,15 @@ def judge(
         verdict = Verdict(mutant, rules, fault, schedule, all_right)
         if verdict.caught:
             return verdict
-    return replace(verdict, reached=reached(subject, mutant))
+    return replace(verdict, reached=reached(subject, mutant, original[schedules[0]]))
 
 
-def reached(subject: Subject, mutant: Mutant) -> bool:
+def reached(subject: Subject, mutant: Mutant, known: Found) -> bool:
     """Whether any thread runs the instruction: a trap in its place says so."""
     whole = mutant.original
     text = whole[: mutant.start] + "trap;" + whole[mutant.stop :]
-    return bool(run(subject, text, "eager")[1])
+    found, fault, _ = run(subject, text, "eager")
+    return bool(fault or found - known)
 
 
 def run_mutants(
