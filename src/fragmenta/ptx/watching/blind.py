@@ -73,3 +73,6 @@ class Blind:
 
     def tensor_map(self, warp: Any, event: Any, lanes: int, address: int) -> None:
         """A tensor map was changed, or its change was acquired."""
+
+    def registers(self, warp: Any, event: Any, lanes: int, count: int) -> None:
+        """``setmaxnreg``: lanes ask for so many registers."""
