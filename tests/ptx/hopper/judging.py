@@ -101,6 +101,15 @@ def subject(name: str) -> Subject:
     raise ValueError(f"no launch is called {name}")
 
 
+def corpus() -> list[Subject]:
+    """One launch of each kernel of the corpus that synchronises."""
+    found: dict[str, Subject] = {}
+    for each in recordings.every_launch():
+        made = of_recording(each)
+        found.setdefault(each.file.texts[each.row.text][0] + made.entry, made)
+    return [each for each in found.values() if each.mutants()]
+
+
 # ── verdicts ────────────────────────────────────────────────────────────────
 
 
@@ -273,6 +282,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true", help="every kind of kernel")
+    parser.add_argument("--corpus", action="store_true", help="the recorded kernels")
     parser.add_argument("--each", action="store_true", help="one copy of each mutant")
     parser.add_argument("--schedules", nargs="+", default=list(map(str, SCHEDULES)))
     parser.add_argument("--output", type=Path)
@@ -280,8 +290,9 @@ def main() -> None:
     options = parser.parse_args()
     schedules = [int(x) if x.isdecimal() else x for x in options.schedules]
     report = {}
-    for name in [*options.names, *(REPRESENTATIVE if options.all else ())]:
-        chosen, begun = subject(name), time.monotonic()
+    names = [*options.names, *(REPRESENTATIVE if options.all else ())]
+    for chosen in [*map(subject, names), *(corpus() if options.corpus else ())]:
+        begun = time.monotonic()
         listed = chosen.mutants()
         listed = one_of_each(listed) if options.each else listed
 
