@@ -100,6 +100,7 @@ class Source:
             shared,
             stack,
         )
+        launch.target = target
         if ready.events or clustered or watch:
             launch.attend(schedule, strict)
         return launch

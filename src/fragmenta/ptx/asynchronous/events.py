@@ -144,7 +144,8 @@ def events(described: list[list[Any]]) -> list[Event]:
              if tuple(words[:n]) in _RUNS),
             _unknown,
         )  # fmt: skip
-        given = tuple(map(operand, operands))
+        products = "mma_async" in words
+        given = () if products else tuple(map(operand, operands))
         found.append(Event(number, site, tuple(words), given, run))
     return found
 

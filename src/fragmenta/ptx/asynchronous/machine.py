@@ -247,12 +247,21 @@ class Machine:
         self.problems = problems
         self.events = events(launch.compiled.events)
         self.blocks: dict[int, Block] = {}
+        self._located: dict[int, Any] = {}
         self.segments = {each.slot: each for each in launch.places}
         self._function = EVENT(self._call)
         pointer = ctypes.cast(self._function, ctypes.c_void_p)
         self.address = int(pointer.value or 0)
         self.errors: dict[int, BaseException] = {}
         """What went wrong, by the address of the block."""
+
+    def located(self, event: Event, read: Any) -> Any:
+        """What is known of a product since the kernel was compiled."""
+        found = self._located.get(event.number)
+        if found is None:
+            found = read(self.launch.compiled.events[event.number][2][0])
+            self._located[event.number] = found
+        return found
 
     def watch(self, cluster: Cluster) -> Any:
         """What watches a cluster."""
