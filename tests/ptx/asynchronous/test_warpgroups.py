@@ -10,16 +10,14 @@ import pytest
 import fragmenta as fm
 from fragmenta.errors import Error
 from fragmenta.evidence.variants import Variant
-from fragmenta.ptx.asynchronous.events import Operand
-from fragmenta.ptx.asynchronous.warpgroups import Warpgroup, WgmmaError
-from fragmenta.ptx.asynchronous.wgmma import describe
-from fragmenta.ptx.asynchronous.work import POISON
+from fragmenta.ptx.asynchronous.warpgroups import POISON, Warpgroup, WgmmaError
+from fragmenta.ptx.asynchronous.wgmma import Source, describe
 from fragmenta.ptx.engine.layout import IN_FLIGHT
 from fragmenta.shared.descriptor import Descriptor
 from tests.ptx.asynchronous.warpgroups import (
     START,
     Machine,
-    as_event,
+    json_again,
     parsed,
     statement,
     tiles,
@@ -55,6 +53,7 @@ def test_the_bits_of_execute_at_once_and_late(text: str, way: Variant) -> None:
     op = fm.find(text)
     for late in (False, True):
         made = machine(op, way, late=late)
+        made.located[0] = json_again(made.located[0])
         for given, want in tiles(op, way):
             made.load(given)
             work = made.issue()
@@ -86,18 +85,19 @@ def test_vectors_and_constants() -> None:
     word = Descriptor(START, 128, 256, 0).encode()
     body = f"{PLAIN} v, {{r3, 5, r1, 0}}, {word}, 1, 1, 1, 0;"
     function, laid_out = parsed(body, ".reg .v4 .f32 v;")
-    found = as_event(function.instructions[0], laid_out)
+    places = laid_out.units["k"].registers
+    form = describe(function.instructions[0])
+    found = form.located(lambda register: places[register.number])
     assert np.diff(found.d).tolist() == [128] * 3
-    assert [each.place for each in found.a[1::2]] == [5, 0]
-    assert found.descriptors == (Operand("i", word, 64),)
+    assert found.a[1::2] == (Source(-1, 5), Source(-1, 0))
+    assert found.descriptors == (Source(-1, word),)
     made = machine(PLAIN, IN_REGISTERS, "1")
     ((given, _),) = tiles(PLAIN, IN_REGISTERS, 1)
     made.load(given)
-    first, _, *rest = made.located[0].a
     made.located[0] = replace(
         made.located[0],
-        a=(first, Operand("i", 0x3C003C00), *rest),
-        descriptors=(Operand("i", int(given["b"]) + (START >> 4)),),
+        a=(made.located[0].a[0], Source(-1, 0x3C003C00), *made.located[0].a[2:]),
+        descriptors=(Source(-1, int(given["b"]) + (START >> 4)),),
     )
     made.issue().write()
     given["a"][:, 1] = 0x3C003C00
@@ -271,7 +271,7 @@ def ready(text: str, **how) -> Machine:
 
 def test_warps_that_differ_are_told() -> None:
     text = statement(PLAIN, SHARED)
-    made = ready(text + text.replace("p0", "1"))
+    made = ready(text + text)
     group, (one, two, *_) = made.group, made.warps
     group.issue(one, made.located[0], 0)
     said = expect("wgmma-warps-differ", group.issue, two, made.located[1], 1)

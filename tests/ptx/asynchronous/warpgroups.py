@@ -9,13 +9,10 @@ import numpy as np
 import fragmenta as fm
 from fragmenta.evidence.variants import Variant
 from fragmenta.evidence.warpgroup import WarpgroupCase
-from fragmenta.ptx.asynchronous.events import operand
 from fragmenta.ptx.asynchronous.warpgroups import Warpgroup, Wgmma
-from fragmenta.ptx.asynchronous.wgmma import Located, is_product, located
-from fragmenta.ptx.engine.events import described
-from fragmenta.ptx.engine.program import Program, program
-from fragmenta.ptx.engine.writing import Writer
-from fragmenta.ptx.module import Function, Instruction
+from fragmenta.ptx.asynchronous.wgmma import Located, describe
+from fragmenta.ptx.engine.program import program
+from fragmenta.ptx.module import Function
 from fragmenta.ptx.reading.file import parse
 
 START = 1024
@@ -68,9 +65,9 @@ class Machine:
         self.group = Warpgroup(self.warps, self.shared, **how)
         self.named = {each.name: each for each in function.registers}
         self.located = [
-            as_event(each, laid_out)
+            describe(each).located(self.offset)
             for each in function.instructions
-            if is_product(each)
+            if each.mnemonic.startswith("wgmma.mma_async")
         ]
 
     def offset(self, register: Any) -> int:
@@ -142,9 +139,8 @@ def tiles(op: fm.Instruction, way: Variant, count: int = 4) -> Any:
         yield {name: array[tile] for name, array in given.items()}, want[tile]
 
 
-def as_event(instruction: Instruction, laid_out: Program) -> Located:
-    """An instruction as the machine gets it."""
-    writer = Writer(laid_out, "sm_90a")
-    given = [operand(described(writer, each)) for each in instruction.operands]
-    words = (instruction.opcode, *instruction.qualifiers)
-    return located(words, tuple(given))
+def json_again(located: Located) -> Located:
+    """What is left of a description that was written to a file and read."""
+    import json
+
+    return Located.from_list(json.loads(json.dumps(located.to_list())))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
-from fragmenta.ptx.asynchronous.events import Operand
 from fragmenta.ptx.asynchronous.operands import bad_descriptor, owners, units
-from fragmenta.ptx.asynchronous.wgmma import Located
-from fragmenta.ptx.asynchronous.work import POISON, Work
+from fragmenta.ptx.asynchronous.wgmma import Located, Source
 from fragmenta.ptx.engine.layout import IN_FLIGHT, LANES
 
 WARPS = 4
 ALL = 0xFFFFFFFF
+POISON = 0x7FFF7FFF
+"""A NaN as f32 and as two f16, and a great number."""
 _LINE = 16
 """Words of 64 bytes: registers of a warp begin at multiples of that."""
 _ILLEGAL = 1
@@ -120,17 +120,15 @@ class Bound:
     def __init__(self, of: Warpgroup, located: Located, bundle: Bundle) -> None:
         self.located = located
         self.bundle = bundle
-        read = located.inputs
+        read = (*located.a, *([located.metadata] if located.metadata else ()))
         inputs = np.zeros((max(len(read), 1), WARPS * LANES), np.uint32)
         self.inputs = []
         """Registers of A and metadata, and where they are copied to."""
         for row, each in zip(inputs, read, strict=False):
-            if each.kind == "i":
-                row[:] = each.place & ALL
-                continue
-            for warp, words in enumerate(of.words):
+            row[:] = each.constant & ALL
+            for warp, words in enumerate(of.words if each.offset >= 0 else ()):
                 goal = row[LANES * warp : LANES * (warp + 1)].reshape(1, LANES)
-                self.inputs.append((goal, Registers(words, [each.place])))
+                self.inputs.append((goal, Registers(words, [each.offset])))
         self.scalars = np.zeros(4, np.uint64)
         self.scalars[3] = located.selector
         self.given: tuple[int, ...] = ()
@@ -180,16 +178,16 @@ def _bad(located: Located, given: tuple[int, ...], size: int) -> str:
 # ── a product ───────────────────────────────────────────────────────────────
 
 
-class Wgmma(Work):
+class Wgmma:
     """One product of a warpgroup: work that is done later."""
 
     def __init__(
         self, of: Warpgroup, located: Located, site: int, given: tuple[int, ...],
         number: int, group: int,
     ) -> None:  # fmt: skip
-        super().__init__(site, None)
         self._of = of
         self.located = located
+        self.site = site
         self.given = given
         """The descriptors, and whether the old D is added."""
         self.number = number
@@ -199,6 +197,8 @@ class Wgmma(Work):
         self.issued = 0
         """How many warps have issued it."""
         self.done = False
+        self.thread: Any = None
+        self.started = 0
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -219,10 +219,6 @@ class Wgmma(Work):
     def write(self) -> None:
         """Run it, and all products before it; nothing if it has run."""
         self._of.run(self.number + 1)
-
-    def finish(self) -> None:
-        """The same, for who schedules."""
-        self.write()
 
     def reads(self) -> list[tuple[str, NDArray[np.uint32], NDArray[np.uint8] | None]]:
         """What it reads from shared memory: the operand, the addresses of its units.
@@ -262,21 +258,14 @@ class Warpgroup:
         self._counts = [words[IN_FLIGHT // 4 :] for words in self.words]
         self._bounds: dict[Located, Bound] = {}
         self._owners: dict[int, Bundle] = {}
-        self.finished: Callable[[Wgmma], None] = _nothing
-        """Called for each product that has run."""
-        self.reset()
-
-    def reset(self) -> None:
-        """The warps begin anew, for another block."""
         self._queue: deque[Wgmma] = deque()
         self._ends: list[int] = []
         self._issued = [0] * WARPS
         self._committed = [0] * WARPS
         self._retired = [0] * WARPS
+        self._fenced = [0] * WARPS
         self.ran = 0
         """Products that have run."""
-        for bundle in self._owners.values():
-            bundle.pending[:] = [0] * WARPS
 
     # ── what warps do ───────────────────────────────────────────────────────
 
@@ -296,8 +285,8 @@ class Warpgroup:
             self._queue.append(work)
         else:
             work = self._queue[place]
-            if work.located is not located or work.given != given:
-                self._refuse(work, own, located, given, site)
+            if work.site != site or work.given != given:
+                self._refuse(work, own, given, site)
         if self.late:
             self._hide(own, self._bound(located, site).bundle)
         work.issued += 1
@@ -342,15 +331,7 @@ class Warpgroup:
 
         Nothing has to be done: registers are read when a product runs.
         """
-        self._own(warp, site)
-
-    def committed(self, warp: Warp) -> int:
-        """The groups that a warp has made."""
-        return self._committed[warp.number % WARPS]
-
-    def retired(self, warp: Warp) -> int:
-        """The products that a warp has waited for."""
-        return self._retired[warp.number % WARPS]
+        self._fenced[self._own(warp, site)] += 1
 
     def in_flight(self, warp: Warp) -> int:
         """The products that a warp has issued and not waited for."""
@@ -379,7 +360,6 @@ class Warpgroup:
             self.ran += 1
             work.done = True
             self._multiply(work)
-            self.finished(work)
 
     def _multiply(self, work: Wgmma) -> None:
         bound = self._bound(work.located, work.site)
@@ -458,17 +438,19 @@ class Warpgroup:
         """The descriptors, and 1 if the old D is added, else 0."""
         found = [self._descriptor(own, each, site) for each in located.descriptors]
         scale = located.scale_d
-        if scale.kind == "i":
-            return (*found, scale.place & 1)
-        word = bytes(self._views[own][scale.place : scale.place + 4])
-        if word not in (b"\0\0\0\0", b"\xff\xff\xff\xff"):
-            self._unequal(own, "scale-d", site)
-        return (*found, word[0] & 1 ^ scale.bits)
+        if scale.offset < 0:
+            kept = scale.constant & 1
+        else:
+            word = bytes(self._views[own][scale.offset : scale.offset + 4])
+            if word not in (b"\0\0\0\0", b"\xff\xff\xff\xff"):
+                self._unequal(own, "scale-d", site)
+            kept = word[0] & 1
+        return (*found, kept ^ scale.negated)
 
-    def _descriptor(self, own: int, source: Operand, site: int) -> int:
-        if source.kind == "i":
-            return source.place & (1 << 64) - 1
-        data = bytes(self._views[own][source.place : source.place + 8 * LANES])
+    def _descriptor(self, own: int, source: Source, site: int) -> int:
+        if source.offset < 0:
+            return source.constant
+        data = bytes(self._views[own][source.offset : source.offset + 8 * LANES])
         first = data[:8]
         if data != first * LANES:
             self._unequal(own, "a descriptor", site)
@@ -482,12 +464,10 @@ class Warpgroup:
             site,
         )
 
-    def _refuse(
-        self, work: Wgmma, own: int, located: Located, given: tuple[int, ...], site: int
-    ) -> None:
+    def _refuse(self, work: Wgmma, own: int, given: tuple[int, ...], site: int) -> None:
         """Say in what a warp differs from those that issued the product before."""
         number = self.warps[own].number
-        if work.located is not located:
+        if work.site != site:
             what = "is another instruction than"
         elif work.given[-1] != given[-1]:
             what = f"has scale-d {given[-1]}; it is {work.given[-1]} in"
@@ -507,16 +487,12 @@ class Warpgroup:
         if status == _ILLEGAL:
             raise WgmmaError(
                 "illegal-metadata",
-                f"{work.located.op} was given metadata with an illegal code",
+                f"{work.located.mnemonic} was given metadata with an illegal code",
                 work.site,
             )
         raise WgmmaError(
-            "descriptor", f"{work.located.op} cannot read its operands", work.site
+            "descriptor", f"{work.located.mnemonic} cannot read its operands", work.site
         )
-
-
-def _nothing(work: Wgmma) -> None:
-    """Nobody wants to know."""
 
 
 def _address(memory: NDArray[Any]) -> int:

@@ -23,7 +23,7 @@ from typing import Any
 
 from fragmenta.errors import Error
 from fragmenta.ptx.engine import layout, warps
-from fragmenta.ptx.engine.layout import LANES, Status
+from fragmenta.ptx.engine.layout import Status
 from fragmenta.ptx.engine.program import waits
 from fragmenta.ptx.engine.writing import Writer, handles
 from fragmenta.ptx.module import (
@@ -82,12 +82,7 @@ def described(writer: Writer, operand: Operand) -> list[Any]:
             place = writer.unit.registers[operand.number]
             if operand.type == "pred":
                 return ["p", place, False]
-            bits = writer.register(operand).bits
-            every = [
-                ["r", place + bits // 8 * LANES * index, bits]
-                for index in range(operand.lanes)
-            ]
-            return every[0] if operand.lanes == 1 else ["v", every]
+            return ["r", place, writer.register(operand).bits]
         case Not():
             return ["p", writer.unit.registers[operand.of.number], True]
         case Immediate():
