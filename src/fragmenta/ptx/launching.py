@@ -78,6 +78,7 @@ class Launch:
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
+        self.target = ""
         self.machine: Machine | None = None
         """What carries out events; none if the kernel has none and nobody watches."""
 

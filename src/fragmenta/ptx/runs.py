@@ -87,7 +87,7 @@ class Runs:
         return output
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
-        """A run that could not go on is a problem like the others, if those are told."""
+        """A run that could not go on is a problem like the others."""
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])
