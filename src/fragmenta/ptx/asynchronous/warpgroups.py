@@ -266,6 +266,8 @@ class Warpgroup:
         self._fenced = [0] * WARPS
         self.ran = 0
         """Products that have run."""
+        self.last_site = -1
+        """The instruction that was issued last."""
 
     # ── what warps do ───────────────────────────────────────────────────────
 
@@ -274,6 +276,7 @@ class Warpgroup:
     ) -> Wgmma | None:
         """A warp issues its next product; the product, if all four have issued it."""
         own = self._own(warp, site, lanes)
+        self.last_site = site
         given = self._given(own, located, site)
         number = self._issued[own]
         place = number - self.ran
@@ -325,6 +328,10 @@ class Warpgroup:
         self._retired[own] = end
         self._counts[own][0] = self._issued[own] - end
         return True
+
+    def waited(self, warp: Warp, n: int) -> int:
+        """The number of the first group that a warp does not wait for."""
+        return max(0, self._committed[warp.number % WARPS] - n)
 
     def fence(self, warp: Warp, site: int = -1) -> None:
         """A warp orders its accesses to registers before later products.
