@@ -113,3 +113,10 @@ def wait_group(warp: Warp, event: Event, lanes: int) -> int:
     cluster.watch.multiplied(warp, event, warpgroup)
     cluster.changes += 1
     return lanes
+
+
+@carries_out("touched")
+def touched(warp: Warp, event: Event, lanes: int) -> int:
+    """An instruction touches registers of a product that is in flight."""
+    warp.block.cluster.watch.touched(warp, event, lanes)
+    return lanes

@@ -62,6 +62,9 @@ class Blind:
     def multiplied(self, warp: Any, event: Any, warpgroup: Any) -> None:
         """A warp has waited for products."""
 
+    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
+
     def wgmma_fence(self, warp: Any, event: Any) -> None:
         """A warp executed ``wgmma.fence``."""
 
