@@ -92,6 +92,8 @@ def test_vectors_and_constants() -> None:
     assert np.diff(found.d).tolist() == [128] * 3
     assert found.a[1::2] == (Source(-1, 5), Source(-1, 0))
     assert found.descriptors == (Source(-1, word),)
+    # All lanes or some: the same instruction.
+    assert json_again(found) is json_again(found)
     made = machine(PLAIN, IN_REGISTERS, "1")
     ((given, _),) = tiles(PLAIN, IN_REGISTERS, 1)
     made.load(given)
