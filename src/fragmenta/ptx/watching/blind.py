@@ -59,8 +59,11 @@ class Blind:
     def multiply(self, task: Any, warp: Any, event: Any) -> None:
         """All four warps have issued a product."""
 
-    def multiplied(self, warp: Any, event: Any, groups: int) -> None:
+    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
         """A warp has waited for all groups before a number."""
+
+    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
 
     def wgmma_fence(self, warp: Any, event: Any) -> None:
         """A warp executed ``wgmma.fence``."""

@@ -18,6 +18,7 @@ from fragmenta.ptx.watching.global_watch import Who
 from fragmenta.ptx.watching.accesses import Flags
 from fragmenta.ptx.watching.locations import Role, Thread
 from fragmenta.ptx.watching.maps import Maps
+from fragmenta.ptx.watching.registers import RegisterWatch
 from fragmenta.ptx.watching.watch import Clock, Watch
 
 ALL = 0xFFFFFFFF
@@ -47,6 +48,7 @@ class Observer(Blind):
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
         self.maps = Maps(self)
+        self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
         self.fences: dict[tuple[int, int], Clock] = {}
         self.barrier: dict[int, Clock] = {}
         self.ledgers = []
@@ -61,6 +63,7 @@ class Observer(Blind):
         self.watch.reset()
         self.numbers.append(self.cluster.number)
         self.maps.begin()
+        self.registers_watch.begin()
         self.fences.clear()
         self.barrier.clear()
         plan, clustered = self.watch.plan, len(self.cluster.blocks) > 1
@@ -293,11 +296,24 @@ class Observer(Blind):
             proxy="async",
         )  # fmt: skip
 
-    def multiplied(self, warp: Any, event: Any, groups: int) -> None:
+    def multiplies(self, warp: Any, event: Any, located: Any) -> None:
+        """A warp is about to issue a product."""
+        self.registers_watch.multiplies(warp, event, located)
+
+    def wgmma_fence(self, warp: Any, event: Any) -> None:
+        """A warp executed ``wgmma.fence``."""
+        self.registers_watch.wgmma_fence(warp, event)
+
+    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
+        self.registers_watch.touched(warp, event, lanes)
+
+    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
         """A warp has waited for all groups before a number.
 
         That holds for the whole warpgroup.
         """
+        self.registers_watch.multiplied(warp, event, warpgroup, groups)
         block, number = warp.block, warp.number // 4
         clock = self.watch.new_clock()
         agent = self.watch.agent("wgmma", block.rank, number)
