@@ -146,6 +146,7 @@ BLOCK_GRID = 176  #: 3 x i64: the blocks of the grid along x, y and z
 BLOCK_TEMPLATE = 200  #: pointer to the first bytes of each warp
 BLOCK_HALT = 208  #: pointer to an i32 that is not 0 if all should stop
 BLOCK_THREADS = 216  #: i32: how many threads
+BLOCK_WATCH = 224  #: pointer to what the watching knows of the block; 0 without it
 BLOCK_BARRIERS = 256  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
