@@ -80,7 +80,7 @@ class Line:
         end = begin + LANES * self.size
         good = compare_unsigned("<", begin, self.head.long(layout.HEAD_SIZE))
         good = good & compare_unsigned("<=", end, self.head.long(layout.HEAD_SIZE))
-        good = good & ((begin & 3) == 0)
+        good = good & compare_unsigned("==", begin & 3, 0)
         return good if self.size == 4 else self.whole & good
 
     def done(self) -> Value:
@@ -162,14 +162,14 @@ class Line:
     def _write_ok(self, first: Value, unlike: Value, strange: Value) -> Value:
         """Whether all writes before are known."""
         ever = 0 if self.writes else layout.EVER_FIELD
-        even = (unlike & (_ALIKE | ever)) == 0
+        even = compare_unsigned("==", unlike & (_ALIKE | ever), 0)
         seen = settled(self.head, self.viewer, first)
         if self.writes:
-            seen = seen | (mask_of(first) == 0)
+            seen = seen | compare_unsigned("==", mask_of(first), 0)
         else:
-            seen = seen & ((first & ever) == ever)
+            seen = seen & compare_unsigned("==", first & ever, ever)
         fields = _WHO | layout.LANE_FIELD | layout.MASK_FIELD | ever
-        return (seen & even) | ((strange & fields) == 0)
+        return (seen & even) | compare_unsigned("==", strange & fields, 0)
 
     def _reads(
         self, first: Value, unlike: Value, strange: Value, name: Value

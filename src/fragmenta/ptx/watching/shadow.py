@@ -322,7 +322,7 @@ class _Memo:
         """Whether a word is like the last one."""
         write, reads = records
         alike: Value = self._shape(write) == self.before[0].value
-        return alike & (reads == self.before[1].value)
+        return alike & compare_unsigned("==", reads, self.before[1].value)
 
     def repeat(self, word: Word) -> None:
         """Do the same again."""
