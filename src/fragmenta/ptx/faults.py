@@ -217,8 +217,8 @@ def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
     ]
     phase = next(iter(mbarrier.waiting.values()))
     return (
-        f"\n  warps {who}{of} wait for phase {phase} of {mbarrier}, which still expects "
-        f"{' and '.join(missing)}"
+        f"\n  warps {who}{of} wait for phase {phase} of {mbarrier}, which still "
+        f"expects {' and '.join(missing)}"
     )
 
 

@@ -34,7 +34,7 @@ from fragmenta.ptx.result import total
 from fragmenta.ptx.teams import Team
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
-from fragmenta.ptx.watching.problems import Problems
+from fragmenta.ptx.watching.findings import Problems
 
 TURN = 2000
 """How often a warp may jump back before another has its turn."""
@@ -78,6 +78,7 @@ class Launch:
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
+        self.target = ""
         self.machine: Machine | None = None
         """What carries out events; none if the kernel has none and nobody watches."""
 

@@ -12,8 +12,8 @@ from threading import Lock
 from typing import Any
 
 from fragmenta.ptx.arguments import Arguments
-from fragmenta.ptx.engine.compiled import Compiled, compiled
 from fragmenta.ptx.asynchronous.schedule import EAGER
+from fragmenta.ptx.engine.compiled import Compiled, compiled
 from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.engine.mode import Mode
 from fragmenta.ptx.launching import Launch
@@ -100,6 +100,7 @@ class Source:
             shared,
             stack,
         )
+        launch.target = target
         if ready.events or clustered or watch:
             launch.attend(schedule, strict)
         return launch

@@ -13,7 +13,7 @@ import numpy as np
 from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.launching import Launch
-from fragmenta.ptx.watching.problems import Found, Problems
+from fragmenta.ptx.watching.findings import Found, Problems
 
 
 def check_reporting(problems: Any) -> None:
@@ -87,7 +87,7 @@ class Runs:
         return output
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
-        """A run that could not go on is a problem like the others, if those are told."""
+        """A run that could not go on is a problem like the others."""
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx import reading
-from fragmenta.ptx.arguments import Pointer, Segment
+from fragmenta.ptx.arguments import Pointer, Segment, Struct
 from fragmenta.ptx.engine.atomics import COMMUTATIVE
 from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.engine.memory import MIXED, PLAIN
@@ -102,6 +102,9 @@ def _again(recipe: dict[str, Any]) -> Launch:
         if isinstance(value, tuple):  # a pointer
             array, offset = value
             return Pointer(own(array), offset)
+        if isinstance(value, Struct):
+            pairs = ((at, own((p.array, p.offset))) for at, p in value.pointers)
+            return Struct(value.data, tuple(pairs))
         if isinstance(value, np.ndarray):
             return copied.setdefault(id(value), value.copy())
         return value

@@ -163,9 +163,7 @@ def check_cluster(kernel: Any, shape: Shape, given: Any) -> tuple[int, int, int]
     if x * y * z > 16:
         raise Error(f"a cluster has at most 16 blocks; given {found}")
     if any(of % by for of, by in zip(shape.grid, found, strict=True)):
-        raise Error(
-            f"the grid {shape.grid} cannot be divided into clusters of {found}"
-        )
+        raise Error(f"the grid {shape.grid} cannot be divided into clusters of {found}")
     return x, y, z
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from fragmenta.errors import Error
 from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers, together
-from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
 from fragmenta.ptx.asynchronous.issuing import copy_from
+from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
 from fragmenta.ptx.asynchronous.mbarriers import Mbarrier, find
 from fragmenta.ptx.asynchronous.tasks import Arrival, Queue, Task
 from fragmenta.ptx.asynchronous.warp_copies import WarpCopy
@@ -67,11 +67,7 @@ def _counted(warp: Warp, event: Event, lanes: int, rank: int, offset: int) -> Mb
 @carries_out("cp.async")
 def cp_async(warp: Warp, event: Event, lanes: int) -> int:
     """``cp.async`` by the lanes of a warp."""
-    try:
-        copy = WarpCopy(warp, event, lanes)
-    except Error as error:
-        rule, wrong = getattr(error, "rule", "bounds"), getattr(error, "lanes", lanes)
-        raise Stop(rule, event.site, warp, wrong, str(error)) from error
+    copy = WarpCopy(warp, event, lanes)
     cluster = warp.block.cluster
     task = Task(cluster, copy, [])
     key = ("cp.async", warp.number)
@@ -172,6 +168,6 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
         cluster.watch.used(warp, event, members, found)
         cluster.watch.copies_arrive(warp, event, members, found, counted)
         queue = warp.block.groups.setdefault(("cp.async", warp.number), Queue())
-        before = [task for task in queue.unfinished()]
+        before = queue.unfinished()
         cluster.start(Arrival(cluster, found, count, before))
     return lanes

@@ -66,7 +66,9 @@ class Operand(NamedTuple):
         if self.kind == "a":
             (base,) = self.base
             found = base.lanes(warp)
-            return found + found.dtype.type(self.place & ((1 << 8 * found.itemsize) - 1))
+            return found + found.dtype.type(
+                self.place & ((1 << 8 * found.itemsize) - 1)
+            )
         return np.full(LANES, self.value(warp, 0), np.uint64)
 
     def put(self, warp: Any, lanes: int, value: int) -> None:
@@ -142,7 +144,8 @@ def events(described: list[list[Any]]) -> list[Event]:
              if tuple(words[:n]) in _RUNS),
             _unknown,
         )  # fmt: skip
-        given = tuple(map(operand, operands))
+        products = "mma_async" in words
+        given = () if products else tuple(map(operand, operands))
         found.append(Event(number, site, tuple(words), given, run))
     return found
 

@@ -39,6 +39,14 @@ class Stop(Error):
         self.rule, self.site, self.warp, self.lanes = rule, site, warp, lanes
 
 
+class WrongAddress(Error):
+    """An address that cannot be accessed; the same fault as of a load or store."""
+
+    def __init__(self, kind: Fault, address: int, size: int, lanes: int) -> None:
+        super().__init__(f"{kind.name.lower()} at {address:#x}")
+        self.kind, self.address, self.size, self.lanes = kind, address, size, lanes
+
+
 class Thread(NamedTuple):
     """One thread of a block."""
 
@@ -108,7 +116,10 @@ class Block:
         return self.context.status == Status.ENDED
 
     def memory(self, address: int) -> tuple[NDArray[np.uint8], int]:
-        """The memory that a generic or global address is in, and the place in it."""
+        """The memory that a generic or global address is in, and the place in it.
+
+        What the kernel must not write is not writeable.
+        """
         slot = address >> layout.SLOT_BITS
         offset = address & (1 << layout.SLOT_BITS) - 1
         if slot == layout.SHARED_SLOT:
@@ -116,10 +127,11 @@ class Block:
             if rank < len(self.cluster.blocks):
                 return self.cluster.blocks[rank].shared, place
         if slot == layout.PARAM_SLOT:
-            return self.cluster.machine.launch.parameters, offset
+            return _locked(self.cluster.machine.launch.parameters), offset
         segment = self.cluster.machine.segments.get(slot)
         if segment is not None and offset < segment.data.size:
-            return segment.data, offset
+            data = segment.data
+            return data if segment.writable else _locked(data), offset
         raise Error(f"the address {address:#x} is in no array")
 
     def owner(self, address: int, event: Event, warp: Warp, lanes: int) -> Block:
@@ -239,12 +251,21 @@ class Machine:
         self.problems = problems
         self.events = events(launch.compiled.events)
         self.blocks: dict[int, Block] = {}
+        self._located: dict[int, Any] = {}
         self.segments = {each.slot: each for each in launch.places}
         self._function = EVENT(self._call)
         pointer = ctypes.cast(self._function, ctypes.c_void_p)
         self.address = int(pointer.value or 0)
         self.errors: dict[int, BaseException] = {}
         """What went wrong, by the address of the block."""
+
+    def located(self, event: Event, read: Any) -> Any:
+        """What is known of a product since the kernel was compiled."""
+        found = self._located.get(event.number)
+        if found is None:
+            found = read(self.launch.compiled.events[event.number][2][0])
+            self._located[event.number] = found
+        return found
 
     def watch(self, cluster: Cluster) -> Any:
         """What watches a cluster."""
@@ -255,16 +276,28 @@ class Machine:
         try:
             return here.cluster.event(here, warp, number, lanes)
         except BaseException as error:  # an interrupt, too: nobody else would see it
-            self.errors[block] = error
-            words = here.by_address[warp].words
+            words, kind = here.by_address[warp].words, Fault.EVENT
+            if isinstance(error, WrongAddress):
+                kind = error.kind
+                words[layout.FAULT_SIZE >> 2] = error.size & 0xFFFFFFFF
+                wide = words.view(np.uint64)
+                wide[layout.FAULT_ADDRESS >> 3] = error.address & (1 << 64) - 1
+            else:
+                self.errors[block] = error
             words[layout.STATUS >> 2] = Status.FAULT
-            words[layout.FAULT_KIND >> 2] = Fault.EVENT
+            words[layout.FAULT_KIND >> 2] = kind
             words[layout.FAULT_ID >> 2] = self.events[number].site
             stopped = getattr(error, "lanes", 0) or lanes
             words[layout.FAULT_LANE >> 2] = first(stopped)
             return 0
 
 
+def _locked(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    seen = memory.view()
+    seen.flags.writeable = False
+    return seen
+
+
 def inside_shared(block: Block, offset: int, size: int) -> bool:
     """Whether bytes are in what a kernel may use of shared memory."""
-    return SHARED_START <= offset and offset + size <= block.shared.size
+    return offset >= SHARED_START and offset + size <= block.shared.size

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fragmenta.ptx.asynchronous.events import Event, carries_out, first, together
+from fragmenta.ptx.asynchronous.events import Event, carries_out, together
 from fragmenta.ptx.asynchronous.machine import Block, Stop, Warp
 from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START
 
@@ -104,7 +104,7 @@ def find(warp: Warp, event: Event, address: int, lanes: int) -> Mbarrier:
     if not found.intact():
         raise Stop(
             "mbarrier", event.site, warp, lanes,
-            f"{found} was written over by something that is not an mbarrier instruction",
+            f"{found} was written over by an ordinary access or a copy",
         )  # fmt: skip
     return found
 
@@ -269,7 +269,6 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
             found.waiting[warp.number] = wanted
             warp.failed_waits += 1
             if passed & members:
-                found.waiting.pop(warp.number, None)
                 warp.give_way()
     return passed
 
@@ -288,8 +287,3 @@ def _wanted(warp: Warp, event: Event, lanes: int, found: Mbarrier, given: int) -
             "state is of the present phase or the one before it",
         )  # fmt: skip
     return phase
-
-
-def first_lane(lanes: int) -> int:
-    """The lane that stands for several in a message."""
-    return first(lanes)

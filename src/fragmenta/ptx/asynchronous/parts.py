@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from fragmenta.ptx.asynchronous import clusters, copying, mbarriers
+from fragmenta.ptx.asynchronous import clusters, copying, fencing, mbarriers, products
 
-PARTS = (clusters, copying, mbarriers)
+PARTS = (clusters, copying, fencing, mbarriers, products)

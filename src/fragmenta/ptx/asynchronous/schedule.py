@@ -26,8 +26,8 @@ class Schedule:
         seed = is_whole(given) and not isinstance(given, bool)
         if given not in (EAGER, LAZY) and not seed:
             raise Error(
-                "a schedule is 'eager', 'lazy', or a whole number, the seed of a random "
-                f"order; given {given!r}"
+                "a schedule is 'eager', 'lazy', or the seed of a random order, a whole "
+                f"number; given {given!r}"
             )
         self.given = given
         self.eager = given == EAGER

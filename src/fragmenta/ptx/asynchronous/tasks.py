@@ -109,10 +109,7 @@ class Queue:
         keep = mine[len(mine) - left :] if left else []
         kept = {number for number, _, _ in keep}
         found = [
-            task
-            for number, who, tasks in mine
-            if number not in kept
-            for task in tasks
+            task for number, who, tasks in mine if number not in kept for task in tasks
         ]
         bound = min(kept) if kept else self.count
         return found, bound

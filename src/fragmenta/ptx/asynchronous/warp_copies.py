@@ -6,19 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.errors import Error
 from fragmenta.ptx.asynchronous.events import Event, first, numbers
-from fragmenta.ptx.asynchronous.machine import Thread, Warp
-from fragmenta.ptx.asynchronous.work import CopyFault, Range, Work, poisoned
+from fragmenta.ptx.asynchronous.machine import Thread, Warp, WrongAddress
+from fragmenta.ptx.asynchronous.work import Range, Work, poisoned
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START
-
-
-class LaneFault(CopyFault):
-    """A copy that one lane cannot make."""
-
-    def __init__(self, rule: str, message: str, lanes: int) -> None:
-        super().__init__(rule, message)
-        self.lanes = lanes
+from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START, Fault
 
 
 class WarpCopy(Work):
@@ -54,33 +47,25 @@ class WarpCopy(Work):
         return count
 
     def _check(self, goal: Any) -> None:
-        size, block = self.size, self.warp.block
-        where = [block.memory(int(a)) if n else None
-                 for a, n in self._firsts()]  # fmt: skip
-        self.where = where
-        below = self.goal < SHARED_START
-        over = self.goal + size > block.shared.size
+        size, block, read = self.size, self.warp.block, self.count > 0
+        source = self.source
+        inside = (self.goal >= SHARED_START) & (self.goal + size <= block.shared.size)
         own = goal >> RANK_BITS == block.rank
-        self._refuse(
-            below | over | ~own, "bounds", goal,
-            f"cp.async writes {size} bytes of the block's shared memory",
-        )  # fmt: skip
-        self._refuse(goal % size != 0, "alignment", goal,
-                     f"the address in shared memory is a multiple of {size}")  # fmt: skip
-        self._refuse((self.source % size != 0) & (self.count > 0), "alignment",
-                     self.source, f"the address of the source is a multiple of {size}")  # fmt: skip
-        for segment, (memory, origin) in self._segments().items():
-            there = self.source >> layout.SLOT_BITS == segment
-            end = self.source - origin + self.count
-            outside = there & (self.count > 0) & (end > memory.size)
-            self._refuse(outside, "bounds", self.source,
-                         f"its source has {memory.size} bytes")  # fmt: skip
+        self._refuse(~(inside & own), Fault.BOUNDS, goal, -size)
+        self._refuse(goal % size != 0, Fault.ALIGNMENT, goal, -size)
+        known = np.zeros(source.size, bool)
+        for slot, (memory, origin) in self._segments().items():
+            there = source >> layout.SLOT_BITS == slot
+            known |= there & (source - origin + self.count <= memory.size)
+        self._refuse(read & ~known, Fault.BOUNDS, source, size)
+        self._refuse((source % size != 0) & read, Fault.ALIGNMENT, source, size)
 
-    def _refuse(self, wrong: Any, rule: str, given: Any, allowed: str) -> None:
+    def _refuse(self, wrong: Any, kind: Fault, given: Any, size: int) -> None:
+        """A fault as of any other access; the size is negative for the goal."""
         if wrong.any():
             at = int(np.flatnonzero(wrong)[0])
             lane = 1 << int(self.lanes[at])
-            raise LaneFault(rule, f"{allowed}; given {int(given[at]):#x}", lane)
+            raise WrongAddress(kind, int(given[at]), size, lane)
 
     def _firsts(self) -> list[tuple[int, int]]:
         """One address in each segment, and whether anything is read there."""
@@ -94,7 +79,10 @@ class WarpCopy(Work):
     def _segments(self) -> dict[int, tuple[Any, int]]:
         found = {}
         for address, _ in self._firsts():
-            memory, offset = self.warp.block.memory(address)
+            try:
+                memory, offset = self.warp.block.memory(address)
+            except Error:
+                continue
             found[address >> layout.SLOT_BITS] = (memory, address - offset)
         return found
 

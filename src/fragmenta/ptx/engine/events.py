@@ -15,6 +15,8 @@ down as lists, so that it can be kept on disk:
 - ``["a", base, offset, items]``: a place in memory;
 - ``["v", items]``: several operands;
 - ``["_"]``: nothing.
+
+A ``wgmma.mma_async`` has one list instead: see ``asynchronous.wgmma.Located``.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.errors import Error
+from fragmenta.ptx.asynchronous.wgmma import describe as form
+from fragmenta.ptx.asynchronous.wgmma import is_wgmma
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.layout import Status
 from fragmenta.ptx.engine.program import waits
@@ -68,7 +72,13 @@ def event(writer: Writer, instruction: Instruction) -> None:
 
 def describe(writer: Writer, instruction: Instruction) -> int:
     """Write an event down; its number."""
-    operands = [described(writer, each) for each in instruction.operands]
+    if is_wgmma(instruction):
+        places = writer.unit.registers
+        located = form(instruction).located(lambda each: places[each.number])
+        operands = [located.to_list()]
+        writer.fidelity[instruction.mnemonic] = "h200"
+    else:
+        operands = [described(writer, each) for each in instruction.operands]
     words = [instruction.opcode, *instruction.qualifiers]
     found: list[Any] = [writer.site(), words, operands]
     writer.events.append(found)

@@ -53,11 +53,17 @@ class Blind:
     ) -> None:
         """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
 
-    def multiply(self, product: Any, event: Any) -> None:
-        """All four warps have issued a ``wgmma``."""
+    def multiplies(self, warp: Any, event: Any, located: Any) -> None:
+        """A warp is about to issue a product."""
 
-    def multiplied(self, warp: Any, event: Any, group: int) -> None:
-        """A warp has waited for all products before a group."""
+    def multiply(self, task: Any, warp: Any, event: Any) -> None:
+        """All four warps have issued a product."""
+
+    def multiplied(self, warp: Any, event: Any, warpgroup: Any) -> None:
+        """A warp has waited for products."""
+
+    def wgmma_fence(self, warp: Any, event: Any) -> None:
+        """A warp executed ``wgmma.fence``."""
 
     def warpgroup(self, warp: Any, event: Any, lanes: int) -> None:
         """A warp executed an instruction of its warpgroup: its lanes are together."""
@@ -73,3 +79,6 @@ class Blind:
 
     def tensor_map(self, warp: Any, event: Any, lanes: int, address: int) -> None:
         """A tensor map was changed, or its change was acquired."""
+
+    def registers(self, warp: Any, event: Any, lanes: int, count: int) -> None:
+        """``setmaxnreg``: lanes ask for so many registers."""
