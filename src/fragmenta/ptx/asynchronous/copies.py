@@ -1,7 +1,7 @@
 """What does a copy without a tensor map move?
 
-``cp.async.bulk`` and ``cp.reduce.async.bulk`` move adjacent bytes, ``cp.async`` 4 to 16
-of them, ``st.async`` and ``red.async`` a number or a short vector from registers.
+``cp.async.bulk`` and ``cp.reduce.async.bulk`` move adjacent bytes, ``st.async`` and
+``red.async`` a number or a short vector from registers.
 """
 
 from __future__ import annotations
@@ -160,70 +160,6 @@ def combined(operation: str, kind: str, old: Bytes, new: Bytes) -> Bytes:
     name = f"u{kind[1:]}" if unsigned else kind
     word = f"u{type_bytes(kind)}"
     return reduced(operation, name, old.view(word), new.view(word)).view(np.uint8)
-
-
-# ── cp.async ────────────────────────────────────────────────────────────────
-
-
-class AsyncCopy(Copy):
-    """``cp.async``: 4, 8 or 16 bytes from global to shared memory.
-
-    ``used`` are the bytes that are read; the rest of the goal becomes zero.
-    """
-
-    name = "cp.async"
-    proxy, completes = "generic", "async_group"
-
-    def __init__(
-        self,
-        block: Block,
-        thread: Any,
-        site: int,
-        goal: int,
-        source: int,
-        size: int,
-        used: int | None = None,
-        *,
-        ignore: bool = False,
-        to: str = "shared",
-    ) -> None:
-        super().__init__(block, thread, site)
-        if size not in (4, 8, 16):
-            raise CopyFault(
-                "bad-size", f"cp.async copies 4, 8 or 16 bytes; given {size}"
-            )
-        used = 0 if ignore else size if used is None else used
-        if used > size:
-            raise CopyFault(
-                "bad-size",
-                f"cp.async reads at most the {size} bytes that it copies; given {used}",
-            )
-        self.bytes = size
-        if used:
-            aligned(source, size, "the source of a cp.async")
-        self._source = in_global(block, source, used, "the source of a cp.async")
-        rank, offset = shared_address(block, goal, "the goal of a cp.async", to)
-        aligned(offset, size, "the goal of a cp.async")
-        self._goal = in_shared(block, rank, offset, size, "the goal of a cp.async")
-        self._data = np.zeros(size, np.uint8)
-
-    @property
-    def goals(self) -> list[Range]:
-        """What it writes."""
-        return [self._goal.range]
-
-    @property
-    def sources(self) -> list[Range]:
-        """What it reads."""
-        return [self._source.range] if self._source.range.size else []
-
-    def read(self) -> None:
-        """Take the source."""
-        self._data[: self._source.range.size] = self._source.take()
-
-    def write(self) -> None:
-        """Put it to shared memory."""
-        self._goal.put(self._data)
 
 
 # ── st.async and red.async ──────────────────────────────────────────────────

@@ -14,7 +14,6 @@ from fragmenta.errors import one_of
 from fragmenta.isa.table import read
 from fragmenta.ptx.asynchronous import tensor_maps
 from fragmenta.ptx.asynchronous.copies import (
-    AsyncCopy,
     AsyncStore,
     BulkCopy,
     Prefetch,
@@ -30,7 +29,6 @@ from fragmenta.ptx.asynchronous.work import Block, Copy, CopyFault, Range
 #: instruction has the word behind it.
 ORDERS = """
 copy            | operands
-async           | goal source size rest
 load            | goal source size left:ignore_oob right:ignore_oob mbarrier mask:multicast::cluster policy:L2::cache_hint
 exchange        | goal source size mbarrier
 store           | goal source size policy:L2::cache_hint kept:cp_mask
@@ -117,8 +115,6 @@ def _kind(words: tuple[str, ...], to: str, of: str) -> str:
     if words[0] != "cp":
         return "registers"
     tensor = "tensor " if "tensor" in words else ""
-    if "bulk" not in words:
-        return "async"
     if "prefetch" in words:
         return f"{tensor}prefetch"
     if to == "global":
@@ -136,8 +132,6 @@ def copy_from(
     address and the list of coordinates.
     """
     of = form(mnemonic)
-    if of.kind == "async":
-        return _async(of, Issuer(block, thread, site), values)
     if len(values) != len(of.operands):
         raise CopyFault(
             "bad-operands",
@@ -155,20 +149,6 @@ def _signed(value: int) -> int:
 
 def _word(value: int, bits: int = 32) -> int:
     return int(value) & (1 << bits) - 1
-
-
-def _async(of: Form, who: Issuer, values: list[Any]) -> Copy:
-    """``cp.async``: behind the size are the bytes to read or a predicate, if any."""
-    goal, source, size, *rest = values
-    if of.has("L2::cache_hint"):
-        rest = rest[:-1]
-    used, ignore = None, False
-    for each in rest:
-        if isinstance(each, bool):
-            ignore = each
-        else:
-            used = _word(each)
-    return AsyncCopy(*who, goal, source, size, used, ignore=ignore, to=of.to)
 
 
 def _bulk(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:

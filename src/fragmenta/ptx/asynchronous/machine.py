@@ -116,7 +116,10 @@ class Block:
         return self.context.status == Status.ENDED
 
     def memory(self, address: int) -> tuple[NDArray[np.uint8], int]:
-        """The memory that a generic or global address is in, and the place in it."""
+        """The memory that a generic or global address is in, and the place in it.
+
+        What the kernel must not write is not writeable.
+        """
         slot = address >> layout.SLOT_BITS
         offset = address & (1 << layout.SLOT_BITS) - 1
         if slot == layout.SHARED_SLOT:
@@ -124,10 +127,11 @@ class Block:
             if rank < len(self.cluster.blocks):
                 return self.cluster.blocks[rank].shared, place
         if slot == layout.PARAM_SLOT:
-            return self.cluster.machine.launch.parameters, offset
+            return _locked(self.cluster.machine.launch.parameters), offset
         segment = self.cluster.machine.segments.get(slot)
         if segment is not None and offset < segment.data.size:
-            return segment.data, offset
+            data = segment.data
+            return data if segment.writable else _locked(data), offset
         raise Error(f"the address {address:#x} is in no array")
 
     def owner(self, address: int, event: Event, warp: Warp, lanes: int) -> Block:
@@ -286,6 +290,12 @@ class Machine:
             stopped = getattr(error, "lanes", 0) or lanes
             words[layout.FAULT_LANE >> 2] = first(stopped)
             return 0
+
+
+def _locked(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    seen = memory.view()
+    seen.flags.writeable = False
+    return seen
 
 
 def inside_shared(block: Block, offset: int, size: int) -> bool:

@@ -12,7 +12,7 @@ at a multiple of 1024.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, lru_cache, reduce
+from functools import cached_property, lru_cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -124,7 +124,7 @@ class TensorCopy(Copy):
     @cached_property
     def footprint(self) -> Footprint:
         """The bytes of the window that the box takes."""
-        return _footprint(self.map.at(0), self.at % PATTERN)
+        return _footprint(self.map, self.at % PATTERN)
 
     def _shared_ranges(self, ranks: list[int]) -> list[Range]:
         return [
@@ -144,11 +144,24 @@ class TensorCopy(Copy):
             )
         return pieces("global", -1, *rows(self.map, self.coordinates, store=store))
 
+    @cached_property
+    def extent(self) -> tuple[int, int] | None:
+        """The first byte of the tensor that is moved, and the one behind the last."""
+        if not self.kind.im2col:
+            return extent(self.map, self.coordinates, store=not self.kind.loads)
+        ranges = self.global_ranges
+        if not ranges:
+            return None
+        return (
+            min(int(each.starts[0]) for each in ranges),
+            max(int(each.starts[-1]) + each.size for each in ranges),
+        )
+
     def _move(self, image: Bytes) -> None:
         """Move the box between the tensor and an image of the window."""
         # A box that is outside the tensor as a whole touches no memory.
         memory, origin = np.empty(0, np.uint8), self.map.address
-        if self.global_ranges:
+        if self.extent is not None:
             memory, index = self.block.memory(self.map.address)
             origin -= index
         problem, address = run_box(
@@ -161,18 +174,18 @@ class TensorCopy(Copy):
 
     def _check_bounds(self, *, writes: bool) -> None:
         """Refuse a box that is not in the memory of the tensor's address."""
-        for each in self.global_ranges:
-            memory, index = self.block.memory(self.map.address)
-            first = int(each.starts.min()) - self.map.address + index
-            last = int(each.starts.max()) + each.size - self.map.address + index
-            if first < 0 or last > memory.size:
-                raise self._fault(
-                    "out-of-bounds",
-                    f"the box is at bytes {first} to {last - 1} of the memory that the "
-                    f"tensor is in, which has {memory.size} bytes",
-                )
-            if writes and not memory.flags.writeable:
-                raise self._fault("read-only", WORDS[Problem.READ_ONLY])
+        if self.extent is None:
+            return
+        memory, index = self.block.memory(self.map.address)
+        first, stop = (each - self.map.address + index for each in self.extent)
+        if first < 0 or stop > memory.size:
+            raise self._fault(
+                "out-of-bounds",
+                f"the box is at bytes {first} to {stop - 1} of the memory that the "
+                f"tensor is in, which has {memory.size} bytes",
+            )
+        if writes and not memory.flags.writeable:
+            raise self._fault("read-only", WORDS[Problem.READ_ONLY])
 
 
 def _mode(rank: int, im2col: bool) -> str:
@@ -345,24 +358,53 @@ def rows(
     >>> rows(map, (224, 98))
     (array([54720, 55232]), 64)
     """
-    wide, counts = slice_bytes(map), map.counts
-    inner = map.interleave > 0
-    steps = map.element_strides
-    parts: list[Any] = [np.array([map.address])]
-    for place in range(0 if inner else 1, map.rank):
-        index = coordinates[place] + np.arange(counts[place]) * steps[place]
-        index = index[(index >= 0) & (index < map.sizes[place])]
-        parts.append(index * (wide if place == 0 else map.strides[place - 1]))
-    size = wide
-    if not inner:
+    first, size, steps = _clipped(map, coordinates, store)
+    starts = np.array([first], np.int64)
+    for count, step in steps:
+        starts = np.add.outer(np.arange(count) * step, starts).reshape(-1)
+    return starts, size
+
+
+def extent(
+    map: TensorMap, coordinates: Sequence[int], *, store: bool = False
+) -> tuple[int, int] | None:
+    """The first byte of a tiled box in the tensor, and the one behind the last.
+
+    >>> map = TensorMap("f16", (256, 100), (512,), box=(64, 8), address=4096)
+    >>> extent(map, (224, 98)), extent(map, (256, 0))
+    ((54720, 55296), None)
+    """
+    first, size, steps = _clipped(map, coordinates, store)
+    if size <= 0 or any(count <= 0 for count, _ in steps):
+        return None
+    return first, first + sum((count - 1) * step for count, step in steps) + size
+
+
+def _clipped(
+    map: TensorMap, coordinates: Sequence[int], store: bool
+) -> tuple[int, int, list[tuple[int, int]]]:
+    """The part of a tiled box in the tensor: its rows, and how often they repeat.
+
+    That is the address of the first row, the bytes of each, and for each dimension how
+    many there are and how far apart.
+    """
+    wide, first, size = slice_bytes(map), map.address, slice_bytes(map)
+    steps = []
+    if not map.interleave:
         limit = map.sizes[0] * wide
         if store:  # it moves whole units
             limit = -(-limit // UNIT) * UNIT
-        first = max(0, coordinates[0] * wide)
-        size = max(0, min((coordinates[0] + counts[0]) * wide, limit) - first)
-        parts.append(np.array([first]))
-    starts = reduce(lambda x, y: np.add.outer(y, x).reshape(-1), parts)
-    return starts.astype(np.int64), size
+        begin = max(0, coordinates[0] * wide)
+        size = max(0, min((coordinates[0] + map.counts[0]) * wide, limit) - begin)
+        first += begin
+    for place in range(0 if map.interleave else 1, map.rank):
+        at, step = coordinates[place], map.element_strides[place]
+        low = max(0, -(at // step))
+        high = min(map.counts[place], -(-(map.sizes[place] - at) // step))
+        stride = wide if place == 0 else map.strides[place - 1]
+        first += (at + low * step) * stride
+        steps.append((max(0, high - low), step * stride))
+    return first, size, steps
 
 
 def _copy_pieces(source: Bytes, goal: Bytes, range_: Range) -> None:
