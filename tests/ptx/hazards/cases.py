@@ -106,6 +106,11 @@ def empty(*shape: int) -> Spec:
     return {**output("u32", *shape), "empty": True}
 
 
+def made_map() -> Spec:
+    """Room for a tensor map, which begins with an address that differs everywhere."""
+    return {**empty(32), "address": True}
+
+
 def box_map(of: int) -> Spec:
     """A tensor map by value: boxes of 16 x 8 words of argument ``of``, 32 x 16."""
     return {"kind": "map", "of": of}
@@ -273,9 +278,9 @@ row("shared_ring", 96, u32(192), out(128), i32(3), **PAIR, wrong={
 source("maps")
 row("box", 128, box_map(2), out(128), u32(16, 32), wrong={1: EARLY, 2: HANGS})
 row("stored_box", 128, box_map(1), out(16, 32), wrong={1: FENCE})
-row("made_map", 32, u32(16, 32), empty(32), out(256), wrong={
+row("made_map", 32, u32(16, 32), made_map(), out(256), wrong={
     1: FENCE, 2: Mistake((WRITE, "bad-tensor-map"), also=(FENCE,))})
-row("read_map", 32, u32(1), empty(32), out(512), wrong={
+row("read_map", 32, u32(1), made_map(), out(512), wrong={
     1: Mistake((WRITE, "bad-tensor-map"), also=(FENCE,))})
 # fmt: on
 
