@@ -157,6 +157,26 @@ row("counted_blocks", 64, u32(64), zero(), out(192), grid=3)
 row("token", 32, u32(64), out(32))
 row("cp_async_arrive", 96, u32(32), out(64))
 
+# ── right, and easily taken for wrong ───────────────────────────────────────
+
+source("quiet")
+row("copied_operands", 128, A16, B16, D)
+row("plain_refill", 64, u32(192), out(192))
+row("pending_store", 64, out(64))
+row("reductions", 32, zero(32), grid=3)
+row("round_trip", 32, out(32), out(32))
+row("stored_matrix", 32, bits("u32", 32), out(32))
+row("same_value", 32, out(32))
+row("bytes", 128, out(32))
+row("half_warps", 32, out(32))
+row("early_return", 128, out(64))
+row("voting", 64, u32(64), out(64))
+row("shared_flag", 64, out(32))
+row("old_flag", 64, out(32))
+row("shared_counter", 64, out(64))
+row("states", 32, u32(32), out(32))
+row("two_consumers", 384, normal("f16", 2048), normal("f16", 256), output("f32", 128, 8))
+
 # ── bugs that shipped ───────────────────────────────────────────────────────
 
 source("pairs")

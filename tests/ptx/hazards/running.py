@@ -25,12 +25,21 @@ OLD = ("plain",)
 """Sources that are compiled for sm_80."""
 
 
+def header() -> str:
+    """The functions that all sources use."""
+    return (SOURCES / "hopper.cuh").read_text().replace("#pragma once\n", "\n")
+
+
+def without_folders(text: str) -> str:
+    """PTX whose lines name files without their folders."""
+    return re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', text)
+
+
 def code(source: str) -> str:
     """The text of a source, with its header."""
-    header = (SOURCES / "hopper.cuh").read_text().replace("#pragma once\n", "")
     text = (SOURCES / f"{source}.cu").read_text()
     # Lines are counted from the start of the source.
-    lines = f'#line 1 "hopper.cuh"\n{header}#line 2 "{source}.cu"\n'
+    lines = f'#line 1 "hopper.cuh"\n{header()}#line 2 "{source}.cu"\n'
     before, after = text.split('#include "hopper.cuh"\n')
     first = before.count("\n") + 2
     return f"{before}{lines.replace('#line 2', f'#line {first}')}{after}"
@@ -41,7 +50,7 @@ def text(source: str, bug: int) -> str:
     """The PTX of a source with one mistake."""
     target = "sm_80" if source in OLD else "sm_90a"
     found = compiler.to_ptx(code(source), target, f"-DBUG={bug}", "-lineinfo")
-    return re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', found)
+    return without_folders(found)
 
 
 @cache
