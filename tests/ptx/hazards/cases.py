@@ -22,6 +22,7 @@ from fragmenta.evidence.arguments import (
 )
 
 ERROR, WARNING, NOTE = "error", "warning", "info"
+EMPTY = "empty"
 
 
 class Mistake(NamedTuple):
@@ -103,7 +104,7 @@ def zero(count: int = 1) -> Spec:
 
 def empty(*shape: int) -> Spec:
     """An array that the host does not set."""
-    return {**output("u32", *shape), "empty": True}
+    return {**output("u32", *shape), EMPTY: True}
 
 
 def made_map() -> Spec:

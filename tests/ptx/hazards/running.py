@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
 from fragmenta.evidence import arguments as inputs
+from fragmenta.ptx.watching.empties import empty
 from fragmenta.shared.tensor_map import TensorMap
-from tests.ptx.hazards.cases import Case, Row
+from tests.ptx.hazards.cases import EMPTY, Case, Row
 
 SOURCES = Path(__file__).parent / "sources"
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
@@ -62,10 +63,13 @@ def loaded(source: str, bug: int) -> Any:
 def made(row: Row) -> list[Any]:
     """Arrays and numbers; a tensor map is its description."""
     seed = inputs.seed_of(row.source, row.entry)
-    return [
-        spec if spec["kind"] == "map" else inputs.make(spec, seed + 7919 * i)
-        for i, spec in enumerate(row.arguments)
-    ]
+    return [_one(spec, seed + 7919 * i) for i, spec in enumerate(row.arguments)]
+
+
+def _one(spec: inputs.Spec, seed: int) -> Any:
+    if spec["kind"] == "map":
+        return spec
+    return empty(spec["shape"], np.uint32) if EMPTY in spec else inputs.make(spec, seed)
 
 
 def map_of(address: int = 0) -> TensorMap:
