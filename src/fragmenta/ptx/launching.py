@@ -34,7 +34,7 @@ from fragmenta.ptx.result import total
 from fragmenta.ptx.teams import Team
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
-from fragmenta.ptx.watching.problems import Problems
+from fragmenta.ptx.watching.findings import Problems
 
 TURN = 2000
 """How often a warp may jump back before another has its turn."""

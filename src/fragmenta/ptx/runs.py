@@ -13,7 +13,7 @@ import numpy as np
 from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.launching import Launch
-from fragmenta.ptx.watching.problems import Found, Problems
+from fragmenta.ptx.watching.findings import Found, Problems
 
 
 def check_reporting(problems: Any) -> None:

@@ -101,6 +101,15 @@ def subject(name: str) -> Subject:
     raise ValueError(f"no launch is called {name}")
 
 
+def corpus() -> list[Subject]:
+    """One launch of each kernel of the corpus that synchronises."""
+    found: dict[str, Subject] = {}
+    for each in recordings.every_launch():
+        made = of_recording(each)
+        found.setdefault(each.file.texts[each.row.text][0] + made.entry, made)
+    return [each for each in found.values() if each.mutants()]
+
+
 # ── verdicts ────────────────────────────────────────────────────────────────
 
 
@@ -138,8 +147,8 @@ Found = set[tuple[str, int]]
 
 
 def problems(result: ptx.Result) -> Found:
-    """The rules that a launch breaks, and where."""
-    return {(each.rule, each.line) for each in result.problems}
+    """The rules that a launch breaks, and where; not what is only worth knowing."""
+    return {(x.rule, x.line) for x in result.problems if x.severity != "info"}
 
 
 def run(subject: Subject, text: str, schedule: Schedule) -> tuple[Found, str, bool]:
@@ -169,14 +178,15 @@ def judge(
         verdict = Verdict(mutant, rules, fault, schedule, all_right)
         if verdict.caught:
             return verdict
-    return replace(verdict, reached=reached(subject, mutant))
+    return replace(verdict, reached=reached(subject, mutant, original[schedules[0]]))
 
 
-def reached(subject: Subject, mutant: Mutant) -> bool:
+def reached(subject: Subject, mutant: Mutant, known: Found) -> bool:
     """Whether any thread runs the instruction: a trap in its place says so."""
     whole = mutant.original
     text = whole[: mutant.start] + "trap;" + whole[mutant.stop :]
-    return bool(run(subject, text, "eager")[1])
+    found, fault, _ = run(subject, text, "eager")
+    return bool(fault or found - known)
 
 
 def run_mutants(
@@ -272,6 +282,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true", help="every kind of kernel")
+    parser.add_argument("--corpus", action="store_true", help="the recorded kernels")
     parser.add_argument("--each", action="store_true", help="one copy of each mutant")
     parser.add_argument("--schedules", nargs="+", default=list(map(str, SCHEDULES)))
     parser.add_argument("--output", type=Path)
@@ -279,8 +290,9 @@ def main() -> None:
     options = parser.parse_args()
     schedules = [int(x) if x.isdecimal() else x for x in options.schedules]
     report = {}
-    for name in [*options.names, *(REPRESENTATIVE if options.all else ())]:
-        chosen, begun = subject(name), time.monotonic()
+    names = [*options.names, *(REPRESENTATIVE if options.all else ())]
+    for chosen in [*map(subject, names), *(corpus() if options.corpus else ())]:
+        begun = time.monotonic()
         listed = chosen.mutants()
         listed = one_of_each(listed) if options.each else listed
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fragmenta.ptx.engine import layout
 from tests.ptx.watching.globally import Machine
 
 LANES = np.arange(32)
@@ -75,7 +76,7 @@ def test_a_block_that_begins_in_the_same_context_is_another_one() -> None:
     machine = Machine()
     block = machine.blocks[0]
     block.access(0, "write", 4 * LANES)
-    block.wide[160 // 8] = 1
+    block.wide[layout.BLOCK_INDEX // 8] = 1
     block.access(0, "write", 4 * LANES, site=2, value=3)
     assert machine.rules() == ["WRITE_WRITE"]
 

@@ -132,12 +132,12 @@ def orders(machine: Machine, random: np.random.Generator) -> None:
             block.acquire(warp, 1 << int(random.integers(32)), row)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_accesses(seed: int) -> None:
     random = np.random.default_rng(seed)
     machine = Machine(size=4 * WORDS, blocks=2, warps=2)
     slow = Reference(machine)
-    for step in range(400):
+    for step in range(300):
         orders(machine, random)
         block = machine.blocks[random.integers(2)]
         warp = int(random.integers(2))
@@ -160,4 +160,4 @@ def test_random_accesses(seed: int) -> None:
             for each in machine.watch.found()
         }
         assert found == slow.found, step
-    assert len(slow.found) > 50
+    assert len(slow.found) > 40

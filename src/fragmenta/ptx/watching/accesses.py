@@ -26,9 +26,6 @@ NOTHING, SEVERAL, SEVERAL_STRONG, FIRST_ID = 0, 1, 2, 3
 """Ids that are no line of the table: no access; several groups have read, at least one
 of them by a plain load; the same, all by strong loads."""
 
-GLOBAL_WATCH = 248
-"""In a block: the pointer to its ledger, 0 if global memory is not watched."""
-
 # ── a ledger ────────────────────────────────────────────────────────────────
 
 SHADOWS = 0  #: pointer to the shadows of each slot

@@ -109,7 +109,7 @@ def watched_global(
     name = f"watch.{kind}{'.cta' if cta else ''}.{order.name}.{access.name}"
 
     def trace(code: Code, warp: Any, block: Any, *given: Any) -> None:
-        ledger = pointer_at(code, block, accesses.GLOBAL_WATCH)
+        ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
         there = Value(code.builder, code.builder.ptrtoint(ledger, I64)) != 0
         with code.when(there & (given[2] != 0)):
             _watch(code, access, flags, warp, block, ledger, *given)

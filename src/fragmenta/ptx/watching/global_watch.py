@@ -86,7 +86,7 @@ class Ledger:
 
     def attach(self, block: NDArray[np.uint8]) -> None:
         """Let the block of a context use it."""
-        place = slice(accesses.GLOBAL_WATCH, accesses.GLOBAL_WATCH + 8)
+        place = slice(layout.BLOCK_GLOBAL_WATCH, layout.BLOCK_GLOBAL_WATCH + 8)
         block[place].view(np.int64)[0] = self.address
 
     def clocks(self, address: int, size: int) -> None:
@@ -124,10 +124,11 @@ class Foreign:
         known = self.rows.get(group)
         if known is row:
             return
+        # Other groups have to do with the first proxy only.
         if known is not None and not covers(row, known):
             row = joined(known, row)
         self.rows[group] = row
-        self.components[group] = row
+        self.components[group] = row[:3]
 
     def stamp(self, agent: int, epoch: int, lanes: int) -> None:
         """Note that lanes have acquired; the first time counts for each of them."""
@@ -147,17 +148,21 @@ class Foreign:
 
 def covers(one: NDArray[np.int32], other: NDArray[np.int32]) -> bool:
     """Whether a clock knows all that another one knows."""
-    extra = (other[1] <= one[1]) & ((other[2] & ~one[2]) == 0)
-    return bool(((other[0] <= one[0]) & ((other[1] <= one[0]) | extra)).all())
+    base, extra, mask = (other[i::3] for i in range(3))
+    named = (extra <= one[1::3]) & ((mask & ~one[2::3]) == 0)
+    return bool(((base <= one[::3]) & ((extra <= one[::3]) | named)).all())
 
 
 def joined(one: NDArray[np.int32], other: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Two clocks as one: what either of them knows; perhaps a little more."""
+    """Two clocks as one: what either of them knows; perhaps a little more.
+
+    A clock is three arrays, or three for each proxy.
+    """
     made = np.maximum(one, other)
-    base = made[0]
-    made[2] = np.where(one[1] > base, one[2], 0)
-    made[2] |= np.where(other[1] > base, other[2], 0)
-    made[1] = np.where(made[1] > base, made[1], 0)
+    base, extra, mask = (made[i::3] for i in range(3))
+    mask[:] = np.where(one[1::3] > base, one[2::3], 0)
+    mask |= np.where(other[1::3] > base, other[2::3], 0)
+    extra[extra <= base] = 0
     return made
 
 

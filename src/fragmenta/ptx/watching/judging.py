@@ -42,7 +42,7 @@ class Order(NamedTuple):
 
 def _state(code: Code, warp: Any, block: Any) -> Any:
     """The clocks of a warp."""
-    ledger = pointer_at(code, block, accesses.GLOBAL_WATCH)
+    ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
     states = pointer_at(code, ledger, accesses.STATES)
     size = field(code, ledger, accesses.STATE_BYTES, I64)[0]
     number = field(code, warp, layout.WARP_NUMBER, I32)[0]
@@ -51,7 +51,7 @@ def _state(code: Code, warp: Any, block: Any) -> Any:
 
 def _row(code: Code, block: Any) -> Value:
     """How many agents each array of a clock has room for."""
-    ledger = pointer_at(code, block, accesses.GLOBAL_WATCH)
+    ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
     return convert(field(code, ledger, accesses.ROW, I32)[0], I64)
 
 
@@ -75,7 +75,7 @@ def _known(
     lane: Value,
 ) -> Value:  # fmt: skip
     state, row = _state(code, warp, block), _row(code, block)
-    ledger = pointer_at(code, block, accesses.GLOBAL_WATCH)
+    ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
     size = field(code, ledger, accesses.STATE_BYTES, I64)[0]
     second = (size - accesses.STATE_COMMON) // 2
     elect = field(code, state, accesses.STATE_ELECT, I32)[0]

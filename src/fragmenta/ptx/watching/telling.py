@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.ptx.checking.problem import Problem
-from fragmenta.ptx.watching.problems import Found
+from fragmenta.ptx.watching.findings import Found
 
 
 def tell(launch: Any, found: Found) -> Problem:
