@@ -62,24 +62,26 @@ bytes           | 512 | 32   | 1     | 0    | as is
 pattern         | 576 | 32   | 1     | 0    | as is
 """
 
-#: The element types: bytes, the number in the driver's interface, the code in the map,
-#: and whether the bit for tf32 is set.
+#: The element types: bytes, the number and the name in the driver's interface, the code
+#: in the map, and whether the bit for tf32 is set.
 TYPES = """
-type     | bytes | driver | code | tf32
-u8       | 1     | 0      | 0    | 0
-u16      | 2     | 1      | 1    | 0
-u32      | 4     | 2      | 2    | 0
-s32      | 4     | 3      | 3    | 0
-u64      | 8     | 4      | 4    | 0
-s64      | 8     | 5      | 5    | 0
-f16      | 2     | 6      | 6    | 0
-f32      | 4     | 7      | 7    | 0
-f64      | 8     | 8      | 9    | 0
-bf16     | 2     | 9      | 10   | 0
-f32.ftz  | 4     | 10     | 8    | 0
-tf32     | 4     | 11     | 7    | 1
-tf32.ftz | 4     | 12     | 8    | 1
+type     | bytes | driver | code | tf32 | constant
+u8       | 1     | 0      | 0    | 0    | UINT8
+u16      | 2     | 1      | 1    | 0    | UINT16
+u32      | 4     | 2      | 2    | 0    | UINT32
+s32      | 4     | 3      | 3    | 0    | INT32
+u64      | 8     | 4      | 4    | 0    | UINT64
+s64      | 8     | 5      | 5    | 0    | INT64
+f16      | 2     | 6      | 6    | 0    | FLOAT16
+f32      | 4     | 7      | 7    | 0    | FLOAT32
+f64      | 8     | 8      | 9    | 0    | FLOAT64
+bf16     | 2     | 9      | 10   | 0    | BFLOAT16
+f32.ftz  | 4     | 10     | 8    | 0    | FLOAT32_FTZ
+tf32     | 4     | 11     | 7    | 1    | TFLOAT32
+tf32.ftz | 4     | 12     | 8    | 1    | TFLOAT32_FTZ
 """
+CONSTANT = "CU_TENSOR_MAP_"
+"""How the names of all constants of the driver's interface begin."""
 
 
 class ElementType(NamedTuple):
@@ -92,6 +94,8 @@ class ElementType(NamedTuple):
     code: int
     """Its number in the map."""
     tf32: int
+    constant: str
+    """Its name in the driver's interface, behind ``CU_TENSOR_MAP_DATA_TYPE_``."""
 
     @property
     def is_float(self) -> bool:
@@ -142,7 +146,11 @@ def _put(name: str, *numbers: int) -> int:
 
 
 _TYPES = {
-    line["type"]: ElementType(line["type"], *(int(x) for x in list(line.values())[1:]))
+    line["type"]: ElementType(
+        line["type"],
+        *(int(line[key]) for key in ("bytes", "driver", "code", "tf32")),
+        line["constant"],
+    )
     for line in read(TYPES)
 }
 _BY_CODE = {(of.code, of.tf32): of for of in _TYPES.values()}
@@ -161,7 +169,7 @@ def element_type(name: str) -> ElementType:
     """A type by its name.
 
     >>> element_type("bf16")
-    ElementType(name='bf16', bytes=2, driver=9, code=10, tf32=0)
+    ElementType(name='bf16', bytes=2, driver=9, code=10, tf32=0, constant='BFLOAT16')
     """
     if not isinstance(name, str) or name not in _TYPES:
         raise UnknownType(
