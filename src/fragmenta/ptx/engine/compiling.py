@@ -11,6 +11,7 @@ from fragmenta.ptx.engine import (
     barriers,
     copying,
     events,
+    inflight,
     layout,
     library,
     matrices,
@@ -26,7 +27,7 @@ from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, barriers, copying, events, matrices)
+PARTS = (accessing, atomics, barriers, copying, events, inflight, matrices)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
@@ -67,6 +68,7 @@ def make(
         "prints": any(_prints(each) for each in every),
         "events": writer.events,
         "mode": list(writer.mode),
+        "dirty": parts.dirty,
     }
     objects = (code, *library.objects(known.values()))
     return about, objects, bytes(writer.constants)
