@@ -148,7 +148,10 @@ def _put(name: str, *numbers: int) -> int:
 _TYPES = {
     line["type"]: ElementType(
         line["type"],
-        *(int(line[key]) for key in ("bytes", "driver", "code", "tf32")),
+        int(line["bytes"]),
+        int(line["driver"]),
+        int(line["code"]),
+        int(line["tf32"]),
         line["constant"],
     )
     for line in read(TYPES)
@@ -415,7 +418,7 @@ _NAMES = {
 
 def tensor_map(
     array: object,
-    box: Sequence[int],
+    box: Sequence[int] = (),
     strides: Sequence[int] | None = None,
     swizzle: int = 0,
     interleave: int = 0,
@@ -424,13 +427,15 @@ def tensor_map(
     l2: int | str = "none",
     dtype: str | None = None,
     address: int = 0,
+    im2col: Im2col | None = None,
 ) -> TensorMap:
     """The map of an array, for boxes of this shape.
 
     Everything is in the order of the array's axes: the last one is the innermost.
     ``strides`` are in bytes, one for each axis but the last; by default they are the
     array's.  ``dtype`` is a name of :data:`TYPES`; by default it is the array's type,
-    and u8 for 8-bit types.  ``address`` is where the array is for the kernel.
+    and u8 for 8-bit types.  ``address`` is where the array is for the kernel.  A map
+    for im2col has ``im2col``, in the driver's order, and no box.
 
     >>> import numpy as np
     >>> map = tensor_map(np.zeros((100, 256), np.float16), box=(32, 64), swizzle=128)
@@ -467,4 +472,5 @@ def tensor_map(
         swizzle=swizzle,
         l2=l2,
         fill=fill,
+        im2col=im2col,
     )
