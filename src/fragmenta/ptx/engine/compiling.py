@@ -15,6 +15,7 @@ from fragmenta.ptx.engine import (
     layout,
     library,
     matrices,
+    unwritten,
     warps,
 )
 from fragmenta.ptx.engine.calling import after_call
@@ -27,7 +28,7 @@ from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, barriers, copying, events, inflight, matrices)
+PARTS = (accessing, atomics, barriers, copying, events, matrices, unwritten)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 

@@ -48,6 +48,10 @@ BEFORE: list[Handler] = []
 """What is written before every instruction of a kernel that is watched."""
 
 
+BEFORE: list[Handler] = []
+"""What is written before each instruction of a kernel that is watched."""
+
+
 def handles(*opcodes: str) -> Callable[[Handler], Handler]:
     """Say that a function writes the code of some opcodes."""
 
@@ -448,8 +452,9 @@ class Writer:
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
         elif self.version == PARTIAL:
             self.mask = self.active()
-        for each in BEFORE if self.mode.watch else ():
-            each(self, instruction)
+        if self.mode.watch:
+            for each in BEFORE:
+                each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
         if guard is not None and instruction.opcode in WHOLE_WARP:
             self.guarded(lambda: self._if_any(lambda: handler(self, instruction)))
