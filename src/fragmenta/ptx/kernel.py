@@ -35,6 +35,10 @@ if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
 
 
+SEEN = frozenset({"aligned", "uninitialised"})
+"""Rules that a launch decides: what may happen on some way matters less than what did."""
+
+
 class Parameter(NamedTuple):
     """A parameter of a kernel."""
 
@@ -156,7 +160,7 @@ class Kernel:
         runs = Runs(prepared, run_one, several, reports=problems == "report")
         output = runs.all()
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
-        find = partial(self.problems, where) if check else list
+        find = partial(self._static, where, watch) if check else list
         made = Result(
             counts, fidelity, output, time.perf_counter() - start, find, runs.found
         )
@@ -195,6 +199,11 @@ class Kernel:
         """What is wrong with the kernel, or worth knowing, without running it."""
         found = self.loaded.check(target)
         return [each for each in found if each.function in ("", self.name)]
+
+    def _static(self, target: str, watched: bool) -> list[Problem]:
+        """What is known without running; not what a run has shown better."""
+        found = self.problems(target)
+        return [each for each in found if not watched or each.rule not in SEEN]
 
     verify = methods.verify_kernel
 

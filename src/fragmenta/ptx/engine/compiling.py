@@ -11,6 +11,7 @@ from fragmenta.ptx.engine import (
     barriers,
     copying,
     events,
+    inflight,
     layout,
     library,
     matrices,
@@ -27,7 +28,7 @@ from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, barriers, copying, events, matrices, unwritten)
+PARTS = (accessing, atomics, barriers, copying, events, inflight, matrices, unwritten)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
