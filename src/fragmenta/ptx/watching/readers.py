@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from llvmlite import ir
+
 from fragmenta.machine.trace import (
     I32,
     I64,
@@ -21,7 +23,7 @@ from fragmenta.machine.trace import (
     shift_unsigned,
 )
 from fragmenta.ptx.engine.library import as_signed, field
-from fragmenta.ptx.engine.warps import place, repeat
+from fragmenta.ptx.engine.warps import P, place, repeat, routine
 from fragmenta.ptx.watching import layout
 from fragmenta.ptx.watching.clocks import Head
 from fragmenta.ptx.watching.layout import Lanes
@@ -122,10 +124,8 @@ def added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Val
     result = code.variable(new)
 
     def look(entry: Value) -> None:
-        there = (entry ^ new) & _SAME
-        place_same = (lanes_of(entry) == int(Lanes.SEVERAL)) | (word_lane == lane)
-        covers = (mask_of(new) & ~mask_of(entry)) == 0
-        present.value = present.value | _bit((there == 0) & place_same & covers)
+        there = (((entry ^ new) & _SAME) == 0) & _includes(entry, new, word_lane)
+        present.value = present.value | _bit(there)
         gone = known(viewer, entry, word_lane, mask_of(entry))
         changes.value = changes.value | _bit(gone | (agent_of(entry) == agent_of(new)))
 
@@ -144,7 +144,17 @@ def added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Val
     return result.value
 
 
-_SAME = as_signed(layout.EPOCH_FIELD | layout.AGENT_FIELD | layout.CLASS_FIELD, 64)
+_SAME = layout.EPOCH_FIELD | layout.AGENT_FIELD
+
+
+def _includes(entry: Value, new: Value, word_lane: Value) -> Value:
+    """Whether a reader in a set says all that a new read of the same epoch would."""
+    there, here = lanes_of(entry), lanes_of(new)
+    alike = (there == here) & (word_lane == lane_in(new))
+    several = (there == int(Lanes.SEVERAL)) & (here <= int(Lanes.SEVERAL))
+    anyone = (there == int(Lanes.ANY)) & ~is_strong(here)
+    covers: Value = (mask_of(new) & ~mask_of(entry)) == 0
+    return covers & (several | alike | anyone)
 
 
 def _bit(condition: Value) -> Value:
@@ -199,6 +209,30 @@ def _together(viewer: Viewer, old: Value, new: Value, unknown: Value) -> Value:
     work = select(now, union, select(covers, new, earlier))
     lanes = select(unknown, combined(old, new, lane_in(old)), select(now, union, new))
     return select(viewer.agent < 0, work, lanes)
+
+
+def _added(
+    code: Code, head: Any, row: Any, agent: Value, own: Value, old: Value, new: Value
+) -> Value:
+    top = Head(code, head)
+    viewer = Viewer(field(code, row, 0, I32), top.row, agent, own)
+    return added(code, top, viewer, old, new)
+
+
+ADDED = routine("watch.added", _added, [P, P, I32, I32, I64, I64], I64)
+"""The record of reads after one more: head, row, agent, own lane, old, new."""
+
+
+def call_added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Value:
+    """The record of reads after one more; :data:`ADDED` must be linked."""
+    b = code.builder
+    function = b.module.globals.get(ADDED.name)
+    if function is None:
+        kind = ir.FunctionType(I64, [P, P, I32, I32, I64, I64])
+        function = ir.Function(b.module, kind, ADDED.name)
+    row = b.bitcast(viewer.row.raw, P)
+    given = [head.raw, row, viewer.agent.raw, viewer.own.raw, old.raw, new.raw]
+    return Value(b, b.call(function, given))
 
 
 def _set_record(number: Value, lane: Value, mask: Value) -> Value:

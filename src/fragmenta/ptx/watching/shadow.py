@@ -37,6 +37,7 @@ from fragmenta.ptx.watching import dense, layout, single
 from fragmenta.ptx.watching.clocks import Head, warp_at, warp_of
 from fragmenta.ptx.watching.layout import KINDS, Lanes
 from fragmenta.ptx.watching.meeting import watching
+from fragmenta.ptx.watching.readers import ADDED
 from fragmenta.ptx.watching.records import Viewer, kept_epoch, kept_site
 from fragmenta.ptx.watching.words import Now, Word, check, settled, shadow
 
@@ -141,7 +142,10 @@ def _equal(
 LANE = routine("watch.lane", _lane, [P, P, I32, I32, I64, I32, I32, I32, P], None)
 """Checks one access by one lane, or a read of several lanes: the head of the watched
 block, block, number of the warp, lanes, address, bytes, bits of the kind, site, values.
-It must be linked wherever ``watched`` or ``check_lane`` is used."""
+"""
+
+SUPPORT = (LANE, ADDED)
+"""Routines that must be linked wherever ``watched`` or ``check_lane`` is used."""
 
 
 def check_lane(
@@ -183,7 +187,7 @@ def watched(access: memory.Access, kind: str) -> Routine:
     """The routine that checks an access of shared memory, just before it happens.
 
     ``kind`` is one of ``layout.KINDS``.  It has the parameters of the routine of the
-    access, and returns nothing.  :data:`LANE` must be linked, too.
+    access, and returns nothing.  :data:`SUPPORT` must be linked, too.
     """
     name = f"watch.{kind.replace(' ', '.')}.{access.name}"
 

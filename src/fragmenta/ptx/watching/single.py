@@ -20,13 +20,14 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     convert,
     intrinsic,
+    select,
     shift_unsigned,
 )
 from fragmenta.ptx.engine.library import as_signed
 from fragmenta.ptx.watching import layout
 from fragmenta.ptx.watching.clocks import Head, Warp
 from fragmenta.ptx.watching.layout import Lanes
-from fragmenta.ptx.watching.readers import is_set
+from fragmenta.ptx.watching.readers import call_added, is_set
 from fragmenta.ptx.watching.records import (
     Viewer,
     kept_epoch,
@@ -58,6 +59,8 @@ class Quick(NamedTuple):
     """The first address of the block's shared memory."""
     total: Value
     """Its size."""
+    memo: tuple[Variable, Variable]
+    """The last step from a set of readers: what it depends on, and the new set."""
 
     def done(self, lane: Value, several: Value, address: Value) -> Value:
         """Check an access of a lane, or of several; whether that was possible."""
@@ -112,6 +115,34 @@ class Quick(NamedTuple):
             self._put(self.records[1], number, mine)
         done = now | (seen & clear)
         result.value = convert(done, I32, signed=False)
+        if self.size >= 4:
+            with code.when(~done & seen & even_read & ~none):
+                self._join(number, read, mine, lane, several)
+                result.value = result.value.lift(1)
+
+    def _join(
+        self, number: Value, read: Value, mine: Value, lane: Value, several: Value
+    ) -> None:
+        """Add a lane to the readers of a word; most words have the same readers."""
+        code = self.code
+        lanes = as_signed(~layout.LANE_FIELD, 64)
+        placed = ((read ^ mine) & layout.LANE_FIELD) == 0
+        state = convert(placed, I64, signed=False) * 2
+        state = (state + convert(several, I64, signed=False)) << layout.LANE_AT
+        key = (read & lanes) | state
+        before, after = self.memo
+        with code.when(before.value != key):
+            bit = self.viewer.own.lift(1) << convert(lane, I32)
+            own = select(several, bit.lift(0), bit)
+            viewer = self.viewer._replace(own=own)
+            grown = call_added(code, self.head, viewer, read, mine)
+            self._put(self.records[1], number, grown)
+            # The lane of a set's record is that of the word.
+            before.value = select(is_set(grown), key, key.lift(0))
+            after.value = grown & lanes
+        with code.when(before.value == key):
+            same = after.value | (read & layout.LANE_FIELD)
+            self._put(self.records[1], number, same)
 
     def _write_seen(self, write: Value, mine: Value, mask: Value) -> Value:
         """Whether the last write is known to the lane, and bytes were written."""
@@ -139,7 +170,7 @@ class Quick(NamedTuple):
         other = every ^ first
         total = Value(b, intrinsic(b, name, I64, [other.raw]))
         same: Value = (total & _ALIKE) == 0
-        return first, same & ~is_set(first)
+        return first, same
 
     def _at(self, records: Memory, number: Value, count: int) -> Any:
         b = self.code.builder
@@ -172,4 +203,5 @@ def quick(
         code, head, Viewer(warp.common(), head.row, warp.agent, zero), size, writes,
         base, shadow(code, head),
         convert(head.word(layout.HEAD_RANK), I64) << 24, head.long(layout.HEAD_SIZE),
+        (code.variable(base.lift(0)), code.variable(base.lift(0))),
     )  # fmt: skip
