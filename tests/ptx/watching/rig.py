@@ -71,7 +71,7 @@ class Rig:
         return int(self.memory.view(np.uint32)[warp, layout.LIVE // 4])
 
     def at(self, warp: int) -> int:
-        return self.memory[warp].ctypes.data
+        return int(self.memory[warp].ctypes.data)
 
     # ── accesses ────────────────────────────────────────────────────────────
 

@@ -15,29 +15,32 @@ from fragmenta.ptx.watching.layout import Rule
 from tests.ptx.watching.reference import Both, Reference
 from tests.ptx.watching.rig import START, Rig
 
-LANES, LIVE, WORDS, BOXES = 4, 0xF, 6, 3
-WARPS = 3
+WARPS, BOXES = 3, 3
 
 
 class Program:
     """A random program, step by step on both."""
 
-    def __init__(self, seed: int, simple: bool) -> None:
+    def __init__(self, seed: int, *, simple: bool = False, lanes: int = 4) -> None:
         self.random = random.Random(seed)
         self.simple = simple
+        self.lanes, self.live = lanes, (1 << lanes) - 1
+        self.words = 6 if lanes == 4 else 64
         self.order = seed % 4 * 3
         """How much of the program is synchronisation."""
         self.rig = Rig(WARPS)
-        self.rig.memory.view(np.uint32)[:, layout.LIVE // 4] = LIVE
-        self.rig.block.view(np.int32)[layout.BLOCK_LIVE // 4] = LANES * WARPS
+        self.rig.memory.view(np.uint32)[:, layout.LIVE // 4] = self.live
+        self.rig.block.view(np.int32)[layout.BLOCK_LIVE // 4] = self.lanes * WARPS
         self.exact = Reference()
         watch = self.rig.watch
         self.boxes = [(watch.new_clock(), Both()) for _ in range(BOXES)]
         self.phase, self.copies = 0, 0
         self.arriving = (watch.new_clock(), Both())
         self.rig.site = 1
-        for word in range(WORDS):  # nothing is uninitialised
-            self._access("write", 0, 1, [START + 4 * word] * 32, 4)
+        for word in range(0, self.words, self.lanes):  # nothing is uninitialised
+            lanes = self.live >> max(0, word + self.lanes - self.words)
+            at = [START + 4 * (word + lane) for lane in range(32)]
+            self._access("write", 0, lanes, at, 4)
         self.barrier(list(range(WARPS)))
 
     def run(self, steps: int) -> None:
@@ -55,16 +58,18 @@ class Program:
 
     def _lanes(self) -> int:
         if self.random.random() < 0.5:
-            return LIVE
+            return self.live
         if self.simple:
-            return 1 << self.random.randrange(LANES)
-        return self.random.randrange(1, LIVE + 1)
+            return 1 << self.random.randrange(self.lanes)
+        return self.random.randrange(1, self.live + 1)
 
     def _all(self) -> int:
-        return LIVE if self.simple else self._lanes()
+        return self.live if self.simple else self._lanes()
 
     def _threads(self, warp: int, lanes: int) -> list[int]:
-        return [LANES * warp + lane for lane in range(LANES) if lanes >> lane & 1]
+        return [
+            self.lanes * warp + lane for lane in range(self.lanes) if lanes >> lane & 1
+        ]
 
     # ── steps ───────────────────────────────────────────────────────────────
 
@@ -78,10 +83,13 @@ class Program:
         self._random_access(self.random.choice(["atomic", "strong read"]))
 
     def _random_access(self, kind: str) -> None:
-        size = 4 if self.simple else self.random.choice([1, 2, 4, 4, 8])
-        places = 4 * WORDS // size - (size == 8)
+        sizes = [1, 2, 4, 4, 8] if self.lanes == 4 else [1, 2, 4, 8, 16]
+        size = 4 if self.simple else self.random.choice(sizes)
+        places = 4 * self.words // size
         shape = self.random.choice(["line", "same", "any"])
         first = self.random.randrange(places)
+        if self.lanes == 32 and self.random.random() < 0.8:
+            first = self.random.choice([0, places // 2])
         step = {"line": 1, "same": 0, "any": 0}[shape]
         numbers = [(first + step * lane) % places for lane in range(32)]
         if shape == "any":
@@ -94,12 +102,15 @@ class Program:
     def _access(
         self, kind: str, warp: int, lanes: int, at: list[int], size: int
     ) -> None:
-        values = np.arange(32) * 3 + 50 * self.rig.site
-        site = self.rig.access(kind, warp, at, lanes, size=size, values=values)
-        for lane in range(LANES):
+        values = [lane * 3 + 50 * self.rig.site for lane in range(32)]
+        parts = max(1, size // 8)
+        site = self.rig.access(
+            kind, warp, at, lanes, size=size, values=values, elements=parts
+        )
+        for lane in range(self.lanes):
             if lanes >> lane & 1:
                 self.exact.access(
-                    LANES * warp + lane, warp, site,
+                    self.lanes * warp + lane, warp, site,
                     range(at[lane], at[lane] + size),
                     writes=kind in ("write", "atomic"),
                     strong=kind in ("atomic", "strong read"),
@@ -108,24 +119,24 @@ class Program:
     def send(self) -> None:
         warp, lanes = self._warp(), self._all()
         clock, exact = self.random.choice(self.boxes)
-        self.rig.watch.merge(clock, self.rig.watch.publish(0, warp, lanes, LIVE))
+        self.rig.watch.merge(clock, self.rig.watch.publish(0, warp, lanes, self.live))
         for thread in self._threads(warp, lanes):
             exact.join(self.exact.clocks[thread])
 
     def receive(self) -> None:
         warp, lanes = self._warp(), self._all()
         clock, exact = self.random.choice(self.boxes)
-        self.rig.watch.acquire(0, warp, lanes, LIVE, clock)
+        self.rig.watch.acquire(0, warp, lanes, self.live, clock)
         for thread in self._threads(warp, lanes):
             self.exact.clocks[thread].join(exact)
 
     def barrier(self, warps: list[int], number: int = 0) -> None:
         count = 0 if len(warps) == WARPS else 32 * len(warps)
         for warp in warps:
-            self.rig.bar(warp, number, count, LIVE)
+            self.rig.bar(warp, number, count, self.live)
         for warp in warps[:-1]:
-            assert self.rig.bar(warp, number, count, LIVE) == LIVE
-        self.exact.meet([t for warp in warps for t in self._threads(warp, LIVE)])
+            assert self.rig.bar(warp, number, count, self.live) == self.live
+        self.exact.meet([t for warp in warps for t in self._threads(warp, self.live)])
 
     def bar(self) -> None:
         self.barrier(self.random.sample(range(WARPS), WARPS))
@@ -146,10 +157,10 @@ class Program:
 
     def _work(self, kind: str, number: int, epoch: int, *, write: bool) -> int:
         """Something asynchronous that a lane starts; its thread in the reference."""
-        warp, lane = self._warp(), self.random.randrange(LANES)
-        watch, issuer = self.rig.watch, LANES * warp + lane
+        warp, lane = self._warp(), self.random.randrange(self.lanes)
+        watch, issuer = self.rig.watch, self.lanes * warp + lane
         clock = watch.row(0, warp, 1 << lane)
-        begin = START + 4 * self.random.randrange(WORDS - 1)
+        begin = START + 4 * self.random.randrange(self.words - 1)
         self.rig.site += 1
         site, agent = self.rig.site, watch.agent(kind, 0, number)
         watch.touch(0, [begin], 8, write, agent, epoch, site, clock)
@@ -178,16 +189,17 @@ class Program:
         self.phase += 1
         for kind in ("mbarrier", "wgmma"):
             watch.know(clock, watch.agent(kind, 0, 0), self.phase)
-        watch.acquire(0, warp, lanes, LIVE, clock)
+        watch.acquire(0, warp, lanes, self.live, clock)
         # What completed is known through both proxies.
         for thread in self._threads(warp, lanes):
             self.exact.clocks[thread].join(exact)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_no_false_alarm(seed: int) -> None:
-    program = Program(seed, simple=False)
-    program.run(80)
+@pytest.mark.parametrize("lanes", [4, 32])
+@pytest.mark.parametrize("seed", range(40))
+def test_no_false_alarm(seed: int, lanes: int) -> None:
+    program = Program(seed, lanes=lanes)
+    program.run(80 if lanes == 4 else 25)
     real = {(r.byte // 4, r.site, r.agent, r.fence) for r in program.exact.races}
     # Whoever knows too much of a race may still say that a fence is missing.
     real |= {(word, site, agent, True) for word, site, agent, _ in real}
@@ -202,10 +214,11 @@ def test_no_false_alarm(seed: int) -> None:
             assert key in real, each
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_first_race_of_each_word_is_found(seed: int) -> None:
+@pytest.mark.parametrize("lanes", [4, 32])
+@pytest.mark.parametrize("seed", range(40))
+def test_first_race_of_each_word_is_found(seed: int, lanes: int) -> None:
     """With whole words, and if whole warps learn, nothing is missed."""
-    program = Program(1000 + seed, simple=True)
+    program = Program(1000 + seed, simple=True, lanes=lanes)
     program.run(25)
     reported = {each.now.site for each in program.rig.watch.found()}
     first: dict[int, int] = {}
@@ -217,7 +230,7 @@ def test_first_race_of_each_word_is_found(seed: int) -> None:
 def test_programs_are_neither_all_clean_nor_all_wrong() -> None:
     clean, rules = 0, set()
     for seed in range(40):
-        program = Program(seed, simple=False)
+        program = Program(seed)
         program.run(20)
         clean += not program.exact.races
         rules |= program.rig.rules()

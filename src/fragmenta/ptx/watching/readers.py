@@ -154,7 +154,8 @@ def _includes(entry: Value, new: Value, word_lane: Value) -> Value:
     several = (there == int(Lanes.SEVERAL)) & (here <= int(Lanes.SEVERAL))
     anyone = (there == int(Lanes.ANY)) & ~is_strong(here)
     covers: Value = (mask_of(new) & ~mask_of(entry)) == 0
-    return covers & (several | alike | anyone)
+    found: Value = several | alike | anyone
+    return covers & found
 
 
 def _bit(condition: Value) -> Value:
@@ -207,7 +208,18 @@ def _together(viewer: Viewer, old: Value, new: Value, unknown: Value) -> Value:
     # A later piece of work of an agent that is not a warp ends later.
     earlier = with_part(union, layout.EPOCH_AT, layout.EPOCH_BITS, epoch_of(old))
     work = select(now, union, select(covers, new, earlier))
-    lanes = select(unknown, combined(old, new, lane_in(old)), select(now, union, new))
+    # Nobody knows whether a vague record is about the same lane.
+    base = viewer.components(agent_of(old))[0]
+    anyone = (lanes_of(old) == int(Lanes.ANY)) | (
+        lanes_of(old) == int(Lanes.STRONG_ANY)
+    )
+    vague = anyone & (epoch_of(old) >= base)
+    own = ((old ^ new) & (layout.LANE_FIELD | layout.CLASS_FIELD)) == 0
+    lanes = select(
+        unknown | vague,
+        combined(old, new, lane_in(old)),
+        select(now & own, union, new),
+    )
     return select(viewer.agent < 0, work, lanes)
 
 

@@ -107,7 +107,10 @@ class Quick(NamedTuple):
             clear = clear & ~(own & (((read ^ mine) & layout.EPOCH_FIELD) == 0))
         now = (((read ^ mine) & as_signed(_TIME, 64)) == 0) & even_read
         now = now & (lanes_of(read) <= int(Lanes.SEVERAL))
-        stays = (((read ^ mine) & _PLACE) == 0) | (lanes_of(read) == int(Lanes.SEVERAL))
+        exact = ((read ^ mine) & _PLACE) == 0
+        stays = exact | (lanes_of(read) == int(Lanes.SEVERAL))
+        # What another lane read may be unknown to this one.
+        now = now & (exact | seen)
         with code.when(now & ~stays):
             many = read | (int(Lanes.SEVERAL) << layout.CLASS_AT)
             self._put(self.records[1], number, many)
