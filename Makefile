@@ -16,7 +16,7 @@ MMASIM := mmasim==2.1.1
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test torch triton published lint types unit fuzz bench dist docs browser explorer clean help
+.PHONY: demo test torch triton published hopper lint types unit fuzz bench dist docs browser explorer clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -59,6 +59,9 @@ unit: $(VENV)/.test browser  ## the tests alone
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) \
 	  --output docs/verification/fuzz.json
+
+hopper: $(VENV)/.test  ## every launch of the project's own kernels, and the mutants, on the CPU
+	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
 	$(BIN)/pytest benchmarks --ignore benchmarks/gpu -s --benchmark-columns=min,median,rounds

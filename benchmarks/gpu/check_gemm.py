@@ -27,9 +27,10 @@ import torch
 import fragmenta as fm
 import fragmenta.torch as ft
 from fragmenta.errors import CompileError
+from fragmenta.kernels.arguments import Matrix
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, tiles_for
 from fragmenta.kernels.emulate import STORAGE, Epilogue, accumulate, finish
-from fragmenta.kernels.launch import Matrix, launch, plan
+from fragmenta.kernels.launch import launch, plan
 from fragmenta.kernels.packing import pack
 from fragmenta.kernels.source import cubin
 from fragmenta.registers.dtype import dtype

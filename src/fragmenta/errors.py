@@ -6,6 +6,8 @@ thing.  Everything this package raises on purpose is an :class:`Error`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from collections.abc import Iterable, Sequence
 
 
@@ -123,6 +125,18 @@ class KernelFault(Error):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class KernelHazard(KernelFault):
+    """A kernel ran to its end, but something in it is wrong; the message says what.
+
+    ``problems`` are all problems of the launch.
+    """
+
+    def __init__(self, message: str, kind: str, problems: list[Any]) -> None:
+        super().__init__(message, kind)
+        self.args = (message, kind, problems)
+        self.problems = problems
 
 
 # ── what is missing or refuses to work ──────────────────────────────────────

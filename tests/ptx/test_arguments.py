@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.errors import Error, KernelFault, ShapeError, ValueRangeError
+from fragmenta.errors import (
+    AlignmentError,
+    Error,
+    KernelFault,
+    ShapeError,
+    ValueRangeError,
+)
+from fragmenta.shared.tensor_map import Im2col, TensorMap
 from tests.ptx.engine.kernels import kernel, run
 
 KINDS = {
@@ -462,3 +469,100 @@ class _Tensor:
 def test_a_tensor_that_is_not_contiguous() -> None:
     with pytest.raises(ShapeError, match=r"shape \(2, 3\)\); \.contiguous\(\) makes"):
         run(kernel("ret;"), _Tensor())
+
+
+# ── structs with pointers, and tensor maps ──────────────────────────────────
+
+
+def following() -> ptx.Kernel:
+    """A kernel that stores what the two pointers of a struct point to."""
+    return kernel(
+        """ld.param.u32 %r1, [s];
+        ld.param.u64 %rd1, [s+8];
+        ld.param.u64 %rd2, [s+16];
+        ld.global.u32 %r2, [%rd1];
+        ld.global.u32 %r3, [%rd2];
+        st.global.u32 [%out], %r1;
+        st.global.u32 [%out+4], %r2;
+        st.global.u32 [%out+8], %r3;""",
+        ".param .align 8 .b8 s[24]",
+    )
+
+
+def test_a_struct_has_pointers_in_it() -> None:
+    x, out = np.arange(10, 20, dtype=np.int32), np.zeros(3, np.int32)
+    given = ptx.struct(np.int32(5), x, ptx.pointer(x, 16))
+    run(following(), out, given, threads=1)
+    assert out.tolist() == [5, 10, 14]
+
+
+def test_a_null_pointer_in_a_struct_points_nowhere() -> None:
+    given = ptx.struct(np.int32(5), np.zeros(1, np.int32), None)
+    with pytest.raises(KernelFault, match="null pointer"):
+        run(following(), np.zeros(3, np.int32), given, threads=1)
+
+
+def test_a_struct_of_another_size_is_refused() -> None:
+    with pytest.raises(ShapeError, match="24 bytes; given bytes of 8"):
+        run(following(), np.zeros(3, np.int32), ptx.struct(None), threads=1)
+    with pytest.raises(Error, match="given int"):
+        ptx.struct(5)
+
+
+def test_a_struct_may_hold_others_and_tensor_maps() -> None:
+    x = np.zeros((8, 16), np.float32)
+    map_ = ptx.tensor_map(x, box=(4, 16))
+    inner = ptx.struct(np.int16(1), np.float64(2.0))
+    made = ptx.struct(np.int8(5), map_, inner, b"abc", x)
+    assert len(made.data) == 256  # the map is at a multiple of 64, and so is the end
+    assert [at for at, _ in made.pointers] == [64, 64 + 128 + 16 + 8]
+    assert made.data[0] == 5
+    assert made.data[72:192] == map_.data[8:]
+    assert made.data[192:208] == inner.data
+    assert made.data[208:211] == b"abc"
+
+
+def test_a_struct_of_fields_by_their_offsets() -> None:
+    x, out = np.arange(10, 20, dtype=np.int32), np.zeros(3, np.int32)
+    given = ptx.struct({0: np.int32(5), 16: ptx.pointer(x, 16), 8: x}, size=24)
+    run(following(), out, given, threads=1)
+    assert out.tolist() == [5, 10, 14]
+    with pytest.raises(Error, match="needs its size"):
+        ptx.struct({0: x})
+    for fields in ({4: x, 8: x}, {20: x}, {-8: x}):
+        with pytest.raises(ShapeError, match="within 24 bytes"):
+            ptx.struct(fields, size=24)
+
+
+def test_a_tensor_map_says_where_its_array_is() -> None:
+    taking_map = kernel(
+        """ld.param.u64 %rd1, [map];
+        ld.global.u32 %r1, [%rd1];
+        st.global.u32 [%out], %r1;
+        ld.param.u32 %r2, [map+32];
+        st.global.u32 [%out+4], %r2;""",
+        ".param .align 64 .b8 map[128]",
+    )
+    x, out = np.arange(64, dtype=np.int32).reshape(4, 16), np.zeros(2, np.int32)
+    run(taking_map, out, ptx.tensor_map(x[1:, :12], box=(2, 4)), threads=1)
+    assert out.tolist() == [16, 11]  # the first element; the size less one
+
+
+def test_a_tensor_map_may_be_of_im2col() -> None:
+    x = np.zeros((2, 5, 5, 16), np.float16)
+    column = Im2col((-1, -1), (-1, -1), 16, 64)
+    made = TensorMap.decode(ptx.tensor_map(x, im2col=column).data)
+    assert (made.im2col, made.sizes, made.box) == (column, (16, 5, 5, 2), ())
+
+
+def test_the_array_of_a_tensor_map_lies_in_one_piece() -> None:
+    with pytest.raises(Error, match="made of an array; given list"):
+        ptx.tensor_map([[1, 2]], box=(1, 2))
+    with pytest.raises(AlignmentError, match=r"multiple of 16 .* begins at byte 4"):
+        ptx.tensor_map(np.zeros((4, 64), np.float32)[:, 1:33], box=(4, 4))
+    loose = np.asfortranarray(np.zeros((4, 4)))[:, :2]
+    with pytest.raises(ShapeError, match="adjacent"):
+        ptx.tensor_map(loose, box=(2, 2))
+    words = np.lib.stride_tricks.as_strided(np.zeros(64), (4, 2), (128, 8))
+    with pytest.raises(ShapeError, match="contiguous"):
+        ptx.tensor_map(words, box=(2, 2))

@@ -20,7 +20,13 @@ from fragmenta.cuda.tools.device import GPU
 from fragmenta.cuda.tools.programs import Bytes, Program
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.target import check_target, number
-from fragmenta.ptx.arguments import Arguments, pointer
+from fragmenta.ptx.arguments import (
+    Arguments,
+    Passed,
+    Struct,
+    pointer,
+    segments_of,
+)
 from fragmenta.ptx.kernel import Kernel, parse
 from fragmenta.ptx.launching import check_shape
 from fragmenta.ptx.result import Result
@@ -116,14 +122,11 @@ class Prepared:
         self.parameters = made.passed
         held: dict[int, Held] = {}
         for index, each in enumerate(kernel.function.parameters):
-            passed = self.parameters[index]
-            if isinstance(passed, bytes):
-                continue
-            which, array = passed[0], made.arrays.get(index)
-            data = made.segments[which].data
-            if which not in held or (array is not None and not _whole(held[which])):
-                seen = data if array is None else array
-                held[which] = Held(index, each.name, seen, data)
+            for which in segments_of(self.parameters[index]):
+                data, array = made.segments[which].data, made.arrays.get(index)
+                if which not in held or (array is not None and not _whole(held[which])):
+                    seen = data if array is None else array
+                    held[which] = Held(index, each.name, seen, data)
         self.held = [held[which] for which in range(len(made.segments))]
 
     def arguments(self) -> tuple[list[Any], list[Bytes]]:
@@ -133,11 +136,7 @@ class Prepared:
             copy = each.bytes.copy()
             copy.flags.writeable = each.array.flags.writeable
             copies.append(copy)
-        given = [
-            each if isinstance(each, bytes) else pointer(copies[each[0]], each[1])
-            for each in self.parameters
-        ]
-        return given, copies
+        return [_given(each, copies) for each in self.parameters], copies
 
     def program(self, code: bytes, grid: Any, block: Any, shared: int) -> Program:
         """The launch for a GPU."""
@@ -169,6 +168,16 @@ class Prepared:
             pair = [_like(data, each.array) for data in (mine, its)]
             found.append(compare(each.argument, each.name, *pair))
         return [each for each in found if each is not None]
+
+
+def _given(passed: Passed, copies: Sequence[Bytes]) -> Any:
+    """A parameter as an argument, whose pointers point into copies."""
+    if isinstance(passed, bytes):
+        return passed
+    if isinstance(passed, tuple):
+        return pointer(copies[passed[0]], passed[1])
+    pointers = tuple((at, _given(each, copies)) for at, each in passed.pointers)
+    return Struct(passed.data, pointers)
 
 
 def _whole(held: Held) -> bool:

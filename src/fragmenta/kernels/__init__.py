@@ -5,6 +5,7 @@
     source    what does the compiler see?
     prepare   how is a weight compressed on the GPU?
     tuning    which tile was measured to be the fastest on this GPU?
+    arguments what is a kernel launched with?
     launch    how is a kernel run?
     emulate   which bits does a kernel compute, without a GPU?
 

@@ -13,44 +13,25 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from fragmenta.errors import Error, NoDevice, ShapeError
-from fragmenta.kernels.config import ALIGNMENT, SLAB_BYTES, Kernel
+from fragmenta.errors import Error, NoDevice
+from fragmenta.kernels.arguments import (
+    EPILOGUE,
+    Box,
+    Geometry,
+    Matrix,
+    arguments,
+    geometry,
+)
+from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.source import cubin
 
 _HINT = "pip install 'fragmenta[cuda]' on a machine with a Hopper GPU and its driver"
 
 
-class Matrix(NamedTuple):
-    """Rows of bytes on the device: address, number, width and distance of the rows."""
-
-    pointer: int
-    rows: int
-    width: int
-    pitch: int
-
-    def check(self, name: str) -> None:
-        """Refuse a matrix that the copy engine cannot address."""
-        if self.pointer % ALIGNMENT or self.pitch % ALIGNMENT:
-            raise ShapeError(
-                f"rows of {name} must begin on multiples of {ALIGNMENT} bytes; given "
-                f"address {self.pointer:#x}, rows {self.pitch} bytes apart"
-            )
-        if not self.rows or not self.width:
-            raise ShapeError(
-                f"{name} is empty; given {self.rows} rows of {self.width} bytes"
-            )
-
-
 class _Epilogue(ctypes.Structure):
     """Pointers as ``gemm.cu`` takes them; 0 stands for a tensor not given."""
 
-    _fields_ = tuple(
-        (name, ctypes.c_void_p)
-        for name in ("scale", "scale_m", "scale_n", "bias", "count_m", "count_n")
-    )
-
-
-_NOTHING = _Epilogue()
+    _fields_ = tuple((name, ctypes.c_void_p) for name in EPILOGUE)
 
 
 class _Map(ctypes.Structure):
@@ -63,17 +44,16 @@ class _Map(ctypes.Structure):
 class LaunchPlan(NamedTuple):
     """Everything that a launch needs except its pointers."""
 
-    kernel: Kernel
+    geometry: Geometry
     function: Any
-    grid: tuple[int, int]
-    share: int
-    """Rows of B that one block of a cluster copies."""
-    box: tuple[int, int, int]
-    """Bytes, rows and swizzle of the part of D that one copy stores."""
-    shared: int
     addresses: tuple[int, ...]
     """Addresses of m, n and the number of slabs, on the host."""
     sizes: list[ctypes.c_int]
+
+    @property
+    def kernel(self) -> Kernel:
+        """What is launched."""
+        return self.geometry.kernel
 
 
 def plan(
@@ -84,18 +64,18 @@ def plan(
     ``blocks`` is the number of thread blocks that share the tiles; by default, that
     of the multiprocessors.
     """
-    wide, high = kernel.box
-    sizes = [ctypes.c_int(size) for size in (m, n, -(-k // kernel.slab_k))]
-    return LaunchPlan(
-        kernel,
-        _function(kernel, _context()),
-        (kernel.grid(m, n, blocks or processors()), 1),
-        kernel.tile.n // kernel.tile.cluster,
-        (wide, high, wide if wide > 16 else 0),
-        kernel.shared_bytes,
-        tuple(ctypes.addressof(size) for size in sizes),
-        sizes,
-    )
+    made = geometry(kernel, m, n, k, blocks or processors())
+    return _planned(made, _function(kernel, _context()))
+
+
+def plan_of_code(made: Geometry, code: bytes) -> LaunchPlan:
+    """The plan of a launch of this machine code, compiled from the same source."""
+    return _planned(made, _loaded(code, made.shared, _context()))
+
+
+def _planned(made: Geometry, function: Any) -> LaunchPlan:
+    sizes = [ctypes.c_int(size) for size in made.sizes]
+    return LaunchPlan(made, function, tuple(map(ctypes.addressof, sizes)), sizes)
 
 
 def launch(
@@ -112,26 +92,18 @@ def launch(
     ``epilogue`` has addresses by name: of the f32 numbers scale, scale_m, scale_n
     and bias, and for xor of the s32 numbers count_m and count_n.
     """
-    map_b = _tensor_map("B", b, SLAB_BYTES, planned.share, SLAB_BYTES)
-    map_d = _tensor_map("D", d, *planned.box)
-    packed, map_a = ctypes.c_void_p(), map_b
-    if isinstance(a, Matrix):
-        map_a = _tensor_map("A", a, SLAB_BYTES, planned.kernel.tile.m, SLAB_BYTES)
-    else:
-        packed.value = a
-    given = _Epilogue(**epilogue) if epilogue else _NOTHING
+    made = planned.geometry
+    given = arguments(made, a, b, d, _tensor_map, epilogue)
+    packed, parts = ctypes.c_void_p(given.packed), _Epilogue(*given.epilogue)
     addresses = (
-        map_a.address,
-        map_b.address,
-        map_d.address,
+        given.map_a.address,
+        given.map_b.address,
+        given.map_d.address,
         ctypes.addressof(packed),
-        ctypes.addressof(given),
+        ctypes.addressof(parts),
         *planned.addresses,
     )
-    start(
-        planned.function, planned.grid, planned.kernel.threads, planned.shared, stream,
-        addresses,
-    )  # fmt: skip
+    start(planned.function, (made.grid, 1), made.block, made.shared, stream, addresses)
 
 
 def start(
@@ -155,16 +127,16 @@ def start(
 @lru_cache(maxsize=1024)
 def _function(kernel: Kernel, context: int) -> Any:
     """The kernel in the current context, compiled and loaded at first use."""
+    return _loaded(cubin(kernel), kernel.shared_bytes, context)
+
+
+def _loaded(code: bytes, shared: int, context: int) -> Any:
+    """The function of a cubin, which may use so many bytes of shared memory."""
     driver = _driver()
-    found = load(cubin(kernel), "gemm", context)
+    found = load(code, "gemm", context)
     attribute = driver.CUfunction_attribute
-    _check(
-        driver.cuFuncSetAttribute(
-            found,
-            attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-            kernel.shared_bytes,
-        )
-    )
+    most = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    _check(driver.cuFuncSetAttribute(found, most, shared))
     return found
 
 
@@ -206,9 +178,10 @@ def _processors(context: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _tensor_map(name: str, matrix: Matrix, wide: int, high: int, swizzle: int) -> _Map:
-    """Describe a matrix of bytes to the copy engine, in boxes of wide x high."""
+def _tensor_map(name: str, matrix: Matrix, box: Box) -> _Map:
+    """Describe a matrix of bytes to the copy engine."""
     matrix.check(name)
+    wide, high, swizzle = box
     driver = _driver()
     mode = f"CU_TENSOR_MAP_SWIZZLE_{f'{swizzle}B' if swizzle else 'NONE'}"
     promotion = driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B

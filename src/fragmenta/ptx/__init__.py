@@ -4,6 +4,8 @@ parse(text), load(path)   read PTX
 module.kernels            its kernels
 kernel.launch(...)        run one on the CPU, with the bits that a GPU returns
 pointer(array, offset)    an argument that points into an array
+struct(...)               a struct by value, with pointers in it
+tensor_map(array, box)    the tensor map of an array
 RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
 KernelFault               the error of a kernel that does what it must not do
 
@@ -26,6 +28,7 @@ from fragmenta.errors import KernelFault
 from fragmenta.ptx.arguments import pointer
 from fragmenta.ptx.kernel import Kernel, load, parse
 from fragmenta.ptx.result import Result
+from fragmenta.ptx.structs import struct, tensor_map
 
 if TYPE_CHECKING:
     from fragmenta.methods import RawKernel
@@ -40,4 +43,6 @@ __all__ = [
     "load",
     "parse",
     "pointer",
+    "struct",
+    "tensor_map",
 ]

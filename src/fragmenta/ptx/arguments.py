@@ -7,6 +7,7 @@ converted to the declared type of the parameter, and refused if it does not fit.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -39,6 +40,20 @@ def pointer(array: Any, offset: int = 0) -> Pointer:
     return Pointer(_memory(array, "the array of a pointer"), int(offset))
 
 
+@dataclass(frozen=True, eq=False)
+class Struct:
+    """The bytes of a parameter that has pointers in it.
+
+    See :func:`fragmenta.ptx.structs.struct`.
+    """
+
+    data: bytes
+    pointers: tuple[tuple[int, Pointer], ...]
+    """Where in the bytes which pointer goes."""
+    align: int = 8
+    """The bytes that its address is a multiple of, inside of another struct."""
+
+
 @dataclass(eq=False)
 class Segment:
     """Memory that a kernel can reach."""
@@ -54,8 +69,47 @@ class Segment:
         return self.slot << layout.SLOT_BITS
 
 
-Passed = bytes | tuple[int, int]
+@dataclass(frozen=True)
+class Filled:
+    """The bytes of a struct, and its pointers: each with its place in the bytes."""
+
+    data: bytes
+    pointers: tuple[tuple[int, tuple[int, int]], ...]
+
+
+Passed = bytes | tuple[int, int] | Filled
 """A parameter: its bytes, or a pointer as the number of a segment and an offset."""
+
+
+def passed_bytes(passed: Passed, addresses: Sequence[int]) -> bytes:
+    r"""The bytes of a parameter, where segments begin at these addresses.
+
+    >>> passed_bytes(Filled(bytes(12), ((4, (0, 8)),)), [256])
+    b'\x00\x00\x00\x00\x08\x01\x00\x00\x00\x00\x00\x00'
+    """
+    if isinstance(passed, bytes):
+        return passed
+    if isinstance(passed, tuple):
+        number, offset = passed
+        return ((addresses[number] + offset) % 2**64).to_bytes(8, "little")
+    found = bytearray(passed.data)
+    for at, pointer in passed.pointers:
+        found[at : at + 8] = passed_bytes(pointer, addresses)
+    return bytes(found)
+
+
+def segments_of(passed: Passed) -> list[int]:
+    """The numbers of the segments that a parameter points to.
+
+    >>> segments_of((3, 8)), segments_of(b"1234")
+    ([3], [])
+    """
+    if isinstance(passed, bytes):
+        return []
+    if isinstance(passed, tuple):
+        return [passed[0]]
+    return [number for _, (number, _) in passed.pointers]
+
 
 FARTHEST = 1 << (layout.SLOT_BITS - 1)
 """How far from its array a pointer may be: farther, it would be in another one."""
@@ -76,6 +130,14 @@ class _Place(NamedTuple):
         return int(self.array.__array_interface__["data"][0])
 
 
+class _Places(NamedTuple):
+    """The bytes of a struct, and the places that its pointers point to."""
+
+    data: bytes
+    at: tuple[int, ...]
+    places: tuple[_Place, ...]
+
+
 class Arguments:
     """The parameters of a kernel as bytes, and the memory behind its pointers."""
 
@@ -91,22 +153,26 @@ class Arguments:
             _converted(i, p, value)
             for i, (p, value) in enumerate(zip(kernel.parameters, values, strict=True))
         ]
-        self._groups = _grouped([part for part in parts if isinstance(part, _Place)])
+        self._groups = _grouped([place for part in parts for place in _places(part)])
         if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
             raise Error("a launch takes at most 1,008 arrays")
         self.segments = [group.segment(i) for i, group in enumerate(self._groups)]
-        self.passed: list[Passed] = [
-            self._target(part) if isinstance(part, _Place) else part for part in parts
-        ]
+        self.passed: list[Passed] = [self._passed(part) for part in parts]
         self.arrays: dict[int, NDArray[Any]] = {
             i: part.array
             for i, (part, passed) in enumerate(zip(parts, self.passed, strict=True))
             if isinstance(part, _Place)
-            and part.array.nbytes == self.segments[int(passed[0])].data.size
+            and part.array.nbytes == self.segments[segments_of(passed)[0]].data.size
             and not part.pointer
         }
         """The arrays among the arguments, by number, that are a segment."""
         self.parameters = self._memory(list(parameter_offsets(kernel).values()))
+
+    def _passed(self, part: bytes | _Place | _Places) -> Passed:
+        if isinstance(part, _Places):
+            targets = map(self._target, part.places)
+            return Filled(part.data, tuple(zip(part.at, targets, strict=True)))
+        return self._target(part) if isinstance(part, _Place) else part
 
     def _target(self, place: _Place) -> tuple[int, int]:
         """The segment of a pointer, and how far from its start it is."""
@@ -117,14 +183,12 @@ class Arguments:
 
     def _memory(self, offsets: list[int]) -> NDArray[np.uint8]:
         memory = bytearray(8)
+        addresses = [each.address for each in self.segments]
         for offset, part in zip(offsets, self.passed, strict=True):
-            data = part if isinstance(part, bytes) else self._pointer_bytes(*part)
+            data = passed_bytes(part, addresses)
             memory += bytes(max(0, offset + len(data) - len(memory)))
             memory[offset : offset + len(data)] = data
         return np.frombuffer(bytes(memory), np.uint8).copy()
-
-    def _pointer_bytes(self, number: int, offset: int) -> bytes:
-        return (self.segments[number].address + offset).to_bytes(8, "little")
 
     @property
     def overlap(self) -> bool:
@@ -197,9 +261,20 @@ def _overlap(one: _Group, other: _Group) -> bool:
     return same or (one.start < other.stop and other.start < one.stop)
 
 
-def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place:
+def _places(part: bytes | _Place | _Places) -> tuple[_Place, ...]:
+    """All places in arrays that a parameter names."""
+    if isinstance(part, _Places):
+        return part.places
+    return (part,) if isinstance(part, _Place) else ()
+
+
+def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place | _Places:
     what = f"argument {index} ({parameter.name})"
     size = parameter.size
+    if isinstance(value, Struct):
+        at = tuple(at for at, _ in value.pointers)
+        places = tuple(_place(each, what) for _, each in value.pointers)
+        return _Places(_raw(value.data, size, what), at, places)
     if isinstance(value, _RAW):
         return _raw(value, size, what)
     pointer = isinstance(value, Pointer)
@@ -211,13 +286,17 @@ def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place:
             f"pointer of 8 bytes{_instead(value, parameter)}"
         )
     if not pointer:
-        value = Pointer(_memory(value, what), 0)
+        return _Place(_memory(value, what), 0, what, pointer=False)
+    return _place(value, what)
+
+
+def _place(value: Pointer, what: str) -> _Place:
     if abs(value.offset) >= FARTHEST:
         raise ValueRangeError(
             f"{what} points {value.offset} bytes from the start of its array; the most "
             f"is {FARTHEST - 1}"
         )
-    return _Place(value.array, value.offset, what, pointer)
+    return _Place(value.array, value.offset, what, pointer=True)
 
 
 def _shown(parameter: Variable) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,13 @@ def explain(place: Place, why: str = "") -> KernelFault:
         block,
         thread,
     )
+
+
+def stopped(place: Place, rule: str, what: str) -> KernelFault:
+    """The error for an event that could not be carried out."""
+    fault = explain(place, what)
+    fault.kind = rule
+    return fault
 
 
 def where(module: Module, instruction: Instruction) -> str:
@@ -184,11 +191,35 @@ def _wrapped(offset: int) -> str:
     return ""
 
 
-def stuck(place: Place) -> KernelFault:
+def stuck(place: Place, cluster: Any = None) -> KernelFault:
     """The error for a block whose warps all wait."""
     block = place.shape.block_at(place.context.index)
     about = f"deadlock: every warp of block {_tuple(block)} waits"
+    for each in [] if cluster is None else cluster.blocks:
+        for found in each.mbarriers.values():
+            about += _mbarrier(place, each, found)
     return _listed(place, about, "deadlock")
+
+
+def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
+    """Who waits for an mbarrier, and what it waits for."""
+    if not mbarrier.waiting:
+        return ""
+    who = ranges(sorted(mbarrier.waiting))
+    of = f" of block {_tuple(place.shape.block_at(block.index))}"
+    missing = [
+        f"{count:,} {what}"
+        for count, what in (
+            (mbarrier.pending, "arrivals"),
+            (mbarrier.bytes, "bytes"),
+        )
+        if count
+    ]
+    phase = next(iter(mbarrier.waiting.values()))
+    return (
+        f"\n  warps {who}{of} wait for phase {phase} of {mbarrier}, which still "
+        f"expects {' and '.join(missing)}"
+    )
 
 
 def endless(place: Place, limit: int) -> KernelFault:

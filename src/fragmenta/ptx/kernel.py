@@ -15,6 +15,7 @@ from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import reading
 from fragmenta.ptx.arguments import Pointer, as_list
+from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.launching import (
     STACK,
     Launch,
@@ -26,6 +27,8 @@ from fragmenta.ptx.launching import (
 from fragmenta.ptx.loading import Source
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.result import Result, counted
+from fragmenta.ptx.runs import Runs, check_reporting, check_schedules
+from fragmenta.ptx.teams import check_cluster
 from fragmenta.ptx.variables import Variables
 
 if TYPE_CHECKING:
@@ -66,6 +69,7 @@ class Kernel:
         block: Any,
         arguments: Any = (),
         *,
+        cluster: Any = None,
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
@@ -73,17 +77,29 @@ class Kernel:
         stack: int = STACK,
         client: Any = None,
         check: bool = True,
+        problems: str = "raise",
+        strict: bool = False,
+        schedule: str | int = EAGER,
+        schedules: Any = None,
         progress: Progress = ignore_progress,
     ) -> Result:
         """Run the kernel here, with the bits that a GPU returns.
 
-        ``grid`` and ``block`` are numbers or tuples; arrays among the arguments are
-        changed in place; ``shared`` is the size of dynamic shared memory in bytes.
-        ``limit`` is the most warp instructions before a :class:`KernelFault`.
-        ``contract=False`` does not fuse products and sums as the assembler does.
-        ``client`` is a Dask client, whose workers then run the blocks.  Unless
-        ``check`` is false, ``result.problems`` says what :meth:`Loaded.check` finds.
+        ``grid``, ``block`` and ``cluster`` are numbers or tuples; arrays among the
+        arguments are changed in place; ``shared`` is the size of dynamic shared memory
+        in bytes.  ``limit`` is the most warp instructions before a
+        :class:`KernelFault`.  ``contract=False`` does not fuse products and sums as the
+        assembler does.  ``client`` is a Dask client, whose workers then run the blocks.
         ``progress`` is called now and then with the share of blocks that have begun.
+
+        Asynchronous work is done when ``schedule`` says so: ``"eager"`` at once,
+        ``"lazy"`` not before somebody waits for it, or a number, the seed of a random
+        order.  ``schedules`` are several, which must all give the same bits.
+
+        Unless ``check`` is false, the launch is watched: ``result.problems`` says what
+        is wrong.  An error among them is raised at the end as a
+        :class:`KernelHazard`, unless ``problems="report"``.  ``strict=True`` also
+        reports what only some sources demand.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -110,7 +126,10 @@ class Kernel:
         (array([0, 2, 4, 6], dtype=int32), 8)
         """
         shape = check_shape(self.function, grid, block)
+        shape = shape._replace(cluster=check_cluster(self.function, shape, cluster))
         check_options(limit, stack, shared)
+        check_reporting(problems)
+        several = check_schedules(schedule, schedules, client)
         where = check_target(target or self.loaded.module.target)
         options: dict[str, Any] = {
             "shared": int(shared),
@@ -119,14 +138,31 @@ class Kernel:
             "stack": stack,
         }
         given = as_list(arguments)
-        launch = self.loaded.launch(self.name, shape, given, **options)
-        check_shared(launch.compiled, int(shared), where)
-        launch.progress = progress
         start = time.perf_counter()
-        output = self._run(launch, given, options, limit, client)
-        counts, fidelity = counted(launch.compiled, launch.counts)
+        watch = check and client is None
+
+        def prepared(schedule: str | int) -> Launch:
+            launch = self.loaded.launch(
+                self.name, shape, given, watch=watch, strict=strict,
+                schedule=schedule, **options,
+            )  # fmt: skip
+            check_shared(launch.compiled, int(shared), where)
+            launch.progress = progress
+            return launch
+
+        def run_one(launch: Launch) -> str:
+            return self._run(launch, given, options, limit, client)
+
+        runs = Runs(prepared, run_one, several, reports=problems == "report")
+        output = runs.all()
+        counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = partial(self.problems, where) if check else list
-        return Result(counts, fidelity, output, time.perf_counter() - start, find)
+        made = Result(
+            counts, fidelity, output, time.perf_counter() - start, find, runs.found
+        )
+        if problems == "raise":
+            made.raise_errors()
+        return made
 
     def _run(
         self,

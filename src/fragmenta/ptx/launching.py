@@ -23,15 +23,19 @@ from fragmenta.errors import Error, ValueRangeError
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.ptx import faults
 from fragmenta.ptx.arguments import Arguments, Segment
+from fragmenta.ptx.asynchronous.machine import Machine, Stop
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, template
 from fragmenta.ptx.engine.layout import Status
+from fragmenta.ptx.engine.mode import Mode
 from fragmenta.ptx.host import Host
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.result import total
+from fragmenta.ptx.teams import Team
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
+from fragmenta.ptx.watching.findings import Problems
 
 TURN = 2000
 """How often a warp may jump back before another has its turn."""
@@ -75,28 +79,60 @@ class Launch:
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
+        self.target = ""
+        self.machine: Machine | None = None
+        """What carries out events; none if the kernel has none and nobody watches."""
 
-    def context(self) -> Context:
-        """A new context."""
+    def attend(self, schedule: str | int, strict: bool) -> None:
+        """Carry out events, and do asynchronous work as a schedule says."""
+        # Each of these carries out some instructions.
+        from fragmenta.ptx.asynchronous import parts
+
+        assert parts
+        self.machine = Machine(self, schedule, Problems(), strict)
+        if Mode(*self.compiled.mode).watch:
+            from fragmenta.ptx.watching.launches import LaunchWatch
+
+            self.machine.watching = LaunchWatch(self.machine)
+
+    @property
+    def units(self) -> int:
+        """What is run one after the other: clusters, or blocks without a machine."""
+        return self.shape.blocks // self.shape.cluster_blocks
+
+    def context(self) -> Context | Team:
+        """A new context, or those of a cluster."""
+        if self.machine is not None:
+            return Team(self)
         return Context(self.compiled, self.shape, self, self.dynamic)
 
-    def run(self, context: Context) -> None:
+    def run(self, context: Context | Team) -> None:
         """Let a context run until its blocks have ended or it has to stop."""
         code = self.compiled.code
-        code.grid(context.address, code.kernel, TURN)
+        if isinstance(context, Team):
+            context.run(TURN)
+        else:
+            code.grid(context.address, code.kernel, TURN)
 
-    def check(self, context: Context) -> None:
+    def check(self, runner: Context | Team) -> None:
         """Raise what went wrong in a context, if anything did."""
-        if context.status == Status.FAULT:
-            failed = self.host.errors.get(context.address)
+        context = runner.failed if isinstance(runner, Team) else runner
+        if runner.status == Status.FAULT:
+            failed: Any = self.host.errors.get(context.address)
+            if failed is None and self.machine is not None:
+                failed = self.machine.errors.get(context.address)
+            if isinstance(failed, Stop):
+                raise faults.stopped(self.place(runner), failed.rule, str(failed))
             if failed is not None and type(failed) is not Error:
                 raise failed
-            raise faults.explain(self.place(context), str(failed or ""))
-        if context.status == Status.BLOCKED:
-            raise faults.stuck(self.place(context))
+            raise faults.explain(self.place(runner), str(failed or ""))
+        if runner.status == Status.BLOCKED:
+            cluster = runner.cluster if isinstance(runner, Team) else None
+            raise faults.stuck(self.place(runner), cluster)
 
-    def place(self, context: Context) -> faults.Place:
+    def place(self, runner: Context | Team) -> faults.Place:
         """What an error is about."""
+        context = runner.failed if isinstance(runner, Team) else runner
         return faults.Place(
             self.module(), self.compiled, self.shape, self.places, context,
             self.parameters.size,
@@ -106,13 +142,16 @@ class Launch:
 def run(launch: Launch, limit: int | None) -> None:
     """Run all blocks."""
     try:
-        run_blocks(launch, limit, 0, launch.shape.blocks)
+        run_blocks(launch, limit, 0, launch.units)
     finally:
         launch.arguments.write_back()
+        machine = launch.machine
+        if machine is not None and machine.watching is not None:
+            machine.watching.collect(machine.problems)
 
 
 def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None:
-    """Run some blocks of the grid."""
+    """Run some blocks of the grid, or clusters."""
     if first >= last:
         return
     threads = min(cores(), last - first)
@@ -141,9 +180,9 @@ class _Pace:
 
 def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     """One thread: a block that waits gives way to the others."""
-    free: list[Context] = []
-    waiting: deque[Context] = deque()
-    every: list[Context] = []
+    free: list[Context | Team] = []
+    waiting: deque[Context | Team] = deque()
+    every: list[Context | Team] = []
     following, patience, pace = first, 0, _Pace()
     try:
         while following < last or waiting:
@@ -174,7 +213,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
 
 
 def _step(
-    launch: Launch, context: Context, every: list[Context], limit: int | None
+    launch: Launch, context: Context | Team, every: list[Any], limit: int | None
 ) -> None:
     launch.run(context)
     launch.check(context)
@@ -223,10 +262,10 @@ class _Shared:
         self.portion = max(1, (last - first) // (threads * 8))
         if limit is not None:  # it is looked at between two portions
             self.portion = min(self.portion, 16)
-        self.contexts: list[Context] = []
+        self.contexts: list[Context | Team] = []
         self.errors: list[tuple[int, Exception]] = []
 
-    def take(self, context: Context) -> bool:
+    def take(self, context: Context | Team) -> bool:
         """Give a context the next blocks to run, if there are any."""
         with self.lock:
             first = self.following

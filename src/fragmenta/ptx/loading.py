@@ -12,8 +12,10 @@ from threading import Lock
 from typing import Any
 
 from fragmenta.ptx.arguments import Arguments
+from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.engine.compiled import Compiled, compiled
 from fragmenta.ptx.engine.context import Shape
+from fragmenta.ptx.engine.mode import Mode
 from fragmenta.ptx.launching import Launch
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.variables import Variables
@@ -25,7 +27,7 @@ class Source:
     def __init__(self, module: Module) -> None:
         self.module = module
         self._lock = Lock()
-        self._compiled: dict[tuple[str, str, bool], Compiled] = {}
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._variables: Variables | None = None
 
     @cached_property
@@ -49,15 +51,18 @@ class Source:
         """The module as it is run, with or without fused products and sums."""
         return self.contracted if contract else self.module
 
-    def compiled(self, name: str, target: str, contract: bool) -> Compiled:
-        """The machine code of a kernel."""
-        key = (name, target, contract)
+    def compiled(
+        self, name: str, target: str, contract: bool, mode: tuple[bool, ...] = ()
+    ) -> Compiled:
+        """The machine code of a kernel; ``mode`` is a ``writing.Mode``."""
+        key = (name, target, contract, *mode)
         with self._lock:
             if key not in self._compiled:
                 self._compiled[key] = compiled(
                     partial(self.changed, contract),
                     self.module.text,
                     (name, target, str(contract)),
+                    mode,
                 )
             return self._compiled[key]
 
@@ -78,10 +83,15 @@ class Source:
         target: str,
         contract: bool,
         stack: int,
+        watch: bool = False,
+        strict: bool = False,
+        schedule: str | int = EAGER,
     ) -> Launch:
         """Everything that a launch needs, ready to run."""
-        ready = self.compiled(name, target, contract)
-        return Launch(
+        clustered = shape.cluster_blocks > 1
+        mode = Mode(watch, clustered, schedule != EAGER)
+        ready = self.compiled(name, target, contract, mode)
+        launch = Launch(
             partial(self.changed, contract),
             ready,
             shape,
@@ -90,3 +100,7 @@ class Source:
             shared,
             stack,
         )
+        launch.target = target
+        if ready.events or clustered or watch:
+            launch.attend(schedule, strict)
+        return launch

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fragmenta.errors import KernelHazard
 from fragmenta.ptx.engine.compiled import Compiled
 
 if TYPE_CHECKING:
@@ -38,11 +39,34 @@ class Result:
     """What the kernel printed."""
     seconds: float = 0.0
     find: Callable[[], list[Problem]] = field(default=list, repr=False, compare=False)
+    found: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """What was seen while it ran, not yet in words."""
+
+    @cached_property
+    def hazards(self) -> list[Problem]:
+        """What is wrong with the kernel, as far as this launch shows it."""
+        if not self.found:
+            return []
+        from fragmenta.ptx.watching.telling import tell
+
+        return [tell(launch, each) for launch, each in self.found]
 
     @cached_property
     def problems(self) -> list[Problem]:
-        """What is wrong with the kernel, or worth knowing: see ``module.check``."""
-        return self.find()
+        """What is wrong with the kernel, or worth knowing.
+
+        What this launch showed comes first, then what ``module.check`` says.
+        """
+        return [*self.hazards, *self.find()]
+
+    def raise_errors(self) -> None:
+        """Raise what is wrong with the kernel, if that is sure."""
+        if not any(each.severity == "error" for _, each in self.found):
+            return
+        wrong = [each for each in self.hazards if each.severity == "error"]
+        text = "\n\n".join(each.message for each in wrong[:5])
+        more = f"\n\nand {len(wrong) - 5} more problems" if len(wrong) > 5 else ""
+        raise KernelHazard(text + more, wrong[0].rule, self.hazards)
 
     @property
     def instructions(self) -> int:

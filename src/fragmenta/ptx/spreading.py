@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx import reading
-from fragmenta.ptx.arguments import Pointer, Segment
+from fragmenta.ptx.arguments import Pointer, Segment, Struct
 from fragmenta.ptx.engine.atomics import COMMUTATIVE
 from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.engine.memory import MIXED, PLAIN
@@ -43,6 +43,11 @@ def run_on_cluster(
             f"the blocks of {ready.kernel} may influence one another, by atomics with "
             "results, atomics of floats, or volatile or ordered accesses: their order "
             "matters; launch without client="
+        )
+    if launch.machine is not None:
+        raise Error(
+            f"{ready.kernel} has asynchronous copies, mbarriers or clusters, which "
+            "cannot be spread; launch without client="
         )
     if launch.arguments.overlap:
         raise Error("arrays that share memory cannot be spread; launch without client=")
@@ -97,6 +102,9 @@ def _again(recipe: dict[str, Any]) -> Launch:
         if isinstance(value, tuple):  # a pointer
             array, offset = value
             return Pointer(own(array), offset)
+        if isinstance(value, Struct):
+            pairs = ((at, own((p.array, p.offset))) for at, p in value.pointers)
+            return Struct(value.data, tuple(pairs))
         if isinstance(value, np.ndarray):
             return copied.setdefault(id(value), value.copy())
         return value

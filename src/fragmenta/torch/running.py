@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error, ShapeError
+from fragmenta.kernels.arguments import Matrix
 from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
-from fragmenta.kernels.launch import LaunchPlan, Matrix, launch, plan
+from fragmenta.kernels.launch import LaunchPlan, launch, plan
 from fragmenta.kernels.tuning import ProductShape, known
 from fragmenta.torch.matrix import (
     OUTPUTS,

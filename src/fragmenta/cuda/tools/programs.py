@@ -23,7 +23,7 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.device import GPU, checked
 from fragmenta.cuda.tools.launch import cubin
 from fragmenta.errors import Error
-from fragmenta.ptx.arguments import Passed
+from fragmenta.ptx.arguments import Passed, passed_bytes
 
 STACK = 16384
 """Bytes of stack for each thread: recursion needs more than CUDA's kilobyte."""
@@ -122,12 +122,7 @@ def placed(parameters: Sequence[Passed], addresses: Sequence[int]) -> list[bytes
     >>> placed([b"abcd", (0, 8)], [256])
     [b'abcd', b'\x08\x01\x00\x00\x00\x00\x00\x00']
     """
-    return [
-        each
-        if isinstance(each, bytes)
-        else ((addresses[each[0]] + each[1]) % 2**64).to_bytes(8, "little")
-        for each in parameters
-    ]
+    return [passed_bytes(each, addresses) for each in parameters]
 
 
 # ── memory that nobody wrote ────────────────────────────────────────────────

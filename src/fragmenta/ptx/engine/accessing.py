@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fragmenta.errors import Error
-from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine import attention, layout
+from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import Access, load, store
@@ -30,6 +31,7 @@ _SPACES = {
     "local": "local",
     "shared": "shared",
     "shared::cta": "shared",
+    "shared::cluster": "cluster",
     "param": "param",
     "param::entry": "param",
     "param::func": "param",
@@ -47,12 +49,6 @@ def space_of(instruction: Instruction) -> str:
 def element_type(instruction: Instruction) -> str:
     """The type of one element."""
     return next(word for word in reversed(instruction.qualifiers) if word in TYPES)
-
-
-def refuse_mbarrier(instruction: Instruction) -> None:
-    """Refuse an instruction that completes a phase of an mbarrier."""
-    if any(word.startswith("mbarrier") for word in instruction.qualifiers):
-        raise Error("mbarriers are not supported yet")
 
 
 def _address(instruction: Instruction) -> Address:
@@ -86,13 +82,15 @@ def ld(writer: Writer, instruction: Instruction) -> None:
     if space == "param" and isinstance(address.base, Symbol):
         _load_parameter(writer, address, kind, goals)
         return
-    _transfer(writer, load, space, kind, address, goals)
+    _transfer(writer, instruction, load, space, kind, address, goals)
 
 
 @handles("st")
 def st(writer: Writer, instruction: Instruction) -> None:
     """A store, of one element or a vector."""
-    refuse_mbarrier(instruction)
+    if "async" in instruction.qualifiers:
+        event(writer, instruction)
+        return
     if "bulk" in instruction.qualifiers:
         raise Error("st.bulk is not supported yet")
     kind, address = element_type(instruction), _address(instruction)
@@ -107,7 +105,7 @@ def st(writer: Writer, instruction: Instruction) -> None:
             size = min(type_bits(kind), 64) // 8
             pieces(writer, first, offset + number * size, size, each, put=True)
         return
-    _transfer(writer, store, space, kind, address, values)
+    _transfer(writer, instruction, store, space, kind, address, values)
 
 
 def _param_space(writer: Writer, space: str, address: Address) -> str:
@@ -120,6 +118,7 @@ def _param_space(writer: Writer, space: str, address: Address) -> str:
 
 def _transfer(
     writer: Writer,
+    instruction: Instruction,
     make: Callable[[Access], Routine],
     space: str,
     kind: str,
@@ -138,6 +137,9 @@ def _transfer(
         kind.startswith("s"),
         at.bits,
     )
+    places = [each.pointer for each in registers]
+    verb = "write" if make is store else "read"
+    attention.access(writer, instruction, access, at, offset, places, verb)
     failed = writer.call(
         make(access),
         "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
@@ -172,7 +174,11 @@ def _load_parameter(
 
 # ── addresses ───────────────────────────────────────────────────────────────
 
-_WINDOWS = {"shared": layout.SHARED_WINDOW, "local": layout.LOCAL_WINDOW}
+_WINDOWS = {
+    "shared": layout.SHARED_WINDOW,
+    "cluster": layout.SHARED_WINDOW,
+    "local": layout.LOCAL_WINDOW,
+}
 
 
 @handles("cvta")
@@ -216,14 +222,52 @@ def isspacep(writer: Writer, instruction: Instruction) -> None:
     writer.compute("setp.lt.u64", p, slot, writer.constant(64, last - first))
 
 
-@handles("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent",
-         "setmaxnreg", "membar", "fence", "griddepcontrol")  # fmt: skip
-def nothing(writer: Writer, instruction: Instruction) -> None:
-    """An instruction without an effect on results here.
+@handles("fence", "membar", "setmaxnreg")
+def fence(writer: Writer, instruction: Instruction) -> None:
+    """An instruction that only the watching sees.
 
     Lanes of a block take turns in one thread of the host, so what one wrote is seen
     by all.
     """
+    if writer.mode.watch:
+        event(writer, instruction)
+
+
+@handles("mapa")
+def mapa(writer: Writer, instruction: Instruction) -> None:
+    """The address that another block of the cluster has for the same variable."""
+    d, a, rank = instruction.operands
+    kind = element_type(instruction)
+    bits = type_bits(kind)
+    own = Written(writer.temporary(), bits)
+    other = Written(writer.temporary(), bits)
+    writer.compute(f"mov.b{bits}", own, writer.source(a, kind))
+    away = ~(0xFF << layout.RANK_BITS)
+    writer.compute(f"and.b{bits}", own, own, writer.constant(bits, away))
+    given = writer.source(rank, "u32")
+    writer.compute("mov.b32" if bits == 32 else "cvt.u64.u32", other, given)
+    step = Immediate(layout.RANK_BITS, "int", layout.RANK_BITS)
+    writer.compute(f"shl.b{bits}", other, other, step)
+    writer.compute(f"or.b{bits}", d, own, other)
+
+
+@handles("getctarank")
+def getctarank(writer: Writer, instruction: Instruction) -> None:
+    """The rank of the block in whose shared memory an address is."""
+    d, a = instruction.operands
+    kind = element_type(instruction)
+    bits = type_bits(kind)
+    step = Immediate(layout.RANK_BITS, "int", layout.RANK_BITS)
+    rank = Written(writer.temporary(), bits)
+    writer.compute(f"shr.b{bits}", rank, writer.source(a, kind), step)
+    writer.compute(f"and.b{bits}", rank, rank, writer.constant(bits, 0xFF))
+    writer.compute("mov.b32" if bits == 32 else "cvt.u32.u64", d, rank)
+
+
+@handles("prefetch", "prefetchu", "applypriority", "discard", "nanosleep", "pmevent",
+         "griddepcontrol")  # fmt: skip
+def nothing(writer: Writer, instruction: Instruction) -> None:
+    """An instruction without an effect on results here."""
 
 
 @handles("createpolicy")

@@ -21,11 +21,14 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     select,
 )
-from fragmenta.ptx.engine.accessing import element_type, refuse_mbarrier, space_of
+from fragmenta.ptx.engine import attention
+from fragmenta.ptx.engine.accessing import element_type, space_of
+from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import (
     MIXED,
+    Access,
     Where,
     addresses,
     fault,
@@ -34,6 +37,7 @@ from fragmenta.ptx.engine.memory import (
     inside,
     lane_of,
     note,
+    peer,
     pointer,
     shared,
     spill,
@@ -67,8 +71,10 @@ class Atomic(NamedTuple):
 @handles("atom", "red")
 def atom(writer: Writer, instruction: Instruction) -> None:
     """An atomic operation, with or without the old value as a result."""
-    refuse_mbarrier(instruction)
     words = instruction.qualifiers
+    if "async" in words:
+        event(writer, instruction)
+        return
     operation = next((w for w in words if w in _OPERATIONS), "")
     if not operation:
         raise Error(f"{instruction.mnemonic} is not supported")
@@ -85,6 +91,13 @@ def atom(writer: Writer, instruction: Instruction) -> None:
     goals = _places(writer, goal, kind, count, True)
     parts = 2 if type_bits(kind) == 128 else count
     atomic = Atomic(operation, kind, space_of(instruction), at.bits, parts)
+    what = Access(
+        "global" if atomic.space == "param" else atomic.space,
+        min(type_bits(kind), 64), min(type_bits(kind), 64), parts, address=at.bits,
+    )  # fmt: skip
+    attention.access(
+        writer, instruction, what, at, offset, (sources[0] * parts)[:parts], "atomic"
+    )
     failed = writer.call(
         make(atomic), "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",
@@ -148,6 +161,8 @@ def make(atomic: Atomic) -> Routine:
             address = lane_of(code, spilled, lane)
             if atomic.space == "shared":
                 where = shared(code, block)
+            elif atomic.space == "cluster":
+                where = peer(code, block, address)
             else:
                 where = generic(code, warp, block, address, lane)
             bounds = inside(where, address, size)
@@ -238,7 +253,11 @@ def _combine(atomic: Atomic) -> Callable[[Value, Value], Value]:
         )
     if atomic.operation == "add":
         # In global memory, f32 is added without subnormals.
-        flushes = ".ftz" if atomic.type == "f32" and atomic.space != "shared" else ""
+        flushes = (
+            ".ftz"
+            if atomic.type == "f32" and atomic.space not in ("shared", "cluster")
+            else ""
+        )
         name = f"add.rn{flushes}.{atomic.type}"
     else:
         name = f"{atomic.operation}.{atomic.type}"

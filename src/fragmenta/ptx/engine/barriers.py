@@ -10,7 +10,6 @@ from typing import Any
 
 from llvmlite import ir
 
-from fragmenta.errors import Error
 from fragmenta.machine.trace import (
     I32,
     I64,
@@ -22,12 +21,19 @@ from fragmenta.machine.trace import (
     select,
 )
 from fragmenta.ptx.engine import layout, warps
+from fragmenta.ptx.engine.events import event, go_on
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import field
 from fragmenta.ptx.engine.memory import fault, has, lane_of
 from fragmenta.ptx.engine.warps import P, routine
 from fragmenta.ptx.engine.writing import Writer, handles
 from fragmenta.ptx.module import Immediate, Instruction, Operand
+from fragmenta.ptx.watching.meeting import (
+    BAR_AFTER,
+    BAR_BEFORE,
+    MODES,
+    WARP_SYNC,
+)
 
 _VOTES = ("popc", "and", "or")
 
@@ -37,12 +43,16 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     """A barrier of a block, or of the lanes of a warp."""
     words = instruction.qualifiers
     if "cluster" in words:
-        raise Error("barrier.cluster is not supported yet")
+        event(writer, instruction)
+        return
     if "warp" in words:
         members = writer.source(instruction.operands[0], "b32").pointer
         lanes = f"i32 {writer.lanes()}"
         given = "ptr %warp", f"ptr {members}", lanes
-        _go_on(writer, writer.call(SYNC_WARP, *given, returns="i32"))
+        passed = writer.call(SYNC_WARP, *given, returns="i32")
+        if writer.mode.watch:
+            writer.call(WARP_SYNC, "ptr %warp", "ptr %block", f"i32 {passed}")
+        go_on(writer, passed)
         return
     mode = next((w for w in words if w in ("sync", "arrive", "red")), "sync")
     operands = list(instruction.operands)
@@ -50,11 +60,17 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     votes = _word(writer, operands.pop()) if mode == "red" else "0"
     number = writer.source(operands[0], "b32").pointer
     count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
+    watched = ("ptr %warp", "ptr %block", f"ptr {number}")
+    if writer.mode.watch:
+        lanes, how = f"i32 {writer.lanes()}", f"i32 {MODES[mode]}"
+        writer.call(BAR_BEFORE, *watched, lanes, how)
     passed = writer.call(
         BARRIER[mode], "ptr %warp", "ptr %block", f"ptr {number}",
         f"ptr {writer.source(count, 'b32').pointer}", f"i32 {votes}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
+    if writer.mode.watch and mode != "arrive":
+        writer.call(BAR_AFTER, *watched, f"i32 {passed}")
     if result is not None:
         kind = "u32" if "popc" in words else "pred"
         which = next(i for i, word in enumerate(_VOTES) if word in words)
@@ -62,33 +78,13 @@ def bar(writer: Writer, instruction: Instruction) -> None:
             VOTED[kind], f"ptr {writer.result(result, kind).pointer}", "ptr %block",
             f"ptr {number}", f"i32 {which}", f"i32 {passed}",
         )  # fmt: skip
-    _go_on(writer, passed)
+    go_on(writer, passed)
 
 
 def _word(writer: Writer, operand: Operand) -> str:
     if isinstance(operand, Immediate):
         return "-1" if operand.value else "0"
     return writer.load("i32", writer.source(operand, "pred").pointer, 0)
-
-
-def _go_on(writer: Writer, passed: str) -> None:
-    """Go on, if all lanes may; otherwise those that may not stay in the code block."""
-    on, some, stay = (writer.new_label() for _ in range(3))
-    lanes = writer.lanes()
-    good = writer.value(f"icmp eq i32 {passed}, {lanes}")
-    writer.line(f"br i1 {good}, label %{on}, label %{some}")
-    writer.label(some)
-    status = writer.load("i32", "%warp", layout.STATUS)
-    bad = writer.value(f"icmp eq i32 {status}, {int(layout.Status.FAULT)}")
-    writer.line(f"br i1 {bad}, label %stop, label %{stay}")
-    writer.label(stay)
-    # Lanes that are not at the barrier, because of a guard, go on, too.
-    others = writer.value(f"xor i32 {passed}, -1")
-    staying = writer.value(f"and i32 {lanes}, {others}")
-    here, after = f"i32 {writer.block.number}", f"i32 {writer.block.number + 1}"
-    writer.call(warps.STAY, "ptr %warp", f"i32 {staying}", here, after)
-    writer.line("br label %dispatch")
-    writer.label(on)
 
 
 # ── routines ────────────────────────────────────────────────────────────────

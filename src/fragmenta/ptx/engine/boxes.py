@@ -504,7 +504,7 @@ def run_box(
     at: int = 0,
     origin: int = 0,
 ) -> tuple[Problem, int]:
-    """Copy a box between two arrays of bytes, which it changes.
+    """Copy a box between two arrays of bytes, of which it changes one.
 
     ``memory`` is global memory from the address ``origin`` on, ``image`` shared memory.
     The result is the problem, if there is one, and its address.
@@ -517,10 +517,14 @@ def run_box(
     >>> image[:6].tolist()
     [16, 17, 18, 19, 0, 0]
     """
-    for name, array in (("memory", memory), ("image", image)):
-        if array.dtype != np.uint8 or not array.flags.writeable:
+    for name, array, goal in (
+        ("memory", memory, not copy.loads),
+        ("image", image, copy.loads),
+    ):
+        if array.dtype != np.uint8 or (goal and not array.flags.writeable):
             raise Error(
-                f"{name} must be bytes that can be written; given {array.dtype}"
+                f"{name} must be bytes{' that can be written' * goal}; given "
+                f"{array.dtype}"
             )
     report = np.zeros(2, np.int64)
     compiled(copy)(

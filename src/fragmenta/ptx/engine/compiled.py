@@ -53,6 +53,12 @@ class Compiled:
     """Whether it asks for local memory while it runs."""
     prints: bool
     """Whether it prints; then blocks run one after the other, as does their text."""
+    events: list[list[Any]]
+    """Instructions that are carried out in Python: site, words, operands."""
+    mode: list[bool]
+    """What it was compiled for; see ``writing.Mode``."""
+    dirty: int
+    """Where a warp has two bytes for each register; 0 if it has none."""
 
     def to_bytes(self) -> bytes:
         """Everything in one piece."""
@@ -102,17 +108,26 @@ class Code:
         address = self._engine.get_function_address("grid")
         kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32)
         self.grid = ctypes.CFUNCTYPE(None, *kinds)(address)
+        address = self._engine.get_function_address("turns")
+        self.turns = ctypes.CFUNCTYPE(None, *kinds)(address)
+        address = self._engine.get_function_address("reset")
+        self.reset = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
 
 
 def compiled(
-    module: Callable[[], Module], text: str, chosen: tuple[str, str, str]
+    module: Callable[[], Module],
+    text: str,
+    chosen: tuple[str, str, str],
+    mode: tuple[bool, ...] = (),
 ) -> Compiled:
     """The machine code of a kernel, from the cache if it is there.
 
     ``chosen`` are its name, the target, and what else the code depends on.  ``module``
-    is asked for only if there is something to compile.
+    is asked for only if there is something to compile.  ``mode`` are the fields of a
+    ``writing.Mode``.
     """
-    key = "\0".join(["kernel", *compiler.processor(), library.digest(), *chosen, text])
+    about_it = [*chosen, str(tuple(mode)), text]
+    key = "\0".join(["kernel", *compiler.processor(), library.digest(), *about_it])
     disk = Cache.present()
     kept = disk.get(key)
     if kept is not None:
@@ -122,7 +137,7 @@ def compiled(
 
     name, target, _ = chosen
     with notice(f"compiling the kernel {name}, once"):
-        about, objects, constants = make(module(), name, target)
+        about, objects, constants = make(module(), name, target, mode)
         made = Compiled(objects=objects, constants=constants, **about)
     disk.put(key, made.to_bytes())
     return made

@@ -10,34 +10,43 @@ from fragmenta.ptx.engine import (
     atomics,
     barriers,
     copying,
+    events,
     layout,
     library,
     matrices,
+    unwritten,
     warps,
 )
 from fragmenta.ptx.engine.calling import after_call
 from fragmenta.ptx.engine.control import ret
 from fragmenta.ptx.engine.converging import together
-from fragmenta.ptx.engine.program import Block, meets, program
+from fragmenta.ptx.engine.mode import Mode
+from fragmenta.ptx.engine.program import Block, meets, program, waits
 from fragmenta.ptx.engine.synchronising import meet
 from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, barriers, copying, matrices)
+PARTS = (accessing, atomics, barriers, copying, events, matrices, unwritten)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
 
 def make(
-    module: Module, name: str, target: str
+    module: Module, name: str, target: str, mode: tuple[bool, ...] = ()
 ) -> tuple[dict[str, Any], tuple[bytes, ...], bytes]:
     """What is to be known about a kernel, its object files, and its constants."""
     parts = program(module, name)
-    writer = Writer(parts, target)
+    writer = Writer(parts, target, Mode(*mode))
     text = write(writer)
     code = compiler.object_code(text, optimise=0)
-    routines = [*writer.routines.values(), warps.CHOOSE, warps.TURNS, warps.GRID]
+    routines = [
+        *writer.routines.values(),
+        warps.CHOOSE,
+        warps.TURNS,
+        warps.GRID,
+        warps.RESET,
+    ]
     known = {each.name: each for each in routines}
     every = [i for u in parts.units.values() for i in u.function.instructions]
     about: dict[str, Any] = {
@@ -57,6 +66,9 @@ def make(
         "addresses": dict(parts.addresses),
         "allocates": any(each.opcode == "alloca" for each in every),
         "prints": any(_prints(each) for each in every),
+        "events": writer.events,
+        "mode": list(writer.mode),
+        "dirty": parts.dirty,
     }
     objects = (code, *library.objects(known.values()))
     return about, objects, bytes(writer.constants)
@@ -132,8 +144,9 @@ def _block(writer: Writer, block: Block, version: str) -> None:
     writer.label(f"{version}{block.number}")
     instructions = block.unit.function.instructions
     # Lanes may come to an instruction at which they wait several times.
-    waits = block.stop > block.start and meets(instructions[block.start])
-    if not waits:
+    first = instructions[block.start] if block.stop > block.start else None
+    stays = first is not None and (meets(first) or waits(first))
+    if not stays:
         _count(writer, block.number)
     if block.comes_back:
         writer.index = block.start - 1
@@ -144,7 +157,7 @@ def _block(writer: Writer, block: Block, version: str) -> None:
         if version == PARTIAL and meets(instruction):
             meet(writer, instruction)
         writer.instruction(instruction)
-    if waits:
+    if stays:
         _count(writer, block.number)
     last = instructions[block.stop - 1] if block.stop > block.start else None
     if last is not None and last.opcode in _TERMINAL:

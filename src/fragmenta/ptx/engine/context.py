@@ -26,6 +26,7 @@ class Shape(NamedTuple):
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
+    cluster: tuple[int, int, int] = (1, 1, 1)
 
     @property
     def blocks(self) -> int:
@@ -43,6 +44,43 @@ class Shape(NamedTuple):
     def warps(self) -> int:
         """The warps of a block."""
         return -(-self.threads // LANES)
+
+    @property
+    def cluster_blocks(self) -> int:
+        """The blocks of a cluster."""
+        x, y, z = self.cluster
+        return x * y * z
+
+    @property
+    def clusters(self) -> tuple[int, int, int]:
+        """The clusters of the grid along each axis."""
+        (x, y, z), (i, j, k) = self.grid, self.cluster
+        return x // i, y // j, z // k
+
+    def cluster_at(self, index: int) -> tuple[int, int, int]:
+        """Where cluster number ``index`` is among the clusters of the grid."""
+        x, y, _ = self.clusters
+        return index % x, index // x % y, index // (x * y)
+
+    def in_cluster(self, rank: int) -> tuple[int, int, int]:
+        """Where the block of a rank is in its cluster."""
+        x, y, _ = self.cluster
+        return rank % x, rank // x % y, rank // (x * y)
+
+    def members(self, index: int) -> list[int]:
+        """The numbers of the blocks of a cluster, by rank.
+
+        >>> Shape((4, 2, 1), (32, 1, 1), (2, 1, 1)).members(3)
+        [6, 7]
+        """
+        at, found = self.cluster_at(index), []
+        for rank in range(self.cluster_blocks):
+            own = self.in_cluster(rank)
+            x, y, z = (
+                a * size + b for a, size, b in zip(at, self.cluster, own, strict=True)
+            )
+            found.append(x + self.grid[0] * (y + self.grid[1] * z))
+        return found
 
     def block_at(self, index: int) -> tuple[int, int, int]:
         """Where block number ``index`` is in the grid."""
@@ -124,6 +162,8 @@ class Context:
         self._narrow = self.parts["block"].view(np.int32)
         self._wide = self.parts["block"].view(np.int64)
         self.segments = launch.segments.copy()
+        self.peers = np.zeros((layout.MOST_RANKS, 2), np.int64)
+        """The shared memory of each block of the cluster: address and size."""
         self.halt = np.zeros(1, np.int32)
         """Not 0 if no further block should begin."""
         self.counts = self.parts["counts"].view(np.int64)
@@ -148,6 +188,27 @@ class Context:
         self.template = launch.template.copy()
         self.template[:, place] = own.view(np.uint8).reshape(warps, 8)
         self._wide[layout.BLOCK_TEMPLATE // 8] = _address(self.template)
+        self.join([self], 0)
+
+    def join(self, blocks: list[Context], rank: int) -> None:
+        """Become the block of this rank of a cluster."""
+        self._wide[layout.BLOCK_RANK // 8] = rank << layout.RANK_BITS
+        for place, each in enumerate(blocks):
+            memory = each.parts["shared"]
+            self.peers[place] = _address(memory), memory.size
+
+    def point(self, offset: int, address: int) -> None:
+        """Put a pointer into the block."""
+        self._wide[offset // 8] = address
+
+    def specials(self, numbers: dict[str, int]) -> None:
+        """Give special registers of all warps a number."""
+        warps = self._shape.warps
+        every = self.parts["warps"].reshape(warps, -1)
+        for name, number in numbers.items():
+            place = layout.special_place(name)
+            assert place is not None
+            every[:, place : place + 4 * LANES].view(np.uint32)[:] = number
 
     def _set_pointers(self, compiled: Compiled, launch: Any) -> None:
         for offset, memory in (
@@ -162,6 +223,7 @@ class Context:
             (layout.BLOCK_SAVED, self.parts["saved"]),
             (layout.BLOCK_RETURNS, self.parts["returns"]),
             (layout.BLOCK_HALT, self.halt),
+            (layout.BLOCK_PEERS, self.peers),
         ):
             self._wide[offset // 8] = _address(memory)
         self._wide[layout.BLOCK_HOST // 8] = launch.host_address
@@ -175,6 +237,10 @@ class Context:
     def status(self) -> Status:
         """How the block stands."""
         return Status(int(self._narrow[layout.BLOCK_STATUS // 4]))
+
+    @status.setter
+    def status(self, status: Status) -> None:
+        self._narrow[layout.BLOCK_STATUS // 4] = status
 
     @property
     def index(self) -> int:

@@ -6,7 +6,7 @@ needed: of a kernel without branches, half the code.
 
 from __future__ import annotations
 
-from fragmenta.ptx.engine.program import JUMPS, Block, Program
+from fragmenta.ptx.engine.program import JUMPS, Block, Program, waits
 from fragmenta.ptx.module import Immediate, Instruction, Label, Symbol
 
 
@@ -36,6 +36,8 @@ def _parts(instruction: Instruction) -> bool:
             operands = operands[1:-1]
         same = all(isinstance(each, Immediate) for each in operands)
         return instruction.guard is not None or not same
+    if waits(instruction):
+        return True
     return instruction.opcode in JUMPS and instruction.guard is not None
 
 

@@ -1,7 +1,7 @@
 """How is memory copied from global to shared memory?
 
-``cp.async`` copies when it is executed: a program that waits as it has to sees no
-difference.
+Unless a schedule is asked for, ``cp.async`` copies when it is executed: a program that
+waits as it has to sees no difference.  Bulk copies are events.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from llvmlite import ir
 
 from fragmenta.errors import Error
 from fragmenta.machine.trace import I8, I32, I64, Code, Value, compare_unsigned, select
+from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import (
@@ -41,8 +42,10 @@ from fragmenta.ptx.module import (
 def cp(writer: Writer, instruction: Instruction) -> None:
     """``cp.async`` of 4, 8 or 16 bytes for each lane, and its groups."""
     words = instruction.qualifiers
-    if words[:1] != ("async",) or "bulk" in words or "mbarrier" in words:
-        raise Error("bulk copies and mbarriers are not supported yet")
+    bulk = words[:1] != ("async",) or "bulk" in words or "mbarrier" in words
+    if bulk or writer.mode.scheduled or writer.mode.watch:
+        event(writer, instruction)
+        return
     if words[1] in ("commit_group", "wait_group", "wait_all"):
         return  # everything has been copied already
     goal, source, size, *rest = instruction.operands

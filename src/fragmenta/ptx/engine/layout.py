@@ -35,6 +35,9 @@ SEGMENT_BYTES = 32
 """A segment: the host address, the size, and 1 if it must not be written; i64 each."""
 SHARED_START = 1024
 """The first kilobyte of a block's shared memory belongs to the system."""
+RANK_BITS = 24
+"""From here up, the bits of a shared address are the block's rank in its cluster."""
+MOST_RANKS = 16
 
 # ── a warp ──────────────────────────────────────────────────────────────────
 
@@ -66,6 +69,7 @@ CONTEXT = 768  #: 32 x i32: a number for the calls that each lane is in
 MEMBERS = 896  #: 32 x i32: the lanes that each lane waits for at bar.warp.sync
 SYNCED = 1024  #: i32: the lanes that wait at bar.warp.sync
 RELEASED = 1028  #: i32: those of them that may go on
+IN_FLIGHT = 1084  #: i32: the wgmma that the warp has issued and not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
 """Special registers, 128 or 256 bytes each: first ``SPECIALS_32``, then the others."""
@@ -140,6 +144,8 @@ BLOCK_SAVED = 112  #: pointer to the memory of saved registers, per lane
 BLOCK_SAVED_SIZE = 120  #: i64: its bytes for each lane
 BLOCK_RETURNS = 128  #: pointer to return addresses, per lane
 BLOCK_HOST = 136  #: pointer to a function of the host, for what is done in Python
+BLOCK_GLOBAL_WATCH = 144  #: pointer to the ledger of global memory; 0 without one
+BLOCK_BANKS = 152  #: pointer to the counts of bank conflicts; 0 if nobody counts
 BLOCK_INDEX = 160  #: i64: the number of the block in the grid
 BLOCK_LAST = 168  #: i64: the first block that is not to be run
 BLOCK_GRID = 176  #: 3 x i64: the blocks of the grid along x, y and z
@@ -147,6 +153,9 @@ BLOCK_TEMPLATE = 200  #: pointer to the first bytes of each warp
 BLOCK_HALT = 208  #: pointer to an i32 that is not 0 if all should stop
 BLOCK_THREADS = 216  #: i32: how many threads
 BLOCK_WATCH = 224  #: pointer to what the watching knows of the block; 0 without it
+BLOCK_EVENT = 232  #: pointer to the function that carries out events
+BLOCK_RANK = 240  #: i64: the first address of shared memory: the rank from bit 24 up
+BLOCK_PEERS = 248  #: pointer to the shared memories of the cluster, 16 bytes each
 BLOCK_BARRIERS = 256  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
@@ -189,3 +198,5 @@ class Fault(IntEnum):
     READ_ONLY = 11
     BARRIER = 12
     INDEX = 13
+    EVENT = 14
+    """What an event says itself."""

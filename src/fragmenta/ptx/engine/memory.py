@@ -22,6 +22,7 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     convert,
     select,
+    shift_unsigned,
 )
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import LANES, Fault, Status
@@ -43,7 +44,7 @@ class Access(NamedTuple):
     """A kind of load or store."""
 
     space: str
-    """``global`` (also const and generic), ``shared``, ``local`` or ``param``."""
+    """``global`` (also const and generic), ``shared``, ``cluster`` or ``local``."""
     bits: int
     """Bits of one element in memory."""
     register: int
@@ -94,7 +95,8 @@ def segment(code: Code, block: Any, address: Value) -> Where:
     entry = b.gep(table, [(safe * layout.SEGMENT_BYTES).raw])
     base, size, flags, notes = (field(code, entry, 8 * i, I64)[0] for i in range(4))
     # The first bytes of shared memory belong to the system.
-    first = select(safe == layout.SHARED_SLOT, safe.lift(layout.SHARED_START), 0)
+    own = field(code, block, layout.BLOCK_RANK, I64)[0] + layout.SHARED_START
+    first = select(safe == layout.SHARED_SLOT, own, 0)
     return Where(base, size, (safe << layout.SLOT_BITS) + first, flags, notes)
 
 
@@ -105,7 +107,23 @@ def shared(code: Code, block: Any) -> Where:
     size = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
     nothing, start = size.lift(0), size.lift(layout.SHARED_START)
     base = Value(b, b.ptrtoint(pointer, I64))
-    return Where(base + start, size - start, start, nothing, nothing)
+    first = field(code, block, layout.BLOCK_RANK, I64)[0] + start
+    return Where(base + start, size - start, first, nothing, nothing)
+
+
+def peer(code: Code, block: Any, address: Value) -> Where:
+    """The shared memory of the block of the cluster that an address names."""
+    b = code.builder
+    rank = shift_unsigned(address, layout.RANK_BITS) & 0xFF
+    known = compare_unsigned("<", rank, layout.MOST_RANKS)
+    table = pointer_at(code, block, layout.BLOCK_PEERS)
+    entry = b.gep(table, [(select(known, rank, 0) * 16).raw])
+    base, size = (field(code, entry, 8 * i, I64)[0] for i in range(2))
+    nothing, start = size.lift(0), size.lift(layout.SHARED_START)
+    window = address & -(1 << layout.SLOT_BITS)
+    first = window + (rank << layout.RANK_BITS) + start
+    there = select(known, size - start, 0)
+    return Where(base + start, there, first, nothing, nothing)
 
 
 def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:
@@ -215,6 +233,9 @@ def _each(
             where = local(code, warp, block, lane)
             _checked(code, move, where, address, lane, warp, number, failed)
         return failed.value
+    if access.space == "cluster":
+        _alone(code, move, warp, block, access, spilled, lanes, number, failed)
+        return failed.value
     first = convert(first_lane(lanes), I64, signed=False) & (LANES - 1)
     one = lane_of(code, spilled, first)
     where = (
@@ -277,20 +298,25 @@ def _alone(
         address = lane_of(code, spilled, lane)
         if access.space == "shared":
             where = shared(code, block)
+        elif access.space == "cluster":
+            where = peer(code, block, address)
         else:
             where = generic(code, warp, block, address, lane)
         _checked(code, move, where, address, lane, warp, number, failed)
 
 
 def generic(code: Code, warp: Any, block: Any, address: Value, lane: Value) -> Where:
-    """The memory of a generic address, which may be the lane's local memory."""
+    """The memory of a generic address: also local memory, or that of another block."""
     found = segment(code, block, address)
     own = local(code, warp, block, lane)
+    other = peer(code, block, address)
     here = found.start == layout.LOCAL_WINDOW
+    slot = shift_unsigned(address, layout.SLOT_BITS)
+    there = slot == layout.SHARED_SLOT
     return Where(
-        select(here, own.base, found.base),
-        select(here, own.size, found.size),
-        found.start,
+        select(here, own.base, select(there, other.base, found.base)),
+        select(here, own.size, select(there, other.size, found.size)),
+        select(there, other.start, found.start),
         found.flags,
         found.notes,
     )

@@ -55,6 +55,19 @@ def meets(instruction: Instruction) -> bool:
     return "sync" in words or instruction.opcode in ("bar", "barrier")
 
 
+def waits(instruction: Instruction) -> bool:
+    """Whether lanes may have to wait at an instruction for something asynchronous."""
+    words = instruction.qualifiers
+    match instruction.opcode:
+        case "mbarrier":
+            return "try_wait" in words
+        case "wgmma":
+            return "wait_group" in words
+        case "barrier":
+            return "cluster" in words and "wait" in words
+    return False
+
+
 @dataclass(frozen=True)
 class Block:
     """Instructions that are executed one after the other."""
@@ -118,6 +131,8 @@ class Program:
     local: int
     addresses: Mapping[str, int]
     """The address of each variable that is used, and of each kernel parameter."""
+    dirty: int = 0
+    """Where a warp has two bytes for each register; 0 if it has none."""
 
 
 def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
@@ -374,7 +389,7 @@ def _cut(unit: Unit, blocks: list[Block]) -> None:
     for index, instruction in enumerate(instructions):
         if instruction.opcode in JUMPS:
             starts.add(index + 1)
-        elif meets(instruction):
+        elif meets(instruction) or waits(instruction):
             starts.update((index, index + 1))
     ordered = sorted(start for start in starts if start <= len(instructions))
     if ordered[-1] != len(instructions):

@@ -331,9 +331,10 @@ def _grid(code: Code, block: Any, kernel: Any, budget: Value) -> None:
     turns = ir.Function(
         b.module, ir.FunctionType(void, [POINTER, POINTER, I32]), "turns"
     )
+    reset = ir.Function(b.module, ir.FunctionType(void, [POINTER]), "reset")
     with repeat(code) as again:
         with code.when(status[0] == Status.ENDED):
-            _reset(code, block)
+            b.call(reset, [block])
         b.call(turns, [block, kernel, budget.raw])
         ended = status[0] == Status.ENDED
         with code.when(ended):
@@ -442,5 +443,6 @@ FAULT = routine("fault", _fault, [P, I32, I32, I32], None)
 TICK = routine("tick", _tick, [P], None)
 FRAME = routine("frame", _frame, [P, P, I64], None)
 TABLE_JUMP = routine("table_jump", _table_jump, [P, P, P, I32, I32, I32], I32)
+RESET = routine("reset", _reset, [P], None)
 TURNS = routine("turns", _turns, [P, P, I32], None)
 GRID = routine("grid", _grid, [P, P, I32], None)

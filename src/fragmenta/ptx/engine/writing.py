@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fragmenta.errors import Error
 from fragmenta.ptx.checking.mnemonics import reading
@@ -17,6 +17,7 @@ from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.elementwise import MASKED, Held, elementwise
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
+from fragmenta.ptx.engine.mode import PLAIN, Mode
 from fragmenta.ptx.engine.program import JUMPS, Block, Program, Unit
 from fragmenta.ptx.module import (
     Address,
@@ -43,6 +44,12 @@ WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
 Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
+BEFORE: list[Handler] = []
+"""What is written before every instruction of a kernel that is watched."""
+
+
+BEFORE: list[Handler] = []
+"""What is written before each instruction of a kernel that is watched."""
 
 
 def handles(*opcodes: str) -> Callable[[Handler], Handler]:
@@ -90,9 +97,12 @@ def _both(operand: Written | Operand) -> tuple[Written | Operand, ...]:
 class Writer:
     """Writes the code of one program."""
 
-    def __init__(self, program: Program, target: str) -> None:
+    def __init__(self, program: Program, target: str, mode: Mode = PLAIN) -> None:
         self.program = program
         self.target = target
+        self.mode = mode
+        self.events: list[list[Any]] = []
+        """Instructions that are carried out in Python: see ``events``."""
         self.lines: list[str] = []
         self.routines: dict[str, Routine] = {}
         self.declared: dict[str, str] = {}
@@ -256,9 +266,6 @@ class Writer:
         place = layout.special_place(operand.name)
         if place is None:
             raise Error(f"the special register {operand.name} is not supported")
-        clusters = self.program.kernel.directives.get("reqnctapercluster", ())
-        if "cluster" in operand.name and any(int(each) != 1 for each in clusters):
-            raise Error(f"{operand.name}: clusters are not supported yet")
         if operand.name in layout.TICKING:
             self.call(warps.TICK, "ptr %warp")
         bits = 64 if operand.name in layout.SPECIALS_64 else 32
@@ -277,12 +284,33 @@ class Writer:
             )
             return Written(place, 64)
         if name in unit.shared:
-            return self.constant(bits, unit.shared[name] + operand.offset)
+            return self._shared(bits, unit.shared[name] + operand.offset)
         known = self.program.addresses
         goal = self.program.module.aliases.get(name, name)
         if goal in known:
+            variable = self.program.module.variables.get(goal)
+            if variable is not None and variable.space == "shared":
+                return self._shared(bits, known[goal] + operand.offset)
             return self.constant(bits, known[goal] + operand.offset)
         raise Error(f"{name} is not declared")
+
+    def _shared(self, bits: int, offset: int) -> Written:
+        """An address in the shared memory of the block."""
+        plain = self.constant(bits, offset)
+        if not self.mode.clustered:
+            return plain
+        rank = self.special(Special("%cluster_ctarank"))
+        made = Written(self.temporary(), bits)
+        mask, self.mask = self.mask, ""
+        first = Immediate(layout.RANK_BITS, "int", layout.RANK_BITS)
+        if bits == 64:
+            self.compute("cvt.u64.u32", made, rank)
+            self.compute("shl.b64", made, made, first)
+        else:
+            self.compute("shl.b32", made, rank, first)
+        self.compute(f"add.u{bits}", made, made, plain)
+        self.mask = mask
+        return made
 
     def frame(self) -> str:
         """The register with the start of the frame of a recursive function."""
@@ -424,6 +452,9 @@ class Writer:
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
         elif self.version == PARTIAL:
             self.mask = self.active()
+        if self.mode.watch:
+            for each in BEFORE:
+                each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
         if guard is not None and instruction.opcode in WHOLE_WARP:
             self.guarded(lambda: self._if_any(lambda: handler(self, instruction)))

@@ -1,0 +1,1 @@
+"""What happens beside the threads of a kernel, and when?"""

@@ -1,0 +1,15 @@
+"""Which modules carry out events?"""
+
+from __future__ import annotations
+
+from fragmenta.ptx.asynchronous import (
+    clusters,
+    copying,
+    fencing,
+    locating,
+    mbarriers,
+    products,
+    unwritten,
+)
+
+PARTS = (clusters, copying, fencing, locating, mbarriers, products, unwritten)

@@ -1,0 +1,122 @@
+"""How do the warps of a warpgroup issue products, and wait for them?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.ptx.asynchronous.events import Event, carries_out
+from fragmenta.ptx.asynchronous.machine import Stop, Warp
+from fragmenta.ptx.asynchronous.warpgroups import WARPS, Warpgroup, Wgmma, WgmmaError
+from fragmenta.ptx.asynchronous.wgmma import Located
+
+_RULES = {"descriptor": "bad-descriptor", "illegal-metadata": "illegal-metadata",
+          "wgmma-registers-in-flight": "wgmma-registers-in-flight"}  # fmt: skip
+
+
+class Product:
+    """A product that all four warps have issued."""
+
+    def __init__(self, cluster: Any, work: Wgmma) -> None:
+        self.cluster, self.work = cluster, work
+        self.started = cluster.time
+
+    @property
+    def done(self) -> bool:
+        """Whether it has run."""
+        return self.work.done
+
+    def poison(self) -> None:
+        """Each warp's part of D was hidden when that warp issued it."""
+
+    def finish(self) -> None:
+        """Run it, and those before it."""
+        if self in self.cluster.pending:
+            self.cluster.pending.remove(self)
+        if not self.work.done:
+            self.work.write()
+            self.cluster.changes += 1
+
+
+def group(warp: Warp) -> Warpgroup:
+    """The warpgroup of a warp."""
+    block, number = warp.block, warp.number // WARPS
+    found = block.warpgroups.get(number)
+    if found is None:
+        machine = block.cluster.machine
+        late = not block.cluster.schedule.eager
+        members = block.warps[WARPS * number : WARPS * (number + 1)]
+        found = Warpgroup(members, block.shared, machine.launch.target, late=late)
+        block.warpgroups[number] = found
+    return found
+
+
+def _stop(error: WgmmaError, warp: Warp, event: Event, lanes: int) -> Stop:
+    rule = _RULES.get(error.rule, "divergent-aligned")
+    return Stop(rule, event.site, warp, lanes, str(error))
+
+
+@carries_out("wgmma.mma_async")
+def mma_async(warp: Warp, event: Event, lanes: int) -> int:
+    """A warp issues its part of a product."""
+    cluster = warp.block.cluster
+    located = cluster.machine.located(event, Located.from_list)
+    cluster.watch.warpgroup(warp, event, lanes)
+    cluster.watch.multiplies(warp, event, located)
+    try:
+        work = group(warp).issue(warp, located, event.site, lanes)
+        if work is not None:
+            task = Product(cluster, work)
+            cluster.watch.multiply(task, warp, event)
+            cluster.start(task)
+    except WgmmaError as error:
+        raise _stop(error, warp, event, lanes) from error
+    cluster.changes += 1
+    return lanes
+
+
+@carries_out("wgmma.fence")
+def fence(warp: Warp, event: Event, lanes: int) -> int:
+    """Accesses to registers are ordered before the products that follow."""
+    cluster = warp.block.cluster
+    cluster.watch.warpgroup(warp, event, lanes)
+    cluster.watch.wgmma_fence(warp, event)
+    try:
+        group(warp).fence(warp, event.site)
+    except WgmmaError as error:
+        raise _stop(error, warp, event, lanes) from error
+    return lanes
+
+
+@carries_out("wgmma.commit_group")
+def commit_group(warp: Warp, event: Event, lanes: int) -> int:
+    """The products so far are a group."""
+    warp.block.cluster.watch.warpgroup(warp, event, lanes)
+    try:
+        group(warp).commit(warp, event.site)
+    except WgmmaError as error:
+        raise _stop(error, warp, event, lanes) from error
+    return lanes
+
+
+@carries_out("wgmma.wait_group")
+def wait_group(warp: Warp, event: Event, lanes: int) -> int:
+    """Wait for all but some groups."""
+    cluster, left = warp.block.cluster, event.operands[0].value(warp, 0)
+    warpgroup = group(warp)
+    try:
+        if not warpgroup.wait(warp, left, event.site):
+            return 0
+    except WgmmaError as error:
+        raise _stop(error, warp, event, lanes) from error
+    cluster.pending = [each for each in cluster.pending if not each.done]
+    cluster.watch.warpgroup(warp, event, lanes)
+    cluster.watch.multiplied(warp, event, warpgroup, warpgroup.waited(warp, left))
+    cluster.changes += 1
+    return lanes
+
+
+@carries_out("touched")
+def touched(warp: Warp, event: Event, lanes: int) -> int:
+    """An instruction touches registers of a product that is in flight."""
+    warp.block.cluster.watch.touched(warp, event, lanes)
+    return lanes

@@ -1,0 +1,208 @@
+"""Which operand of a ``wgmma.mma_async`` is what, and where is it in a warp?
+
+:func:`describe` reads an instruction of a PTX file.  :meth:`WgmmaForm.located` turns
+its registers into places in the memory of a warp.  That is all that is needed to run
+it, and it can be kept beside the machine code of a kernel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+from fragmenta.errors import Error
+from fragmenta.execution.warpgroup import FAMILIES, Ways
+from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.isa.reading import instruction as by_name
+from fragmenta.isa.tables.wgmma import operands_from
+from fragmenta.ptx.checking.tensor import Remark, named
+from fragmenta.ptx.engine.layout import LANES
+from fragmenta.ptx.module import (
+    Immediate,
+    Instruction,
+    Not,
+    Operand,
+    Part,
+    Register,
+    Vector,
+)
+
+_ELEMENTS = "xyzw"
+
+
+class Source(NamedTuple):
+    """A value of each lane: a register, or a constant."""
+
+    offset: int
+    """The bytes before the register in a warp's memory; -1 for a constant."""
+    constant: int = 0
+    negated: bool = False
+    """Whether a predicate is taken the other way round."""
+
+
+@dataclass(frozen=True, eq=False)
+class Located:
+    """A ``wgmma.mma_async`` with the places of its operands in a warp's memory.
+
+    Two of them are equal only if they are the same object: that makes it a quick key.
+    """
+
+    mnemonic: str
+    d: tuple[int, ...]
+    """Where each register of D is."""
+    a: tuple[Source, ...]
+    """The registers of A; none if A is in shared memory."""
+    descriptors: tuple[Source, ...]
+    """That of A, if A is in shared memory, and that of B."""
+    metadata: Source | None
+    scale_d: Source
+    selector: int
+    ways: Ways
+
+    @cached_property
+    def op(self) -> Op:
+        """The instruction of the catalogue."""
+        return by_name(self.mnemonic)
+
+    def to_list(self) -> list[Any]:
+        """Plain values, for JSON."""
+        return list(astuple(self))
+
+    @classmethod
+    def from_list(cls, given: list[Any]) -> Located:
+        """What :meth:`to_list` made, also after it went through JSON.
+
+        Equal lists give the same object: the engine writes an instruction more than
+        once, for all lanes and for some of them.
+        """
+        return _located(json.dumps(given))
+
+
+@lru_cache(maxsize=4096)
+def _located(text: str) -> Located:
+    mnemonic, d, a, descriptors, metadata, scale_d, selector, ways = json.loads(text)
+    return Located(
+        mnemonic,
+        tuple(d),
+        tuple(Source(*each) for each in a),
+        tuple(Source(*each) for each in descriptors),
+        None if metadata is None else Source(*metadata),
+        Source(*scale_d),
+        selector,
+        Ways(*ways),
+    )
+
+
+class WgmmaForm(NamedTuple):
+    """The operands of a ``wgmma.mma_async``."""
+
+    op: Op
+    d: tuple[Operand, ...]
+    a: tuple[Operand, ...]
+    """None if A is in shared memory."""
+    descriptors: tuple[Operand, ...]
+    metadata: Operand | None
+    scale_d: Operand
+    selector: int
+    ways: Ways
+
+    def located(self, place: Callable[[Register], int]) -> Located:
+        """The same with places; ``place`` says where a register is in a warp."""
+
+        def source(operand: Operand) -> Source:
+            return _source(operand, place)
+
+        return Located(
+            str(self.op),
+            tuple(source(each).offset for each in self.d),
+            tuple(map(source, self.a)),
+            tuple(map(source, self.descriptors)),
+            None if self.metadata is None else source(self.metadata),
+            source(self.scale_d),
+            self.selector,
+            self.ways,
+        )
+
+
+def is_wgmma(instruction: Instruction) -> bool:
+    """Whether it multiplies; ``wgmma.fence`` and the like do not."""
+    return instruction.opcode == "wgmma" and "mma_async" in instruction.qualifiers
+
+
+def describe(instruction: Instruction) -> WgmmaForm:
+    """The operands of an instruction by their names in the manual.
+
+    >>> from fragmenta.ptx.module import Immediate, Instruction, Register, Vector
+    >>> d = Vector(tuple(Register(f"f{i}", "f32", i) for i in range(4)))
+    >>> a, b = Register("a", "b64", 4), Register("b", "b64", 5)
+    >>> constants = tuple(Immediate(i, "int", i) for i in (1, 1, 1, 0, 1))
+    >>> text = "mma_async.sync.aligned.m64n8k16.f32.f16.f16"
+    >>> words = tuple(text.split("."))
+    >>> form = describe(Instruction("wgmma", words, (d, a, b, *constants), None, 1, 1))
+    >>> form.ways.trans_b, form.scale_d.value, len(form.descriptors)
+    (1, 1, 2)
+    """
+    op = named(instruction.mnemonic)
+    if isinstance(op, Remark):
+        raise Error(op.message)
+    if op.family not in FAMILIES:
+        raise Error(f"{instruction.mnemonic} does not multiply")
+    operands = instruction.operands
+    in_registers = len(operands) > 1 and len(_items(operands[1])) > 1
+    names = [each.name for each in operands_from(op, registers=in_registers)]
+    if len(names) != len(operands):
+        raise Error(f"{op} has {len(names)} operands; given {len(operands)}")
+    given = dict(zip(names, operands, strict=True))
+    places = ("b",) if in_registers else ("a", "b")
+    metadata = _items(given["metadata"])[0] if op.sparse else None
+    return WgmmaForm(
+        op,
+        _items(given["d"]),
+        _items(given["a"]) if in_registers else (),
+        tuple(given[name] for name in places),
+        metadata,
+        given["scale_d"],
+        _constant(given, "selector", 0),
+        Ways(
+            in_registers,
+            _constant(given, "scale_a", 1),
+            _constant(given, "scale_b", 1),
+            _constant(given, "trans_a", 0),
+            _constant(given, "trans_b", 0),
+        ),
+    )
+
+
+def _items(operand: Operand) -> tuple[Operand, ...]:
+    """What stands in braces, or the elements of a vector variable."""
+    if isinstance(operand, Vector):
+        return operand.items
+    if isinstance(operand, Register) and operand.lanes > 1:
+        return tuple(Part(operand, each) for each in _ELEMENTS[: operand.lanes])
+    return (operand,)
+
+
+def _constant(given: dict[str, Operand], name: str, otherwise: int) -> int:
+    operand = given.get(name)
+    if operand is None:
+        return otherwise
+    if not isinstance(operand, Immediate):
+        raise Error(f"{name} must be a constant")
+    return int(operand.value)
+
+
+def _source(operand: Operand, place: Callable[[Register], int]) -> Source:
+    match operand:
+        case Register():
+            return Source(place(operand))
+        case Not():
+            return Source(place(operand.of), negated=True)
+        case Part():  # elements of a vector variable are one after the other
+            index = _ELEMENTS.index(operand.which)
+            return Source(place(operand.of) + 4 * LANES * index)
+        case Immediate():
+            return Source(-1, operand.bits)
+    raise Error(f"{type(operand).__name__} cannot be an operand of wgmma")

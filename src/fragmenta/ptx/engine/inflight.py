@@ -1,0 +1,123 @@
+"""How does compiled code see that registers of a ``wgmma`` are touched?
+
+Only a kernel that is watched has this code, and only before instructions that name a
+register of some ``wgmma``.  Each register has two bytes in the warp's memory, behind
+all registers: whether it was written since the last fence, and what it is for products
+in flight; see :mod:`fragmenta.ptx.watching.registers`.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from fragmenta.ptx.checking.effects import effects
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.layout import LANES
+from fragmenta.ptx.engine.program import Program, Unit
+from fragmenta.ptx.engine.writing import BEFORE, Writer
+from fragmenta.ptx.module import Instruction
+from fragmenta.ptx.watching.registers import REGISTER_BYTES, Role, roles
+
+_ROLES: WeakKeyDictionary[Unit, dict[int, Role]] = WeakKeyDictionary()
+_READ = Role.ACCUMULATOR | Role.FRAGMENT
+_WRITTEN = _READ | Role.METADATA
+
+
+def watch_registers(writer: Writer, instruction: Instruction) -> None:
+    """Write what goes before an instruction that touches registers of a product."""
+    if instruction.opcode == "wgmma":
+        return
+    known = _roles(writer)
+    if not known:
+        return
+    found = effects(instruction)
+    reads = _places(writer, {r.number for r in found.reads}, known, _READ)
+    writes = _places(writer, {r.number for r in found.writes}, known, _WRITTEN)
+    if reads or writes:
+        _ask(writer, reads, writes)
+    for place in writes:
+        _mark(writer, place)
+
+
+def _roles(writer: Writer) -> dict[int, Role]:
+    unit = writer.unit
+    if unit not in _ROLES:
+        _ROLES[unit] = roles(unit.function)
+    if _ROLES[unit]:
+        _reserve(writer.program)
+    return _ROLES[unit]
+
+
+def _reserve(program: Program) -> None:
+    """Make room for the bytes."""
+    if not program.dirty:
+        program.dirty = program.warp_bytes
+        size = 2 * program.warp_bytes // REGISTER_BYTES
+        program.warp_bytes += -(-size // 64) * 64
+
+
+def _places(
+    writer: Writer, numbers: set[int], known: dict[int, Role], asked: Role
+) -> list[int]:
+    """Where the registers are that matter; each element of a vector variable."""
+    found = []
+    for number in sorted(numbers):
+        if known.get(number, Role(0)) & asked:
+            lanes = writer.unit.function.registers[number].lanes
+            first = writer.unit.registers[number]
+            found += [first + 4 * LANES * index for index in range(lanes)]
+    return found
+
+
+def _ask(writer: Writer, reads: list[int], writes: list[int]) -> None:
+    """Call Python if one of the registers is in flight."""
+    look, call, behind = (writer.new_label() for _ in range(3))
+    flights = writer.load("i32", "%warp", layout.IN_FLIGHT)
+    some = writer.value(f"icmp ne i32 {flights}, 0")
+    writer.line(f"br i1 {some}, label %{look}, label %{behind}")
+    writer.label(look)
+    busy = "0"
+    for places, asked in ((reads, _READ), (writes, _WRITTEN)):
+        for place in places:
+            byte = writer.load("i8", "%warp", _busy(writer.program, place))
+            mine = writer.value(f"and i8 {byte}, {int(asked)}")
+            busy = writer.value(f"or i8 {busy}, {mine}")
+    any_lane = writer.value(f"icmp ne i32 {writer.lanes()}, 0")
+    in_flight = writer.value(f"icmp ne i8 {busy}, 0")
+    both = writer.value(f"and i1 {any_lane}, {in_flight}")
+    writer.line(f"br i1 {both}, label %{call}, label %{behind}")
+    writer.label(call)
+    number = _event(writer, reads, writes)
+    function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
+    lanes = writer.lanes()
+    passed = writer.value(
+        f"call i32 {function}(ptr %block, ptr %warp, i32 {number}, i32 {lanes})"
+    )
+    good = writer.value(f"icmp eq i32 {passed}, {lanes}")
+    writer.line(f"br i1 {good}, label %{behind}, label %stop")
+    writer.label(behind)
+
+
+def _event(writer: Writer, reads: list[int], writes: list[int]) -> int:
+    operands = [["v", [["r", p, 32] for p in places]] for places in (reads, writes)]
+    writer.events.append([writer.site(), ["touched"], operands])
+    return len(writer.events) - 1
+
+
+def _mark(writer: Writer, place: int) -> None:
+    """Note that a register was written, if any lane takes part."""
+    at = writer.program.dirty + place // REGISTER_BYTES
+    if not writer.mask:
+        writer.store("i8", 1, "%warp", at)
+        return
+    some = writer.value(f"icmp ne i32 {writer.mask}, 0")
+    new = writer.value(f"zext i1 {some} to i8")
+    before = writer.load("i8", "%warp", at)
+    writer.store("i8", writer.value(f"or i8 {before}, {new}"), "%warp", at)
+
+
+def _busy(program: Program, place: int) -> int:
+    return program.dirty + (program.dirty + place) // REGISTER_BYTES
+
+
+BEFORE.append(watch_registers)

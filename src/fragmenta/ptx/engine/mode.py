@@ -1,0 +1,19 @@
+"""What is the code of a kernel made for?"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mode(NamedTuple):
+    """What the code of a kernel depends on besides its text and the target."""
+
+    watch: bool = False
+    """Whether accesses are watched."""
+    clustered: bool = False
+    """Whether blocks are in clusters, so that shared addresses have a rank."""
+    scheduled: bool = False
+    """Whether asynchronous copies are done when a schedule says so, not at once."""
+
+
+PLAIN = Mode()

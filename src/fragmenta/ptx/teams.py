@@ -1,0 +1,177 @@
+"""How do the blocks of a cluster run?
+
+A :class:`Team` runs clusters of the grid one after the other.  Its blocks have turns in
+one thread of the host.  If none of them can go on, work that is under way is done; if
+there is none, waits give up; and if that does not help, it is a deadlock.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.errors import Error
+from fragmenta.ptx.asynchronous.machine import Cluster
+from fragmenta.ptx.engine.context import Context, Shape
+from fragmenta.ptx.engine.layout import Status
+
+if TYPE_CHECKING:
+    from fragmenta.ptx.launching import Launch
+
+PATIENCE = 6
+"""How often waits give up in vain before it is a deadlock."""
+
+
+class Team:
+    """Contexts for the blocks of a cluster; it runs one cluster after the other."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        size = launch.shape.cluster_blocks
+        self.contexts = [
+            Context(launch.compiled, launch.shape, launch, launch.dynamic)
+            for _ in range(size)
+        ]
+        assert launch.machine is not None
+        self.cluster = Cluster(launch.machine, self.contexts)
+        self.halt = np.zeros(1, np.int32)
+        self.index = self.last = 0
+        self.status = Status.ENDED
+        self.failed = self.contexts[0]
+        """The context that failed, or that stands for all that wait."""
+        self._vain = self._seen = 0
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each code block was executed."""
+        total: NDArray[np.int64] = np.sum([each.counts for each in self.contexts], 0)
+        return total
+
+    def begin(self, first: int, last: int) -> None:
+        """Say which clusters are to be run next."""
+        self.index, self.last = first, last
+
+    def run(self, turn: int) -> None:
+        """Run until the clusters have ended, or something else has to happen first."""
+        while not self.halt[0]:
+            if self.status == Status.ENDED:
+                if self.index >= self.last:
+                    return
+                self._begin()
+            self._rounds(turn)
+            if self.status != Status.ENDED:
+                return
+            self.cluster.end()
+            self.index += 1
+
+    def _begin(self) -> None:
+        shape, code = self.launch.shape, self.launch.compiled.code
+        indices = shape.members(self.index)
+        for context, index in zip(self.contexts, indices, strict=True):
+            context.begin(index, index + 1)
+            code.reset(context.address)
+            context.status = Status.READY
+        if len(self.contexts) > 1 or shape.cluster != (1, 1, 1):
+            self._name_clusters()
+        self.cluster.begin(self.index, indices)
+        self._vain = self._seen = 0
+
+    def _name_clusters(self) -> None:
+        """Give the special registers of clusters their values."""
+        shape = self.launch.shape
+        for rank, context in enumerate(self.contexts):
+            numbers = {"%cluster_ctarank": rank, "%is_explicit_cluster": 1}
+            numbers["%cluster_nctarank"] = len(self.contexts)
+            for axis, name in enumerate("xyz"):
+                numbers[f"%clusterid.{name}"] = shape.cluster_at(self.index)[axis]
+                numbers[f"%nclusterid.{name}"] = shape.clusters[axis]
+                numbers[f"%cluster_ctaid.{name}"] = shape.in_cluster(rank)[axis]
+                numbers[f"%cluster_nctaid.{name}"] = shape.cluster[axis]
+            context.specials(numbers)
+
+    def _rounds(self, turn: int) -> None:
+        """Let the blocks have turns until all ended, or none can go on."""
+        code, cluster = self.launch.compiled.code, self.cluster
+        while True:
+            before, spent = cluster.changes, False
+            for context in self.contexts:
+                if context.status == Status.ENDED:
+                    continue
+                code.turns(context.address, code.kernel, turn)
+                if context.status == Status.FAULT:
+                    self.failed, self.status = context, Status.FAULT
+                    return
+                if context.status == Status.ENDED:
+                    cluster.changes += 1
+                spent = spent or context.status == Status.SPENT
+            cluster.impatient = False
+            if all(each.status == Status.ENDED for each in self.contexts):
+                self.status = Status.ENDED
+                return
+            self.status = Status.SPENT
+            if cluster.changes != before:
+                self._vain = 0
+                if spent:
+                    return
+                continue
+            if spent and not self._all_ask_in_vain():
+                return
+            if cluster.relax():
+                continue
+            self._vain += 1
+            if self._vain > PATIENCE:
+                self.failed = next(
+                    each for each in self.contexts if each.status != Status.ENDED
+                )
+                self.status = Status.BLOCKED
+                return
+            cluster.impatient = True
+
+    def _all_ask_in_vain(self) -> bool:
+        """Whether every warp did nothing but ask whether it may go on."""
+        found = True
+        for block in self.cluster.blocks:
+            for warp in block.warps:
+                found = found and (not warp.live or warp.failed_waits > 0)
+                warp.failed_waits = 0
+        return found
+
+
+def check_cluster(kernel: Any, shape: Shape, given: Any) -> tuple[int, int, int]:
+    """The blocks of a cluster along each axis: given, or said by the kernel."""
+    told = kernel.directives.get("reqnctapercluster")
+    wanted = tuple(int(n) for n in (*told, 1, 1)[:3]) if told else None
+    if given is None:
+        found = wanted or (1, 1, 1)
+    else:
+        several = isinstance(given, (tuple, list))
+        numbers = tuple(given) if several else (given,)
+        if not 1 <= len(numbers) <= 3 or not all(
+            isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 1
+            for n in numbers
+        ):
+            raise Error(
+                f"cluster is one to three whole numbers from 1; given {given!r}"
+            )
+        found = tuple(int(n) for n in (*numbers, 1, 1)[:3])
+    if wanted is not None and found != wanted:
+        raise Error(f"{kernel.name} needs clusters of {wanted}; given {found}")
+    x, y, z = found
+    if x * y * z > 16:
+        raise Error(f"a cluster has at most 16 blocks; given {found}")
+    if any(of % by for of, by in zip(shape.grid, found, strict=True)):
+        raise Error(f"the grid {shape.grid} cannot be divided into clusters of {found}")
+    return x, y, z
+
+
+def every_place(sizes: tuple[int, int, int]) -> list[tuple[int, int, int]]:
+    """All places in a box, x the fastest.
+
+    >>> every_place((2, 1, 2))
+    [(0, 0, 0), (1, 0, 0), (0, 0, 1), (1, 0, 1)]
+    """
+    x, y, z = sizes
+    return [(i, j, k) for k, j, i in product(range(z), range(y), range(x))]

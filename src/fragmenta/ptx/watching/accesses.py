@@ -1,0 +1,117 @@
+"""How is an access of global memory written down?
+
+Every word of 4 bytes that a kernel may write has two *records* of 32 bits: its last
+write and its last read.  A record is ``id:23 | lane:5 | mask:4``: the mask are the
+bytes of the word, the id is a line of the *table of accesses*, which says who it was:
+the group of blocks that share clocks (a cluster), the agent, its epoch, the instruction
+and its kind.  A record is stored by one instruction of the host, so that two threads
+of the host never leave half of one.
+
+A *ledger* is what one context needs to find all that; a block has a pointer to it.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+import numpy as np
+
+WORD = 4
+LANE_BITS, MASK_BITS = 5, 4
+ID_SHIFT = LANE_BITS + MASK_BITS
+MOST_ACCESSES = 1 << 23
+"""How many lines the table of accesses has; the file of a launch is not longer."""
+
+NOTHING, SEVERAL, SEVERAL_STRONG, FIRST_ID = 0, 1, 2, 3
+"""Ids that are no line of the table: no access; several groups have read, at least one
+of them by a plain load; the same, all by strong loads."""
+
+# ── a ledger ────────────────────────────────────────────────────────────────
+
+SHADOWS = 0  #: pointer to the shadows of each slot
+TABLE = 8  #: pointer to the table of accesses
+NEXT = 16  #: pointer to an i32: the first line that is free
+LIMIT = 24  #: i32: how many lines there are
+CLUSTERED = 28  #: i32: 1 if GROUP is the group; otherwise it is the number of the block
+GROUP = 32  #: i32
+FIRST_AGENT = 36  #: i32: the agent of the block's first warp
+FOREIGN = 40  #: pointer to what the group knows of other groups
+FOREIGN_OF = 48  #: i64: the group that this is true for; -1: none
+ROW = 56  #: i32: agents in each array of a clock
+FULL = 60  #: i32: 1 after an access found no free line
+STATES = 64  #: pointer to the clocks of the block's warps
+PROBLEMS = 72  #: pointer to the problems found
+FOUND = 80  #: i32: how many
+LOST = 84  #: i32: how many there was no room for
+STAMPS = 88  #: pointer to when warps first acquired: their number, then stamps
+STATE_BYTES = 96  #: i64: bytes of the clocks of a warp
+CACHE = 128  #: lines that were used last: group and epoch, warp and site, id
+CACHE_LINES = 1024
+CACHE_BYTES = 16
+LEDGER_BYTES = CACHE + CACHE_LINES * CACHE_BYTES
+
+SHADOW_BYTES = 24
+"""The shadows of a slot, i64 each: pointers to the records of writes, to those of
+reads, and to a byte for each byte that is 1 until it is written."""
+
+ENTRY = np.dtype([("group", "i4"), ("agent", "u2"), ("flags", "u2"), ("epoch", "i4"),
+                  ("site", "i4")])  # fmt: skip
+"""A line of the table of accesses."""
+
+STAMP_BYTES, MOST_STAMPS = 16, 15
+"""A stamp, i32 each: agent, epoch, its lanes and the first of them.  The number of
+stamps is -1 if there were too many: then every thread counts as informed."""
+
+# The clocks of a warp: a clock is three arrays of i32, base, extra and mask.
+STATE_EPOCH = 0  #: i32: the present epoch
+STATE_ELECT = 4  #: i32: the lanes that know what the second clock says
+STATE_COMMON = 64  #: the clock of the other lanes; that of those lanes follows
+
+
+class Flags(IntFlag):
+    """What kind of access it is."""
+
+    STRONG = 1
+    """Relaxed, volatile, ordered or atomic: two of these are no race."""
+    ATOMIC = 2
+    CTA = 4
+    """Its scope is the block only."""
+    WRITE = 8
+    ASYNC = 16
+    """By the copy engine, or another agent that is not a thread."""
+
+
+class Rule(IntEnum):
+    """What can be found in global memory."""
+
+    WRITE_WRITE = 1
+    """Written again without order."""
+    READ_WRITE = 2
+    """Written after a read, without order."""
+    WRITE_READ = 3
+    """Read after a write, without order."""
+    SAME_VALUE = 4
+    """Written again without order, but with the value that was there."""
+    UNINITIALISED = 5
+    SCOPE = 6
+    """Both are strong, but in the scope of different blocks."""
+    PROXY = 7
+    """Ordered, but without a proxy fence between them."""
+
+
+PROBLEM = np.dtype([
+    ("rule", "i4"), ("site", "i4"), ("site_before", "i4"), ("id", "i4"),
+    ("id_before", "i4"), ("lane", "i4"), ("lane_before", "i4"), ("kept", "i4"),
+    ("address", "i8"), ("block", "i8"), ("count", "i8"),
+])  # fmt: skip
+"""A problem that machine code found: the first of its rule and its two sites."""
+MOST_PROBLEMS = 64
+
+
+def record(number: int, lane: int, mask: int) -> int:
+    """A record.
+
+    >>> hex(record(3, 31, 0b1111))
+    '0x7ff'
+    """
+    return number << ID_SHIFT | lane << MASK_BITS | mask

@@ -1,0 +1,92 @@
+"""What is asked of whoever watches a cluster?
+
+:class:`Blind` does none of it: it is there when nobody watches.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Blind:
+    """Sees nothing."""
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+
+    def end(self) -> None:
+        """All threads of the cluster have ended."""
+
+    def init(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+        """An mbarrier was made, or is no longer one."""
+
+    def arrive(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, relaxed: bool
+    ) -> None:
+        """Lanes arrive at an mbarrier; its phase is not over yet."""
+
+    def wait(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int,
+        relaxed: bool,
+    ) -> None:  # fmt: skip
+        """Lanes have seen that a phase is over."""
+
+    def used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
+        """An instruction names an mbarrier."""
+
+    def issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A copy was issued."""
+
+    def complete(self, task: Any, mbarrier: Any) -> None:
+        """A copy has signalled an mbarrier."""
+
+    def commit(self, warp: Any, event: Any, lanes: int, kind: str) -> None:
+        """A group of copies was closed: ``cp.async`` or ``bulk``."""
+
+    def waited(
+        self, warp: Any, event: Any, lanes: int, kind: str, bound: int, read: bool
+    ) -> None:
+        """Lanes have waited for all copies before an epoch."""
+
+    def copies_arrive(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, counted: bool
+    ) -> None:
+        """``cp.async.mbarrier.arrive``: the copies so far signal an mbarrier."""
+
+    def multiplies(self, warp: Any, event: Any, located: Any) -> None:
+        """A warp is about to issue a product."""
+
+    def multiply(self, task: Any, warp: Any, event: Any) -> None:
+        """All four warps have issued a product."""
+
+    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
+        """A warp has waited for all groups before a number."""
+
+    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
+
+    def wgmma_fence(self, warp: Any, event: Any) -> None:
+        """A warp executed ``wgmma.fence``."""
+
+    def warpgroup(self, warp: Any, event: Any, lanes: int) -> None:
+        """A warp executed an instruction of its warpgroup: its lanes are together."""
+
+    def cluster_arrive(self, warp: Any, event: Any, lanes: int, relaxed: bool) -> None:
+        """Lanes arrive at the barrier of the cluster."""
+
+    def cluster_wait(self, warp: Any, event: Any, lanes: int, phase: int) -> None:
+        """Lanes have passed the barrier of the cluster."""
+
+    def fence(self, warp: Any, event: Any, lanes: int) -> None:
+        """A fence of any kind."""
+
+    def tensor_map(self, warp: Any, event: Any, lanes: int, address: int) -> None:
+        """A tensor map was changed, or its change was acquired."""
+
+    def registers(self, warp: Any, event: Any, lanes: int, count: int) -> None:
+        """``setmaxnreg``: lanes ask for so many registers."""
+
+    def location(
+        self, warp: Any, event: Any, lanes: int, role: Any, addresses: Any
+    ) -> None:
+        """A strong access through which threads may synchronise."""

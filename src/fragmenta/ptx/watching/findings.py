@@ -1,0 +1,69 @@
+"""What was found while a kernel ran, and how is it told?
+
+The same problem in a loop, in many blocks or in many threads is one problem with a
+count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+
+@dataclass
+class Found:
+    """One problem of a launch, before it is put into words."""
+
+    rule: str
+    severity: str
+    site: int
+    """The instruction at which it was seen: a number of ``Compiled.places``."""
+    message: str
+    block: int
+    """The number of the block in the grid."""
+    warp: int
+    lanes: int
+    other: int | None = None
+    """The instruction that it collides with, if there is one."""
+    count: int = 1
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+class Problems:
+    """All problems of a launch; threads of the host add to it."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, ...], Found] = {}
+        self._lock = Lock()
+
+    def add(
+        self, rule: str, severity: str, site: int, message: str, warp: Any, lanes: int,
+        other: int | None = None, count: int = 1, **more: Any,
+    ) -> None:  # fmt: skip
+        """Add a problem, or count it if it is known."""
+        block = warp.block.index
+        made = Found(
+            rule, severity, site, message, block, warp.number, lanes, other, count, more
+        )
+        self.put(made)
+
+    def put(self, made: Found) -> None:
+        """Add a problem, or count it if it is known."""
+        key = made.rule, made.site, made.other
+        with self._lock:
+            known = self._found.get(key)
+            if known is None:
+                self._found[key] = made
+                return
+            known.count += made.count
+            # The first block says it, whichever thread of the host was the faster.
+            if (made.block, made.warp) < (known.block, known.warp):
+                made.count = known.count
+                self._found[key] = made
+
+    def __iter__(self) -> Any:
+        return iter(sorted(self._found.values(), key=lambda each: each.site))
+
+    def __len__(self) -> int:
+        return len(self._found)

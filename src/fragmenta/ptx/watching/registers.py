@@ -1,0 +1,293 @@
+"""Does a kernel touch registers that a ``wgmma`` in flight reads or writes?
+
+Between its issue and the ``wgmma.wait_group`` that covers it, a product owns its
+registers.  Other instructions must not touch them:
+
+- accumulators and A: undefined in PTX.  ptxas sees it and waits there;
+- metadata: an H200 reads it while the product runs, and ptxas does not see it.
+
+Before a product, ``wgmma.fence`` orders what other instructions wrote to its
+accumulators and to A.  It is not needed between products of one shape that add to the
+same accumulators.
+
+Compiled code keeps a byte for each register that was written since the last fence, and
+asks a byte for each register whether a product in flight uses it.  Both are in the
+memory of the warp, behind its registers: one byte for each 64 bytes of registers.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta.ptx.asynchronous.events import Event
+from fragmenta.ptx.asynchronous.wgmma import Located, describe, is_wgmma
+from fragmenta.ptx.module import Function, Part, Register
+
+REGISTER_BYTES = 64
+"""A register begins at a multiple of that."""
+
+
+class Role(IntFlag):
+    """What a register is for a product."""
+
+    ACCUMULATOR = 1
+    FRAGMENT = 2
+    METADATA = 4
+
+
+WORDS = {
+    Role.ACCUMULATOR: "an accumulator",
+    Role.FRAGMENT: "a register of A",
+    Role.METADATA: "the metadata",
+}
+SERIALISED = "undefined in PTX; ptxas serialises here (warning C7510 or C7517)"
+FENCED = "ptxas inserts it (C7519)"
+
+
+def roles(function: Function) -> dict[int, Role]:
+    """What each register of a function is for its products, by number.
+
+    Registers that no product reads or writes are left out.
+    """
+    found: dict[int, Role] = {}
+    for instruction in function.instructions:
+        if not is_wgmma(instruction):
+            continue
+        form = describe(instruction)
+        for role, operands in (
+            (Role.ACCUMULATOR, form.d),
+            (Role.FRAGMENT, form.a),
+            (Role.METADATA, (form.metadata,)),
+        ):
+            for each in operands:
+                register = each.of if isinstance(each, Part) else each
+                if isinstance(register, Register):
+                    before = found.get(register.number, Role(0))
+                    found[register.number] = before | role
+    return found
+
+
+# ── while a kernel runs ─────────────────────────────────────────────────────
+
+
+class Used(NamedTuple):
+    """The registers of a product: their places, and their bytes."""
+
+    places: dict[int, Role]
+    bytes: NDArray[np.int64]
+    roles: NDArray[np.uint8]
+    ordered: NDArray[np.int64]
+    """The bytes of those that a fence is about."""
+
+
+@lru_cache(maxsize=4096)
+def used(of: Located) -> Used:
+    """The registers of a product."""
+    places = dict.fromkeys(of.d, Role.ACCUMULATOR)
+    read = [(Role.FRAGMENT, each) for each in of.a]
+    if of.metadata is not None:
+        read.append((Role.METADATA, of.metadata))
+    for role, each in read:
+        if each.offset >= 0:
+            places[each.offset] = places.get(each.offset, Role(0)) | role
+    numbers = np.array(list(places), np.int64) // REGISTER_BYTES
+    flags = np.array(list(places.values()), np.uint8)
+    return Used(places, numbers, flags, numbers[flags & 3 != 0])
+
+
+class _Flight(NamedTuple):
+    number: int
+    of: Located
+    site: int
+
+
+class RegisterWatch:
+    """The registers of all warps of a cluster; it is asked as ``blind.Blind`` is."""
+
+    def __init__(self, dirty: int) -> None:
+        self._dirty = dirty
+        self._keepers: dict[tuple[int, int], Keeper] = {}
+
+    def _of(self, warp: Any) -> Keeper:
+        key = warp.block.rank, warp.number
+        found = self._keepers.get(key)
+        if found is None:
+            found = self._keepers[key] = Keeper(warp, self._dirty)
+        return found
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+        for each in self._keepers.values():
+            each.reset()
+
+    def multiplies(self, warp: Any, event: Any, located: Located) -> None:
+        """A warp is about to issue a product."""
+        self._of(warp).issued(located, event)
+
+    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
+        """A warp has waited for products."""
+        self._of(warp).retired(warpgroup.retired(warp))
+
+    def wgmma_fence(self, warp: Any, event: Any) -> None:
+        """A warp executed ``wgmma.fence``."""
+        self._of(warp).fence()
+
+    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
+        self._of(warp).touched(event, lanes)
+
+
+class Keeper:
+    """Knows the registers of one warp: what is in flight, and what was written."""
+
+    def __init__(self, warp: Any, dirty: int) -> None:
+        """``dirty`` is where the bytes begin in the warp's memory; 0: there are none.
+
+        First those of registers that were written, then those of registers in flight.
+        """
+        self._warp = warp
+        size = dirty // REGISTER_BYTES
+        memory = warp.memory
+        if dirty:
+            self._written = memory[dirty : dirty + size]
+            self._busy = memory[dirty + size : dirty + 2 * size]
+        else:
+            self._written = np.zeros(memory.size // REGISTER_BYTES, np.uint8)
+            self._busy = self._written.copy()
+        self.reset()
+
+    def reset(self) -> None:
+        """The warp begins anew; its memory is clear."""
+        self._flights: list[_Flight] = []
+        self._issued = 0
+        self._fenced = False
+        self._shapes: dict[int, tuple[Any, int]] = {}
+        """Accumulators that products wrote since the last fence: shape, site."""
+
+    def fence(self) -> None:
+        """``wgmma.fence``."""
+        self._fenced = True
+        self._written[:] = 0
+        self._shapes.clear()
+
+    def retired(self, end: int) -> None:
+        """The warp has waited for so many of its products."""
+        if not self._flights or self._flights[0].number >= end:
+            return
+        self._flights = [each for each in self._flights if each.number >= end]
+        self._busy[:] = 0
+        for each in self._flights:
+            self._mark(each.of)
+
+    def issued(self, of: Located, event: Event) -> None:
+        """The warp has issued a product."""
+        mine = used(of)
+        self._check_fence(of, mine, event)
+        if self._flights and self._busy[mine.bytes].any():
+            self._check_flights(of, mine, event)
+        self._flights.append(_Flight(self._issued, of, event.site))
+        self._issued += 1
+        self._mark(of)
+        # Until the next fence, only this shape may go on with these accumulators.
+        self._shapes.update(dict.fromkeys(of.d, (of.op.shape, event.site)))
+
+    def _mark(self, of: Located) -> None:
+        mine = used(of)
+        self._busy[mine.bytes] |= mine.roles
+
+    # ── rules ───────────────────────────────────────────────────────────────
+
+    def _check_fence(self, of: Located, mine: Used, event: Event) -> None:
+        if not self._fenced:
+            self._fenced = True  # once is enough
+            self._report(
+                "missing-wgmma-fence", event, None,
+                f"there is no wgmma.fence before the first wgmma of a warp; {FENCED}",
+            )  # fmt: skip
+        elif self._written[mine.ordered].any():
+            self._report(
+                "missing-wgmma-fence", event, None,
+                "registers of this wgmma were written after the last wgmma.fence; "
+                + FENCED,
+            )  # fmt: skip
+        else:
+            self._check_shapes(of, mine, event)
+        self._written[mine.ordered] = 0
+
+    def _check_shapes(self, of: Located, mine: Used, event: Event) -> None:
+        """Accumulators of another shape, or taken as A, need a fence, too."""
+        if not self._shapes:
+            return
+        for place, role in mine.places.items():
+            shape, site = self._shapes.get(place, (of.op.shape, -1))
+            if shape != of.op.shape or (site >= 0 and role & Role.FRAGMENT):
+                self._report(
+                    "missing-wgmma-fence", event, site,
+                    "this wgmma takes accumulators of a wgmma of another shape, or as "
+                    f"its A, without a wgmma.fence between; {FENCED}",
+                )  # fmt: skip
+                return
+
+    def _check_flights(self, of: Located, mine: Used, event: Event) -> None:
+        """Products in flight that give or take what this one takes or gives."""
+        for each in self._flights:
+            other = used(each.of).places
+            for place, role in mine.places.items():
+                theirs = other.get(place, Role(0))
+                both = role | theirs
+                shared = role & theirs & Role.ACCUMULATOR
+                if not theirs or not both & Role.ACCUMULATOR:
+                    continue  # both only read it
+                if shared and each.of.op.shape == of.op.shape and both == shared:
+                    continue  # a chain
+                self._report(
+                    "wgmma-registers-in-flight", event, each.site,
+                    f"this wgmma takes {_words(role)} that is {_words(theirs)} of a "
+                    f"wgmma in flight: {SERIALISED}",
+                )  # fmt: skip
+                return
+
+    def touched(self, event: Event, lanes: int) -> None:
+        """Another instruction read or wrote registers that are in flight."""
+        reads, writes = ({each.place for each in part.items} for part in event.operands)
+        for each in self._flights:
+            mine = used(each.of).places
+            for place in sorted(reads | writes):
+                role = mine.get(place, Role(0))
+                if place not in writes:
+                    role &= ~Role.METADATA  # to read it does no harm
+                if role:
+                    self._tell(event, lanes, each, role, place in writes)
+                    break
+
+    def _tell(
+        self, event: Event, lanes: int, flight: _Flight, role: Role, written: bool
+    ) -> None:
+        verb = "writes" if written else "reads"
+        what = f"this instruction {verb} {_words(role)} of a wgmma that is in flight"
+        if role & Role.METADATA:
+            self._report(
+                "wgmma-registers-in-flight", event, flight.site,
+                f"{what}: the hardware reads it while the wgmma runs, so its results "
+                "are wrong", "error", lanes,
+            )  # fmt: skip
+        else:
+            self._report(
+                "wgmma-registers-in-flight", event, flight.site,
+                f"{what}: {SERIALISED}", "warning", lanes,
+            )  # fmt: skip
+
+    def _report(
+        self, rule: str, event: Event, other: int | None, message: str,
+        severity: str = "warning", lanes: int = 0xFFFFFFFF,
+    ) -> None:  # fmt: skip
+        self._warp.report(rule, event, lanes, message, severity, other=other)
+
+
+def _words(role: Role) -> str:
+    return next(words for each, words in WORDS.items() if role & each)

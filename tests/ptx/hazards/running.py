@@ -1,0 +1,151 @@
+"""How is a kernel of the corpus compiled and launched, and what is said about it?"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fragmenta import ptx
+from fragmenta.cuda.tools import compiler
+from fragmenta.evidence import arguments as inputs
+from fragmenta.ptx.watching.empties import empty
+from fragmenta.shared.tensor_map import TensorMap
+from tests.ptx.hazards.cases import EMPTY, Case, Row
+
+SOURCES = Path(__file__).parent / "sources"
+GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
+BOX, SIZE = (16, 8), (32, 16)
+OLD = ("plain",)
+"""Sources that are compiled for sm_80."""
+
+
+def header() -> str:
+    """The functions that all sources use."""
+    return (SOURCES / "hopper.cuh").read_text().replace("#pragma once\n", "\n")
+
+
+def without_folders(text: str) -> str:
+    """PTX whose lines name files without their folders."""
+    return re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', text)
+
+
+def code(source: str) -> str:
+    """The text of a source, with its header."""
+    text = (SOURCES / f"{source}.cu").read_text()
+    # Lines are counted from the start of the source.
+    lines = f'#line 1 "hopper.cuh"\n{header()}#line 2 "{source}.cu"\n'
+    before, after = text.split('#include "hopper.cuh"\n')
+    first = before.count("\n") + 2
+    return f"{before}{lines.replace('#line 2', f'#line {first}')}{after}"
+
+
+@cache
+def text(source: str, bug: int) -> str:
+    """The PTX of a source with one mistake."""
+    target = "sm_80" if source in OLD else "sm_90a"
+    found = compiler.to_ptx(code(source), target, f"-DBUG={bug}", "-lineinfo")
+    return without_folders(found)
+
+
+@cache
+def loaded(source: str, bug: int) -> Any:
+    """The same, read."""
+    return ptx.parse(text(source, bug), source)
+
+
+def made(row: Row) -> list[Any]:
+    """Arrays and numbers; a tensor map is its description."""
+    seed = inputs.seed_of(row.source, row.entry)
+    return [_one(spec, seed + 7919 * i) for i, spec in enumerate(row.arguments)]
+
+
+def _one(spec: inputs.Spec, seed: int) -> Any:
+    if spec["kind"] == "map":
+        return spec
+    return empty(spec["shape"], np.uint32) if EMPTY in spec else inputs.make(spec, seed)
+
+
+def map_of(address: int = 0) -> TensorMap:
+    """The map of a tensor of 32 x 16 words."""
+    return TensorMap("u32", SIZE, (4 * SIZE[0],), BOX, address=address)
+
+
+def for_launch(row: Row, given: list[Any]) -> list[Any]:
+    """The arguments as ``kernel.launch`` takes them."""
+    found = []
+    for spec, value in zip(row.arguments, given, strict=True):
+        if spec["kind"] == "map":
+            found.append(ptx.tensor_map(given[spec["of"]], BOX[::-1]))
+        elif isinstance(value, np.ndarray):
+            found.append(value)
+        else:
+            found.append(value.tobytes())
+    return found
+
+
+class Said(NamedTuple):
+    """One report: its rule, severity and words."""
+
+    rule: str
+    severity: str
+    message: str
+
+
+FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
+"""Kinds of faults that are a rule by another name."""
+
+
+def launch(
+    case: Case, schedule: Any, arguments: list[Any] | None = None
+) -> tuple[list[Said], list[NDArray[Any]]]:
+    """What is reported about a launch, and the arrays as it leaves them."""
+    row = case.row
+    given = made(row)
+    kernel = loaded(row.source, case.bug).kernels[row.entry]
+    options = {"cluster": row.cluster} if row.cluster > 1 else {}
+    try:
+        result = kernel.launch(
+            row.grid, row.block, arguments or for_launch(row, given),
+            schedule=schedule, problems="report", limit=2_000_000, **options,
+        )  # fmt: skip
+        problems = result.problems
+        said = [Said(each.rule, each.severity, each.message) for each in problems]
+    except ptx.KernelFault as fault:
+        rule = FAULTS.get(fault.kind, fault.kind)
+        said = [Said(rule, "error", str(fault).splitlines()[0])]
+    arrays = [each for each in given if isinstance(each, np.ndarray)]
+    return said, arrays
+
+
+def left(row: Row, arrays: list[NDArray[Any]]) -> list[bytes]:
+    """The bytes of arrays, without the addresses in them."""
+    specs = [spec for spec in row.arguments if "shape" in spec]
+    found = [each.tobytes() for each in arrays]
+    return [
+        data[8:] if spec.get("address") else data
+        for spec, data in zip(specs, found, strict=True)
+    ]
+
+
+@cache
+def recording() -> dict[str, Any]:
+    """What an H200 left in memory, by the names of cases."""
+    found: dict[str, Any] = json.loads(lzma.decompress(GOLDEN.read_bytes()))
+    return found
+
+
+def expected(case: Case) -> list[bytes]:
+    """The bytes of the arrays as an H200 left them; none is kept if it is as before."""
+    before = left(case.row, [e for e in made(case.row) if isinstance(e, np.ndarray)])
+    kept = recording()["cases"][case.name]
+    return [
+        old if new is None else bytes.fromhex(new)
+        for old, new in zip(before, kept, strict=True)
+    ]

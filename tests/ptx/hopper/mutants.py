@@ -1,0 +1,238 @@
+"""Which small mistakes can a kernel's synchronisation have?
+
+A :class:`Mutant` is a PTX text in which ONE instruction that synchronises is removed or
+weakened.  A checker that is worth its name sees every one of them, unless the mutant
+is as good as the original: ``equivalent.toml`` says which are, and why.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fragmenta.ptx.module import Instruction
+from fragmenta.ptx.reading import parse
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A text with one mistake."""
+
+    change: str
+    """What was done: ``remove wgmma.fence``."""
+    line: int
+    """Where in the PTX."""
+    where: str
+    """The statement of the CUDA source, if the PTX says which line it is."""
+    start: int
+    stop: int
+    new: str
+    original: str
+
+    @property
+    def name(self) -> str:
+        """A name that no other mutant of the text has."""
+        return f"{self.change} in line {self.line}"
+
+    @property
+    def text(self) -> str:
+        """The PTX."""
+        return self.original[: self.start] + self.new + self.original[self.stop :]
+
+
+class Change(NamedTuple):
+    """Another instruction for one, and what that changes."""
+
+    name: str
+    new: str
+
+
+class Statement(NamedTuple):
+    """An instruction as it is written."""
+
+    guard: str
+    """With a space after it, or nothing."""
+    mnemonic: str
+    operands: str
+
+    def __str__(self) -> str:
+        return f"{self.guard}{self.mnemonic} {self.operands}".rstrip() + ";"
+
+
+# ── changes ─────────────────────────────────────────────────────────────────
+
+LAST = re.compile(r"(.*[,\s])\s*(\S+)$", re.DOTALL)
+"""The operands before the last, and the last."""
+
+
+def remove(name: str) -> Callable[[Statement], Iterator[Change]]:
+    """Leave it out."""
+
+    def changed(_: Statement) -> Iterator[Change]:
+        yield Change(f"remove {name}", "")
+
+    return changed
+
+
+def other_number(statement: Statement, calculation: str) -> str:
+    """The last operand is another number."""
+    before, last = LAST.fullmatch(" " + statement.operands).groups()  # type: ignore[union-attr]
+    changed = statement._replace(operands=f"{before.strip()} %mutant")
+    return (
+        f"{{ .reg .b32 %mutant; mov.b32 %mutant, {last}; "
+        f"{calculation.format('%mutant')} {changed} }}"
+    )
+
+
+def not_waiting(statement: Statement) -> Iterator[Change]:
+    """The wait answers yes at once, or is for the other phase."""
+    done = statement.operands.partition(",")[0]
+    yield Change(
+        "do not wait at try_wait", f"{statement.guard}setp.eq.u32 {done}, 0, 0;"
+    )
+    if ".parity" in statement.mnemonic:
+        flipped = other_number(statement, "xor.b32 {0}, {0}, 1;")
+        yield Change("flip parity of try_wait", flipped)
+
+
+def arrival(statement: Statement) -> Iterator[Change]:
+    """No arrival, or one that publishes nothing, or that expects other bytes."""
+    plain = statement.mnemonic.replace(".expect_tx", "")
+    if plain == statement.mnemonic:
+        yield Change("remove mbarrier.arrive", "")
+        words = plain.split(".")
+        if not {"release", "relaxed", "noComplete"} & set(words):
+            scope = "cluster" if "shared::cluster" in words else "cta"
+            relaxed = ".".join([*words[:2], "relaxed", scope, *words[2:]])
+            new = statement._replace(mnemonic=relaxed)
+            yield Change("relax mbarrier.arrive", str(new))
+        return
+    yield Change("remove mbarrier.arrive.expect_tx", "")
+    less = LAST.fullmatch(statement.operands)
+    if less:
+        operands = less[1].rstrip().rstrip(",")
+        unexpected = statement._replace(mnemonic=plain, operands=operands)
+        yield Change("do not expect bytes", str(unexpected))
+    for step in ("16", "-16"):
+        changed = other_number(statement, f"add.s32 {{0}}, {{0}}, {step};")
+        yield Change(f"expect {step} bytes more", changed)
+
+
+def initial_count(statement: Statement) -> Iterator[Change]:
+    """One arrival more or less."""
+    for step in ("1", "-1"):
+        new = other_number(statement, f"add.s32 {{0}}, {{0}}, {step};")
+        yield Change(f"count {step} more at mbarrier.init", new)
+
+
+def group_wait(statement: Statement) -> Iterator[Change]:
+    """No wait, one for fewer groups, or one that does not wait for the writes."""
+    short = statement.mnemonic.replace(".sync.aligned", "")
+    yield Change(f"remove {short}", "")
+    number = int(statement.operands)
+    weaker = statement._replace(operands=str(number + 1))
+    yield Change(f"wait for one group less at {short}", str(weaker))
+    if short == "cp.async.bulk.wait_group":
+        read = statement._replace(mnemonic=f"{statement.mnemonic}.read")
+        yield Change(f"wait for the reads only at {short}", str(read))
+
+
+def cluster_arrival(statement: Statement) -> Iterator[Change]:
+    """No arrival, or one that publishes nothing."""
+    yield Change("remove barrier.cluster.arrive", "")
+    if ".relaxed" not in statement.mnemonic:
+        bare = statement.mnemonic.replace(".release", "")
+        words = bare.replace(".arrive", ".arrive.relaxed")
+        new = statement._replace(mnemonic=words)
+        yield Change("relax barrier.cluster.arrive", str(new))
+
+
+CHANGES: list[tuple[str, Callable[[Statement], Iterator[Change]]]] = [
+    (r"mbarrier\.(try_wait|test_wait)\b.*", not_waiting),
+    (r"mbarrier\.arrive\b.*", arrival),
+    (r"mbarrier\.init\b.*", initial_count),
+    (r"fence\.proxy\.async\b.*", remove("fence.proxy.async")),
+    (r"fence\.mbarrier_init\b.*", remove("fence.mbarrier_init")),
+    (r"(fence\.(sc|acq_rel)|membar)\b.*", remove("fence")),
+    (r"wgmma\.fence\b.*", remove("wgmma.fence")),
+    (r"wgmma\.commit_group\b.*", remove("wgmma.commit_group")),
+    (r"wgmma\.wait_group\b.*", group_wait),
+    (r"cp\.async(\.bulk)?\.wait_group\b.*", group_wait),
+    (r"cp\.async\.wait_all", remove("cp.async.wait_all")),
+    (r"cp\.async\.mbarrier\.arrive\b.*", remove("cp.async.mbarrier.arrive")),
+    (r"cp\.async\.commit_group", remove("cp.async.commit_group")),
+    (r"cp\.async\.bulk\.commit_group", remove("cp.async.bulk.commit_group")),
+    (r"(bar|barrier(\.cta)?)\.sync\b.*", remove("bar.sync")),
+    (r"(bar|barrier(\.cta)?)\.arrive\b.*", remove("bar.arrive")),
+    (r"bar\.warp\.sync", remove("bar.warp.sync")),
+    (r"barrier\.cluster\.arrive\b.*", cluster_arrival),
+    (r"barrier\.cluster\.wait\b.*", remove("barrier.cluster.wait")),
+]
+
+
+def ring_changes(statement: Statement, ring: int) -> Iterator[Change]:
+    """One side goes round the ring of stages too early or too late."""
+    before, _, last = statement.operands.rpartition(",")
+    if last.strip() == str(ring):
+        for number in (ring - 1, ring + 1):
+            new = statement._replace(operands=f"{before}, {number}")
+            yield Change(f"{number} stages instead of {ring}", str(new))
+
+
+# ── mutants of a text ───────────────────────────────────────────────────────
+
+
+def mutants(
+    text: str, entry: str, ring: int | None = None, source: str = ""
+) -> Iterator[Mutant]:
+    """Every mutant of a kernel.
+
+    ``ring`` is the number of stages of its ring, whose comparisons are changed, too.
+    ``source`` is the CUDA source, from which a statement is named.
+    """
+    function = parse(text).functions[entry]
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    for each in function.instructions:
+        start = starts[each.line - 1] + each.column - 1
+        stop = text.index(";", start) + 1
+        found = list(changes(each, _statement(text[start : stop - 1]), ring))
+        where = _where(text, start, source) if found else ""
+        for change in found:
+            yield Mutant(change.name, each.line, where, start, stop, change.new, text)
+
+
+def changes(
+    instruction: Instruction, statement: Statement, ring: int | None
+) -> Iterator[Change]:
+    """Everything that is done to one instruction."""
+    for pattern, change in CHANGES:
+        if re.fullmatch(pattern, instruction.mnemonic):
+            yield from change(statement)
+    if ring and re.fullmatch(r"setp\.(eq|ne)\.[sub]32", instruction.mnemonic):
+        yield from ring_changes(statement, ring)
+
+
+def _statement(raw: str) -> Statement:
+    """An instruction in its parts."""
+    guard, mnemonic, operands = re.fullmatch(  # type: ignore[union-attr]
+        r"(@\S+\s+)?(\S+)\s*(.*)", raw, re.DOTALL
+    ).groups()
+    return Statement(guard or "", mnemonic, operands.strip())
+
+
+def _where(text: str, start: int, source: str) -> str:
+    """The statement of the source that an instruction belongs to.
+
+    An instruction in a small function belongs to the statement that calls it.
+    """
+    lines = source.splitlines()
+    known = list(re.finditer(r"\.loc\s+\d+ (\d+)[^\n]*", text[:start]))
+    if not known or not lines:
+        return ""
+    inlined = re.search(r"inlined_at \d+ (\d+)", known[-1][0])
+    number = int(inlined[1] if inlined else known[-1][1])
+    return lines[number - 1].strip() if number <= len(lines) else ""

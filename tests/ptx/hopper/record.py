@@ -1,0 +1,169 @@
+"""What does an H200 leave in D after each launch of the project's own kernels?
+
+    python -m tests.ptx.hopper.record prepare FOLDER   # PTX into machine code
+    python -m tests.ptx.hopper.record run FOLDER FILE  # on the machine with the GPU
+    python -m tests.ptx.hopper.record keep FILE        # compare with the emulation
+
+A recording has a hash of each launch's inputs, of the rows of D, and of D's whole buffer
+with the bytes after each row, which start as poison.  The copy engine stores whole units
+of 16 bytes, so some of that poison is overwritten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fragmenta.cuda.tools import assembler
+from fragmenta.errors import Error
+from fragmenta.kernels.source import TARGET
+from tests.ptx.hopper.gemms import GEMMS, POISON, Gemm, Rows, short_hash
+
+FILE = Path(__file__).parents[2] / "golden" / "kernels" / "gemms.json"
+REPEAT = 20
+"""How often each launch has to give the same bytes."""
+
+
+class Recorded(NamedTuple):
+    """What a GPU did."""
+
+    inputs: str
+    """A hash of everything that was given."""
+    rows: str
+    """A hash of D."""
+    buffer: str
+    """A hash of D and the bytes after each row."""
+
+
+@cache
+def recorded() -> Mapping[str, Recorded]:
+    """The recorded launches by name."""
+    read = json.loads(FILE.read_text())
+    return {name: Recorded(*row) for name, row in read["launches"].items()}
+
+
+# ── without a GPU ───────────────────────────────────────────────────────────
+
+
+def prepare(folder: Path) -> None:
+    """Assemble the PTX of every launch."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def one(numbered: tuple[int, Gemm]) -> None:
+        number, gemm = numbered
+        text, code = folder / f"{number}.ptx", folder / f"{number}.cubin"
+        text.write_text(gemm.text)
+        ptxas = assembler.tool("ptxas")
+        subprocess.run([ptxas, f"-arch={TARGET}", text, "-o", code], check=True)
+        text.unlink()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(one, enumerate(GEMMS)))
+
+
+def keep(file: Path) -> None:
+    """Compare with the emulation, and write the recording."""
+    read = json.loads(file.read_text())
+    launches = {}
+    for gemm in GEMMS:
+        found = read["launches"].get(gemm.name)
+        if found is None:
+            print(f"{gemm.name:80} DID NOT RUN")
+            continue
+        expected = short_hash(gemm.expected)
+        state = "same" if found["rows"] == expected else "ANOTHER RESULT"
+        state += "" if found["inputs"] == gemm.digest() else ", OTHER INPUTS"
+        state += "" if found["same"] else ", NOT THE SAME TWICE"
+        print(f"{gemm.name:80} {state}")
+        if state == "same":
+            row = Recorded(found["inputs"], found["rows"], found["buffer"])
+            launches[gemm.name] = list(row)
+    FILE.parent.mkdir(parents=True, exist_ok=True)
+    lines = ",\n".join(
+        f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in launches.items()
+    )
+    made = json.dumps(read["made"])
+    FILE.write_text(f'{{\n "made": {made},\n "launches": {{\n{lines}\n }}\n}}\n')
+
+
+# ── with a GPU ──────────────────────────────────────────────────────────────
+
+
+def run(folder: Path, file: Path) -> None:
+    """Run every launch, and write what it leaves."""
+    import torch
+
+    from fragmenta.cuda.tools import device
+
+    torch.zeros(1, device="cuda")
+    launches: dict[str, Any] = {}
+    for number, gemm in enumerate(GEMMS):
+        code = (folder / f"{number}.cubin").read_bytes()
+        try:
+            launches[gemm.name] = left(gemm, code)
+        except Error as why:
+            print(f"{gemm.name}: {why}", flush=True)
+    made = device.present().versions()
+    file.write_text(json.dumps({"made": made, "launches": launches}))
+
+
+def left(gemm: Gemm, code: bytes) -> dict[str, Any]:
+    """The hashes that one launch leaves."""
+    import torch
+
+    from fragmenta.kernels.launch import launch, plan_of_code
+
+    made = gemm.memory()
+    held: list[Any] = []
+
+    def sent(array: Any) -> int:
+        held.append(torch.from_numpy(np.ascontiguousarray(array)).cuda())
+        return int(held[-1].data_ptr())
+
+    left_side = made.a
+    a: Any = (
+        left_side.matrix(sent(left_side.buffer))
+        if isinstance(left_side, Rows)
+        else sent(left_side)
+    )
+    b = made.b.matrix(sent(made.b.buffer))
+    parts = {name: sent(part) for name, part in made.epilogue.items()}
+    d = made.d.matrix(sent(made.d.buffer))
+    result, planned = held[-1], plan_of_code(gemm.geometry, code)
+    seen = []
+    for _ in range(REPEAT):
+        result.fill_(POISON)
+        stream = torch.cuda.current_stream().cuda_stream
+        launch(planned, a, b, d, stream=stream, epilogue=parts)
+        torch.cuda.synchronize()
+        seen.append(result.cpu().numpy())
+    found = Rows(seen[0], made.d.width)
+    return {
+        "inputs": gemm.digest(),
+        "rows": short_hash(found.inside),
+        "buffer": short_hash(found.buffer),
+        "same": all((each == seen[0]).all() for each in seen),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["prepare", "run", "keep"])
+    parser.add_argument("paths", type=Path, nargs="+")
+    given = parser.parse_args()
+    if given.what == "run":
+        run(*given.paths)
+    else:
+        {"prepare": prepare, "keep": keep}[given.what](*given.paths)
+
+
+if __name__ == "__main__":
+    main()
