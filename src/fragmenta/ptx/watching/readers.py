@@ -49,7 +49,8 @@ def is_set(record: Value) -> Value:
     return several
 
 
-def _cell(code: Code, sets: Any, number: Value) -> Any:
+def cell_at(code: Code, sets: Any, number: Value) -> Any:
+    """The memory of a set."""
     b = code.builder
     step = convert(number, I64) * layout.CELL_BYTES + layout.SETS_CELLS
     return b.gep(sets, [step.raw])
@@ -65,22 +66,27 @@ def each_reader(
     entry = code.variable(record)
     with repeat(code) as again:
         with code.when(number.value != 0):
-            cell = _cell(code, sets, number.value)
+            cell = cell_at(code, sets, number.value)
             entry.value = field(code, cell, layout.CELL_ENTRY, I64)[0]
             number.value = field(code, cell, layout.CELL_REST, I32)[0]
         visit(entry.value)
         again(number.value != 0)
 
 
+def bucket_of(entry: Value, rest: Value) -> Value:
+    """Where to look for a set."""
+    mixed = (entry ^ (convert(rest, I64) << 20)) * as_signed(_FACTOR, 64)
+    return shift_unsigned(mixed, 64 - layout.HEADS.bit_length() + 1)
+
+
 def joined(code: Code, head: Head, rest: Value, entry: Value) -> Value:
     """The number of the set with one more record; 0 if there is no place for it."""
     sets = head.pointer(layout.HEAD_SETS)
-    mixed = (entry ^ (convert(rest, I64) << 20)) * as_signed(_FACTOR, 64)
-    bucket = shift_unsigned(mixed, 64 - layout.HEADS.bit_length() + 1)
+    bucket = bucket_of(entry, rest)
     first = field(code, place(code, sets, layout.SETS_HEADS), 0, I32)
     found = code.variable(first[bucket])
     with repeat(code) as again:
-        cell = _cell(code, sets, found.value)
+        cell = cell_at(code, sets, found.value)
         same = (field(code, cell, layout.CELL_ENTRY, I64)[0] == entry) & (
             field(code, cell, layout.CELL_REST, I32)[0] == rest
         )
@@ -91,7 +97,7 @@ def joined(code: Code, head: Head, rest: Value, entry: Value) -> Value:
     used = field(code, sets, layout.SETS_USED, I32)
     with code.when((found.value == 0) & (used[0] < layout.CELLS - 1)):
         number = used[0] + 1
-        cell = _cell(code, sets, number)
+        cell = cell_at(code, sets, number)
         field(code, cell, layout.CELL_ENTRY, I64)[0] = entry
         field(code, cell, layout.CELL_REST, I32)[0] = rest
         field(code, cell, layout.CELL_NEXT, I32)[0] = first[bucket]

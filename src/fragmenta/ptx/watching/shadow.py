@@ -35,6 +35,7 @@ from fragmenta.ptx.engine.library import POINTER, Routine, define, field, pointe
 from fragmenta.ptx.engine.warps import P, first_lane, routine, to_word
 from fragmenta.ptx.watching import dense, layout, single
 from fragmenta.ptx.watching.clocks import Head, warp_at, warp_of
+from fragmenta.ptx.watching.collecting import COLLECT, make_room
 from fragmenta.ptx.watching.layout import KINDS, Lanes
 from fragmenta.ptx.watching.meeting import watching
 from fragmenta.ptx.watching.readers import ADDED
@@ -144,7 +145,7 @@ LANE = routine("watch.lane", _lane, [P, P, I32, I32, I64, I32, I32, I32, P], Non
 block, block, number of the warp, lanes, address, bytes, bits of the kind, site, values.
 """
 
-SUPPORT = (LANE, ADDED)
+SUPPORT = (LANE, ADDED, COLLECT)
 """Routines that must be linked wherever ``watched`` or ``check_lane`` is used."""
 
 
@@ -209,6 +210,7 @@ def _warp(
     code: Code, access: memory.Access, kind: str, head: Head, warp: Any, block: Any,
     register: Any, offset: Value, lanes: Value, site: Value, *registers: Any,
 ) -> None:  # fmt: skip
+    make_room(code, head)
     at = memory.addresses(code, register, access.address, offset)
     spilled = memory.spill(code, at)
     first = convert(first_lane(lanes), I64, signed=False) & (LANES - 1)
@@ -297,6 +299,7 @@ def _touch(
     """An agent that is not a warp accesses bytes at each of several offsets."""
     b = code.builder
     head = Head(code, head_at)
+    make_room(code, head)
     row = field(code, clock, 0, I32)
     # Without clocks of the async proxy, this reads the first plane again.
     two = (head.planes > 1) & ((kind & ASYNC) != 0)
