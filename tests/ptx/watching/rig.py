@@ -39,7 +39,7 @@ def engine(routines: tuple[library.Routine, ...]) -> Any:
 @cache
 def function(routine: library.Routine, kinds: str, returns: str = "") -> Any:
     """A routine that can be called from Python."""
-    loaded = engine((routine, shadow.LANE))
+    loaded = engine((routine, *shadow.SUPPORT))
     address = loaded.get_function_address(routine.name)
     result = _KINDS[returns] if returns else None
     return ctypes.CFUNCTYPE(result, *(_KINDS[each] for each in kinds))(address)
@@ -71,7 +71,7 @@ class Rig:
         return int(self.memory.view(np.uint32)[warp, layout.LIVE // 4])
 
     def at(self, warp: int) -> int:
-        return self.memory[warp].ctypes.data
+        return int(self.memory[warp].ctypes.data)
 
     # ── accesses ────────────────────────────────────────────────────────────
 

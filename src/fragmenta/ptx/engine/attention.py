@@ -18,7 +18,7 @@ from fragmenta.ptx.module import Address, Function, Instruction
 from fragmenta.ptx.watching.banks import counted_banks
 from fragmenta.ptx.watching.global_memory import watched_global
 from fragmenta.ptx.watching.locations import orders, role, synchronises
-from fragmenta.ptx.watching.shadow import LANE, watched
+from fragmenta.ptx.watching.shadow import SUPPORT, watched
 
 _STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
 _ORDERED: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
@@ -52,10 +52,15 @@ def access(
         _in_window(writer, what, at, offset, given, places, kind)
         return
     near = what._replace(space="shared")
-    writer.routines[LANE.name] = LANE
+    _link(writer)
     writer.call(watched(near, kind), *given, *places)
     if kind in ("read", "write") and what.space == "shared":
         writer.call(counted_banks(near), *given)
+
+
+def _link(writer: Writer) -> None:
+    """The checks of shared memory call some routines themselves."""
+    writer.routines.update({each.name: each for each in SUPPORT})
 
 
 def _in_window(
@@ -67,7 +72,7 @@ def _in_window(
     Others are far outside of it then, and left out.
     """
     near = what._replace(space="shared")
-    writer.routines[LANE.name] = LANE
+    _link(writer)
     moved = list(given)
     moved[3] = f"i64 {offset - layout.SHARED_WINDOW}"
     writer.call(watched(near, kind), *moved, *places)
@@ -114,7 +119,7 @@ def rows(
         "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {chosen}", f"i32 {writer.site()}",
     )  # fmt: skip
-    writer.routines[LANE.name] = LANE
+    _link(writer)
     # The values are not compared: which lane holds which piece is another matter.
     places = [f"ptr {registers[0]}"] * 4
     writer.call(watched(what, "write" if stores else "read"), *given, *places)

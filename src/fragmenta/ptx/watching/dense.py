@@ -28,7 +28,7 @@ from fragmenta.ptx.engine.library import as_signed
 from fragmenta.ptx.watching import layout
 from fragmenta.ptx.watching.clocks import Head, Warp
 from fragmenta.ptx.watching.layout import Lanes
-from fragmenta.ptx.watching.readers import added, each_reader, is_set
+from fragmenta.ptx.watching.readers import call_added, each_reader, is_set
 from fragmenta.ptx.watching.records import (
     Viewer,
     kept_epoch,
@@ -195,7 +195,8 @@ class Line:
             placed = (strange & layout.LANE_FIELD) == 0
             one = lanes_of(self.mine) == int(Lanes.ONE)
             with code.when((fine.value == 0) & same & placed & one & ~none):
-                grown = added(code, self.head, self.viewer, first, self.mine | name)
+                mine = self.mine | name
+                grown = call_added(code, self.head, self.viewer, first, mine)
                 following.value = grown & as_signed(~layout.LANE_FIELD, 64)
                 fine.value = fine.value.lift(1)
         return fine, following

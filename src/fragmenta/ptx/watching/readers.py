@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from llvmlite import ir
+
 from fragmenta.machine.trace import (
     I32,
     I64,
@@ -21,7 +23,7 @@ from fragmenta.machine.trace import (
     shift_unsigned,
 )
 from fragmenta.ptx.engine.library import as_signed, field
-from fragmenta.ptx.engine.warps import place, repeat
+from fragmenta.ptx.engine.warps import P, place, repeat, routine
 from fragmenta.ptx.watching import layout
 from fragmenta.ptx.watching.clocks import Head
 from fragmenta.ptx.watching.layout import Lanes
@@ -47,7 +49,8 @@ def is_set(record: Value) -> Value:
     return several
 
 
-def _cell(code: Code, sets: Any, number: Value) -> Any:
+def cell_at(code: Code, sets: Any, number: Value) -> Any:
+    """The memory of a set."""
     b = code.builder
     step = convert(number, I64) * layout.CELL_BYTES + layout.SETS_CELLS
     return b.gep(sets, [step.raw])
@@ -63,22 +66,27 @@ def each_reader(
     entry = code.variable(record)
     with repeat(code) as again:
         with code.when(number.value != 0):
-            cell = _cell(code, sets, number.value)
+            cell = cell_at(code, sets, number.value)
             entry.value = field(code, cell, layout.CELL_ENTRY, I64)[0]
             number.value = field(code, cell, layout.CELL_REST, I32)[0]
         visit(entry.value)
         again(number.value != 0)
 
 
+def bucket_of(entry: Value, rest: Value) -> Value:
+    """Where to look for a set."""
+    mixed = (entry ^ (convert(rest, I64) << 20)) * as_signed(_FACTOR, 64)
+    return shift_unsigned(mixed, 64 - layout.HEADS.bit_length() + 1)
+
+
 def joined(code: Code, head: Head, rest: Value, entry: Value) -> Value:
     """The number of the set with one more record; 0 if there is no place for it."""
     sets = head.pointer(layout.HEAD_SETS)
-    mixed = (entry ^ (convert(rest, I64) << 20)) * as_signed(_FACTOR, 64)
-    bucket = shift_unsigned(mixed, 64 - layout.HEADS.bit_length() + 1)
+    bucket = bucket_of(entry, rest)
     first = field(code, place(code, sets, layout.SETS_HEADS), 0, I32)
     found = code.variable(first[bucket])
     with repeat(code) as again:
-        cell = _cell(code, sets, found.value)
+        cell = cell_at(code, sets, found.value)
         same = (field(code, cell, layout.CELL_ENTRY, I64)[0] == entry) & (
             field(code, cell, layout.CELL_REST, I32)[0] == rest
         )
@@ -89,7 +97,7 @@ def joined(code: Code, head: Head, rest: Value, entry: Value) -> Value:
     used = field(code, sets, layout.SETS_USED, I32)
     with code.when((found.value == 0) & (used[0] < layout.CELLS - 1)):
         number = used[0] + 1
-        cell = _cell(code, sets, number)
+        cell = cell_at(code, sets, number)
         field(code, cell, layout.CELL_ENTRY, I64)[0] = entry
         field(code, cell, layout.CELL_REST, I32)[0] = rest
         field(code, cell, layout.CELL_NEXT, I32)[0] = first[bucket]
@@ -122,10 +130,8 @@ def added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Val
     result = code.variable(new)
 
     def look(entry: Value) -> None:
-        there = (entry ^ new) & _SAME
-        place_same = (lanes_of(entry) == int(Lanes.SEVERAL)) | (word_lane == lane)
-        covers = (mask_of(new) & ~mask_of(entry)) == 0
-        present.value = present.value | _bit((there == 0) & place_same & covers)
+        there = (((entry ^ new) & _SAME) == 0) & _includes(entry, new, word_lane)
+        present.value = present.value | _bit(there)
         gone = known(viewer, entry, word_lane, mask_of(entry))
         changes.value = changes.value | _bit(gone | (agent_of(entry) == agent_of(new)))
 
@@ -144,7 +150,18 @@ def added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Val
     return result.value
 
 
-_SAME = as_signed(layout.EPOCH_FIELD | layout.AGENT_FIELD | layout.CLASS_FIELD, 64)
+_SAME = layout.EPOCH_FIELD | layout.AGENT_FIELD
+
+
+def _includes(entry: Value, new: Value, word_lane: Value) -> Value:
+    """Whether a reader in a set says all that a new read of the same epoch would."""
+    there, here = lanes_of(entry), lanes_of(new)
+    alike = (there == here) & (word_lane == lane_in(new))
+    several = (there == int(Lanes.SEVERAL)) & (here <= int(Lanes.SEVERAL))
+    anyone = (there == int(Lanes.ANY)) & ~is_strong(here)
+    covers: Value = (mask_of(new) & ~mask_of(entry)) == 0
+    found: Value = several | alike | anyone
+    return covers & found
 
 
 def _bit(condition: Value) -> Value:
@@ -197,8 +214,43 @@ def _together(viewer: Viewer, old: Value, new: Value, unknown: Value) -> Value:
     # A later piece of work of an agent that is not a warp ends later.
     earlier = with_part(union, layout.EPOCH_AT, layout.EPOCH_BITS, epoch_of(old))
     work = select(now, union, select(covers, new, earlier))
-    lanes = select(unknown, combined(old, new, lane_in(old)), select(now, union, new))
+    # Nobody knows whether a vague record is about the same lane.
+    base = viewer.components(agent_of(old))[0]
+    anyone = (lanes_of(old) == int(Lanes.ANY)) | (
+        lanes_of(old) == int(Lanes.STRONG_ANY)
+    )
+    vague = anyone & (epoch_of(old) >= base)
+    own = ((old ^ new) & (layout.LANE_FIELD | layout.CLASS_FIELD)) == 0
+    lanes = select(
+        unknown | vague,
+        combined(old, new, lane_in(old)),
+        select(now & own, union, new),
+    )
     return select(viewer.agent < 0, work, lanes)
+
+
+def _added(
+    code: Code, head: Any, row: Any, agent: Value, own: Value, old: Value, new: Value
+) -> Value:
+    top = Head(code, head)
+    viewer = Viewer(field(code, row, 0, I32), top.row, agent, own)
+    return added(code, top, viewer, old, new)
+
+
+ADDED = routine("watch.added", _added, [P, P, I32, I32, I64, I64], I64)
+"""The record of reads after one more: head, row, agent, own lane, old, new."""
+
+
+def call_added(code: Code, head: Head, viewer: Viewer, old: Value, new: Value) -> Value:
+    """The record of reads after one more; :data:`ADDED` must be linked."""
+    b = code.builder
+    function = b.module.globals.get(ADDED.name)
+    if function is None:
+        kind = ir.FunctionType(I64, [P, P, I32, I32, I64, I64])
+        function = ir.Function(b.module, kind, ADDED.name)
+    row = b.bitcast(viewer.row.raw, P)
+    given = [head.raw, row, viewer.agent.raw, viewer.own.raw, old.raw, new.raw]
+    return Value(b, b.call(function, given))
 
 
 def _set_record(number: Value, lane: Value, mask: Value) -> Value:

@@ -7,6 +7,7 @@ Otherwise each lane is checked alone.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -32,10 +33,12 @@ from fragmenta.ptx.engine import memory
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import POINTER, Routine, define, field, pointer_at
 from fragmenta.ptx.engine.warps import P, first_lane, routine, to_word
-from fragmenta.ptx.watching import dense, layout
+from fragmenta.ptx.watching import dense, layout, single
 from fragmenta.ptx.watching.clocks import Head, warp_at, warp_of
+from fragmenta.ptx.watching.collecting import COLLECT, make_room
 from fragmenta.ptx.watching.layout import KINDS, Lanes
 from fragmenta.ptx.watching.meeting import watching
+from fragmenta.ptx.watching.readers import ADDED
 from fragmenta.ptx.watching.records import Viewer, kept_epoch, kept_site
 from fragmenta.ptx.watching.words import Now, Word, check, settled, shadow
 
@@ -140,7 +143,10 @@ def _equal(
 LANE = routine("watch.lane", _lane, [P, P, I32, I32, I64, I32, I32, I32, P], None)
 """Checks one access by one lane, or a read of several lanes: the head of the watched
 block, block, number of the warp, lanes, address, bytes, bits of the kind, site, values.
-It must be linked wherever ``watched`` or ``check_lane`` is used."""
+"""
+
+SUPPORT = (LANE, ADDED, COLLECT)
+"""Routines that must be linked wherever ``watched`` or ``check_lane`` is used."""
 
 
 def check_lane(
@@ -182,7 +188,7 @@ def watched(access: memory.Access, kind: str) -> Routine:
     """The routine that checks an access of shared memory, just before it happens.
 
     ``kind`` is one of ``layout.KINDS``.  It has the parameters of the routine of the
-    access, and returns nothing.  :data:`LANE` must be linked, too.
+    access, and returns nothing.  :data:`SUPPORT` must be linked, too.
     """
     name = f"watch.{kind.replace(' ', '.')}.{access.name}"
 
@@ -204,6 +210,7 @@ def _warp(
     code: Code, access: memory.Access, kind: str, head: Head, warp: Any, block: Any,
     register: Any, offset: Value, lanes: Value, site: Value, *registers: Any,
 ) -> None:  # fmt: skip
+    make_room(code, head)
     at = memory.addresses(code, register, access.address, offset)
     spilled = memory.spill(code, at)
     first = convert(first_lane(lanes), I64, signed=False) & (LANES - 1)
@@ -211,13 +218,16 @@ def _warp(
     number = field(code, warp, engine.WARP_NUMBER, I32)[0]
     values = _values(code, access, registers) if kind == "write" else None
     left = code.variable(lanes)
+
+    def slow(some: Value, address: Value) -> None:
+        size = access.bytes
+        _call_lane(code, head, block, number, some, address, size, kind, site, values)
+
     alone = (lanes & (lanes - 1)) == 0
     if kind == "read":
         alone = alone | ((~to_word(at == at.lift(one)) & lanes) == 0)
     with code.when(alone & (lanes != 0)):
-        _call_lane(
-            code, head, block, number, lanes, one, access.bytes, kind, site, values
-        )
+        slow(lanes, one)
         left.value = lanes.lift(0)
     if kind in ("read", "write"):
         clocks = warp_of(code, head, warp)
@@ -230,16 +240,41 @@ def _warp(
             straight = (~to_word(at == ideal) & lanes) == 0
             with code.when(straight & line.fits()):
                 left.value = select(line.done(), lanes.lift(0), lanes)
-    with (
-        code.when(left.value != 0),
-        code.loop(LANES) as lane,
-        code.when(memory.has(lanes, lane)),
-    ):
-        address = memory.lane_of(code, spilled, lane)
+        with code.when(left.value != 0):
+            fast = single.quick(code, head, clocks, access.bytes, kind == "write", site)
+            _lanes(code, access, kind, fast, lanes, spilled, slow)
+    else:
+        with code.when(left.value != 0), code.loop(LANES) as lane:
+            bit = lanes.lift(1) << convert(lane, I32)
+            with code.when((lanes & bit) != 0):
+                slow(bit, memory.lane_of(code, spilled, lane))
+
+
+def _lanes(
+    code: Code, access: memory.Access, kind: str, fast: single.Quick, lanes: Value,
+    spilled: Any, slow: Callable[[Value, Value], None],
+) -> None:  # fmt: skip
+    """Check lanes one by one, but lanes side by side that read the same together."""
+    group = code.variable(lanes.lift(0))
+    # The loop looks at the lane after the last, too; it never takes part.
+    following = code.array(I64, LANES + 1)
+    b = code.builder
+    wide = b.bitcast(following, memory.WIDE.as_pointer())
+    b.store(b.load(b.bitcast(spilled, memory.WIDE.as_pointer())), wide)
+    with code.loop(LANES) as lane, code.when(memory.has(lanes, lane)):
+        address = memory.lane_of(code, following, lane)
         bit = lanes.lift(1) << convert(lane, I32)
-        _call_lane(
-            code, head, block, number, bit, address, access.bytes, kind, site, values
-        )
+        group.value = group.value | bit
+        ends = code.variable(lanes.lift(1))
+        if kind == "read":
+            later = (lanes & (bit << 1)) != 0
+            same = memory.lane_of(code, following, lane + 1) == address
+            ends.value = convert(~(later & same), I32, signed=False)
+        with code.when(ends.value != 0):
+            several = group.value != bit
+            with code.when(~fast.done(lane, several, address)):
+                slow(group.value, address)
+            group.value = lanes.lift(0)
 
 
 def _values(code: Code, access: memory.Access, registers: tuple[Any, ...]) -> Any:
@@ -264,6 +299,7 @@ def _touch(
     """An agent that is not a warp accesses bytes at each of several offsets."""
     b = code.builder
     head = Head(code, head_at)
+    make_room(code, head)
     row = field(code, clock, 0, I32)
     # Without clocks of the async proxy, this reads the first plane again.
     two = (head.planes > 1) & ((kind & ASYNC) != 0)

@@ -30,7 +30,7 @@ class Machine:
 
     def __init__(self) -> None:
         # Tracing takes a while to import.
-        from fragmenta.ptx.watching import clocks, shadow
+        from fragmenta.ptx.watching import clocks, collecting, shadow
 
         lanes = (_POINTER, _WORD, _WORD, _WORD, _POINTER)
         given: dict[str, tuple[library.Routine, tuple[Any, ...]]] = {
@@ -45,7 +45,7 @@ class Machine:
                 (_POINTER, _POINTER, _LONG, *6 * (_WORD,), _POINTER),
             ),
         }
-        routines = [each for each, _ in given.values()]
+        routines = [*(each for each, _ in given.values()), collecting.COLLECT]
         self._engine = compiler.load(library.objects(routines))
         self.calls: dict[str, Callable[..., None]] = {
             name: ctypes.CFUNCTYPE(None, *kinds)(
