@@ -31,7 +31,7 @@ def routine(access: Access, kind: Any, cta: bool = False) -> Any:
     made = watched_global(access, kind, cta=cta)
     engine = compiler.load(library.objects([made]))
     _ENGINES.append(engine)
-    registers = access.elements if "write" in kind or kind == "atomic" else 0
+    registers = access.elements
     kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_int32] * 2
     kind_of = ctypes.CFUNCTYPE(None, *kinds, *[ctypes.c_void_p] * registers)
     return kind_of(engine.get_function_address(made.name))
@@ -140,7 +140,7 @@ class Block:
             of = np.dtype(f"u{max(bits, 16) // 8}")
             for each in values:
                 each.view(of)[:32] = np.zeros(32, of) + np.asarray(value, of)
-        numbers = [each.ctypes.data for each in values] if writes else []
+        numbers = [each.ctypes.data for each in values]
         routine(access, kind, cta)(
             self.warps[warp].ctypes.data, self.memory.ctypes.data,
             addresses.ctypes.data, 0, ctypes.c_int32(lanes).value, site, *numbers,

@@ -101,8 +101,8 @@ def watched_global(
 ) -> Routine:
     """The routine that checks an access; it returns nothing.
 
-    It takes what the routine of the access takes, and the same registers.  ``cta`` says
-    that the scope of the access is the block.  Lanes whose address is not in a segment
+    It takes what the routine of the access takes, with as many registers; only those of
+    a store are read.  ``cta`` says that the scope of the access is the block.  Lanes whose address is not in a segment
     that can be written are left out.
     """
     flags = _FLAGS[kind] | (Flags.CTA if cta else Flags(0))
@@ -116,7 +116,7 @@ def watched_global(
 
     def build(module: ir.Module) -> None:
         judging.functions(module, order)
-        registers = [POINTER] * (access.elements if flags & Flags.WRITE else 0)
+        registers = [POINTER] * access.elements
         parameters = [POINTER, POINTER, POINTER, I64, I32, I32]
         define(module, name, [*parameters, *registers], trace)
 
