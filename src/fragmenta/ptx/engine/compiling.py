@@ -11,6 +11,7 @@ from fragmenta.ptx.engine import (
     barriers,
     copying,
     events,
+    inflight,
     layout,
     library,
     matrices,
@@ -68,6 +69,7 @@ def make(
         "prints": any(_prints(each) for each in every),
         "events": writer.events,
         "mode": list(writer.mode),
+        "dirty": parts.dirty,
     }
     objects = (code, *library.objects(known.values()))
     return about, objects, bytes(writer.constants)
