@@ -102,8 +102,8 @@ def watched_global(
     """The routine that checks an access; it returns nothing.
 
     It takes what the routine of the access takes, with as many registers; only those of
-    a store are read.  ``cta`` says that the scope of the access is the block.  Lanes whose address is not in a segment
-    that can be written are left out.
+    a store are read.  ``cta`` says that the scope of the access is the block.  Lanes
+    whose address is not in a segment that can be written are left out.
     """
     flags = _FLAGS[kind] | (Flags.CTA if cta else Flags(0))
     name = f"watch.{kind}{'.cta' if cta else ''}.{order.name}.{access.name}"
