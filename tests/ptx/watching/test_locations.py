@@ -230,9 +230,10 @@ def test_what_instructions_can_do() -> None:
     assert role(made[0]) is None
 
 
-def test_the_clocks_of_a_cluster() -> None:
+@pytest.mark.parametrize("asynchronous", [True, False])
+def test_the_clocks_of_a_cluster(asynchronous: bool) -> None:
     machine = Machine(blocks=2)
-    watches = [Watch(1, 2, 2048, asynchronous=False) for _ in machine.blocks]
+    watches = [Watch(1, 2, 2048, 1, asynchronous=asynchronous) for _ in machine.blocks]
     locations = Locations(machine.watch)
     threads = []
     for block, watch in zip(machine.blocks, watches, strict=True):
