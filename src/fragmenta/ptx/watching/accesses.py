@@ -92,6 +92,9 @@ class Rule(IntEnum):
     """Both are strong, but in the scope of different blocks."""
     PROXY = 7
     """Ordered, but without a proxy fence between them."""
+    MIXED = 8
+    """A plain load and an atomic operation without order.  Loops with
+    compare-and-swap begin like that, and it does no harm there."""
 
 
 PROBLEM = np.dtype([

@@ -375,9 +375,8 @@ def _compare(
             before.lift(int(site.flags)),
         )  # fmt: skip
         with code.when(verdict != 1):
-            found = code.variable(
-                select(verdict == 2, verdict.lift(Rule.SCOPE), verdict.lift(rule))
-            )
+            name = select(verdict == 3, verdict.lift(Rule.MIXED), verdict.lift(rule))
+            found = code.variable(select(verdict == 2, verdict.lift(Rule.SCOPE), name))
             if rule is Rule.WRITE_WRITE and not site.flags & Flags.ATOMIC:
                 equal = _equal(site, where, address, lane, before, earlier)
                 plain = verdict == 0

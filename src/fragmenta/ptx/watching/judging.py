@@ -282,12 +282,17 @@ def _ordered(
     code: Code, order: Order, warp: Any, block: Any, ledger: Any, number: Value,
     before: Value, lane: Value, own: Value, flags: Value,
 ) -> Value:  # fmt: skip
-    """1 if an access is ordered after an earlier one, 0 if not, 2: by scope only."""
+    """1 if an access is ordered after an earlier one, 0 if not.
+
+    2: its scope is too small; 3: one is atomic, the other a plain load.
+    """
     strong = _is(flags, Flags.STRONG)
+    atomic = _is(flags, Flags.ATOMIC)
 
     def special() -> Value:
         _, there = _foreign(code, block, ledger)
-        return _word(there | (strong & (number == SEVERAL_STRONG)))
+        good = _word(there | (strong & (number == SEVERAL_STRONG)))
+        return select((good == 0) & atomic, good.lift(3), good)
 
     def line() -> Value:
         entry = _entry(code, ledger, number)
@@ -306,8 +311,13 @@ def _ordered(
             return _of_other(code, order, warp, block, ledger, entry, before, lane)
 
         found = _one_of_both(code, same, clocks, others)
+        writes = _is(entry.flags, Flags.WRITE)
+        mixed = (atomic & ~writes) | (
+            ~_is(flags, Flags.WRITE) & _is(entry.flags, Flags.ATOMIC)
+        )
+        wrong = select(both, found.lift(1), select(mixed, found.lift(3), 0))
         scoped = both & cta & ~same
-        return select(found == 1, found, select(scoped, found.lift(2), _word(both)))
+        return select(found == 1, found, select(scoped, found.lift(2), wrong))
 
     strong_self = (number == own) & strong
     simple = _one_of_both(code, number < FIRST_ID, special, line)
