@@ -4,6 +4,7 @@ parse(text), load(path)   read PTX
 module.kernels            its kernels
 kernel.launch(...)        run one on the CPU, with the bits that a GPU returns
 pointer(array, offset)    an argument that points into an array
+empty(shape, dtype)       an array that counts as unwritten
 struct(...)               a struct by value, with pointers in it
 tensor_map(array, box)    the tensor map of an array
 RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
@@ -29,6 +30,7 @@ from fragmenta.ptx.arguments import pointer
 from fragmenta.ptx.kernel import Kernel, load, parse
 from fragmenta.ptx.result import Result
 from fragmenta.ptx.structs import struct, tensor_map
+from fragmenta.ptx.watching.empties import empty
 
 if TYPE_CHECKING:
     from fragmenta.methods import RawKernel
@@ -40,6 +42,7 @@ __all__ = [
     "KernelFault",
     "RawKernel",
     "Result",
+    "empty",
     "load",
     "parse",
     "pointer",

@@ -15,6 +15,7 @@ from fragmenta.ptx.engine import layout, library
 from fragmenta.ptx.engine.compiled import aligned
 from fragmenta.ptx.engine.memory import Access
 from fragmenta.ptx.watching import accesses
+from fragmenta.ptx.watching import layout as clocks
 from fragmenta.ptx.watching.global_memory import watched_global
 from fragmenta.ptx.watching.global_watch import GlobalWatch, Who, joined
 from fragmenta.ptx.watching.locations import Thread
@@ -30,7 +31,7 @@ def routine(access: Access, kind: Any, cta: bool = False) -> Any:
     made = watched_global(access, kind, cta=cta)
     engine = compiler.load(library.objects([made]))
     _ENGINES.append(engine)
-    registers = access.elements if "write" in kind or kind == "atomic" else 0
+    registers = access.elements
     kinds = [ctypes.c_void_p] * 3 + [ctypes.c_int64] + [ctypes.c_int32] * 2
     kind_of = ctypes.CFUNCTYPE(None, *kinds, *[ctypes.c_void_p] * registers)
     return kind_of(engine.get_function_address(made.name))
@@ -49,7 +50,7 @@ class Block:
         self.warps = [aligned(layout.REGISTERS) for _ in range(warps)]
         for each, warp in enumerate(self.warps):
             warp.view(np.int32)[layout.WARP_NUMBER // 4] = each
-        size = accesses.STATE_COMMON + 24 * row
+        size = clocks.STATE_COMMON + 24 * row
         self.states = aligned(size * warps).reshape(warps, size)
         self.ledger = machine.watch.ledger()
         self.ledger.clocks(self.states.ctypes.data, size)
@@ -59,7 +60,7 @@ class Block:
 
     def _clock(self, agent: int, second: bool) -> NDArray[np.int32]:
         row = self.machine.watch.row
-        start = accesses.STATE_COMMON + 12 * row * second
+        start = clocks.STATE_COMMON + 12 * row * second
         found: NDArray[np.int32] = self.states[agent, start : start + 12 * row].view(
             np.int32
         )
@@ -72,10 +73,10 @@ class Block:
         return found
 
     def epoch(self, agent: int) -> int:
-        return int(self._word(agent, accesses.STATE_EPOCH)[0])
+        return int(self._word(agent, clocks.STATE_EPOCH)[0])
 
     def row(self, agent: int, lanes: int) -> NDArray[np.int32]:
-        elect = int(self._word(agent, accesses.STATE_ELECT)[0])
+        elect = int(self._word(agent, clocks.STATE_ELECT)[0])
         found = self._clock(agent, False)
         return joined(found, self._clock(agent, True) if elect & lanes else found)
 
@@ -94,12 +95,12 @@ class Block:
             own = np.zeros_like(made)
             own[1:, agent] = epoch + 1, np.uint32(lanes).astype(np.int32)
             made = joined(made, own)
-        self._word(agent, accesses.STATE_EPOCH)[0] += 1
+        self._word(agent, clocks.STATE_EPOCH)[0] += 1
         return made
 
     def acquire(self, agent: int, lanes: int, row: NDArray[np.int32]) -> None:
         common, second = self._clock(agent, False), self._clock(agent, True)
-        elect = self._word(agent, accesses.STATE_ELECT)
+        elect = self._word(agent, clocks.STATE_ELECT)
         if lanes == ALL:
             common[:] = joined(common, row)
         else:
@@ -115,7 +116,7 @@ class Block:
         agents = list(range(len(self.warps))) if agents is None else agents
         every = self._clock(agents[0], False)
         for agent in agents:
-            elect = self._word(agent, accesses.STATE_ELECT)
+            elect = self._word(agent, clocks.STATE_ELECT)
             if elect[0]:
                 self._clock(agent, False)[:] = self.row(agent, ALL)
                 elect[0] = 0
@@ -139,7 +140,7 @@ class Block:
             of = np.dtype(f"u{max(bits, 16) // 8}")
             for each in values:
                 each.view(of)[:32] = np.zeros(32, of) + np.asarray(value, of)
-        numbers = [each.ctypes.data for each in values] if writes else []
+        numbers = [each.ctypes.data for each in values]
         routine(access, kind, cta)(
             self.warps[warp].ctypes.data, self.memory.ctypes.data,
             addresses.ctypes.data, 0, ctypes.c_int32(lanes).value, site, *numbers,

@@ -86,11 +86,26 @@ def test_strong_accesses_do_not_race_with_one_another() -> None:
     for block in machine.blocks:
         block.access(0, "atomic", 0, site=1)
         block.access(1, "strong-read", 0, site=2)
-        block.access(1, "strong-write", 0, site=3)
         block.access(1, "atomic", 4 * LANES, site=4)
+        block.access(1, "strong-write", 0, site=3)
     assert machine.rules() == []
     machine.blocks[0].access(0, "read", 0, lanes=1, site=5)
     assert machine.rules() == ["WRITE_READ"]
+
+
+def test_a_plain_load_beside_atomic_operations_is_a_case_of_its_own() -> None:
+    machine = Machine(blocks=3)
+    first, second, third = machine.blocks
+    first.access(0, "read", 4 * LANES, site=1)
+    second.access(0, "atomic", 4 * LANES, site=2)
+    third.access(0, "read", 4 * LANES, site=3)
+    assert machine.rules() == ["MIXED", "MIXED"]
+    third.access(0, "read", 128 + 4 * LANES, site=3)
+    second.access(0, "read", 128 + 4 * LANES, site=3)
+    first.access(0, "atomic", 128 + 4 * LANES, site=4)
+    assert machine.rules() == ["MIXED"] * 3
+    first.access(1, "write", 128 + 4 * LANES, site=5, value=1)
+    assert machine.rules() == ["WRITE_WRITE", *["MIXED"] * 3]
 
 
 def test_a_plain_read_stays_in_mind_behind_a_strong_one() -> None:
@@ -98,7 +113,7 @@ def test_a_plain_read_stays_in_mind_behind_a_strong_one() -> None:
     block = machine.blocks[0]
     block.access(0, "read", 0, lanes=1, site=1)
     block.access(1, "strong-read", 0, lanes=1, site=2)
-    block.access(1, "atomic", 0, lanes=1, site=3)
+    block.access(1, "strong-write", 0, lanes=1, site=3)
     assert machine.rules() == ["READ_WRITE"]
 
 

@@ -31,6 +31,7 @@ class Last:
     site: int
     mask: int
     strong: bool
+    atomic: bool = False
     several: bool = False
 
 
@@ -55,7 +56,7 @@ class Reference:
             for word in range(start // 4, (start + size - 1) // 4 + 1):
                 mask = 0b1111 if size >= 4 else ((1 << size) - 1) << start % 4
                 now = Last(block.number, warp, lane, block.epoch(warp), site, mask,
-                           kind not in ("read", "write"))  # fmt: skip
+                           kind not in ("read", "write"), kind == "atomic")  # fmt: skip
                 equal = self._equal(word, now, where, lanes, lane, size, values, before)
                 self._word(block, word, now, kind, equal)
 
@@ -78,7 +79,8 @@ class Reference:
         wrote, read = self.writes.get(word), self.reads.get(word)
         if kind.endswith("read"):
             if wrote and not self._ordered(block, wrote, now):
-                self.found.add(("WRITE_READ", now.site, wrote.site))
+                name = "MIXED" if wrote.atomic else "WRITE_READ"
+                self.found.add((name, now.site, wrote.site))
             self.reads[word] = self._second(block, read, now)
             return
         if wrote and not self._ordered(block, wrote, now):
@@ -86,7 +88,8 @@ class Reference:
             name = "SAME_VALUE" if same else "WRITE_WRITE"
             self.found.add((name, now.site, wrote.site))
         if read and not self._ordered(block, read, now):
-            self.found.add(("READ_WRITE", now.site, -1 if read.several else read.site))
+            name = "MIXED" if now.atomic else "READ_WRITE"
+            self.found.add((name, now.site, -1 if read.several else read.site))
         self.writes[word] = now
         if read:
             read.mask &= ~now.mask

@@ -62,11 +62,6 @@ STAMP_BYTES, MOST_STAMPS = 16, 15
 """A stamp, i32 each: agent, epoch, its lanes and the first of them.  The number of
 stamps is -1 if there were too many: then every thread counts as informed."""
 
-# The clocks of a warp: a clock is three arrays of i32, base, extra and mask.
-STATE_EPOCH = 0  #: i32: the present epoch
-STATE_ELECT = 4  #: i32: the lanes that know what the second clock says
-STATE_COMMON = 64  #: the clock of the other lanes; that of those lanes follows
-
 
 class Flags(IntFlag):
     """What kind of access it is."""
@@ -97,6 +92,9 @@ class Rule(IntEnum):
     """Both are strong, but in the scope of different blocks."""
     PROXY = 7
     """Ordered, but without a proxy fence between them."""
+    MIXED = 8
+    """A plain load and an atomic operation without order.  Loops with
+    compare-and-swap begin like that, and it does no harm there."""
 
 
 PROBLEM = np.dtype([

@@ -101,9 +101,9 @@ def watched_global(
 ) -> Routine:
     """The routine that checks an access; it returns nothing.
 
-    It takes what the routine of the access takes, and the same registers.  ``cta`` says
-    that the scope of the access is the block.  Lanes whose address is not in a segment
-    that can be written are left out.
+    It takes what the routine of the access takes, with as many registers; only those of
+    a store are read.  ``cta`` says that the scope of the access is the block.  Lanes
+    whose address is not in a segment that can be written are left out.
     """
     flags = _FLAGS[kind] | (Flags.CTA if cta else Flags(0))
     name = f"watch.{kind}{'.cta' if cta else ''}.{order.name}.{access.name}"
@@ -116,7 +116,7 @@ def watched_global(
 
     def build(module: ir.Module) -> None:
         judging.functions(module, order)
-        registers = [POINTER] * (access.elements if flags & Flags.WRITE else 0)
+        registers = [POINTER] * access.elements
         parameters = [POINTER, POINTER, POINTER, I64, I32, I32]
         define(module, name, [*parameters, *registers], trace)
 
@@ -375,9 +375,8 @@ def _compare(
             before.lift(int(site.flags)),
         )  # fmt: skip
         with code.when(verdict != 1):
-            found = code.variable(
-                select(verdict == 2, verdict.lift(Rule.SCOPE), verdict.lift(rule))
-            )
+            name = select(verdict == 3, verdict.lift(Rule.MIXED), verdict.lift(rule))
+            found = code.variable(select(verdict == 2, verdict.lift(Rule.SCOPE), name))
             if rule is Rule.WRITE_WRITE and not site.flags & Flags.ATOMIC:
                 equal = _equal(site, where, address, lane, before, earlier)
                 plain = verdict == 0

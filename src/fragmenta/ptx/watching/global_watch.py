@@ -7,6 +7,7 @@ Python: :meth:`GlobalWatch.touch`.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.compiled import aligned
 from fragmenta.ptx.watching import accesses, empties
+from fragmenta.ptx.watching import layout as clocks
 from fragmenta.ptx.watching.accesses import (
     ENTRY,
     FIRST_ID,
@@ -28,6 +30,7 @@ from fragmenta.ptx.watching.accesses import (
     Flags,
     Rule,
 )
+from fragmenta.ptx.watching.watch import Watch
 
 MOST_PRECISE = 1024
 """With more groups than this, all that acquire share what any of them released: the
@@ -93,6 +96,18 @@ class Ledger:
         """Say where the clocks of the warps are, and the bytes of each."""
         self.wide[accesses.STATES // 8] = address
         self.wide[accesses.STATE_BYTES // 8] = size
+
+    def follow(self, watch: Watch, rank: int) -> None:
+        """Use the clocks of a block of a cluster."""
+        memory = (ctypes.c_int64 * (clocks.HEAD_BYTES // 8)).from_address(
+            watch.address(rank)
+        )
+        head = np.ctypeslib.as_array(memory)
+        self.clocks(
+            int(head[clocks.HEAD_STATES // 8]), int(head[clocks.HEAD_STATE_BYTES // 8])
+        )
+        self.narrow[accesses.ROW // 4] = watch.plan.row
+        self.narrow[accesses.FIRST_AGENT // 4] = watch.agent("warp", rank, 0)
 
     def cluster(self, group: int) -> None:
         """The block belongs to a cluster: the group is not its own number."""

@@ -16,6 +16,7 @@ from fragmenta.machine.trace import I32, I64, Code, Memory, Value, convert, sele
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.library import POINTER, define, field, pointer_at
 from fragmenta.ptx.watching import accesses
+from fragmenta.ptx.watching import layout as clocks
 from fragmenta.ptx.watching.accesses import (
     FIRST_ID,
     SEVERAL,
@@ -67,7 +68,7 @@ def _knows(
 
 
 def _present(code: Code, warp: Any, block: Any) -> Value:
-    return field(code, _state(code, warp, block), accesses.STATE_EPOCH, I32)[0]
+    return field(code, _state(code, warp, block), clocks.STATE_EPOCH, I32)[0]
 
 
 def _known(
@@ -77,17 +78,17 @@ def _known(
     state, row = _state(code, warp, block), _row(code, block)
     ledger = pointer_at(code, block, layout.BLOCK_GLOBAL_WATCH)
     size = field(code, ledger, accesses.STATE_BYTES, I64)[0]
-    second = (size - accesses.STATE_COMMON) // 2
-    elect = field(code, state, accesses.STATE_ELECT, I32)[0]
+    second = (size - clocks.STATE_COMMON) // 2
+    elect = field(code, state, clocks.STATE_ELECT, I32)[0]
     elected = ((elect >> lane) & 1) != 0
-    start = select(elected, second, second.lift(0)) + accesses.STATE_COMMON
+    start = select(elected, second, second.lift(0)) + clocks.STATE_COMMON
     clock = field(code, code.builder.gep(state, [start.raw]), 0, I32)
     return _knows(clock, row, agent, before, epoch)
 
 
 def _all_known(code: Code, warp: Any, block: Any, agent: Value, epoch: Value) -> Value:
     state = _state(code, warp, block)
-    clock = field(code, state, accesses.STATE_COMMON, I32)
+    clock = field(code, state, clocks.STATE_COMMON, I32)
     known: Value = epoch < clock[convert(agent, I64)]
     return known
 
@@ -281,12 +282,17 @@ def _ordered(
     code: Code, order: Order, warp: Any, block: Any, ledger: Any, number: Value,
     before: Value, lane: Value, own: Value, flags: Value,
 ) -> Value:  # fmt: skip
-    """1 if an access is ordered after an earlier one, 0 if not, 2: by scope only."""
+    """1 if an access is ordered after an earlier one, 0 if not.
+
+    2: its scope is too small; 3: one is atomic, the other a plain load.
+    """
     strong = _is(flags, Flags.STRONG)
+    atomic = _is(flags, Flags.ATOMIC)
 
     def special() -> Value:
         _, there = _foreign(code, block, ledger)
-        return _word(there | (strong & (number == SEVERAL_STRONG)))
+        good = _word(there | (strong & (number == SEVERAL_STRONG)))
+        return select((good == 0) & atomic, good.lift(3), good)
 
     def line() -> Value:
         entry = _entry(code, ledger, number)
@@ -305,8 +311,13 @@ def _ordered(
             return _of_other(code, order, warp, block, ledger, entry, before, lane)
 
         found = _one_of_both(code, same, clocks, others)
+        writes = _is(entry.flags, Flags.WRITE)
+        mixed = (atomic & ~writes) | (
+            ~_is(flags, Flags.WRITE) & _is(entry.flags, Flags.ATOMIC)
+        )
+        wrong = select(both, found.lift(1), select(mixed, found.lift(3), 0))
         scoped = both & cta & ~same
-        return select(found == 1, found, select(scoped, found.lift(2), _word(both)))
+        return select(found == 1, found, select(scoped, found.lift(2), wrong))
 
     strong_self = (number == own) & strong
     simple = _one_of_both(code, number < FIRST_ID, special, line)

@@ -55,6 +55,12 @@ class LaunchWatch:
             made = self._global(finding)
             if made is not None:
                 problems.put(made)
+        if self.memory.full:
+            message = (
+                "global memory was watched for a part of the launch only: there were "
+                "too many different accesses"
+            )
+            problems.put(Found("unwatched", "info", -1, message, 0, 0, 0))
         for banks in self.banks.found():
             problems.put(
                 Found("bank-conflict", "info", self._site(banks.site), banks.message,
@@ -112,7 +118,7 @@ class LaunchWatch:
             name = "uninitialised"
         elif rule == GlobalRule.PROXY:
             name, severity = "missing-proxy-fence", "warning"
-        elif rule == GlobalRule.SAME_VALUE:
+        elif rule in (GlobalRule.SAME_VALUE, GlobalRule.MIXED):
             severity = "info"
         block = shape.members(finding.now.group)[now["rank"]]
         more = {

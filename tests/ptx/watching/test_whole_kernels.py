@@ -1,0 +1,95 @@
+"""Are races in global memory, early reads and bank conflicts seen in whole kernels?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fragmenta import ptx
+from tests.ptx.engine.kernels import kernel
+
+LAST_BLOCK = """
+    .shared .b32 last;
+    ld.param.u64 %rd1, [counter];
+    st.global.u32 [%mine], %all;
+    bar.sync 0;
+    setp.ne.u32 %p1, %t, 0;
+    @%p1 bra JOIN;
+    {fence}
+    atom.global.add.u32 %r1, [%rd1], 1;
+    st.shared.u32 [last], %r1;
+JOIN:
+    {barrier}
+    ld.shared.u32 %r2, [last];
+    setp.ne.u32 %p2, %r2, 3;
+    @%p2 exit;
+    mov.u32 %r3, 0;
+    mov.u32 %r4, 0;
+LOOP:
+    mad.lo.u32 %r5, %r4, %n, %t;
+    mad.wide.u32 %rd2, %r5, 4, %out;
+    ld.global.u32 %r6, [%rd2];
+    add.u32 %r3, %r3, %r6;
+    add.u32 %r4, %r4, 1;
+    setp.lt.u32 %p3, %r4, 4;
+    @%p3 bra LOOP;
+    mad.wide.u32 %rd3, %t, 4, %rd1;
+    st.global.u32 [%rd3+4], %r3;
+    ret;
+"""
+
+
+def rules(body: str, arguments: list[Any], blocks: int = 4, **given: str) -> set[str]:
+    """The rules of all that is wrong, or worth knowing."""
+    made = kernel(body, **given)
+    result = made.launch(blocks, 64, arguments, problems="report")
+    return {each.rule for each in result.hazards}
+
+
+@pytest.mark.parametrize("fence, found", [("membar.gl;", set()),
+                                          ("fence.acq_rel.gpu;", set()),
+                                          ("", {"global-race"})])  # fmt: skip
+def test_the_last_block_adds_up(fence: str, found: set[str]) -> None:
+    body = LAST_BLOCK.format(fence=fence, barrier="bar.sync 0;")
+    out, sums = np.zeros(256, np.int32), np.zeros(65, np.int32)
+    assert rules(body, [out, sums], parameters=".param .u64 counter") == found
+    thread = np.arange(64)
+    assert (sums[1:] == 4 * thread + 64 * (0 + 1 + 2 + 3)).all()
+
+
+@pytest.mark.parametrize("wide", [4, 8])
+def test_blocks_that_write_the_same_words(wide: int) -> None:
+    body = f"mad.wide.u32 %rd1, %t, {wide}, %out; st.global.u32 [%rd1], %{{}}; ret;"
+    out = np.zeros(128, np.int32)
+    assert rules(body.format("all"), [out]) == {"global-race"}
+    made = kernel(body.format("t")).launch(4, 64, [out])  # every block the same
+    assert {(each.rule, each.severity) for each in made.hazards} == {
+        ("global-race", "info")
+    }
+    body = "st.global.u32 [%mine], %all; ret;"
+    assert rules(body, [np.zeros(256, np.int32)]) == set()
+
+
+def test_reading_what_nobody_has_written() -> None:
+    body = "ld.global.u32 %r1, [%mine]; st.global.u32 [%mine], %r1; ret;"
+    assert rules(body, [ptx.empty(256, np.int32)]) == {"uninitialised"}
+    body = f"st.global.u32 [%mine], %all; {body}"
+    out = ptx.empty(256, np.int32)
+    assert rules(body, [out]) == set()
+    assert rules(body, [out]) == set()
+
+
+@pytest.mark.parametrize("step, found", [(4, set()), (128, {"bank-conflict"})])
+def test_bank_conflicts(step: int, found: set[str]) -> None:
+    body = f"""
+    .shared .align 16 .b8 tile[8192];
+    mov.u32 %r1, tile;
+    mad.lo.u32 %r2, %t, {step}, %r1;
+    st.shared.u32 [%r2], %t;
+    ld.shared.u32 %r3, [%r2];
+    st.global.u32 [%mine], %r3;
+    ret;
+    """
+    assert rules(body, [np.zeros(64, np.int32)], blocks=1) == found
