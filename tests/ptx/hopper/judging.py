@@ -62,8 +62,20 @@ class Subject:
         return list(mutants(self.text, self.entry, self.ring, self.source))
 
 
-def of_gemm(gemm: Gemm) -> Subject:
-    """A launch of the project's own kernels."""
+def of_gemm(short: Gemm) -> Subject:
+    """A launch of the project's own kernels, in which every stage is used again.
+
+    A wrong count of a barrier shows only when its next phase is waited for.  And the
+    compiler has made four copies of a loop and three for the rest: all of them run.
+    """
+    kernel = short.kernel
+    clusters = short.geometry.grid // kernel.tile.cluster
+    tiles = kernel.tiles(short.m, short.n) // clusters
+    stages = max(7, -(-(2 * kernel.stages + 1) // tiles))
+    stages += (3 - stages) % 4
+    deeper = stages * kernel.slabs * kernel.slab_k - short.k
+    slabs = max(0, -(-deeper // kernel.slab_k))
+    gemm = replace(short, k=short.k + slabs * kernel.slab_k)
 
     def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, bool]:
         found = launching.launch(gemm, kernel, **options)
