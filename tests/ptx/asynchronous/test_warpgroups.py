@@ -10,8 +10,9 @@ import pytest
 import fragmenta as fm
 from fragmenta.errors import Error
 from fragmenta.evidence.variants import Variant
-from fragmenta.ptx.asynchronous.warpgroups import POISON, Warpgroup, WgmmaError
+from fragmenta.ptx.asynchronous.warpgroups import Warpgroup, WgmmaError
 from fragmenta.ptx.asynchronous.wgmma import Source, describe
+from fragmenta.ptx.asynchronous.work import POISON
 from fragmenta.ptx.engine.layout import IN_FLIGHT
 from fragmenta.shared.descriptor import Descriptor
 from tests.ptx.asynchronous.warpgroups import (
@@ -91,6 +92,8 @@ def test_vectors_and_constants() -> None:
     assert np.diff(found.d).tolist() == [128] * 3
     assert found.a[1::2] == (Source(-1, 5), Source(-1, 0))
     assert found.descriptors == (Source(-1, word),)
+    # All lanes or some: the same instruction.
+    assert json_again(found) is json_again(found)
     made = machine(PLAIN, IN_REGISTERS, "1")
     ((given, _),) = tiles(PLAIN, IN_REGISTERS, 1)
     made.load(given)
@@ -271,7 +274,7 @@ def ready(text: str, **how) -> Machine:
 
 def test_warps_that_differ_are_told() -> None:
     text = statement(PLAIN, SHARED)
-    made = ready(text + text)
+    made = ready(text + text.replace("p0", "1"))
     group, (one, two, *_) = made.group, made.warps
     group.issue(one, made.located[0], 0)
     said = expect("wgmma-warps-differ", group.issue, two, made.located[1], 1)

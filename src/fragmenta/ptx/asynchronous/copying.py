@@ -120,7 +120,6 @@ def _wait(
                 task.read()
             else:
                 task.finish()
-        queue.forget()
         watch = warp.block.cluster.watch
         watch.waited(warp, event, members, kind, bound, read)
     return lanes
@@ -165,9 +164,11 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
             )  # fmt: skip
             count = found.pending
         found.write()
+        queue = warp.block.groups.setdefault(("cp.async", warp.number), Queue())
+        queue.mark()
+        queue.unwaited = 0  # whoever waits for the mbarrier waits for them
         cluster.watch.used(warp, event, members, found)
         cluster.watch.copies_arrive(warp, event, members, found, counted)
-        queue = warp.block.groups.setdefault(("cp.async", warp.number), Queue())
         before = queue.unfinished()
         cluster.start(Arrival(cluster, found, count, before))
     return lanes

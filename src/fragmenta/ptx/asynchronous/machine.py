@@ -105,7 +105,8 @@ class Block:
         """A new block begins."""
         self.index = index
         self.mbarriers.clear()
-        self.warpgroups.clear()
+        for each in self.warpgroups.values():
+            each.reset()
         self.groups.clear()
         for warp in self.warps:
             warp.failed_waits = 0

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
-from fragmenta.ptx.asynchronous import clusters, copying, fencing, mbarriers, products
+from fragmenta.ptx.asynchronous import (
+    clusters,
+    copying,
+    fencing,
+    mbarriers,
+    products,
+    unwritten,
+)
 
-PARTS = (clusters, copying, fencing, mbarriers, products)
+PARTS = (clusters, copying, fencing, mbarriers, products, unwritten)

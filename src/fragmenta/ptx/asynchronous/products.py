@@ -110,6 +110,13 @@ def wait_group(warp: Warp, event: Event, lanes: int) -> int:
         raise _stop(error, warp, event, lanes) from error
     cluster.pending = [each for each in cluster.pending if not each.done]
     cluster.watch.warpgroup(warp, event, lanes)
-    cluster.watch.multiplied(warp, event, warpgroup)
+    cluster.watch.multiplied(warp, event, warpgroup, warpgroup.waited(warp, left))
     cluster.changes += 1
+    return lanes
+
+
+@carries_out("touched")
+def touched(warp: Warp, event: Event, lanes: int) -> int:
+    """An instruction touches registers of a product that is in flight."""
+    warp.block.cluster.watch.touched(warp, event, lanes)
     return lanes

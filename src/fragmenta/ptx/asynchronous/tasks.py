@@ -79,46 +79,53 @@ class Arrival:
 
 
 class Queue:
-    """Copies of one thread, or of the threads of a warp, and their groups."""
+    """Copies of one thread, or of the threads of a warp, and their groups.
+
+    Epochs number the copies for the watching: a new one begins with every group.
+    """
 
     def __init__(self) -> None:
         self.open: list[tuple[int, Any]] = []
         """Copies that are in no group yet, and the lanes that issued them."""
         self.closed: list[tuple[int, int, list[Any]]] = []
-        """Groups: their number, the lanes, the copies."""
-        self.count = 0
-        """How many groups there have been."""
+        """Groups: the epoch in which they began, the lanes, the copies."""
+        self.epoch = self.began = 0
+        self.unwaited = 0
+        """Copies that no lane has waited for."""
+        self.last_site = -1
 
     def add(self, lanes: int, task: Any) -> None:
         """A copy was issued."""
         self.open.append((lanes, task))
+        self.unwaited += 1
+        self.last_site = task.copy.site
 
     def commit(self, lanes: int) -> None:
         """Some lanes close a group."""
         chosen = [task for who, task in self.open if who & lanes]
         self.open = [each for each in self.open if each[0] & ~lanes]
-        self.closed.append((self.count, lanes, chosen))
-        self.count += 1
+        self.closed.append((self.began, lanes, chosen))
+        self.mark()
+        if not self.open:
+            self.began = self.epoch
+
+    def mark(self) -> None:
+        """A new epoch begins."""
+        self.epoch += 1
 
     def waited(self, lanes: int, left: int) -> tuple[list[Any], int]:
         """The copies that lanes wait for, if the newest groups are left out.
 
-        Also the number of the first group that they do not wait for.
+        Also the first epoch that they do not wait for.
         """
         mine = [each for each in self.closed if each[1] & lanes]
         keep = mine[len(mine) - left :] if left else []
-        kept = {number for number, _, _ in keep}
-        found = [
-            task for number, who, tasks in mine if number not in kept for task in tasks
-        ]
-        bound = min(kept) if kept else self.count
+        done = mine[: len(mine) - len(keep)]
+        found = [task for _, _, tasks in done for task in tasks]
+        bound = keep[0][0] if keep else self.began
+        self.closed = [each for each in self.closed if each not in done]
+        self.unwaited -= len(found)
         return found, bound
-
-    def forget(self) -> None:
-        """Drop groups whose copies are all done."""
-        self.closed = [
-            each for each in self.closed if not all(task.done for task in each[2])
-        ] if len(self.closed) > 64 else self.closed  # fmt: skip
 
     def unfinished(self) -> list[Any]:
         """Copies that are not done, in a group or not."""

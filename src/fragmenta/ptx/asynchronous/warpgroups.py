@@ -26,12 +26,11 @@ from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
 from fragmenta.ptx.asynchronous.operands import bad_descriptor, owners, units
 from fragmenta.ptx.asynchronous.wgmma import Located, Source
+from fragmenta.ptx.asynchronous.work import POISON, Work
 from fragmenta.ptx.engine.layout import IN_FLIGHT, LANES
 
 WARPS = 4
 ALL = 0xFFFFFFFF
-POISON = 0x7FFF7FFF
-"""A NaN as f32 and as two f16, and a great number."""
 _LINE = 16
 """Words of 64 bytes: registers of a warp begin at multiples of that."""
 _ILLEGAL = 1
@@ -178,16 +177,16 @@ def _bad(located: Located, given: tuple[int, ...], size: int) -> str:
 # ── a product ───────────────────────────────────────────────────────────────
 
 
-class Wgmma:
+class Wgmma(Work):
     """One product of a warpgroup: work that is done later."""
 
     def __init__(
         self, of: Warpgroup, located: Located, site: int, given: tuple[int, ...],
         number: int, group: int,
     ) -> None:  # fmt: skip
+        super().__init__(site, None)
         self._of = of
         self.located = located
-        self.site = site
         self.given = given
         """The descriptors, and whether the old D is added."""
         self.number = number
@@ -197,8 +196,6 @@ class Wgmma:
         self.issued = 0
         """How many warps have issued it."""
         self.done = False
-        self.thread: Any = None
-        self.started = 0
 
     @property
     def descriptors(self) -> tuple[int, ...]:
@@ -258,14 +255,21 @@ class Warpgroup:
         self._counts = [words[IN_FLIGHT // 4 :] for words in self.words]
         self._bounds: dict[Located, Bound] = {}
         self._owners: dict[int, Bundle] = {}
+        self.reset()
+
+    def reset(self) -> None:
+        """The warps begin anew, for another block."""
         self._queue: deque[Wgmma] = deque()
         self._ends: list[int] = []
         self._issued = [0] * WARPS
         self._committed = [0] * WARPS
         self._retired = [0] * WARPS
-        self._fenced = [0] * WARPS
         self.ran = 0
         """Products that have run."""
+        self.last_site = -1
+        """The instruction that was issued last."""
+        for bundle in self._owners.values():
+            bundle.pending[:] = [0] * WARPS
 
     # ── what warps do ───────────────────────────────────────────────────────
 
@@ -274,6 +278,7 @@ class Warpgroup:
     ) -> Wgmma | None:
         """A warp issues its next product; the product, if all four have issued it."""
         own = self._own(warp, site, lanes)
+        self.last_site = site
         given = self._given(own, located, site)
         number = self._issued[own]
         place = number - self.ran
@@ -285,8 +290,8 @@ class Warpgroup:
             self._queue.append(work)
         else:
             work = self._queue[place]
-            if work.site != site or work.given != given:
-                self._refuse(work, own, given, site)
+            if work.located is not located or work.given != given:
+                self._refuse(work, own, located, given, site)
         if self.late:
             self._hide(own, self._bound(located, site).bundle)
         work.issued += 1
@@ -326,12 +331,20 @@ class Warpgroup:
         self._counts[own][0] = self._issued[own] - end
         return True
 
+    def waited(self, warp: Warp, n: int) -> int:
+        """The number of the first group that a warp does not wait for."""
+        return max(0, self._committed[warp.number % WARPS] - n)
+
     def fence(self, warp: Warp, site: int = -1) -> None:
         """A warp orders its accesses to registers before later products.
 
         Nothing has to be done: registers are read when a product runs.
         """
-        self._fenced[self._own(warp, site)] += 1
+        self._own(warp, site)
+
+    def retired(self, warp: Warp) -> int:
+        """The products that a warp has waited for."""
+        return self._retired[warp.number % WARPS]
 
     def in_flight(self, warp: Warp) -> int:
         """The products that a warp has issued and not waited for."""
@@ -464,10 +477,12 @@ class Warpgroup:
             site,
         )
 
-    def _refuse(self, work: Wgmma, own: int, given: tuple[int, ...], site: int) -> None:
+    def _refuse(
+        self, work: Wgmma, own: int, located: Located, given: tuple[int, ...], site: int
+    ) -> None:
         """Say in what a warp differs from those that issued the product before."""
         number = self.warps[own].number
-        if work.site != site:
+        if work.located is not located:
             what = "is another instruction than"
         elif work.given[-1] != given[-1]:
             what = f"has scale-d {given[-1]}; it is {work.given[-1]} in"

@@ -7,9 +7,10 @@ it, and it can be kept beside the machine code of a kernel.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from fragmenta.errors import Error
@@ -72,18 +73,27 @@ class Located:
 
     @classmethod
     def from_list(cls, given: list[Any]) -> Located:
-        """What :meth:`to_list` made, also after it went through JSON."""
-        mnemonic, d, a, descriptors, metadata, scale_d, selector, ways = given
-        return cls(
-            mnemonic,
-            tuple(d),
-            tuple(Source(*each) for each in a),
-            tuple(Source(*each) for each in descriptors),
-            None if metadata is None else Source(*metadata),
-            Source(*scale_d),
-            selector,
-            Ways(*ways),
-        )
+        """What :meth:`to_list` made, also after it went through JSON.
+
+        Equal lists give the same object: the engine writes an instruction more than
+        once, for all lanes and for some of them.
+        """
+        return _located(json.dumps(given))
+
+
+@lru_cache(maxsize=4096)
+def _located(text: str) -> Located:
+    mnemonic, d, a, descriptors, metadata, scale_d, selector, ways = json.loads(text)
+    return Located(
+        mnemonic,
+        tuple(d),
+        tuple(Source(*each) for each in a),
+        tuple(Source(*each) for each in descriptors),
+        None if metadata is None else Source(*metadata),
+        Source(*scale_d),
+        selector,
+        Ways(*ways),
+    )
 
 
 class WgmmaForm(NamedTuple):

@@ -57,6 +57,8 @@ class Compiled:
     """Instructions that are carried out in Python: site, words, operands."""
     mode: list[bool]
     """What it was compiled for; see ``writing.Mode``."""
+    dirty: int
+    """Where a warp has two bytes for each register; 0 if it has none."""
 
     def to_bytes(self) -> bytes:
         """Everything in one piece."""

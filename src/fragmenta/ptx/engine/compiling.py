@@ -11,9 +11,11 @@ from fragmenta.ptx.engine import (
     barriers,
     copying,
     events,
+    inflight,
     layout,
     library,
     matrices,
+    unwritten,
     warps,
 )
 from fragmenta.ptx.engine.calling import after_call
@@ -26,7 +28,7 @@ from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, barriers, copying, events, matrices)
+PARTS = (accessing, atomics, barriers, copying, events, matrices, unwritten)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
@@ -67,6 +69,7 @@ def make(
         "prints": any(_prints(each) for each in every),
         "events": writer.events,
         "mode": list(writer.mode),
+        "dirty": parts.dirty,
     }
     objects = (code, *library.objects(known.values()))
     return about, objects, bytes(writer.constants)

@@ -1,9 +1,9 @@
 """How does compiled code see that registers of a ``wgmma`` are touched?
 
-Only a kernel that is watched has this code, and only around instructions that name a
-register of some ``wgmma``.  Each register has two bytes in the warp's memory, behind all
-registers: whether it was written since the last fence, and what it is for products in
-flight; see :mod:`fragmenta.ptx.watching.registers`.
+Only a kernel that is watched has this code, and only before instructions that name a
+register of some ``wgmma``.  Each register has two bytes in the warp's memory, behind
+all registers: whether it was written since the last fence, and what it is for products
+in flight; see :mod:`fragmenta.ptx.watching.registers`.
 """
 
 from __future__ import annotations

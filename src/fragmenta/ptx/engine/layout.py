@@ -145,6 +145,7 @@ BLOCK_SAVED_SIZE = 120  #: i64: its bytes for each lane
 BLOCK_RETURNS = 128  #: pointer to return addresses, per lane
 BLOCK_HOST = 136  #: pointer to a function of the host, for what is done in Python
 BLOCK_GLOBAL_WATCH = 144  #: pointer to the ledger of global memory; 0 without one
+BLOCK_BANKS = 152  #: pointer to the counts of bank conflicts; 0 if nobody counts
 BLOCK_INDEX = 160  #: i64: the number of the block in the grid
 BLOCK_LAST = 168  #: i64: the first block that is not to be run
 BLOCK_GRID = 176  #: 3 x i64: the blocks of the grid along x, y and z

@@ -131,6 +131,8 @@ class Program:
     local: int
     addresses: Mapping[str, int]
     """The address of each variable that is used, and of each kernel parameter."""
+    dirty: int = 0
+    """Where a warp has two bytes for each register; 0 if it has none."""
 
 
 def registers_of(function: Function) -> Iterator[tuple[Register, int]]:

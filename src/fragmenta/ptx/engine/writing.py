@@ -44,6 +44,12 @@ WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
 Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
+BEFORE: list[Handler] = []
+"""What is written before every instruction of a kernel that is watched."""
+
+
+BEFORE: list[Handler] = []
+"""What is written before each instruction of a kernel that is watched."""
 
 
 def handles(*opcodes: str) -> Callable[[Handler], Handler]:
@@ -446,6 +452,9 @@ class Writer:
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
         elif self.version == PARTIAL:
             self.mask = self.active()
+        if self.mode.watch:
+            for each in BEFORE:
+                each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
         if guard is not None and instruction.opcode in WHOLE_WARP:
             self.guarded(lambda: self._if_any(lambda: handler(self, instruction)))

@@ -44,9 +44,9 @@ class Blind:
         """A group of copies was closed: ``cp.async`` or ``bulk``."""
 
     def waited(
-        self, warp: Any, event: Any, lanes: int, kind: str, left: int, read: bool
+        self, warp: Any, event: Any, lanes: int, kind: str, bound: int, read: bool
     ) -> None:
-        """Lanes have waited for all but ``left`` groups."""
+        """Lanes have waited for all copies before an epoch."""
 
     def copies_arrive(
         self, warp: Any, event: Any, lanes: int, mbarrier: Any, counted: bool
@@ -59,8 +59,11 @@ class Blind:
     def multiply(self, task: Any, warp: Any, event: Any) -> None:
         """All four warps have issued a product."""
 
-    def multiplied(self, warp: Any, event: Any, warpgroup: Any) -> None:
-        """A warp has waited for products."""
+    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
+        """A warp has waited for all groups before a number."""
+
+    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
 
     def wgmma_fence(self, warp: Any, event: Any) -> None:
         """A warp executed ``wgmma.fence``."""

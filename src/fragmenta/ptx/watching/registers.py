@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx.asynchronous.events import Event
-from fragmenta.ptx.asynchronous.wgmma import Located, describe, is_product
-from fragmenta.ptx.module import Function, Register
+from fragmenta.ptx.asynchronous.wgmma import Located, describe, is_wgmma
+from fragmenta.ptx.module import Function, Part, Register
 
 REGISTER_BYTES = 64
 """A register begins at a multiple of that."""
@@ -56,17 +56,19 @@ def roles(function: Function) -> dict[int, Role]:
     """
     found: dict[int, Role] = {}
     for instruction in function.instructions:
-        if not is_product(instruction):
+        if not is_wgmma(instruction):
             continue
         form = describe(instruction)
         for role, operands in (
             (Role.ACCUMULATOR, form.d),
             (Role.FRAGMENT, form.a),
-            (Role.METADATA, form.metadata),
+            (Role.METADATA, (form.metadata,)),
         ):
             for each in operands:
-                if isinstance(each, Register):
-                    found[each.number] = found.get(each.number, Role(0)) | role
+                register = each.of if isinstance(each, Part) else each
+                if isinstance(register, Register):
+                    before = found.get(register.number, Role(0))
+                    found[register.number] = before | role
     return found
 
 
@@ -87,13 +89,12 @@ class Used(NamedTuple):
 def used(of: Located) -> Used:
     """The registers of a product."""
     places = dict.fromkeys(of.d, Role.ACCUMULATOR)
-    for role, operands in (
-        (Role.FRAGMENT, of.a),
-        (Role.METADATA, of.metadata),
-    ):
-        for each in operands:
-            if each.kind == "r":
-                places[each.place] = places.get(each.place, Role(0)) | role
+    read = [(Role.FRAGMENT, each) for each in of.a]
+    if of.metadata is not None:
+        read.append((Role.METADATA, of.metadata))
+    for role, each in read:
+        if each.offset >= 0:
+            places[each.offset] = places.get(each.offset, Role(0)) | role
     numbers = np.array(list(places), np.int64) // REGISTER_BYTES
     flags = np.array(list(places.values()), np.uint8)
     return Used(places, numbers, flags, numbers[flags & 3 != 0])
@@ -103,6 +104,42 @@ class _Flight(NamedTuple):
     number: int
     of: Located
     site: int
+
+
+class RegisterWatch:
+    """The registers of all warps of a cluster; it is asked as ``blind.Blind`` is."""
+
+    def __init__(self, dirty: int) -> None:
+        self._dirty = dirty
+        self._keepers: dict[tuple[int, int], Keeper] = {}
+
+    def _of(self, warp: Any) -> Keeper:
+        key = warp.block.rank, warp.number
+        found = self._keepers.get(key)
+        if found is None:
+            found = self._keepers[key] = Keeper(warp, self._dirty)
+        return found
+
+    def begin(self) -> None:
+        """A new cluster begins."""
+        for each in self._keepers.values():
+            each.reset()
+
+    def multiplies(self, warp: Any, event: Any, located: Located) -> None:
+        """A warp is about to issue a product."""
+        self._of(warp).issued(located, event)
+
+    def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
+        """A warp has waited for products."""
+        self._of(warp).retired(warpgroup.retired(warp))
+
+    def wgmma_fence(self, warp: Any, event: Any) -> None:
+        """A warp executed ``wgmma.fence``."""
+        self._of(warp).fence()
+
+    def touched(self, warp: Any, event: Any, lanes: int) -> None:
+        """An instruction touches registers of a product that is in flight."""
+        self._of(warp).touched(event, lanes)
 
 
 class Keeper:

@@ -1,0 +1,53 @@
+"""What is left when all threads of a cluster have ended?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def leaks(observer: Any) -> None:
+    """Report work that nobody waited for."""
+    for block in observer.cluster.blocks:
+        _mbarriers(block)
+        for number, warpgroup in sorted(block.warpgroups.items()):
+            _products(block, number, warpgroup)
+        for key, queue in block.groups.items():
+            if key[0] == "cp.async":
+                _copies(block, key[1], queue)
+
+
+def _mbarriers(block: Any) -> None:
+    for mbarrier in block.mbarriers.values():
+        if mbarrier.copied > mbarrier.observed:
+            _report(
+                block, block.warps[0], "leak", "error", mbarrier.birth[3],
+                f"a copy into the shared memory of the block was not waited for: phase "
+                f"{mbarrier.copied} of {mbarrier} counts it, and no thread saw the end "
+                "of that phase",
+            )  # fmt: skip
+
+
+def _products(block: Any, number: int, warpgroup: Any) -> None:
+    for warp in warpgroup.warps:
+        left = warpgroup.in_flight(warp)
+        if left:
+            _report(
+                block, warp, "leak", "error", warpgroup.last_site,
+                f"warpgroup {number} ends with {left} wgmma that it did not wait for",
+            )  # fmt: skip
+            return
+
+
+def _copies(block: Any, number: int, queue: Any) -> None:
+    if queue.unwaited:
+        _report(
+            block, block.warps[number], "leak", "warning", queue.last_site,
+            f"warp {number} ends with cp.async that it did not wait for",
+        )  # fmt: skip
+
+
+def _report(
+    block: Any, warp: Any, rule: str, severity: str, site: int, message: str
+) -> None:
+    problems = block.cluster.machine.problems
+    problems.add(rule, severity, site, message, warp, 0)

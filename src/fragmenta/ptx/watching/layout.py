@@ -1,0 +1,272 @@
+"""Where is what the watching knows?
+
+An *agent* is whoever accesses memory: a warp, or a piece of hardware that works for
+warps.  The agents of a cluster are numbered.  A *clock row* says of each agent which of
+its accesses are known to have happened: all lanes' with an epoch below ``base``, and
+those of the lanes in ``mask`` with an epoch below ``extra``.  A row is three arrays of
+i32, for the generic proxy, and three more for the async proxy.
+
+The *shadow* of shared memory has two records of 64 bits for each word of 4 bytes: the
+last write, and the last read or a set of reads.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from fragmenta.errors import Error
+
+# ── records of accesses ─────────────────────────────────────────────────────
+
+EVER_BITS, MASK_BITS, CLASS_BITS, LANE_BITS = 4, 4, 3, 5
+AGENT_BITS, EPOCH_BITS, SITE_BITS = 12, 19, 17
+EVER_AT = 0
+MASK_AT = EVER_AT + EVER_BITS
+CLASS_AT = MASK_AT + MASK_BITS
+LANE_AT = CLASS_AT + CLASS_BITS
+AGENT_AT = LANE_AT + LANE_BITS
+EPOCH_AT = AGENT_AT + AGENT_BITS
+SITE_AT = EPOCH_AT + EPOCH_BITS
+
+SET = (1 << AGENT_BITS) - 1
+"""This agent stands for a set of readers, whose number is the epoch."""
+MOST_AGENTS = SET
+LAST_EPOCH = (1 << EPOCH_BITS) - 1
+"""Later epochs are recorded as this one.  Such accesses are known too early."""
+LAST_SITE = (1 << SITE_BITS) - 1
+
+
+class Lanes(IntEnum):
+    """Which lanes of a warp a record is about."""
+
+    ONE = 0
+    """The lane that it names; in a set, the lane that the word's record names."""
+    SEVERAL = 1
+    """At least two lanes, each of them all bytes."""
+    ANY = 2
+    """At least one lane for each byte, nobody knows which."""
+    HALVES = 3
+    """The lane that it names for the first two bytes, the next lane for the others."""
+    BYTES = 4
+    """The lane that it names for the first byte, the next lane for the next, ..."""
+    STRONG_ONE = 5
+    """The lane that it names, by an atomic or another strong operation."""
+    STRONG_ANY = 6
+    """At least one lane, by strong operations."""
+
+
+class Record(NamedTuple):
+    """An access, as the shadow keeps it."""
+
+    site: int
+    epoch: int
+    agent: int
+    lane: int
+    lanes: Lanes
+    mask: int
+    ever: int
+
+    def pack(self) -> int:
+        """The record as 64 bits.
+
+        >>> record = Record(5, 1, 2, 31, Lanes.ONE, 15, 0)
+        >>> unpack(record.pack()) == record
+        True
+        """
+        return (
+            self.site << SITE_AT
+            | self.epoch << EPOCH_AT
+            | self.agent << AGENT_AT
+            | self.lane << LANE_AT
+            | self.lanes << CLASS_AT
+            | self.mask << MASK_AT
+            | self.ever << EVER_AT
+        )
+
+
+def unpack(word: int) -> Record:
+    """The record in 64 bits."""
+    fields = (
+        (SITE_AT, SITE_BITS), (EPOCH_AT, EPOCH_BITS), (AGENT_AT, AGENT_BITS),
+        (LANE_AT, LANE_BITS), (CLASS_AT, CLASS_BITS), (MASK_AT, MASK_BITS),
+        (EVER_AT, EVER_BITS),
+    )  # fmt: skip
+    numbers = [(word >> at) & ((1 << bits) - 1) for at, bits in fields]
+    site, epoch, agent, lane, lanes, mask, ever = numbers
+    return Record(site, epoch, agent, lane, Lanes(lanes), mask, ever)
+
+
+def field_mask(at: int, bits: int) -> int:
+    """The bits of a field of a record."""
+    return ((1 << bits) - 1) << at
+
+
+SITE_FIELD = field_mask(SITE_AT, SITE_BITS)
+EPOCH_FIELD = field_mask(EPOCH_AT, EPOCH_BITS)
+AGENT_FIELD = field_mask(AGENT_AT, AGENT_BITS)
+LANE_FIELD = field_mask(LANE_AT, LANE_BITS)
+CLASS_FIELD = field_mask(CLASS_AT, CLASS_BITS)
+MASK_FIELD = field_mask(MASK_AT, MASK_BITS)
+EVER_FIELD = field_mask(EVER_AT, EVER_BITS)
+
+# ── how memory is accessed ──────────────────────────────────────────────────
+
+WRITES, STRONG, READS = 1, 2, 4
+"""Bits of a kind of access."""
+KINDS = {
+    "read": READS,
+    "write": WRITES,
+    "atomic": READS | WRITES | STRONG,
+    "strong read": READS | STRONG,
+    "strong write": WRITES | STRONG,
+}
+"""Kinds of accesses.  Strong ones, such as ``ld.relaxed``, do not race with one
+another; ``strong write`` is also for an exchange whose old value nobody needs."""
+
+
+class Rule(IntEnum):
+    """What is wrong with an access."""
+
+    SHARED_RACE = 1
+    READ_BEFORE_ARRIVAL = 2
+    OVERWRITE_WHILE_READ = 3
+    MISSING_PROXY_FENCE = 4
+    UNINITIALISED = 5
+    SAME_VALUE = 6
+
+    @property
+    def words(self) -> str:
+        """Its name in reports.
+
+        >>> Rule.SHARED_RACE.words
+        'shared-race'
+        """
+        return self.name.lower().replace("_", "-")
+
+
+# ── the head of a block ─────────────────────────────────────────────────────
+
+HEAD_RANK = 0  #: i32: the block's rank in its cluster
+HEAD_BLOCKS = 4  #: i32: blocks of the cluster
+HEAD_WARPS = 8  #: i32: warps of each block
+HEAD_ROW = 12  #: i32: the length of each array of a clock row
+HEAD_PLANES = 16  #: i32: 2 if the async proxy has clocks, otherwise 1
+HEAD_CLUSTER = 20  #: i32: how many clusters came before this one
+HEAD_FIRST = 24  #: pointer to the head of the block with rank 0
+HEAD_WRITES = 32  #: pointer to the records of writes, one for each word
+HEAD_READS = 40  #: pointer to the records of reads
+HEAD_SIZE = 48  #: i64: bytes of shared memory
+HEAD_STATES = 56  #: pointer to the clocks of the block's warps
+HEAD_STATE_BYTES = 64  #: i64: bytes of those of one warp
+HEAD_BARRIERS = 72  #: pointer to the clocks of the 16 barriers
+HEAD_BARRIER_BYTES = 80  #: i64: bytes of one clock; each barrier has two
+HEAD_PROBLEMS = 88  #: pointer to the problems
+HEAD_SETS = 96  #: pointer to the sets of readers
+HEAD_KINDS = 104  #: 7 x i32: the first agent of each kind in AGENT_KINDS, and the end
+HEAD_BYTES = 192
+
+# The clocks of a warp.
+STATE_EPOCH = 0  #: i32: the present epoch
+STATE_ELECT = 4  #: i32: the lanes that know what the second row says
+STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
+
+# The clock of a barrier.
+CLOCK_PHASE = 0  #: i32: the phase it is about
+CLOCK_WAITING = 4  #: i32: lanes that arrived in some phase and did not pass yet
+CLOCK_ROW = 64
+
+# Problems: a table with open addressing.
+PROBLEMS = 512
+PROBLEMS_USED = 0  #: i32: how many there are
+PROBLEMS_LOST = 4  #: i32: how many found no place
+PROBLEMS_TABLE = 64
+PROBLEM_BYTES = 64
+PROBLEM_RULE = 0  #: i32: 0 if the place is free
+PROBLEM_COUNT = 4  #: i32: how often
+PROBLEM_LOW = 8  #: i32: the first address, with the rank from bit 24 up
+PROBLEM_HIGH = 12  #: i32: the address after the last
+PROBLEM_SITE = 16  #: i32
+PROBLEM_AGENT = 20  #: i32
+PROBLEM_LANE = 24  #: i32
+PROBLEM_EPOCH = 28  #: i32
+PROBLEM_BEFORE = 32  #: i64: the record of the access before; 0 if there was none
+PROBLEM_FLAGS = 40  #: i32: 1 if this access writes, plus 2 if the one before did
+PROBLEM_CLUSTER = 44  #: i32
+
+# Sets of readers: each is a record and the set without it.
+CELLS = 1 << 15
+HEADS = 1 << 12
+SETS_USED = 0  #: i32: the number of the last set
+SETS_HEADS = 64
+SETS_CELLS = SETS_HEADS + 4 * HEADS
+CELL_BYTES = 16
+CELL_ENTRY = 0  #: i64
+CELL_REST = 8  #: i32: the set without this record, or 0
+CELL_NEXT = 12  #: i32: the next set with the same hash, or 0
+SETS_BYTES = SETS_CELLS + CELL_BYTES * CELLS
+
+AGENT_KINDS = ("warp", "cp.async", "wgmma", "mbarrier", "bulk-read", "bulk-write")
+MARGIN = 64
+"""Words before and after a shadow, so that a whole vector can always be loaded."""
+
+
+class Plan(NamedTuple):
+    """How many there are of everything in a cluster."""
+
+    blocks: int
+    warps: int
+    shared: int
+    mbarriers: int
+    asynchronous: bool
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The agents of each kind in a block."""
+        if not self.asynchronous:
+            return (self.warps, 0, 0, 0, 0, 0)
+        groups = -(-self.warps // 4)
+        return (*2 * (self.warps,), groups, self.mbarriers, *2 * (self.warps,))
+
+    @property
+    def firsts(self) -> tuple[int, ...]:
+        """The first agent of each kind, and the number of all agents."""
+        found = [0]
+        for each in self.counts:
+            found.append(found[-1] + self.blocks * each)
+        if found[-1] > MOST_AGENTS:
+            raise Error(
+                f"{self.blocks} blocks of {self.warps} warps with {self.mbarriers} "
+                f"mbarriers have {found[-1]} agents; at most {MOST_AGENTS} are watched"
+            )
+        return tuple(found)
+
+    @property
+    def row(self) -> int:
+        """The length of each array of a clock row; a multiple of 16."""
+        return -(-self.firsts[-1] // 16) * 16
+
+    @property
+    def planes(self) -> int:
+        """The proxies that have clocks."""
+        return 1 + self.asynchronous
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of a clock row."""
+        return 12 * self.planes * self.row
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of the clocks of a warp."""
+        return STATE_COMMON + 2 * self.row_bytes
+
+    @property
+    def barrier_bytes(self) -> int:
+        """The bytes of one clock of a barrier."""
+        return CLOCK_ROW + self.row_bytes
+
+    @property
+    def words(self) -> int:
+        """The words of the shadow of a block, with its margins."""
+        return -(-self.shared // 4) + 2 * MARGIN

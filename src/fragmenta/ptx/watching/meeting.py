@@ -1,0 +1,199 @@
+"""What do lanes get to know at barriers and fences?
+
+Each barrier has two clocks, for odd and even phases: some lanes may not have passed one
+phase yet when others arrive in the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fragmenta.machine.trace import (
+    I32,
+    I64,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    ones,
+)
+from fragmenta.ptx.engine import layout as engine
+from fragmenta.ptx.engine import warps
+from fragmenta.ptx.engine.layout import LANES
+from fragmenta.ptx.engine.library import field, pointer_at
+from fragmenta.ptx.engine.memory import lane_of
+from fragmenta.ptx.engine.warps import P, routine
+from fragmenta.ptx.watching import layout
+from fragmenta.ptx.watching.clocks import (
+    Head,
+    Warp,
+    acquire,
+    clear,
+    clock_row,
+    fence_async,
+    publish,
+    sync_warp,
+    warp_of,
+)
+
+MODES = {"sync": 0, "arrive": 1, "red": 2}
+"""The modes of a barrier as ``BAR_BEFORE`` takes them."""
+
+
+def watching(code: Code, block: Any, then: Callable[[Head], None]) -> None:
+    """Do something only if the block is watched."""
+    pointer = pointer_at(code, block, engine.BLOCK_WATCH)
+    b = code.builder
+    with b.if_then(b.icmp_unsigned("!=", pointer, pointer.type(None))):
+        then(Head(code, pointer))
+
+
+def _clock(code: Code, head: Head, number: Value, phase: Value) -> Any:
+    """The clock of a phase of a barrier."""
+    b = code.builder
+    index = convert(number * 2 + (phase & 1), I64)
+    step = index * head.long(layout.HEAD_BARRIER_BYTES)
+    return b.gep(head.pointer(layout.HEAD_BARRIERS), [step.raw])
+
+
+def _groups(
+    code: Code, numbers: Any, lanes: Value, each: Callable[[Value, Value], Value]
+) -> None:
+    """Do something for each barrier that lanes are at.
+
+    ``each`` gets the barrier and the lanes at it, and returns those that are done.
+    """
+    rest = code.variable(lanes)
+    every = warps.all_lanes(code, numbers)
+    with code.when(lanes != 0), warps.repeat(code) as again:
+        first = convert(warps.first_lane(rest.value), I64) & (LANES - 1)
+        number = lane_of(code, warps.words(code, numbers), first)
+        group = warps.to_word(every == number) & rest.value
+        done = code.variable(group)
+        with code.when(compare_unsigned("<", number, 16)):
+            done.value = each(number, group)
+        rest.value = rest.value & ~done.value
+        again(rest.value != 0)
+
+
+def _live(code: Code, warp: Any) -> Value:
+    return field(code, warp, engine.LIVE, I32)[0]
+
+
+def _before(
+    code: Code, warp: Any, block: Any, numbers: Any, lanes: Value, mode: Value
+) -> None:
+    """Lanes that come to a barrier tell its clock what they know."""
+
+    def then(head: Head) -> None:
+        new = lanes & ~field(code, warp, engine.ARRIVED, I32)[0]
+        clocks = warp_of(code, head, warp)
+
+        def each(number: Value, group: Value) -> Value:
+            _arrive(code, clocks, block, number, group, _live(code, warp), mode)
+            return group
+
+        _groups(code, numbers, new, each)
+
+    watching(code, block, then)
+
+
+def _arrive(
+    code: Code, warp: Warp, block: Any, number: Value, lanes: Value, live: Value,
+    mode: Value,
+) -> None:  # fmt: skip
+    b = code.builder
+    place = number * engine.BARRIER_BYTES + (engine.BLOCK_BARRIERS + 8)
+    phase = field(code, b.gep(block, [place.raw]), 0, I32)[0]
+    clock = _clock(code, warp.head, number, phase)
+    about = field(code, clock, layout.CLOCK_PHASE, I32)
+    waiting = field(code, clock, layout.CLOCK_WAITING, I32)
+    # Lanes that still have to pass an earlier phase need what it says.
+    with code.when((about[0] != phase) & (waiting[0] == 0)):
+        clear(code, warp.head, clock_row(code, clock))
+    about[0] = phase
+    with code.when(mode != MODES["arrive"]):
+        waiting[0] = waiting[0] + ones(lanes)
+    publish(warp, lanes, live, clock_row(code, clock))
+
+
+def _after(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> None:
+    """Lanes that pass a barrier get to know what its clock says."""
+
+    def then(head: Head) -> None:
+        clocks, live = warp_of(code, head, warp), _live(code, warp)
+        tickets = warps.place(code, warp, engine.TICKETS)
+
+        def each(number: Value, group: Value) -> Value:
+            first = convert(warps.first_lane(group), I64) & (LANES - 1)
+            ticket = lane_of(code, warps.words(code, tickets), first)
+            same = warps.to_word(warps.all_lanes(code, tickets) == ticket) & group
+            clock = _clock(code, head, number, ticket)
+            waiting = field(code, clock, layout.CLOCK_WAITING, I32)
+            waiting[0] = waiting[0] - ones(same)
+            acquire(clocks, same, live, clock_row(code, clock))
+            with code.when((live & ~same) == 0):
+                _all_met(code, clocks)
+            return same
+
+        _groups(code, numbers, passed, each)
+
+    watching(code, block, then)
+
+
+def _all_met(code: Code, warp: Warp) -> None:
+    """All lanes of a warp passed together: each knows what all did before."""
+    every = warp.epoch[0].lift(-1)
+    sync_warp(warp, every, every)
+
+
+def _warp_sync(code: Code, warp: Any, block: Any, passed: Value) -> None:
+    """Lanes go on from ``bar.warp.sync``, or from an instruction of all lanes.
+
+    Of the lanes that met, some may go on later.  The first that go on do what is to be
+    done for all of them.
+    """
+
+    def then(head: Head) -> None:
+        clocks, live = warp_of(code, head, warp), _live(code, warp)
+        full = ((live & ~passed) == 0) & (passed != 0)
+        with code.when(full):
+            _all_met(code, clocks)
+        with code.when(~full):
+            members = warps.place(code, warp, engine.MEMBERS)
+            later = field(code, warp, engine.RELEASED, I32)[0]
+            rest = code.variable(passed)
+            with code.when(passed != 0), warps.repeat(code) as again:
+                first = convert(warps.first_lane(rest.value), I64) & (LANES - 1)
+                named = lane_of(code, warps.words(code, members), first)
+                same = warps.to_word(warps.all_lanes(code, members) == named)
+                met = named & live
+                present = (passed | later) & same
+                with code.when((met & ~present) == 0):
+                    sync_warp(clocks, met, live)
+                own = passed.lift(1) << convert(first, I32)
+                rest.value = rest.value & ~(same | own)
+                again(rest.value != 0)
+
+    watching(code, block, then)
+
+
+def _fence(code: Code, warp: Any, block: Any, lanes: Value) -> None:
+    """Lanes execute ``fence.proxy.async``."""
+
+    def then(head: Head) -> None:
+        fence_async(warp_of(code, head, warp), lanes, _live(code, warp))
+
+    watching(code, block, then)
+
+
+BAR_BEFORE = routine("watch.bar.before", _before, [P, P, P, I32, I32], None)
+"""Called before ``bar``: warp, block, barriers of the lanes, lanes, mode."""
+BAR_AFTER = routine("watch.bar.after", _after, [P, P, P, I32], None)
+"""Called after ``bar.sync`` and ``bar.red``, not after ``bar.arrive``: warp, block,
+barriers of the lanes, lanes that passed."""
+WARP_SYNC = routine("watch.warp.sync", _warp_sync, [P, P, I32], None)
+"""Called after ``bar.warp.sync`` and instructions of all lanes: warp, block, lanes."""
+FENCE_ASYNC = routine("watch.fence.async", _fence, [P, P, I32], None)
+"""Called at ``fence.proxy.async``: warp, block, lanes."""
