@@ -28,6 +28,7 @@ from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, template
 from fragmenta.ptx.engine.layout import Status
+from fragmenta.ptx.engine.mode import Mode
 from fragmenta.ptx.host import Host
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.result import total
@@ -89,6 +90,10 @@ class Launch:
 
         assert parts
         self.machine = Machine(self, schedule, Problems(), strict)
+        if Mode(*self.compiled.mode).watch:
+            from fragmenta.ptx.watching.launches import LaunchWatch
+
+            self.machine.watching = LaunchWatch(self.machine)
 
     @property
     def units(self) -> int:
@@ -140,6 +145,9 @@ def run(launch: Launch, limit: int | None) -> None:
         run_blocks(launch, limit, 0, launch.units)
     finally:
         launch.arguments.write_back()
+        machine = launch.machine
+        if machine is not None and machine.watching is not None:
+            machine.watching.collect(machine.problems)
 
 
 def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None:

@@ -63,8 +63,8 @@ def parameters(row: Row, given: list[Any], addresses: list[int]) -> list[bytes]:
     return found
 
 
-def launched(gpu: device.GPU, row: Row, code: bytes, pattern: int) -> list[str]:
-    """The arrays after a launch, in hexadecimal."""
+def launched(gpu: device.GPU, row: Row, code: bytes, pattern: int) -> list[str | None]:
+    """The arrays that a launch changed, in hexadecimal."""
     programs._fill(gpu, pattern)
     given = running.made(row)
     memory = [e.reshape(-1).view(np.uint8) for e in given if isinstance(e, np.ndarray)]
@@ -74,13 +74,15 @@ def launched(gpu: device.GPU, row: Row, code: bytes, pattern: int) -> list[str]:
         module, row.entry, sizes, 0, memory,
         lambda addresses: parameters(row, given, list(addresses)),
     )  # fmt: skip
-    return [each.tobytes().hex() for each in memory]
+    before = [each for each in running.made(row) if isinstance(each, np.ndarray)]
+    pairs = zip(running.left(row, before), running.left(row, memory), strict=True)
+    return [None if old == new else new.hex() for old, new in pairs]
 
 
 def run(folder: Path, output: Path, only: str | None) -> None:
     """Launch everything and write the recording, as far as it is."""
     gpu = device.present()
-    found: dict[str, list[str]] = {}
+    found: dict[str, list[str | None]] = {}
     made = {**gpu.versions(), "date": date.today().isoformat()}
     for case in chosen(only):
         code = (folder / f"{case.row.source}0.cubin").read_bytes()
@@ -92,7 +94,7 @@ def run(folder: Path, output: Path, only: str | None) -> None:
         save(output, made, found)
 
 
-def save(output: Path, made: dict[str, str], found: dict[str, list[str]]) -> None:
+def save(output: Path, made: dict[str, str], found: dict[str, Any]) -> None:
     words = json.dumps({"made": made, "cases": found}, indent=0)
     output.write_bytes(lzma.compress(words.encode(), preset=9))
 

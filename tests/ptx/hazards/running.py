@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
 from fragmenta.evidence import arguments as inputs
+from fragmenta.ptx.watching.empties import empty
 from fragmenta.shared.tensor_map import TensorMap
-from tests.ptx.hazards.cases import Case, Row
+from tests.ptx.hazards.cases import EMPTY, Case, Row
 
 SOURCES = Path(__file__).parent / "sources"
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
@@ -25,12 +26,21 @@ OLD = ("plain",)
 """Sources that are compiled for sm_80."""
 
 
+def header() -> str:
+    """The functions that all sources use."""
+    return (SOURCES / "hopper.cuh").read_text().replace("#pragma once\n", "\n")
+
+
+def without_folders(text: str) -> str:
+    """PTX whose lines name files without their folders."""
+    return re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', text)
+
+
 def code(source: str) -> str:
     """The text of a source, with its header."""
-    header = (SOURCES / "hopper.cuh").read_text().replace("#pragma once\n", "")
     text = (SOURCES / f"{source}.cu").read_text()
     # Lines are counted from the start of the source.
-    lines = f'#line 1 "hopper.cuh"\n{header}#line 2 "{source}.cu"\n'
+    lines = f'#line 1 "hopper.cuh"\n{header()}#line 2 "{source}.cu"\n'
     before, after = text.split('#include "hopper.cuh"\n')
     first = before.count("\n") + 2
     return f"{before}{lines.replace('#line 2', f'#line {first}')}{after}"
@@ -41,7 +51,7 @@ def text(source: str, bug: int) -> str:
     """The PTX of a source with one mistake."""
     target = "sm_80" if source in OLD else "sm_90a"
     found = compiler.to_ptx(code(source), target, f"-DBUG={bug}", "-lineinfo")
-    return re.sub(r'(\.file\s+\d+\s+)"[^"]*/([^"/]+)"', r'\1"\2"', found)
+    return without_folders(found)
 
 
 @cache
@@ -53,10 +63,13 @@ def loaded(source: str, bug: int) -> Any:
 def made(row: Row) -> list[Any]:
     """Arrays and numbers; a tensor map is its description."""
     seed = inputs.seed_of(row.source, row.entry)
-    return [
-        spec if spec["kind"] == "map" else inputs.make(spec, seed + 7919 * i)
-        for i, spec in enumerate(row.arguments)
-    ]
+    return [_one(spec, seed + 7919 * i) for i, spec in enumerate(row.arguments)]
+
+
+def _one(spec: inputs.Spec, seed: int) -> Any:
+    if spec["kind"] == "map":
+        return spec
+    return empty(spec["shape"], np.uint32) if EMPTY in spec else inputs.make(spec, seed)
 
 
 def map_of(address: int = 0) -> TensorMap:
@@ -111,6 +124,16 @@ def launch(
     return said, arrays
 
 
+def left(row: Row, arrays: list[NDArray[Any]]) -> list[bytes]:
+    """The bytes of arrays, without the addresses in them."""
+    specs = [spec for spec in row.arguments if "shape" in spec]
+    found = [each.tobytes() for each in arrays]
+    return [
+        data[8:] if spec.get("address") else data
+        for spec, data in zip(specs, found, strict=True)
+    ]
+
+
 @cache
 def recording() -> dict[str, Any]:
     """What an H200 left in memory, by the names of cases."""
@@ -118,9 +141,11 @@ def recording() -> dict[str, Any]:
     return found
 
 
-def expected(case: Case) -> list[NDArray[np.uint8]]:
-    """The bytes of the arrays as an H200 left them."""
+def expected(case: Case) -> list[bytes]:
+    """The bytes of the arrays as an H200 left them; none is kept if it is as before."""
+    before = left(case.row, [e for e in made(case.row) if isinstance(e, np.ndarray)])
+    kept = recording()["cases"][case.name]
     return [
-        np.frombuffer(bytes.fromhex(each), np.uint8)
-        for each in recording()["cases"][case.name]
+        old if new is None else bytes.fromhex(new)
+        for old, new in zip(before, kept, strict=True)
     ]

@@ -51,10 +51,10 @@ def issue(warp: Warp, event: Event, lanes: int, copy: Any) -> None:
         return
     counted = [_counted(warp, event, lanes, *each) for each in copy.signals()]
     task = Task(cluster, copy, counted)
-    cluster.watch.issue(task, warp, event, lanes)
     if copy.completes == "bulk_group":
         key = ("bulk", warp.number, copy.thread.lane)
         block.groups.setdefault(key, Queue()).add(lanes, task)
+    cluster.watch.issue(task, warp, event, lanes)
     cluster.start(task)
 
 

@@ -259,6 +259,8 @@ class Machine:
         self.address = int(pointer.value or 0)
         self.errors: dict[int, BaseException] = {}
         """What went wrong, by the address of the block."""
+        self.watching: Any = None
+        """What watches the launch, if anything does."""
 
     def located(self, event: Event, read: Any) -> Any:
         """What is known of a product since the kernel was compiled."""
@@ -270,7 +272,7 @@ class Machine:
 
     def watch(self, cluster: Cluster) -> Any:
         """What watches a cluster."""
-        return Blind()
+        return Blind() if self.watching is None else self.watching.observer(cluster)
 
     def _call(self, block: int, warp: int, number: int, lanes: int) -> int:
         here = self.blocks[block]

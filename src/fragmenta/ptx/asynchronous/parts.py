@@ -6,9 +6,10 @@ from fragmenta.ptx.asynchronous import (
     clusters,
     copying,
     fencing,
+    locating,
     mbarriers,
     products,
     unwritten,
 )
 
-PARTS = (clusters, copying, fencing, mbarriers, products, unwritten)
+PARTS = (clusters, copying, fencing, locating, mbarriers, products, unwritten)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fragmenta.errors import Error
-from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine import attention, layout
 from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import Routine
@@ -82,7 +82,7 @@ def ld(writer: Writer, instruction: Instruction) -> None:
     if space == "param" and isinstance(address.base, Symbol):
         _load_parameter(writer, address, kind, goals)
         return
-    _transfer(writer, load, space, kind, address, goals)
+    _transfer(writer, instruction, load, space, kind, address, goals)
 
 
 @handles("st")
@@ -105,7 +105,7 @@ def st(writer: Writer, instruction: Instruction) -> None:
             size = min(type_bits(kind), 64) // 8
             pieces(writer, first, offset + number * size, size, each, put=True)
         return
-    _transfer(writer, store, space, kind, address, values)
+    _transfer(writer, instruction, store, space, kind, address, values)
 
 
 def _param_space(writer: Writer, space: str, address: Address) -> str:
@@ -118,6 +118,7 @@ def _param_space(writer: Writer, space: str, address: Address) -> str:
 
 def _transfer(
     writer: Writer,
+    instruction: Instruction,
     make: Callable[[Access], Routine],
     space: str,
     kind: str,
@@ -136,6 +137,9 @@ def _transfer(
         kind.startswith("s"),
         at.bits,
     )
+    places = [each.pointer for each in registers]
+    verb = "write" if make is store else "read"
+    attention.access(writer, instruction, access, at, offset, places, verb)
     failed = writer.call(
         make(access),
         "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",

@@ -21,12 +21,14 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     select,
 )
+from fragmenta.ptx.engine import attention
 from fragmenta.ptx.engine.accessing import element_type, space_of
 from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import (
     MIXED,
+    Access,
     Where,
     addresses,
     fault,
@@ -89,6 +91,13 @@ def atom(writer: Writer, instruction: Instruction) -> None:
     goals = _places(writer, goal, kind, count, True)
     parts = 2 if type_bits(kind) == 128 else count
     atomic = Atomic(operation, kind, space_of(instruction), at.bits, parts)
+    what = Access(
+        "global" if atomic.space == "param" else atomic.space,
+        min(type_bits(kind), 64), min(type_bits(kind), 64), parts, address=at.bits,
+    )  # fmt: skip
+    attention.access(
+        writer, instruction, what, at, offset, (sources[0] * parts)[:parts], "atomic"
+    )
     failed = writer.call(
         make(atomic), "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",

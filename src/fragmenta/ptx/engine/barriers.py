@@ -28,6 +28,12 @@ from fragmenta.ptx.engine.memory import fault, has, lane_of
 from fragmenta.ptx.engine.warps import P, routine
 from fragmenta.ptx.engine.writing import Writer, handles
 from fragmenta.ptx.module import Immediate, Instruction, Operand
+from fragmenta.ptx.watching.meeting import (
+    BAR_AFTER,
+    BAR_BEFORE,
+    MODES,
+    WARP_SYNC,
+)
 
 _VOTES = ("popc", "and", "or")
 
@@ -43,7 +49,10 @@ def bar(writer: Writer, instruction: Instruction) -> None:
         members = writer.source(instruction.operands[0], "b32").pointer
         lanes = f"i32 {writer.lanes()}"
         given = "ptr %warp", f"ptr {members}", lanes
-        go_on(writer, writer.call(SYNC_WARP, *given, returns="i32"))
+        passed = writer.call(SYNC_WARP, *given, returns="i32")
+        if writer.mode.watch:
+            writer.call(WARP_SYNC, "ptr %warp", "ptr %block", f"i32 {passed}")
+        go_on(writer, passed)
         return
     mode = next((w for w in words if w in ("sync", "arrive", "red")), "sync")
     operands = list(instruction.operands)
@@ -51,11 +60,17 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     votes = _word(writer, operands.pop()) if mode == "red" else "0"
     number = writer.source(operands[0], "b32").pointer
     count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
+    watched = ("ptr %warp", "ptr %block", f"ptr {number}")
+    if writer.mode.watch:
+        lanes, how = f"i32 {writer.lanes()}", f"i32 {MODES[mode]}"
+        writer.call(BAR_BEFORE, *watched, lanes, how)
     passed = writer.call(
         BARRIER[mode], "ptr %warp", "ptr %block", f"ptr {number}",
         f"ptr {writer.source(count, 'b32').pointer}", f"i32 {votes}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
+    if writer.mode.watch and mode != "arrive":
+        writer.call(BAR_AFTER, *watched, f"i32 {passed}")
     if result is not None:
         kind = "u32" if "popc" in words else "pred"
         which = next(i for i, word in enumerate(_VOTES) if word in words)

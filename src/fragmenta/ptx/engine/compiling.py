@@ -11,7 +11,6 @@ from fragmenta.ptx.engine import (
     barriers,
     copying,
     events,
-    inflight,
     layout,
     library,
     matrices,

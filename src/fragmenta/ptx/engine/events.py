@@ -70,6 +70,24 @@ def event(writer: Writer, instruction: Instruction) -> None:
     writer.label(behind)
 
 
+def tell(writer: Writer, words: list[str], operands: list[Any]) -> None:
+    """Something that only the watching has to know of, if any lane takes part."""
+    on, behind = writer.new_label(), writer.new_label()
+    lanes = writer.lanes()
+    some = writer.value(f"icmp ne i32 {lanes}, 0")
+    writer.line(f"br i1 {some}, label %{on}, label %{behind}")
+    writer.label(on)
+    writer.events.append([writer.site(), words, operands])
+    number = len(writer.events) - 1
+    function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
+    passed = writer.value(
+        f"call i32 {function}(ptr %block, ptr %warp, i32 {number}, i32 {lanes})"
+    )
+    good = writer.value(f"icmp eq i32 {passed}, {lanes}")
+    writer.line(f"br i1 {good}, label %{behind}, label %stop")
+    writer.label(behind)
+
+
 def describe(writer: Writer, instruction: Instruction) -> int:
     """Write an event down; its number."""
     if is_wgmma(instruction):

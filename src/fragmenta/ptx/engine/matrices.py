@@ -16,7 +16,7 @@ from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine import attention, layout
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.memory import (
@@ -207,6 +207,10 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
         writer.source(each, "b32") if stores else writer.result(each, "b32")
         for each in _items(registers)
     ]
+    attention.rows(
+        writer, instruction, at, offset - window, used, stores,
+        [each.pointer for each in items],
+    )  # fmt: skip
     failed = writer.call(
         make, "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",

@@ -85,3 +85,8 @@ class Blind:
 
     def registers(self, warp: Any, event: Any, lanes: int, count: int) -> None:
         """``setmaxnreg``: lanes ask for so many registers."""
+
+    def location(
+        self, warp: Any, event: Any, lanes: int, role: Any, addresses: Any
+    ) -> None:
+        """A strong access through which threads may synchronise."""

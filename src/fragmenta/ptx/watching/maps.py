@@ -73,9 +73,7 @@ class Maps:
         if found is not None:
             found.acquired = True
 
-    def used(
-        self, task: Any, warp: Any, event: Any, lanes: int, clock: Any
-    ) -> None:
+    def used(self, task: Any, warp: Any, event: Any, lanes: int, clock: Any) -> None:
         """A copy uses a map."""
         found = self._maps.get(int(task.copy.map_range.starts[0]))
         if found is None:
@@ -102,9 +100,7 @@ class Maps:
         queue = warp.block.groups["bulk", warp.number, task.copy.thread.lane]
         return watch.agent("bulk-read", warp.block.rank, warp.number), queue.epoch
 
-    def _report(
-        self, warp: Any, event: Any, lanes: int, found: _Map, why: str
-    ) -> None:
+    def _report(self, warp: Any, event: Any, lanes: int, found: _Map, why: str) -> None:
         warp.report(
             "missing-proxy-fence", event, lanes,
             f"a copy uses a tensor map that the kernel has changed, and {why}",

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from fragmenta.ptx.engine import layout
+from fragmenta.ptx.watching.accesses import Flags
 from fragmenta.ptx.watching.blind import Blind
 from fragmenta.ptx.watching.exits import leaks
 from fragmenta.ptx.watching.global_watch import Who
-from fragmenta.ptx.watching.accesses import Flags
 from fragmenta.ptx.watching.locations import Role, Thread
 from fragmenta.ptx.watching.maps import Maps
 from fragmenta.ptx.watching.registers import RegisterWatch
@@ -54,7 +54,7 @@ class Observer(Blind):
         self.ledgers = []
         for block in blocks:
             first = self.watch.agent("warp", block.rank, 0)
-            ledger = shared.ledger(first)
+            ledger = shared.memory.ledger(first)
             ledger.attach(block.context.parts["block"])
             self.ledgers.append(ledger)
 
@@ -230,7 +230,7 @@ class Observer(Blind):
             flags |= Flags.ATOMIC | Flags.STRONG
         who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
         spans = [(int(start), what.size) for start in what.starts]
-        self.launch_watch.touch(who, spans, self._knows(clock, 0, agent))
+        self.launch_watch.memory.touch(who, spans, self._knows(clock, 0, agent))
 
     def _knows(self, clock: Clock, plane: int, own: int) -> Any:
         def knows(agent: int, lane: int, epoch: int) -> bool:
@@ -281,7 +281,7 @@ class Observer(Blind):
             self.watch.merge(clock, each)
         agent = self.watch.agent("wgmma", block.rank, number)
         work = task.work
-        for name, units, owners in work.reads():
+        for _, units, owners in work.reads():
             if owners is not None and self.machine.strict:
                 for own, each in enumerate(rows):
                     self._units(block, units[owners == own], agent, work, event, each)

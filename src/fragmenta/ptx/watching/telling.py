@@ -19,7 +19,12 @@ def tell(launch: Any, found: Found) -> Problem:
     lines = module.text.splitlines()
     if 0 < line <= len(lines):
         text = lines[line - 1].strip()
+    message = found.message or f"{found.rule}: {found.more}"
+    if found.other is not None and found.other >= 0:
+        function, index = launch.compiled.places[found.other]
+        other = module.functions[function].instructions[index]
+        message += f" [other: line {other.line} {other.mnemonic}]"
     return Problem(
-        found.rule, found.severity, line, column, text, found.message,
+        found.rule, found.severity, line, column, text, message,
         function=function, source=source,
     )  # fmt: skip

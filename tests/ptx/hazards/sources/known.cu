@@ -95,22 +95,23 @@ KERNEL shared_operand(const u16 *a, const u16 *b, float *out)
 }
 
 // Ordinary loads, then the next copy to the same place.
-KERNEL refilled(const u32 *in, u32 *out, int steps)
+KERNEL refilled(const u32 *in, u32 *out)
 {
     __shared__ alignas(128) u32 tile[64];
-    __shared__ u64 full;
+    __shared__ u64 full[3];
     if (threadIdx.x == 0) {
-        init(&full, 1);
+        for (int i = 0; i < 3; i++)
+            init(&full[i], 1);
         fence_init();
     }
     __syncthreads();
-    for (int i = 0; i < steps; i++) {
+    for (int i = 0; i < 3; i++) {
         if (threadIdx.x == 0) {
-            arrive_expect(&full, 256);
-            load(tile, in + 64 * i, 256, &full);
+            arrive_expect(&full[i], 256);
+            load(tile, in + 64 * i, 256, &full[i]);
         }
-        wait(&full, i & 1);
-        out[64 * i + threadIdx.x] = tile[63 - threadIdx.x];
+        wait(&full[i], 0);
+        out[64 * i + threadIdx.x] = get(&tile[63 - threadIdx.x]);
         if (BUG == 0)
             fence_async();
         if (BUG != 1)

@@ -41,20 +41,22 @@ KERNEL two_barriers(u32 *out)
     out[threadIdx.x] = tile[64 * group + (threadIdx.x ^ 63) % 64];
 }
 
-// bar.arrive by the producers, bar.sync by the consumers; the other direction too.
+// bar.arrive by the producer, bar.sync by the consumer; and back.
 KERNEL handed_over(u32 *out, int steps)
 {
     __shared__ u32 tile[32];
     for (int i = 0; i < steps; i++) {
         if (warp() == 0) {
-            if (i > 0 && BUG != 1)
+            if (i > 0)
                 bar_sync(2, 64);
             tile[lane()] = 100 * i + lane();
             bar_arrive(1, 64);
         } else {
             bar_sync(1, 64);
-            out[32 * i + lane()] = tile[31 - lane()];
-            if (i + 1 < steps && BUG != 1)
+            if (BUG != 0 && i + 1 < steps) // before it has read
+                bar_arrive(2, 64);
+            out[32 * i + lane()] = get(&tile[31 - lane()]);
+            if (BUG == 0 && i + 1 < steps)
                 bar_arrive(2, 64);
         }
     }

@@ -142,8 +142,8 @@ KERNEL metadata(const u16 *a, const u16 *b, const u32 *words, float *out)
     u32 word = words[threadIdx.x];
     if (BUG == 1) // the same column twice
         word = 0x55555555;
-    if (BUG == 2 && threadIdx.x == 4) // columns in the wrong order
-        word = 0x44144444;
+    if (BUG == 2 && threadIdx.x == 4) // in one row only
+        word = 0x44044444;
     wgmma_fence();
     wgmma_sparse(d, tile_of(s.A), tile_of(s.B, 128, 512), word);
     wgmma_commit();

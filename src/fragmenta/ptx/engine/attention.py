@@ -1,0 +1,125 @@
+"""How does compiled code tell the watching of an access?
+
+Before a load, a store or an atomic operation, a watched kernel calls the routines that
+compare it with the accesses before it.  Accesses through which threads may synchronise
+are events, too.
+"""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.events import described, tell
+from fragmenta.ptx.engine.memory import Access
+from fragmenta.ptx.engine.program import Program
+from fragmenta.ptx.engine.writing import Writer, Written
+from fragmenta.ptx.module import Address, Function, Instruction
+from fragmenta.ptx.watching.banks import counted_banks
+from fragmenta.ptx.watching.global_memory import watched_global
+from fragmenta.ptx.watching.locations import orders, role, synchronises
+from fragmenta.ptx.watching.shadow import LANE, watched
+
+_STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
+_ORDERED: WeakKeyDictionary[Program, bool] = WeakKeyDictionary()
+_SYNCHRONISING: dict[int, tuple[Function, set[int]]] = {}
+
+
+def access(
+    writer: Writer, instruction: Instruction, what: Access, at: Written, offset: int,
+    registers: list[str], kind: str, lanes: str = "",
+) -> None:  # fmt: skip
+    """Write the checks of an access; ``kind`` is read, write or atomic."""
+    if not writer.mode.watch or what.space == "local":
+        return
+    words = set(instruction.qualifiers)
+    if "nc" in words or "param" in words or "const" in words:
+        return
+    if kind != "atomic" and words & _STRONG:
+        kind = f"strong {kind}"
+    given = (
+        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"i32 {lanes or writer.lanes()}", f"i32 {writer.site()}",
+    )  # fmt: skip
+    places = [f"ptr {each}" for each in registers]
+    _synchronises(writer, instruction)
+    if what.space == "global":
+        cta = "cta" in words
+        made = watched_global(what, kind.replace(" ", "-"), cta=cta)  # type: ignore[arg-type]
+        writer.call(made, *given, *places)
+        if "global" in words:
+            return
+        _in_window(writer, what, at, offset, given, places, kind)
+        return
+    near = what._replace(space="shared")
+    writer.routines[LANE.name] = LANE
+    writer.call(watched(near, kind), *given, *places)
+    if kind in ("read", "write") and what.space == "shared":
+        writer.call(counted_banks(near), *given)
+
+
+def _in_window(
+    writer: Writer, what: Access, at: Written, offset: int, given: tuple[str, ...],
+    places: list[str], kind: str,
+) -> None:  # fmt: skip
+    """Generic addresses may be in shared memory: those without the window are checked.
+
+    Others are far outside of it then, and left out.
+    """
+    near = what._replace(space="shared")
+    writer.routines[LANE.name] = LANE
+    moved = list(given)
+    moved[3] = f"i64 {offset - layout.SHARED_WINDOW}"
+    writer.call(watched(near, kind), *moved, *places)
+
+
+def _synchronises(writer: Writer, instruction: Instruction) -> None:
+    """An event, if threads may synchronise through this access."""
+    if writer.index not in _numbers(writer):
+        return
+    found = role(instruction)
+    address = next((o for o in instruction.operands if isinstance(o, Address)), None)
+    if found is None or address is None:
+        return
+    generic = "" if any(w.startswith("shared") for w in instruction.qualifiers) else "g"
+    words = ["location", *(str(int(each)) for each in found), generic]
+    tell(writer, words, [described(writer, address)])
+
+
+def _numbers(writer: Writer) -> set[int]:
+    program = writer.program
+    if program not in _ORDERED:
+        every = [unit.function for unit in program.units.values()]
+        _ORDERED[program] = orders(every)
+    if not _ORDERED[program]:
+        return set()
+    function = writer.unit.function
+    known = _SYNCHRONISING.get(id(function))
+    if known is None or known[0] is not function:
+        known = function, synchronises(function, True)
+        _SYNCHRONISING[id(function)] = known
+    return known[1]
+
+
+def rows(
+    writer: Writer, instruction: Instruction, at: Written, offset: int, used: int,
+    stores: bool, registers: list[str],
+) -> None:  # fmt: skip
+    """Write the checks of ``ldmatrix`` or ``stmatrix``: rows of 16 bytes."""
+    if not writer.mode.watch:
+        return
+    what = Access("shared", 32, 32, 4, address=at.bits)
+    chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
+    given = (
+        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        f"i32 {chosen}", f"i32 {writer.site()}",
+    )  # fmt: skip
+    writer.routines[LANE.name] = LANE
+    # The values are not compared: which lane holds which piece is another matter.
+    places = [f"ptr {registers[0]}"] * 4
+    writer.call(watched(what, "write" if stores else "read"), *given, *places)
+    writer.call(counted_banks(what), *given)
+
+
+def _signed(number: int) -> int:
+    return number - (1 << 32) if number >> 31 else number

@@ -1,0 +1,152 @@
+"""What is watched in a whole launch, and what was found in it?"""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import Any
+
+from fragmenta.ptx.engine.layout import RANK_BITS
+from fragmenta.ptx.watching.accesses import Flags
+from fragmenta.ptx.watching.accesses import Rule as GlobalRule
+from fragmenta.ptx.watching.banks import BankCounts
+from fragmenta.ptx.watching.findings import Found, Problems
+from fragmenta.ptx.watching.global_watch import Finding, GlobalWatch, Who
+from fragmenta.ptx.watching.layout import Plan
+from fragmenta.ptx.watching.locations import Locations
+from fragmenta.ptx.watching.observer import MBARRIERS, Observer
+from fragmenta.ptx.watching.problems import Found as SharedFound
+
+SEVERITY = {"same-value": "info", "uninitialised": "warning"}
+"""Where it is not an error."""
+
+
+class LaunchWatch:
+    """Watches all clusters of a launch."""
+
+    def __init__(self, machine: Any) -> None:
+        launch = machine.launch
+        shape, compiled = launch.shape, launch.compiled
+        self.machine, self.places = machine, compiled.places
+        plan = Plan(
+            shape.cluster_blocks, shape.warps, compiled.shared + launch.dynamic,
+            MBARRIERS, bool(machine.events),
+        )  # fmt: skip
+        self.memory = GlobalWatch(launch.places, launch.units, plan.row)
+        self.locations = Locations(self.memory)
+        self.banks = BankCounts(len(compiled.places))
+        self.observers: list[Observer] = []
+        self.lock = Lock()
+
+    def observer(self, cluster: Any) -> Observer:
+        """Who watches a cluster."""
+        made = Observer(self.machine, cluster, self)
+        for block in cluster.blocks:
+            self.banks.attach(block.context.parts["block"])
+        with self.lock:
+            self.observers.append(made)
+        return made
+
+    def collect(self, problems: Problems) -> None:
+        """Put all that was found with the problems of the launch."""
+        for observer in self.observers:
+            for each in observer.watch.found():
+                problems.put(self._shared(observer, each))
+        for finding in self.memory.found():
+            made = self._global(finding)
+            if made is not None:
+                problems.put(made)
+        for banks in self.banks.found():
+            problems.put(
+                Found("bank-conflict", "info", self._site(banks.site), banks.message,
+                      0, 0, 0, count=banks.executions)
+            )  # fmt: skip
+
+    def _site(self, site: int) -> int:
+        """One number for an instruction that was written down several times."""
+        place = self.places[site] if 0 <= site < len(self.places) else None
+        return site if place is None else self.places.index(place)
+
+    # ── shared memory ───────────────────────────────────────────────────────
+
+    def _shared(self, observer: Observer, found: SharedFound) -> Found:
+        watch = observer.watch
+        kind, rank, number = watch.describe(found.now.agent)
+        cluster = observer.numbers[found.cluster]
+        shape = self.machine.launch.shape
+        block = shape.members(cluster)[rank]
+        lanes = 1 << found.now.lane if found.now.lane >= 0 else 0xFFFFFFFF
+        now = _agent(kind, number, found.now, watch)
+        before = None
+        if found.before is not None:
+            before = _agent(*_kind(watch, found.before.agent), found.before, watch)
+        first, last = (
+            found.first & (1 << RANK_BITS) - 1,
+            found.last & (1 << RANK_BITS) - 1,
+        )
+        more = {
+            "space": "shared", "first": first, "last": last, "now": now,
+            "before": before, "now_write": found.now_write,
+            "was_write": found.was_write, "owner": found.first >> RANK_BITS,
+        }  # fmt: skip
+        rule = found.rule
+        made = Found(
+            "shared-race" if rule == "same-value" else rule,
+            SEVERITY.get(rule, "error"), self._site(found.now.site), "", block,
+            number, lanes, count=found.count, more=more,
+        )  # fmt: skip
+        made.more["same_value"] = rule == "same-value"
+        if found.before is not None:
+            made.other = self._site(found.before.site)
+        return made
+
+    # ── global memory ───────────────────────────────────────────────────────
+
+    def _global(self, finding: Finding) -> Found | None:
+        rule = finding.rule
+        shape = self.machine.launch.shape
+        observer = self.observers[0]
+        now = self._who(observer, finding.now)
+        before = None if finding.before is None else self._who(observer, finding.before)
+        name, severity = "global-race", "error"
+        if rule == GlobalRule.UNINITIALISED:
+            name = "uninitialised"
+        elif rule == GlobalRule.PROXY:
+            name, severity = "missing-proxy-fence", "warning"
+        elif rule == GlobalRule.SAME_VALUE:
+            severity = "info"
+        block = shape.members(finding.now.group)[now["rank"]]
+        more = {
+            "space": "global", "first": finding.address, "last": finding.address + 4,
+            "now": now, "before": before,
+            "now_write": bool(finding.now.flags & Flags.WRITE),
+            "was_write": before is not None
+            and bool(finding.before and finding.before.flags & Flags.WRITE),
+            "same_value": rule == GlobalRule.SAME_VALUE,
+        }  # fmt: skip
+        other = None if finding.before is None else self._site(finding.before.site)
+        return Found(
+            name, severity, self._site(finding.now.site), "", block, now["number"],
+            1 << finding.now.lane, other, finding.times, more,
+        )  # fmt: skip
+
+    def _who(self, observer: Observer, who: Who) -> dict[str, Any]:
+        kind, rank, number = observer.watch.describe(who.agent)
+        shape = self.machine.launch.shape
+        return {
+            "kind": kind, "rank": rank, "number": number, "lane": who.lane,
+            "epoch": who.epoch, "site": self._site(who.site),
+            "block": shape.members(who.group)[rank],
+        }  # fmt: skip
+
+
+def _kind(watch: Any, agent: int) -> tuple[str, int]:
+    kind, _, number = watch.describe(agent)
+    return kind, number
+
+
+def _agent(kind: str, number: int, moment: Any, watch: Any) -> dict[str, Any]:
+    _, rank, _ = watch.describe(moment.agent)
+    return {
+        "kind": kind, "rank": rank, "number": number, "lane": moment.lane,
+        "epoch": moment.epoch, "site": moment.site,
+    }  # fmt: skip

@@ -1,0 +1,123 @@
+"""Do the pages on hazards show what is really printed?
+
+    python -m tests.ptx.hazards.pages      # writes the reports into the pages
+
+A page has a kernel, the report about it, and the repair as changed lines.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fragmenta import ptx
+from fragmenta.cuda.tools import compiler
+from tests.ptx.hazards import running
+
+FOLDER = Path(__file__).parents[3] / "docs" / "hazards"
+WORDS = np.arange(512, dtype=np.uint32)
+HALVES = np.ones(1024, np.float16)
+SUMS = np.zeros((64, 8), np.float32)
+
+
+class Launch(NamedTuple):
+    """How the kernel of a page is launched."""
+
+    grid: int
+    block: int
+    arguments: tuple[Any, ...]
+    repaired: tuple[Any, ...] | None = None
+    """The arguments after the repair, if they are others."""
+
+
+OUT = np.zeros(512, np.uint32)
+PRODUCT = Launch(1, 128, (HALVES, HALVES, SUMS))
+COPY = Launch(1, 32, (WORDS, OUT))
+LAUNCHES = {
+    "shared-race": Launch(1, 64, (WORDS, OUT)),
+    "global-race": Launch(4, 32, (WORDS, OUT, np.zeros(1, np.uint32), OUT.copy())),
+    "read-before-arrival": COPY,
+    "overwrite-while-read": Launch(1, 64, (OUT,)),
+    "missing-proxy-fence": Launch(1, 64, (OUT,)),
+    "wgmma-registers-in-flight": PRODUCT,
+    "missing-wgmma-fence": PRODUCT,
+    "mbarrier": COPY,
+    "deadlock": COPY,
+    "divergent-aligned": Launch(1, 64, (OUT,)),
+    "uninitialised": Launch(1, 64, (WORDS, OUT, 40)),
+    "bad-descriptor": PRODUCT,
+    "illegal-metadata": PRODUCT,
+    "bad-tensor-map": Launch(
+        1, 32, (OUT, OUT), (ptx.tensor_map(WORDS.reshape(16, 32), (8, 16)), OUT)
+    ),
+    "leak": COPY,
+    "bank-conflict": Launch(1, 32, (OUT,)),
+}
+
+
+class Page(NamedTuple):
+    """What a page shows."""
+
+    rule: str
+    kernel: str
+    report: str
+    repair: str
+
+
+def read(rule: str) -> Page:
+    """The parts of a page."""
+    text = (FOLDER / f"{rule}.md").read_text("utf-8")
+    blocks = [
+        re.findall(rf"(?s)```{kind}\n(.*?)```", text)
+        for kind in ("cuda", "text", "diff")
+    ]
+    assert [len(each) for each in blocks] == [1, 1, 1], rule
+    return Page(rule, *(each[0] for each in blocks))
+
+
+def repaired(page: Page) -> str:
+    """The kernel with the lines of the repair."""
+    found = page.kernel
+    parts = re.findall(r"((?:^-.*\n)+)((?:^\+.*\n)*)", page.repair, re.M)
+    for old, new in parts:
+        before, after = (re.sub(r"(?m)^[-+]", "", each) for each in (old, new))
+        assert found.count(before) == 1, f"{page.rule}: {before!r} is not there once"
+        found = found.replace(before, after)
+    return found
+
+
+def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str, str]]:
+    """The rule and the words of each report about a kernel."""
+    header = '#line 1 "hopper.cuh"\n' + running.header()
+    lines = f'{header}#line 3 "{rule}.cu"\n'
+    code = code.replace('#include "hopper.cuh"\n', lines)
+    text = running.without_folders(compiler.to_ptx(code, "sm_90a", "-lineinfo"))
+    [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
+    how = LAUNCHES[rule]
+    given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
+    try:
+        result = kernel.launch(how.grid, how.block, given, problems="report")
+    except ptx.KernelFault as fault:
+        return [(fault.kind, str(fault))]
+    return [(each.rule, each.message) for each in result.problems]
+
+
+def report(page: Page) -> str:
+    """What is printed about the kernel of a page."""
+    found = problems(page.rule, page.kernel, LAUNCHES[page.rule].arguments)
+    return "\n\n".join(words for _, words in found) + "\n"
+
+
+def main() -> None:
+    for rule in LAUNCHES:
+        page, path = read(rule), FOLDER / f"{rule}.md"
+        text = path.read_text("utf-8")
+        shown = f"```text\n{page.report}```"
+        path.write_text(text.replace(shown, f"```text\n{report(page)}```"), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

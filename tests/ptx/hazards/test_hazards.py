@@ -1,0 +1,87 @@
+"""Is every wrong kernel reported, with its rule, and no right one, in any schedule?
+
+The bits of kernels that are right are those of an H200, in every schedule.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fragmenta import ptx
+from fragmenta.cuda.tools import assembler
+from fragmenta.ptx.checking.problem import INFO
+from tests.ptx.hazards import running
+from tests.ptx.hazards.cases import Case, cases
+
+SCHEDULES = ("eager", "lazy", 1)
+RIGHT = [case for case in cases() if not case.bug]
+WRONG = [case for case in cases() if case.bug]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", RIGHT, ids=[case.name for case in RIGHT])
+def test_nothing_is_said_about_a_right_kernel(case: Case, schedule: str | int) -> None:
+    said, arrays = running.launch(case, schedule)
+    assert not [each for each in said if each.severity != INFO]
+    assert running.left(case.row, arrays) == running.expected(case)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("case", WRONG, ids=[case.name for case in WRONG])
+def test_a_wrong_kernel_is_reported(case: Case, schedule: str | int) -> None:
+    said, _ = running.launch(case, schedule)
+    mistake = case.row.mistakes[case.bug]
+    found = {each.severity for each in said if each.rule in mistake.rules}
+    assert found, said
+    assert not mistake.severity or mistake.severity in found
+    others = {each.rule for each in said if each.severity != INFO}
+    assert others <= {*mistake.rules, *mistake.also}
+
+
+def bad_maps() -> dict[str, object]:
+    """Arguments for ``box`` and ``pointed`` that are no tensor map of rank 2."""
+    deep = np.zeros((2, 16, 32), np.uint32)
+    return {
+        "box-zeros": bytes(128),
+        "box-rank": ptx.tensor_map(deep, (1, 8, 16)),
+        "pointed-alignment": ptx.pointer(np.zeros(64, np.uint32), 32),
+    }
+
+
+@pytest.mark.parametrize("which", ["box-zeros", "box-rank", "pointed-alignment"])
+def test_a_bad_tensor_map_is_a_fault(which: str) -> None:
+    entry = which.partition("-")[0]
+    kernel = running.loaded("maps", 0).kernels[entry]
+    arguments = [bad_maps()[which], np.zeros(128, np.uint32)]
+    if entry == "box":
+        arguments.append(np.zeros(512, np.uint32))
+    with pytest.raises(ptx.KernelFault) as why:
+        kernel.launch(1, 128, arguments, problems="report")
+    assert why.value.kind == "bad-tensor-map"
+
+
+@pytest.mark.parametrize(
+    ("source", "bug"), sorted({(case.row.source, case.bug) for case in cases()})
+)
+def test_the_assembler_takes_every_kernel(source: str, bug: int) -> None:
+    assert assembler.assemble(running.text(source, bug), "sm_90a")
+
+
+def test_every_kernel_of_a_source_is_launched() -> None:
+    known = {(case.row.source, case.row.entry) for case in cases()}
+    for source in {source for source, _ in known}:
+        missing = {
+            entry
+            for entry in running.loaded(source, 0).kernels
+            if (source, entry) not in known
+        }
+        assert missing <= {"pointed"}  # test_a_bad_tensor_map_is_a_fault has it
+
+
+def test_every_rule_has_wrong_kernels() -> None:
+    """At least two mistakes for each rule that has a page."""
+    pages = Path(running.__file__).parents[3] / "docs" / "hazards"
+    rules = [rule for case in WRONG for rule in case.row.mistakes[case.bug].rules]
+    for page in pages.glob("*.md"):
+        assert rules.count(page.stem) >= 2 or page.stem == "bad-tensor-map", page.stem

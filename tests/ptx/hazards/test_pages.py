@@ -1,0 +1,27 @@
+"""Do the pages on hazards show what is really printed, and repairs that work?"""
+
+import pytest
+
+from fragmenta.ptx.checking.problem import RULES
+from tests.ptx.hazards import pages
+
+
+@pytest.mark.parametrize("rule", pages.LAUNCHES)
+def test_a_page_shows_the_report(rule: str) -> None:
+    page = pages.read(rule)
+    found = pages.problems(rule, page.kernel, pages.LAUNCHES[rule].arguments)
+    assert {each for each, _ in found} == {rule}
+    assert page.report == pages.report(page)
+
+
+@pytest.mark.parametrize("rule", pages.LAUNCHES)
+def test_the_repair_is_one(rule: str) -> None:
+    code = pages.repaired(pages.read(rule))
+    how = pages.LAUNCHES[rule]
+    assert pages.problems(rule, code, how.repaired or how.arguments) == []
+
+
+def test_every_rule_has_a_page() -> None:
+    written = {path.stem for path in pages.FOLDER.glob("*.md")}
+    assert written == {*pages.LAUNCHES}
+    assert written <= {*RULES}
