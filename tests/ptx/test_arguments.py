@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 from fragmenta import ptx
-from fragmenta.errors import Error, KernelFault, ShapeError, ValueRangeError
+from fragmenta.errors import (
+    AlignmentError,
+    Error,
+    KernelFault,
+    ShapeError,
+    ValueRangeError,
+)
+from fragmenta.shared.tensor_map import Im2col, TensorMap
 from tests.ptx.engine.kernels import kernel, run
 
 KINDS = {
@@ -502,6 +509,31 @@ def test_a_struct_of_another_size_is_refused() -> None:
         ptx.struct(5)
 
 
+def test_a_struct_may_hold_others_and_tensor_maps() -> None:
+    x = np.zeros((8, 16), np.float32)
+    map_ = ptx.tensor_map(x, box=(4, 16))
+    inner = ptx.struct(np.int16(1), np.float64(2.0))
+    made = ptx.struct(np.int8(5), map_, inner, b"abc", x)
+    assert len(made.data) == 256  # the map is at a multiple of 64, and so is the end
+    assert [at for at, _ in made.pointers] == [64, 64 + 128 + 16 + 8]
+    assert made.data[0] == 5
+    assert made.data[72:192] == map_.data[8:]
+    assert made.data[192:208] == inner.data
+    assert made.data[208:211] == b"abc"
+
+
+def test_a_struct_of_fields_by_their_offsets() -> None:
+    x, out = np.arange(10, 20, dtype=np.int32), np.zeros(3, np.int32)
+    given = ptx.struct({0: np.int32(5), 16: ptx.pointer(x, 16), 8: x}, size=24)
+    run(following(), out, given, threads=1)
+    assert out.tolist() == [5, 10, 14]
+    with pytest.raises(Error, match="needs its size"):
+        ptx.struct({0: x})
+    for fields in ({4: x, 8: x}, {20: x}, {-8: x}):
+        with pytest.raises(ShapeError, match="within 24 bytes"):
+            ptx.struct(fields, size=24)
+
+
 def test_a_tensor_map_says_where_its_array_is() -> None:
     taking_map = kernel(
         """ld.param.u64 %rd1, [map];
@@ -516,7 +548,18 @@ def test_a_tensor_map_says_where_its_array_is() -> None:
     assert out.tolist() == [16, 11]  # the first element; the size less one
 
 
+def test_a_tensor_map_may_be_of_im2col() -> None:
+    x = np.zeros((2, 5, 5, 16), np.float16)
+    column = Im2col((-1, -1), (-1, -1), 16, 64)
+    made = TensorMap.decode(ptx.tensor_map(x, im2col=column).data)
+    assert (made.im2col, made.sizes, made.box) == (column, (16, 5, 5, 2), ())
+
+
 def test_the_array_of_a_tensor_map_lies_in_one_piece() -> None:
+    with pytest.raises(Error, match="made of an array; given list"):
+        ptx.tensor_map([[1, 2]], box=(1, 2))
+    with pytest.raises(AlignmentError, match=r"multiple of 16 .* begins at byte 4"):
+        ptx.tensor_map(np.zeros((4, 64), np.float32)[:, 1:33], box=(4, 4))
     loose = np.asfortranarray(np.zeros((4, 4)))[:, :2]
     with pytest.raises(ShapeError, match="adjacent"):
         ptx.tensor_map(loose, box=(2, 2))

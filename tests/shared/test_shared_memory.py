@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import fragmenta as fm
 from fragmenta.errors import AddressError
 from fragmenta.isa.families import catalogue
+from fragmenta.shared.boxes import load_box
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
 from fragmenta.shared.tiles import read_tile, shared_tile, tensor_map
 
@@ -342,6 +343,23 @@ def test_tensor_map_copies_leave_the_same_bytes(swizzle, major):
             left[plain_swizzle(byte + 1, swizzle)] = value >> 8
     assert (left == image).all()
     assert d.start == 1024
+
+
+@pytest.mark.parametrize("swizzle", SWIZZLES)
+@pytest.mark.parametrize("major", ["k", "mn"])
+def test_copies_by_the_map_leave_the_same_bytes(swizzle, major):
+    """The copies are carried out as an H200 carries them out."""
+    matrix = random_matrix(F16, "A", (64, 128))
+    image, _ = shared_tile(matrix, F16, "A", swizzle=swizzle, major=major, start=1024)
+    told = tensor_map(64, 128, "f16", major=major, swizzle=swizzle, start=1024)
+    source = np.ascontiguousarray(matrix if major == "k" else matrix.T)
+    map_ = told.map(source.shape[::-1], source.strides[0])
+    left = np.zeros_like(image)
+    for coordinates, where in told.copies:
+        left = load_box(
+            map_, source.view(np.uint8).reshape(-1), left, coordinates, at=where
+        )
+    assert (left == image).all()
 
 
 def test_tensor_maps_have_limits():

@@ -24,7 +24,7 @@ from fragmenta.shared.banks import (
 )
 from fragmenta.shared.descriptor import Descriptor, MajorAxis, extent, span
 from fragmenta.shared.moves import ldmatrix_addresses
-from fragmenta.shared.tiles import TensorMap, tensor_map
+from fragmenta.shared.tiles import TileCopies, tensor_map
 
 SWIZZLES = (0, 32, 64, 128)
 
@@ -303,7 +303,7 @@ class _Lying:
         return {
             **about,
             "descriptor": {"word": word, **vars(descriptor)},
-            "tensor_map": copies if isinstance(copies, str) else vars(copies),
+            "tensor_map": copies if isinstance(copies, str) else copies.to_json(),
         }
 
     def _as_records(self, chosen: _Chosen) -> dict[str, Any]:
@@ -429,7 +429,7 @@ class _Lying:
         lines, inner = (rows, k) if self.major == "k" else (k, rows)
         return self.tile._replace(rows=lines, row_bytes=inner * self.bits // 8)
 
-    def _tensor_map(self) -> TensorMap | str:
+    def _tensor_map(self) -> TileCopies | str:
         """How copies write the tile, or why they cannot."""
         try:
             return tensor_map(*self._sizes, major=self.major, swizzle=self.swizzle)

@@ -50,6 +50,8 @@ class Struct:
     data: bytes
     pointers: tuple[tuple[int, Pointer], ...]
     """Where in the bytes which pointer goes."""
+    align: int = 8
+    """The bytes that its address is a multiple of, inside of another struct."""
 
 
 @dataclass(eq=False)

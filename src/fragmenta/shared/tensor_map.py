@@ -62,24 +62,26 @@ bytes           | 512 | 32   | 1     | 0    | as is
 pattern         | 576 | 32   | 1     | 0    | as is
 """
 
-#: The element types: bytes, the number in the driver's interface, the code in the map,
-#: and whether the bit for tf32 is set.
+#: The element types: bytes, the number and the name in the driver's interface, the code
+#: in the map, and whether the bit for tf32 is set.
 TYPES = """
-type     | bytes | driver | code | tf32
-u8       | 1     | 0      | 0    | 0
-u16      | 2     | 1      | 1    | 0
-u32      | 4     | 2      | 2    | 0
-s32      | 4     | 3      | 3    | 0
-u64      | 8     | 4      | 4    | 0
-s64      | 8     | 5      | 5    | 0
-f16      | 2     | 6      | 6    | 0
-f32      | 4     | 7      | 7    | 0
-f64      | 8     | 8      | 9    | 0
-bf16     | 2     | 9      | 10   | 0
-f32.ftz  | 4     | 10     | 8    | 0
-tf32     | 4     | 11     | 7    | 1
-tf32.ftz | 4     | 12     | 8    | 1
+type     | bytes | driver | code | tf32 | constant
+u8       | 1     | 0      | 0    | 0    | UINT8
+u16      | 2     | 1      | 1    | 0    | UINT16
+u32      | 4     | 2      | 2    | 0    | UINT32
+s32      | 4     | 3      | 3    | 0    | INT32
+u64      | 8     | 4      | 4    | 0    | UINT64
+s64      | 8     | 5      | 5    | 0    | INT64
+f16      | 2     | 6      | 6    | 0    | FLOAT16
+f32      | 4     | 7      | 7    | 0    | FLOAT32
+f64      | 8     | 8      | 9    | 0    | FLOAT64
+bf16     | 2     | 9      | 10   | 0    | BFLOAT16
+f32.ftz  | 4     | 10     | 8    | 0    | FLOAT32_FTZ
+tf32     | 4     | 11     | 7    | 1    | TFLOAT32
+tf32.ftz | 4     | 12     | 8    | 1    | TFLOAT32_FTZ
 """
+CONSTANT = "CU_TENSOR_MAP_"
+"""How the names of all constants of the driver's interface begin."""
 
 
 class ElementType(NamedTuple):
@@ -92,6 +94,8 @@ class ElementType(NamedTuple):
     code: int
     """Its number in the map."""
     tf32: int
+    constant: str
+    """Its name in the driver's interface, behind ``CU_TENSOR_MAP_DATA_TYPE_``."""
 
     @property
     def is_float(self) -> bool:
@@ -142,7 +146,14 @@ def _put(name: str, *numbers: int) -> int:
 
 
 _TYPES = {
-    line["type"]: ElementType(line["type"], *(int(x) for x in list(line.values())[1:]))
+    line["type"]: ElementType(
+        line["type"],
+        int(line["bytes"]),
+        int(line["driver"]),
+        int(line["code"]),
+        int(line["tf32"]),
+        line["constant"],
+    )
     for line in read(TYPES)
 }
 _BY_CODE = {(of.code, of.tf32): of for of in _TYPES.values()}
@@ -161,7 +172,7 @@ def element_type(name: str) -> ElementType:
     """A type by its name.
 
     >>> element_type("bf16")
-    ElementType(name='bf16', bytes=2, driver=9, code=10, tf32=0)
+    ElementType(name='bf16', bytes=2, driver=9, code=10, tf32=0, constant='BFLOAT16')
     """
     if not isinstance(name, str) or name not in _TYPES:
         raise UnknownType(
@@ -407,7 +418,7 @@ _NAMES = {
 
 def tensor_map(
     array: object,
-    box: Sequence[int],
+    box: Sequence[int] = (),
     strides: Sequence[int] | None = None,
     swizzle: int = 0,
     interleave: int = 0,
@@ -416,13 +427,15 @@ def tensor_map(
     l2: int | str = "none",
     dtype: str | None = None,
     address: int = 0,
+    im2col: Im2col | None = None,
 ) -> TensorMap:
     """The map of an array, for boxes of this shape.
 
     Everything is in the order of the array's axes: the last one is the innermost.
     ``strides`` are in bytes, one for each axis but the last; by default they are the
     array's.  ``dtype`` is a name of :data:`TYPES`; by default it is the array's type,
-    and u8 for 8-bit types.  ``address`` is where the array is for the kernel.
+    and u8 for 8-bit types.  ``address`` is where the array is for the kernel.  A map
+    for im2col has ``im2col``, in the driver's order, and no box.
 
     >>> import numpy as np
     >>> map = tensor_map(np.zeros((100, 256), np.float16), box=(32, 64), swizzle=128)
@@ -459,4 +472,5 @@ def tensor_map(
         swizzle=swizzle,
         l2=l2,
         fill=fill,
+        im2col=im2col,
     )

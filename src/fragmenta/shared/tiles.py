@@ -33,13 +33,13 @@ from fragmenta.shared.descriptor import (
     extent,
     span,
 )
+from fragmenta.shared.tensor_map import CONSTANT, TensorMap, element_type
+from fragmenta.shared.tensor_map_rules import MOST_BOX
 
 Image = NDArray[np.uint8]
 
 PATTERN = 1024
 """Every swizzle pattern repeats after this many bytes."""
-BOX = 256
-"""The most elements along each dimension that a tensor-map copy moves."""
 
 
 # ── writing ─────────────────────────────────────────────────────────────────
@@ -308,42 +308,67 @@ def as_words(descriptor: ArrayLike) -> NDArray[np.uint64]:
 
 
 @dataclass(frozen=True)
-class TensorMap:
-    """The settings of ``cuTensorMapEncodeTiled`` that write the same bytes.
+class TileCopies:
+    """The tensor-map copies that write the bytes of a tile.
 
     ``copies`` are the ``cp.async.bulk.tensor`` instructions to issue: for each, the
     coordinates of its first element, fastest dimension first and counted from the
     first element of the tile, and the address in shared memory.
     """
 
-    data_type: str
+    dtype: str
+    """The element type of the map; types that it does not have are copied as bytes."""
     dimensions: tuple[str, str]
     """The dimensions of the tensor, fastest first."""
     box: tuple[int, int]
-    swizzle: str
+    swizzle: int
     copies: tuple[tuple[tuple[int, int], int], ...]
-    interleave: str = "CU_TENSOR_MAP_INTERLEAVE_NONE"
-    element_strides: tuple[int, int] = (1, 1)
+
+    @property
+    def data_type(self) -> str:
+        """The element type in the driver's interface."""
+        return f"{CONSTANT}DATA_TYPE_{element_type(self.dtype).constant}"
+
+    def map(self, sizes: tuple[int, int], stride: int, address: int = 0) -> TensorMap:
+        """The map of a tensor with these sizes, fastest first, and bytes in a row.
+
+        >>> tensor_map(64, 128, "f16").map((512, 4096), 1024).box_bytes
+        8192
+        """
+        return TensorMap(
+            self.dtype, sizes, (stride,), self.box, address=address,
+            swizzle=self.swizzle,
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """The arguments of ``cuTensorMapEncodeTiled`` and the copies, for a program."""
+        mode = f"{self.swizzle}B" if self.swizzle else "NONE"
+        return {
+            "data_type": self.data_type,
+            "dimensions": self.dimensions,
+            "box": self.box,
+            "swizzle": f"{CONSTANT}SWIZZLE_{mode}",
+            "copies": self.copies,
+            "interleave": f"{CONSTANT}INTERLEAVE_NONE",
+            "element_strides": (1, 1),
+        }
 
     def __str__(self) -> str:
+        told = self.to_json()
         lines = [
             f"tensorDataType {self.data_type}, tensorRank 2",
             f"globalDim      {{{', '.join(self.dimensions)}}}",
             f"boxDim         {{{self.box[0]}, {self.box[1]}}}, elementStrides {{1, 1}}",
-            f"interleave     {self.interleave}",
-            f"swizzle        {self.swizzle}",
+            f"interleave     {told['interleave']}",
+            f"swizzle        {told['swizzle']}",
         ]
         for (first, second), address in self.copies:
             lines.append(f"copy {{{first}, {second}}} to shared address {address}")
         return "\n".join(lines)
 
 
-# Types without a name in tensor maps are copied as bytes; no copy converts anything.
-_DATA_TYPES = {
-    "f16": "FLOAT16",
-    "bf16": "BFLOAT16",
-    "tf32": "FLOAT32",
-}
+_DTYPES = {"f16": "f16", "bf16": "bf16", "tf32": "f32"}
+"""The types of a map that copy these; no copy converts anything."""
 
 
 def tensor_map(
@@ -354,7 +379,7 @@ def tensor_map(
     major: MajorAxis = "k",
     swizzle: int = 128,
     start: int = 0,
-) -> TensorMap:
+) -> TileCopies:
     """The tensor-map copies that write the tile of :meth:`Descriptor.for_tile`.
 
     There is one copy for each span and each 256 elements across.  A span that the
@@ -385,7 +410,7 @@ def tensor_map(
     items = along // per_item
     item_bytes = dt.bits * per_item // 8
     wide = min(items, span(swizzle) // item_bytes)
-    high = min(across, BOX)
+    high = min(across, MOST_BOX)
     if items % wide or across % high:
         raise Error(
             f"{along} x {across} elements of {dt} are not a whole number of boxes of "
@@ -397,10 +422,10 @@ def tensor_map(
             mn, at = (second, first * per_item) if major == "k" else (first, second)
             where = descriptor.address(mn, at, dt, major)
             copies.append(((first, second), where))
-    return TensorMap(
-        f"CU_TENSOR_MAP_DATA_TYPE_{_DATA_TYPES.get(dt.name, 'UINT8')}",
+    return TileCopies(
+        _DTYPES.get(dt.name, "u8"),
         ("k", "m or n") if major == "k" else ("m or n", "k"),
         (wide, high),
-        "CU_TENSOR_MAP_SWIZZLE_" + (f"{swizzle}B" if swizzle else "NONE"),
+        swizzle,
         tuple(copies),
     )

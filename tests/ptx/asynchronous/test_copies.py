@@ -1,5 +1,8 @@
 """Do copies without a tensor map move the right bytes, and when they are told to?"""
 
+from pathlib import Path
+from zlib import crc32
+
 import numpy as np
 import pytest
 
@@ -12,6 +15,9 @@ from fragmenta.ptx.asynchronous.copies import (
 from fragmenta.ptx.asynchronous.work import Copy, CopyFault, Range, poisoned
 from fragmenta.ptx.engine import layout
 from tests.ptx.asynchronous.standing import WHO, Cluster
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "h200" / "bulk.npz"
+"""Reductions of an H200: to global memory, to another block, and by ``red.async``."""
 
 
 def _done(copy: Copy) -> None:
@@ -65,6 +71,20 @@ def test_a_multicast_goes_to_four_blocks() -> None:
     for block, expected in zip(cluster.blocks, before, strict=True):
         expected[2048:2112] = data
         assert (block.shared == expected).all()
+
+
+def test_a_multicast_to_no_block_does_nothing() -> None:
+    cluster, data = Cluster(2), np.arange(64, dtype=np.uint8)
+    block, address = cluster.blocks[0], cluster.add(data)
+    before = block.shared.copy()
+    copy = BulkCopy(
+        block, *WHO, 2048, address, 64, to="shared::cluster", of="global",
+        mbarrier=1024, mask=0,
+    )  # fmt: skip
+    copy.poison()
+    _done(copy)
+    assert (copy.goals, copy.signals()) == ([], [])
+    assert (block.shared == before).all()
 
 
 def test_a_block_copies_to_another() -> None:
@@ -165,6 +185,16 @@ def test_reductions(operation: str, kind: str, expected: list[int]) -> None:
     assert other.shared[4096:4128].view(np.uint32).tolist() == expected
 
 
+def test_an_h200_combines_the_same_bits() -> None:
+    with np.load(GOLDEN) as recorded:
+        names, crcs = recorded["names"].tolist(), recorded["crc"].tolist()
+        assert len(names) == 52
+        for name, crc in zip(names, crcs, strict=True):
+            _, operation, kind = name.split(".")
+            found = combined(operation, kind, *recorded[f"input.{kind}"])
+            assert crc32(found) == crc, name
+
+
 def test_a_sum_of_64_bits_carries() -> None:
     old, new = (np.array([x], np.uint64) for x in (0xFFFFFFFF, 1))
     found = combined("add", "s64", old.view(np.uint8), new.view(np.uint8))
@@ -234,9 +264,13 @@ def test_what_is_refused_says_why() -> None:
         ("other-block", "goes to, 1", {"goal": 1 << 24 | 2048}),
         ("other-block", "own block, 0", {"goal": 1 << 24 | 2048, "to": "shared::cta"}),
         ("bad-mask", "0 to 1; given 0b100", {"mask": 4}),
+        ("other-block", "a cluster of several blocks",
+         {"source": 4096, "of": "shared::cta", "cluster": 1}),
     ):  # fmt: skip
+        count = change.pop("cluster", 0)
+        here = Cluster(count).blocks[0] if count else block
         with pytest.raises(CopyFault, match=match) as caught:
-            BulkCopy(block, *WHO, **{**good, **change})
+            BulkCopy(here, *WHO, **{**good, **change})
         assert caught.value.rule == rule
     BulkCopy(block, *WHO, **good)
     data.flags.writeable = False

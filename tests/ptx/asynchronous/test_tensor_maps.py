@@ -1,5 +1,7 @@
 """Does a kernel change a tensor map as on an H200?"""
 
+from zlib import crc32
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from fragmenta.ptx.asynchronous.work import CopyFault, Range
 from fragmenta.ptx.engine import layout
 from fragmenta.shared.tensor_map import TensorMap
 from tests.ptx.asynchronous.standing import Cluster
+from tests.ptx.asynchronous.test_copies import GOLDEN
 
 WANTED = TensorMap(
     "bf16", (640, 100, 3), (1280, 1 << 39), (64, 32, 2), (1, 2, 3), 1 << 40,
@@ -41,6 +44,20 @@ def test_a_map_that_a_kernel_makes(first: int) -> None:
         data = replaced(data, field, value, ordinal)
     assert decoded(data) == WANTED
     assert data[60:] == bytes([first]) * 68
+
+
+def test_an_h200_replaces_the_same_bits() -> None:
+    with np.load(GOLDEN) as recorded:
+        fields, ordinals, values = (
+            recorded[name].tolist() for name in ("field", "ordinal", "value")
+        )
+        assert len(set(fields)) == 10
+        for before, crcs in zip(recorded["before"], recorded["replaced"], strict=True):
+            for field, ordinal, value, crc in zip(
+                fields, ordinals, values, crcs.tolist(), strict=True
+            ):
+                after = replaced(before.tobytes(), field, value, ordinal)
+                assert crc32(after) == crc, (field, ordinal, value)
 
 
 def test_the_bit_of_tf32_stays() -> None:

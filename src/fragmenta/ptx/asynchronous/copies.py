@@ -67,6 +67,12 @@ class BulkCopy(Copy):
         self.reduction, self.combines = reduction, reduction is not None
         self.ignored = _ignored(ignored, size)
         self.completes = "bulk_group" if to == "global" else "mbarrier"
+        if of != "global" and to != "global" and len(block.cluster.blocks) == 1:
+            raise CopyFault(
+                "other-block",
+                "a bulk copy from shared to shared memory needs a cluster of several "
+                "blocks; an H200 refuses it as an illegal instruction without one",
+            )
         self._source = self._from(source, of)
         self._goals = self._to(goal, to, mbarrier)
         self._data: Bytes = np.empty(0, np.uint8)
@@ -156,7 +162,7 @@ def combined(operation: str, kind: str, old: Bytes, new: Bytes) -> Bytes:
     array([ 6, 14], dtype=uint32)
     """
     # Bits are combined as unsigned numbers; a sum does not depend on the sign.
-    unsigned = kind[0] == "b" or (operation, kind) == ("add", "s64")
+    unsigned = kind in ("b32", "b64") or (operation, kind) == ("add", "s64")
     name = f"u{kind[1:]}" if unsigned else kind
     word = f"u{type_bytes(kind)}"
     return reduced(operation, name, old.view(word), new.view(word)).view(np.uint8)

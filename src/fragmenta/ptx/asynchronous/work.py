@@ -328,7 +328,8 @@ class Copy(Work):
             raise CopyFault(
                 "other-block",
                 f"{what} must be in the block that the data goes to, {goal_rank}; "
-                f"given the address {address:#x}, which is in block {rank}",
+                f"given the address {address:#x}, which is in block {rank}; an H200 "
+                "signals the mbarrier at this place of the other block",
             )
         self.mbarrier = rank << RANK_BITS | offset
 
@@ -343,11 +344,11 @@ def ranks(mask: int) -> list[int]:
 
 
 def destinations(block: Block, rank: int, mask: int | None, name: str) -> list[int]:
-    """The blocks that a copy goes to."""
+    """The blocks that a copy goes to; an H200 does nothing if the mask is 0."""
     if mask is None:
         return [rank]
     count = len(block.cluster.blocks)
-    if not 0 < mask < 1 << count:
+    if mask >> count:
         raise CopyFault(
             "bad-mask",
             f"the mask of a {name} names blocks of the cluster, 0 to {count - 1}; "

@@ -71,7 +71,7 @@ class LaunchWatch:
     def _shared(self, observer: Observer, found: SharedFound) -> Found:
         watch = observer.watch
         kind, rank, number = watch.describe(found.now.agent)
-        cluster = observer.numbers[found.cluster - 1]  # a watch is made with one reset
+        cluster = observer.numbers[found.cluster - 1]
         shape = self.machine.launch.shape
         block = shape.members(cluster)[rank]
         lanes = 1 << found.now.lane if found.now.lane >= 0 else 0xFFFFFFFF

@@ -213,7 +213,7 @@ class Locations:
                 continue
             for each in fences:
                 own = agent == thread.agent and each.lanes & thread.lanes
-                base, extra, mask = (int(n) for n in knows[:, agent])
+                base, extra, mask = (int(n) for n in knows[:3, agent])
                 named = each.epoch < extra and each.lanes & ~mask == 0
                 if own or each.epoch < base or named:
                     found = each.row if found is None else joined(found, each.row)
