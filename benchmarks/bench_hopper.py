@@ -14,7 +14,7 @@ from timing import least
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.kernels import Kernel, choose, unpack
+from fragmenta.kernels import Kernel, Tile, unpack
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import Gemm
 
@@ -26,7 +26,8 @@ GOALS = {"not watched": 2, "watched": 6}
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_a_product(benchmark: Any, sparse: bool, watched: bool) -> None:
     """At most twice as long as fm.matmul, watched six times."""
-    kernel = choose(Kernel("bf16", out="f32", sparse=sparse), SIZE, SIZE, SIZE)
+    tile = Tile(256, 128) if sparse else Tile(128, 256)  # of large products
+    kernel = Kernel("bf16", out="f32", tile=tile, sparse=sparse)
     gemm = Gemm(kernel, SIZE, SIZE, SIZE, blocks=132)
     compiled = ptx.parse(gemm.text).kernels[launching.ENTRY]
     found = []

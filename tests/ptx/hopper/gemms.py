@@ -51,6 +51,8 @@ class Gemm:
     """``normal``, or ``special``: infinities, NaN, subnormals, every bit pattern."""
     parts: tuple[str, ...] = ()
     """What the epilogue is given."""
+    stages: int = 0
+    """A ring of so many stages, not of as many as fit."""
 
     @property
     def name(self) -> str:
@@ -64,10 +66,17 @@ class Gemm:
         """Grid, block and everything else that does not depend on the memory."""
         return geometry(self.kernel, self.m, self.n, self.k, self.blocks)
 
+    @property
+    def source(self) -> str:
+        """The CUDA C++ source."""
+        whole, ring = source(self.kernel), self.kernel.stages
+        chosen = self.stages or ring
+        return whole.replace(f"#define STAGES {ring}\n", f"#define STAGES {chosen}\n")
+
     @cached_property
     def text(self) -> str:
         """The PTX, with line numbers of the source."""
-        return to_ptx(source(self.kernel), TARGET, "-lineinfo", compiler="nvrtc")
+        return to_ptx(self.source, TARGET, "-lineinfo", compiler="nvrtc")
 
     # ── inputs ──────────────────────────────────────────────────────────────
 

@@ -24,7 +24,6 @@ from typing import Any
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
 from fragmenta.evidence.launches import for_kernel
-from fragmenta.kernels.source import source
 from tests.ptx import recordings
 from tests.ptx.hopper import launching
 from tests.ptx.hopper.gemms import GEMMS, Gemm
@@ -43,6 +42,12 @@ REPRESENTATIVE = (
     "f16 bf16 sparse scaled 64x8",
 )
 """The launches whose mutants are all judged: every kind of kernel."""
+RINGS = (3, 8)
+"""Stages of their rings.
+
+In a small ring, every barrier has many phases.  In one that has room for a whole tile,
+the warps of a consumer can be far apart.
+"""
 
 
 @dataclass(frozen=True)
@@ -62,17 +67,23 @@ class Subject:
         return list(mutants(self.text, self.entry, self.ring, self.source))
 
 
-def of_gemm(gemm: Gemm) -> Subject:
-    """A launch of the project's own kernels."""
+def of_gemm(given: Gemm, ring: int = RINGS[0]) -> Subject:
+    """A launch of the project's own kernels with a ring of so many stages, or fewer.
+
+    The compiler makes four copies of the loop over k, and three for the rest: all of
+    them run.
+    """
+    kernel = given.kernel
+    slabs = 7 if kernel.slabs == 1 else 3 * kernel.slabs - 1
+    stages = min(ring, kernel.stages)
+    gemm = replace(given, k=slabs * kernel.slab_k, stages=stages)
 
     def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, bool]:
         found = launching.launch(gemm, kernel, **options)
         return found.result, found.right(gemm)
 
-    return Subject(
-        gemm.name, gemm.text, launching.ENTRY, launch, gemm.kernel.stages,
-        source(gemm.kernel),
-    )  # fmt: skip
+    name = f"{gemm.name} ring {stages}"
+    return Subject(name, gemm.text, launching.ENTRY, launch, stages, gemm.source)
 
 
 def of_recording(recorded: recordings.Launch) -> Subject:
@@ -90,11 +101,11 @@ def of_recording(recorded: recordings.Launch) -> Subject:
     return Subject(recorded.identity, text, row.entry, launch)
 
 
-def subject(name: str) -> Subject:
+def subject(name: str, ring: int = RINGS[0]) -> Subject:
     """The first launch whose name begins so."""
     for gemm in GEMMS:
         if gemm.name.startswith(name):
-            return of_gemm(gemm)
+            return of_gemm(gemm, ring)
     for recorded in recordings.every_launch():
         if recorded.identity.startswith(name):
             return of_recording(recorded)
@@ -139,7 +150,7 @@ class Verdict:
         if self.caught:
             return " ".join(self.rules) or self.fault.partition(":")[0]
         if not self.reached:
-            return "NEVER RUNS"
+            return "never runs"
         return "silent" if self.right else "SILENT, WRONG BITS"
 
 
@@ -182,10 +193,8 @@ def judge(
 
 
 def reached(subject: Subject, mutant: Mutant, known: Found) -> bool:
-    """Whether any thread runs the instruction: a trap in its place says so."""
-    whole = mutant.original
-    text = whole[: mutant.start] + "trap;" + whole[mutant.stop :]
-    found, fault, _ = run(subject, text, "eager")
+    """Whether any thread meets the change: a trap in its place says so."""
+    found, fault, _ = run(subject, mutant.trapped, "eager")
     return bool(fault or found - known)
 
 
@@ -282,6 +291,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true", help="every kind of kernel")
+    parser.add_argument("--ring", type=int, default=RINGS[0])
     parser.add_argument("--corpus", action="store_true", help="the recorded kernels")
     parser.add_argument("--each", action="store_true", help="one copy of each mutant")
     parser.add_argument("--schedules", nargs="+", default=list(map(str, SCHEDULES)))
@@ -291,7 +301,8 @@ def main() -> None:
     schedules = [int(x) if x.isdecimal() else x for x in options.schedules]
     report = {}
     names = [*options.names, *(REPRESENTATIVE if options.all else ())]
-    for chosen in [*map(subject, names), *(corpus() if options.corpus else ())]:
+    kernels = [subject(name, options.ring) for name in names]
+    for chosen in [*kernels, *(corpus() if options.corpus else ())]:
         begun = time.monotonic()
         listed = chosen.mutants()
         listed = one_of_each(listed) if options.each else listed

@@ -30,6 +30,7 @@ class Mutant:
     stop: int
     new: str
     original: str
+    trap: str = "trap;"
 
     @property
     def name(self) -> str:
@@ -39,7 +40,15 @@ class Mutant:
     @property
     def text(self) -> str:
         """The PTX."""
-        return self.original[: self.start] + self.new + self.original[self.stop :]
+        return self._with(self.new)
+
+    @property
+    def trapped(self) -> str:
+        """A text that ends with a trap if the change makes a difference at all."""
+        return self._with(self.trap)
+
+    def _with(self, new: str) -> str:
+        return self.original[: self.start] + new + self.original[self.stop :]
 
 
 class Change(NamedTuple):
@@ -47,6 +56,8 @@ class Change(NamedTuple):
 
     name: str
     new: str
+    trap: str = "trap;"
+    """What ends the kernel if the instruction would do something else."""
 
 
 class Statement(NamedTuple):
@@ -176,9 +187,15 @@ def ring_changes(statement: Statement, ring: int) -> Iterator[Change]:
     """One side goes round the ring of stages too early or too late."""
     before, _, last = statement.operands.rpartition(",")
     if last.strip() == str(ring):
+        _, _, counted = before.partition(",")
         for number in (ring - 1, ring + 1):
             new = statement._replace(operands=f"{before}, {number}")
-            yield Change(f"{number} stages instead of {ring}", str(new))
+            trap = (
+                "{ .reg .pred %mutant; "
+                f"setp.eq.s32 %mutant, {counted}, {ring}; @%mutant trap; "
+                f"setp.eq.s32 %mutant, {counted}, {number}; @%mutant trap; {statement} }}"
+            )
+            yield Change(f"{number} stages instead of {ring}", str(new), trap)
 
 
 # ── mutants of a text ───────────────────────────────────────────────────────
@@ -202,7 +219,16 @@ def mutants(
         found = list(changes(each, _statement(text[start : stop - 1]), ring))
         where = _where(text, start, source) if found else ""
         for change in found:
-            yield Mutant(change.name, each.line, where, start, stop, change.new, text)
+            yield Mutant(
+                change.name,
+                each.line,
+                where,
+                start,
+                stop,
+                change.new,
+                text,
+                change.trap,
+            )
 
 
 def changes(

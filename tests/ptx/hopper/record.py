@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import subprocess
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fragmenta.cuda.tools import assembler
+from fragmenta.cuda.tools.compiler import find
 from fragmenta.errors import Error
 from fragmenta.kernels.source import TARGET
 from tests.ptx.hopper.gemms import GEMMS, POISON, Gemm, Rows, short_hash
@@ -69,6 +71,18 @@ def prepare(folder: Path) -> None:
         list(pool.map(one, enumerate(GEMMS)))
 
 
+def tools() -> dict[str, str]:
+    """What made the machine code."""
+    said = subprocess.run(
+        [assembler.tool("ptxas"), "--version"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    version = re.search(r"V([\d.]+)", said)
+    return {"compiler": find("nvrtc").version, "ptxas": version[1] if version else ""}
+
+
 def keep(file: Path) -> None:
     """Compare with the emulation, and write the recording."""
     read = json.loads(file.read_text())
@@ -90,7 +104,8 @@ def keep(file: Path) -> None:
     lines = ",\n".join(
         f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in launches.items()
     )
-    made = json.dumps(read["made"])
+    # The machine with the GPU has its own assembler, which was not used.
+    made = json.dumps({**read["made"], **tools()})
     FILE.write_text(f'{{\n "made": {made},\n "launches": {{\n{lines}\n }}\n}}\n')
 
 
