@@ -165,7 +165,7 @@ KERNEL after_inval(u32 *out)
     out[threadIdx.x] = 4;
 }
 
-// Memory of an mbarrier is used for data: after inval that is allowed.
+// Memory of an mbarrier is used for data, after inval.
 KERNEL data_again(u32 *out)
 {
     __shared__ u64 bar;
@@ -176,8 +176,7 @@ KERNEL data_again(u32 *out)
     wait(&bar, 0);
     __syncwarp();
     if (threadIdx.x == 0) {
-        if (BUG == 0)
-            inval(&bar);
+        inval(&bar);
         put((u32 *)&bar, 0x12345);
     }
     __syncwarp();

@@ -377,10 +377,10 @@ KERNEL unset_register(const u32 *in, u32 *out)
 {
     u32 value;
     if (BUG == 0)
-        asm volatile("{ .reg .pred p; .reg .b32 x; setp.gt.u32 p, %1, 9; mov.u32 x, 3;\n"
+        asm volatile("{ .reg .pred p; .reg .b32 x; setp.gt.u32 p, %1, 500; mov.u32 x, 3;\n"
                      "@p mov.u32 x, 7; add.u32 %0, x, 1; }" : "=r"(value) : "r"(in[threadIdx.x]));
     else if (BUG == 1)
-        asm volatile("{ .reg .pred p; .reg .b32 x; setp.gt.u32 p, %1, 9;\n"
+        asm volatile("{ .reg .pred p; .reg .b32 x; setp.gt.u32 p, %1, 500;\n"
                      "@p mov.u32 x, 7; add.u32 %0, x, 1; }" : "=r"(value) : "r"(in[threadIdx.x]));
     else
         asm volatile("{ .reg .b32 x; add.u32 %0, x, %1; }" : "=r"(value) : "r"(in[threadIdx.x]));

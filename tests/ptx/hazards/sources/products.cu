@@ -109,6 +109,8 @@ KERNEL early_store(const u16 *a, const u16 *b, float *out)
     }
     if (threadIdx.x < 64)
         put((u32 *)s.B + threadIdx.x, 0);
+    if (BUG == 2) // orders nothing that came before
+        fence_async();
     wgmma_wait<0>();
     put(out, d);
 }
