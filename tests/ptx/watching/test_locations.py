@@ -9,14 +9,8 @@ import pytest
 
 from fragmenta.ptx import reading
 from fragmenta.ptx.watching.global_watch import MOST_PRECISE
-from fragmenta.ptx.watching.locations import (
-    ClusterClocks,
-    Locations,
-    Role,
-    Thread,
-    role,
-    synchronises,
-)
+from fragmenta.ptx.watching.locations import ClusterClocks, Locations, Thread
+from fragmenta.ptx.watching.roles import Role, role, synchronises
 from fragmenta.ptx.watching.watch import Watch
 from tests.ptx.watching.globally import ALL, BASE, Block, Machine
 
