@@ -222,6 +222,8 @@ class GlobalWatch:
         self._findings: dict[tuple[int, int, int], Finding] = {}
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = False
+        self.fenced: set[int] = set()
+        """Groups with a proxy fence since they learned something of others."""
 
     def ledger(self, first_agent: int = 0) -> Ledger:
         """A ledger for a context, whose first warp is this agent."""
@@ -255,6 +257,21 @@ class GlobalWatch:
     def informed(self, group: int) -> bool:
         """Whether a group has learned anything of others."""
         return group in self._foreign
+
+    def fenced_abroad(self, group: int, before: Who) -> bool:
+        """Whether a proxy fence is on the way from another group's write.
+
+        Either the writer executed one before it released, or this group did after it
+        acquired.
+        """
+        if group in self.fenced or group not in self._foreign:
+            return True
+        row = self._foreign[group].rows.get(before.group)
+        if row is None or row.shape[0] < 6:
+            return True
+        base, extra, mask = (int(each) for each in row[3:6, before.agent])
+        named = bool(mask >> before.lane & 1)
+        return before.epoch < base or (before.epoch < extra and named)
 
     # ── asynchronous accesses ───────────────────────────────────────────────
 
@@ -416,10 +433,12 @@ class _Touch(NamedTuple):
 
     def _unfenced(self, before: Who) -> bool:
         """Whether a plain write of the same group has no proxy fence behind it."""
-        if self.fenced is None or before.group != self.who.group:
-            return False
         plain = before.flags & Flags.WRITE and not before.flags & Flags.ASYNC
-        return bool(plain) and not self.fenced(before.agent, before.lane, before.epoch)
+        if self.fenced is None or not plain:
+            return False
+        if before.group == self.who.group:
+            return not self.fenced(before.agent, before.lane, before.epoch)
+        return not self.watch.fenced_abroad(self.who.group, before)
 
     def second_read(self, records: NDArray[np.int32]) -> NDArray[np.int32]:
         """For each word 0, or the id for several groups."""

@@ -274,6 +274,7 @@ class Locations:
             if group == thread.group or (narrow and cta):
                 continue
             foreign = self._watch.foreign(thread.group)
+            self._watch.fenced.discard(thread.group)
             if self._watch.everyone is None:
                 foreign.put(group, row)
         if self._watch.informed(thread.group) and thread.ledger is not None:

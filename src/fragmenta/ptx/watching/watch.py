@@ -274,6 +274,12 @@ class Watch:
             epoch, lane, site, clock.ctypes.data,
         )  # fmt: skip
 
+    def records(self, rank: int) -> NDArray[np.uint64]:
+        """All different records of accesses to the shared memory of a block."""
+        words = 2 * self.plan.words
+        found = self._shadow[rank * words : (rank + 1) * words]
+        return np.unique(found[found != 0])
+
     # ── results ─────────────────────────────────────────────────────────────
 
     def found(self) -> list[Found]:
