@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -55,9 +56,21 @@ class Machine:
         }
 
 
-@cache
+_LOADING = Lock()
+
+
 def machine() -> Machine:
-    """The compiled functions, loaded once."""
+    """The compiled functions, loaded once.
+
+    Contexts are made in several threads at a time.  A second machine would be thrown
+    away while one of them uses its functions.
+    """
+    with _LOADING:
+        return _machine()
+
+
+@cache
+def _machine() -> Machine:
     return Machine()
 
 
