@@ -57,6 +57,19 @@ class Machine:
         }
 
 
+_LOADING = Lock()
+
+
+def machine() -> Machine:
+    """The compiled functions, loaded once.
+
+    Contexts are made in several threads at a time.  A second machine would be thrown
+    away while one of them uses its functions.
+    """
+    with _LOADING:
+        return _machine()
+
+
 @cache
 def _machine() -> Machine:
     return Machine()
