@@ -266,6 +266,10 @@ class Observer(Blind):
         """A copy has signalled an mbarrier: whoever sees that knows its issuer, too."""
         self._tell(mbarrier, task.clock)
 
+    def copied(self, warp: Any, epoch: int) -> bool:
+        """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
+        return self.watch.copies(warp.block.rank, warp.number, epoch)
+
     def waited(
         self, warp: Any, event: Any, lanes: int, kind: str, left: int, read: bool
     ) -> None:
