@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ Clock: TypeAlias = NDArray[np.int32]
 """A clock row: planes, then base, extra and mask, then agents."""
 
 _PROXIES = {"generic": 0, "cp.async": 0, "async": 8}
+_LOADING = Lock()
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 
@@ -55,10 +57,28 @@ class Machine:
         }
 
 
-@cache
+_LOADING = Lock()
+
+
 def machine() -> Machine:
-    """The compiled functions, loaded once."""
+    """The compiled functions, loaded once.
+
+    Contexts are made in several threads at a time.  A second machine would be thrown
+    away while one of them uses its functions.
+    """
+    with _LOADING:
+        return _machine()
+
+
+@cache
+def _machine() -> Machine:
     return Machine()
+
+
+def machine() -> Machine:
+    """The compiled functions, loaded once; several threads may ask for them."""
+    with _LOADING:
+        return _machine()
 
 
 class Watch:
@@ -94,10 +114,13 @@ class Watch:
             layout.PROBLEMS_TABLE + layout.PROBLEMS * layout.PROBLEM_BYTES
         )
         self._sets = aligned(layout.SETS_BYTES)
+        self._start = int(self._heads.ctypes.data)
+        self._counts, self._shape = plan.counts, (plan.planes, 3, plan.row)
         self._cluster = -1
         for rank in range(blocks):
             self._write_head(rank)
-        self._calls = machine().calls
+        self._machine = machine()  # its code is freed with it
+        self._calls = self._machine.calls
         self.reset()
 
     def _write_head(self, rank: int) -> None:
@@ -140,7 +163,7 @@ class Watch:
 
     def address(self, rank: int) -> int:
         """What ``BLOCK_WATCH`` of a block has to be."""
-        return self._heads.ctypes.data + rank * layout.HEAD_BYTES
+        return self._start + rank * layout.HEAD_BYTES
 
     def reset(self) -> None:
         """A new cluster begins.  What was found stays."""
@@ -168,7 +191,7 @@ class Watch:
         if kind not in AGENT_KINDS:
             raise Error(f"agents are {one_of(AGENT_KINDS)}; given {kind!r}")
         place = AGENT_KINDS.index(kind)
-        count = self.plan.counts[place]
+        count = self._counts[place]
         if not (0 <= number < count and 0 <= rank < self.plan.blocks):
             raise Error(
                 f"each of {self.plan.blocks} blocks has {count} agents {kind}; "
@@ -192,7 +215,7 @@ class Watch:
 
     def new_clock(self) -> Clock:
         """A clock that knows nothing."""
-        return np.zeros((self.plan.planes, 3, self.plan.row), np.int32)
+        return np.zeros(self._shape, np.int32)
 
     def publish(self, rank: int, warp: int, lanes: int, live: int) -> Clock:
         """Lanes release: what they know and did; a new epoch begins."""
