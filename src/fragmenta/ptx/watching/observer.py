@@ -115,7 +115,7 @@ class Observer(Blind):
         agent = self.watch.agent("warp", warp.block.rank, warp.number)
         lane = (lanes & -lanes).bit_length() - 1
         mbarrier.birth = (agent, lane, epoch, event.site)
-        mbarrier.public = False
+        mbarrier.public = mbarrier.fenced = False
         mbarrier.observed = mbarrier.copied = -1
         alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
         # Nobody ever gets to know this write: ordinary accesses collide with it.
@@ -371,6 +371,10 @@ class Observer(Blind):
             self.acquire(warp, lanes, clock)
         for old in [each for each in self.barrier if each < phase - 1]:
             del self.barrier[old]
+        # fence.mbarrier_init and even a relaxed arrival: all blocks know them now.
+        for block in self.cluster.blocks:
+            for each in block.mbarriers.values():
+                each.public = each.public or each.fenced
 
     def fence(self, warp: Any, event: Any, lanes: int) -> None:
         """A fence of any kind."""
@@ -378,7 +382,7 @@ class Observer(Blind):
         if "mbarrier_init" in words:
             own = self.watch.agent("warp", rank, warp.number)
             for each in warp.block.mbarriers.values():
-                each.public = each.public or each.birth[0] == own
+                each.fenced = each.fenced or each.birth[0] == own
         elif any(word.startswith("tensormap") for word in words):
             self.maps.fence(warp, event, lanes)
         elif "proxy" in words:
