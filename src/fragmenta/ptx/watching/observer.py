@@ -17,9 +17,10 @@ from fragmenta.ptx.watching.blind import Blind
 from fragmenta.ptx.watching.exits import leaks, visitors
 from fragmenta.ptx.watching.global_watch import Who
 from fragmenta.ptx.watching.layout import LAST_EPOCH
-from fragmenta.ptx.watching.locations import Role, Thread
+from fragmenta.ptx.watching.locations import Thread
 from fragmenta.ptx.watching.maps import Maps
 from fragmenta.ptx.watching.registers import RegisterWatch
+from fragmenta.ptx.watching.roles import Role
 from fragmenta.ptx.watching.watch import Clock, Watch
 
 ALL = 0xFFFFFFFF
