@@ -3,6 +3,7 @@
 The bits of kernels that are right are those of an H200, in every schedule.
 """
 
+import json
 import zlib
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from fragmenta import ptx
 from fragmenta.cuda.tools import assembler
 from fragmenta.ptx.checking.problem import INFO
 from tests.ptx.hazards import running
-from tests.ptx.hazards.cases import Case, cases
+from tests.ptx.hazards.cases import GLOBAL, READ, SHARED, WRITE, Case, cases
 
 SCHEDULES = ("eager", "lazy", 1)
 RIGHT = [case for case in cases() if not case.bug]
@@ -94,3 +95,24 @@ def test_every_rule_has_wrong_kernels() -> None:
     rules = [rule for case in WRONG for rule in case.row.mistakes[case.bug].rules]
     for page in pages.glob("*.md"):
         assert rules.count(page.stem) >= 2 or page.stem == "bad-tensor-map", page.stem
+
+
+def test_the_page_counts_right() -> None:
+    """What it says about the kernels here, and about racecheck."""
+    root = Path(running.__file__).parents[3]
+    page = " ".join((root / "docs" / "hazards.md").read_text("utf-8").split())
+    told = f"{len(RIGHT)} small kernels that are right and {len(WRONG)} variants"
+    assert told in page
+    measured = json.loads(running.GOLDEN.with_name("racecheck.json").read_text("utf-8"))
+    said, made = measured["said"], measured["made"]
+    right = [said[case.name] for case in RIGHT if case.name in said]
+    wrong = [said[case.name] for case in WRONG if case.name in said and races(case)]
+    assert made["date"] in page
+    for some in (right, wrong):
+        assert f"{len(some) - some.count('nothing')} of {len(some)}" in page
+
+
+def races(case: Case) -> bool:
+    """Whether a mistake is a race in shared memory."""
+    rules = {*case.row.mistakes[case.bug].rules}
+    return bool(rules & {SHARED, READ, WRITE}) and GLOBAL not in rules
