@@ -20,10 +20,10 @@ def _mbarriers(block: Any) -> None:
     for mbarrier in block.mbarriers.values():
         if mbarrier.copied > mbarrier.observed:
             _report(
-                block, block.warps[0], "leak", "error", mbarrier.birth[3],
-                f"a copy into the shared memory of the block was not waited for: phase "
-                f"{mbarrier.copied} of {mbarrier} counts it, and no thread saw the end "
-                "of that phase",
+                block, *mbarrier.copier, "leak", "error",
+                f"the block ends while this copy may still write into its shared "
+                f"memory: phase {mbarrier.copied} of {mbarrier} counts it, and no "
+                "thread saw the end of that phase",
             )  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def _products(block: Any, number: int, warpgroup: Any) -> None:
         left = warpgroup.in_flight(warp)
         if left:
             _report(
-                block, warp, "leak", "error", warpgroup.last_site,
+                block, warp, warpgroup.last_site, "leak", "error",
                 f"warpgroup {number} ends with {left} wgmma that it did not wait for",
             )  # fmt: skip
             return
@@ -41,13 +41,13 @@ def _products(block: Any, number: int, warpgroup: Any) -> None:
 def _copies(block: Any, number: int, queue: Any) -> None:
     if queue.unwaited:
         _report(
-            block, block.warps[number], "leak", "warning", queue.last_site,
+            block, block.warps[number], queue.last_site, "leak", "warning",
             f"warp {number} ends with cp.async that it did not wait for",
         )  # fmt: skip
 
 
 def _report(
-    block: Any, warp: Any, rule: str, severity: str, site: int, message: str
+    block: Any, warp: Any, site: int, rule: str, severity: str, message: str
 ) -> None:
     problems = block.cluster.machine.problems
     problems.add(rule, severity, site, message, warp, 0)
