@@ -33,7 +33,7 @@ torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and 
 # What is compiled is kept in the environment, so that a second run is fast.
 triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their own, and its tests
 	TRITON_CACHE_DIR="$(abspath $(VENV)-triton)/cache" \
-	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton.py tests/triton
+	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton tests/triton
 
 # MMA-Sim builds a small library with ninja, g++ and OpenMP when first imported.
 JUDGE := PATH="$(abspath $(VENV)-published)/bin:$$PATH" \

@@ -32,7 +32,7 @@ NEEDS = {
         "tests/torch",
     ],
     "triton": [
-        "src/fragmenta/triton.py",
+        "src/fragmenta/triton",
         "tests/ptx/corpus/triton_kernels.py",
         "tests/triton",
     ],

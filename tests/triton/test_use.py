@@ -89,7 +89,7 @@ def test_each_target_has_its_own_code() -> None:
 def test_a_kernel_does_not_outlive_its_driver() -> None:
     with on_cpu():
         kernel = double.warmup(numbers(), numbers(), 100, BLOCK=64, grid=(1,))
-        kernel[1, 1, 1](*(torch.zeros(100),) * 2, 100, 64)
+        kernel[1, 1, 1](torch.zeros(100), torch.zeros(100), 100, 64)
     with pytest.raises(fm.Error, match="not installed any more"):
         kernel.run(1, 1, 1, 0, kernel.function, (), None, None, None, *numbers(4))
 

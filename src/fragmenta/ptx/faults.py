@@ -42,15 +42,32 @@ def explain(place: Place, why: str = "") -> KernelFault:
     instruction = place.module.functions[function].instructions[index]
     thread = place.shape.thread_at(number * LANES + lane)
     block = place.shape.block_at(place.context.index)
-    what = why or _what(place, kind, site, instruction, address, size)
+    gone = _ended(place, kind, address)
+    what = why or gone or _what(place, kind, site, instruction, address, size)
     who = f"thread {_tuple(thread)} of block {_tuple(block)}"
     return KernelFault(
         f"{what}\n  by {who}\n  at {where(place.module, instruction)}",
-        "unsupported" if why else kind.name.lower(),
+        "unsupported" if why else "shared-race" if gone else kind.name.lower(),
         instruction.line,
         str(instruction.source or ""),
         block,
         thread,
+    )
+
+
+def _ended(place: Place, kind: Fault, address: int) -> str:
+    """What is wrong with an access to the memory of a block that has ended."""
+    slot = address >> layout.SLOT_BITS
+    rank = address >> layout.RANK_BITS & 0xFF
+    if kind != Fault.BOUNDS or slot not in (0, layout.SHARED_SLOT):
+        return ""
+    if rank >= place.shape.cluster_blocks or place.shape.cluster_blocks == 1:
+        return ""
+    if place.context.peers[rank, 1] != layout.SHARED_START:
+        return ""
+    return (
+        f"an access to the shared memory of block {rank} of the cluster, whose threads "
+        "have all ended; a barrier of the cluster at the end would keep them"
     )
 
 

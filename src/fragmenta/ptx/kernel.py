@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 SEEN = frozenset({"aligned", "uninitialised"})
-"""Rules that a launch decides: what may happen on some way matters less than what did."""
+"""Rules that a launch decides better than a look at the text."""
 
 
 class Parameter(NamedTuple):

@@ -105,7 +105,7 @@ class Team:
                     self.failed, self.status = context, Status.FAULT
                     return
                 if context.status == Status.ENDED:
-                    cluster.changes += 1
+                    cluster.ended(context)
                 spent = spent or context.status == Status.SPENT
             cluster.impatient = False
             if all(each.status == Status.ENDED for each in self.contexts):

@@ -106,9 +106,9 @@ def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str
 
 
 def report(page: Page) -> str:
-    """What is printed about the kernel of a page."""
+    """What is printed about the kernel of a page: the first report with its rule."""
     found = problems(page.rule, page.kernel, LAUNCHES[page.rule].arguments)
-    return "\n\n".join(words for _, words in found) + "\n"
+    return next(words for rule, words in found if rule == page.rule) + "\n"
 
 
 def main() -> None:

@@ -9,8 +9,6 @@ from tests.ptx.hazards import pages
 @pytest.mark.parametrize("rule", pages.LAUNCHES)
 def test_a_page_shows_the_report(rule: str) -> None:
     page = pages.read(rule)
-    found = pages.problems(rule, page.kernel, pages.LAUNCHES[rule].arguments)
-    assert {each for each, _ in found} == {rule}
     assert page.report == pages.report(page)
 
 

@@ -24,24 +24,28 @@ from typing import Any
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
 from fragmenta.evidence.launches import for_kernel
+from fragmenta.kernels import Kernel, Tile
 from tests.ptx import recordings
 from tests.ptx.hopper import launching
-from tests.ptx.hopper.gemms import GEMMS, Gemm
+from tests.ptx.hopper.gemms import SCALES, Gemm
 from tests.ptx.hopper.mutants import Mutant, mutants
 
 Schedule = str | int
 SCHEDULES: tuple[Schedule, ...] = ("lazy", "eager", 1)
 LIMIT = 20_000_000
 """Warp instructions after which a mutant hangs."""
-REPRESENTATIVE = (
-    "e4m3 f32 sparse promote 64x16",
-    "u8 s32 dense 64x8",
-    "s8.u8 s32 sparse 128x128/2",
-    "bf16 f16 dense transposed 2*128x128/2",
-    "b1 s32 dense xor 64x32/2",
-    "f16 bf16 sparse scaled 64x8",
+KERNELS = (
+    Kernel("e4m3", tile=Tile(64, 16), promote=True),
+    Kernel("u8", tile=Tile(64, 8), sparse=False),
+    Kernel("s8", "u8", tile=Tile(128, 16, 2)),
+    Kernel("bf16", tile=Tile(64, 64, turns=True), sparse=False),
+    Kernel(
+        "bf16", out="f16", tile=Tile(64, 16, 2, True), sparse=False, transposed=True
+    ),
+    Kernel("b1", tile=Tile(64, 16, 2), sparse=False, xor=True),
+    Kernel("f16", out="bf16", tile=Tile(64, 8), scaled=True),
 )
-"""The launches whose mutants are all judged: every kind of kernel."""
+"""Every kind of kernel, with small tiles: all their mutants are judged."""
 RINGS = (3, 8)
 """Stages of their rings.
 
@@ -67,16 +71,23 @@ class Subject:
         return list(mutants(self.text, self.entry, self.ring, self.source))
 
 
-def of_gemm(given: Gemm, ring: int = RINGS[0]) -> Subject:
-    """A launch of the project's own kernels with a ring of so many stages, or fewer.
+def of_kernel(kernel: Kernel, ring: int = RINGS[0]) -> Subject:
+    """A launch of one cluster, with a ring of so many stages, or fewer.
 
     The compiler makes four copies of the loop over k, and three for the rest: all of
-    them run.
+    them run.  Four tiles, because with turns every consumer needs two.
     """
-    kernel = given.kernel
+    tile, stages = kernel.tile, min(ring, kernel.stages)
     slabs = 7 if kernel.slabs == 1 else 3 * kernel.slabs - 1
-    stages = min(ring, kernel.stages)
-    gemm = replace(given, k=slabs * kernel.slab_k, stages=stages)
+    gemm = Gemm(
+        kernel,
+        2 * tile.m * tile.cluster - 5,
+        (2 if kernel.slabs == 1 else 4) * tile.n - 3,
+        slabs * kernel.slab_k,
+        tile.cluster,
+        parts=SCALES if kernel.scaled else (),
+        stages=stages,
+    )
 
     def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, bool]:
         found = launching.launch(gemm, kernel, **options)
@@ -103,9 +114,9 @@ def of_recording(recorded: recordings.Launch) -> Subject:
 
 def subject(name: str, ring: int = RINGS[0]) -> Subject:
     """The first launch whose name begins so."""
-    for gemm in GEMMS:
-        if gemm.name.startswith(name):
-            return of_gemm(gemm, ring)
+    for kernel in KERNELS:
+        if str(kernel).startswith(name):
+            return of_kernel(kernel, ring)
     for recorded in recordings.every_launch():
         if recorded.identity.startswith(name):
             return of_recording(recorded)
@@ -222,7 +233,7 @@ def run_mutants(
 
 def one_of_each(listed: Iterable[Mutant]) -> list[Mutant]:
     """One mutant for each change at each statement of the source: the last copy."""
-    return list({(each.change, each.where): each for each in listed}.values())
+    return list({(each.change, each.source_line): each for each in listed}.values())
 
 
 # ── mutants that are no mistakes ────────────────────────────────────────────
@@ -268,10 +279,12 @@ def excused(name: str, mutant: Mutant) -> bool:
 
 def summary(name: str, table: Sequence[Verdict]) -> str:
     """The verdicts, the same ones together."""
-    rows = Counter((v.mutant.change, v.how, v.mutant.where) for v in table)
+    rows = Counter(
+        (v.mutant.change, v.how, v.mutant.where, v.mutant.source_line) for v in table
+    )
     lines = [
-        f"  {count:3} {change:52} {how:42} {where[:60]}"
-        for (change, how, where), count in sorted(rows.items())
+        f"  {count:3} {change:52} {how:42} {line}: {where[:60]}"
+        for (change, how, where, line), count in sorted(rows.items())
     ]
     caught = sum(each.caught for each in table)
     return "\n".join([f"{name}: {caught} of {len(table)} caught", *lines])
@@ -282,6 +295,7 @@ def as_json(verdict: Verdict) -> dict[str, Any]:
     mutant = verdict.mutant
     return {
         "change": mutant.change, "line": mutant.line, "where": mutant.where,
+        "source_line": mutant.source_line,
         "how": verdict.how, "caught": verdict.caught, "fault": verdict.fault,
         "schedule": verdict.schedule, "right": verdict.right,
     }  # fmt: skip
@@ -300,8 +314,9 @@ def main() -> None:
     options = parser.parse_args()
     schedules = [int(x) if x.isdecimal() else x for x in options.schedules]
     report = {}
-    names = [*options.names, *(REPRESENTATIVE if options.all else ())]
-    kernels = [subject(name, options.ring) for name in names]
+    kernels = [subject(name, options.ring) for name in options.names]
+    if options.all:
+        kernels += [of_kernel(each, options.ring) for each in KERNELS]
     for chosen in [*kernels, *(corpus() if options.corpus else ())]:
         begun = time.monotonic()
         listed = chosen.mutants()

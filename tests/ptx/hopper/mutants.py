@@ -26,6 +26,8 @@ class Mutant:
     """Where in the PTX."""
     where: str
     """The statement of the CUDA source, if the PTX says which line it is."""
+    source_line: int
+    """The line of that statement; 0 if it is not known."""
     start: int
     stop: int
     new: str
@@ -217,12 +219,12 @@ def mutants(
         start = starts[each.line - 1] + each.column - 1
         stop = text.index(";", start) + 1
         found = list(changes(each, _statement(text[start : stop - 1]), ring))
-        where = _where(text, start, source) if found else ""
+        where = _where(text, start, source) if found else ("", 0)
         for change in found:
             yield Mutant(
                 change.name,
                 each.line,
-                where,
+                *where,
                 start,
                 stop,
                 change.new,
@@ -250,15 +252,15 @@ def _statement(raw: str) -> Statement:
     return Statement(guard or "", mnemonic, operands.strip())
 
 
-def _where(text: str, start: int, source: str) -> str:
-    """The statement of the source that an instruction belongs to.
+def _where(text: str, start: int, source: str) -> tuple[str, int]:
+    """The statement of the source that an instruction belongs to, and its line.
 
     An instruction in a small function belongs to the statement that calls it.
     """
     lines = source.splitlines()
     known = list(re.finditer(r"\.loc\s+\d+ (\d+)[^\n]*", text[:start]))
     if not known or not lines:
-        return ""
+        return "", 0
     inlined = re.search(r"inlined_at \d+ (\d+)", known[-1][0])
     number = int(inlined[1] if inlined else known[-1][1])
-    return lines[number - 1].strip() if number <= len(lines) else ""
+    return (lines[number - 1].strip(), number) if number <= len(lines) else ("", 0)

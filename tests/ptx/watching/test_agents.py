@@ -1,10 +1,12 @@
 """Are copies, Tensor Cores and proxies watched?"""
 
+from threading import Barrier, Thread
+
 import numpy as np
 import pytest
 
 from fragmenta.errors import Error
-from fragmenta.ptx.watching.watch import Watch
+from fragmenta.ptx.watching.watch import Watch, _machine
 from tests.ptx.watching.rig import ALL, START, Rig, line
 
 
@@ -225,3 +227,20 @@ def test_plain_clocks_have_no_other_agents() -> None:
     assert not rig.watch.found()
     with pytest.raises(Error):
         rig.watch.agent("wgmma", 0, 0)
+
+
+def test_threads_share_one_machine() -> None:
+    """Code that a thread loaded must not be freed while another calls it."""
+    _machine.cache_clear()
+    start, made = Barrier(4), []
+
+    def make() -> None:
+        start.wait()
+        made.append(Watch(1, 2, 2048))
+
+    threads = [Thread(target=make) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert len({id(each._machine) for each in made}) == 1

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fragmenta.ptx.watching import empties
-from fragmenta.ptx.watching.accesses import Flags
+from fragmenta.ptx.watching.accesses import MOST_ACCESSES, Flags
 from fragmenta.ptx.watching.empties import empty
 from fragmenta.ptx.watching.global_watch import Who, covers, joined
 from tests.ptx.watching.globally import BASE, Block, Machine
@@ -76,6 +76,18 @@ def test_a_copy_behind_a_read_and_without_a_proxy_fence() -> None:
     block.sync()
     copy(block, READ, 0, 128, fenced=False)
     assert machine.rules() == ["PROXY"]
+
+
+def test_the_last_lines_of_the_table() -> None:
+    machine = Machine(most=MOST_ACCESSES)
+    first, second = machine.blocks
+    copy(first, WRITE, 0, 64)
+    second.access(0, "read", 4 * LANES, lanes=1)
+    copy(second, READ, 60, 4)
+    assert machine.rules() == ["WRITE_READ", "WRITE_READ"]
+    assert {each.before and each.before.agent for each in machine.watch.found()} == {
+        COPY
+    }
 
 
 def test_reductions_do_not_race_with_one_another() -> None:

@@ -9,14 +9,8 @@ import pytest
 
 from fragmenta.ptx import reading
 from fragmenta.ptx.watching.global_watch import MOST_PRECISE
-from fragmenta.ptx.watching.locations import (
-    ClusterClocks,
-    Locations,
-    Role,
-    Thread,
-    role,
-    synchronises,
-)
+from fragmenta.ptx.watching.locations import ClusterClocks, Locations, Thread
+from fragmenta.ptx.watching.roles import Role, role, synchronises
 from fragmenta.ptx.watching.watch import Watch
 from tests.ptx.watching.globally import ALL, BASE, Block, Machine
 
@@ -163,6 +157,38 @@ def test_a_barrier_of_the_grid_again_and_again() -> None:
     world.blocks[1].access(0, "write", 1024 + 4 * LANES, site=30, value=9)
     world.blocks[0].access(0, "read", 1024 + 4 * LANES, site=31)
     assert world.rules() == ["WRITE_READ"]
+
+
+def test_a_warp_that_is_ahead_at_the_next_fence() -> None:
+    world = World()
+    first, second = world.blocks
+    for _ in range(3):
+        for warp in range(2):
+            first.access(warp, "write", 128 * warp + 4 * LANES, site=warp)
+            world.locations.perform(first.thread(warp), FENCE, [])
+        first.sync()
+        # Warp 1 comes to the next fence before warp 0 says that all is written.
+        world.locations.perform(first.thread(1), FENCE, [])
+        world.do(first, ATOM)
+        first.sync()
+    world.do(second, STRONG_LOAD)
+    second.sync()
+    second.access(1, "read", 128 + 4 * LANES, site=5)
+    assert world.rules() == []
+
+
+def test_a_word_in_shared_memory_has_two_addresses() -> None:
+    world = World()
+    block, other = world.blocks
+    block.access(0, "write", 0, lanes=1)
+    window = 8 << 36
+    world.locations.perform(block.thread(0, 1), RELEASE_STORE, [(0, window + 1024)])
+    world.locations.perform(other.thread(1, 1), STRONG_LOAD, [(0, 1024)])
+    other.access(1, "read", 0, lanes=1, site=2)
+    assert world.rules() == ["WRITE_READ"]  # the shared memory of another block
+    world.locations.perform(block.thread(1, 1), STRONG_LOAD, [(0, 1024)])
+    block.access(1, "read", 0, lanes=1, site=3)
+    assert len(world.watch.found()) == 1
 
 
 def test_a_message_by_way_of_a_third_block() -> None:

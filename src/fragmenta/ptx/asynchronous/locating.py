@@ -5,7 +5,7 @@ from __future__ import annotations
 from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers
 from fragmenta.ptx.asynchronous.machine import Warp
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.watching.locations import Role
+from fragmenta.ptx.watching.roles import Role
 
 
 @carries_out("location")

@@ -62,6 +62,8 @@ class Warp:
         self.words = memory.view(np.uint32)
         self.failed_waits = 0
         """How often it asked in vain since the last round."""
+        self.held: Any = None
+        """The product at which it waits for the others of its warpgroup."""
 
     @property
     def live(self) -> int:
@@ -109,7 +111,7 @@ class Block:
             each.reset()
         self.groups.clear()
         for warp in self.warps:
-            warp.failed_waits = 0
+            warp.failed_waits, warp.held = 0, None
 
     @property
     def ended(self) -> bool:
@@ -194,6 +196,7 @@ class Cluster:
         self.impatient = False
         for block, index in zip(self.blocks, indices, strict=True):
             block.begin(index)
+            block.context.join(self.contexts, block.rank)
         self.watch.begin()
 
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
@@ -234,6 +237,15 @@ class Cluster:
                 task.finish()
         return True
 
+    def ended(self, context: Context) -> None:
+        """All threads of a block have ended: nobody may reach it any more."""
+        self.changes += 1
+        rank = self.contexts.index(context)
+        if len(self.contexts) > 1:
+            self.watch.ended(self.blocks[rank])
+            for each in self.contexts:
+                each.peers[rank, 1] = SHARED_START  # no byte of it is in bounds
+
     def end(self) -> None:
         """All threads have ended."""
         self.watch.end()
@@ -253,6 +265,8 @@ class Machine:
         self.events = events(launch.compiled.events)
         self.blocks: dict[int, Block] = {}
         self._located: dict[int, Any] = {}
+        self.parted: dict[Any, bool] = {}
+        """Whether lanes at one place have passed another one by."""
         self.segments = {each.slot: each for each in launch.places}
         self._function = EVENT(self._call)
         pointer = ctypes.cast(self._function, ctypes.c_void_p)

@@ -34,7 +34,19 @@ class Mbarrier:
         """The same for the last phases that are over."""
         self.waiting: dict[int, int] = {}
         """The phase that warps wait for, by their number."""
+        self.again = False
+        """Whether an mbarrier was here before."""
         self.write()
+
+    def busy(self) -> str:
+        """Why it must not be given up now; nothing if it may be."""
+        if self.work:
+            return "copies are under way that it counts"
+        if self.waiting:
+            return "somebody waits for it"
+        if self.pending != self.expected or self.bytes:
+            return f"its phase {self.phase} is under way"
+        return ""
 
     @property
     def address(self) -> int:
@@ -130,14 +142,14 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
                 f"an mbarrier expects 1 to {MOST:,} arrivals; given {count:,}",
             )  # fmt: skip
         old = block.mbarriers.get(offset)
-        if old is not None and (old.work or old.waiting):
+        busy = old.busy() if old is not None else ""
+        if busy:
             warp.report(
-                "mbarrier", event, members,
-                f"{old} is initialised again while "
-                + ("copies are under way" if old.work else "somebody waits for it"),
-            )  # fmt: skip
+                "mbarrier", event, members, f"{old} is initialised again while {busy}"
+            )
         slot = old.slot if old is not None else len(block.mbarriers)
         block.mbarriers[offset] = Mbarrier(block, offset, count, slot)
+        block.mbarriers[offset].again = old is not None
         block.cluster.watch.init(warp, event, members, block.mbarriers[offset])
     return lanes
 
@@ -147,12 +159,12 @@ def inval(warp: Warp, event: Event, lanes: int) -> int:
     """The memory is free for other uses."""
     for members, (address,) in together(warp, lanes, event.operands[0]):
         found = find(warp, event, address, members)
-        if found.work or found.waiting:
+        busy = found.busy()
+        if busy:
             warp.report(
-                "mbarrier", event, members,
-                f"{found} is made invalid while "
-                + ("copies are under way" if found.work else "somebody waits for it"),
-            )  # fmt: skip
+                "mbarrier", event, members, f"{found} is made invalid while {busy}"
+            )
+        found.again = True
         warp.block.retire(found)
         warp.block.cluster.watch.init(warp, event, members, found)
     return lanes

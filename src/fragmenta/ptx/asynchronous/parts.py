@@ -8,8 +8,9 @@ from fragmenta.ptx.asynchronous import (
     fencing,
     locating,
     mbarriers,
+    parting,
     products,
     unwritten,
 )
 
-PARTS = (clusters, copying, fencing, locating, mbarriers, products, unwritten)
+PARTS = (clusters, copying, fencing, locating, mbarriers, parting, products, unwritten)

@@ -59,11 +59,15 @@ def _stop(error: WgmmaError, warp: Warp, event: Event, lanes: int) -> Stop:
 def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     """A warp issues its part of a product."""
     cluster = warp.block.cluster
+    warpgroup = group(warp)
+    if warp.held is not None:
+        return _held(warp, lanes)
     located = cluster.machine.located(event, Located.from_list)
     cluster.watch.warpgroup(warp, event, lanes)
     cluster.watch.multiplies(warp, event, located)
     try:
-        work = group(warp).issue(warp, located, event.site, lanes)
+        number = warpgroup.issued(warp)
+        work = warpgroup.issue(warp, located, event.site, lanes)
         if work is not None:
             task = Product(cluster, work)
             cluster.watch.multiply(task, warp, event)
@@ -71,6 +75,18 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
     except WgmmaError as error:
         raise _stop(error, warp, event, lanes) from error
     cluster.changes += 1
+    if work is None and cluster.machine.watching is not None:
+        # The accesses of a warp that is ahead must not be taken for earlier ones.
+        warp.held = number
+        return 0
+    return lanes
+
+
+def _held(warp: Warp, lanes: int) -> int:
+    """A warp that has issued a product goes on when the others have, too."""
+    if group(warp).behind(warp.held):
+        return 0
+    warp.held = None
     return lanes
 
 

@@ -331,6 +331,14 @@ class Warpgroup:
         self._counts[own][0] = self._issued[own] - end
         return True
 
+    def issued(self, warp: Warp) -> int:
+        """How many products a warp has issued."""
+        return self._issued[warp.number % WARPS]
+
+    def behind(self, number: int) -> bool:
+        """Whether a warp has not issued a product yet."""
+        return min(self._issued) <= number
+
     def waited(self, warp: Warp, n: int) -> int:
         """The number of the first group that a warp does not wait for."""
         return max(0, self._committed[warp.number % WARPS] - n)

@@ -50,6 +50,7 @@ RULES = {
     "bad-tensor-map": "A copy is given a tensor map that it cannot use.",
     "leak": "The kernel ends, and nobody has waited for asynchronous work.",
     "bank-conflict": "An access of shared memory takes more passes than it needs.",
+    "unwatched": "A part of the launch was not watched.",
     "fault": "The kernel does what it must not do, and cannot go on.",
     "schedule": "The result depends on when asynchronous work is done.",
 }

@@ -17,7 +17,7 @@ from fragmenta.ptx.engine.writing import Writer, Written
 from fragmenta.ptx.module import Address, Function, Instruction
 from fragmenta.ptx.watching.banks import counted_banks
 from fragmenta.ptx.watching.global_memory import watched_global
-from fragmenta.ptx.watching.locations import orders, role, synchronises
+from fragmenta.ptx.watching.roles import orders, role, synchronises
 from fragmenta.ptx.watching.shadow import SUPPORT, watched
 
 _STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})

@@ -16,7 +16,13 @@ from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.program import Program, Unit
 from fragmenta.ptx.engine.writing import BEFORE, Writer
 from fragmenta.ptx.module import Instruction
-from fragmenta.ptx.watching.registers import REGISTER_BYTES, Role, roles
+from fragmenta.ptx.watching.registers import (
+    COMPUTED,
+    MOVED,
+    REGISTER_BYTES,
+    Role,
+    roles,
+)
 
 _ROLES: WeakKeyDictionary[Unit, dict[int, Role]] = WeakKeyDictionary()
 _READ = Role.ACCUMULATOR | Role.FRAGMENT
@@ -36,7 +42,7 @@ def watch_registers(writer: Writer, instruction: Instruction) -> None:
     if reads or writes:
         _ask(writer, reads, writes)
     for place in writes:
-        _mark(writer, place)
+        _mark(writer, place, MOVED if instruction.opcode == "mov" else COMPUTED)
 
 
 def _roles(writer: Writer) -> dict[int, Role]:
@@ -104,14 +110,13 @@ def _event(writer: Writer, reads: list[int], writes: list[int]) -> int:
     return len(writer.events) - 1
 
 
-def _mark(writer: Writer, place: int) -> None:
+def _mark(writer: Writer, place: int, how: int) -> None:
     """Note that a register was written, if any lane takes part."""
     at = writer.program.dirty + place // REGISTER_BYTES
-    if not writer.mask:
-        writer.store("i8", 1, "%warp", at)
-        return
-    some = writer.value(f"icmp ne i32 {writer.mask}, 0")
-    new = writer.value(f"zext i1 {some} to i8")
+    new = str(how)
+    if writer.mask:
+        some = writer.value(f"icmp ne i32 {writer.mask}, 0")
+        new = writer.value(f"select i1 {some}, i8 {how}, i8 0")
     before = writer.load("i8", "%warp", at)
     writer.store("i8", writer.value(f"or i8 {before}, {new}"), "%warp", at)
 

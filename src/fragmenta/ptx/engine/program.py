@@ -62,7 +62,7 @@ def waits(instruction: Instruction) -> bool:
         case "mbarrier":
             return "try_wait" in words
         case "wgmma":
-            return "wait_group" in words
+            return "wait_group" in words or "mma_async" in words
         case "barrier":
             return "cluster" in words and "wait" in words
     return False

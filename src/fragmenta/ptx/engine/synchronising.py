@@ -20,6 +20,7 @@ from fragmenta.machine.trace import (
     select,
 )
 from fragmenta.ptx.engine import layout, warps
+from fragmenta.ptx.engine.events import tell
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.library import Routine, field
 from fragmenta.ptx.engine.memory import has, lane_of
@@ -54,7 +55,17 @@ def meet(writer: Writer, instruction: Instruction) -> None:
     free = writer.call(
         MEET, "ptr %warp", f"ptr {members}", f"i32 {here}", returns="i32"
     )
+    if writer.mode.watch and aligned(instruction):
+        _apart(writer, instruction, here, free)
     _only(writer, free)
+
+
+def _apart(writer: Writer, instruction: Instruction, here: str, free: str) -> None:
+    """Tell the watching of lanes that wait for others at an aligned instruction."""
+    others = writer.value(f"xor i32 {free}, -1")
+    mask, writer.mask = writer.mask, writer.value(f"and i32 {here}, {others}")
+    tell(writer, ["apart", instruction.mnemonic], [])
+    writer.mask = mask
 
 
 def _only(writer: Writer, lanes: str) -> None:

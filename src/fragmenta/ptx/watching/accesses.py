@@ -19,8 +19,9 @@ import numpy as np
 WORD = 4
 LANE_BITS, MASK_BITS = 5, 4
 ID_SHIFT = LANE_BITS + MASK_BITS
-MOST_ACCESSES = 1 << 23
-"""How many lines the table of accesses has; the file of a launch is not longer."""
+MOST_ACCESSES = 1 << 22
+"""How many lines the table of accesses has.  So no record has its highest bit set:
+NumPy would take it for a sign."""
 
 NOTHING, SEVERAL, SEVERAL_STRONG, FIRST_ID = 0, 1, 2, 3
 """Ids that are no line of the table: no access; several groups have read, at least one

@@ -14,6 +14,9 @@ class Blind:
     def begin(self) -> None:
         """A new cluster begins."""
 
+    def ended(self, block: Any) -> None:
+        """All threads of one block of a cluster have ended."""
+
     def end(self) -> None:
         """All threads of the cluster have ended."""
 

@@ -4,6 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
+from fragmenta.ptx.watching.layout import SET, unpack
+
+
+def visitors(observer: Any, block: Any) -> None:
+    """Report accesses by other blocks that the end of a block does not wait for."""
+    watch = observer.watch
+    clock = watch.new_clock()
+    for warp in block.warps:
+        watch.merge(clock, watch.row(block.rank, warp.number, 0xFFFFFFFF))
+    for word in watch.records(block.rank).tolist():
+        record = unpack(word)
+        if record.agent == SET:
+            continue
+        kind, rank, number = watch.describe(record.agent)
+        if kind != "warp" or rank == block.rank:
+            continue
+        base, extra, mask = (int(each) for each in clock[0, :, record.agent])
+        named = record.epoch < extra and mask >> record.lane & 1
+        if not (record.epoch < base or named):
+            other = observer.cluster.blocks[rank]
+            _report(
+                block, other.warps[number], record.site, "shared-race", "error",
+                f"block {rank} of the cluster accesses the shared memory of block "
+                f"{block.rank}, and nothing keeps the threads of block {block.rank} "
+                "from ending before: a barrier of the cluster at the end does",
+            )  # fmt: skip
+            return
+
 
 def leaks(observer: Any) -> None:
     """Report work that nobody waited for."""
@@ -19,8 +47,9 @@ def leaks(observer: Any) -> None:
 def _mbarriers(block: Any) -> None:
     for mbarrier in block.mbarriers.values():
         if mbarrier.copied > mbarrier.observed:
+            warp, site = mbarrier.copier
             _report(
-                block, *mbarrier.copier, "leak", "error",
+                block, warp, site, "leak", "error",
                 f"the block ends while this copy may still write into its shared "
                 f"memory: phase {mbarrier.copied} of {mbarrier} counts it, and no "
                 "thread saw the end of that phase",

@@ -6,6 +6,7 @@ count.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -61,6 +62,11 @@ class Problems:
             if (made.block, made.warp) < (known.block, known.warp):
                 made.count = known.count
                 self._found[key] = made
+
+    def drop(self, unwanted: Callable[[Found], bool]) -> None:
+        """Forget some problems."""
+        with self._lock:
+            self._found = {k: v for k, v in self._found.items() if not unwanted(v)}
 
     def __iter__(self) -> Any:
         return iter(sorted(self._found.values(), key=lambda each: each.site))

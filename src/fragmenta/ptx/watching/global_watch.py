@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +71,7 @@ class Ledger:
         self.problems = np.zeros(accesses.MOST_PROBLEMS, PROBLEM)
         self.narrow = self.memory.view(np.int32)
         self.wide = self.memory.view(np.int64)
-        self.narrow[accesses.LIMIT // 4] = watch.table.size
+        self.narrow[accesses.LIMIT // 4] = watch.limit
         self.narrow[accesses.FIRST_AGENT // 4] = first_agent
         self.narrow[accesses.ROW // 4] = watch.row
         self.wide[accesses.FOREIGN_OF // 8] = -1
@@ -208,6 +209,11 @@ class GlobalWatch:
         # Memory that is never touched costs nothing: the host gives it when it is used.
         self.table = np.zeros(most, ENTRY)
         self.following = np.full(1, FIRST_ID, np.int32)
+        # Machine code takes the first lines, several threads at a time; Python takes
+        # the last ones.
+        self.limit = most - most // 8
+        self._last = most
+        self._lock = Lock()
         self.pointers = np.zeros((layout.SLOTS, 3), np.int64)
         self._shadows: dict[int, _Shadow] = {}
         for each in segments:
@@ -222,6 +228,8 @@ class GlobalWatch:
         self._findings: dict[tuple[int, int, int], Finding] = {}
         self._ids: dict[tuple[int, int, int, int], int] = {}
         self._full = False
+        self.fenced: set[int] = set()
+        """Groups with a proxy fence since they learned something of others."""
 
     def ledger(self, first_agent: int = 0) -> Ledger:
         """A ledger for a context, whose first warp is this agent."""
@@ -256,6 +264,21 @@ class GlobalWatch:
         """Whether a group has learned anything of others."""
         return group in self._foreign
 
+    def fenced_abroad(self, group: int, before: Who) -> bool:
+        """Whether a proxy fence is on the way from another group's write.
+
+        Either the writer executed one before it released, or this group did after it
+        acquired.
+        """
+        if group in self.fenced or group not in self._foreign:
+            return True
+        row = self._foreign[group].rows.get(before.group)
+        if row is None or row.shape[0] < 6:
+            return True
+        base, extra, mask = (int(each) for each in row[3:6, before.agent])
+        named = bool(mask >> before.lane & 1)
+        return before.epoch < base or (before.epoch < extra and named)
+
     # ── asynchronous accesses ───────────────────────────────────────────────
 
     def touch(
@@ -283,17 +306,17 @@ class GlobalWatch:
     def _id(self, who: Who) -> int:
         """The line of the table for an access; 0 if there is none."""
         key = (who.site, who.group, who.agent, who.epoch)
-        if key not in self._ids:
-            number = int(self.following[0])
-            if number >= self.table.size:
-                self._full = True
-                return 0
-            self.following[0] = number + 1
-            self.table[number] = (
-                who.group, who.agent, int(who.flags), who.epoch, who.site
-            )  # fmt: skip
-            self._ids[key] = number
-        return self._ids[key]
+        with self._lock:
+            if key not in self._ids:
+                if self._last <= self.limit:
+                    self._full = True
+                    return 0
+                self._last -= 1
+                self.table[self._last] = (
+                    who.group, who.agent, int(who.flags), who.epoch, who.site
+                )  # fmt: skip
+                self._ids[key] = self._last
+            return self._ids[key]
 
     def _span(
         self, touch: _Touch, shadow: _Shadow, start: int, size: int, address: int
@@ -340,9 +363,10 @@ class GlobalWatch:
         """Keep a problem, once for each rule and pair of instructions."""
         before = finding.before.site if finding.before else -1
         key = (finding.rule, finding.now.site, before)
-        known = self._findings.get(key)
-        times = finding.times + (known.times if known else 0)
-        self._findings[key] = (known or finding)._replace(times=times)
+        with self._lock:
+            known = self._findings.get(key)
+            times = finding.times + (known.times if known else 0)
+            self._findings[key] = (known or finding)._replace(times=times)
 
     def found(self) -> list[Finding]:
         """All problems so far; those of machine code are taken out of the ledgers."""
@@ -416,10 +440,12 @@ class _Touch(NamedTuple):
 
     def _unfenced(self, before: Who) -> bool:
         """Whether a plain write of the same group has no proxy fence behind it."""
-        if self.fenced is None or before.group != self.who.group:
-            return False
         plain = before.flags & Flags.WRITE and not before.flags & Flags.ASYNC
-        return bool(plain) and not self.fenced(before.agent, before.lane, before.epoch)
+        if self.fenced is None or not plain:
+            return False
+        if before.group == self.who.group:
+            return not self.fenced(before.agent, before.lane, before.epoch)
+        return not self.watch.fenced_abroad(self.who.group, before)
 
     def second_read(self, records: NDArray[np.int32]) -> NDArray[np.int32]:
         """For each word 0, or the id for several groups."""

@@ -11,14 +11,15 @@ from fragmenta.ptx.watching.accesses import Rule as GlobalRule
 from fragmenta.ptx.watching.banks import BankCounts
 from fragmenta.ptx.watching.findings import Found, Problems
 from fragmenta.ptx.watching.global_watch import Finding, GlobalWatch, Who
-from fragmenta.ptx.watching.layout import Plan
+from fragmenta.ptx.watching.layout import LAST_EPOCH, Plan
 from fragmenta.ptx.watching.locations import Locations
 from fragmenta.ptx.watching.observer import MBARRIERS, Observer
 from fragmenta.ptx.watching.problems import Found as SharedFound
 from fragmenta.ptx.watching.seen import Agent, Story, key
 
-SEVERITY = {"same-value": "info", "uninitialised": "warning"}
-"""Where it is not an error."""
+RACES = frozenset({
+    "shared-race", "global-race", "read-before-arrival", "overwrite-while-read",
+})  # fmt: skip
 
 
 class LaunchWatch:
@@ -66,6 +67,21 @@ class LaunchWatch:
                 Found("bank-conflict", "info", self._site(banks.site), banks.message,
                       0, 0, 0, count=banks.executions)
             )  # fmt: skip
+        self._drop_consequences(problems)
+
+    def _drop_consequences(self, problems: Problems) -> None:
+        """Who reads too early may find nothing there: that is said once."""
+        sites = set()
+        for each in problems:
+            if each.rule in RACES and not each.more.get("same_value"):
+                sites |= {each.site, each.other}
+        problems.drop(lambda each: each.rule == "uninitialised" and each.site in sites)
+
+    def _words(self, site: int) -> list[str]:
+        """The opcode and the qualifiers at a site."""
+        function, index = self.places[site]
+        found = self.machine.launch.module().functions[function].instructions[index]
+        return [found.opcode, *found.qualifiers]
 
     def _site(self, site: int) -> int:
         """One number for an instruction that was written down several times."""
@@ -79,9 +95,12 @@ class LaunchWatch:
         now = story.now
         low = (1 << RANK_BITS) - 1
         rule = found.rule
-        return Found(
-            "shared-race" if rule == "same-value" else rule,
-            SEVERITY.get(rule, "error"), self._site(now.site), "",
+        severity = "info" if rule == "same-value" else "error"
+        if rule == "uninitialised":
+            severity = self._unset(now.kind, now.site)
+        made = Found(
+            "shared-race" if rule == "same-value" else rule, severity,
+            self._site(now.site), "",
             self.machine.launch.shape.members(story.cluster)[now.rank], now.number,
             1 << now.lane if now.lane >= 0 else 0xFFFFFFFF,
             None if story.before is None else self._site(story.before.site),
@@ -93,6 +112,21 @@ class LaunchWatch:
                 "same_value": rule == "same-value",
             },
         )  # fmt: skip
+        if found.before is not None and found.before.epoch == LAST_EPOCH:
+            words = self._words(found.before.site)
+            if words[:2] == ["mbarrier", "init"]:
+                made.rule = "mbarrier"
+        return made
+
+    def _unset(self, kind: str, site: int) -> str:
+        """How bad it is to read what nobody wrote.
+
+        A tile may be larger than the matrix: what products, ``ldmatrix`` and copies
+        read beyond the edge may be thrown away later.
+        """
+        if kind == "warp" and self._words(site)[0] != "ldmatrix":
+            return "error"
+        return "warning" if kind in ("wgmma", "warp") else "info"
 
     # ── global memory ───────────────────────────────────────────────────────
 

@@ -14,8 +14,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.ptx.module import Function, Instruction
-from fragmenta.ptx.watching.global_watch import GlobalWatch, Ledger, joined
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.watching.global_watch import GlobalWatch, Ledger, covers, joined
+from fragmenta.ptx.watching.roles import Role
 from fragmenta.ptx.watching.watch import Watch
 
 Row = NDArray[np.int32]
@@ -74,68 +75,8 @@ class ClusterClocks:
         return self._flat(self._watch.row(*self._place(agent), lanes))
 
 
-class Role(NamedTuple):
-    """How an instruction can take part in synchronisation."""
-
-    fence: bool = False
-    publishes: bool = False
-    releases: bool = False
-    """Whether it publishes without a fence before it."""
-    acquires: bool = False
-    cta: bool = False
-    """Whether its scope is the block."""
-
-
-_STRONG = frozenset({"relaxed", "volatile", "mmio", "acquire", "release", "acq_rel"})
-_ORDERED = frozenset({"acquire", "release", "acq_rel"})
-_NOT_SHARED = frozenset({"local", "param", "param::entry", "param::func", "const"})
-
-
-def role(instruction: Instruction) -> Role | None:
-    """How an instruction can synchronise; None if it cannot."""
-    words = set(instruction.qualifiers)
-    opcode, cta = instruction.opcode, "cta" in words
-    if opcode == "membar":
-        return None if "proxy" in words else Role(fence=True, cta=cta)
-    if opcode == "fence":
-        if words & {"proxy", "mbarrier_init"}:
-            return None
-        return Role(fence=True, cta=cta)
-    if words & _NOT_SHARED or any(each.startswith("mbarrier") for each in words):
-        return None
-    releases = bool(words & {"release", "acq_rel"})
-    if opcode in ("atom", "red") and "async" not in words:
-        return Role(publishes=True, releases=releases, acquires=opcode == "atom",
-                    cta=cta)  # fmt: skip
-    if opcode in ("ld", "st") and words & _STRONG and "async" not in words:
-        stores = opcode == "st"
-        return Role(publishes=stores, releases=releases, acquires=not stores, cta=cta)
-    return None
-
-
-def orders(functions: Iterable[Function]) -> bool:
-    """Whether functions have a fence, or any access that is ordered by itself."""
-    for function in functions:
-        for each in function.instructions:
-            found = role(each)
-            if found and (found.fence or _ORDERED & set(each.qualifiers)):
-                return True
-    return False
-
-
-def synchronises(function: Function, ordered: bool | None = None) -> set[int]:
-    """The numbers of the instructions of a function that can synchronise.
-
-    Without a fence nothing that is relaxed can.  ``ordered`` says whether there is one
-    anywhere in the program; by default only the function itself is looked at.
-    """
-    if not (orders((function,)) if ordered is None else ordered):
-        return set()
-    return {
-        number
-        for number, each in enumerate(function.instructions)
-        if role(each) is not None
-    }
+MOST_FENCES = 16
+"""Fences of a warp that are remembered: others may know only of an earlier one."""
 
 
 class _Fence(NamedTuple):
@@ -153,16 +94,26 @@ class _Location:
     def __init__(self) -> None:
         self.own: dict[int, Row] = {}
         """By group, for that group itself."""
-        self.log: list[tuple[int, Row, bool]] = []
-        """Group, what it or others did, and whether its scope was the block."""
-        self.rows: dict[tuple[int, bool], Row] = {}
-        """What the log says last, by group and scope."""
+        self.rows: dict[tuple[int, bool], tuple[int, Row]] = {}
+        """What a group did, by group and whether the scope was the block: the version
+        of this word at which that was published last, and all that was."""
+        self.version = 0
 
     def add(self, group: int, row: Row, cta: bool) -> None:
-        """Publish what a group did, unless that was the last that is known of it."""
-        if self.rows.get((group, cta)) is not row:
-            self.rows[group, cta] = row
-            self.log.append((group, row, cta))
+        """Publish what a group did, unless that is known."""
+        _, known = self.rows.get((group, cta), (0, None))
+        if known is row:
+            return
+        if known is not None:
+            if covers(known, row):
+                return
+            row = row if covers(row, known) else joined(known, row)
+        self.version += 1
+        self.rows[group, cta] = self.version, row
+
+    def others(self, group: int) -> bool:
+        """Whether another group was here."""
+        return any(each != group for each, _ in self.rows)
 
 
 class Thread(NamedTuple):
@@ -181,8 +132,10 @@ class Locations:
     def __init__(self, watch: GlobalWatch) -> None:
         self._watch = watch
         self._words: dict[tuple[int, int], _Location] = {}
-        self._fences: dict[tuple[int, int], list[_Fence]] = {}
-        self._read: dict[tuple[int, int, int, bool], int] = {}
+        self._fences: dict[int, dict[int, list[_Fence]]] = {}
+        """By group and agent, the latest last."""
+        self._seen: dict[tuple[int, int, int, bool], int] = {}
+        """The version of a word that a group saw last."""
 
     def perform(
         self, thread: Thread, what: Role, addresses: Iterable[tuple[int, int]]
@@ -194,6 +147,9 @@ class Locations:
         if what.fence:
             self.fence(thread, what.cta)
             return
+        publishes = what.releases or (what.publishes and thread.group in self._fences)
+        if not publishes and not self._words:
+            return
         lanes: dict[int, int] = {}
         for lane, address in addresses:
             lanes[address] = lanes.get(address, 0) | 1 << lane
@@ -201,16 +157,17 @@ class Locations:
             some = thread._replace(lanes=mask)
             if what.acquires:
                 self.acquire(some, address, what.cta)
-            if what.publishes:
+            if publishes:
                 self.release(some, address, what.releases, what.cta)
 
     def fence(self, thread: Thread, cta: bool = False) -> None:
         """Lanes execute a fence: what they publish later is what they know now."""
         epoch = thread.clocks.epoch(thread.agent)
         row = thread.clocks.release(thread.agent, thread.lanes)
-        kept = self._fences.setdefault((thread.group, thread.agent), [])
-        kept[:] = [each for each in kept if each.lanes & ~thread.lanes]
+        fences = self._fences.setdefault(thread.group, {})
+        kept = fences.setdefault(thread.agent, [])
         kept.append(_Fence(thread.lanes, epoch, row, cta))
+        del kept[:-MOST_FENCES]
 
     def release(
         self, thread: Thread, address: int, itself: bool = False, cta: bool = False
@@ -222,16 +179,17 @@ class Locations:
             row, cta = self._fenced(thread, cta)
         if row is None:
             return
-        place = self._place(address, thread.group)
+        place = self._words.setdefault(_key(address, thread.group), _Location())
         known = place.own.get(thread.group)
         place.own[thread.group] = row if known is None else joined(known, row)
         everyone = self._watch.everyone
         if everyone is not None:
             everyone.put(thread.group, row)
-            if len({each for each, *_ in place.log}) > 1:
-                return  # the log says only that others were here
+            if len(place.rows) < 3:  # they say only that others were here
+                place.add(thread.group, row, cta)
+            return
         place.add(thread.group, row, cta)
-        if everyone is None and self._watch.informed(thread.group):
+        if self._watch.informed(thread.group):
             # What a group has learned of others is published, too.
             for other, learned in self._watch.foreign(thread.group).rows.items():
                 place.add(other, learned, cta)
@@ -242,50 +200,62 @@ class Locations:
         All threads may execute a fence before a barrier, and one of them the atomic
         operation behind it.
         """
+        fences = self._fences.get(thread.group)
+        if fences is None:
+            return None, cta
         found: Row | None = None
         knows = thread.clocks.row(thread.agent, thread.lanes)
         narrow = True
-        for (group, agent), fences in self._fences.items():
-            if group != thread.group:
-                continue
-            for each in fences:
+        for agent, several in fences.items():
+            base, extra, mask = (int(n) for n in knows[:3, agent])
+            covered = 0
+            for each in reversed(several):  # a later one says at least as much
+                if each.lanes & ~covered == 0:
+                    continue
                 own = agent == thread.agent and each.lanes & thread.lanes
-                base, extra, mask = (int(n) for n in knows[:3, agent])
                 named = each.epoch < extra and each.lanes & ~mask == 0
                 if own or each.epoch < base or named:
+                    covered |= each.lanes
                     found = each.row if found is None else joined(found, each.row)
                     narrow = narrow and each.cta
         return found, cta or narrow
 
     def acquire(self, thread: Thread, address: int, cta: bool = False) -> None:
         """Lanes read a word by a strong access."""
-        place = self._words.get(self._key(address, thread.group))
+        name = _key(address, thread.group)
+        place = self._words.get(name)
         if place is None:
             return
         own = place.own.get(thread.group)
         if own is not None:
             thread.clocks.acquire(thread.agent, thread.lanes, own)
-        key = (*self._key(address, thread.group), thread.group, cta)
-        start = self._read.get(key, 0)
-        self._read[key] = len(place.log)
-        epoch = thread.clocks.epoch(thread.agent)
-        for group, row, narrow in place.log[start:]:
-            # Both must say .cta before it is sure that the scope is too small.
-            if group == thread.group or (narrow and cta):
-                continue
-            foreign = self._watch.foreign(thread.group)
-            if self._watch.everyone is None:
-                foreign.put(group, row)
+        key = (*name, thread.group, cta)
+        seen = self._seen.get(key, 0)
+        if seen < place.version:
+            self._seen[key] = place.version
+            self._learn(thread.group, place, seen, cta)
         if self._watch.informed(thread.group) and thread.ledger is not None:
             foreign = self._watch.foreign(thread.group)
-            if any(group != thread.group for group, *_ in place.log):
+            if place.others(thread.group):
+                epoch = thread.clocks.epoch(thread.agent)
                 foreign.stamp(thread.agent, epoch, thread.lanes)
             thread.ledger.knows(thread.group, foreign)
 
-    def _place(self, address: int, group: int) -> _Location:
-        return self._words.setdefault(self._key(address, group), _Location())
+    def _learn(self, group: int, place: _Location, seen: int, cta: bool) -> None:
+        """A group learns what others have published since it was here."""
+        for (other, narrow), (version, row) in place.rows.items():
+            # Both must say .cta before it is sure that the scope is too small.
+            if other == group or version <= seen or (narrow and cta):
+                continue
+            foreign = self._watch.foreign(group)
+            self._watch.fenced.discard(group)
+            if self._watch.everyone is None:
+                foreign.put(other, row)
 
-    def _key(self, address: int, group: int) -> tuple[int, int]:
-        """A word; shared memory belongs to a group."""
-        own = address < 1 << 36 or address >> 36 == 8
-        return (group if own else -1, address & ~3)
+
+def _key(address: int, group: int) -> tuple[int, int]:
+    """A word; shared memory belongs to a group."""
+    slot, place = divmod(address, 1 << layout.SLOT_BITS)
+    if slot in (0, layout.SHARED_SLOT):
+        return group, place & ~3
+    return -1, address & ~3

@@ -14,12 +14,14 @@ import numpy as np
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.watching.accesses import Flags
 from fragmenta.ptx.watching.blind import Blind
-from fragmenta.ptx.watching.exits import leaks
+from fragmenta.ptx.watching.exits import leaks, visitors
 from fragmenta.ptx.watching.global_watch import Who
 from fragmenta.ptx.watching.history import History
-from fragmenta.ptx.watching.locations import Role, Thread
+from fragmenta.ptx.watching.layout import LAST_EPOCH
+from fragmenta.ptx.watching.locations import Thread
 from fragmenta.ptx.watching.maps import Maps
 from fragmenta.ptx.watching.registers import RegisterWatch
+from fragmenta.ptx.watching.roles import Role
 from fragmenta.ptx.watching.seen import Seen
 from fragmenta.ptx.watching.watch import Clock, Watch
 
@@ -87,6 +89,10 @@ class Observer(Blind):
             if clustered:
                 ledger.cluster(self.cluster.number)
 
+    def ended(self, block: Any) -> None:
+        """A block has ended: it must know of all that others did in its memory."""
+        visitors(self, block)
+
     def end(self) -> None:
         """All threads of the cluster have ended."""
         leaks(self)
@@ -139,6 +145,22 @@ class Observer(Blind):
         mbarrier.public = False
         mbarrier.observed = mbarrier.copied = -1
         self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
+        alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
+        # Nobody ever gets to know this write: ordinary accesses collide with it.
+        who = (self._mbarrier_agent(mbarrier), LAST_EPOCH) if alive else (agent, epoch)
+        self.watch.touch(
+            warp.block.rank, [mbarrier.offset], 8, True, *who, event.site,
+            self._everything(warp, lanes) if mbarrier.again else self.row(warp, lanes),
+            proxy="generic", lane=lane,
+        )  # fmt: skip
+
+    def _everything(self, warp: Any, lanes: int) -> Clock:
+        """What lanes know, and that an mbarrier was here before."""
+        clock = self.row(warp, lanes)
+        for slot in range(MBARRIERS):
+            agent = self.watch.agent("mbarrier", warp.block.rank, slot)
+            clock[:, 0, agent] = LAST_EPOCH + 1
+        return clock
 
     def used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
         """An instruction names an mbarrier: it must know that there is one."""
@@ -302,7 +324,9 @@ class Observer(Blind):
             flags |= Flags.ATOMIC | Flags.STRONG
         who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
         spans = [(int(start), what.size) for start in what.starts]
-        self.launch_watch.memory.touch(who, spans, self._knows(clock, 0, agent))
+        fenced = self._knows(clock, 1, agent) if copy.proxy == "async" else None
+        knows = self._knows(clock, 0, agent)
+        self.launch_watch.memory.touch(who, spans, knows, fenced)
 
     def _knows(self, clock: Clock, plane: int, own: int) -> Any:
         def knows(agent: int, lane: int, epoch: int) -> bool:
@@ -385,7 +409,8 @@ class Observer(Blind):
     def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
         """A warp has waited for all groups before a number.
 
-        That holds for the whole warpgroup.
+        The products of all four warps have run then; the other warps learn of it when
+        they wait themselves, or from this one.
         """
         self.registers_watch.multiplied(warp, event, warpgroup, groups)
         block, number = warp.block, warp.number // 4
@@ -393,8 +418,7 @@ class Observer(Blind):
         agent = self.watch.agent("wgmma", block.rank, number)
         self.watch.know(clock, agent, groups)
         self.note("multiplied", warp, ALL, event, groups)
-        for each in block.warps[4 * number : 4 * number + 4]:
-            self.acquire(each, each.live, clock)
+        self.acquire(warp, warp.live, clock)
 
     # ── clusters and fences ─────────────────────────────────────────────────
 
@@ -433,6 +457,7 @@ class Observer(Blind):
         elif "proxy" in words:
             if any(word.startswith("async") for word in words):
                 self.watch.fence_async(rank, warp.number, lanes, warp.live)
+                self.launch_watch.memory.fenced.add(self.cluster.number)
         else:
             narrow = "cta" in words
             self.location(warp, event, lanes, Role(fence=True, cta=narrow), [])

@@ -24,6 +24,9 @@ BEFORE = {
     "global-race": "{other} {verb} it, and nothing orders the two",
     "read-before-arrival": "{other} fills it and need not be complete",
     "overwrite-while-read": "{other} may still read it",
+    "mbarrier": (
+        "an mbarrier is there, which only instructions for mbarriers may access"
+    ),
     "missing-proxy-fence": (
         "{other} wrote it through the generic proxy, and no fence.proxy.async is "
         "between that and {user}"
@@ -119,6 +122,8 @@ def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str
     others = "" if same_warp else ", and the others wait for that thread"
     if rule == "missing-proxy-fence":
         return _FENCE
+    if rule == "mbarrier":
+        return "Execute mbarrier.inval before the memory is used for something else."
     if space == "global" and before.kind == "warp":
         return REPAIRS["global-race"]
     match before.kind:

@@ -100,6 +100,10 @@ def used(of: Located) -> Used:
     return Used(places, numbers, flags, numbers[flags & 3 != 0])
 
 
+MOVED, COMPUTED = 1, 2
+"""How a register was written since the last fence."""
+
+
 class _Flight(NamedTuple):
     number: int
     of: Located
@@ -165,18 +169,19 @@ class Keeper:
         """The warp begins anew; its memory is clear."""
         self._flights: list[_Flight] = []
         self._issued = 0
-        self._fenced = False
+        self._fenced = self._recent = False
         self._shapes: dict[int, tuple[Any, int]] = {}
         """Accumulators that products wrote since the last fence: shape, site."""
 
     def fence(self) -> None:
         """``wgmma.fence``."""
-        self._fenced = True
+        self._fenced = self._recent = True
         self._written[:] = 0
         self._shapes.clear()
 
     def retired(self, end: int) -> None:
         """The warp has waited for so many of its products."""
+        self._recent = False
         if not self._flights or self._flights[0].number >= end:
             return
         self._flights = [each for each in self._flights if each.number >= end]
@@ -209,7 +214,7 @@ class Keeper:
                 "missing-wgmma-fence", event, None,
                 f"there is no wgmma.fence before the first wgmma of a warp; {FENCED}",
             )  # fmt: skip
-        elif self._written[mine.ordered].any():
+        elif self._changed(mine):
             self._report(
                 "missing-wgmma-fence", event, None,
                 "registers of this wgmma were written after the last wgmma.fence; "
@@ -218,6 +223,15 @@ class Keeper:
         else:
             self._check_shapes(of, mine, event)
         self._written[mine.ordered] = 0
+
+    def _changed(self, mine: Used) -> bool:
+        """Whether registers were changed without a fence behind it.
+
+        Compilers set accumulators to zero between the fence and the product: moves
+        count only if there was no fence since the last wait.
+        """
+        written = self._written[mine.ordered]
+        return bool((written & COMPUTED).any() or (written.any() and not self._recent))
 
     def _check_shapes(self, of: Located, mine: Used, event: Event) -> None:
         """Accumulators of another shape, or taken as A, need a fence, too."""

@@ -148,6 +148,6 @@ class Seen:
             and (each.rank, each.warp) in before.warps
         ]  # fmt: skip
         numbers = tuple(sorted({each.warp for each in alike}))
-        return Wait(
-            *last.about, last.site, numbers, lanes, not tried, (*arrived[-1:], -1)[0]
-        )
+        rank, offset, phase = last.about
+        arrival = arrived[-1] if arrived else -1
+        return Wait(rank, offset, phase, last.site, numbers, lanes, not tried, arrival)

@@ -185,6 +185,8 @@ class Teller:
 
     def _why(self, rule: str, now: Agent, before: Agent, wait: Wait | None) -> str:
         """Which waits came before, and why they do not help."""
+        if rule == "mbarrier":
+            return ""
         if before.kind == "mbarrier" and before.mbarrier is not None:
             return self._counted_copy(now, before, wait)
         if rule != "overwrite-while-read" or wait is None:

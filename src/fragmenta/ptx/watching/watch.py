@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ Clock: TypeAlias = NDArray[np.int32]
 """A clock row: planes, then base, extra and mask, then agents."""
 
 _PROXIES = {"generic": 0, "cp.async": 0, "async": 8}
+_LOADING = Lock()
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 
@@ -55,10 +57,28 @@ class Machine:
         }
 
 
-@cache
+_LOADING = Lock()
+
+
 def machine() -> Machine:
-    """The compiled functions, loaded once."""
+    """The compiled functions, loaded once.
+
+    Contexts are made in several threads at a time.  A second machine would be thrown
+    away while one of them uses its functions.
+    """
+    with _LOADING:
+        return _machine()
+
+
+@cache
+def _machine() -> Machine:
     return Machine()
+
+
+def machine() -> Machine:
+    """The compiled functions, loaded once; several threads may ask for them."""
+    with _LOADING:
+        return _machine()
 
 
 class Watch:
@@ -97,7 +117,8 @@ class Watch:
         self._cluster = -1
         for rank in range(blocks):
             self._write_head(rank)
-        self._calls = machine().calls
+        self._machine = machine()  # its code is freed with it
+        self._calls = self._machine.calls
         self.reset()
 
     def _write_head(self, rank: int) -> None:
@@ -284,6 +305,12 @@ class Watch:
             self.address(rank), places.ctypes.data, places.size, size, kind, agent,
             epoch, lane, site, clock.ctypes.data,
         )  # fmt: skip
+
+    def records(self, rank: int) -> NDArray[np.uint64]:
+        """All different records of accesses to the shared memory of a block."""
+        words = 2 * self.plan.words
+        found = self._shadow[rank * words : (rank + 1) * words]
+        return np.unique(found[found != 0])
 
     # ── results ─────────────────────────────────────────────────────────────
 

@@ -1,40 +1,19 @@
-"""How does a Triton kernel run without a GPU?
-
-    with on_cpu("sm_80"):        in this block, every kernel[grid](...) runs here
-    install("sm_80")             the same from now on
-    uninstall()                  no longer
-
-Triton compiles as for a GPU.  Its PTX is launched by :mod:`fragmenta.ptx`, with the
-bits that a GPU returns.  Arrays are NumPy's (``ml_dtypes`` for bfloat16 and the 8-bit
-types) or PyTorch's CPU tensors, and are changed in place.  Each is memory of its own: a
-kernel that leaves it is stopped, with the line of the Triton source.  Strides are the
-kernel's business, as on a GPU: of an array that is not contiguous, it sees the memory
-from the first to the last element.
-
-``sm_80`` is the target whose kernels act in program order.  For ``sm_90a`` Triton may
-write instructions that are not run here yet; the launch then says which.
-
-``@triton.autotune`` takes the configuration that executes the fewest instructions: a
-thousand warp instructions count as a millisecond, also in ``triton.testing.do_bench``.
-"""
+"""What does Triton take for a GPU, and how is a kernel launched there?"""
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fragmenta.arrays.checks import refuse_masks
-from fragmenta.errors import Error, KernelFault, ShapeError, ValueRangeError
+from fragmenta.errors import Error, KernelFault, nearest, one_of
 from fragmenta.isa.target import check_target, number
-from fragmenta.ptx.arguments import Pointer
 from fragmenta.ptx.kernel import Kernel, parse
 from fragmenta.ptx.result import Result
 
@@ -42,28 +21,31 @@ try:
     from triton.backends.compiler import GPUTarget
     from triton.backends.driver import DriverBase
     from triton.runtime import driver as triton_driver
-    from triton.runtime.autotuner import Autotuner, Heuristics
     from triton.runtime.cache import get_cache_manager
-    from triton.runtime.jit import JITFunction, TensorWrapper
 except ImportError as why:
     raise ImportError(
         f"fragmenta.triton needs Triton ({why}); pip install 'fragmenta[triton]'"
     ) from why
 
-__all__ = ["CPU", "install", "on_cpu", "uninstall"]
+from fragmenta.triton.arguments import flat
+from fragmenta.triton.arrays import give_back, take_arrays
 
 PER_MILLISECOND = 1000
 """How many executed warp instructions count as a millisecond."""
+OPTIONS = ("schedule", "schedules", "check", "problems", "strict", "limit")
+"""What may be said about launches."""
 
 
 # ── switching it on and off ─────────────────────────────────────────────────
 
 
 @contextmanager
-def on_cpu(target: str = "sm_80") -> Iterator[CPU]:
+def on_cpu(target: str = "sm_80", **options: Any) -> Iterator[CPU]:
     """In this block, Triton kernels run here, compiled for a target.
 
-    What was launched last is in the object that ``with`` gives::
+    The options are those of :meth:`fragmenta.ptx.Kernel.launch` that say how a launch
+    is watched: ``schedule``, ``schedules``, ``check``, ``problems``, ``strict`` and
+    ``limit``.  What was launched last is in the object that ``with`` gives::
 
         @triton.jit
         def add(x, y, out, n, BLOCK: tl.constexpr):
@@ -82,24 +64,26 @@ def on_cpu(target: str = "sm_80") -> Iterator[CPU]:
     ...     cpu.target, cpu.instructions
     ('sm_80', 0)
     """
-    cpu = install(target)
+    cpu = install(target, **options)
     try:
         yield cpu
     finally:
         _remove(cpu)
 
 
-def install(target: str = "sm_80") -> CPU:
+def install(target: str = "sm_80", **options: Any) -> CPU:
     """From now on, Triton kernels run here; :func:`uninstall` ends it.
+
+    The options are those of :func:`on_cpu`.
 
     >>> cpu = install("sm_90a")
     >>> cpu.target
     'sm_90a'
     >>> uninstall()
     """
-    cpu = CPU(target)
+    cpu = CPU(target, **options)
     if not _INSTALLED:
-        _take_arrays()
+        take_arrays()
     _INSTALLED.append(_Installed(cpu, getattr(triton_driver, "_active", None)))
     triton_driver.set_active(cpu)
     return cpu
@@ -139,7 +123,7 @@ def _remove(cpu: CPU) -> None:
     else:
         triton_driver.set_active(gone.before)
     if not _INSTALLED:
-        _give_back()
+        give_back()
 
 
 # ── what Triton sees ────────────────────────────────────────────────────────
@@ -152,8 +136,16 @@ class CPU(DriverBase):  # type: ignore[misc, unused-ignore]
     80
     """
 
-    def __init__(self, target: str = "sm_80") -> None:
+    def __init__(self, target: str = "sm_80", **options: Any) -> None:
         super().__init__()
+        for name in options:
+            if name not in OPTIONS:
+                raise Error(
+                    f"a launch of Triton has the options {one_of(OPTIONS)}; given "
+                    f"{name!r}{nearest(name, OPTIONS)}"
+                )
+        self.options = options
+        """How launches are watched."""
         found = number(check_target(target))
         # From sm_90 on, Triton always writes for the target with the suffix.
         self.target = f"sm_{found}a" if found >= 90 else f"sm_{found}"
@@ -306,11 +298,6 @@ class _Launcher:
         self.signature = dict(source.signature)
         self.metadata = metadata
         self.kernel = _kernel(source, metadata)
-        if metadata.num_ctas != 1:
-            raise Error(
-                f"{metadata.name} has num_ctas={metadata.num_ctas}, clusters of "
-                "blocks; only num_ctas=1 runs here"
-            )
 
     def __call__(
         self,
@@ -328,12 +315,13 @@ class _Launcher:
         cpu = _current()
         if enter is not None:
             enter(launch)
-        flat = list(_flat(self.signature.items(), arguments, self.metadata))
-        given = [each.bytes_or_pointer() for each in flat]
-        blocks = int(x) * int(y) * int(z)
-        if blocks:
-            given += self._scratch(blocks, len(given))
-            self._run(cpu, (x, y, z), given, [each.name for each in flat])
+        named = list(flat(self.signature.items(), arguments, self.metadata))
+        given = [each.bytes_or_pointer() for each in named]
+        # Triton counts programs, each of which is a cluster of blocks along x.
+        grid = int(x) * self.metadata.num_ctas, int(y), int(z)
+        if all(grid):
+            given += self._scratch(prod(grid), len(given))
+            self._run(cpu, grid, given, [each.name for each in named])
         if leave is not None:
             leave(launch)
 
@@ -346,9 +334,11 @@ class _Launcher:
                 grid,
                 32 * made.num_warps,
                 given,
+                cluster=made.num_ctas if made.num_ctas > 1 else None,
                 shared=made.shared,
                 target=cpu.target,
                 contract=getattr(made, "enable_fp_fusion", True),
+                **cpu.options,
             )
         except KernelFault as fault:
             sys.stdout.write(fault.output)
@@ -393,200 +383,3 @@ def _in_words_of_triton(
     for parameter, name in reversed(numbered):  # _param_10 before _param_1
         message = message.replace(parameter.name, name)
     return KernelFault(message, *fault.args[1:])
-
-
-# ── arguments ───────────────────────────────────────────────────────────────
-
-
-class _Given(NamedTuple):
-    """An argument, and Triton's word for its type."""
-
-    name: str
-    type: str
-    value: Any
-
-    def bytes_or_pointer(self) -> Any:
-        """The argument as the engine takes it."""
-        if self.type.startswith("*"):
-            return _pointer(self.value, self.name)
-        return _number(self.value, self.type, self.name)
-
-
-def _flat(signature: Any, arguments: Sequence[Any], metadata: Any) -> Iterator[_Given]:
-    """What is left of the arguments: no constants, tuples one by one."""
-    for (name, kind), value in zip(signature, arguments, strict=True):
-        if isinstance(kind, tuple):
-            inner = [(f"{name}[{i}]", each) for i, each in enumerate(kind)]
-            yield from _flat(inner, value, metadata)
-        elif kind.startswith("tensordesc"):
-            yield from _descriptor(name, kind, value, metadata)
-        elif kind != "constexpr":
-            yield _Given(str(name), kind, value)
-
-
-def _descriptor(name: str, kind: str, value: Any, metadata: Any) -> Iterator[_Given]:
-    """A tensor descriptor: where TMA does not exist, its parts."""
-    if getattr(metadata, "tensordesc_meta", None):
-        raise Error(
-            f"{name} is a tensor descriptor, which becomes a tensor map (TMA) on "
-            f"sm_{metadata.target.arch}; it runs here for sm_80 to sm_89"
-        )
-    element = kind.partition("<")[2].partition("[")[0]
-    yield _Given(name, f"*{element}", value.base)
-    for size in (*value.shape, *value.strides):
-        yield _Given(name, "i64", size)
-    yield _Given(name, "i1", value.padding == "nan")
-    if hasattr(value, "round_f32_to_tf32"):  # since Triton 3.7
-        yield _Given(name, "i1", value.round_f32_to_tf32)
-    for size in value.shape:
-        yield _Given(name, "i32", size)
-    for step in value.strides:
-        yield _Given(name, "i64", step)
-
-
-def _pointer(value: Any, name: str) -> Any:
-    """A pointer to an array's memory."""
-    if isinstance(value, TensorWrapper):
-        value = value.base
-    if value is None or (isinstance(value, int) and value == 0):
-        return 0
-    if not hasattr(value, "data_ptr"):
-        raise Error(
-            f"{name} is a pointer; give an array or a CPU tensor, not "
-            f"{type(value).__name__} {value!r}"
-        )
-    where = str(getattr(value, "device", "cpu"))
-    if not where.startswith("cpu"):
-        raise Error(
-            f"{name} is on {where}; here kernels run on the CPU: give {name}.cpu(), or "
-            "leave on_cpu() to run on the GPU"
-        )
-    return Pointer(_memory(value, name), 0)
-
-
-def _memory(value: Any, name: str) -> NDArray[np.uint8]:
-    """The bytes from the first to the last element, in place."""
-    strides = list(value.stride())
-    if any(step < 0 for step in strides):
-        raise ShapeError(
-            f"{name} runs backwards (strides {tuple(strides)}), so its pointer is not "
-            "where its memory starts; numpy.ascontiguousarray makes a copy"
-        )
-    shape = list(value.shape)
-    steps = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    size = (steps + 1) * value.element_size() if all(shape) else 0
-    if not size:
-        return np.zeros(0, np.uint8)
-    memory = (ctypes.c_uint8 * size).from_address(value.data_ptr())
-    found: NDArray[np.uint8] = np.ctypeslib.as_array(memory)
-    flags = getattr(value, "flags", None)
-    found.flags.writeable = flags is None or bool(flags.writeable)
-    return found
-
-
-_FLOATS: dict[str, Any] = {
-    "fp16": np.float16,
-    "fp32": np.float32,
-    "f32": np.float32,
-    "fp64": np.float64,
-}
-
-
-def _number(value: Any, kind: str, name: str) -> bytes:
-    """A number as the bytes of a Triton type."""
-    if kind == "bf16":  # Triton's own launcher cuts it off
-        return np.float32(value).tobytes()[2:]
-    if kind in _FLOATS:
-        with np.errstate(over="ignore"):
-            return bytes(_FLOATS[kind](value).tobytes())
-    bits = int(kind[1:])
-    given = int(value)
-    low, high = (0, 1 << bits) if kind[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
-    if bits == 1:
-        low, high = 0, 2
-    if not low <= given < high:
-        raise ValueRangeError(
-            f"{name} is an {kind}, from {low} to {high - 1}; given {given}"
-        )
-    size = max(8, bits) // 8
-    return given.to_bytes(size, "little", signed=low < 0)
-
-
-# ── NumPy arrays ────────────────────────────────────────────────────────────
-
-
-class _Array(np.ndarray[Any, Any]):
-    """A NumPy array with the methods of a tensor that Triton calls."""
-
-    def data_ptr(self) -> int:
-        return int(self.ctypes.data)
-
-    def element_size(self) -> int:
-        return self.itemsize
-
-    def stride(self, axis: int | None = None) -> Any:
-        steps = tuple(step // self.itemsize for step in self.strides)
-        return steps if axis is None else steps[axis]
-
-    # For reset_to_zero= and restore_value= of @triton.autotune.
-
-    def zero_(self) -> _Array:
-        self.fill(0)
-        return self
-
-    def clone(self) -> _Array:
-        return self.copy()
-
-    def copy_(self, other: NDArray[Any]) -> _Array:
-        self[...] = other
-        return self
-
-
-def _tensor(value: Any) -> Any:
-    """An argument as Triton takes it."""
-    if isinstance(value, np.ndarray):
-        if isinstance(value, _Array):
-            return value
-        refuse_masks(value)
-        if value.dtype.hasobject or not value.dtype.isnative:
-            raise Error(
-                f"a kernel needs numbers in native byte order, not {value.dtype}"
-            )
-        return value.view(_Array)
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (tuple, list)):
-        inner = [_tensor(each) for each in value]
-        return type(value)(*inner) if hasattr(value, "_fields") else type(value)(inner)
-    return value
-
-
-_RUNS: dict[type, Callable[..., Any]] = {}
-"""How Triton runs each kind of kernel itself."""
-
-
-def _take_arrays() -> None:
-    """Let kernels take NumPy arrays."""
-    for kind in (JITFunction, Autotuner, Heuristics):
-        _RUNS[kind] = kind.run
-        kind.run = _taking_arrays(kind.run)
-
-
-def _give_back() -> None:
-    for kind, run in _RUNS.items():
-        kind.run = run  # type: ignore[attr-defined]
-    _RUNS.clear()
-
-
-def _taking_arrays(run: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(run)
-    def with_arrays(self: Any, *args: Any, **options: Any) -> Any:
-        # A tuner keeps its benchmarker; the next launch may be on a GPU.
-        vars(self).pop("do_bench", None)
-        try:
-            named = {name: _tensor(value) for name, value in options.items()}
-            return run(self, *map(_tensor, args), **named)
-        finally:
-            vars(self).pop("do_bench", None)
-
-    return with_arrays

@@ -1,0 +1,167 @@
+"""How do the arguments of a Triton kernel become those of its PTX?"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from triton.runtime.jit import TensorWrapper
+
+from fragmenta.errors import Error, ShapeError, ValueRangeError
+from fragmenta.ptx.arguments import Pointer, Struct
+from fragmenta.ptx.structs import MAP_ALIGNMENT
+from fragmenta.shared.tensor_map import TensorMap, element_types
+
+
+class Given(NamedTuple):
+    """An argument, and Triton's word for its type."""
+
+    name: str
+    type: str
+    value: Any
+
+    def bytes_or_pointer(self) -> Any:
+        """The argument as the engine takes it."""
+        if isinstance(self.value, Struct):
+            return self.value
+        if self.type.startswith("*"):
+            return _pointer(self.value, self.name)
+        return _number(self.value, self.type, self.name)
+
+
+def flat(signature: Any, arguments: Sequence[Any], metadata: Any) -> Iterator[Given]:
+    """What is left of the arguments: no constants, tuples one by one."""
+    maps = iter(getattr(metadata, "tensordesc_meta", None) or ())
+    return _flat(signature, arguments, maps, metadata.target.arch >= 90)
+
+
+def _flat(
+    signature: Any, arguments: Sequence[Any], maps: Iterator[Any], tma: bool
+) -> Iterator[Given]:
+    for (name, kind), value in zip(signature, arguments, strict=True):
+        if isinstance(kind, tuple):
+            inner = [(f"{name}[{i}]", each) for i, each in enumerate(kind)]
+            yield from _flat(inner, value, maps, tma)
+        elif kind.startswith("tensordesc"):
+            about = next(maps, None)
+            if about is not None:
+                yield Given(name, kind, _tensor_map(name, value, about))
+            else:
+                yield from _parts(name, kind, value)
+            for size in value.shape:
+                yield Given(name, "i32", size)
+            for step in value.strides:
+                yield Given(name, "i64", step)
+        elif kind != "constexpr":
+            yield Given(str(name), kind, value)
+
+
+def _parts(name: str, kind: str, value: Any) -> Iterator[Given]:
+    """A tensor descriptor where TMA does not exist."""
+    element = kind.partition("<")[2].partition("[")[0]
+    yield Given(name, f"*{element}", value.base)
+    for size in (*value.shape, *value.strides):
+        yield Given(name, "i64", size)
+    yield Given(name, "i1", value.padding == "nan")
+    if hasattr(value, "round_f32_to_tf32"):  # since Triton 3.7
+        yield Given(name, "i1", value.round_f32_to_tf32)
+
+
+_CODES = {each.code: each.name for each in element_types() if not each.tf32}
+
+
+def _tensor_map(name: str, value: Any, about: dict[str, Any]) -> Struct:
+    """A tensor descriptor where TMA exists, as Triton's own launcher encodes it."""
+    if about.get("is_im2col"):
+        raise Error(
+            f"{name} is a tensor descriptor in the im2col mode, which is not launched "
+            "here; ptx.tensor_map makes such a map"
+        )
+    dtype = _CODES[about["elem_type"]]
+    if getattr(value, "round_f32_to_tf32", False):
+        dtype = "tf32"
+    sizes = [*value.shape]
+    if about["fp4_padded"]:  # two elements in a byte
+        raise Error(f"{name} has elements of 4 bits, padded, which only sm_100 has")
+    made = TensorMap(
+        dtype,
+        tuple(reversed(sizes)),
+        tuple(reversed([step * about["elem_size"] for step in value.strides[:-1]])),
+        tuple(reversed(about["block_size"])),
+        swizzle=(0, 32, 64, 128)[about["swizzle"]],
+        l2=128,
+        fill="nan" if value.padding == "nan" else "zeros",
+    )
+    place = _pointer(value.base, name)
+    return Struct(made.encode(), ((0, place),), MAP_ALIGNMENT)
+
+
+def _pointer(value: Any, name: str) -> Any:
+    """A pointer to an array's memory."""
+    if isinstance(value, TensorWrapper):
+        value = value.base
+    if value is None or (isinstance(value, int) and value == 0):
+        return 0
+    if not hasattr(value, "data_ptr"):
+        raise Error(
+            f"{name} is a pointer; give an array or a CPU tensor, not "
+            f"{type(value).__name__} {value!r}"
+        )
+    where = str(getattr(value, "device", "cpu"))
+    if not where.startswith("cpu"):
+        raise Error(
+            f"{name} is on {where}; here kernels run on the CPU: give {name}.cpu(), or "
+            "leave on_cpu() to run on the GPU"
+        )
+    return Pointer(_memory(value, name), 0)
+
+
+def _memory(value: Any, name: str) -> NDArray[np.uint8]:
+    """The bytes from the first to the last element, in place."""
+    strides = list(value.stride())
+    if any(step < 0 for step in strides):
+        raise ShapeError(
+            f"{name} runs backwards (strides {tuple(strides)}), so its pointer is not "
+            "where its memory starts; numpy.ascontiguousarray makes a copy"
+        )
+    shape = list(value.shape)
+    steps = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    size = (steps + 1) * value.element_size() if all(shape) else 0
+    if not size:
+        return np.zeros(0, np.uint8)
+    memory = (ctypes.c_uint8 * size).from_address(value.data_ptr())
+    found: NDArray[np.uint8] = np.ctypeslib.as_array(memory)
+    flags = getattr(value, "flags", None)
+    found.flags.writeable = flags is None or bool(flags.writeable)
+    return found
+
+
+_FLOATS: dict[str, Any] = {
+    "fp16": np.float16,
+    "fp32": np.float32,
+    "f32": np.float32,
+    "fp64": np.float64,
+}
+
+
+def _number(value: Any, kind: str, name: str) -> bytes:
+    """A number as the bytes of a Triton type."""
+    if kind == "bf16":  # Triton's own launcher cuts it off
+        return np.float32(value).tobytes()[2:]
+    if kind in _FLOATS:
+        with np.errstate(over="ignore"):
+            return bytes(_FLOATS[kind](value).tobytes())
+    bits = int(kind[1:])
+    given = int(value)
+    low, high = (0, 1 << bits) if kind[0] == "u" else (-(1 << bits - 1), 1 << bits - 1)
+    if bits == 1:
+        low, high = 0, 2
+    if not low <= given < high:
+        raise ValueRangeError(
+            f"{name} is an {kind}, from {low} to {high - 1}; given {given}"
+        )
+    size = max(8, bits) // 8
+    return given.to_bytes(size, "little", signed=low < 0)
