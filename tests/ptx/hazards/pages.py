@@ -99,7 +99,7 @@ def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str
     how = LAUNCHES[rule]
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
     said = running.reported(kernel, how.grid, how.block, given)
-    return [(each.rule, each.message) for each in said]
+    return [(each.rule, each.words) for each in said]
 
 
 def report(page: Page) -> str:

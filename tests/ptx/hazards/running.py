@@ -91,11 +91,11 @@ def for_launch(row: Row, given: list[Any]) -> list[Any]:
 
 
 class Said(NamedTuple):
-    """One report: its rule, severity and words."""
+    """One report: its rule, severity, and the words that are printed."""
 
     rule: str
     severity: str
-    message: str
+    words: str
 
 
 FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
@@ -114,7 +114,7 @@ def reported(
         rule = FAULTS.get(fault.kind, fault.kind)
         return [Said(rule, "error", str(fault))]
     # Without what a check of the whole file says: that takes longer than a launch.
-    return [Said(each.rule, each.severity, each.message) for each in result.hazards]
+    return [Said(each.rule, each.severity, each.paragraph()) for each in result.hazards]
 
 
 def launch(case: Case, schedule: Any) -> tuple[list[Said], list[NDArray[Any]]]:
