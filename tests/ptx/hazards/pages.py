@@ -98,11 +98,8 @@ def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str
     [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
     how = LAUNCHES[rule]
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
-    try:
-        result = kernel.launch(how.grid, how.block, given, problems="report")
-    except ptx.KernelFault as fault:
-        return [(fault.kind, str(fault))]
-    return [(each.rule, each.message) for each in result.problems]
+    said = running.reported(kernel, how.grid, how.block, given)
+    return [(each.rule, each.words) for each in said]
 
 
 def report(page: Page) -> str:

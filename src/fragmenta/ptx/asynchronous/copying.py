@@ -12,6 +12,7 @@ from fragmenta.ptx.asynchronous.mbarriers import Mbarrier, find
 from fragmenta.ptx.asynchronous.tasks import Arrival, Done, Queue, Task
 from fragmenta.ptx.asynchronous.warp_copies import WarpCopy
 from fragmenta.ptx.engine.layout import RANK_BITS
+from fragmenta.ptx.naming import counted as words
 
 # ── issuing ─────────────────────────────────────────────────────────────────
 
@@ -166,8 +167,8 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
         if count > found.pending:
             warp.report(
                 "mbarrier", event, members,
-                f"{count} arrivals at {found}, where phase {found.phase} expects "
-                f"{found.expected} and {found.pending} are left",
+                f"{words(count, 'arrival')} at {found}, where phase {found.phase} "
+                f"expects {found.expected} in all, and {found.pending} more",
             )  # fmt: skip
             count = found.pending
         found.write()

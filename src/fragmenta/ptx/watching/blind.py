@@ -34,6 +34,17 @@ class Blind:
     ) -> None:  # fmt: skip
         """Lanes have seen that a phase is over."""
 
+    def vain(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int
+    ) -> None:
+        """Lanes begin to wait for a phase that is not over."""
+
+    def turned(self, mbarrier: Any) -> None:
+        """A phase of an mbarrier is over."""
+
+    def finished(self, task: Any) -> None:
+        """A copy is complete."""
+
     def used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
         """An instruction names an mbarrier."""
 

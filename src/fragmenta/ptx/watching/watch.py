@@ -262,13 +262,16 @@ class Watch:
         """The present epoch of a warp."""
         return int(self._state(rank, warp).view(np.int32)[layout.STATE_EPOCH // 4])
 
-    def copies(self, rank: int, warp: int, epoch: int) -> bool:
-        """Begin an epoch of ``cp.async``; whether there were copies in the last one."""
-        words = self._state(rank, warp).view(np.int32)
-        there = bool(words[layout.STATE_COPIES // 4])
-        words[layout.STATE_COPIES // 4] = 0
-        words[layout.STATE_COPY_EPOCH // 4] = epoch
-        return there
+    def epochs(self, rank: int) -> NDArray[np.int32]:
+        """The present epochs of the warps of a block, as they change."""
+        plan = self.plan
+        whole = self._states.view(np.int32).reshape(-1, plan.state_bytes // 4)
+        return whole[rank * plan.warps :][: plan.warps, layout.STATE_EPOCH // 4]
+
+    @property
+    def noted(self) -> int:
+        """How many problems are in the table."""
+        return int(self._problems.view(np.int32)[layout.PROBLEMS_USED // 4])
 
     # ── accesses ────────────────────────────────────────────────────────────
 
