@@ -81,7 +81,7 @@ class Teller:
             message, hint = self._said(found)
         line, column, source = found.more.get("line", 0), 1, None
         length = 1
-        instruction = self.names.instruction(found.site)
+        instruction = self.names.instruction(found.site) or self.names.at_line(line)
         if instruction is not None:
             line, column = instruction.line, instruction.column
             source, length = instruction.source, len(instruction.mnemonic)
