@@ -43,6 +43,14 @@ class Names:
         found: Instruction = self.module.functions[function].instructions[index]
         return found
 
+    def at_line(self, line: int) -> Instruction | None:
+        """The first instruction in a line of the PTX."""
+        for function in self.module.functions.values():
+            for each in function.instructions:
+                if each.line == line > 0:
+                    return each
+        return None
+
     def function(self, site: int) -> str:
         """The function that a site is in."""
         known = 0 <= site < len(self.compiled.places)
@@ -141,6 +149,8 @@ def short(mnemonic: str) -> str:
     'cp.async.bulk'
     >>> short("st.shared.v4.f32"), short("wgmma.mma_async.sp.sync.aligned.m64n8k32")
     ('st.shared', 'wgmma.mma_async.sp')
+    >>> short("bar.sync"), short("ldmatrix.sync.aligned.m8n8.x4.shared.b16")
+    ('bar.sync', 'ldmatrix.sync')
     """
     words = mnemonic.split(".")
     first = words[0]
@@ -153,7 +163,7 @@ def short(mnemonic: str) -> str:
         return mnemonic
     taken = []
     for each in words:
-        if "::" in each or each in _ENDS:
+        if len(taken) > 1 and ("::" in each or each in _ENDS):
             break
         taken.append(each)
     return ".".join(taken)

@@ -98,8 +98,11 @@ def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str
     [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
     how = LAUNCHES[rule]
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
-    said = running.reported(kernel, how.grid, how.block, given)
-    return [(each.rule, each.words) for each in said]
+    try:
+        result = kernel.launch(how.grid, how.block, given, problems="report")
+    except ptx.KernelFault as fault:
+        return [(fault.kind, str(fault))]
+    return [(each.rule, each.paragraph()) for each in result.problems]
 
 
 def report(page: Page) -> str:

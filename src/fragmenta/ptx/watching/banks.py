@@ -156,7 +156,7 @@ class Banks(NamedTuple):
         needed = self.least / self.executions
         text = (
             f"{per:.3g} passes for each execution instead of {needed:.3g}, in "
-            f"{self.executions} executions; "
+            f"{self.executions} execution{'s' * (self.executions != 1)}; "
             f"{self.worst.degree} lanes at most want different words of one bank"
         )
         return f"{text}; {self.advice}" if self.advice else text

@@ -123,7 +123,7 @@ def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str
     if rule == "missing-proxy-fence":
         return _FENCE
     if rule == "mbarrier":
-        return "Execute mbarrier.inval before the memory is used for something else."
+        return "Keep away from it, or execute mbarrier.inval first."
     if space == "global" and before.kind == "warp":
         return REPAIRS["global-race"]
     match before.kind:

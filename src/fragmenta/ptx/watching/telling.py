@@ -25,11 +25,13 @@ ALL = 0xFFFFFFFF
 def tell_all(found: Iterable[tuple[Any, Found]]) -> list[Problem]:
     """All problems of a launch: errors, then warnings, then what is worth knowing.
 
-    The same lines of the source in an unrolled loop are one problem.
+    The same lines of the source in an unrolled loop are one problem, and so are two
+    accesses that race in either order.
     """
     tellers: dict[int, Teller] = {}
     told: dict[tuple[Any, ...], Problem] = {}
-    for launch, each in found:
+    # Of two accesses the one that reads tells more.
+    for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
         teller = tellers.setdefault(id(launch), Teller(launch))
         problem = teller.tell(each)
         key = _key(problem)
@@ -39,13 +41,19 @@ def tell_all(found: Iterable[tuple[Any, Found]]) -> list[Problem]:
         else:
             told[key] = problem
     every = [_with_count(each) for each in told.values()]
-    return sorted(every, key=lambda each: SEVERITIES.index(each.severity))
+    return sorted(every, key=lambda e: (SEVERITIES.index(e.severity), e.line))
+
+
+def _writes(found: Found) -> bool:
+    return bool(found.more.get("now_write"))
 
 
 def _key(problem: Problem) -> tuple[Any, ...]:
     """By what problems are one: rule and lines, those of the source if there are."""
     places: list[Problem | Related] = [problem, *problem.related]
-    where = [each.source.words if each.source else each.line for each in places]
+    where = [str(each.source.words if each.source else each.line) for each in places]
+    if problem.rule.endswith("-race"):
+        where.sort()
     return problem.rule, problem.severity, *where
 
 
@@ -72,18 +80,19 @@ class Teller:
         else:
             message, hint = self._said(found)
         line, column, source = found.more.get("line", 0), 1, None
-        instruction = self.names.instruction(found.site)
+        length = 1
+        instruction = self.names.instruction(found.site) or self.names.at_line(line)
         if instruction is not None:
             line, column = instruction.line, instruction.column
-            source = instruction.source
+            source, length = instruction.source, len(instruction.mnemonic)
         return Problem(
             found.rule, found.severity, line, column, self._text(line), message, hint,
-            self.names.function(found.site), source, count=found.count,
+            self.names.function(found.site), source, length, count=found.count,
             block=self._block(found.block), related=self._related(found),
         )  # fmt: skip
 
     def _text(self, line: int) -> str:
-        return self._lines[line - 1].strip() if 0 < line <= len(self._lines) else ""
+        return self._lines[line - 1] if 0 < line <= len(self._lines) else ""
 
     def _block(self, number: int) -> tuple[int, int, int]:
         found: tuple[int, int, int] = self.launch.shape.block_at(number)
@@ -96,7 +105,7 @@ class Teller:
             return ()
         line = instruction.line
         what = phrases.RELATED.get(found.rule, phrases.OTHER)
-        return (Related(line, self._text(line), what, instruction.source),)
+        return (Related(line, self._text(line).strip(), what, instruction.source),)
 
     # ── what an event said itself ───────────────────────────────────────────
 
