@@ -75,12 +75,6 @@ def _machine() -> Machine:
     return Machine()
 
 
-def machine() -> Machine:
-    """The compiled functions, loaded once; several threads may ask for them."""
-    with _LOADING:
-        return _machine()
-
-
 class Watch:
     """What is known about a cluster under way; used for one cluster after the other.
 
