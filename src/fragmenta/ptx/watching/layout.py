@@ -12,7 +12,9 @@ last write, and the last read or a set of reads.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from fragmenta.errors import Error
@@ -211,7 +213,8 @@ MARGIN = 64
 """Words before and after a shadow, so that a whole vector can always be loaded."""
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """How many there are of everything in a cluster."""
 
     blocks: int
@@ -220,7 +223,7 @@ class Plan(NamedTuple):
     mbarriers: int
     asynchronous: bool
 
-    @property
+    @cached_property
     def counts(self) -> tuple[int, ...]:
         """The agents of each kind in a block."""
         if not self.asynchronous:
@@ -228,7 +231,7 @@ class Plan(NamedTuple):
         groups = -(-self.warps // 4)
         return (*2 * (self.warps,), groups, self.mbarriers, *2 * (self.warps,))
 
-    @property
+    @cached_property
     def firsts(self) -> tuple[int, ...]:
         """The first agent of each kind, and the number of all agents."""
         found = [0]
@@ -241,32 +244,32 @@ class Plan(NamedTuple):
             )
         return tuple(found)
 
-    @property
+    @cached_property
     def row(self) -> int:
         """The length of each array of a clock row; a multiple of 16."""
         return -(-self.firsts[-1] // 16) * 16
 
-    @property
+    @cached_property
     def planes(self) -> int:
         """The proxies that have clocks."""
         return 1 + self.asynchronous
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """The bytes of a clock row."""
         return 12 * self.planes * self.row
 
-    @property
+    @cached_property
     def state_bytes(self) -> int:
         """The bytes of the clocks of a warp."""
         return STATE_COMMON + 2 * self.row_bytes
 
-    @property
+    @cached_property
     def barrier_bytes(self) -> int:
         """The bytes of one clock of a barrier."""
         return CLOCK_ROW + self.row_bytes
 
-    @property
+    @cached_property
     def words(self) -> int:
         """The words of the shadow of a block, with its margins."""
         return -(-self.shared // 4) + 2 * MARGIN

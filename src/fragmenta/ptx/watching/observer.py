@@ -251,10 +251,10 @@ class Observer(Blind):
         if getattr(copy, "combines", False):
             flags |= Flags.ATOMIC | Flags.STRONG
         who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
-        spans = [(int(start), what.size) for start in what.starts]
         fenced = self._knows(clock, 1, agent) if copy.proxy == "async" else None
         knows = self._knows(clock, 0, agent)
-        self.launch_watch.memory.touch(who, spans, knows, fenced)
+        memory = self.launch_watch.memory
+        memory.touch_rows(who, what.starts, what.size, knows, fenced)
 
     def _knows(self, clock: Clock, plane: int, own: int) -> Any:
         def knows(agent: int, lane: int, epoch: int) -> bool:
