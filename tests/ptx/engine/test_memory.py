@@ -46,6 +46,8 @@ def test_vectors_of_every_size(space: str) -> None:
             lines += [f"mov.b{max(bits, 16)} {each.strip()}, 0;"
                       for each in given.strip("{}").split(",")]  # fmt: skip
             lines.append(f"ld.{space}{vector}.b{bits} {given}, [{place}];")
+            # The next form gives these bytes to other lanes.
+            lines.append("bar.warp.sync 0xffffffff;")
         word = ".global" if space != "" else ""
         lines.append(f"st{word}{vector}.b{bits} [%rd22+{1024 * number}], {given};")
     made = kernel(
@@ -186,6 +188,7 @@ def test_generic_addresses_of_every_space() -> None:
         @%p3 mov.u64 %rd8, %rd3;
         setp.eq.u32 %p4, %r3, 4;
         @%p4 mov.u64 %rd8, %rd4;
+        bar.warp.sync 0xffffffff;
         ld.u32 %r1, [%rd8+4];
         bar.sync 0;
         st.global.u32 [%mine], %r1;""",
