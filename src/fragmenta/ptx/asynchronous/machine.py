@@ -304,7 +304,8 @@ class Machine:
                 self.errors[block] = error
             words[layout.STATUS >> 2] = Status.FAULT
             words[layout.FAULT_KIND >> 2] = kind
-            words[layout.FAULT_ID >> 2] = self.events[number].site
+            site = getattr(error, "site", self.events[number].site)
+            words[layout.FAULT_ID >> 2] = site
             stopped = getattr(error, "lanes", 0) or lanes
             words[layout.FAULT_LANE >> 2] = first(stopped)
             return 0
