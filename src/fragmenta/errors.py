@@ -6,9 +6,8 @@ thing.  Everything this package raises on purpose is an :class:`Error`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 
 class Error(Exception):

@@ -303,6 +303,58 @@ class GlobalWatch:
                 touch = _Touch(self, who, number, knows, fenced)
                 self._span(touch, shadow, start, size, address)
 
+    def touch_rows(
+        self,
+        who: Who,
+        starts: NDArray[np.int64],
+        size: int,
+        knows: Knows,
+        fenced: Knows | None = None,
+    ) -> None:
+        """The same for pieces of one size, such as the rows of a box."""
+        slots = starts >> layout.SLOT_BITS
+        shadow = self._shadows.get(int(slots[0])) if starts.size else None
+        offsets = starts & (1 << layout.SLOT_BITS) - 1
+        plain = not (starts % WORD).any() and size % WORD == 0 and size > 0
+        if shadow is None and (slots == slots[:1]).all():
+            return
+        if shadow is None or not plain or (slots != slots[0]).any():
+            self.touch(who, [(int(each), size) for each in starts], knows, fenced)
+            return
+        number = self._id(who)
+        offsets = offsets[offsets + size <= shadow.size]
+        if number and offsets.size:
+            words = (offsets[:, None] // WORD + np.arange(size // WORD)).ravel()
+            touch = _Touch(self, who, number, knows, fenced)
+            base = int(slots[0]) << layout.SLOT_BITS
+            self._words(touch, shadow, words, base)
+
+    def _words(
+        self, touch: _Touch, shadow: _Shadow, words: NDArray[np.int64], base: int
+    ) -> None:
+        """Whole words, by their numbers."""
+        own = np.int32(touch.number << ID_SHIFT | touch.who.lane << MASK_BITS | 0b1111)
+        writing = bool(touch.who.flags & Flags.WRITE)
+        writes, reads = shadow.writes[words], shadow.reads[words]
+        rule = Rule.WRITE_WRITE if writing else Rule.WRITE_READ
+        touch.compare(writes, 0b1111, rule, base, words)
+        marks = shadow.unwritten
+        if marks is not None:
+            bytes_ = (words[:, None] * WORD + np.arange(WORD)).ravel()
+            missing = marks[bytes_]
+            if (not writing or touch.who.flags & Flags.ATOMIC) and missing.any():
+                at = base + int(bytes_[missing.argmax()])
+                touch.report(Rule.UNINITIALISED, at, None, 1)
+            if writing:
+                marks[bytes_] = 0
+        if writing:
+            touch.compare(reads, 0b1111, Rule.READ_WRITE, base, words)
+            shadow.writes[words] = own
+            shadow.reads[words] = 0
+        else:
+            others = touch.second_read(reads)
+            shadow.reads[words] = np.where(others, others << ID_SHIFT | 0b1111, own)
+
     def _id(self, who: Who) -> int:
         """The line of the table for an access; 0 if there is none."""
         key = (who.site, who.group, who.agent, who.epoch)
@@ -416,11 +468,15 @@ class _Touch(NamedTuple):
     def compare(
         self,
         records: NDArray[np.int32],
-        masks: NDArray[np.int32],
+        masks: NDArray[np.int32] | int,
         rule: Rule,
         address: int,
+        words: NDArray[np.int64] | None = None,
     ) -> None:
-        """Report the words whose records are not ordered before this access."""
+        """Report the words whose records are not ordered before this access.
+
+        Without their numbers, the words are side by side.
+        """
         hit = (records & masks) != 0
         for record, places in _distinct(records, hit):
             number, lane = record >> ID_SHIFT, record >> MASK_BITS & 31
@@ -432,7 +488,8 @@ class _Touch(NamedTuple):
                 before = self.watch.who(number, lane)
                 assert before is not None
                 good = self.watch.ordered(self.who, before, self.knows)
-            at = address + WORD * int(places[0])
+            first = places[0] if words is None else words[places[0]]
+            at = address + WORD * int(first)
             if not good:
                 self.report(rule, at, before, len(places))
             elif before is not None and self._unfenced(before):

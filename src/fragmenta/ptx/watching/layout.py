@@ -12,7 +12,9 @@ last write, and the last read or a set of reads.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from fragmenta.errors import Error
@@ -114,12 +116,15 @@ EVER_FIELD = field_mask(EVER_AT, EVER_BITS)
 
 WRITES, STRONG, READS = 1, 2, 4
 """Bits of a kind of access."""
+COPY = 16
+"""With them: it is done by ``cp.async``, for the lanes of a warp."""
 KINDS = {
     "read": READS,
     "write": WRITES,
     "atomic": READS | WRITES | STRONG,
     "strong read": READS | STRONG,
     "strong write": WRITES | STRONG,
+    "cp.async": WRITES | COPY,
 }
 """Kinds of accesses.  Strong ones, such as ``ld.relaxed``, do not race with one
 another; ``strong write`` is also for an exchange whose old value nobody needs."""
@@ -169,6 +174,8 @@ HEAD_BYTES = 192
 # The clocks of a warp.
 STATE_EPOCH = 0  #: i32: the present epoch
 STATE_ELECT = 4  #: i32: the lanes that know what the second row says
+STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
+STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
 
 # The clock of a barrier.
@@ -211,7 +218,8 @@ MARGIN = 64
 """Words before and after a shadow, so that a whole vector can always be loaded."""
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """How many there are of everything in a cluster."""
 
     blocks: int
@@ -220,7 +228,7 @@ class Plan(NamedTuple):
     mbarriers: int
     asynchronous: bool
 
-    @property
+    @cached_property
     def counts(self) -> tuple[int, ...]:
         """The agents of each kind in a block."""
         if not self.asynchronous:
@@ -228,7 +236,7 @@ class Plan(NamedTuple):
         groups = -(-self.warps // 4)
         return (*2 * (self.warps,), groups, self.mbarriers, *2 * (self.warps,))
 
-    @property
+    @cached_property
     def firsts(self) -> tuple[int, ...]:
         """The first agent of each kind, and the number of all agents."""
         found = [0]
@@ -241,32 +249,32 @@ class Plan(NamedTuple):
             )
         return tuple(found)
 
-    @property
+    @cached_property
     def row(self) -> int:
         """The length of each array of a clock row; a multiple of 16."""
         return -(-self.firsts[-1] // 16) * 16
 
-    @property
+    @cached_property
     def planes(self) -> int:
         """The proxies that have clocks."""
         return 1 + self.asynchronous
 
-    @property
+    @cached_property
     def row_bytes(self) -> int:
         """The bytes of a clock row."""
         return 12 * self.planes * self.row
 
-    @property
+    @cached_property
     def state_bytes(self) -> int:
         """The bytes of the clocks of a warp."""
         return STATE_COMMON + 2 * self.row_bytes
 
-    @property
+    @cached_property
     def barrier_bytes(self) -> int:
         """The bytes of one clock of a barrier."""
         return CLOCK_ROW + self.row_bytes
 
-    @property
+    @cached_property
     def words(self) -> int:
         """The words of the shadow of a block, with its margins."""
         return -(-self.shared // 4) + 2 * MARGIN

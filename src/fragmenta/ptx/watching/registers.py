@@ -110,6 +110,34 @@ class _Flight(NamedTuple):
     site: int
 
 
+@lru_cache(maxsize=4096)
+def _collision(of: Located, other: Located) -> tuple[Role, Role] | None:
+    """What a register is for two products of which one gives what the other takes.
+
+    None if there is no such register.
+    """
+    before = used(other).places
+    for place, role in used(of).places.items():
+        theirs = before.get(place, Role(0))
+        both = role | theirs
+        shared = role & theirs & Role.ACCUMULATOR
+        if not theirs or not both & Role.ACCUMULATOR:
+            continue  # both only read it
+        if shared and other.op.shape == of.op.shape and both == shared:
+            continue  # a chain
+        return role, theirs
+    return None
+
+
+@lru_cache(maxsize=4096)
+def _misfit(of: Located, other: Located) -> bool:
+    """Whether a product takes the accumulators of another one in another way."""
+    goals = set(other.d)
+    if of.op.shape != other.op.shape and goals & set(of.d):
+        return True
+    return any(each.offset in goals for each in of.a)
+
+
 class RegisterWatch:
     """The registers of all warps of a cluster; it is asked as ``blind.Blind`` is."""
 
@@ -170,14 +198,14 @@ class Keeper:
         self._flights: list[_Flight] = []
         self._issued = 0
         self._fenced = self._recent = False
-        self._shapes: dict[int, tuple[Any, int]] = {}
-        """Accumulators that products wrote since the last fence: shape, site."""
+        self._since: dict[Located, int] = {}
+        """The products since the last fence, and their sites."""
 
     def fence(self) -> None:
         """``wgmma.fence``."""
         self._fenced = self._recent = True
         self._written[:] = 0
-        self._shapes.clear()
+        self._since.clear()
 
     def retired(self, end: int) -> None:
         """The warp has waited for so many of its products."""
@@ -199,7 +227,7 @@ class Keeper:
         self._issued += 1
         self._mark(of)
         # Until the next fence, only this shape may go on with these accumulators.
-        self._shapes.update(dict.fromkeys(of.d, (of.op.shape, event.site)))
+        self._since[of] = event.site
 
     def _mark(self, of: Located) -> None:
         mine = used(of)
@@ -221,7 +249,7 @@ class Keeper:
                 + FENCED,
             )  # fmt: skip
         else:
-            self._check_shapes(of, mine, event)
+            self._check_shapes(of, event)
         self._written[mine.ordered] = 0
 
     def _changed(self, mine: Used) -> bool:
@@ -233,13 +261,10 @@ class Keeper:
         written = self._written[mine.ordered]
         return bool((written & COMPUTED).any() or (written.any() and not self._recent))
 
-    def _check_shapes(self, of: Located, mine: Used, event: Event) -> None:
+    def _check_shapes(self, of: Located, event: Event) -> None:
         """Accumulators of another shape, or taken as A, need a fence, too."""
-        if not self._shapes:
-            return
-        for place, role in mine.places.items():
-            shape, site = self._shapes.get(place, (of.op.shape, -1))
-            if shape != of.op.shape or (site >= 0 and role & Role.FRAGMENT):
+        for other, site in self._since.items():
+            if _misfit(of, other):
                 self._report(
                     "missing-wgmma-fence", event, site,
                     "this wgmma takes accumulators of a wgmma of another shape, or as "
@@ -250,15 +275,9 @@ class Keeper:
     def _check_flights(self, of: Located, mine: Used, event: Event) -> None:
         """Products in flight that give or take what this one takes or gives."""
         for each in self._flights:
-            other = used(each.of).places
-            for place, role in mine.places.items():
-                theirs = other.get(place, Role(0))
-                both = role | theirs
-                shared = role & theirs & Role.ACCUMULATOR
-                if not theirs or not both & Role.ACCUMULATOR:
-                    continue  # both only read it
-                if shared and each.of.op.shape == of.op.shape and both == shared:
-                    continue  # a chain
+            found = _collision(of, each.of)
+            if found is not None:
+                role, theirs = found
                 self._report(
                     "wgmma-registers-in-flight", event, each.site,
                     f"this wgmma takes {_words(role)} that is {_words(theirs)} of a "

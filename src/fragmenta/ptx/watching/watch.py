@@ -75,12 +75,6 @@ def _machine() -> Machine:
     return Machine()
 
 
-def machine() -> Machine:
-    """The compiled functions, loaded once; several threads may ask for them."""
-    with _LOADING:
-        return _machine()
-
-
 class Watch:
     """What is known about a cluster under way; used for one cluster after the other.
 
@@ -114,6 +108,8 @@ class Watch:
             layout.PROBLEMS_TABLE + layout.PROBLEMS * layout.PROBLEM_BYTES
         )
         self._sets = aligned(layout.SETS_BYTES)
+        self._start = int(self._heads.ctypes.data)
+        self._counts, self._shape = plan.counts, (plan.planes, 3, plan.row)
         self._cluster = -1
         for rank in range(blocks):
             self._write_head(rank)
@@ -161,7 +157,7 @@ class Watch:
 
     def address(self, rank: int) -> int:
         """What ``BLOCK_WATCH`` of a block has to be."""
-        return self._heads.ctypes.data + rank * layout.HEAD_BYTES
+        return self._start + rank * layout.HEAD_BYTES
 
     def reset(self) -> None:
         """A new cluster begins.  What was found stays."""
@@ -189,7 +185,7 @@ class Watch:
         if kind not in AGENT_KINDS:
             raise Error(f"agents are {one_of(AGENT_KINDS)}; given {kind!r}")
         place = AGENT_KINDS.index(kind)
-        count = self.plan.counts[place]
+        count = self._counts[place]
         if not (0 <= number < count and 0 <= rank < self.plan.blocks):
             raise Error(
                 f"each of {self.plan.blocks} blocks has {count} agents {kind}; "
@@ -213,7 +209,7 @@ class Watch:
 
     def new_clock(self) -> Clock:
         """A clock that knows nothing."""
-        return np.zeros((self.plan.planes, 3, self.plan.row), np.int32)
+        return np.zeros(self._shape, np.int32)
 
     def publish(self, rank: int, warp: int, lanes: int, live: int) -> Clock:
         """Lanes release: what they know and did; a new epoch begins."""
@@ -265,6 +261,17 @@ class Watch:
     def epoch(self, rank: int, warp: int) -> int:
         """The present epoch of a warp."""
         return int(self._state(rank, warp).view(np.int32)[layout.STATE_EPOCH // 4])
+
+    def epochs(self, rank: int) -> NDArray[np.int32]:
+        """The present epochs of the warps of a block, as they change."""
+        plan = self.plan
+        whole = self._states.view(np.int32).reshape(-1, plan.state_bytes // 4)
+        return whole[rank * plan.warps :][: plan.warps, layout.STATE_EPOCH // 4]
+
+    @property
+    def noted(self) -> int:
+        """How many problems are in the table."""
+        return int(self._problems.view(np.int32)[layout.PROBLEMS_USED // 4])
 
     # ── accesses ────────────────────────────────────────────────────────────
 
