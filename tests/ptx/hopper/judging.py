@@ -44,6 +44,7 @@ KERNELS = (
     ),
     Kernel("b1", tile=Tile(64, 16, 2), sparse=False, xor=True),
     Kernel("f16", out="bf16", tile=Tile(64, 8), scaled=True),
+    Kernel("e5m2", tile=Tile(64, 64), sparse=False, promote=True),
 )
 """Every kind of kernel, with small tiles: all their mutants are judged."""
 RINGS = (3, 8)
@@ -75,14 +76,14 @@ def of_kernel(kernel: Kernel, ring: int = RINGS[0]) -> Subject:
     """A launch of one cluster, with a ring of so many stages, or fewer.
 
     The compiler makes four copies of the loop over k, and three for the rest: all of
-    them run.  Four tiles, because with turns every consumer needs two.
+    them run.  Five tiles, because with turns one consumer has to have the last.
     """
     tile, stages = kernel.tile, min(ring, kernel.stages)
     slabs = 7 if kernel.slabs == 1 else 3 * kernel.slabs - 1
     gemm = Gemm(
         kernel,
-        2 * tile.m * tile.cluster - 5,
-        (2 if kernel.slabs == 1 else 4) * tile.n - 3,
+        tile.m * tile.cluster - 5,
+        5 * tile.n - 3,
         slabs * kernel.slab_k,
         tile.cluster,
         parts=SCALES if kernel.scaled else (),
