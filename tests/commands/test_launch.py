@@ -147,7 +147,7 @@ def test_problems_of_the_file_are_counted() -> None:
         early.replace("    ret;\n}", "    mov.u32 %r4, 0;\n    ret;\n}")
     )
     asked = ("launch", *ASKED, *ARGS, "--arg", "i32:6")
-    assert "problems      1 warning; see fragmenta check " in page(*asked)
+    assert "problems      1 warning\n" in page(*asked)
     (found,) = json.loads(answer(*asked, "--json"))["problems"]
     assert found["rule"] == "uninitialised"
 

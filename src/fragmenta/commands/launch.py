@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any, NamedTuple
@@ -19,24 +18,38 @@ from fragmenta.commands.files import (
     check_output,
     complete_file,
     save_array,
+    save_text,
     size_text,
 )
 from fragmenta.commands.launch_arguments import (
     Args,
     Block,
+    Cluster,
     Given,
     Grid,
+    ScheduleText,
+    ScheduleTexts,
     Shared,
     block_of,
     check_parameters,
     find_kernel,
     read_arguments,
+    schedule_options,
     sides,
 )
-from fragmenta.commands.output import complain, emit, emit_json, printable, width
-from fragmenta.errors import Error, KernelFault, one_of, shortened
+from fragmenta.commands.output import (
+    complain,
+    emit,
+    emit_json,
+    json_text,
+    printable,
+    width,
+)
+from fragmenta.commands.problems import counts, of_fault, problem_text, sarif
+from fragmenta.errors import Error, KernelFault, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.progress import Progress, bar, ignore_progress, notice
+from fragmenta.ptx.checking.problem import ERROR, Problem
 from fragmenta.ptx.kernel import Kernel
 from fragmenta.ptx.kernel import load as load_ptx
 from fragmenta.ptx.module import Variable
@@ -50,6 +63,9 @@ MOST_OPCODES = 6
     "launch",
     "fragmenta launch kernel.ptx --list",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
+    "fragmenta launch gemm.ptx --block 384 --cluster 2 --grid 4 --schedules eager,lazy",
+    "fragmenta launch ring.ptx --block 96 --problems report --timeline ring.svg",
+    "fragmenta launch ring.ptx --block 96 --sarif ring.sarif",
 )
 def launch(
     file: Annotated[
@@ -71,6 +87,7 @@ def launch(
     ] = None,
     grid: Grid = "1",
     block: Block = None,
+    cluster: Cluster = None,
     shared: Shared = 0,
     arg: Args = None,
     save: Annotated[
@@ -101,6 +118,32 @@ def launch(
             "--no-contract", help="Do not fuse products and sums, as --fmad=false."
         ),
     ] = False,
+    schedule: ScheduleText = None,
+    schedules: ScheduleTexts = None,
+    no_check: Annotated[
+        bool, typer.Option("--no-check", help="Do not look for problems; faster.")
+    ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Also report what only some sources demand."),
+    ] = False,
+    problems: Annotated[
+        str,
+        typer.Option(
+            "--problems",
+            metavar="raise|report",
+            help="With report, the arrays are shown and saved in spite of errors.",
+        ),
+    ] = "raise",
+    sarif_file: Annotated[
+        str | None,
+        typer.Option(
+            "--sarif",
+            metavar="FILE",
+            help="Write the problems as SARIF 2.1.0, for editors and CI.",
+            show_default=False,
+        ),
+    ] = None,
     list_kernels: Annotated[
         bool, typer.Option("--list", help="List the kernels and their parameters.")
     ] = False,
@@ -119,7 +162,8 @@ def launch(
       bytes:HEX                  a struct
       pointer:INDEX[+OFFSET]     into the array of another argument, in bytes
 
-    The exit status is 1 if the kernel does what it must not do.
+    The launch is watched: races, reads that come too early and other mistakes are
+    reported.  The exit status is 1 if the kernel does what it must not do.
     """
     if list_kernels:
         _list(file, kernel, as_json)
@@ -128,25 +172,49 @@ def launch(
     given = read_arguments(arg or ())
     check_parameters(found, given)
     places = _places(save or (), given, force)
+    _check_files(sarif_file, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
-    options: dict[str, Any] = {"target": target, "limit": limit}
-    options |= {"shared": shared, "contract": not no_contract}
+    options: dict[str, Any] = {"target": target, "limit": limit, "problems": problems}
+    options |= {"shared": shared, "contract": not no_contract, "check": not no_check}
+    options |= {"strict": strict, **schedule_options(schedule, schedules)}
+    if cluster is not None:
+        options["cluster"] = sides(cluster, "--cluster")
     before = [each.value.tobytes() for each in given]
     values = for_kernel([each.value for each in given])
     try:
         with _patience(f"launching {found.name}") as progress:
             result = found.launch(*sizes, values, progress=progress, **options)
     except KernelFault as fault:
+        _write_sarif(sarif_file, file, of_fault(fault), force)
         _tell(file, fault, as_json)
         raise typer.Exit(NOTHING) from None
     changes = _changes(found, given, before)
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
+    _write_sarif(sarif_file, file, result.problems, force)
     done = _Done(found, *sizes, target, result, changes)
     if as_json:
         emit_json(done.to_json())
     else:
         emit(done.to_text())
+        for each in result.hazards:
+            emit(f"\n{problem_text(file, each, with_rule=True)}")
+    if any(each.severity == ERROR for each in result.hazards):
+        raise typer.Exit(NOTHING)
+
+
+def _check_files(sarif_file: str | None, force: bool) -> None:
+    """Refuse files that cannot be written, before anything is computed."""
+    if sarif_file is not None:
+        check_output(sarif_file, force, option="--sarif")
+
+
+def _write_sarif(
+    path: str | None, file: str, problems: Sequence[Problem], force: bool
+) -> None:
+    if path is not None:
+        log = sarif((file, each) for each in problems)
+        save_text(path, json_text(log) + "\n", force)
 
 
 @contextmanager
@@ -263,15 +331,13 @@ class _Done(NamedTuple):
         }
 
     def _problems(self) -> list[str]:
-        """How many errors and warnings the file has, in words, if any."""
-        found = Counter(each.severity for each in self.result.problems)
-        said = [
-            f"{found[each]} {each}{'s' * (found[each] > 1)}"
-            for each in ("error", "warning")
-            if found[each]
-        ]
+        """How many problems there are, and where the others are told."""
+        said, result = counts(self.result.problems), self.result
         file = self.kernel.loaded.module.name
-        return [f"{one_of(said, 'and')}; see fragmenta check {file}"] if said else []
+        if not said:
+            return []
+        others = len(result.problems) > len(result.hazards)
+        return [one_of(said, "and") + (f"; see fragmenta check {file}" * others)]
 
     def to_text(self) -> str:
         """A short table, and what the kernel printed."""
@@ -350,11 +416,16 @@ def _tell(file: str, fault: KernelFault, as_json: bool) -> None:
                 "block": fault.block,
                 "thread": fault.thread,
                 "output": fault.output,
+                "problems": [each.to_dict() for each in of_fault(fault)],
             }
         )
         return
     if fault.output:
         emit(fault.output.rstrip("\n"))
+    if isinstance(fault, KernelHazard):
+        told = [problem_text(file, each, with_rule=True) for each in fault.problems]
+        complain("\n\n".join([*told, ", ".join(counts(fault.problems))]))
+        return
     where = f"{file}:{fault.line}" if fault.line else file
     complain(f"{where}: error: {printable(str(fault))}")
 

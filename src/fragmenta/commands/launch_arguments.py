@@ -39,6 +39,33 @@ Block = Annotated[
         show_default=False,
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="X[,Y[,Z]]",
+        help="Blocks of a cluster; may be left out if the kernel says them.",
+        show_default=False,
+    ),
+]
+ScheduleText = Annotated[
+    str | None,
+    typer.Option(
+        "--schedule",
+        metavar="WHEN",
+        help="When asynchronous work is done: eager (by default), lazy, or a seed.",
+        show_default=False,
+    ),
+]
+ScheduleTexts = Annotated[
+    str | None,
+    typer.Option(
+        "--schedules",
+        metavar="WHEN,...",
+        help="Several, such as eager,lazy,1: all must give the same bits.",
+        show_default=False,
+    ),
+]
 Shared = Annotated[
     int, typer.Option("--shared", metavar="BYTES", help="Dynamic shared memory.")
 ]
@@ -66,6 +93,23 @@ def sides(text: str, option: str) -> tuple[int, ...]:
             f"{shortened(text)}"
         )
     return tuple(map(int, text.split(",")))
+
+
+def schedule_options(one: str | None, several: str | None) -> dict[str, Any]:
+    """The schedules of a launch, as ``kernel.launch`` takes them.
+
+    >>> schedule_options(None, "eager,lazy,7")
+    {'schedules': ['eager', 'lazy', 7]}
+    """
+    if one is not None and several is not None:
+        raise Error("--schedule and --schedules cannot both be given")
+
+    def read(text: str) -> str | int:
+        return int(text) if text.isdecimal() and len(text) < 10 else text
+
+    if several is not None:
+        return {"schedules": [read(each.strip()) for each in several.split(",")]}
+    return {} if one is None else {"schedule": read(one)}
 
 
 def block_of(kernel: Kernel, text: str | None) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ array([0. , 0.5, 1. , 1.5], dtype=float32)
 from typing import TYPE_CHECKING
 
 from fragmenta import methods
-from fragmenta.errors import KernelFault
+from fragmenta.errors import KernelFault, KernelHazard
 from fragmenta.ptx.arguments import pointer
 from fragmenta.ptx.kernel import Kernel, load, parse
 from fragmenta.ptx.result import Result
@@ -40,6 +40,7 @@ else:
 __all__ = [
     "Kernel",
     "KernelFault",
+    "KernelHazard",
     "RawKernel",
     "Result",
     "empty",

@@ -14,6 +14,7 @@ from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, word
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.module import Instruction, Module
+from fragmenta.ptx.naming import Names, counted
 
 
 class Place(NamedTuple):
@@ -83,7 +84,7 @@ def where(module: Module, instruction: Instruction) -> str:
     text = ""
     if 0 < instruction.line <= len(lines):
         text = lines[instruction.line - 1].strip()
-    source = f", {instruction.source}" if instruction.source else ""
+    source = f", {instruction.source.words}" if instruction.source else ""
     name = module.name or "PTX"
     return f"{name} line {instruction.line}{source}: {text}"
 
@@ -222,21 +223,28 @@ def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
     """Who waits for an mbarrier, and what it waits for."""
     if not mbarrier.waiting:
         return ""
-    who = ranges(sorted(mbarrier.waiting))
+    one = len(mbarrier.waiting) == 1
+    who = f"warp{'s' * (not one)} {ranges(sorted(mbarrier.waiting))}"
     of = f" of block {_tuple(place.shape.block_at(block.index))}"
-    missing = [
-        f"{count:,} {what}"
-        for count, what in (
-            (mbarrier.pending, "arrivals"),
-            (mbarrier.bytes, "bytes"),
-        )
-        if count
-    ]
     phase = next(iter(mbarrier.waiting.values()))
+    name = Names(place.module, place.compiled).with_mbarriers(str(mbarrier))
     return (
-        f"\n  warps {who}{of} wait for phase {phase} of {mbarrier}, which still "
-        f"expects {' and '.join(missing)}"
+        f"\n  {who}{of} wait{'s' * one} for phase {phase} of {name}, "
+        f"which {_missing(mbarrier)}"
     )
+
+
+def _missing(mbarrier: Any) -> str:
+    """What an mbarrier still waits for."""
+    left = [
+        counted(count, what)
+        for count, what in ((mbarrier.pending, "arrival"), (mbarrier.bytes, "byte"))
+        if count > 0
+    ]
+    said = [f"still expects {' and '.join(left)}"] if left else []
+    if mbarrier.bytes < 0:
+        said.append(f"got {counted(-mbarrier.bytes, 'byte')} more than were expected")
+    return " and ".join(said)
 
 
 def endless(place: Place, limit: int) -> KernelFault:

@@ -20,9 +20,23 @@ class Source:
     file: str
     line: int
     column: int
+    caller: Source | None = None
+    """Where the function was called that this line of it was put in place of."""
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line}"
+
+    @property
+    def words(self) -> str:
+        """The line of the kernel itself, and in brackets that of what it calls.
+
+        >>> Source("ring.cuh", 59, 1, Source("gemm.cu", 205, 9)).words
+        'gemm.cu:205 (ring.cuh:59)'
+        """
+        outer = self
+        while outer.caller is not None:
+            outer = outer.caller
+        return str(self) if outer is self else f"{outer} ({self})"
 
 
 # ── operands ────────────────────────────────────────────────────────────────

@@ -25,6 +25,10 @@ FIDELITY = {
 """How sure the bits of an instruction are."""
 
 
+MOST_TOLD = 5
+"""Errors that the message of an exception tells; its ``problems`` are all."""
+
+
 @dataclass(frozen=True)
 class Result:
     """What a launch did.
@@ -47,26 +51,32 @@ class Result:
         """What is wrong with the kernel, as far as this launch shows it."""
         if not self.found:
             return []
-        from fragmenta.ptx.watching.telling import tell
+        from fragmenta.ptx.watching.telling import tell_all
 
-        return [tell(launch, each) for launch, each in self.found]
+        return tell_all(self.found)
 
     @cached_property
     def problems(self) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing.
 
-        What this launch showed comes first, then what ``module.check`` says.
+        Errors come first, then warnings, then what is worth knowing: first what this
+        launch showed, then what ``module.check`` says.
         """
-        return [*self.hazards, *self.find()]
+        from fragmenta.ptx.checking.problem import SEVERITIES
+
+        every = [*self.hazards, *self.find()]
+        return sorted(every, key=lambda each: SEVERITIES.index(each.severity))
 
     def raise_errors(self) -> None:
         """Raise what is wrong with the kernel, if that is sure."""
         if not any(each.severity == "error" for _, each in self.found):
             return
         wrong = [each for each in self.hazards if each.severity == "error"]
-        text = "\n\n".join(each.message for each in wrong[:5])
-        more = f"\n\nand {len(wrong) - 5} more problems" if len(wrong) > 5 else ""
-        raise KernelHazard(text + more, wrong[0].rule, self.hazards)
+        told = [each.paragraph() for each in wrong[:MOST_TOLD]]
+        if len(wrong) > MOST_TOLD:
+            told.append(f"and {len(wrong) - MOST_TOLD} more errors")
+        text = "\n\n".join(told)
+        raise KernelHazard(text, wrong[0].rule, self.hazards)
 
     @property
     def instructions(self) -> int:

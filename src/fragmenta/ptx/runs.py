@@ -12,8 +12,12 @@ import numpy as np
 
 from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
+from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
 from fragmenta.ptx.watching.findings import Found, Problems
+
+FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
+"""Faults of single instructions that are a rule by another name."""
 
 
 def check_reporting(problems: Any) -> None:
@@ -91,7 +95,9 @@ class Runs:
         block = fault.block or (0, 0, 0)
         x, y, _ = launch.shape.grid
         number = block[0] + x * (block[1] + y * block[2])
-        made = Found(fault.kind, "error", -1, str(fault), number, 0, 0)
+        rule = FAULTS.get(fault.kind, fault.kind)
+        rule = rule if rule in RULES else "fault"
+        made = Found(rule, "error", -1, str(fault), number, 0, 0)
         made.more["line"], made.more["source"] = fault.line, fault.source
         assert launch.machine is not None
         launch.machine.problems.put(made)

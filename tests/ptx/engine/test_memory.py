@@ -200,6 +200,21 @@ def test_generic_addresses_of_every_space() -> None:
     assert found.tolist() == want
 
 
+def test_the_place_of_a_parameter_in_32_bits() -> None:
+    # Triton takes the address of a tensor map so.
+    found = launched(
+        """
+        mov.b32 %r1, y;
+        cvt.u64.u32 %rd1, %r1;
+        cvta.param.u64 %rd1, %rd1;
+        ld.u32 %r2, [%rd1+4];
+        st.global.u32 [%mine], %r2;""",
+        arguments=[8, 9 << 32],
+        parameters=".param .u64 x, .param .u64 y",
+    )
+    assert found.tolist() == [9] * 32
+
+
 def test_which_space_an_address_is_in() -> None:
     lines = []
     spaces = ("shared", "local", "const", "param", "global")

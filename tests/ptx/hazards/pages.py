@@ -102,7 +102,7 @@ def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str
         result = kernel.launch(how.grid, how.block, given, problems="report")
     except ptx.KernelFault as fault:
         return [(fault.kind, str(fault))]
-    return [(each.rule, each.message) for each in result.problems]
+    return [(each.rule, each.paragraph()) for each in result.problems]
 
 
 def report(page: Page) -> str:

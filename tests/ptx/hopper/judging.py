@@ -103,8 +103,10 @@ def of_recording(recorded: recordings.Launch) -> Subject:
 
     def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, bool]:
         made = recorded.make_arguments()
-        given = for_kernel(made)
-        result = kernel.launch(row.grid, row.block, given, shared=row.shared, **options)
+        given, target = for_kernel(made), recorded.file.made["target"]
+        result = kernel.launch(
+            row.grid, row.block, given, shared=row.shared, target=target, **options
+        )
         pairs = zip(made, recorded.expected(), strict=True)
         return result, all(mine.tobytes() == its.tobytes() for mine, its in pairs)
 
@@ -249,12 +251,15 @@ class Equivalent:
     reason: str
     only: tuple[str, ...] = ("",)
     """Parts of the names of the launches for which this holds."""
+    line: int = 0
+    """The line of a recorded PTX text; 0 for any."""
 
     def covers(self, name: str, mutant: Mutant) -> bool:
         """Whether a mutant of a launch is one of these."""
         return (
             mutant.change == self.change
             and self.where in mutant.where
+            and self.line in (0, mutant.line)
             and any(part in name for part in self.only)
         )
 

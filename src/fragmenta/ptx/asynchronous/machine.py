@@ -176,6 +176,7 @@ class Cluster:
             each.point(layout.BLOCK_EVENT, machine.address)
             machine.blocks[each.address] = self.blocks[rank]
         self.schedule = machine.schedule
+        self.number = 0
         self.pending: list[Any] = []
         """Work that is under way, the oldest first."""
         self.changes = 0

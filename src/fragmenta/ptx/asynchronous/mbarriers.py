@@ -11,6 +11,7 @@ from typing import Any
 from fragmenta.ptx.asynchronous.events import Event, carries_out, together
 from fragmenta.ptx.asynchronous.machine import Block, Stop, Warp
 from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START
+from fragmenta.ptx.naming import counted
 
 MOST = (1 << 20) - 1
 """The most arrivals, and the most bytes above or below zero."""
@@ -87,6 +88,7 @@ class Mbarrier:
             self.clock = None
             self.phase += 1
             self.pending = self.expected
+            self.block.cluster.watch.turned(self)
             self.block.cluster.changes += 1
             if self.expected == 0:
                 break
@@ -190,8 +192,8 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         if arrivals > found.pending:
             warp.report(
                 "mbarrier", event, members,
-                f"{arrivals} arrivals at {found}, where phase {found.phase} expects "
-                f"{found.expected} and {found.pending} are left",
+                f"{counted(arrivals, 'arrival')} at {found}, where phase {found.phase} "
+                f"expects {found.expected} in all, and {found.pending} more",
             )  # fmt: skip
             arrivals = found.pending
         if "noComplete" in event.words and arrivals == found.pending:
@@ -278,6 +280,8 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
             cluster.watch.wait(warp, event, members, found, wanted, relaxed)
             cluster.changes += 1
         else:
+            if found.waiting.get(warp.number) != wanted:
+                cluster.watch.vain(warp, event, members, found, wanted)
             found.waiting[warp.number] = wanted
             warp.failed_waits += 1
             if passed & members:

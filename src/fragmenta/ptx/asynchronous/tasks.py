@@ -20,6 +20,8 @@ class Task:
         self.phases = [each.phase for each in mbarriers]
         self.was_read = self.done = False
         self.started, self.ended = cluster.time, -1
+        self.number = -1
+        """Its number among what was noted."""
         for each in mbarriers:
             each.work.append(self)
 
@@ -40,6 +42,7 @@ class Task:
         self.read()
         self.done = True
         self.ended = self.cluster.time
+        self.cluster.watch.finished(self)
         self.copy.write()
         if self in self.cluster.pending:
             self.cluster.pending.remove(self)
@@ -76,6 +79,21 @@ class Arrival:
         self.mbarrier.work.remove(self)
         self.mbarrier.arrive(self.count)
         self.cluster.changes += 1
+
+
+class Done:
+    """Copies that compiled code made when they were issued."""
+
+    done = True
+
+    def __init__(self, site: int) -> None:
+        self.copy, self.site = self, site
+
+    def read(self) -> None:
+        """Nothing is left to be done."""
+
+    def finish(self) -> None:
+        """Nothing is left to be done."""
 
 
 class Queue:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import textwrap
+from dataclasses import dataclass, fields
 from typing import Any
 
 from fragmenta.ptx.module import Source
@@ -30,10 +31,60 @@ RULES = {
     "deprecated": "The instruction is deprecated.",
     "expanded": "The assembler replaces the instruction by others on this target.",
     "not-covered": "The instruction exists, but is not checked yet.",
-    "uninitialised": "A register is read before it is written.",
+    "uninitialised": "A register or memory is read before it is written.",
     "aligned": "Not all threads of the warp can run the instruction together.",
     "shared-memory": "A kernel has more shared memory than the target allows.",
+    # What only a launch shows.
+    "shared-race": "Nothing orders two accesses of one place in shared memory.",
+    "global-race": "Nothing orders two accesses of one place in global memory.",
+    "read-before-arrival": "What an asynchronous copy writes is read too early.",
+    "overwrite-while-read": "Something is overwritten that may still be read.",
+    "missing-proxy-fence": "The async proxy may not see what threads have written.",
+    "wgmma-registers-in-flight": "A register of a wgmma that still runs is touched.",
+    "missing-wgmma-fence": "Nothing orders registers before the wgmma that takes them.",
+    "mbarrier": "An mbarrier is used as it must not be.",
+    "deadlock": "All threads wait, and nothing can wake one of them.",
+    "divergent-aligned": "Not all threads run an .aligned instruction together.",
+    "bad-descriptor": "A wgmma is given a descriptor that it cannot use.",
+    "illegal-metadata": "The metadata of a sparse product has an illegal code.",
+    "bad-tensor-map": "A copy is given a tensor map that it cannot use.",
+    "leak": "The kernel ends, and nobody has waited for asynchronous work.",
+    "bank-conflict": "An access of shared memory takes more passes than it needs.",
+    "unwatched": "A part of the launch was not watched.",
+    "fault": "The kernel does what it must not do, and cannot go on.",
+    "schedule": "The result depends on when asynchronous work is done.",
 }
+
+
+def wrapped(text: str, width: int, indent: str) -> str:
+    """A text in lines that fit; those after the first are indented by so much more."""
+    own = text[: len(text) - len(text.lstrip())]
+    return textwrap.fill(
+        text.strip(),
+        width,
+        initial_indent=own,
+        subsequent_indent=own + indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """Another place that a problem has to do with."""
+
+    line: int
+    text: str
+    """The line of the PTX text."""
+    message: str
+    """What it has to do with it."""
+    source: Source | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The place as plain values, for JSON."""
+        source = str(self.source) if self.source else None
+        return {"line": self.line, "text": self.text, "message": self.message,
+                "source": source}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +107,37 @@ class Problem:
     """The place in the program that the PTX was compiled from."""
     length: int = 1
     """How many characters of the line it is about."""
+    count: int = 1
+    """How often a launch showed it."""
+    block: tuple[int, int, int] | None = None
+    """The first block that showed it."""
+    related: tuple[Related, ...] = ()
+    """The other places that it has to do with."""
 
     def to_dict(self) -> dict[str, Any]:
         """The problem as plain values, for JSON."""
-        found = asdict(self)
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
         found["source"] = str(self.source) if self.source else None
+        found["block"] = None if self.block is None else list(self.block)
+        found["related"] = [each.to_dict() for each in self.related]
         return found
+
+    @property
+    def story(self) -> str:
+        """The rule, what happened, and what would repair it."""
+        named = self.message.startswith(f"{self.rule}: ")
+        text = self.message if named else f"{self.rule}: {self.message}"
+        if not self.hint:
+            return text
+        # A message of several lines ends with lines of code.
+        return f"{text}\n{self.hint}" if "\n" in text else f"{text}. {self.hint}"
+
+    def paragraph(self, width: int = 80) -> str:
+        """The story in lines that fit, below its rule and its place."""
+        where = self.source.words if self.source else f"PTX line {self.line}"
+        lines = [*self.message.removeprefix(f"{self.rule}: ").split("\n"), self.hint]
+        told = [wrapped(f"  {each}", width, "") for each in lines if each]
+        return "\n".join([f"{self.rule}, {where}", *told])
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.severity}: {self.message}"

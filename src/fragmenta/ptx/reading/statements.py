@@ -39,7 +39,7 @@ _LABEL = re.compile(rf"\s*+({NAME})\s*+:(?!:)", re.ASCII)
 _LOC = re.compile(
     rf"""\s*+\.loc\s+(\d+)\s+(\d+)\s+(\d+)
     (?:\s*,\s*function_name\s+{NAME}(?:\s*\+\s*\d+)?
-    \s*,\s*inlined_at\s+\d+\s+\d+\s+\d+)?(?![\w,])""",
+    \s*,\s*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?(?![\w,])""",
     re.VERBOSE | re.ASCII,
 )
 _WHOLE_NAME = re.compile(NAME, re.ASCII)
@@ -75,6 +75,7 @@ class Body:
         self.prototypes: dict[str, Function] = {}
         self.pragmas: list[str] = []
         self.source: Source | None = None
+        self.locations: dict[tuple[int, ...], Source] = {}
         self.mnemonics: dict[str, tuple[str, tuple[str, ...]]] = {}
         self.pending: list[tuple[int, Scope]] = []
         """Instructions that have unknown names, and the block they stand in."""
@@ -272,9 +273,19 @@ class Body:
             cursor.text.fail(
                 cursor.at, "'.loc'", ["'.loc' with a file, a line and a column"]
             )
-        file, line, column = (int(digits[:9]) for digits in found.groups())
-        self.source = Source(self.files.get(file, str(file)), line, column)
+        numbers = [int((digits or "0")[:9]) for digits in found.groups()]
+        inner, outer = tuple(numbers[:3]), tuple(numbers[3:])
+        caller = None
+        if found[4] is not None:
+            # A caller that was itself put in place of a call came before.
+            caller = self.locations.get(outer) or self._location(outer, None)
+        self.source = self._location(inner, caller)
+        self.locations[inner] = self.source
         cursor.jump(found.end())
+
+    def _location(self, numbers: tuple[int, ...], caller: Source | None) -> Source:
+        file, line, column = numbers
+        return Source(self.files.get(file, str(file)), line, column, caller)
 
     def registers(self) -> None:
         """Take the declaration of registers."""

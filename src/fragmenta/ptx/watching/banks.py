@@ -155,8 +155,8 @@ class Banks(NamedTuple):
         per = self.passes / self.executions
         needed = self.least / self.executions
         text = (
-            f"bank conflicts: {per:.3g} passes for each execution instead of "
-            f"{needed:.3g}, in {self.executions} executions; "
+            f"{per:.3g} passes for each execution instead of {needed:.3g}, in "
+            f"{self.executions} execution{'s' * (self.executions != 1)}; "
             f"{self.worst.degree} lanes at most want different words of one bank"
         )
         return f"{text}; {self.advice}" if self.advice else text

@@ -34,6 +34,17 @@ class Blind:
     ) -> None:  # fmt: skip
         """Lanes have seen that a phase is over."""
 
+    def vain(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int
+    ) -> None:
+        """Lanes begin to wait for a phase that is not over."""
+
+    def turned(self, mbarrier: Any) -> None:
+        """A phase of an mbarrier is over."""
+
+    def finished(self, task: Any) -> None:
+        """A copy is complete."""
+
     def used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
         """An instruction names an mbarrier."""
 
@@ -43,8 +54,9 @@ class Blind:
     def complete(self, task: Any, mbarrier: Any) -> None:
         """A copy has signalled an mbarrier."""
 
-    def commit(self, warp: Any, event: Any, lanes: int, kind: str) -> None:
-        """A group of copies was closed: ``cp.async`` or ``bulk``."""
+    def copied(self, warp: Any, epoch: int) -> bool:
+        """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
+        return False
 
     def waited(
         self, warp: Any, event: Any, lanes: int, kind: str, bound: int, read: bool

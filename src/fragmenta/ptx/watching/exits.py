@@ -25,7 +25,7 @@ def visitors(observer: Any, block: Any) -> None:
         if not (record.epoch < base or named):
             other = observer.cluster.blocks[rank]
             _report(
-                block, other.warps[number], "shared-race", "error", record.site,
+                block, other.warps[number], record.site, "shared-race", "error",
                 f"block {rank} of the cluster accesses the shared memory of block "
                 f"{block.rank}, and nothing keeps the threads of block {block.rank} "
                 "from ending before: a barrier of the cluster at the end does",
@@ -41,17 +41,18 @@ def leaks(observer: Any) -> None:
             _products(block, number, warpgroup)
         for key, queue in block.groups.items():
             if key[0] == "cp.async":
-                _copies(block, key[1], queue)
+                _copies(observer, block, key[1], queue)
 
 
 def _mbarriers(block: Any) -> None:
     for mbarrier in block.mbarriers.values():
         if mbarrier.copied > mbarrier.observed:
+            warp, site = mbarrier.copier
             _report(
-                block, block.warps[0], "leak", "error", mbarrier.birth[3],
-                f"a copy into the shared memory of the block was not waited for: phase "
-                f"{mbarrier.copied} of {mbarrier} counts it, and no thread saw the end "
-                "of that phase",
+                block, warp, site, "leak", "error",
+                f"the block ends while this copy may still write into its shared "
+                f"memory: phase {mbarrier.copied} of {mbarrier} counts it, and no "
+                "thread saw the end of that phase",
             )  # fmt: skip
 
 
@@ -60,22 +61,22 @@ def _products(block: Any, number: int, warpgroup: Any) -> None:
         left = warpgroup.in_flight(warp)
         if left:
             _report(
-                block, warp, "leak", "error", warpgroup.last_site,
+                block, warp, warpgroup.last_site, "leak", "error",
                 f"warpgroup {number} ends with {left} wgmma that it did not wait for",
             )  # fmt: skip
             return
 
 
-def _copies(block: Any, number: int, queue: Any) -> None:
-    if queue.unwaited:
+def _copies(observer: Any, block: Any, number: int, queue: Any) -> None:
+    if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
         _report(
-            block, block.warps[number], "leak", "warning", queue.last_site,
+            block, block.warps[number], queue.last_site, "leak", "warning",
             f"warp {number} ends with cp.async that it did not wait for",
         )  # fmt: skip
 
 
 def _report(
-    block: Any, warp: Any, rule: str, severity: str, site: int, message: str
+    block: Any, warp: Any, site: int, rule: str, severity: str, message: str
 ) -> None:
     problems = block.cluster.machine.problems
     problems.add(rule, severity, site, message, warp, 0)

@@ -15,6 +15,7 @@ from fragmenta.ptx.watching.layout import LAST_EPOCH, Plan
 from fragmenta.ptx.watching.locations import Locations
 from fragmenta.ptx.watching.observer import MBARRIERS, Observer
 from fragmenta.ptx.watching.problems import Found as SharedFound
+from fragmenta.ptx.watching.seen import Agent, Story, key
 
 RACES = frozenset({
     "shared-race", "global-race", "read-before-arrival", "overwrite-while-read",
@@ -50,12 +51,11 @@ class LaunchWatch:
     def collect(self, problems: Problems) -> None:
         """Put all that was found with the problems of the launch."""
         for observer in self.observers:
+            observer.keep()
             for each in observer.watch.found():
                 problems.put(self._shared(observer, each))
         for finding in self.memory.found():
-            made = self._global(finding)
-            if made is not None:
-                problems.put(made)
+            problems.put(self._global(finding))
         if self.memory.full:
             message = (
                 "global memory was watched for a part of the launch only: there were "
@@ -91,42 +91,31 @@ class LaunchWatch:
     # ── shared memory ───────────────────────────────────────────────────────
 
     def _shared(self, observer: Observer, found: SharedFound) -> Found:
-        watch = observer.watch
-        kind, rank, number = watch.describe(found.now.agent)
-        cluster = observer.numbers[found.cluster - 1]
-        shape = self.machine.launch.shape
-        block = shape.members(cluster)[rank]
-        lanes = 1 << found.now.lane if found.now.lane >= 0 else 0xFFFFFFFF
-        now = _agent(kind, number, found.now, watch)
-        before = None
-        if found.before is not None:
-            before = _agent(*_kind(watch, found.before.agent), found.before, watch)
-        first, last = (
-            found.first & (1 << RANK_BITS) - 1,
-            found.last & (1 << RANK_BITS) - 1,
-        )
-        more = {
-            "space": "shared", "first": first, "last": last, "now": now,
-            "before": before, "now_write": found.now_write,
-            "was_write": found.was_write, "owner": found.first >> RANK_BITS,
-        }  # fmt: skip
+        story = observer.seen.stories[key(found)]
+        now = story.now
+        low = (1 << RANK_BITS) - 1
         rule = found.rule
         severity = "info" if rule == "same-value" else "error"
         if rule == "uninitialised":
-            severity = self._unset(kind, found.now.site)
+            severity = self._unset(now.kind, now.site)
         made = Found(
             "shared-race" if rule == "same-value" else rule, severity,
-            self._site(found.now.site), "", block, number, lanes, count=found.count,
-            more=more,
+            self._site(now.site), "",
+            self.machine.launch.shape.members(story.cluster)[now.rank], now.number,
+            1 << now.lane if now.lane >= 0 else 0xFFFFFFFF,
+            None if story.before is None else self._site(story.before.site),
+            found.count,
+            {
+                "space": "shared", "story": story, "owner": found.first >> RANK_BITS,
+                "first": found.first & low, "last": found.last & low,
+                "now_write": found.now_write, "was_write": found.was_write,
+                "same_value": rule == "same-value",
+            },
         )  # fmt: skip
-        made.more["same_value"] = rule == "same-value"
         if found.before is not None and found.before.epoch == LAST_EPOCH:
             words = self._words(found.before.site)
             if words[:2] == ["mbarrier", "init"]:
                 made.rule = "mbarrier"
-                made.more["alive"] = True
-        if found.before is not None:
-            made.other = self._site(found.before.site)
         return made
 
     def _unset(self, kind: str, site: int) -> str:
@@ -141,52 +130,31 @@ class LaunchWatch:
 
     # ── global memory ───────────────────────────────────────────────────────
 
-    def _global(self, finding: Finding) -> Found | None:
-        rule = finding.rule
-        shape = self.machine.launch.shape
-        observer = self.observers[0]
-        now = self._who(observer, finding.now)
-        before = None if finding.before is None else self._who(observer, finding.before)
+    def _global(self, finding: Finding) -> Found:
+        rule, was = finding.rule, finding.before
+        now = self._who(finding.now)
+        before = None if was is None else self._who(was)
         name, severity = "global-race", "error"
         if rule == GlobalRule.UNINITIALISED:
             name = "uninitialised"
         elif rule == GlobalRule.PROXY:
             name, severity = "missing-proxy-fence", "warning"
-        elif rule in (GlobalRule.SAME_VALUE, GlobalRule.MIXED):
+        elif rule == GlobalRule.SAME_VALUE:
             severity = "info"
-        block = shape.members(finding.now.group)[now["rank"]]
-        more = {
-            "space": "global", "first": finding.address, "last": finding.address + 4,
-            "now": now, "before": before,
-            "now_write": bool(finding.now.flags & Flags.WRITE),
-            "was_write": before is not None
-            and bool(finding.before and finding.before.flags & Flags.WRITE),
-            "same_value": rule == GlobalRule.SAME_VALUE,
-        }  # fmt: skip
-        other = None if finding.before is None else self._site(finding.before.site)
         return Found(
-            name, severity, self._site(finding.now.site), "", block, now["number"],
-            1 << finding.now.lane, other, finding.times, more,
+            name, severity, self._site(now.site), "", now.block, now.number,
+            1 << now.lane, None if was is None else self._site(was.site), finding.times,
+            {
+                "space": "global", "first": finding.address,
+                "last": finding.address + 4,
+                "story": Story(finding.now.group, now, before, None),
+                "now_write": bool(finding.now.flags & Flags.WRITE),
+                "was_write": was is not None and bool(was.flags & Flags.WRITE),
+                "same_value": rule == GlobalRule.SAME_VALUE,
+            },
         )  # fmt: skip
 
-    def _who(self, observer: Observer, who: Who) -> dict[str, Any]:
-        kind, rank, number = observer.watch.describe(who.agent)
-        shape = self.machine.launch.shape
-        return {
-            "kind": kind, "rank": rank, "number": number, "lane": who.lane,
-            "epoch": who.epoch, "site": self._site(who.site),
-            "block": shape.members(who.group)[rank],
-        }  # fmt: skip
-
-
-def _kind(watch: Any, agent: int) -> tuple[str, int]:
-    kind, _, number = watch.describe(agent)
-    return kind, number
-
-
-def _agent(kind: str, number: int, moment: Any, watch: Any) -> dict[str, Any]:
-    _, rank, _ = watch.describe(moment.agent)
-    return {
-        "kind": kind, "rank": rank, "number": number, "lane": moment.lane,
-        "epoch": moment.epoch, "site": moment.site,
-    }  # fmt: skip
+    def _who(self, who: Who) -> Agent:
+        kind, rank, number = self.observers[0].watch.describe(who.agent)
+        block = self.machine.launch.shape.members(who.group)[rank]
+        return Agent(kind, rank, number, who.lane, who.epoch, who.site, block=block)

@@ -16,11 +16,13 @@ from fragmenta.ptx.watching.accesses import Flags
 from fragmenta.ptx.watching.blind import Blind
 from fragmenta.ptx.watching.exits import leaks, visitors
 from fragmenta.ptx.watching.global_watch import Who
+from fragmenta.ptx.watching.history import History
 from fragmenta.ptx.watching.layout import LAST_EPOCH
 from fragmenta.ptx.watching.locations import Thread
 from fragmenta.ptx.watching.maps import Maps
 from fragmenta.ptx.watching.registers import RegisterWatch
 from fragmenta.ptx.watching.roles import Role
+from fragmenta.ptx.watching.seen import Seen
 from fragmenta.ptx.watching.watch import Clock, Watch
 
 ALL = 0xFFFFFFFF
@@ -32,6 +34,10 @@ def known(clock: Clock, plane: int, agent: int, lane: int, epoch: int) -> bool:
     """Whether a clock knows what a lane of an agent did in an epoch."""
     base, extra, mask = (int(each) for each in clock[plane, :, agent])
     return epoch < base or (epoch < extra and bool(mask >> lane & 1))
+
+
+def _named(mbarrier: Any) -> tuple[int, int]:
+    return mbarrier.block.rank, mbarrier.offset
 
 
 class Observer(Blind):
@@ -49,11 +55,16 @@ class Observer(Blind):
         )  # fmt: skip
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
+        self.history = History()
+        self.seen = Seen(self)
         self.maps = Maps(self)
         self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
+        self.offsets: dict[tuple[int, int], int] = {}
+        """Where the mbarriers are, by rank and slot."""
         self.fences: dict[tuple[int, int], Clock] = {}
         self.barrier: dict[int, Clock] = {}
         self.ledgers = []
+        self._epochs = [self.watch.epochs(block.rank) for block in blocks]
         for block in blocks:
             first = self.watch.agent("warp", block.rank, 0)
             ledger = shared.memory.ledger(first)
@@ -64,8 +75,10 @@ class Observer(Blind):
         """A new cluster begins."""
         self.watch.reset()
         self.numbers.append(self.cluster.number)
+        self.history.begin()
         self.maps.begin()
         self.registers_watch.begin()
+        self.offsets.clear()
         self.fences.clear()
         self.barrier.clear()
         plan, clustered = self.watch.plan, len(self.cluster.blocks) > 1
@@ -83,6 +96,19 @@ class Observer(Blind):
     def end(self) -> None:
         """All threads of the cluster have ended."""
         leaks(self)
+        self.keep()
+
+    def keep(self) -> None:
+        """Keep what is needed to tell the problems of the cluster."""
+        self.seen.keep()
+
+    def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
+        """Note what happened, for the report and the picture."""
+        epoch = int(self._epochs[warp.block.rank][warp.number])
+        self.history.add(
+            self.cluster.time, what, warp.block.rank, warp.number, lanes, event.site,
+            epoch, about,
+        )  # fmt: skip
 
     # ── clocks ──────────────────────────────────────────────────────────────
 
@@ -115,8 +141,10 @@ class Observer(Blind):
         agent = self.watch.agent("warp", warp.block.rank, warp.number)
         lane = (lanes & -lanes).bit_length() - 1
         mbarrier.birth = (agent, lane, epoch, event.site)
+        self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
         mbarrier.public = False
         mbarrier.observed = mbarrier.copied = -1
+        self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
         alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
         # Nobody ever gets to know this write: ordinary accesses collide with it.
         who = (self._mbarrier_agent(mbarrier), LAST_EPOCH) if alive else (agent, epoch)
@@ -162,11 +190,25 @@ class Observer(Blind):
         self.used(warp, event, lanes, mbarrier)
         if relaxed:
             clock = self.fences.get((warp.block.rank, warp.number))
-            if clock is None:
-                return
         else:
             clock = self._publish(warp, lanes)
-        self._tell(mbarrier, clock)
+        # What lanes did before has an earlier epoch than this.
+        self.note("arrive", warp, lanes, event, *_named(mbarrier), mbarrier.phase)
+        if clock is not None:
+            self._tell(mbarrier, clock)
+
+    def vain(
+        self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int
+    ) -> None:
+        """Lanes begin to wait for a phase."""
+        self.note("vain", warp, lanes, event, *_named(mbarrier), phase)
+
+    def turned(self, mbarrier: Any) -> None:
+        """A phase of an mbarrier is over."""
+        self.history.add(
+            self.cluster.time, "phase", mbarrier.block.rank, -1, 0, -1, 0,
+            (*_named(mbarrier), mbarrier.phase),
+        )  # fmt: skip
 
     def wait(
         self, warp: Any, event: Any, lanes: int, mbarrier: Any, phase: int,
@@ -175,9 +217,12 @@ class Observer(Blind):
         """Lanes have seen that a phase is over."""
         self.used(warp, event, lanes, mbarrier)
         mbarrier.observed = max(mbarrier.observed, phase)
-        mbarrier.last_wait = (warp.number, phase, event.site)
-        if phase < 0:
-            return
+        if phase >= 0:
+            self._learn(warp, lanes, mbarrier, phase)
+        self.note("wait", warp, lanes, event, *_named(mbarrier), phase)
+
+    def _learn(self, warp: Any, lanes: int, mbarrier: Any, phase: int) -> None:
+        """Lanes know what came before the end of a phase."""
         clock = mbarrier.clocks.get(phase)
         clock = self.watch.new_clock() if clock is None else clock
         self.watch.know(clock, self._mbarrier_agent(mbarrier), phase + 1)
@@ -189,9 +234,11 @@ class Observer(Blind):
         """A copy was issued: its accesses may happen at any time from now on."""
         copy, clock = task.copy, self.row(warp, lanes)
         task.clock = clock
+        self._note_copy(task, warp, event, lanes)
         if copy.completes == "mbarrier":
             for each in task.mbarriers:
                 each.copied = max(each.copied, each.phase)
+                each.copier = (warp, event.site)
             self._copy_for_mbarriers(task, warp, event, clock)
         elif copy.completes == "async_group":
             self._cp_async(task, warp, event, lanes, clock)
@@ -199,6 +246,31 @@ class Observer(Blind):
             self._bulk_store(task, warp, event, clock)
         if getattr(copy, "map_range", None) is not None:
             self.maps.used(task, warp, event, lanes, clock)
+
+    def _note_copy(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """Note a copy, with all that it may be called in a problem."""
+        copy, rank, number = task.copy, warp.block.rank, warp.number
+        if copy.completes == "mbarrier":
+            agents = [(self._mbarrier_agent(e), e.phase) for e in task.mbarriers]
+        elif copy.completes == "async_group":
+            epoch = warp.block.groups["cp.async", number].epoch
+            agents = [(self.watch.agent("cp.async", rank, number), epoch)]
+        else:
+            epoch = warp.block.groups["bulk", number, copy.thread.lane].epoch
+            agents = [
+                (self.watch.agent(name, rank, number), epoch)
+                for name in ("bulk-read", "bulk-write")
+            ]
+        task.number = len(self.history.notes)
+        counted = tuple((*_named(e), e.phase) for e in task.mbarriers)
+        moved = sum(len(each.starts) * each.size for each in copy.goals)
+        self.note("copy", warp, lanes, event, agents, task.number, counted, moved)
+
+    def finished(self, task: Any) -> None:
+        """A copy is complete."""
+        self.history.add(
+            self.cluster.time, "done", 0, -1, 0, -1, 0, (task.number,)
+        )  # fmt: skip
 
     def _copy_for_mbarriers(self, task: Any, warp: Any, event: Any, clock: Any) -> None:
         by_rank = {each.block.rank: each for each in task.mbarriers}
@@ -266,6 +338,10 @@ class Observer(Blind):
         """A copy has signalled an mbarrier: whoever sees that knows its issuer, too."""
         self._tell(mbarrier, task.clock)
 
+    def copied(self, warp: Any, epoch: int) -> bool:
+        """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
+        return self.watch.copies(warp.block.rank, warp.number, epoch)
+
     def waited(
         self, warp: Any, event: Any, lanes: int, kind: str, left: int, read: bool
     ) -> None:
@@ -275,6 +351,7 @@ class Observer(Blind):
             names: tuple[str, ...] = ("cp.async",)
         else:
             names = ("bulk-read",) if read else ("bulk-read", "bulk-write")
+        self.note("waited", warp, lanes, event, kind, left, read)
         for name in names:
             self.watch.know(clock, self.watch.agent(name, rank, warp.number), left)
         self.acquire(warp, lanes, clock)
@@ -305,6 +382,7 @@ class Observer(Blind):
             self.watch.merge(clock, each)
         agent = self.watch.agent("wgmma", block.rank, number)
         work = task.work
+        self.note("product", warp, ALL, event, [(agent, work.group)], work.group)
         for _, units, owners in work.reads():
             if owners is not None and self.machine.strict:
                 for own, each in enumerate(rows):
@@ -343,13 +421,19 @@ class Observer(Blind):
         clock = self.watch.new_clock()
         agent = self.watch.agent("wgmma", block.rank, number)
         self.watch.know(clock, agent, groups)
+        self.note("multiplied", warp, ALL, event, groups)
         self.acquire(warp, warp.live, clock)
 
     # ── clusters and fences ─────────────────────────────────────────────────
 
     def cluster_arrive(self, warp: Any, event: Any, lanes: int, relaxed: bool) -> None:
         """Lanes arrive at the barrier of the cluster."""
+<<<<<<< HEAD
         phase = self.cluster.barriers["cluster"].phase
+=======
+        phase = self.cluster.arrived["barrier"].phase
+        self.note("cluster arrive", warp, lanes, event, phase)
+>>>>>>> main
         if relaxed:
             clock = self.fences.get((warp.block.rank, warp.number))
             if clock is None:
@@ -362,11 +446,16 @@ class Observer(Blind):
 
     def cluster_wait(self, warp: Any, event: Any, lanes: int, phase: int) -> None:
         """Lanes have passed the barrier of the cluster."""
+        self.note("cluster wait", warp, lanes, event, phase)
         clock = self.barrier.get(phase)
         if clock is not None:
             self.acquire(warp, lanes, clock)
         for old in [each for each in self.barrier if each < phase - 1]:
             del self.barrier[old]
+        # fence.mbarrier_init and even a relaxed arrival: all blocks know them now.
+        for block in self.cluster.blocks:
+            for each in block.mbarriers.values():
+                each.public = each.public or each.fenced
 
     def fence(self, warp: Any, event: Any, lanes: int) -> None:
         """A fence of any kind."""
@@ -374,7 +463,7 @@ class Observer(Blind):
         if "mbarrier_init" in words:
             own = self.watch.agent("warp", rank, warp.number)
             for each in warp.block.mbarriers.values():
-                each.public = each.public or each.birth[0] == own
+                each.fenced = each.fenced or each.birth[0] == own
         elif any(word.startswith("tensormap") for word in words):
             self.maps.fence(warp, event, lanes)
         elif "proxy" in words:

@@ -262,6 +262,17 @@ class Watch:
         """The present epoch of a warp."""
         return int(self._state(rank, warp).view(np.int32)[layout.STATE_EPOCH // 4])
 
+    def epochs(self, rank: int) -> NDArray[np.int32]:
+        """The present epochs of the warps of a block, as they change."""
+        plan = self.plan
+        whole = self._states.view(np.int32).reshape(-1, plan.state_bytes // 4)
+        return whole[rank * plan.warps :][: plan.warps, layout.STATE_EPOCH // 4]
+
+    @property
+    def noted(self) -> int:
+        """How many problems are in the table."""
+        return int(self._problems.view(np.int32)[layout.PROBLEMS_USED // 4])
+
     # ── accesses ────────────────────────────────────────────────────────────
 
     def touch(

@@ -1,0 +1,166 @@
+"""How are the problems of a PTX file, or of a launch, shown?"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from fragmenta import __version__
+from fragmenta.commands.output import printable, width
+from fragmenta.errors import KernelFault
+from fragmenta.ptx.checking.problem import (
+    ERROR,
+    RULES,
+    SEVERITIES,
+    Problem,
+    Related,
+    wrapped,
+)
+from fragmenta.ptx.module import Source
+
+_LEVELS = {"error": "error", "warning": "warning", "info": "note"}
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+
+# ── for people ──────────────────────────────────────────────────────────────
+
+
+def problem_text(file: str, problem: Problem, with_rule: bool = False) -> str:
+    """The place and the message as compilers write them, then the line, underlined."""
+    where = f"{file}:{problem.line}:{problem.column}: " if problem.line else f"{file}: "
+    message = problem.message
+    if with_rule and not message.startswith(f"{problem.rule}: "):
+        message = f"{problem.rule}: {message}"
+    first, *others = f"{where}{problem.severity}: {message}".split("\n")
+    hint, source = problem.hint, problem.source
+    parts = [
+        wrapped(first, width(), "  "),
+        *(wrapped(each, width(), "  ") for each in others),
+        *(_underlined(problem) if problem.text and not others else ()),
+        *((wrapped(f"  hint: {hint}", width(), "  "),) if hint else ()),
+        *((f"  from {source.words}",) if source else ()),
+    ]
+    return printable("\n".join(parts))
+
+
+def _underlined(problem: Problem) -> tuple[str, str]:
+    """The line of the text, or the part of it around the problem, and a mark below."""
+    room = width() - 4
+    line = problem.text.replace("\t", " ")
+    indent = len(line) - len(line.lstrip())
+    start, length = max(0, problem.column - 1 - indent), problem.length
+    line = line[indent:]
+    if len(line) > room:
+        cut = max(0, min(start - room // 3, len(line) - room))
+        head, tail = ("…" if cut else ""), ("…" if cut + room < len(line) else "")
+        line = head + line[cut + len(head) : cut + room - len(tail)] + tail
+        start -= cut
+    length = max(1, min(length, room - start))
+    return f"    {line}", f"    {' ' * start}^{'~' * (length - 1)}"
+
+
+def counts(problems: Iterable[Problem]) -> list[str]:
+    """How many problems there are of each severity.
+
+    >>> counts([Problem("leak", "error", 1, 1, "", "")] * 2)
+    ['2 errors']
+    """
+    found = Counter(problem.severity for problem in problems)
+    return [
+        f"{found[each]} {each}{'s' * (found[each] > 1)}"
+        for each in SEVERITIES
+        if found[each]
+    ]
+
+
+def of_fault(fault: KernelFault) -> list[Problem]:
+    """The problems of a kernel that could not go on, or that ended with errors."""
+    told: list[Problem] | None = getattr(fault, "problems", None)
+    if told is not None:
+        return told
+    rule = fault.kind if fault.kind in RULES else "fault"
+    message = str(fault)
+    return [Problem(rule, ERROR, fault.line, 1, "", message, block=fault.block)]
+
+
+# ── for programs ────────────────────────────────────────────────────────────
+
+
+def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, Any]:
+    """The problems of files as SARIF 2.1.0."""
+    rules = list(RULES)
+    driver = {
+        "name": "fragmenta",
+        "version": __version__,
+        "rules": [
+            {"id": rule, "shortDescription": {"text": text}}
+            for rule, text in RULES.items()
+        ],
+    }
+    results = [
+        {
+            "ruleId": problem.rule,
+            "ruleIndex": rules.index(problem.rule),
+            "level": _LEVELS[problem.severity],
+            "message": {"text": _told(problem)},
+            "locations": [_location(file, problem)],
+            **_related(file, problem),
+        }
+        for file, problem in found
+    ]
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": results,
+    }
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _told(problem: Problem) -> str:
+    return f"{problem.message} ({problem.hint})" if problem.hint else problem.message
+
+
+def _file(path: str) -> dict[str, str]:
+    return {"uri": quote(path.replace(os.sep, "/"))}
+
+
+def _location(file: str, problem: Problem) -> dict[str, Any]:
+    region = {
+        "startLine": max(1, problem.line),
+        "startColumn": problem.column,
+        "endColumn": problem.column + problem.length,
+        "snippet": {"text": problem.text},
+    }
+    place = {"artifactLocation": _file(file), "region": region}
+    named = [{"name": problem.function, "kind": "function"}] if problem.function else []
+    return {"physicalLocation": place, "logicalLocations": named}
+
+
+def _related(file: str, problem: Problem) -> dict[str, Any]:
+    """The lines of the program that the PTX was compiled from, and other places."""
+    if problem.rule not in RULES or not problem.related:
+        return {}
+    found = _sources(problem.source, "compiled from here")
+    for each in problem.related:
+        found.append(_place(file, each))
+        found += _sources(each.source, each.message)
+    return {"relatedLocations": found}
+
+
+def _place(file: str, related: Related) -> dict[str, Any]:
+    region = {"startLine": max(1, related.line), "snippet": {"text": related.text}}
+    place = {"artifactLocation": _file(file), "region": region}
+    return {"physicalLocation": place, "message": {"text": related.message}}
+
+
+def _sources(source: Source | None, message: str) -> list[dict[str, Any]]:
+    """A line of the source, and the calls that it is in."""
+    found = []
+    while source is not None:
+        region = {"startLine": max(1, source.line)}
+        place = {"artifactLocation": _file(source.file), "region": region}
+        found.append({"physicalLocation": place, "message": {"text": message}})
+        source, message = source.caller, "called here"
+    return found

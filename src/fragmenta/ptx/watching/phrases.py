@@ -1,0 +1,162 @@
+"""In which words is a problem told?
+
+Each phrase is here once.  Words in braces are filled in by :mod:`telling`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fragmenta.errors import ranges
+
+AGENTS = {
+    "warp": "{mnemonic} of warp {number}{lane} at {place}",
+    "cp.async": "cp.async of warp {number}{lane} at {place}",
+    "wgmma": "wgmma of warpgroup {number}{lane} at {place}",
+    "mbarrier": "the copy of {place}{lane},",
+    "bulk-read": "the bulk copy of {place}, issued by warp {number}{lane},",
+    "bulk-write": "the bulk copy of {place}, issued by warp {number}{lane},",
+}
+"""Who does something, by the kind of agent."""
+
+BEFORE = {
+    "shared-race": "{other} {verb} it, and nothing orders the two",
+    "global-race": "{other} {verb} it, and nothing orders the two",
+    "read-before-arrival": "{other} fills it and need not be complete",
+    "overwrite-while-read": "{other} may still read it",
+    "mbarrier": (
+        "an mbarrier is there, which only instructions for mbarriers may access"
+    ),
+    "missing-proxy-fence": (
+        "{other} wrote it through the generic proxy, and no fence.proxy.async is "
+        "between that and {user}"
+    ),
+}
+"""What happened before, and what is missing."""
+
+SAME_VALUE = "{other} wrote the same value there, so the order does not matter"
+SEVERAL = "several blocks have read it, and nothing orders the accesses"
+SOMEBODY = "another block has accessed it, and nothing orders the two"
+NEW = (
+    "{who} had waited at {where} for the phase before the first, which every new "
+    "mbarrier has behind it"
+)
+WAITED = "{who} had waited at {where} for phase {phase}"
+PAST = ", which was already past"
+RELEASED = (
+    "{who} had waited at {where} for phase {phase} of {mbarrier}, and {readers} had "
+    "arrived there too early, at {arrival}"
+)
+ANOTHER = "{who} had last waited, at {where}, for phase {phase} of {mbarrier}"
+COUNTED = "it belongs to phase {phase} of {mbarrier}"
+
+RELATED = {
+    "shared-race": "the other access",
+    "global-race": "the other access",
+    "read-before-arrival": "the copy",
+    "overwrite-while-read": "the read",
+    "missing-proxy-fence": "the write",
+    "wgmma-registers-in-flight": "that wgmma",
+    "missing-wgmma-fence": "the other wgmma",
+    "mbarrier": "its mbarrier.init",
+}
+"""What the other place of a problem is."""
+OTHER = "the other place"
+
+REPAIRS = {
+    "shared-race": "Let a barrier come between the two.",
+    "global-race": (
+        "Let one release and the other acquire: a fence and an atomic flag, or two "
+        "launches."
+    ),
+    "uninitialised": "Write it first, or do not read it.",
+    "wgmma-registers-in-flight": (
+        "Execute wgmma.wait_group for that wgmma before the instruction."
+    ),
+    "missing-wgmma-fence": "Execute wgmma.fence before the wgmma.",
+    "divergent-aligned": (
+        "Let all threads of the warp, or warpgroup, execute it, with the same operands."
+    ),
+    "leak": "Wait for it before the kernel ends.",
+    "schedule": "A problem of these lines, or a result that depends on chance.",
+}
+"""What repairs a problem, whoever takes part in it."""
+
+FATAL = {
+    "shared-race": (
+        "Let no block of a cluster end before the others are done with its shared "
+        "memory: a barrier of the cluster before the end."
+    ),
+    "deadlock": "Let every thread that is expected come to the barrier.",
+    "divergent-aligned": REPAIRS["divergent-aligned"],
+}
+"""What repairs a problem with which a kernel cannot go on."""
+UNBALANCED = (
+    "Check that the arrivals and bytes that are expected are those that come, and that "
+    "every thread waits for the phase that it means."
+)
+
+_WAIT = "Wait for phase {phase} of {mbarrier} before {access}."
+_GROUP = "Let the thread that issued it execute {wait} before {access}{others}."
+_PRODUCT = (
+    "Let {readers} execute wgmma.wait_group for it before they say that the memory is "
+    "free."
+)
+_WRITERS = (
+    "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "
+    "that before the copy is issued."
+)
+_READERS = (
+    "Let the readers arrive at a barrier or an mbarrier when they have read, and wait "
+    "for that before {access}."
+)
+_FENCE = (
+    "Execute fence.proxy.async in the threads that write, after they have written and "
+    "before they arrive at the barrier."
+)
+
+
+def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str:
+    """What would order two accesses."""
+    same_warp = (now.rank, now.number) == (before.rank, before.number)
+    others = "" if same_warp else ", and the others wait for that thread"
+    if rule == "missing-proxy-fence":
+        return _FENCE
+    if rule == "mbarrier":
+        return "Keep away from it, or execute mbarrier.inval first."
+    if space == "global" and before.kind == "warp":
+        return REPAIRS["global-race"]
+    match before.kind:
+        case "mbarrier" if before.mbarrier is not None:
+            return _WAIT
+        case "wgmma":
+            return _PRODUCT
+        case "cp.async":
+            wait = "cp.async.wait_group and a barrier"
+            return f"Let {{access}} come after {wait} of the threads that issued it."
+        case "bulk-read":
+            return _GROUP.replace("{wait}", "cp.async.bulk.wait_group.read").replace(
+                "{others}", others
+            )
+        case "bulk-write":
+            return _GROUP.replace("{wait}", "cp.async.bulk.wait_group").replace(
+                "{others}", others
+            )
+    if now.kind != "warp":
+        return _READERS if now_write else _WRITERS
+    if now.rank != before.rank:
+        return "Let a barrier of the cluster come between the two."
+    if now.kind == "warp" and now.number == before.number:
+        return "Let bar.warp.sync (__syncwarp) come between the two."
+    return "Let a barrier (bar.sync, __syncthreads) come between the two."
+
+
+def warps(numbers: list[int]) -> str:
+    """Some warps.
+
+    >>> warps([4, 5, 6, 7]), warps([2])
+    ('warps 4-7', 'warp 2')
+    """
+    if not numbers:
+        return ""
+    return f"warp{'s' * (len(numbers) > 1)} {ranges(sorted(set(numbers)))}"

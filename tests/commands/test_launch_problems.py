@@ -1,0 +1,127 @@
+"""Does `fragmenta launch` show what is wrong with a kernel, and fail because of it?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fragmenta.ptx.checking.problem import RULES
+from tests.asking import answer, ask, complaint, page
+
+RACE = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry reverse(.param .u64 out)
+{
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<4>;
+    .shared .align 4 .b8 tile[256];
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %tid.x;
+    mov.u32 %r1, tile;
+    shl.b32 %r2, %r0, 2;
+    add.u32 %r3, %r1, %r2;
+    st.shared.u32 [%r3], %r0;
+    BARRIER
+    sub.u32 %r4, 252, %r2;
+    add.u32 %r5, %r1, %r4;
+    ld.shared.u32 %r6, [%r5];
+    mul.wide.u32 %rd1, %r0, 4;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r6;
+    ret;
+}
+"""
+ASKED = ("launch", "race.ptx", "--block", "64", "--arg", "zeros:u32:64")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("race.ptx").write_text(RACE.replace("BARRIER", ""))
+    Path("right.ptx").write_text(RACE.replace("BARRIER", "bar.sync 0;"))
+
+
+def test_a_race_is_told() -> None:
+    result = ask(*ASKED)
+    assert result.exit_code == 1
+    said = result.stderr
+    flat = " ".join(said.split())
+    assert "race.ptx:19:5: error: shared-race: block (0, 0, 0): ld.shared of" in flat
+    assert "reads tile" in flat
+    assert "st.shared of warp" in flat
+    assert "at PTX line 15 wrote it, and nothing orders the two" in flat
+    assert "    ld.shared.u32 %r6, [%r5];\n    ^~~~~~~~~~~~~" in said
+    assert "hint: Let a barrier (bar.sync, __syncthreads) come between the two." in flat
+    assert all(len(line) <= 80 for line in said.splitlines())
+    assert not Path("out.npy").exists()
+
+
+def test_report_shows_and_saves_in_spite_of_errors() -> None:
+    result = ask(*ASKED, "--problems", "report", "--save", "0=out.npy")
+    assert result.exit_code == 1
+    assert "problems      " in result.stdout
+    assert "shared-race: " in result.stdout
+    assert np.load("out.npy").shape == (64,)
+
+
+def test_right_kernels_end_well() -> None:
+    words = ("launch", "right.ptx", "--block", "64", "--arg", "zeros:u32:64")
+    assert "problems" not in page(*words)
+    found = json.loads(answer(*words, "--json", "--schedules", "eager,lazy,3"))
+    assert found["problems"] == []
+
+
+def test_nothing_is_looked_for_with_no_check() -> None:
+    assert "race" not in page(*ASKED, "--no-check").replace("race.ptx", "")
+
+
+@pytest.mark.parametrize("how", ["raise", "report"])
+def test_json_has_the_problems(how: str) -> None:
+    found = json.loads(answer(*ASKED, "--json", "--problems", how, status=1))
+    problem = found["problems"][0]
+    assert (problem["rule"], problem["severity"]) == ("shared-race", "error")
+    assert (problem["line"], problem["block"]) == (19, [0, 0, 0])
+    assert problem["count"] > 1
+    assert problem["related"][0]["line"] == 15
+    assert problem["related"][0]["text"] == "st.shared.u32 [%r3], %r0;"
+
+
+def test_sarif_is_written_to_a_file() -> None:
+    ask(*ASKED, "--sarif", "race.sarif")
+    log = json.loads(Path("race.sarif").read_text())
+    (run,) = log["runs"]
+    result = run["results"][0]
+    assert list(RULES)[result["ruleIndex"]] == result["ruleId"] == "shared-race"
+    place = result["locations"][0]["physicalLocation"]
+    assert place["region"]["startLine"] == 19
+    (related,) = result["relatedLocations"]
+    assert related["physicalLocation"]["region"]["startLine"] == 15
+    assert related["message"]["text"] == "the other access"
+    assert "already exists" in complaint(*ASKED, "--sarif", "race.sarif")
+
+
+def test_faults_are_in_sarif_too() -> None:
+    words = ("launch", "right.ptx", "--block", "64", "--arg", "zeros:u32:8")
+    ask(*words, "--sarif", "fault.sarif")
+    (run,) = json.loads(Path("fault.sarif").read_text())["runs"]
+    assert run["results"][0]["ruleId"] == "fault"
+    assert "out of bounds" in run["results"][0]["message"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--problems", "ignore"), "problems is 'raise' or 'report'"),
+        (("--schedule", "lazy", "--schedules", "1,2"), "cannot both be given"),
+        (("--schedule", "soon"), "soon"),
+        (("--cluster", "a"), "--cluster takes one to three whole numbers"),
+        (("--cluster", "2"), "cannot be divided into clusters"),
+    ],
+)
+def test_bad_input(words: tuple[str, ...], message: str) -> None:
+    assert message in complaint(*ASKED, *words)
