@@ -428,12 +428,8 @@ class Observer(Blind):
 
     def cluster_arrive(self, warp: Any, event: Any, lanes: int, relaxed: bool) -> None:
         """Lanes arrive at the barrier of the cluster."""
-<<<<<<< HEAD
         phase = self.cluster.barriers["cluster"].phase
-=======
-        phase = self.cluster.arrived["barrier"].phase
         self.note("cluster arrive", warp, lanes, event, phase)
->>>>>>> main
         if relaxed:
             clock = self.fences.get((warp.block.rank, warp.number))
             if clock is None:
