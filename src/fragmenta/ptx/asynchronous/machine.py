@@ -183,7 +183,8 @@ class Cluster:
         """How often something happened that somebody may wait for."""
         self.impatient = False
         """Whether waits give up, because nothing else can happen."""
-        self.arrived: dict[Any, int] = {}
+        self.barriers: dict[str, Any] = {}
+        """The barrier of the cluster, once somebody has arrived there."""
         self.time = 0
         self.watch: Any = machine.watch(self)
 
@@ -192,7 +193,7 @@ class Cluster:
         self.number = number
         self.schedule = self.machine.schedule.fork(number)
         self.pending.clear()
-        self.arrived.clear()
+        self.barriers.clear()
         self.changes = self.time = 0
         self.impatient = False
         for block, index in zip(self.blocks, indices, strict=True):
