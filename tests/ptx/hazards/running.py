@@ -79,7 +79,7 @@ def map_of(address: int = 0) -> TensorMap:
 
 def for_launch(row: Row, given: list[Any]) -> list[Any]:
     """The arguments as ``kernel.launch`` takes them."""
-    found = []
+    found: list[Any] = []
     for spec, value in zip(row.arguments, given, strict=True):
         if spec["kind"] == "map":
             found.append(ptx.tensor_map(given[spec["of"]], BOX[::-1]))

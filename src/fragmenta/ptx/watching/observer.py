@@ -428,7 +428,7 @@ class Observer(Blind):
 
     def cluster_arrive(self, warp: Any, event: Any, lanes: int, relaxed: bool) -> None:
         """Lanes arrive at the barrier of the cluster."""
-        phase = self.cluster.arrived["barrier"].phase
+        phase = self.cluster.barriers["cluster"].phase
         self.note("cluster arrive", warp, lanes, event, phase)
         if relaxed:
             clock = self.fences.get((warp.block.rank, warp.number))
