@@ -93,7 +93,11 @@ def test_every_mutant_is_ptx_with_one_difference(kernel):
 
 def test_every_equivalent_mutant_exists():
     """A reason for mutants that nobody makes would excuse later ones."""
-    subjects = [judging.of_kernel(each) for each in judging.KERNELS]
+    subjects = [
+        judging.of_kernel(each, ring)
+        for each in judging.KERNELS
+        for ring in judging.RINGS
+    ]
     subjects += [judging.subject(name) for name in CORPUS]
     listed = [(each.name, mutant) for each in subjects for mutant in each.mutants()]
     for each in judging.equivalents():
