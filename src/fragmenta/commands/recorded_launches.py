@@ -79,6 +79,7 @@ def _described(each: Replayed) -> dict[str, Any]:
         "same": each.same,
         "told": each.told,
         "differences": [asdict(wrong) for wrong in each.differences],
+        "problems": [wrong.to_dict() for wrong in each.hazards],
     }
 
 
@@ -109,7 +110,8 @@ def launch_lines(result: Mapping[str, Any]) -> list[str]:
             f"  {each['name']:<{longest}}  {sizes:<14} "
             f"{each['bytes']:>9,} bytes  {state}"
         )
-        lines += [f"    {text}" for told in each["told"] for text in told.splitlines()]
+        told = [*each["told"], *(wrong["message"] for wrong in each["problems"])]
+        lines += [f"    {text}" for words in told for text in words.splitlines()]
     return lines
 
 

@@ -33,6 +33,7 @@ from fragmenta.evidence.launch_fields import Change, Sizes, check_launch, check_
 from fragmenta.evidence.validation import check_made, json_of, refused, short
 from fragmenta.isa.target import check_target
 from fragmenta.ptx.arguments import pointer
+from fragmenta.ptx.checking.problem import ERROR, Problem
 from fragmenta.ptx.kernel import Kernel, Loaded, parse
 
 PARTS = ("index", "texts", "changes")
@@ -348,6 +349,8 @@ class Replayed:
     """What went wrong here, where the GPU ended well."""
     printed: bool = True
     """Whether the same lines were printed."""
+    hazards: Sequence[Problem] = ()
+    """What the kernel does wrong, as a race, though the bytes may be the same."""
 
     @property
     def same(self) -> bool:
@@ -375,10 +378,13 @@ def replay_one(found: Launches, launch: RecordedLaunch) -> Replayed:
     target = found.made["target"]
     given = for_kernel(arguments)
     sizes = launch.grid, launch.block
-    fault, output = "", ""
+    fault, output, hazards = "", "", []
     try:
-        result = kernel.launch(*sizes, given, shared=launch.shared, target=target)
+        result = kernel.launch(
+            *sizes, given, shared=launch.shared, target=target, problems="report"
+        )
         output = result.output
+        hazards = [each for each in result.hazards if each.severity == ERROR]
     except KernelFault as why:
         fault = str(why)
     wrong = []
@@ -396,4 +402,5 @@ def replay_one(found: Launches, launch: RecordedLaunch) -> Replayed:
         [each for each in wrong if each is not None],
         fault,
         bool(fault) or kernels.same_lines(output, launch.printed),
+        hazards,
     )

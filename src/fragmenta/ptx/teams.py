@@ -92,21 +92,27 @@ class Team:
                 numbers[f"%cluster_nctaid.{name}"] = shape.cluster[axis]
             context.specials(numbers)
 
+    def _turn(self, context: Context, turn: int) -> Status:
+        """Let a block have its turn; what came of it."""
+        code = self.launch.compiled.code
+        code.turns(context.address, code.kernel, turn)
+        return context.status
+
     def _rounds(self, turn: int) -> None:
         """Let the blocks have turns until all ended, or none can go on."""
-        code, cluster = self.launch.compiled.code, self.cluster
+        cluster = self.cluster
         while True:
             before, spent = cluster.changes, False
             for context in self.contexts:
                 if context.status == Status.ENDED:
                     continue
-                code.turns(context.address, code.kernel, turn)
-                if context.status == Status.FAULT:
+                status = self._turn(context, turn)
+                if status == Status.FAULT:
                     self.failed, self.status = context, Status.FAULT
                     return
-                if context.status == Status.ENDED:
+                if status == Status.ENDED:
                     cluster.ended(context)
-                spent = spent or context.status == Status.SPENT
+                spent = spent or status == Status.SPENT
             cluster.impatient = False
             if all(each.status == Status.ENDED for each in self.contexts):
                 self.status = Status.ENDED

@@ -40,9 +40,7 @@ def matmul(
     total = tl.zeros((M, N), dtype=SUM)
     for i in range(0, k, K):
         left = tl.load(a + rows[:, None] * k + (i + inner)[None, :])
-        right = tl.load(
-            b + (i + inner)[:, None] * b_row + columns[None, :] * b_column
-        )
+        right = tl.load(b + (i + inner)[:, None] * b_row + columns[None, :] * b_column)
         total = tl.dot(left, right, total, out_dtype=SUM)
     tl.store(c + rows[:, None] * n + columns[None, :], total.to(c.dtype.element_ty))
 
@@ -270,10 +268,16 @@ def _attention(causal: bool, head: int, maps: bool = False, specialise: bool = F
     function = attention
     if maps:
         blocks = [tall, wide_, wide_, tall]
-        made = [described(one, block, head) for one, block in zip(made, blocks, strict=True)]
+        made = [
+            described(one, block, head) for one, block in zip(made, blocks, strict=True)
+        ]
         constants["SPECIALISE"] = specialise
         function = attention_by_maps
-    words = ["causal" if causal else "whole", str(head), "specialised" if specialise else ""]
+    words = [
+        "causal" if causal else "whole",
+        str(head),
+        "specialised" if specialise else "",
+    ]
     words += [f"{name}{value}" for name, value in options.items()]
     return Launched(
         function, (length // tall, heads, 1),

@@ -73,7 +73,8 @@ def text(number: int, operation: str, type_: str, space: str) -> str:
         {change}
         bar.sync 0;
         @%p1 ld.shared.b{8 * size} {kept}, [%r9];
-        @%p1 st.global.b{8 * size} [%rd9], {kept};"""
+        @%p1 st.global.b{8 * size} [%rd9], {kept};
+        bar.sync 0;"""
     else:
         stage += change
     return f"{stage} st.global.b{8 * size} [%rd4+{256 * number}], {old};"

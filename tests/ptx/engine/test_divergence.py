@@ -106,6 +106,9 @@ def test_a_spin_lock_between_the_lanes_of_a_warp() -> None:
         .shared .align 4 .b32 sum;
         mov.u32 %r1, lock;
         mov.u32 %r2, sum;
+        st.volatile.shared.u32 [%r1], 0;
+        st.volatile.shared.u32 [%r2], 0;
+        bar.warp.sync 0xffffffff;
     AGAIN: atom.shared.cas.b32 %r3, [%r1], 0, 1;
         setp.ne.u32 %p1, %r3, 0;
         @%p1 bra AGAIN;
@@ -128,6 +131,8 @@ def test_a_lane_hands_values_to_the_next() -> None:
         .shared .align 4 .b32 slots[33];
         mov.u32 %r5, slots;
         mad.lo.u32 %r5, %lane, 4, %r5;
+        st.volatile.shared.u32 [%r5], 0;
+        bar.warp.sync 0xffffffff;
         setp.eq.u32 %p1, %lane, 31;
         mov.u32 %r1, 100;
         @%p1 bra GIVE;
@@ -142,9 +147,15 @@ def test_a_lane_hands_values_to_the_next() -> None:
     assert found.tolist() == [132 - lane for lane in range(32)]
 
 
-TWO_LOOPS = f"""
+CLEAR_FLAGS = """
     .shared .align 4 .b32 flags[2];
     mov.u32 %r5, flags;
+    st.volatile.shared.u32 [%r5], 0;
+    st.volatile.shared.u32 [%r5+4], 0;
+    bar.warp.sync 0xffffffff;
+"""
+TWO_LOOPS = f"""
+    {CLEAR_FLAGS}
     mov.u32 %r1, 0;
     setp.eq.u32 %p1, %lane, 0;
     setp.eq.u32 %p2, %lane, 1;
@@ -180,8 +191,7 @@ def test_lanes_that_wait_in_one_function_called_from_two_places() -> None:
         ret;
     }"""
     body = f"""
-        .shared .align 4 .b32 flags[2];
-        mov.u32 %r5, flags;
+        {CLEAR_FLAGS}
         mov.u32 %r1, 0;
         setp.eq.u32 %p1, %lane, 0;
         @%p1 bra A;

@@ -68,6 +68,7 @@ COPY: cvt.u64.u32 %rd3, %r20;
     add.u32 %r20, %r20, 4;
     setp.lt.u32 %p1, %r20, 1024;
     @%p1 bra COPY;
+    bar.warp.sync 0xffffffff;
     mad.wide.u32 %rd5, %lane, 4, %rd2;
     ld.global.u32 %r23, [%rd5];
     mov.u32 %r22, image;
@@ -111,7 +112,8 @@ def test_stmatrix_of_every_form() -> None:
         where = "%r23" if op.values["space"] else "%rd6"
         registers = [f"%r{i + 1}" for i in range(part.registers)]
         lines.append(f"F{number}: {op} [{where}], {listed(registers)}; bra END;")
-    lines.append("""END: mul.wide.u32 %rd8, %cta, 1024;
+    lines.append("""END: bar.warp.sync 0xffffffff;
+        mul.wide.u32 %rd8, %cta, 1024;
         add.u64 %rd8, %rd8, %out;
         mov.u32 %r20, 0;
     BACK: mov.u32 %r22, image;

@@ -46,6 +46,8 @@ def test_vectors_of_every_size(space: str) -> None:
             lines += [f"mov.b{max(bits, 16)} {each.strip()}, 0;"
                       for each in given.strip("{}").split(",")]  # fmt: skip
             lines.append(f"ld.{space}{vector}.b{bits} {given}, [{place}];")
+            # The next form gives these bytes to other lanes.
+            lines.append("bar.warp.sync 0xffffffff;")
         word = ".global" if space != "" else ""
         lines.append(f"st{word}{vector}.b{bits} [%rd22+{1024 * number}], {given};")
     made = kernel(
@@ -186,6 +188,7 @@ def test_generic_addresses_of_every_space() -> None:
         @%p3 mov.u64 %rd8, %rd3;
         setp.eq.u32 %p4, %r3, 4;
         @%p4 mov.u64 %rd8, %rd4;
+        bar.warp.sync 0xffffffff;
         ld.u32 %r1, [%rd8+4];
         bar.sync 0;
         st.global.u32 [%mine], %r1;""",
@@ -195,6 +198,21 @@ def test_generic_addresses_of_every_space() -> None:
     )
     want = [[50, 20, 30 + n, 40, 9][n % 5] for n in range(32)]
     assert found.tolist() == want
+
+
+def test_the_place_of_a_parameter_in_32_bits() -> None:
+    # Triton takes the address of a tensor map so.
+    found = launched(
+        """
+        mov.b32 %r1, y;
+        cvt.u64.u32 %rd1, %r1;
+        cvta.param.u64 %rd1, %rd1;
+        ld.u32 %r2, [%rd1+4];
+        st.global.u32 [%mine], %r2;""",
+        arguments=[8, 9 << 32],
+        parameters=".param .u64 x, .param .u64 y",
+    )
+    assert found.tolist() == [9] * 32
 
 
 def test_which_space_an_address_is_in() -> None:

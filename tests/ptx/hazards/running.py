@@ -79,7 +79,7 @@ def map_of(address: int = 0) -> TensorMap:
 
 def for_launch(row: Row, given: list[Any]) -> list[Any]:
     """The arguments as ``kernel.launch`` takes them."""
-    found = []
+    found: list[Any] = []
     for spec, value in zip(row.arguments, given, strict=True):
         if spec["kind"] == "map":
             found.append(ptx.tensor_map(given[spec["of"]], BOX[::-1]))
@@ -91,37 +91,47 @@ def for_launch(row: Row, given: list[Any]) -> list[Any]:
 
 
 class Said(NamedTuple):
-    """One report: its rule, severity and words."""
+    """One report: its rule, severity, and the words that are printed."""
 
     rule: str
     severity: str
-    message: str
+    words: str
 
 
 FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
 """Kinds of faults that are a rule by another name."""
 
 
-def launch(
-    case: Case, schedule: Any, arguments: list[Any] | None = None
-) -> tuple[list[Said], list[NDArray[Any]]]:
+def reported(
+    kernel: Any, grid: int, block: int, arguments: list[Any], **options: Any
+) -> list[Said]:
+    """What is said about a launch, also if it cannot be brought to an end."""
+    try:
+        result = kernel.launch(
+            grid, block, arguments, problems="report", limit=2_000_000, **options
+        )
+    except ptx.KernelFault as fault:
+        rule = FAULTS.get(fault.kind, fault.kind)
+        return [Said(rule, "error", str(fault))]
+    # Without what a check of the whole file says: that takes longer than a launch.
+    return [Said(each.rule, each.severity, each.paragraph()) for each in result.hazards]
+
+
+def launch(case: Case, schedule: Any) -> tuple[list[Said], list[NDArray[Any]]]:
     """What is reported about a launch, and the arrays as it leaves them."""
     row = case.row
     given = made(row)
     kernel = loaded(row.source, case.bug).kernels[row.entry]
     options = {"cluster": row.cluster} if row.cluster > 1 else {}
-    try:
-        result = kernel.launch(
-            row.grid, row.block, arguments or for_launch(row, given),
-            schedule=schedule, problems="report", limit=2_000_000, **options,
-        )  # fmt: skip
-        problems = result.problems
-        said = [Said(each.rule, each.severity, each.message) for each in problems]
-    except ptx.KernelFault as fault:
-        rule = FAULTS.get(fault.kind, fault.kind)
-        said = [Said(rule, "error", str(fault).splitlines()[0])]
-    arrays = [each for each in given if isinstance(each, np.ndarray)]
-    return said, arrays
+    said = reported(
+        kernel,
+        row.grid,
+        row.block,
+        for_launch(row, given),
+        schedule=schedule,
+        **options,
+    )
+    return said, [each for each in given if isinstance(each, np.ndarray)]
 
 
 def left(row: Row, arrays: list[NDArray[Any]]) -> list[bytes]:

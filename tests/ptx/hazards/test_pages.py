@@ -23,3 +23,8 @@ def test_every_rule_has_a_page() -> None:
     written = {path.stem for path in pages.FOLDER.glob("*.md")}
     assert written == {*pages.LAUNCHES}
     assert written <= {*RULES}
+
+
+def test_the_index_explains_a_report_of_today() -> None:
+    index = pages.FOLDER.with_suffix(".md").read_text("utf-8")
+    assert pages.read("read-before-arrival").report in index

@@ -44,6 +44,7 @@ KERNELS = (
     ),
     Kernel("b1", tile=Tile(64, 16, 2), sparse=False, xor=True),
     Kernel("f16", out="bf16", tile=Tile(64, 8), scaled=True),
+    Kernel("e5m2", tile=Tile(64, 64), sparse=False, promote=True),
 )
 """Every kind of kernel, with small tiles: all their mutants are judged."""
 RINGS = (3, 8)
@@ -75,14 +76,14 @@ def of_kernel(kernel: Kernel, ring: int = RINGS[0]) -> Subject:
     """A launch of one cluster, with a ring of so many stages, or fewer.
 
     The compiler makes four copies of the loop over k, and three for the rest: all of
-    them run.  Four tiles, because with turns every consumer needs two.
+    them run.  Five tiles, because with turns one consumer has to have the last.
     """
     tile, stages = kernel.tile, min(ring, kernel.stages)
     slabs = 7 if kernel.slabs == 1 else 3 * kernel.slabs - 1
     gemm = Gemm(
         kernel,
-        2 * tile.m * tile.cluster - 5,
-        (2 if kernel.slabs == 1 else 4) * tile.n - 3,
+        tile.m * tile.cluster - 5,
+        5 * tile.n - 3,
         slabs * kernel.slab_k,
         tile.cluster,
         parts=SCALES if kernel.scaled else (),
@@ -103,8 +104,10 @@ def of_recording(recorded: recordings.Launch) -> Subject:
 
     def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, bool]:
         made = recorded.make_arguments()
-        given = for_kernel(made)
-        result = kernel.launch(row.grid, row.block, given, shared=row.shared, **options)
+        given, target = for_kernel(made), recorded.file.made["target"]
+        result = kernel.launch(
+            row.grid, row.block, given, shared=row.shared, target=target, **options
+        )
         pairs = zip(made, recorded.expected(), strict=True)
         return result, all(mine.tobytes() == its.tobytes() for mine, its in pairs)
 
@@ -249,12 +252,15 @@ class Equivalent:
     reason: str
     only: tuple[str, ...] = ("",)
     """Parts of the names of the launches for which this holds."""
+    line: int = 0
+    """The line of a recorded PTX text; 0 for any."""
 
     def covers(self, name: str, mutant: Mutant) -> bool:
         """Whether a mutant of a launch is one of these."""
         return (
             mutant.change == self.change
             and self.where in mutant.where
+            and self.line in (0, mutant.line)
             and any(part in name for part in self.only)
         )
 

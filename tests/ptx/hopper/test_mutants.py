@@ -1,13 +1,23 @@
 """Are the mutants what they say, and are they seen?"""
 
+import os
+
 import pytest
 
 from fragmenta import ptx
-from tests.ptx import recordings
 from tests.ptx.hopper import judging
 from tests.ptx.hopper.mutants import mutants
 
-SMALL = "e4m3 f32 sparse promote 64x16"
+COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
+SOME = (
+    "count 1 more at mbarrier.init",
+    "do not wait at try_wait",
+    "expect 16 bytes more",
+    "remove fence.proxy.async",
+    "remove wgmma.wait_group",
+    "remove cp.async.bulk.wait_group.read",
+)
+"""The changes that are tried whenever the tests run."""
 TEXT = """.version 8.0
 .target sm_90a
 .address_size 64
@@ -93,33 +103,37 @@ def test_every_equivalent_mutant_exists():
         assert any(each.covers(name, mutant) for name, mutant in listed), each
 
 
-def some(name: str, count: int) -> tuple[judging.Subject, list]:
-    """A subject, and a few of its mutants: of different kinds."""
-    subject = judging.subject(name)
-    kinds = {each.change: each for each in judging.one_of_each(subject.mutants())}
-    return subject, list(kinds.values())[:count]
+def silent(subject, listed=None, schedules=("lazy",)):
+    """The mutants that nobody noticed, but those that are no mistakes."""
+    table = judging.run_mutants(subject, schedules, listed)
+    assert table
+    return [
+        f"{each.mutant.name}: {each.mutant.where}"
+        for each in table
+        if not each.caught
+        and each.reached
+        and not judging.excused(subject.name, each.mutant)
+    ]
 
 
 def test_mutants_of_a_small_kernel_are_seen():
-    subject, listed = some(SMALL, 40)
-    table = judging.run_mutants(subject, ("lazy",), listed)
-    silent = [
-        each.mutant.name
-        for each in table
-        if not each.caught and not judging.excused(subject.name, each.mutant)
-    ]
-    assert not silent
+    subject = judging.of_kernel(judging.KERNELS[0])
+    kinds = {each.change: each for each in judging.one_of_each(subject.mutants())}
+    chosen = [kinds[each] for each in SOME]
+    assert not silent(subject, chosen)
 
 
-@pytest.mark.parametrize("source", ["pipelines", "reduce"])
-def test_mutants_of_the_corpus_are_seen(source):
-    recorded = recordings.of_source(source)[0]
-    subject = judging.of_recording(recorded)
-    table = judging.run_mutants(subject, ("lazy",))
-    assert table
-    silent = [
-        each.mutant.name
-        for each in table
-        if not each.caught and not judging.excused(subject.name, each.mutant)
-    ]
-    assert not silent
+if COMPLETE:  # it takes minutes
+
+    @pytest.mark.parametrize("ring", judging.RINGS)
+    @pytest.mark.parametrize("kernel", judging.KERNELS, ids=str)
+    def test_all_mutants_are_seen(kernel, ring):
+        subject = judging.of_kernel(kernel, ring)
+        assert not silent(subject, schedules=judging.SCHEDULES)
+
+
+@pytest.mark.parametrize(
+    "identity", ["pipelines.sm_80-gemm_f16_3_stages", "scan.sm_80-scan_tree"]
+)
+def test_mutants_of_the_corpus_are_seen(identity):
+    assert not silent(judging.subject(identity))

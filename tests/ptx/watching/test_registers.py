@@ -69,6 +69,7 @@ def found(*lines: str, schedule: str = "eager") -> list[tuple[str, str, str]]:
     ]
 
 
+READ, WRITE, CLEAR = "mov.f32 %f9, %f1;", "mov.u32 %r2, 7;", "mov.f32 %f2, 0f00000000;"
 CLEAN = {
     "one product": (FENCE, MULTIPLY, COMMIT, WAIT, "add.f32 %f0, %f0, %f1;"),
     "a chain": (FENCE, MULTIPLY, MULTIPLY, COMMIT, MULTIPLY, COMMIT, WAIT),
@@ -93,13 +94,16 @@ CLEAN = {
         "setp.eq.u32 %p3, %t, 40;", "@%p3 bra L1;", "add.u32 %r9, %r9, 1;", "L1:",
         FENCE, MULTIPLY, COMMIT, WAIT,
     ),
+    # Compilers put moves there.
+    "A is moved to its place after the fence": (FENCE, WRITE, MULTIPLY, COMMIT, WAIT),
+    "D is cleared after the fence": (FENCE, CLEAR, FROM_SHARED, COMMIT, WAIT),
     "descriptors may change": (FENCE, MULTIPLY, "add.u64 %rd1, %rd1, 0;", COMMIT, WAIT),
     "metadata may be read": (
         FENCE, SPARSELY, "mov.u32 %r9, %r8;", COMMIT, WAIT, "mov.u32 %r8, 0x44444444;",
         SPARSELY, COMMIT, WAIT,
     ),
 }  # fmt: skip
-READ, WRITE = "mov.f32 %f9, %f1;", "mov.u32 %r2, 7;"
+COMPUTE = "add.u32 %r2, %r2, 7;"
 FLIGHT, NO_FENCE = "wgmma-registers-in-flight", "missing-wgmma-fence"
 WRONG = {
     "D is read": (
@@ -132,10 +136,14 @@ WRONG = {
         (MULTIPLY, COMMIT, WAIT), [(NO_FENCE, "warning", MULTIPLY)],
     ),
     "A is written after the fence": (
-        (FENCE, WRITE, MULTIPLY, COMMIT, WAIT), [(NO_FENCE, "warning", MULTIPLY)],
+        (FENCE, COMPUTE, MULTIPLY, COMMIT, WAIT), [(NO_FENCE, "warning", MULTIPLY)],
     ),
     "D is written after the fence": (
-        (FENCE, "mov.f32 %f2, 0f00000000;", FROM_SHARED, COMMIT, WAIT),
+        (FENCE, "add.f32 %f2, %f2, %f2;", FROM_SHARED, COMMIT, WAIT),
+        [(NO_FENCE, "warning", FROM_SHARED)],
+    ),
+    "D is moved behind a wait, without a new fence": (
+        (FENCE, FROM_SHARED, COMMIT, WAIT, CLEAR, FROM_SHARED, COMMIT, WAIT),
         [(NO_FENCE, "warning", FROM_SHARED)],
     ),
     "D becomes A": (

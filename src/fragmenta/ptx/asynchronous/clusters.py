@@ -36,7 +36,7 @@ class Barrier:
 
 
 def _barrier(warp: Warp) -> Barrier:
-    found: Barrier = warp.block.cluster.arrived.setdefault("barrier", Barrier())
+    found: Barrier = warp.block.cluster.barriers.setdefault("cluster", Barrier())
     return found
 
 

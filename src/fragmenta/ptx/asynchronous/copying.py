@@ -9,7 +9,7 @@ from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers, toget
 from fragmenta.ptx.asynchronous.issuing import copy_from
 from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
 from fragmenta.ptx.asynchronous.mbarriers import Mbarrier, find
-from fragmenta.ptx.asynchronous.tasks import Arrival, Queue, Task
+from fragmenta.ptx.asynchronous.tasks import Arrival, Done, Queue, Task
 from fragmenta.ptx.asynchronous.warp_copies import WarpCopy
 from fragmenta.ptx.engine.layout import RANK_BITS
 from fragmenta.ptx.naming import counted as words
@@ -94,9 +94,16 @@ def _queues(warp: Warp, kind: str, lanes: int) -> list[tuple[int, Queue]]:
 
 def _commit(warp: Warp, event: Event, lanes: int, kind: str) -> int:
     for members, queue in _queues(warp, kind, lanes):
+        if kind == "cp.async":
+            _done_already(warp, event, members, queue)
         queue.commit(members)
-    warp.block.cluster.watch.commit(warp, event, lanes, kind)
     return lanes
+
+
+def _done_already(warp: Warp, event: Event, lanes: int, queue: Queue) -> None:
+    """Count copies that compiled code has made at once; it counts from anew then."""
+    if warp.block.cluster.watch.copied(warp, queue.epoch + 1):
+        queue.add(lanes, Done(event.site))
 
 
 @carries_out("cp.async.commit_group")
@@ -166,6 +173,7 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
             count = found.pending
         found.write()
         queue = warp.block.groups.setdefault(("cp.async", warp.number), Queue())
+        _done_already(warp, event, members, queue)
         queue.mark()
         queue.unwaited = 0  # whoever waits for the mbarrier waits for them
         cluster.watch.used(warp, event, members, found)

@@ -40,7 +40,7 @@ class Operand(NamedTuple):
             case "i":
                 return self.place
             case "s":
-                return self.place + (warp.block.rank << RANK_BITS)
+                return self.place + (int(warp.block.rank) << RANK_BITS)
             case "p":
                 word = int(warp.words[self.place >> 2])
                 return (word >> lane & 1) ^ self.bits
@@ -65,10 +65,9 @@ class Operand(NamedTuple):
             )
         if self.kind == "a":
             (base,) = self.base
-            found = base.lanes(warp)
-            return found + found.dtype.type(
-                self.place & ((1 << 8 * found.itemsize) - 1)
-            )
+            found: NDArray[Any] = base.lanes(warp)
+            most = (1 << 8 * found.itemsize) - 1
+            return np.asarray(found + found.dtype.type(self.place & most))
         return np.full(LANES, self.value(warp, 0), np.uint64)
 
     def put(self, warp: Any, lanes: int, value: int) -> None:

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers
+from functools import lru_cache
+
+from fragmenta.ptx.asynchronous.events import Event, carries_out, first, numbers
 from fragmenta.ptx.asynchronous.machine import Warp
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.watching.roles import Role
+
+PATIENCE = 32
+"""How often a warp may jump back after it has looked at a word: it may poll it."""
 
 
 @carries_out("location")
 def location(warp: Warp, event: Event, lanes: int) -> int:
     """A strong access is about to happen; only the watching hears of it."""
-    *flags, generic = event.words[1:]
-    role = Role(*(each == "1" for each in flags))
+    role, window = _meaning(event.words)
     at = event.operands[0]
-    window = 0 if generic else layout.SHARED_WINDOW
-    places = [(lane, at.value(warp, lane) + window) for lane in numbers(lanes)]
+    if lanes & (lanes - 1) == 0:
+        lane = first(lanes)
+        places = [(lane, at.value(warp, lane) + window)]
+    else:
+        every = at.lanes(warp).tolist()
+        places = [(lane, every[lane] + window) for lane in numbers(lanes)]
     warp.block.cluster.watch.location(warp, event, lanes, role, places)
+    if role.acquires:
+        left = layout.BUDGET >> 2
+        warp.words[left] = min(int(warp.words[left]), PATIENCE)
     return lanes
+
+
+@lru_cache(maxsize=256)
+def _meaning(words: tuple[str, ...]) -> tuple[Role, int]:
+    """The role of an access, and what is added to its addresses."""
+    *flags, generic = words[1:]
+    role = Role(*(each == "1" for each in flags))
+    return role, 0 if generic else layout.SHARED_WINDOW

@@ -176,13 +176,15 @@ class Cluster:
             each.point(layout.BLOCK_EVENT, machine.address)
             machine.blocks[each.address] = self.blocks[rank]
         self.schedule = machine.schedule
+        self.number = 0
         self.pending: list[Any] = []
         """Work that is under way, the oldest first."""
         self.changes = 0
         """How often something happened that somebody may wait for."""
         self.impatient = False
         """Whether waits give up, because nothing else can happen."""
-        self.arrived: dict[Any, int] = {}
+        self.barriers: dict[str, Any] = {}
+        """The barrier of the cluster, once somebody has arrived there."""
         self.time = 0
         self.watch: Any = machine.watch(self)
 
@@ -191,7 +193,7 @@ class Cluster:
         self.number = number
         self.schedule = self.machine.schedule.fork(number)
         self.pending.clear()
-        self.arrived.clear()
+        self.barriers.clear()
         self.changes = self.time = 0
         self.impatient = False
         for block, index in zip(self.blocks, indices, strict=True):
@@ -303,7 +305,8 @@ class Machine:
                 self.errors[block] = error
             words[layout.STATUS >> 2] = Status.FAULT
             words[layout.FAULT_KIND >> 2] = kind
-            words[layout.FAULT_ID >> 2] = self.events[number].site
+            site = getattr(error, "site", self.events[number].site)
+            words[layout.FAULT_ID >> 2] = site
             stopped = getattr(error, "lanes", 0) or lanes
             words[layout.FAULT_LANE >> 2] = first(stopped)
             return 0

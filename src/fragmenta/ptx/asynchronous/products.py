@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.ptx.asynchronous.events import Event, carries_out
 from fragmenta.ptx.asynchronous.machine import Stop, Warp
-from fragmenta.ptx.asynchronous.warpgroups import WARPS, Warpgroup, Wgmma, WgmmaError
+from fragmenta.ptx.asynchronous.warpgroups import (
+    ALL,
+    WARPS,
+    Warpgroup,
+    Wgmma,
+    WgmmaError,
+)
 from fragmenta.ptx.asynchronous.wgmma import Located
 
 _RULES = {"descriptor": "bad-descriptor", "illegal-metadata": "illegal-metadata",
@@ -16,9 +20,10 @@ _RULES = {"descriptor": "bad-descriptor", "illegal-metadata": "illegal-metadata"
 class Product:
     """A product that all four warps have issued."""
 
-    def __init__(self, cluster: Any, work: Wgmma) -> None:
-        self.cluster, self.work = cluster, work
-        self.started = cluster.time
+    def __init__(self, warp: Warp, work: Wgmma) -> None:
+        self.warp, self.work = warp, work
+        self.cluster = warp.block.cluster
+        self.started = self.cluster.time
 
     @property
     def done(self) -> bool:
@@ -32,9 +37,14 @@ class Product:
         """Run it, and those before it."""
         if self in self.cluster.pending:
             self.cluster.pending.remove(self)
-        if not self.work.done:
+        if self.work.done:
+            return
+        self.cluster.changes += 1
+        try:
             self.work.write()
-            self.cluster.changes += 1
+        except WgmmaError as error:
+            rule = _RULES.get(error.rule, "divergent-aligned")
+            raise Stop(rule, error.site, self.warp, ALL, str(error)) from error
 
 
 def group(warp: Warp) -> Warpgroup:
@@ -69,7 +79,7 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
         number = warpgroup.issued(warp)
         work = warpgroup.issue(warp, located, event.site, lanes)
         if work is not None:
-            task = Product(cluster, work)
+            task = Product(warp, work)
             cluster.watch.multiply(task, warp, event)
             cluster.start(task)
     except WgmmaError as error:

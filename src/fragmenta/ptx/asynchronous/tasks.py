@@ -81,6 +81,21 @@ class Arrival:
         self.cluster.changes += 1
 
 
+class Done:
+    """Copies that compiled code made when they were issued."""
+
+    done = True
+
+    def __init__(self, site: int) -> None:
+        self.copy, self.site = self, site
+
+    def read(self) -> None:
+        """Nothing is left to be done."""
+
+    def finish(self) -> None:
+        """Nothing is left to be done."""
+
+
 class Queue:
     """Copies of one thread, or of the threads of a warp, and their groups.
 

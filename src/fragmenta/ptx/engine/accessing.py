@@ -189,6 +189,11 @@ def cvta(writer: Writer, instruction: Instruction) -> None:
     kind = element_type(instruction)
     words = "sub" if "to" in instruction.qualifiers else "add"
     bits = type_bits(kind)
+    if writer.unit.function.kernel and instruction.qualifiers[0] == "param":
+        # A 32-bit register has only the place among the parameters.
+        source = writer.source(a, kind)
+        writer.compute("or.b64", d, source, writer.constant(64, layout.PARAM_WINDOW))
+        return
     if not window or bits == 32:
         writer.compute(f"mov.b{bits}", d, a)
         return

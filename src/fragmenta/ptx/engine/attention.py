@@ -106,6 +106,29 @@ def _numbers(writer: Writer) -> set[int]:
     return known[1]
 
 
+def copies(
+    writer: Writer, size: int, to: Written, to_offset: int, of: Written, of_offset: int,
+    used: str,
+) -> None:  # fmt: skip
+    """Write the checks of ``cp.async``: it reads global and writes shared memory."""
+    if not writer.mode.watch:
+        return
+    _link(writer)
+    nothing = ["ptr %warp"] * (size // 4)
+    site, lanes = f"i32 {writer.site()}", writer.lanes()
+    there = Access("shared", 32, 32, size // 4, address=to.bits)
+    writer.call(
+        watched(there, "cp.async"), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
+        f"i64 {to_offset}", f"i32 {lanes}", site, *nothing,
+    )  # fmt: skip
+    here = Access("global", 32, 32, size // 4, address=of.bits)
+    reading = writer.value(f"and i32 {lanes}, {used}")
+    writer.call(
+        watched_global(here, "read"), "ptr %warp", "ptr %block", f"ptr {of.pointer}",
+        f"i64 {of_offset}", f"i32 {reading}", site, *nothing,
+    )  # fmt: skip
+
+
 def rows(
     writer: Writer, instruction: Instruction, at: Written, offset: int, used: int,
     stores: bool, registers: list[str],

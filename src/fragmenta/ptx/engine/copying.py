@@ -12,6 +12,7 @@ from llvmlite import ir
 
 from fragmenta.errors import Error
 from fragmenta.machine.trace import I8, I32, I64, Code, Value, compare_unsigned, select
+from fragmenta.ptx.engine import attention
 from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import Routine
@@ -27,7 +28,7 @@ from fragmenta.ptx.engine.memory import (
     spill,
 )
 from fragmenta.ptx.engine.warps import P, routine
-from fragmenta.ptx.engine.writing import Writer, address_of, handles
+from fragmenta.ptx.engine.writing import Writer, Written, address_of, handles
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -43,10 +44,11 @@ def cp(writer: Writer, instruction: Instruction) -> None:
     """``cp.async`` of 4, 8 or 16 bytes for each lane, and its groups."""
     words = instruction.qualifiers
     bulk = words[:1] != ("async",) or "bulk" in words or "mbarrier" in words
-    if bulk or writer.mode.scheduled or writer.mode.watch:
+    waits = words[1] in ("commit_group", "wait_group", "wait_all")
+    if bulk or writer.mode.scheduled or (waits and writer.mode.watch):
         event(writer, instruction)
         return
-    if words[1] in ("commit_group", "wait_group", "wait_all"):
+    if waits:
         return  # everything has been copied already
     goal, source, size, *rest = instruction.operands
     if not isinstance(goal, Address) or not isinstance(source, Address):
@@ -57,6 +59,13 @@ def cp(writer: Writer, instruction: Instruction) -> None:
     used, ignored = _rest(writer, rest, bytes_, "L2::cache_hint" in words)
     to, to_offset = address_of(writer, goal)
     of, of_offset = address_of(writer, source)
+    if writer.mode.watch:
+        some = Written(writer.scratch(1), 1)
+        writer.compute("setp.ne.u32", some, Written(used, 32), writer.constant(32, 0))
+        reads = writer.load("i32", some.pointer, 0)
+        kept = writer.value(f"xor i32 {ignored}, -1")
+        reads = writer.value(f"and i32 {reads}, {kept}")
+        attention.copies(writer, bytes_, to, to_offset, of, of_offset, reads)
     failed = writer.call(
         copy(bytes_, to.bits, of.bits), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
         f"i64 {to_offset}", f"ptr {of.pointer}", f"i64 {of_offset}", f"ptr {used}",

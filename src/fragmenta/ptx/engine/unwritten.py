@@ -1,26 +1,30 @@
-"""How does compiled code see that a lane reads a register before it was written?
+"""How does compiled code see that a lane uses a register that it has not written?
 
 Most reads are known to be right before a kernel runs.  Only a register that may be read
-too early on some way has a word in the warp's memory: the lanes that have written it.
-What is only moved does no harm: a copy of an unwritten register is unwritten, too.
+too early on some way has a word in the warp's memory, the lanes that have written it;
+and so has each register that is computed from such ones.  A compiler may move and add
+up what nobody needs.  So nothing is said before it matters: when it is stored, or
+decides where to go or which memory to access.  What comes from other lanes counts as
+written.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from weakref import WeakKeyDictionary
 
-from fragmenta.ptx.checking.effects import effects, registers
+from fragmenta.ptx.checking.effects import Effects, effects, registers
 from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.checking.reaching import unwritten
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.program import Program, Unit
-from fragmenta.ptx.engine.writing import BEFORE, Writer
-from fragmenta.ptx.module import Function, Instruction, Register
+from fragmenta.ptx.engine.writing import BEFORE, HANDLERS, Writer
+from fragmenta.ptx.module import Address, Function, Instruction, Not, Operand, Register
 
 _PLACES: WeakKeyDictionary[Unit, dict[int, int]] = WeakKeyDictionary()
 """Where the word of each register is, by its number."""
-_CHOICES = frozenset({"selp", "slct"})
-"""Opcodes that take one of their sources only."""
+_BEHIND: WeakKeyDictionary[Unit, dict[int, frozenset[str]]] = WeakKeyDictionary()
+"""What :func:`tracked` found."""
 
 
 def maybe_unwritten(function: Function) -> set[Register]:
@@ -45,29 +49,51 @@ def maybe_unwritten(function: Function) -> set[Register]:
     if not function.instructions:
         return set()
     given = {each.name for each in (*function.parameters, *function.returns)}
-    effect = [effects(each) for each in function.instructions]
+    effect = [_certain(each) for each in function.instructions]
     found = unwritten(blocks(function), effect)
     return {each.register for each in found if each.register.name not in given}
 
 
-def _moved(instruction: Instruction) -> tuple[Register, Register] | None:
-    """The goal and the source of a plain move of one register."""
-    if instruction.opcode != "mov" or len(instruction.operands) != 2:
-        return None
-    goal, source = instruction.operands
-    if isinstance(goal, Register) and isinstance(source, Register):
-        return goal, source
-    return None
+def _certain(instruction: Instruction) -> Effects:
+    """What an instruction reads, and what it writes in any case.
+
+    While a kernel runs, it is known which lanes a guard lets write.
+    """
+    found = effects(instruction)
+    return found if instruction.guard is None else found._replace(writes=[])
 
 
-def tracked(function: Function) -> set[int]:
-    """The numbers of the registers that need a word: also copies of such ones."""
-    found = {each.number for each in maybe_unwritten(function)}
-    moves = [each for each in map(_moved, function.instructions) if each is not None]
-    count = -1
-    while found and count != len(found):
-        count = len(found)
-        found |= {goal.number for goal, source in moves if source.number in found}
+_SINKS = frozenset({"st", "atom", "red"})
+"""Opcodes for which all operands matter."""
+_PLAIN = frozenset({"mov", "cvta"})
+"""Opcodes that compute something in each lane, though they are not in the table."""
+
+
+def _computes(instruction: Instruction) -> bool:
+    """Whether the results of each lane come from its own operands, not from memory."""
+    opcode = instruction.opcode
+    return opcode in _PLAIN or opcode not in HANDLERS
+
+
+def tracked(function: Function) -> dict[int, frozenset[str]]:
+    """The numbers of the registers that need a word: also what is made of such ones.
+
+    With each of them, the names of the registers that may be unwritten behind it.
+    """
+    found = {each.number: frozenset({each.name}) for each in maybe_unwritten(function)}
+    uses = [effects(each) for each in function.instructions if _computes(each)]
+    changed = bool(found)
+    while changed:
+        changed = False
+        for effect in uses:
+            behind = frozenset[str]().union(
+                *(found.get(each.number, ()) for each in effect.reads)
+            )
+            for each in effect.writes:
+                before = found.get(each.number, frozenset())
+                if not behind <= before:
+                    found[each.number] = before | behind
+                    changed = True
     return found
 
 
@@ -80,27 +106,69 @@ def watch_unwritten(writer: Writer, instruction: Instruction) -> None:
     places = _places(writer)
     if not places:
         return
-    guard = () if instruction.guard is None else (instruction.guard,)
-    for each in registers(guard):
-        if each.number in places:
-            _check(writer, places[each.number], each.number, writer.active())
-    moved = _moved(instruction)
-    if moved is not None:
-        _move(writer, places, *moved)
-        return
+    for operands, needing in _needed(writer, instruction):
+        for number in dict.fromkeys(each.number for each in registers(operands)):
+            if number in places:
+                _check(writer, places[number], number, needing())
     found = effects(instruction)
-    for number in dict.fromkeys(each.number for each in found.reads):
-        if number in places and instruction.opcode not in _CHOICES:
-            _check(writer, places[number], number, writer.lanes())
-    for number in dict.fromkeys(each.number for each in found.writes):
-        if number in places:
-            _written(writer, places[number])
+    goals = [n for n in dict.fromkeys(r.number for r in found.writes) if n in places]
+    if not goals:
+        return
+    known = "-1"
+    if _computes(instruction):
+        known = _known(writer, instruction, places)
+    lanes = writer.lanes()
+    others = writer.value(f"xor i32 {lanes}, -1")
+    new = writer.value(f"and i32 {known}, {lanes}")
+    for number in goals:
+        word = writer.load("i32", "%warp", places[number])
+        kept = writer.value(f"and i32 {word}, {others}")
+        both = writer.value(f"or i32 {kept}, {new}")
+        writer.store("i32", both, "%warp", places[number])
 
 
-def _written(writer: Writer, place: int) -> None:
-    word = writer.load("i32", "%warp", place)
-    new = writer.value(f"or i32 {word}, {writer.lanes()}")
-    writer.store("i32", new, "%warp", place)
+def _needed(
+    writer: Writer, instruction: Instruction
+) -> Iterator[tuple[tuple[Operand, ...], Callable[[], str]]]:
+    """Operands that matter at once, and the lanes for which they do."""
+    if instruction.guard is not None:
+        yield (instruction.guard,), writer.active
+    if instruction.opcode in _SINKS:
+        goals = instruction.operands[1:] if instruction.opcode == "atom" else ()
+        yield goals or instruction.operands, writer.lanes
+        return
+    places = tuple(each for each in instruction.operands if isinstance(each, Address))
+    yield places, writer.lanes
+    if instruction.opcode == "brx":
+        yield instruction.operands[:1], writer.lanes
+
+
+def _known(writer: Writer, instruction: Instruction, places: dict[int, int]) -> str:
+    """The lanes in which all sources are written, of those that count."""
+
+    def word(operand: Operand) -> str:
+        total = "-1"
+        for each in registers((operand,)):
+            if each.number in places:
+                one = writer.load("i32", "%warp", places[each.number])
+                total = writer.value(f"and i32 {total}, {one}")
+        return total
+
+    if instruction.opcode == "selp":
+        _, first, second, chosen = instruction.operands
+        assert isinstance(chosen, Register | Not)
+        yes = writer.predicate(chosen)
+        no = writer.value(f"xor i32 {yes}, -1")
+        one = writer.value(f"and i32 {yes}, {word(first)}")
+        other = writer.value(f"and i32 {no}, {word(second)}")
+        either = writer.value(f"or i32 {one}, {other}")
+        return writer.value(f"and i32 {either}, {word(chosen)}")
+    total = "-1"
+    for each in effects(instruction).reads:
+        if each.number in places:
+            one = writer.load("i32", "%warp", places[each.number])
+            total = writer.value(f"and i32 {total}, {one}")
+    return total
 
 
 def _places(writer: Writer) -> dict[int, int]:
@@ -108,8 +176,8 @@ def _places(writer: Writer) -> dict[int, int]:
     unit = writer.unit
     if unit not in _PLACES:
         # A function that calls itself keeps its registers elsewhere in between.
-        numbers = set() if unit.recursive else tracked(unit.function)
-        _PLACES[unit] = _reserve(writer.program, sorted(numbers))
+        _BEHIND[unit] = {} if unit.recursive else tracked(unit.function)
+        _PLACES[unit] = _reserve(writer.program, sorted(_BEHIND[unit]))
     return _PLACES[unit]
 
 
@@ -119,25 +187,8 @@ def _reserve(program: Program, numbers: list[int]) -> dict[int, int]:
     return {number: start + 4 * index for index, number in enumerate(numbers)}
 
 
-def _move(
-    writer: Writer, places: dict[int, int], goal: Register, source: Register
-) -> None:
-    """A copy is written where its source is."""
-    if goal.number not in places:
-        return
-    place, lanes = places[goal.number], writer.lanes()
-    if source.number not in places:
-        _written(writer, place)
-        return
-    known = writer.load("i32", "%warp", places[source.number])
-    others = writer.value(f"xor i32 {lanes}, -1")
-    kept = writer.value(f"and i32 {writer.load('i32', '%warp', place)}, {others}")
-    new = writer.value(f"and i32 {known}, {lanes}")
-    writer.store("i32", writer.value(f"or i32 {kept}, {new}"), "%warp", place)
-
-
 def _check(writer: Writer, place: int, number: int, lanes: str) -> None:
-    """Call Python if a lane reads the register too early; once for each lane."""
+    """Call Python if a lane needs the register too early; once for each lane."""
     call, behind = writer.new_label(), writer.new_label()
     word = writer.load("i32", "%warp", place)
     absent = writer.value(f"xor i32 {word}, -1")
@@ -147,7 +198,8 @@ def _check(writer: Writer, place: int, number: int, lanes: str) -> None:
     writer.label(call)
     writer.store("i32", writer.value(f"or i32 {word}, {missing}"), "%warp", place)
     name = writer.unit.function.registers[number].name
-    writer.events.append([writer.site(), ["unwritten", name], []])
+    sources = sorted(_BEHIND[writer.unit][number])
+    writer.events.append([writer.site(), ["unwritten", name, *sources], []])
     function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
     event = len(writer.events) - 1
     passed = writer.value(

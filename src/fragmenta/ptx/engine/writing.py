@@ -45,10 +45,6 @@ Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
 BEFORE: list[Handler] = []
-"""What is written before every instruction of a kernel that is watched."""
-
-
-BEFORE: list[Handler] = []
 """What is written before each instruction of a kernel that is watched."""
 
 

@@ -54,8 +54,9 @@ class Blind:
     def complete(self, task: Any, mbarrier: Any) -> None:
         """A copy has signalled an mbarrier."""
 
-    def commit(self, warp: Any, event: Any, lanes: int, kind: str) -> None:
-        """A group of copies was closed: ``cp.async`` or ``bulk``."""
+    def copied(self, warp: Any, epoch: int) -> bool:
+        """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
+        return False
 
     def waited(
         self, warp: Any, event: Any, lanes: int, kind: str, bound: int, read: bool

@@ -41,7 +41,7 @@ def leaks(observer: Any) -> None:
             _products(block, number, warpgroup)
         for key, queue in block.groups.items():
             if key[0] == "cp.async":
-                _copies(block, key[1], queue)
+                _copies(observer, block, key[1], queue)
 
 
 def _mbarriers(block: Any) -> None:
@@ -67,8 +67,8 @@ def _products(block: Any, number: int, warpgroup: Any) -> None:
             return
 
 
-def _copies(block: Any, number: int, queue: Any) -> None:
-    if queue.unwaited:
+def _copies(observer: Any, block: Any, number: int, queue: Any) -> None:
+    if queue.unwaited or observer.watch.copies(block.rank, number, queue.epoch):
         _report(
             block, block.warps[number], queue.last_site, "leak", "warning",
             f"warp {number} ends with cp.async that it did not wait for",

@@ -116,12 +116,15 @@ EVER_FIELD = field_mask(EVER_AT, EVER_BITS)
 
 WRITES, STRONG, READS = 1, 2, 4
 """Bits of a kind of access."""
+COPY = 16
+"""With them: it is done by ``cp.async``, for the lanes of a warp."""
 KINDS = {
     "read": READS,
     "write": WRITES,
     "atomic": READS | WRITES | STRONG,
     "strong read": READS | STRONG,
     "strong write": WRITES | STRONG,
+    "cp.async": WRITES | COPY,
 }
 """Kinds of accesses.  Strong ones, such as ``ld.relaxed``, do not race with one
 another; ``strong write`` is also for an exchange whose old value nobody needs."""
@@ -171,6 +174,8 @@ HEAD_BYTES = 192
 # The clocks of a warp.
 STATE_EPOCH = 0  #: i32: the present epoch
 STATE_ELECT = 4  #: i32: the lanes that know what the second row says
+STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
+STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
 
 # The clock of a barrier.

@@ -147,7 +147,7 @@ class Observer(Blind):
         lane = (lanes & -lanes).bit_length() - 1
         mbarrier.birth = (agent, lane, epoch, event.site)
         self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
-        mbarrier.public = False
+        mbarrier.public = mbarrier.fenced = False
         mbarrier.observed = mbarrier.copied = -1
         self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
         alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
@@ -343,6 +343,10 @@ class Observer(Blind):
         """A copy has signalled an mbarrier: whoever sees that knows its issuer, too."""
         self._tell(mbarrier, task.clock)
 
+    def copied(self, warp: Any, epoch: int) -> bool:
+        """Whether compiled code has made ``cp.async``; a new epoch of them begins."""
+        return self.watch.copies(warp.block.rank, warp.number, epoch)
+
     def waited(
         self, warp: Any, event: Any, lanes: int, kind: str, left: int, read: bool
     ) -> None:
@@ -429,7 +433,7 @@ class Observer(Blind):
 
     def cluster_arrive(self, warp: Any, event: Any, lanes: int, relaxed: bool) -> None:
         """Lanes arrive at the barrier of the cluster."""
-        phase = self.cluster.arrived["barrier"].phase
+        phase = self.cluster.barriers["cluster"].phase
         self.note("cluster arrive", warp, lanes, event, phase)
         if relaxed:
             clock = self.fences.get((warp.block.rank, warp.number))
@@ -449,6 +453,10 @@ class Observer(Blind):
             self.acquire(warp, lanes, clock)
         for old in [each for each in self.barrier if each < phase - 1]:
             del self.barrier[old]
+        # fence.mbarrier_init and even a relaxed arrival: all blocks know them now.
+        for block in self.cluster.blocks:
+            for each in block.mbarriers.values():
+                each.public = each.public or each.fenced
 
     def fence(self, warp: Any, event: Any, lanes: int) -> None:
         """A fence of any kind."""
@@ -456,7 +464,7 @@ class Observer(Blind):
         if "mbarrier_init" in words:
             own = self.watch.agent("warp", rank, warp.number)
             for each in warp.block.mbarriers.values():
-                each.public = each.public or each.birth[0] == own
+                each.fenced = each.fenced or each.birth[0] == own
         elif any(word.startswith("tensormap") for word in words):
             self.maps.fence(warp, event, lanes)
         elif "proxy" in words:

@@ -109,12 +109,27 @@ def _now(
     own = select(several, lanes.lift(0), lanes)
     plain = select(several, lanes.lift(int(Lanes.SEVERAL)), int(Lanes.ONE))
     strong = select(several, lanes.lift(int(Lanes.STRONG_ANY)), int(Lanes.STRONG_ONE))
+    copy = (kind & layout.COPY) != 0
+    agent, epoch = _copier(code, head, warp, number, copy)
     return Now(
-        Viewer(row, head.row, warp.agent, own), None, warp.agent,
-        kept_epoch(warp.epoch[0]), first_lane(lanes) & (LANES - 1),
-        select((kind & layout.STRONG) != 0, strong, plain), kept_site(site), kind,
+        Viewer(row, head.row, warp.agent, own), None, agent, kept_epoch(epoch),
+        first_lane(lanes) & (LANES - 1),
+        select((kind & layout.STRONG) != 0, strong, plain), kept_site(site), kind & 7,
         code.constant(0, I1),
     )  # fmt: skip
+
+
+def _copier(
+    code: Code, head: Head, warp: Any, number: Value, copy: Value
+) -> tuple[Value, Value]:
+    """Who accesses, and when: the warp, or its ``cp.async``."""
+    first = head.word(layout.HEAD_KINDS + 4)
+    warps, rank = head.word(layout.HEAD_WARPS), head.word(layout.HEAD_RANK)
+    epoch = field(code, warp.state, layout.STATE_COPY_EPOCH, I32)[0]
+    issued = field(code, warp.state, layout.STATE_COPIES, I32)
+    issued[0] = select(copy, issued[0].lift(1), issued[0])
+    agent = select(copy, first + rank * warps + number, warp.agent)
+    return agent, select(copy, epoch, warp.epoch[0])
 
 
 def _equal(

@@ -75,12 +75,6 @@ def _machine() -> Machine:
     return Machine()
 
 
-def machine() -> Machine:
-    """The compiled functions, loaded once; several threads may ask for them."""
-    with _LOADING:
-        return _machine()
-
-
 class Watch:
     """What is known about a cluster under way; used for one cluster after the other.
 
@@ -278,6 +272,14 @@ class Watch:
     def noted(self) -> int:
         """How many problems are in the table."""
         return int(self._problems.view(np.int32)[layout.PROBLEMS_USED // 4])
+
+    def copies(self, rank: int, warp: int, epoch: int) -> bool:
+        """Begin an epoch of ``cp.async``; whether there were copies in the last one."""
+        words = self._state(rank, warp).view(np.int32)
+        there = bool(words[layout.STATE_COPIES // 4])
+        words[layout.STATE_COPIES // 4] = 0
+        words[layout.STATE_COPY_EPOCH // 4] = epoch
+        return there
 
     # ── accesses ────────────────────────────────────────────────────────────
 
