@@ -142,7 +142,7 @@ class Observer(Blind):
         lane = (lanes & -lanes).bit_length() - 1
         mbarrier.birth = (agent, lane, epoch, event.site)
         self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
-        mbarrier.public = False
+        mbarrier.public = mbarrier.fenced = False
         mbarrier.observed = mbarrier.copied = -1
         self.note("init", warp, lanes, event, *_named(mbarrier), mbarrier.expected)
         alive = warp.block.mbarriers.get(mbarrier.offset) is mbarrier
