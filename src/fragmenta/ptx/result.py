@@ -76,7 +76,9 @@ class Result:
         if len(wrong) > MOST_TOLD:
             told.append(f"and {len(wrong) - MOST_TOLD} more errors")
         text = "\n\n".join(told)
-        raise KernelHazard(text, wrong[0].rule, self.hazards)
+        hazard = KernelHazard(text, wrong[0].rule, self.hazards)
+        hazard.output = self.output
+        raise hazard
 
     @property
     def instructions(self) -> int:
