@@ -79,9 +79,9 @@ class Result:
         if len(wrong) > MOST_TOLD:
             told.append(f"and {len(wrong) - MOST_TOLD} more errors")
         text = "\n\n".join(told)
-        raised = KernelHazard(text, wrong[0].rule, self.hazards)
-        raised.result = self
-        raise raised
+        hazard = KernelHazard(text, wrong[0].rule, self.hazards)
+        hazard.output, hazard.result = self.output, self
+        raise hazard
 
     timeline = methods.timeline
 
