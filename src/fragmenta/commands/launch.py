@@ -66,9 +66,9 @@ MOST_OPCODES = 6
     "launch",
     "fragmenta launch kernel.ptx --list",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
-    "fragmenta launch gemm.ptx --block 384 --cluster 2 --grid 4 --schedules eager,lazy",
-    "fragmenta launch ring.ptx --block 96 --timeline ring.svg",
-    "fragmenta launch ring.ptx --block 96 --sarif ring.sarif",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
 )
 def launch(
     file: Annotated[

@@ -48,10 +48,9 @@ class Observer(Blind):
         self.launch_watch = shared
         """What all clusters of the launch have in common."""
         blocks = cluster.blocks
-        asynchronous = bool(machine.events)
         self.watch = Watch(
             len(blocks), len(blocks[0].warps), blocks[0].shared.size, MBARRIERS,
-            asynchronous=asynchronous,
+            asynchronous=shared.asynchronous,
         )  # fmt: skip
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
