@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import CompileError as CompileError
     from fragmenta.errors import Error as Error
     from fragmenta.errors import KernelFault as KernelFault
+    from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LayoutError as LayoutError
     from fragmenta.errors import NoDevice as NoDevice
     from fragmenta.errors import NotSparse as NotSparse
@@ -110,7 +111,7 @@ _MODULES = {
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "
-    "PtxSyntaxError KernelFault CompileError NoDevice",
+    "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 

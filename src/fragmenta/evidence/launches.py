@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.npy import Archive, read
 from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU
-from fragmenta.errors import Error, KernelFault
+from fragmenta.errors import Error, KernelFault, KernelHazard
 from fragmenta.evidence import kernels
 from fragmenta.evidence.arguments import MOST_BYTES, Argument, Into, Spec, make
 from fragmenta.evidence.kernels import Difference, Prepared
@@ -380,11 +380,11 @@ def replay_one(found: Launches, launch: RecordedLaunch) -> Replayed:
     sizes = launch.grid, launch.block
     fault, output, hazards = "", "", []
     try:
-        result = kernel.launch(
-            *sizes, given, shared=launch.shared, target=target, problems="report"
-        )
+        result = kernel.launch(*sizes, given, shared=launch.shared, target=target)
         output = result.output
-        hazards = [each for each in result.hazards if each.severity == ERROR]
+    except KernelHazard as why:  # it came to its end
+        output = why.output
+        hazards = [each for each in why.problems if each.severity == ERROR]
     except KernelFault as why:
         fault = str(why)
     wrong = []

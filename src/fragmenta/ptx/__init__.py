@@ -2,13 +2,14 @@
 
 parse(text), load(path)   read PTX
 module.kernels            its kernels
-kernel.launch(...)        run one on the CPU, with the bits that a GPU returns
+kernel.launch(...)        run one on the CPU, with the bits that a GPU returns; watch it
 pointer(array, offset)    an argument that points into an array
 empty(shape, dtype)       an array that counts as unwritten
 struct(...)               a struct by value, with pointers in it
 tensor_map(array, box)    the tensor map of an array
 RawKernel(code, name)     a kernel in CUDA C++, called as CuPy's
 KernelFault               the error of a kernel that does what it must not do
+KernelHazard              the error of one that ran to its end with a race or the like
 
 >>> import numpy as np
 >>> from fragmenta import ptx

@@ -1,7 +1,8 @@
 """Which lines of the table of opcodes does the engine run?
 
 Nobody keeps a list of them: each line is tried.  An instruction is written for every
-word that the line allows, and the engine writes its code or says why it cannot.
+word that the line allows, and the engine writes its code or says why it cannot.  Of an
+instruction that is carried out in Python, it is asked whether there is what does it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fragmenta.ptx import reading
+from fragmenta.ptx.asynchronous.refusing import refusal
 from fragmenta.ptx.engine import compiling
 from fragmenta.ptx.engine.program import program
 from fragmenta.ptx.engine.writing import HANDLERS, Writer
@@ -55,7 +57,7 @@ def coverage() -> list[Covered]:
     """Every line of the table, and whether it runs.
 
     >>> said = {each.syntax.text.split()[0]: each.runs for each in coverage()}
-    >>> said["popc.type"], said["mbarrier.init{.space}.b64"]
+    >>> said["mbarrier.init{.space}.b64"], said["st.bulk{.weak}{.space}"]
     ('yes', 'no')
     """
     return [
@@ -69,7 +71,7 @@ def coverage() -> list[Covered]:
 def runs(opcode: str) -> bool:
     """Whether the engine has anything for an opcode, a Tensor Core instruction's too.
 
-    >>> runs("mma"), runs("wgmma")
+    >>> runs("wgmma"), runs("tcgen05")
     (True, False)
     """
     return opcode in HANDLERS or any(line.emit for line in TABLE.lines.get(opcode, ()))
@@ -86,6 +88,10 @@ def covered(line: Syntax) -> Covered:
     refused = {}
     for site, why in writer.refusals.items():
         refused[instructions[writer.sites[site].place].mnemonic] = why
+    for _, words, _ in writer.events:
+        why = refusal(".".join(words))
+        if why:
+            refused[".".join(words)] = why
     return Covered(line, tuple(tried), refused)
 
 

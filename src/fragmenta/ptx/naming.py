@@ -161,7 +161,7 @@ def short(mnemonic: str) -> str:
         return ".".join([first, *spaces[:1]])
     if first not in keep:
         return mnemonic
-    taken = []
+    taken: list[str] = []
     for each in words:
         if len(taken) > 1 and ("::" in each or each in _ENDS):
             break

@@ -8,7 +8,7 @@ from fragmenta.errors import Error
 from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers, together
 from fragmenta.ptx.asynchronous.issuing import copy_from
 from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
-from fragmenta.ptx.asynchronous.mbarriers import Mbarrier, find
+from fragmenta.ptx.asynchronous.mbarriers import Mbarrier, find, named
 from fragmenta.ptx.asynchronous.tasks import Arrival, Done, Queue, Task
 from fragmenta.ptx.asynchronous.warp_copies import WarpCopy
 from fragmenta.ptx.engine.layout import RANK_BITS
@@ -159,7 +159,7 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
     """Arrive at an mbarrier when the ``cp.async`` so far are done."""
     cluster = warp.block.cluster
     for members, (address,) in together(warp, lanes, event.operands[0]):
-        found = find(warp, event, address, members)
+        found = named(warp, event, address, members)
         count = members.bit_count()
         counted = "noinc" not in event.words
         if counted:

@@ -7,7 +7,7 @@ warp when the instruction is executed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,19 +138,25 @@ def events(described: list[list[Any]]) -> list[Event]:
     """The events of a kernel, ready to be carried out."""
     found = []
     for number, (site, words, operands) in enumerate(described):
-        run = next(
-            (_RUNS[tuple(words[:n])] for n in range(len(words), 0, -1)
-             if tuple(words[:n]) in _RUNS),
-            _unknown,
-        )  # fmt: skip
+        run = carrier(words)
         products = "mma_async" in words
         given = () if products else tuple(map(operand, operands))
         found.append(Event(number, site, tuple(words), given, run))
     return found
 
 
+def carrier(words: Sequence[str]) -> Run:
+    """What carries out the instruction with these words: :data:`UNKNOWN` if nothing."""
+    starts = (tuple(words[:n]) for n in range(len(words), 0, -1))
+    return next((_RUNS[start] for start in starts if start in _RUNS), UNKNOWN)
+
+
 def _unknown(warp: Any, event: Event, lanes: int) -> int:
     raise Error(f"{event.mnemonic} is not supported")
+
+
+UNKNOWN: Run = _unknown
+"""For an instruction that nothing carries out."""
 
 
 def numbers(lanes: int) -> Iterator[int]:

@@ -10,7 +10,13 @@ from typing import Any
 
 from fragmenta.ptx.asynchronous.events import Event, carries_out, together
 from fragmenta.ptx.asynchronous.machine import Block, Stop, Warp
-from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START
+from fragmenta.ptx.engine.layout import (
+    RANK_BITS,
+    SHARED_SLOT,
+    SHARED_START,
+    SHARED_WINDOW,
+    SLOT_BITS,
+)
 from fragmenta.ptx.naming import counted
 
 MOST = (1 << 20) - 1
@@ -123,11 +129,30 @@ def find(warp: Warp, event: Event, address: int, lanes: int) -> Mbarrier:
     return found
 
 
+def named(warp: Warp, event: Event, address: int, lanes: int) -> Mbarrier:
+    """The mbarrier at an address that an instruction names."""
+    return find(warp, event, shared_address(warp, event, address, lanes), lanes)
+
+
+def shared_address(warp: Warp, event: Event, address: int, lanes: int) -> int:
+    """An address in shared memory; it is generic if the instruction names no space."""
+    if any(word.startswith("shared") for word in event.words):
+        return address
+    if address >> SLOT_BITS != SHARED_SLOT:
+        raise Stop(
+            "mbarrier", event.site, warp, lanes,
+            f"{event.mnemonic} takes a generic address; {address:#x} is not in shared "
+            "memory",
+        )  # fmt: skip
+    return address - SHARED_WINDOW
+
+
 @carries_out("mbarrier.init")
 def init(warp: Warp, event: Event, lanes: int) -> int:
     """Make an mbarrier."""
     block = warp.block
-    for members, (address, count) in together(warp, lanes, *event.operands[:2]):
+    for members, (given, count) in together(warp, lanes, *event.operands[:2]):
+        address = shared_address(warp, event, given, members)
         offset = address & (1 << RANK_BITS) - 1
         inside = SHARED_START <= offset <= block.shared.size - 8
         if address >> RANK_BITS != block.rank or not inside or offset % 8:
@@ -158,7 +183,7 @@ def init(warp: Warp, event: Event, lanes: int) -> int:
 def inval(warp: Warp, event: Event, lanes: int) -> int:
     """The memory is free for other uses."""
     for members, (address,) in together(warp, lanes, event.operands[0]):
-        found = find(warp, event, address, members)
+        found = named(warp, event, address, members)
         busy = found.busy()
         if busy:
             warp.report(
@@ -182,7 +207,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         result, rest = result._replace(kind="_"), list(event.operands)
     relaxed = "relaxed" in event.words
     for members, (address, *more) in together(warp, lanes, *rest):
-        found = find(warp, event, address, members)
+        found = named(warp, event, address, members)
         threads = members.bit_count()
         count = 1 if expects or not more else more[0]
         token = found.phase << 32 | found.pending
@@ -215,7 +240,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
 def expect_tx(warp: Warp, event: Event, lanes: int) -> int:
     """Bytes to expect."""
     for members, (address, count) in together(warp, lanes, *event.operands):
-        found = find(warp, event, address, members)
+        found = named(warp, event, address, members)
         _expect(warp, event, members, found, count * members.bit_count())
         found.write()
         warp.block.cluster.changes += 1
@@ -226,7 +251,7 @@ def expect_tx(warp: Warp, event: Event, lanes: int) -> int:
 def complete_tx(warp: Warp, event: Event, lanes: int) -> int:
     """Bytes that arrived, without a copy."""
     for members, (address, count) in together(warp, lanes, *event.operands):
-        found = find(warp, event, address, members)
+        found = named(warp, event, address, members)
         _expect(warp, event, members, found, -count * members.bit_count())
         found.settle()
         warp.block.cluster.changes += 1
@@ -259,7 +284,8 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
     """Whether a phase is over; ``try_wait`` waits for that, ``test_wait`` does not."""
     answer, address_at, phase_at = event.operands[:3]
     passed, cluster = 0, warp.block.cluster
-    for members, (address, given) in together(warp, lanes, address_at, phase_at):
+    for members, (place, given) in together(warp, lanes, address_at, phase_at):
+        address = shared_address(warp, event, place, members)
         if address >> RANK_BITS != warp.block.rank:
             raise Stop(
                 "mbarrier", event.site, warp, members,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from fragmenta.ptx.asynchronous.events import Event, carries_out
 from fragmenta.ptx.asynchronous.machine import Stop, Warp
 from fragmenta.ptx.asynchronous.warpgroups import (

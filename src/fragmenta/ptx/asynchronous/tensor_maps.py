@@ -45,7 +45,7 @@ interleave_layout | interleave      | 1    | 0
 swizzle_mode      | swizzle         | 1    | 0
 fill_mode         | fill            | 1    | 0
 """
-_REPLACED = {line["field"]: line for line in read(REPLACED)}
+REPLACED = {line["field"]: line for line in read(REPLACED)}
 _LIMITS = {"elemtype": 12, "interleave_layout": 2, "swizzle_mode": 3, "fill_mode": 1}
 """The largest constant that sm_90a takes."""
 _TF32 = {11: 7, 12: 8}
@@ -61,13 +61,13 @@ def replaced(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
     >>> TensorMap.decode(replaced(map.encode(), "box_dim", 32, 0)).box
     (32, 4)
     """
-    if field not in _REPLACED:
+    if field not in REPLACED:
         raise CopyFault(
             "unsupported",
-            f"tensormap.replace on sm_90a changes {one_of(_REPLACED)}; given {field!r}"
-            + nearest(field, _REPLACED),
+            f"tensormap.replace on sm_90a changes {one_of(REPLACED)}; given {field!r}"
+            + nearest(field, REPLACED),
         )
-    line = _REPLACED[field]
+    line = REPLACED[field]
     _check(field, value, ordinal, int(line["many"]))
     less, word = int(line["less"]), int.from_bytes(data, "little")
     if field == "global_stride":

@@ -43,6 +43,7 @@ from fragmenta.ptx.module import (
     Symbol,
     Vector,
 )
+from fragmenta.ptx.opcodes.table import TABLE
 
 
 @handles("mbarrier", "wgmma", "tensormap", "clusterlaunchcontrol")
@@ -97,10 +98,22 @@ def describe(writer: Writer, instruction: Instruction) -> int:
         writer.fidelity[instruction.mnemonic] = "h200"
     else:
         operands = [described(writer, each) for each in instruction.operands]
+        sure, known = _fidelity(instruction), writer.fidelity
+        if sure != "ieee" or instruction.mnemonic not in known:
+            known[instruction.mnemonic] = sure
     words = [instruction.opcode, *instruction.qualifiers]
     found: list[Any] = [writer.site(), words, operands]
     writer.events.append(found)
     return len(writer.events) - 1
+
+
+def _fidelity(instruction: Instruction) -> str:
+    """How sure its bits are; an instruction without a result has none."""
+    given = instruction.operands
+    if instruction.opcode == "mbarrier" and given and isinstance(given[0], Sink):
+        return "ieee"
+    match = TABLE.find(instruction.mnemonic, len(given))
+    return match.syntax.fidelity if match else "ieee"
 
 
 def described(writer: Writer, operand: Operand) -> list[Any]:

@@ -148,7 +148,7 @@ stackrestore.type                   a                       ; type = u32 u64 ; p
 """)
 
 declare("""
-; space = global shared::cta ; ptx = 8.3 ; target = sm_90a 100a/f 110a/f 120a/f
+; bits = h200 ; space = global shared::cta ; ptx = 8.3 ; target = sm_90a 100a/f 110a/f 120a/f
 tensormap.replace.tile.global_address{.space}.b1024.b64     [a], b
 tensormap.replace.tile.rank{.space}.b1024.b32               [a], b
 tensormap.replace.tile.field{.space}.b1024.b32              [a], n:imm, b       ; field = box_dim global_dim element_stride ; n = 0..4

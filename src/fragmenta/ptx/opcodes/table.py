@@ -30,6 +30,7 @@ Two clauses say what the assembler asks for: ``ptx = 8.0`` the first PTX version
 ``target = sm_90`` targets that have the line; a word with a letter (``sm_120a``) names
 that target alone, one without it names that target and every later one.  ``100a/f``
 names the targets with a letter in an architecture family, as in :mod:`fragmenta.isa`.
+``bits = modelled`` says how sure the bits of one line are.
 """
 
 from __future__ import annotations
@@ -223,7 +224,7 @@ def declare(
             tuple(_slot(each, names) for each in _split(operands)),
             emit,
             large,
-            fidelity,
+            " ".join(names.get("bits", (fidelity,))),
             pieces,
             " ".join(names.get("ptx", ())),
             " ".join(names.get("target", ())),

@@ -1,0 +1,34 @@
+"""Which asynchronous instructions are not carried out, and why?"""
+
+from __future__ import annotations
+
+from fragmenta.ptx.asynchronous import parts
+from fragmenta.ptx.asynchronous.events import UNKNOWN, carrier
+from fragmenta.ptx.asynchronous.issuing import form
+from fragmenta.ptx.asynchronous.tensor_maps import REPLACED
+from fragmenta.ptx.asynchronous.work import CopyFault
+
+assert parts  # each of these carries out some instructions
+
+
+def refusal(mnemonic: str) -> str:
+    """Why a kernel that reaches this instruction is stopped; nothing if it is not.
+
+    >>> refusal("mbarrier.init.shared.b64")
+    ''
+    >>> refusal("cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group")
+    'cp.async.bulk.tensor.2d.global.shared::cta.tile::scatter4.bulk_group: \
+sm_90 has no copies with .tile::scatter4; it needs sm_100a'
+    """
+    words = mnemonic.split(".")
+    run = carrier(words)
+    if run is UNKNOWN:
+        return f"{mnemonic} is not supported"
+    if words[:2] == ["tensormap", "replace"] and words[3] not in REPLACED:
+        return f"tensormap.replace on sm_90a does not change {words[3]}"
+    if run is carrier(["cp", "async", "bulk"]):
+        try:
+            form(mnemonic)
+        except CopyFault as fault:
+            return str(fault)
+    return ""
