@@ -55,6 +55,7 @@ OWNERS = {
     "fragmenta.isa.instruction",
     "fragmenta.ptx",
     "fragmenta.ptx.kernel",
+    "fragmenta.ptx.result",
 }
 # Who loads modules by name: the table of public names, and commands, which nothing
 # is above.

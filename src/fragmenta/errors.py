@@ -136,6 +136,8 @@ class KernelHazard(KernelFault):
         super().__init__(message, kind)
         self.args = (message, kind, problems)
         self.problems = problems
+        self.result: Any = None
+        """What the launch did in spite of it."""
 
 
 # ── what is missing or refuses to work ──────────────────────────────────────

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from fragmenta.execution.explain import Explained
     from fragmenta.isa.instruction import Instruction
     from fragmenta.ptx.kernel import Kernel
+    from fragmenta.ptx.result import Result
     from fragmenta.registers.fragment import Fragment, Words
+    from fragmenta.view.timeline import Timeline
 
 
 # ── of an instruction ───────────────────────────────────────────────────────
@@ -145,6 +147,25 @@ def of_ptx(name: str) -> Any:
     from fragmenta.cuda.tools.raw import RawKernel
 
     return RawKernel
+
+
+# ── of a launch ─────────────────────────────────────────────────────────────
+
+
+def timeline(
+    self: Result,
+    cluster: int | None = None,
+    start: int | None = None,
+    stop: int | None = None,
+) -> Timeline:
+    """A picture of what happened in one cluster of the launch, event by event.
+
+    Without ``cluster`` it is the one with the first problem, or else the first one.
+    ``start`` and ``stop`` choose events; see :mod:`fragmenta.view.timeline`.
+    """
+    from fragmenta.view.timeline import timeline
+
+    return timeline(self, cluster, start, stop)
 
 
 # ── of a kernel ─────────────────────────────────────────────────────────────

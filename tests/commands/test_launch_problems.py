@@ -125,3 +125,15 @@ def test_faults_are_in_sarif_too() -> None:
 )
 def test_bad_input(words: tuple[str, ...], message: str) -> None:
     assert message in complaint(*ASKED, *words)
+
+
+def test_a_timeline_is_drawn() -> None:
+    result = ask(*ASKED, "--timeline", "race.svg")
+    assert result.exit_code == 1
+    assert "problems      " in result.stdout
+    assert "1  shared-race" in Path("race.svg").read_text()
+    assert "already exists" in complaint(*ASKED, "--timeline", "race.svg")
+    assert "must end in .svg" in complaint(*ASKED, "--timeline", "race.txt")
+    assert "without --no-check" in complaint(
+        *ASKED, "--timeline", "other.svg", "--no-check"
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     InstructionText,
@@ -11,9 +9,14 @@ from fragmenta.commands.arguments import (
     find_holding,
     operand,
 )
-from fragmenta.commands.files import Force, Output, check_output, save_bytes
+from fragmenta.commands.files import (
+    Force,
+    Output,
+    check_output,
+    picture_format,
+    save_bytes,
+)
 from fragmenta.commands.output import colour, emit, paint, width
-from fragmenta.errors import Error, one_of
 from fragmenta.registers.fragment import Fragment
 from fragmenta.view import svg, terminal
 
@@ -34,7 +37,7 @@ def draw(
     op = find_holding(instruction, "draw")
     part = operand(op, operand_) if operand_ else None
     if output is not None:
-        format = _format(output, svg.FORMATS)
+        format = picture_format(output)
         check_output(output, force)
         picture = svg.convert(part.to_svg() if part else op.to_svg(), format)
         save_bytes(output, picture, force)
@@ -44,14 +47,6 @@ def draw(
     emit(str(op))
     for each in parts:
         _print(each)
-
-
-def _format(output: str, formats: tuple[str, ...]) -> str:
-    ending = Path(output).suffix.lstrip(".").lower()
-    if ending not in formats:
-        endings = one_of(f".{each}" for each in formats)
-        raise Error(f"{output}: the name of a picture must end in {endings}")
-    return ending
 
 
 def _print(part: Fragment) -> None:

@@ -27,6 +27,7 @@ from fragmenta.arrays.npy import Archive, read
 from fragmenta.errors import Error, one_of
 from fragmenta.progress import Progress
 from fragmenta.registers.dtype import DType
+from fragmenta.view.svg import FORMATS
 
 # ── arguments ───────────────────────────────────────────────────────────────
 
@@ -159,6 +160,19 @@ def check_output(path: str, force: bool, suffix: str = "", option: str = "-o") -
         raise Error(f"{path} already exists; --force overwrites it")
     if not where.parent.is_dir():
         raise Error(f"{path}: there is no folder {str(where.parent)!r}")
+
+
+def picture_format(path: str) -> str:
+    """The format of a picture, by the ending of its name.
+
+    >>> picture_format("ring.svg")
+    'svg'
+    """
+    ending = Path(path).suffix.lstrip(".").lower()
+    if ending not in FORMATS:
+        endings = one_of(f".{each}" for each in FORMATS)
+        raise Error(f"{path}: the name of a picture must end in {endings}")
+    return ending
 
 
 def save_bytes(path: str, content: bytes, force: bool) -> None:

@@ -17,7 +17,9 @@ from fragmenta.commands.files import (
     Force,
     check_output,
     complete_file,
+    picture_format,
     save_array,
+    save_bytes,
     save_text,
     size_text,
 )
@@ -54,6 +56,7 @@ from fragmenta.ptx.kernel import Kernel
 from fragmenta.ptx.kernel import load as load_ptx
 from fragmenta.ptx.module import Variable
 from fragmenta.ptx.result import FIDELITY, Result
+from fragmenta.view.svg import convert
 
 MOST_OPCODES = 6
 """Opcodes that the table names; JSON has them all."""
@@ -63,9 +66,9 @@ MOST_OPCODES = 6
     "launch",
     "fragmenta launch kernel.ptx --list",
     "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --save 0=x.npy",
-    "fragmenta launch gemm.ptx --block 384 --cluster 2 --grid 4 --schedules eager,lazy",
-    "fragmenta launch ring.ptx --block 96 --problems report --timeline ring.svg",
-    "fragmenta launch ring.ptx --block 96 --sarif ring.sarif",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --schedules lazy,1",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --timeline k.svg",
+    "fragmenta launch kernel.ptx --block 32 --arg ones:f32:32 --sarif k.sarif",
 )
 def launch(
     file: Annotated[
@@ -144,6 +147,15 @@ def launch(
             show_default=False,
         ),
     ] = None,
+    timeline: Annotated[
+        str | None,
+        typer.Option(
+            "--timeline",
+            metavar="FILE",
+            help="Draw what a cluster did: SVG, PNG or PDF. Implies --problems report.",
+            show_default=False,
+        ),
+    ] = None,
     list_kernels: Annotated[
         bool, typer.Option("--list", help="List the kernels and their parameters.")
     ] = False,
@@ -172,11 +184,12 @@ def launch(
     given = read_arguments(arg or ())
     check_parameters(found, given)
     places = _places(save or (), given, force)
-    _check_files(sarif_file, force)
+    _check_files(sarif_file, timeline, no_check, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
-    options: dict[str, Any] = {"target": target, "limit": limit, "problems": problems}
+    options: dict[str, Any] = {"target": target, "limit": limit, "strict": strict}
     options |= {"shared": shared, "contract": not no_contract, "check": not no_check}
-    options |= {"strict": strict, **schedule_options(schedule, schedules)}
+    options |= {"problems": "report" if timeline else problems}
+    options |= schedule_options(schedule, schedules)
     if cluster is not None:
         options["cluster"] = sides(cluster, "--cluster")
     before = [each.value.tobytes() for each in given]
@@ -192,6 +205,9 @@ def launch(
     for index, path in places.items():
         save_array(path, given[index].elements, force, ignore_progress)  # type: ignore[arg-type]
     _write_sarif(sarif_file, file, result.problems, force)
+    if timeline is not None:
+        picture = convert(str(result.timeline()), picture_format(timeline))
+        save_bytes(timeline, picture, force)
     done = _Done(found, *sizes, target, result, changes)
     if as_json:
         emit_json(done.to_json())
@@ -203,10 +219,17 @@ def launch(
         raise typer.Exit(NOTHING)
 
 
-def _check_files(sarif_file: str | None, force: bool) -> None:
+def _check_files(
+    sarif_file: str | None, timeline: str | None, no_check: bool, force: bool
+) -> None:
     """Refuse files that cannot be written, before anything is computed."""
     if sarif_file is not None:
         check_output(sarif_file, force, option="--sarif")
+    if timeline is not None:
+        if no_check:
+            raise Error("--timeline needs the launch to be watched, without --no-check")
+        picture_format(timeline)
+        check_output(timeline, force, option="--timeline")
 
 
 def _write_sarif(

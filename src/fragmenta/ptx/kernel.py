@@ -162,8 +162,9 @@ class Kernel:
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = partial(self._static, where, watch) if check else list
         made = Result(
-            counts, fidelity, output, time.perf_counter() - start, find, runs.found
-        )
+            counts, fidelity, output, time.perf_counter() - start, find, runs.found,
+            runs.recorded,
+        )  # fmt: skip
         if problems == "raise":
             made.raise_errors()
         return made

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fragmenta import methods
 from fragmenta.errors import KernelHazard
 from fragmenta.ptx.engine.compiled import Compiled
 
@@ -45,6 +46,8 @@ class Result:
     find: Callable[[], list[Problem]] = field(default=list, repr=False, compare=False)
     found: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What was seen while it ran, not yet in words."""
+    recorded: list[Any] = field(default_factory=list, repr=False, compare=False)
+    """What happened in some clusters: the first, and those with a problem."""
 
     @cached_property
     def hazards(self) -> list[Problem]:
@@ -77,8 +80,10 @@ class Result:
             told.append(f"and {len(wrong) - MOST_TOLD} more errors")
         text = "\n\n".join(told)
         hazard = KernelHazard(text, wrong[0].rule, self.hazards)
-        hazard.output = self.output
+        hazard.output, hazard.result = self.output, self
         raise hazard
+
+    timeline = methods.timeline
 
     @property
     def instructions(self) -> int:

@@ -59,6 +59,8 @@ class Runs:
         self._reports = reports
         self.found: list[tuple[Launch, Found]] = []
         """What was found, with the first run in which it was."""
+        self.recorded: list[Any] = []
+        """What happened in some clusters of each run."""
         self.launch: Launch
 
     def all(self) -> str:
@@ -105,6 +107,8 @@ class Runs:
     def _gather(self, launch: Launch) -> None:
         if launch.machine is None:
             return
+        if launch.machine.watching is not None:
+            self.recorded += launch.machine.watching.recorded()
         known = {_key(each) for _, each in self.found}
         for each in launch.machine.problems:
             if _key(each) not in known:

@@ -101,7 +101,7 @@ def fragment_svg(fragment: Fragment) -> str:
     head = down([words(_heading(fragment), "g t"), layout], 4)
     panels = _panels(fragment, shown)
     notes = down((words(line, "k s") for line in _legend(fragment, shown)), 2)
-    return _document(down([head, panels, notes]), _heading(fragment))
+    return document(down([head, panels, notes]), _heading(fragment))
 
 
 def instruction_svg(op: Instruction) -> str:
@@ -121,7 +121,7 @@ def instruction_svg(op: Instruction) -> str:
     head = down([words(str(op), "g t"), words(f"requires {op.requires}", "k s")], 4)
     if not {"A", "D"} <= set(parts) or not op.shape.k:
         body = across(_operand([part]) for part in parts.values())
-        return _document(down([head, body], 18), str(op))
+        return document(down([head, body], 18), str(op))
     result, accumulator = parts.pop("D"), parts.pop("C")
     alike = (result.dtype, result.layout) == (accumulator.dtype, accumulator.layout)
     results = [_operand([accumulator, result])] if alike else []
@@ -140,7 +140,7 @@ def instruction_svg(op: Instruction) -> str:
         + d.at(a.width + 34, b.height + 22 + lower - d.height),
     )
     notes = down((words(line, "k s") for line in _notes(op)), 2)
-    return _document(down([head, body, notes], 18), str(op))
+    return document(down([head, body, notes], 18), str(op))
 
 
 def _notes(op: Instruction) -> list[str]:
@@ -167,13 +167,14 @@ def _shared(op: Instruction) -> Drawing:
     return Drawing(width, height, f'{frame}stroke-dasharray="5 4"/>{inner.at(12, 10)}')
 
 
-def _document(drawing: Drawing, title: str) -> str:
+def document(drawing: Drawing, title: str, style: str = "") -> str:
+    """A drawing as a file of its own; ``style`` are further rules."""
     width, height = (round(x + 2 * _MARGIN) for x in (drawing.width, drawing.height))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="fm" width="{width}" '
         f'height="{height}" viewBox="0 0 {width} {height}" role="img">\n'
         f"<title>{escape(title)}</title>\n"
-        f"<style>{palette.css('svg.fm')}{_STYLE}</style>\n"
+        f"<style>{palette.css('svg.fm')}{_STYLE}{style}</style>\n"
         f'<rect class="p" width="{width}" height="{height}"/>\n'
         f"{drawing.at(_MARGIN, _MARGIN)}</svg>\n"
     )

@@ -1,6 +1,6 @@
 """Do the pages on hazards show what is really printed?
 
-    python -m tests.ptx.hazards.pages      # writes the reports into the pages
+    python -m tests.ptx.hazards.pages      # writes the reports and the picture
 
 A page has a kernel, the report about it, and the repair as changed lines.
 """
@@ -16,7 +16,9 @@ import numpy as np
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
 from tests.ptx.hazards import running
+from tests.ptx.hazards.cases import cases
 
+PICTURE = Path(__file__).parents[3] / "docs" / "images" / "timeline.svg"
 FOLDER = Path(__file__).parents[3] / "docs" / "hazards"
 WORDS = np.arange(512, dtype=np.uint32)
 HALVES = np.ones(1024, np.float16)
@@ -111,7 +113,20 @@ def report(page: Page) -> str:
     return next(words for rule, words in found if rule == page.rule) + "\n"
 
 
+def picture() -> str:
+    """The ring whose memory is given free too early."""
+    case = next(each for each in cases() if each.name == "pairs-early_release-1")
+    row = case.row
+    kernel = running.loaded(row.source, case.bug).kernels[row.entry]
+    given = running.for_launch(row, running.made(row))
+    result = kernel.launch(
+        row.grid, row.block, given, problems="report", schedule="lazy"
+    )
+    return str(result.timeline())
+
+
 def main() -> None:
+    PICTURE.write_text(picture(), "utf-8")
     for rule in LAUNCHES:
         page, path = read(rule), FOLDER / f"{rule}.md"
         text = path.read_text("utf-8")

@@ -19,6 +19,10 @@ def test_the_repair_is_one(rule: str) -> None:
     assert pages.problems(rule, code, how.repaired or how.arguments) == []
 
 
+def test_the_picture_is_drawn_from_a_launch() -> None:
+    assert pages.PICTURE.read_text("utf-8") == pages.picture()
+
+
 def test_every_rule_has_a_page() -> None:
     written = {path.stem for path in pages.FOLDER.glob("*.md")}
     assert written == {*pages.LAUNCHES}

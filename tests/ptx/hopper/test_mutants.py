@@ -18,6 +18,7 @@ SOME = (
     "remove cp.async.bulk.wait_group.read",
 )
 """The changes that are tried whenever the tests run."""
+CORPUS = ("pipelines.sm_80-gemm_f16_3_stages", "scan.sm_80-scan_tree")
 TEXT = """.version 8.0
 .target sm_90a
 .address_size 64
@@ -92,12 +93,13 @@ def test_every_mutant_is_ptx_with_one_difference(kernel):
 
 def test_every_equivalent_mutant_exists():
     """A reason for mutants that nobody makes would excuse later ones."""
-    listed = [
-        (subject.name, each)
-        for kernel in judging.KERNELS
-        for subject in [judging.of_kernel(kernel)]
-        for each in subject.mutants()
+    subjects = [
+        judging.of_kernel(each, ring)
+        for each in judging.KERNELS
+        for ring in judging.RINGS
     ]
+    subjects += [judging.subject(name) for name in CORPUS]
+    listed = [(each.name, mutant) for each in subjects for mutant in each.mutants()]
     for each in judging.equivalents():
         assert each.reason
         assert any(each.covers(name, mutant) for name, mutant in listed), each
@@ -132,8 +134,6 @@ if COMPLETE:  # it takes minutes
         assert not silent(subject, schedules=judging.SCHEDULES)
 
 
-@pytest.mark.parametrize(
-    "identity", ["pipelines.sm_80-gemm_f16_3_stages", "scan.sm_80-scan_tree"]
-)
+@pytest.mark.parametrize("identity", CORPUS)
 def test_mutants_of_the_corpus_are_seen(identity):
     assert not silent(judging.subject(identity))

@@ -20,10 +20,11 @@ def result(name: str, **options: Any) -> ptx.Result:
     row = case.row
     kernel = running.loaded(row.source, case.bug).kernels[row.entry]
     given = running.for_launch(row, running.made(row))
-    return kernel.launch(
+    found: ptx.Result = kernel.launch(
         row.grid, row.block, given, cluster=row.cluster, limit=2_000_000,
         **{"problems": "report", "schedule": "lazy", **options},
     )  # fmt: skip
+    return found
 
 
 def first(name: str, rule: str) -> Problem:

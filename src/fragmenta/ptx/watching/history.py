@@ -12,6 +12,10 @@ MOST = 20_000
 """Notes of one cluster; what happens later is not noted."""
 
 
+MOST_KEPT = 3
+"""Clusters whose notes are kept, of those that run in one thread of the host."""
+
+
 class Note(NamedTuple):
     """Something that happened."""
 
@@ -42,7 +46,7 @@ class History:
 
     def keep(self, cluster: int, problem: bool) -> None:
         """Keep the notes, if there is a problem in the cluster or it is the first."""
-        if (problem and len(self.kept) < 2) or not self.kept:
+        if (problem and len(self.kept) < MOST_KEPT) or not self.kept:
             self.kept[cluster] = self.notes
 
     def add(self, *note: Any) -> None:
@@ -99,3 +103,39 @@ def waits_of(
         and (each.rank, each.warp) in warps
         and (mbarrier is None or each.about[:2] == mbarrier)
     ]
+
+
+# ── what a launch keeps ─────────────────────────────────────────────────────
+
+
+class Mark(NamedTuple):
+    """A problem in a cluster."""
+
+    rule: str
+    severity: str
+    site: int
+    other: int | None
+    block: int
+    """The number of the block in the grid."""
+    story: Any
+    """The two accesses: a ``seen.Story``, or nothing."""
+
+
+class Recorded(NamedTuple):
+    """What happened in one cluster of a launch."""
+
+    cluster: int
+    blocks: tuple[tuple[int, int, int], ...]
+    """Where its blocks are in the grid, by rank."""
+    warps: int
+    schedule: str | int
+    raw: list[tuple[Any, ...]]
+    marks: list[Mark]
+    module: Any
+    """Gives the module."""
+    compiled: Any
+
+    @property
+    def notes(self) -> list[Note]:
+        """What happened, in order."""
+        return [Note(*each) for each in self.raw]

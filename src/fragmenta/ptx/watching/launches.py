@@ -11,6 +11,7 @@ from fragmenta.ptx.watching.accesses import Rule as GlobalRule
 from fragmenta.ptx.watching.banks import BankCounts
 from fragmenta.ptx.watching.findings import Found, Problems
 from fragmenta.ptx.watching.global_watch import Finding, GlobalWatch, Who
+from fragmenta.ptx.watching.history import Mark, Recorded
 from fragmenta.ptx.watching.layout import LAST_EPOCH, Plan
 from fragmenta.ptx.watching.locations import Locations
 from fragmenta.ptx.watching.observer import MBARRIERS, Observer
@@ -29,9 +30,13 @@ class LaunchWatch:
         launch = machine.launch
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
+        # Machine code does cp.async by itself, if it is to be done at once.
+        self.asynchronous = bool(machine.events) or any(
+            each.startswith("cp.async") for names in compiled.counted for each in names
+        )
         plan = Plan(
             shape.cluster_blocks, shape.warps, compiled.shared + launch.dynamic,
-            MBARRIERS, bool(machine.events),
+            MBARRIERS, self.asynchronous,
         )  # fmt: skip
         self.memory = GlobalWatch(launch.places, launch.units, plan.row)
         self.locations = Locations(self.memory)
@@ -68,6 +73,32 @@ class LaunchWatch:
                       0, 0, 0, count=banks.executions)
             )  # fmt: skip
         self._drop_consequences(problems)
+
+    def recorded(self) -> list[Recorded]:
+        """What happened in some clusters, with the problems that were found there."""
+        launch, found = self.machine.launch, list(self.machine.problems)
+        kept = {
+            number: notes
+            for observer in self.observers
+            for number, notes in observer.history.kept.items()
+        }
+        made = []
+        for number, notes in sorted(kept.items()):
+            members = launch.shape.members(number)
+            marks = [
+                Mark(e.rule, e.severity, e.site, e.other, e.block, e.more.get("story"))
+                for e in found
+                if e.block in members
+            ]
+            blocks = tuple(launch.shape.block_at(each) for each in members)
+            schedule = self.machine.schedule.given
+            made.append(
+                Recorded(
+                    number, blocks, launch.shape.warps, schedule, notes, marks,
+                    launch.module, launch.compiled,
+                )
+            )  # fmt: skip
+        return made
 
     def _drop_consequences(self, problems: Problems) -> None:
         """Who reads too early may find nothing there: that is said once."""

@@ -48,14 +48,15 @@ class Observer(Blind):
         self.launch_watch = shared
         """What all clusters of the launch have in common."""
         blocks = cluster.blocks
-        asynchronous = bool(machine.events)
         self.watch = Watch(
             len(blocks), len(blocks[0].warps), blocks[0].shared.size, MBARRIERS,
-            asynchronous=asynchronous,
+            asynchronous=shared.asynchronous,
         )  # fmt: skip
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
         self.history = History()
+        self.running, self._told = False, 0
+        """Whether a cluster has begun and not ended; the problems before it."""
         self.seen = Seen(self)
         self.maps = Maps(self)
         self.registers_watch = RegisterWatch(machine.launch.compiled.dirty)
@@ -75,6 +76,7 @@ class Observer(Blind):
         """A new cluster begins."""
         self.watch.reset()
         self.numbers.append(self.cluster.number)
+        self.running, self._told = True, len(self.machine.problems)
         self.history.begin()
         self.maps.begin()
         self.registers_watch.begin()
@@ -96,11 +98,13 @@ class Observer(Blind):
     def end(self) -> None:
         """All threads of the cluster have ended."""
         leaks(self)
+        self.running = False
         self.keep()
 
     def keep(self) -> None:
         """Keep what is needed to tell the problems of the cluster."""
-        self.seen.keep()
+        new = len(self.machine.problems) != self._told
+        self.seen.keep(new or self.running)
 
     def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
         """Note what happened, for the report and the picture."""

@@ -84,12 +84,15 @@ class Seen:
         self.stories: dict[Key, Story] = {}
         self._noted = 0
 
-    def keep(self) -> None:
-        """Write down the stories of problems that are new."""
+    def keep(self, problem: bool) -> None:
+        """Write down the stories of problems that are new.
+
+        ``problem`` says that there are others in the cluster.
+        """
         observer = self.observer
         new = observer.watch.noted != self._noted
         self._noted = observer.watch.noted
-        observer.history.keep(observer.cluster.number, new)
+        observer.history.keep(observer.cluster.number, new or problem)
         if not new:
             return
         notes = observer.history.told()
