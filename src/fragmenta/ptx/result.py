@@ -79,8 +79,11 @@ class Result:
         if len(wrong) > MOST_TOLD:
             told.append(f"and {len(wrong) - MOST_TOLD} more errors")
         text = "\n\n".join(told)
-        hazard = KernelHazard(text, wrong[0].rule, self.hazards)
+        first = wrong[0]
+        hazard = KernelHazard(text, first.rule, self.hazards)
         hazard.output, hazard.result = self.output, self
+        hazard.line, hazard.block = first.line, first.block
+        hazard.source = str(first.source or "")
         raise hazard
 
     timeline = methods.timeline

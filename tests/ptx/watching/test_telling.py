@@ -113,6 +113,8 @@ def test_the_exception_tells_the_errors() -> None:
     with pytest.raises(ptx.KernelHazard) as raised:
         result("plain-exchange-1", problems="raise")
     text = str(raised.value)
+    assert raised.value.source.startswith("plain.cu:")
+    assert raised.value.line == raised.value.problems[0].line > 0
     title, *lines = text.splitlines()
     assert title.startswith("shared-race, plain.cu:")
     assert all(each.startswith("  ") and len(each) <= 80 for each in lines)
