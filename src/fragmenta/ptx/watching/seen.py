@@ -26,7 +26,10 @@ class Wait(NamedTuple):
     at_once: bool
     """Whether the phase was over when it was first asked for."""
     arrival: int = -1
-    """Where those of the earlier access arrived in that phase; -1: they did not."""
+    """Where those of the earlier access arrived in that phase, after the access.
+
+    -1: they did not.
+    """
 
 
 class Agent(NamedTuple):
@@ -148,7 +151,7 @@ class Seen:
         arrived = [
             each.site for each in notes
             if each.what == "arrive" and each.about == last.about
-            and (each.rank, each.warp) in before.warps
+            and each.time > before.time and (each.rank, each.warp) in before.warps
         ]  # fmt: skip
         numbers = tuple(sorted({each.warp for each in alike}))
         rank, offset, phase = last.about
