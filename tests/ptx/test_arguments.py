@@ -555,6 +555,13 @@ def test_a_tensor_map_may_be_of_im2col() -> None:
     assert (made.im2col, made.sizes, made.box) == (column, (16, 5, 5, 2), ())
 
 
+def test_the_memory_of_a_tensor_map_goes_on_behind_its_last_row() -> None:
+    """The copy engine stores 16 bytes where a row of 4 bytes ends."""
+    x = np.zeros((2, 16), np.uint8)
+    ((_, row),) = ptx.tensor_map(x[1:, :4], box=(1, 16), strides=[16]).pointers
+    assert (row.array.nbytes, row.offset) == (32, 16)
+
+
 def test_the_array_of_a_tensor_map_lies_in_one_piece() -> None:
     with pytest.raises(Error, match="made of an array; given list"):
         ptx.tensor_map([[1, 2]], box=(1, 2))

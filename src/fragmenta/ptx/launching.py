@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,13 @@ from fragmenta.ptx.engine.mode import Mode
 from fragmenta.ptx.host import Host
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.result import total
-from fragmenta.ptx.teams import Team
+from fragmenta.ptx.teams import Single, Team
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
 from fragmenta.ptx.watching.findings import Problems
 
+Runner: TypeAlias = Context | Single | Team
+"""What runs blocks, one after the other."""
 TURN = 2000
 """How often a warp may jump back before another has its turn."""
 MOST_WAITING = 4096
@@ -100,23 +102,24 @@ class Launch:
         """What is run one after the other: clusters, or blocks without a machine."""
         return self.shape.blocks // self.shape.cluster_blocks
 
-    def context(self) -> Context | Team:
+    def context(self) -> Runner:
         """A new context, or those of a cluster."""
         if self.machine is not None:
-            return Team(self)
+            alone = self.shape.cluster_blocks == 1 and not self.machine.asynchronous
+            return Single(self) if alone else Team(self)
         return Context(self.compiled, self.shape, self, self.dynamic)
 
-    def run(self, context: Context | Team) -> None:
+    def run(self, context: Runner) -> None:
         """Let a context run until its blocks have ended or it has to stop."""
         code = self.compiled.code
-        if isinstance(context, Team):
+        if not isinstance(context, Context):
             context.run(TURN)
         else:
             code.grid(context.address, code.kernel, TURN)
 
-    def check(self, runner: Context | Team) -> None:
+    def check(self, runner: Runner) -> None:
         """Raise what went wrong in a context, if anything did."""
-        context = runner.failed if isinstance(runner, Team) else runner
+        context = runner if isinstance(runner, Context) else runner.failed
         if runner.status == Status.FAULT:
             failed: Any = self.host.errors.get(context.address)
             if failed is None and self.machine is not None:
@@ -127,12 +130,12 @@ class Launch:
                 raise failed
             raise faults.explain(self.place(runner), str(failed or ""))
         if runner.status == Status.BLOCKED:
-            cluster = runner.cluster if isinstance(runner, Team) else None
+            cluster = None if isinstance(runner, Context) else runner.cluster
             raise faults.stuck(self.place(runner), cluster)
 
-    def place(self, runner: Context | Team) -> faults.Place:
+    def place(self, runner: Runner) -> faults.Place:
         """What an error is about."""
-        context = runner.failed if isinstance(runner, Team) else runner
+        context = runner if isinstance(runner, Context) else runner.failed
         return faults.Place(
             self.module(), self.compiled, self.shape, self.places, context,
             self.parameters.size,
@@ -180,9 +183,9 @@ class _Pace:
 
 def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     """One thread: a block that waits gives way to the others."""
-    free: list[Context | Team] = []
-    waiting: deque[Context | Team] = deque()
-    every: list[Context | Team] = []
+    free: list[Runner] = []
+    waiting: deque[Runner] = deque()
+    every: list[Runner] = []
     following, patience, pace = first, 0, _Pace()
     try:
         while following < last or waiting:
@@ -212,9 +215,7 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
         launch.counts = np.sum([each.counts for each in every], axis=0)
 
 
-def _step(
-    launch: Launch, context: Context | Team, every: list[Any], limit: int | None
-) -> None:
+def _step(launch: Launch, context: Runner, every: list[Any], limit: int | None) -> None:
     launch.run(context)
     launch.check(context)
     if limit is not None:
@@ -262,10 +263,10 @@ class _Shared:
         self.portion = max(1, (last - first) // (threads * 8))
         if limit is not None:  # it is looked at between two portions
             self.portion = min(self.portion, 16)
-        self.contexts: list[Context | Team] = []
+        self.contexts: list[Runner] = []
         self.errors: list[tuple[int, Exception]] = []
 
-    def take(self, context: Context | Team) -> bool:
+    def take(self, context: Runner) -> bool:
         """Give a context the next blocks to run, if there are any."""
         with self.lock:
             first = self.following

@@ -141,14 +141,20 @@ def _foreign(array: Any) -> NDArray[Any]:
 
 
 def _inside(array: NDArray[Any]) -> Pointer:
-    """A pointer to an array that may be a part of another one."""
-    whole = array
-    while not whole.flags.c_contiguous and isinstance(whole.base, np.ndarray):
+    """A pointer to an array that may be a part of another one.
+
+    The memory is that of the largest one: the copy engine stores whole units of 16
+    bytes, also behind the end of a row.
+    """
+    found: NDArray[Any] | None = None
+    whole: Any = array
+    while isinstance(whole, np.ndarray):
+        found = whole if whole.flags.c_contiguous else found
         whole = whole.base
-    if not whole.flags.c_contiguous:
+    if found is None:
         raise ShapeError(
             "the array of a tensor map is part of an array that is contiguous in C "
             f"order; given strides {array.strides} for shape {array.shape}"
         )
-    starts = [each.__array_interface__["data"][0] for each in (array, whole)]
-    return pointer(whole, starts[0] - starts[1])
+    starts = [each.__array_interface__["data"][0] for each in (array, found)]
+    return pointer(found, starts[0] - starts[1])

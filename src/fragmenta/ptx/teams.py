@@ -25,6 +25,45 @@ PATIENCE = 6
 """How often waits give up in vain before it is a deadlock."""
 
 
+class Single:
+    """A context for blocks that nothing asynchronous happens to.
+
+    They run one after the other without Python between them, though they are watched.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.launch = launch
+        self.failed = Context(launch.compiled, launch.shape, launch, launch.dynamic)
+        assert launch.machine is not None
+        self.cluster = Cluster(launch.machine, [self.failed], alone=True)
+        self.halt, self.begin = self.failed.halt, self.failed.begin
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """How often each code block was executed."""
+        return self.failed.counts
+
+    @property
+    def status(self) -> Status:
+        """How the present block stands."""
+        return self.failed.status
+
+    @property
+    def index(self) -> int:
+        """The block that runs, or the next one."""
+        return self.failed.index
+
+    @property
+    def last(self) -> int:
+        """The first block that is not to be run."""
+        return self.failed.last
+
+    def run(self, turn: int) -> None:
+        """Run until the blocks have ended, or something else has to happen first."""
+        code = self.launch.compiled.code
+        code.grid(self.failed.address, code.kernel, turn)
+
+
 class Team:
     """Contexts for the blocks of a cluster; it runs one cluster after the other."""
 

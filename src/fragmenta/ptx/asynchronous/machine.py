@@ -167,8 +167,10 @@ class Cluster:
     It is used for one cluster of the grid after the other.
     """
 
-    def __init__(self, machine: Machine, contexts: list[Context]) -> None:
-        self.machine = machine
+    def __init__(
+        self, machine: Machine, contexts: list[Context], alone: bool = False
+    ) -> None:
+        self.machine, self.alone = machine, alone
         self.contexts = contexts
         self.blocks = [Block(self, rank, each) for rank, each in enumerate(contexts)]
         for rank, each in enumerate(contexts):
@@ -187,6 +189,9 @@ class Cluster:
         """The barrier of the cluster, once somebody has arrived there."""
         self.time = 0
         self.watch: Any = machine.watch(self)
+        if alone:
+            self.number = -1
+            self.watch.attach()
 
     def begin(self, number: int, indices: list[int]) -> None:
         """Another cluster of the grid begins."""
@@ -204,6 +209,10 @@ class Cluster:
     def event(self, block: Block, warp: int, number: int, lanes: int) -> int:
         """Carry out an event; the lanes that may go on."""
         self.time += 1
+        if self.alone and self.number != self.contexts[0].index:
+            # Nobody says when a block begins that runs without Python.
+            self.number = block.index = self.contexts[0].index
+            self.watch.enter()
         if self.schedule.random is not None:
             for each in self.schedule.some(self.pending):
                 each.finish()
@@ -255,6 +264,10 @@ class Cluster:
             task.finish()
 
 
+WATCHED = frozenset({"apart", "location", "unwritten", "fence", "membar"})
+"""Events that change nothing; only the watching hears of them."""
+
+
 class Machine:
     """What compiled code calls for every event of a launch."""
 
@@ -277,6 +290,14 @@ class Machine:
         """What went wrong, by the address of the block."""
         self.watching: Any = None
         """What watches the launch, if anything does."""
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether anything goes on beside the threads."""
+        if any(each.words[0] not in WATCHED for each in self.events):
+            return True
+        counted = self.launch.compiled.counted
+        return any(each.startswith("cp.") for names in counted for each in names)
 
     def located(self, event: Event, read: Any) -> Any:
         """What is known of a product since the kernel was compiled."""

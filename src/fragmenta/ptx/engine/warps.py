@@ -370,6 +370,10 @@ def _reset(code: Code, block: Any) -> None:
     alive[0] = field(code, block, layout.BLOCK_WARPS, I32)[0]
     live = field(code, block, layout.BLOCK_LIVE, I32)
     live[0] = field(code, block, layout.BLOCK_THREADS, I32)[0]
+    more = pointer_at(code, block, layout.BLOCK_RESET)
+    with b.if_then(b.icmp_unsigned("!=", more, more.type(None))):
+        kind = ir.FunctionType(ir.VoidType(), [POINTER])
+        b.call(b.bitcast(more, kind.as_pointer()), [block])
 
 
 def _place_block(code: Code, block: Any, warp: Any) -> None:
@@ -393,6 +397,11 @@ def _copy_memory(b: Any, goal: Any, source: Any, size: Any) -> None:
 def _fill_memory(b: Any, goal: Any, byte: Any, size: Any, volatile: Any) -> None:
     kind = [POINTER, I8, I64, I1]
     _void(b, "llvm.memset.p0.i64", kind, [goal, byte, size, volatile])
+
+
+def clear_memory(b: Any, goal: Any, size: Any) -> None:
+    """Fill memory with zeros."""
+    _fill_memory(b, goal, ir.Constant(I8, 0), size, ir.Constant(I1, 0))
 
 
 def _void(b: Any, name: str, kinds: list[Any], given: list[Any]) -> None:

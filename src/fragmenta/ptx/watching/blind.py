@@ -11,6 +11,12 @@ from typing import Any
 class Blind:
     """Sees nothing."""
 
+    def attach(self) -> None:
+        """Blocks will run one after the other, without Python between them."""
+
+    def enter(self) -> None:
+        """Another such block has its first event."""
+
     def begin(self) -> None:
         """A new cluster begins."""
 

@@ -17,6 +17,7 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     convert,
     ones,
+    shift_unsigned,
 )
 from fragmenta.ptx.engine import layout as engine
 from fragmenta.ptx.engine import warps
@@ -188,6 +189,40 @@ def _fence(code: Code, warp: Any, block: Any, lanes: Value) -> None:
     watching(code, block, then)
 
 
+def _renew(code: Code, block: Any) -> None:
+    """A new block begins: nobody has accessed anything, and nobody knows anything."""
+
+    def then(head: Head) -> None:
+        number = field(code, block, engine.BLOCK_INDEX, I64)[0]
+        field(code, head.raw, layout.HEAD_CLUSTER, I32)[0] = convert(number, I32)
+        words = shift_unsigned(head.long(layout.HEAD_SIZE) + 3, 2) + layout.MARGIN
+        for place in (layout.HEAD_WRITES, layout.HEAD_READS):
+            _zero(code, head.pointer(place), words * 8)
+        warps_, size = head.word(layout.HEAD_WARPS), head.long(layout.HEAD_STATE_BYTES)
+        states = head.pointer(layout.HEAD_STATES)
+        _zero(code, states, convert(warps_, I64) * size)
+        with code.loop(convert(warps_, I64)) as warp:
+            state = code.builder.gep(states, [(warp * size).raw])
+            field(code, state, layout.STATE_EPOCH, I32)[0] = warps_.lift(1)
+        step = head.long(layout.HEAD_BARRIER_BYTES)
+        barriers = head.pointer(layout.HEAD_BARRIERS)
+        with code.loop(32) as index:
+            clock = code.builder.gep(barriers, [(index * step).raw])
+            field(code, clock, layout.CLOCK_PHASE, I32)[0] = warps_.lift(-1)
+            field(code, clock, layout.CLOCK_WAITING, I32)[0] = warps_.lift(0)
+        sets = head.pointer(layout.HEAD_SETS)
+        with code.when(field(code, sets, layout.SETS_USED, I32)[0] != 0):
+            _zero(code, sets, step.lift(layout.SETS_CELLS))
+
+    watching(code, block, then)
+
+
+def _zero(code: Code, memory: Any, size: Value) -> None:
+    warps.clear_memory(code.builder, memory, size.raw)
+
+
+RENEW = routine("watch.renew", _renew, [P], None)
+"""Called when a block begins that runs without Python: the block."""
 BAR_BEFORE = routine("watch.bar.before", _before, [P, P, P, I32, I32], None)
 """Called before ``bar``: warp, block, barriers of the lanes, lanes, mode."""
 BAR_AFTER = routine("watch.bar.after", _after, [P, P, P, I32], None)

@@ -72,6 +72,25 @@ class Observer(Blind):
             ledger.attach(block.context.parts["block"])
             self.ledgers.append(ledger)
 
+    def attach(self) -> None:
+        """Blocks will run one after the other, without Python between them."""
+        (block,), (ledger,) = self.cluster.blocks, self.ledgers
+        block.context.point(layout.BLOCK_WATCH, self.watch.address(0))
+        block.context.point(layout.BLOCK_RESET, self.watch.renew)
+        states = self.watch._state(0, 0).ctypes.data
+        ledger.clocks(states, self.watch.plan.state_bytes)
+
+    def enter(self) -> None:
+        """Another such block has its first event."""
+        self.history.begin()
+        self.fences.clear()
+
+    def number_of(self, found: Any) -> int:
+        """The cluster in which something was found."""
+        if self.cluster.alone:
+            return int(found.cluster)
+        return self.numbers[found.cluster - 1]
+
     def begin(self) -> None:
         """A new cluster begins."""
         self.watch.reset()

@@ -107,7 +107,7 @@ class Seen:
         now = self.agent(found.now, notes)
         before = None if found.before is None else self.agent(found.before, notes)
         wait = None if before is None else self._wait(now, before, notes)
-        return Story(self.observer.cluster.number, now, before, wait)
+        return Story(self.observer.number_of(found), now, before, wait)
 
     def agent(self, access: Any, notes: list[Note]) -> Agent:
         """Who did an access."""

@@ -32,7 +32,7 @@ class Machine:
 
     def __init__(self) -> None:
         # Tracing takes a while to import.
-        from fragmenta.ptx.watching import clocks, collecting, shadow
+        from fragmenta.ptx.watching import clocks, collecting, meeting, shadow
 
         lanes = (_POINTER, _WORD, _WORD, _WORD, _POINTER)
         given: dict[str, tuple[library.Routine, tuple[Any, ...]]] = {
@@ -48,6 +48,7 @@ class Machine:
             ),
         }
         routines = [*(each for each, _ in given.values()), collecting.COLLECT]
+        routines.append(meeting.RENEW)
         self._engine = compiler.load(library.objects(routines))
         self.calls: dict[str, Callable[..., None]] = {
             name: ctypes.CFUNCTYPE(None, *kinds)(
@@ -55,6 +56,7 @@ class Machine:
             )
             for name, (each, kinds) in given.items()
         }
+        self.renew = int(self._engine.get_function_address(meeting.RENEW.name))
 
 
 _LOADING = Lock()
@@ -158,6 +160,14 @@ class Watch:
     def address(self, rank: int) -> int:
         """What ``BLOCK_WATCH`` of a block has to be."""
         return self._start + rank * layout.HEAD_BYTES
+
+    @property
+    def renew(self) -> int:
+        """What ``BLOCK_RESET`` of a block has to be, if it runs without Python.
+
+        Then what is found has the number of its block instead of its cluster.
+        """
+        return self._machine.renew
 
     def reset(self) -> None:
         """A new cluster begins.  What was found stays."""
