@@ -95,11 +95,15 @@ class Seen:
         observer = self.observer
         new = observer.watch.noted != self._noted
         self._noted = observer.watch.noted
-        observer.history.keep(observer.cluster.number, new or problem)
-        if not new:
-            return
-        notes = observer.history.told()
-        for each in observer.watch.found():
+        found = observer.watch.found() if new else []
+        if observer.cluster.alone:  # nothing is noted, and several blocks have run
+            numbers = {observer.number_of(each) for each in found} or {0}
+            for number in sorted(numbers):
+                observer.history.keep(number, True)
+        else:
+            observer.history.keep(observer.cluster.number, new or problem)
+        notes = observer.history.told() if found else []
+        for each in found:
             if key(each) not in self.stories:
                 self.stories[key(each)] = self._story(each, notes)
 
