@@ -128,7 +128,7 @@ class LaunchWatch:
         rule = found.rule
         severity = "info" if rule == "same-value" else "error"
         if rule == "uninitialised":
-            severity = self._unset(now.kind, now.site)
+            severity = self._unset(now.kind)
         made = Found(
             "shared-race" if rule == "same-value" else rule, severity,
             self._site(now.site), "",
@@ -149,14 +149,11 @@ class LaunchWatch:
                 made.rule = "mbarrier"
         return made
 
-    def _unset(self, kind: str, site: int) -> str:
-        """How bad it is to read what nobody wrote.
+    def _unset(self, kind: str) -> str:
+        """How bad it is to read what nobody wrote: it may be thrown away later.
 
-        A tile may be larger than the matrix: what products, ``ldmatrix`` and copies
-        read beyond the edge may be thrown away later.
+        A tile is often larger than the matrix, and a copy stores whole tiles.
         """
-        if kind == "warp" and self._words(site)[0] != "ldmatrix":
-            return "error"
         return "warning" if kind in ("wgmma", "warp") else "info"
 
     # ── global memory ───────────────────────────────────────────────────────
