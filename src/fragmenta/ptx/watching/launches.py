@@ -42,6 +42,8 @@ class LaunchWatch:
         self.locations = Locations(self.memory)
         self.banks = BankCounts(len(compiled.places))
         self.observers: list[Observer] = []
+        self.used: set[int] = set()
+        """The sites of ``mbarrier.init`` of all mbarriers that are used."""
         self.lock = Lock()
 
     def observer(self, cluster: Any) -> Observer:
@@ -147,6 +149,9 @@ class LaunchWatch:
             words = self._words(found.before.site)
             if words[:2] == ["mbarrier", "init"]:
                 made.rule = "mbarrier"
+                # An mbarrier that nobody uses only lacks its mbarrier.inval.
+                if found.before.site not in self.used:
+                    made.severity = "info"
         return made
 
     def _unset(self, kind: str) -> str:
