@@ -27,6 +27,7 @@ from tests.ptx.hopper.pool import answers
 from tests.ptx.hopper.subjects import (
     KERNELS,
     RINGS,
+    Launch,
     Subject,
     corpus,
     of_kernel,
@@ -58,10 +59,13 @@ class Outcome:
     """A hash of what it left in memory; nothing if it did not end."""
 
 
-def run(subject: Subject, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
-    """Launch the kernel of a subject, or a mutant of it."""
+Runs = dict[Schedule, Outcome]
+
+
+def run(launch: Launch, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
+    """Launch a kernel, or a mutant of it."""
     try:
-        result, bits = subject.launch(
+        result, bits = launch.run(
             kernel, schedule=schedule, problems="report", limit=LIMIT
         )
     except KernelFault as fault:
@@ -70,26 +74,21 @@ def run(subject: Subject, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
     return Outcome(frozenset((x.rule, x.line) for x in serious), "", bits)
 
 
-def run_all(
-    subject: Subject, text: str, schedules: Iterable[Schedule]
-) -> dict[Schedule, Outcome]:
-    """Launch a text in each schedule."""
-    kernel = ptx.parse(text).kernels[subject.entry]
-    return {each: run(subject, kernel, each) for each in schedules}
-
-
-def original(
-    subject: Subject, schedules: Iterable[Schedule]
-) -> dict[Schedule, Outcome]:
-    """The launches of the kernel itself, which must be right.
+def originals(subject: Subject, schedules: Iterable[Schedule]) -> list[Runs]:
+    """All launches of the kernel itself, which must be right.
 
     What has nothing asynchronous is the same in all schedules.
     """
     chosen = list(schedules) if subject.asynchronous else list(schedules)[:1]
-    made, wanted = run_all(subject, subject.text, chosen), subject.expected()
-    for schedule, each in made.items():
-        if each.fault or each.bits != wanted:
-            raise AssertionError(f"{subject.name}, {schedule}: {each.fault or 'bits'}")
+    kernel = ptx.parse(subject.text).kernels[subject.entry]
+    made: list[Runs] = []
+    for launch in subject.launches:
+        wanted = launch.expected()
+        made.append({each: run(launch, kernel, each) for each in chosen})
+        for schedule, each in made[-1].items():
+            if each.fault or each.bits != wanted:
+                where = f"{subject.name}, {launch.name}, {schedule}"
+                raise AssertionError(f"{where}: {each.fault or 'bits'}")
     return made
 
 
@@ -106,6 +105,8 @@ class Verdict:
 
     Faults that are no rule are called ``fault``, other results ``bits``.
     """
+    launch: str
+    """The launch that showed it, or the last one."""
     reached: bool = True
     """Whether the instruction runs at all."""
 
@@ -142,19 +143,25 @@ def new_rules(its: Outcome, before: Outcome) -> tuple[str, ...]:
     return tuple(sorted(rules))
 
 
-def judge(
-    subject: Subject, mutant: Mutant, originals: dict[Schedule, Outcome]
-) -> Verdict:
-    """What one mutant does, schedule by schedule."""
-    made = run_all(subject, mutant.text, originals)
-    rules = {each: new_rules(made[each], originals[each]) for each in made}
-    verdict = Verdict(mutant, rules)
-    if verdict.caught:
-        return verdict
-    # Whether any thread meets the change: a trap in its place says so.
-    schedule = next(iter(originals))
-    trapped = run_all(subject, mutant.trapped, [schedule])[schedule]
-    return replace(verdict, reached=bool(new_rules(trapped, originals[schedule])))
+def judge(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> Verdict:
+    """What one mutant does, schedule by schedule, in the first launch that shows it."""
+    kernel = ptx.parse(mutant.text).kernels[subject.entry]
+    for launch, runs in zip(subject.launches, before, strict=True):
+        rules = {x: new_rules(run(launch, kernel, x), runs[x]) for x in runs}
+        verdict = Verdict(mutant, rules, launch.name)
+        if verdict.caught:
+            return verdict
+    return replace(verdict, reached=reached(subject, mutant, before))
+
+
+def reached(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> bool:
+    """Whether any thread meets the change: a trap in its place says so."""
+    kernel = ptx.parse(mutant.trapped).kernels[subject.entry]
+    schedule = next(iter(before[0]))
+    return any(
+        new_rules(run(launch, kernel, schedule), runs[schedule])
+        for launch, runs in zip(subject.launches, before, strict=True)
+    )
 
 
 def run_mutants(
@@ -163,7 +170,7 @@ def run_mutants(
     chosen: Iterable[Mutant] | None = None,
 ) -> list[Verdict]:
     """The verdicts on all mutants of a subject, or on some."""
-    before = original(subject, schedules)
+    before = originals(subject, schedules)
     listed = subject.mutants() if chosen is None else chosen
     return [judge(subject, mutant, before) for mutant in listed]
 
@@ -183,34 +190,35 @@ def judge_everything(
 
     First the originals run, then the mutants of those that are right.
     """
-    before: dict[int, dict[Schedule, Outcome]] = {}
+    before: dict[int, list[Runs]] = {}
     numbers = range(len(subjects))
 
-    def first(number: int) -> dict[Schedule, Outcome] | str:
+    def first(number: int) -> list[Runs] | str:
         try:
-            return original(subjects[number], schedules)
+            return originals(subjects[number], schedules)
         except Exception as why:
             return f"{type(why).__name__}: {why}"
 
     for number, made in answers(first, numbers, jobs, 2 * SECONDS):
-        if isinstance(made, dict):
+        if isinstance(made, list):
             before[number] = made
         else:
             print(f"LEFT OUT {subjects[number].name}: {made or 'no answer'}")
     mutants = {each: choose(subjects[each].mutants()) for each in before}
     tasks = [(each, x) for each in sorted(before) for x in range(len(mutants[each]))]
 
-    def second(task: tuple[int, int]) -> tuple[dict[Schedule, tuple[str, ...]], bool]:
+    def second(task: tuple[int, int]) -> Verdict:
         number, index = task
+        mutant = mutants[number][index]
         try:
-            made = judge(subjects[number], mutants[number][index], before[number])
+            return judge(subjects[number], mutant, before[number])
         except Exception as why:  # a mistake of ours, not of the mutant
-            return {each: (f"{type(why).__name__}: {why}",) for each in schedules}, True
-        return made.rules, made.reached
+            rules = dict.fromkeys(schedules, (f"{type(why).__name__}: {why}",))
+            return Verdict(mutant, rules, "none")
 
     for (number, index), found in answers(second, tasks, jobs, SECONDS):
-        rules, reached = found or (dict.fromkeys(schedules, ("fault",)), True)
-        yield number, Verdict(mutants[number][index], rules, reached)
+        endless = dict.fromkeys(schedules, ("fault",))
+        yield number, found or Verdict(mutants[number][index], endless, "no time")
 
 
 # ── the command ─────────────────────────────────────────────────────────────
@@ -228,14 +236,13 @@ def summary(name: str, table: Sequence[Verdict]) -> str:
         (
             v.mutant.change,
             "equivalent" if way(name, v) == "equivalent" else v.how,
-            v.mutant.where,
-            v.mutant.source_line or v.mutant.line,
+            v.mutant.where or str(v.mutant.line),
         )
         for v in table
     )
     lines = [
-        f"  {count:3} {change:52} {how:42} {line}: {where[:60]}"
-        for (change, how, where, line), count in sorted(rows.items())
+        f"  {count:3} {change:52} {how:42} {where[-200:]}"
+        for (change, how, where), count in sorted(rows.items())
     ]
     caught = sum(each.caught for each in table)
     return "\n".join([f"{name}: {caught} of {len(table)} caught", *lines])
@@ -247,8 +254,8 @@ def as_json(name: str, verdict: Verdict) -> dict[str, Any]:
     return {
         "change": mutant.change,
         "line": mutant.line,
-        "source": mutant.source_line,
-        "where": mutant.where,
+        "where": [list(each) for each in mutant.calls],
+        "launch": verdict.launch,
         "way": way(name, verdict),
         "rules": {str(each): list(rules) for each, rules in verdict.rules.items()},
     }
