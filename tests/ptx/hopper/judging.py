@@ -21,11 +21,11 @@ from typing import Any
 
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
-from tests.ptx.hopper.equivalence import excused
+from tests.ptx.hopper.equivalence import explained
 from tests.ptx.hopper.mutants import Mutant
 from tests.ptx.hopper.pool import answers
 from tests.ptx.hopper.subjects import (
-    KERNELS,
+    JUDGED,
     RINGS,
     Launch,
     Subject,
@@ -40,9 +40,13 @@ LIMIT = 20_000_000
 """Warp instructions after which a mutant hangs."""
 SECONDS = 60.0
 """After so long, too."""
-WAYS = ("rule", "deadlock", "fault", "bits", "equivalent", "never runs", "silent")
-"""What can come of a mutant; the first that holds in any schedule counts."""
-CAUGHT = WAYS[:4]
+CAUGHT = ("rule", "deadlock", "fault", "bits")
+WAYS = (*CAUGHT, "equivalent", "missed", "never runs", "silent")
+"""What can come of a mutant; the first that holds in any schedule counts.
+
+``equivalent`` and ``missed`` are silent, and it is known why."""
+LATER: Schedule = "lazy"
+"""The schedule of all launches but the first."""
 
 Found = frozenset[tuple[str, int]]
 """Rules that are broken, and in which lines."""
@@ -74,17 +78,31 @@ def run(launch: Launch, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
     return Outcome(frozenset((x.rule, x.line) for x in serious), "", bits)
 
 
-def originals(subject: Subject, schedules: Iterable[Schedule]) -> list[Runs]:
+def run_all(
+    subject: Subject, text: str, number: int, schedules: Iterable[Schedule]
+) -> Runs:
+    """One of the launches with another text, in each schedule."""
+    launch = subject.launches[number]
+    parsed = ptx.parse(text).kernels[subject.entry]
+
+    def kernel() -> ptx.Kernel:
+        return ptx.parse(text).kernels[subject.entry] if subject.keeps else parsed
+
+    return {each: run(launch, kernel(), each) for each in schedules}
+
+
+def originals(subject: Subject, schedules: Sequence[Schedule]) -> list[Runs]:
     """All launches of the kernel itself, which must be right.
 
     What has nothing asynchronous is the same in all schedules.
     """
-    chosen = list(schedules) if subject.asynchronous else list(schedules)[:1]
-    kernel = ptx.parse(subject.text).kernels[subject.entry]
     made: list[Runs] = []
-    for launch in subject.launches:
+    for number, launch in enumerate(subject.launches):
+        chosen = [LATER if LATER in schedules else schedules[0]]
+        if number == 0:
+            chosen = list(schedules) if subject.asynchronous else chosen
+        made.append(run_all(subject, subject.text, number, chosen))
         wanted = launch.expected()
-        made.append({each: run(launch, kernel, each) for each in chosen})
         for schedule, each in made[-1].items():
             if each.fault or each.bits != wanted:
                 where = f"{subject.name}, {launch.name}, {schedule}"
@@ -145,10 +163,10 @@ def new_rules(its: Outcome, before: Outcome) -> tuple[str, ...]:
 
 def judge(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> Verdict:
     """What one mutant does, schedule by schedule, in the first launch that shows it."""
-    kernel = ptx.parse(mutant.text).kernels[subject.entry]
-    for launch, runs in zip(subject.launches, before, strict=True):
-        rules = {x: new_rules(run(launch, kernel, x), runs[x]) for x in runs}
-        verdict = Verdict(mutant, rules, launch.name)
+    for number, runs in enumerate(before):
+        made = run_all(subject, mutant.text, number, runs)
+        rules = {each: new_rules(made[each], runs[each]) for each in runs}
+        verdict = Verdict(mutant, rules, subject.launches[number].name)
         if verdict.caught:
             return verdict
     return replace(verdict, reached=reached(subject, mutant, before))
@@ -156,12 +174,12 @@ def judge(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> Verdict:
 
 def reached(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> bool:
     """Whether any thread meets the change: a trap in its place says so."""
-    kernel = ptx.parse(mutant.trapped).kernels[subject.entry]
-    schedule = next(iter(before[0]))
-    return any(
-        new_rules(run(launch, kernel, schedule), runs[schedule])
-        for launch, runs in zip(subject.launches, before, strict=True)
-    )
+    for number, runs in enumerate(before):
+        schedule = next(iter(runs))
+        made = run_all(subject, mutant.trapped, number, [schedule])
+        if new_rules(made[schedule], runs[schedule]):
+            return True
+    return False
 
 
 def run_mutants(
@@ -202,6 +220,9 @@ def judge_everything(
     for number, made in answers(first, numbers, jobs, 2 * SECONDS):
         if isinstance(made, list):
             before[number] = made
+            found = {x for runs in made for each in runs.values() for x in each.found}
+            if found:
+                print(f"{subjects[number].name} itself: {sorted(found)}")
         else:
             print(f"LEFT OUT {subjects[number].name}: {made or 'no answer'}")
     mutants = {each: choose(subjects[each].mutants()) for each in before}
@@ -226,8 +247,8 @@ def judge_everything(
 
 def way(name: str, verdict: Verdict) -> str:
     """One of :data:`WAYS`."""
-    silent = verdict.way == "silent" and excused(name, verdict.mutant)
-    return "equivalent" if silent else verdict.way
+    known = explained(name, verdict.mutant) if verdict.way == "silent" else None
+    return known.kind if known else verdict.way
 
 
 def summary(name: str, table: Sequence[Verdict]) -> str:
@@ -235,7 +256,7 @@ def summary(name: str, table: Sequence[Verdict]) -> str:
     rows = Counter(
         (
             v.mutant.change,
-            "equivalent" if way(name, v) == "equivalent" else v.how,
+            v.how if v.caught else way(name, v),
             v.mutant.where or str(v.mutant.line),
         )
         for v in table
@@ -254,6 +275,7 @@ def as_json(name: str, verdict: Verdict) -> dict[str, Any]:
     return {
         "change": mutant.change,
         "line": mutant.line,
+        "copy": mutant.copy,
         "where": [list(each) for each in mutant.calls],
         "launch": verdict.launch,
         "way": way(name, verdict),
@@ -261,17 +283,16 @@ def as_json(name: str, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def kernel_subjects(rings: Iterable[int], texts: dict[str, str]) -> list[Subject]:
+def kernel_subjects(texts: dict[str, str]) -> list[Subject]:
     """The launches of the project's own kernels, without compiling if texts are known.
 
     What is compiled is added to the texts.
     """
     made = []
-    for ring in rings:
-        for kernel in KERNELS:
-            key = f"{kernel}, {ring} stages"
-            made.append(of_kernel(kernel, ring, texts.get(key, "")))
-            texts[key] = made[-1].text
+    for kernel, ring in JUDGED:
+        key = f"{kernel}, {ring} stages"
+        made.append(of_kernel(kernel, ring, texts.get(key, "")))
+        texts[key] = made[-1].text
     return made
 
 
@@ -279,7 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true", help="every kind of kernel")
-    parser.add_argument("--rings", type=int, nargs="+", default=list(RINGS))
+    parser.add_argument("--ring", type=int, default=RINGS[0], help="of those named")
     parser.add_argument("--corpus", action="store_true", help="the recorded kernels")
     parser.add_argument("--each", action="store_true", help="one copy of each mutant")
     parser.add_argument("--schedules", nargs="+", default=list(map(str, SCHEDULES)))
@@ -292,12 +313,10 @@ def main() -> None:
     texts: dict[str, str] = {}
     if options.texts and options.texts.exists():
         texts = json.loads(options.texts.read_text())
-    subjects = [subject(each, ring) for each in options.names for ring in options.rings]
+    subjects = [subject(each, options.ring) for each in options.names]
     if options.all:
-        subjects += kernel_subjects(options.rings[:1], texts)
+        subjects += kernel_subjects(texts)
     subjects += corpus() if options.corpus else []
-    if options.all:
-        subjects += kernel_subjects(options.rings[1:], texts)
     if options.texts and not options.texts.exists():
         options.texts.write_text(json.dumps(texts))
     choose = one_of_each if options.each else list

@@ -8,6 +8,7 @@ is as good as the original: ``equivalent.toml`` says which are, and why.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -28,6 +29,10 @@ class Mutant:
     calls: tuple[tuple[int, str], ...]
     """Its statement in the CUDA source and the line, then the call of that function,
     and so on; nothing if the PTX has no lines."""
+    copy: int
+    """How many mutants before it are the same change at the same calls.
+
+    A compiler that unrolls a loop makes several instructions of one statement."""
     start: int
     stop: int
     new: str
@@ -226,6 +231,7 @@ def mutants(
     ``source`` is the CUDA source, from which a statement is named.
     """
     function = _parsed(text).functions[entry]
+    before: Counter[object] = Counter()
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -239,12 +245,14 @@ def mutants(
                 change.name,
                 each.line,
                 calls,
+                before[change.name, calls],
                 start,
                 stop,
                 change.new,
                 text,
                 change.trap,
             )
+            before[change.name, calls] += 1
 
 
 def changes(

@@ -37,6 +37,10 @@ RINGS = (3, 8)
 In a small ring, every barrier has many phases.  In one that has room for a whole tile,
 the warps of a consumer can be far apart.
 """
+JUDGED = [(each, RINGS[0]) for each in KERNELS] + [
+    (each, RINGS[1]) for each in KERNELS[:5] if each.slabs == 1
+]
+"""The kernels whose mutants are judged, and their rings."""
 
 
 class Launch(NamedTuple):
@@ -60,6 +64,11 @@ class Subject:
     """The later ones are for mutants that the first does not show."""
     ring: int | None = None
     source: str = ""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a launch changes what the next one of the same module sees."""
+        return ".global .align" in self.text
 
     @property
     def asynchronous(self) -> bool:
@@ -94,19 +103,24 @@ def of_kernel(kernel: Kernel, ring: int = RINGS[0], text: str = "") -> Subject:
 def _shapes(kernel: Kernel) -> list[tuple[int, int]]:
     """Slabs along k, and tiles.
 
-    First, a tile has many stages.  The compiler makes four copies of the producer's
+    First, a tile has several stages.  The compiler makes four copies of the producer's
     loop, and three for the rest: all of them run.  Five tiles, because with turns one
-    consumer has to have the last.
+    consumer has to have the last.  Then:
 
-    Then, tiles have as little arithmetic as they can, so that one is near the next; and
-    there are so many that a barrier for 128 arrivals, which gets one too many in each
-    round, has a whole round too many.  Last, if a stage may be incomplete, one of the
-    other parity is.
+    - tiles with one slab, so that one is near the next.  With turns they are so many
+      that a barrier for 128 arrivals, which gets one too many in each round, has a
+      whole round too many in the end;
+    - with turns, tiles that do not fit into the ring;
+    - if a stage has several slabs: the last one is complete, or the first one is not,
+      or an incomplete one has an odd number.
     """
-    few = (1, 266 if kernel.tile.turns else 20)
-    if kernel.slabs == 1:
-        return [(7, 5), few]
-    return [(3 * kernel.slabs - 1, 5), few, (2 * kernel.slabs - 1, 5)]
+    size, turns = kernel.slabs, kernel.tile.turns
+    shapes = [(7 if size == 1 else 3 * size - 1, 5), (1, 266 if turns else 120)]
+    if turns:
+        shapes.append((15, 3))
+    if size > 1:
+        shapes += [(3 * size, 5), (size - 1, 12), (2 * size - 1, 5)]
+    return shapes
 
 
 def _gemm(kernel: Kernel, stages: int, slabs: int, tiles: int) -> Gemm:
