@@ -89,6 +89,16 @@ class Warp(NamedTuple):
         first = self.common()
         return Memory(b, b.gep(first.raw, [self.head.row_words().raw]), I32)
 
+    @property
+    def copier(self) -> Value:
+        """The agent of its ``cp.async``, if there are any."""
+        return self.head.word(layout.HEAD_KINDS + 4) + self.agent
+
+    @property
+    def waited(self) -> Value:
+        """Each lane has waited for its own ``cp.async`` before this epoch."""
+        return field(self.code, self.state, layout.STATE_WAITED, I32)[0]
+
     def row_of(self, lanes: Value) -> Memory:
         """The row with all that any of these lanes knows."""
         b = self.code.builder
@@ -175,6 +185,15 @@ def know(
 # ── lanes ───────────────────────────────────────────────────────────────────
 
 
+def _tell_copies(warp: Warp, row: Memory, lanes: Value, every: Value) -> None:
+    """A row gets to know the ``cp.async`` that lanes have waited for."""
+    code, head = warp.code, warp.head
+    with code.when(warp.waited != 0), code.loop(head.planes) as plane:
+        b, step = code.builder, plane * 3 * head.row
+        part = Memory(b, b.gep(row.raw, [step.raw]), I32)
+        know(part, head.row, warp.copier, warp.waited, lanes, every)
+
+
 def _covers(lanes: Value, live: Value) -> Value:
     """Whether all lanes that have not ended take part."""
     none_missing: Value = (live & ~lanes) == 0
@@ -187,6 +206,7 @@ def publish(warp: Warp, lanes: Value, live: Value, into: Memory) -> None:
     merge(code, head, into, warp.row_of(lanes))
     following = warp.epoch[0] + 1
     know(into, head.row, warp.agent, following, lanes, _covers(lanes, live))
+    _tell_copies(warp, into, lanes, _covers(lanes, live))
     warp.epoch[0] = following
 
 
@@ -229,8 +249,11 @@ def sync_warp(warp: Warp, lanes: Value, live: Value) -> None:
             copy(code, head, warp.common(), warp.elected())
             warp.elect[0] = live.lift(0)
         know(warp.common(), head.row, warp.agent, following, lanes, full)
+        _tell_copies(warp, warp.common(), lanes, full)
     with code.when(~full):
-        know(_join(warp, lanes), head.row, warp.agent, following, lanes, full)
+        row = _join(warp, lanes)
+        know(row, head.row, warp.agent, following, lanes, full)
+        _tell_copies(warp, row, lanes, full)
         _settle(warp, live)
     warp.epoch[0] = following
 
@@ -278,6 +301,7 @@ def _row(
     copy(code, warp.head, row, warp.row_of(lanes))
     never = code.constant(0, I1)
     know(row, warp.head.row, warp.agent, warp.epoch[0] + 1, lanes, never)
+    _tell_copies(warp, row, lanes, never)
 
 
 def _sync(

@@ -176,6 +176,7 @@ STATE_EPOCH = 0  #: i32: the present epoch
 STATE_ELECT = 4  #: i32: the lanes that know what the second row says
 STATE_COPY_EPOCH = 8  #: i32: the epoch of the warp's ``cp.async``
 STATE_COPIES = 12  #: i32: whether it has issued any in this epoch
+STATE_WAITED = 16  #: i32: each lane has waited for its own ``cp.async`` before this
 STATE_COMMON = 64  #: the row of the other lanes; the row of those lanes follows
 
 # The clock of a barrier.

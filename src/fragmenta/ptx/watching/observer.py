@@ -156,6 +156,11 @@ class Observer(Blind):
         else:
             self.watch.merge(mbarrier.clock, clock)
 
+    @property
+    def _lanes_are_known(self) -> bool:
+        """Whether compiled code makes ``cp.async`` and says which lane made which."""
+        return bool(self.cluster.schedule.eager)
+
     # ── mbarriers ───────────────────────────────────────────────────────────
 
     def init(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
@@ -378,6 +383,10 @@ class Observer(Blind):
         else:
             names = ("bulk-read",) if read else ("bulk-read", "bulk-write")
         self.note("waited", warp, lanes, event, kind, left, read)
+        if kind == "cp.async" and self._lanes_are_known and not warp.live & ~lanes:
+            # Each lane has waited for its own: others' are known when they meet.
+            self.watch.copies_waited(rank, warp.number, left)
+            return
         for name in names:
             self.watch.know(clock, self.watch.agent(name, rank, warp.number), left)
         self.acquire(warp, lanes, clock)

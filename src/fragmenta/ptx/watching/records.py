@@ -108,6 +108,10 @@ class Viewer(NamedTuple):
     """Its agent, or -1 if it knows nothing by itself."""
     own: Value
     """A mask of its lane, which knows its own accesses; 0 if there are several."""
+    copier: Value | None = None
+    """The agent of the ``cp.async`` of its warp."""
+    waited: Value | None = None
+    """Its lane has waited for its own ``cp.async`` before this epoch."""
 
     def components(self, agent: Value) -> tuple[Value, Value, Value]:
         """What it knows of an agent: base, extra, mask."""
@@ -125,6 +129,9 @@ def known(viewer: Viewer, record: Value, lane: Value, overlap: Value) -> Value:
     base, extra, mask = viewer.components(agent)
     mine = agent == viewer.agent
     available = select(epoch < extra, mask, 0) | select(mine, viewer.own, 0)
+    if viewer.copier is not None and viewer.waited is not None:
+        copied = (agent == viewer.copier) & (epoch < viewer.waited)
+        available = available | select(copied, viewer.own, 0)
     halves = convert((overlap & 3) != 0, I32, signed=False) | (
         convert((overlap & 12) != 0, I32, signed=False) << 1
     )

@@ -112,7 +112,8 @@ def _now(
     copy = (kind & layout.COPY) != 0
     agent, epoch = _copier(code, head, warp, number, copy)
     return Now(
-        Viewer(row, head.row, warp.agent, own), None, agent, kept_epoch(epoch),
+        Viewer(row, head.row, warp.agent, own, warp.copier, warp.waited), None, agent,
+        kept_epoch(epoch),
         first_lane(lanes) & (LANES - 1),
         select((kind & layout.STRONG) != 0, strong, plain), kept_site(site), kind & 7,
         code.constant(0, I1),

@@ -291,6 +291,12 @@ class Watch:
         words[layout.STATE_COPY_EPOCH // 4] = epoch
         return there
 
+    def copies_waited(self, rank: int, warp: int, epoch: int) -> None:
+        """Each lane of a warp has waited for its own ``cp.async`` before an epoch."""
+        words = self._state(rank, warp).view(np.int32)
+        at = layout.STATE_WAITED // 4
+        words[at] = max(int(words[at]), epoch)
+
     # ── accesses ────────────────────────────────────────────────────────────
 
     def touch(
