@@ -97,6 +97,12 @@ CLEAN = {
     # Compilers put moves there.
     "A is moved to its place after the fence": (FENCE, WRITE, MULTIPLY, COMMIT, WAIT),
     "D is cleared after the fence": (FENCE, CLEAR, FROM_SHARED, COMMIT, WAIT),
+    "D is read before a new fence": (
+        FENCE, FROM_SHARED, COMMIT, WAIT, READ, FENCE, FROM_SHARED, COMMIT, WAIT,
+    ),
+    "A is read and stays as it is": (
+        FENCE, MULTIPLY, COMMIT, WAIT, "mov.u32 %r9, %r1;", MULTIPLY, COMMIT, WAIT,
+    ),
     "descriptors may change": (FENCE, MULTIPLY, "add.u64 %rd1, %rd1, 0;", COMMIT, WAIT),
     "metadata may be read": (
         FENCE, SPARSELY, "mov.u32 %r9, %r8;", COMMIT, WAIT, "mov.u32 %r8, 0x44444444;",
@@ -144,6 +150,10 @@ WRONG = {
     ),
     "D is moved behind a wait, without a new fence": (
         (FENCE, FROM_SHARED, COMMIT, WAIT, CLEAR, FROM_SHARED, COMMIT, WAIT),
+        [(NO_FENCE, "warning", FROM_SHARED)],
+    ),
+    "D is read behind a wait, without a new fence": (
+        (FENCE, FROM_SHARED, COMMIT, WAIT, READ, FROM_SHARED, COMMIT, WAIT),
         [(NO_FENCE, "warning", FROM_SHARED)],
     ),
     "D becomes A": (

@@ -149,3 +149,95 @@ def test_an_mbarrier_that_nobody_uses_may_be_written_over(
     assert [each.severity for each in result.hazards if each.rule == "mbarrier"] == [
         severity
     ]
+
+
+COUNTED = """
+    .shared .b32 sum;
+    setp.ne.u32 %p1, %t, 0;
+    @%p1 bra ADD;
+    {store} [sum], 0;
+    {between}
+ADD:
+    {barrier}
+    atom.shared.add.u32 %r1, [sum], 1;
+    bar.sync 0;
+    ld.shared.u32 %r2, [sum];
+    st.global.u32 [%mine], %r2;
+    ret;
+"""
+ATOMIC = "atom.shared.add.u32 %r3, [sum], 0;"
+
+
+@pytest.mark.parametrize(
+    "given, found",
+    [
+        ({"barrier": "bar.sync 0;"}, set()),
+        ({}, {"shared-race"}),
+        # The first thread's own atomic does not make up for its store.
+        ({"between": ATOMIC}, {"shared-race"}),
+        ({"between": ATOMIC, "barrier": "bar.sync 0;"}, set()),
+        ({"store": "st.relaxed.cta.shared.u32"}, set()),
+    ],
+)
+def test_a_plain_store_before_atomics(given: dict[str, str], found: set[str]) -> None:
+    parts = {"store": "st.shared.u32", "between": "", "barrier": ""}
+    body = COUNTED.format(**{**parts, **given})
+    assert rules(body, [np.zeros(64, np.int32)], blocks=1) == found
+
+
+COPIED = """
+    .shared .align 16 .b32 room[64];
+    mov.u32 %r1, room;
+    mad.lo.u32 %r2, %t, 4, %r1;
+    ld.param.u64 %rd1, [data];
+    mad.wide.u32 %rd2, %t, 4, %rd1;
+    cp.async.ca.shared.global [%r2], [%rd2], 4;
+    cp.async.wait_all;
+    {barrier}
+    xor.b32 %r3, %t, {other};
+    mad.lo.u32 %r4, %r3, 4, %r1;
+    ld.shared.u32 %r5, [%r4];
+    st.global.u32 [%mine], %r5;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    "other, barrier, found",
+    [
+        (0, "", set()),
+        (1, "", {"read-before-arrival"}),
+        (1, "bar.warp.sync -1;", set()),
+        (32, "bar.warp.sync -1;", {"read-before-arrival", "shared-race"}),
+        (32, "bar.sync 0;", set()),
+    ],
+)
+def test_a_lane_waits_for_its_own_copies(
+    other: int, barrier: str, found: set[str]
+) -> None:
+    body = COPIED.format(other=other, barrier=barrier)
+    given = [np.zeros(64, np.int32), np.arange(64, dtype=np.int32)]
+    assert rules(body, given, 1, parameters=".param .u64 data") == found
+
+
+FRAGMENTS = """
+    .shared .align 32 .b8 tile[512];
+    .reg .b32 %a<8>;
+    mov.u32 %r1, tile;
+    mad.lo.u32 %r2, %t, 4, %r1;
+    st.shared.u32 [%r2], %t;
+    st.shared.u32 [%r2+256], %t;
+    {barrier}
+    wmma.load.a.sync.aligned.row.m16n16k16.shared.f16
+        {{%a0, %a1, %a2, %a3, %a4, %a5, %a6, %a7}}, [%r1], 16;
+    st.global.u32 [%mine], %a7;
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    "barrier, found", [("bar.sync 0;", set()), ("", {"shared-race"})]
+)
+def test_fragments_of_what_others_wrote(barrier: str, found: set[str]) -> None:
+    body = FRAGMENTS.format(barrier=barrier)
+    assert rules(body, [np.zeros(64, np.int32)], blocks=1) == found
