@@ -10,8 +10,20 @@ import tomllib
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
-from tests.ptx.hopper.mutants import Mutant
+
+class Changed(Protocol):
+    """A mutant, or its row in the report."""
+
+    @property
+    def change(self) -> str: ...
+    @property
+    def where(self) -> str: ...
+    @property
+    def line(self) -> int: ...
+    @property
+    def copy(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -33,7 +45,7 @@ class Explained:
     lines: tuple[int, ...] = ()
     """Which lines of a recorded PTX text; all if there are none."""
 
-    def covers(self, name: str, mutant: Mutant) -> bool:
+    def covers(self, name: str, mutant: Changed) -> bool:
         """Whether a mutant of a kernel is one of these."""
         return (
             mutant.change in self.changes
@@ -56,6 +68,6 @@ def explanations() -> list[Explained]:
     ]
 
 
-def explained(name: str, mutant: Mutant) -> Explained | None:
+def explained(name: str, mutant: Changed) -> Explained | None:
     """Why a mutant is silent, if it is known."""
     return next((x for x in explanations() if x.covers(name, mutant)), None)

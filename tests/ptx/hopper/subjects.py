@@ -111,15 +111,17 @@ def _shapes(kernel: Kernel) -> list[tuple[int, int]]:
       that a barrier for 128 arrivals, which gets one too many in each round, has a
       whole round too many in the end;
     - with turns, tiles that do not fit into the ring;
-    - if a stage has several slabs: the last one is complete, or the first one is not,
-      or an incomplete one has an odd number.
+    - if a stage has several slabs: the last stage is complete, or the only one is not,
+      or it has an odd number.  An incomplete one has any number of slabs.
     """
     size, turns = kernel.slabs, kernel.tile.turns
     shapes = [(7 if size == 1 else 3 * size - 1, 5), (1, 266 if turns else 120)]
     if turns:
         shapes.append((15, 3))
     if size > 1:
-        shapes += [(3 * size, 5), (size - 1, 12), (2 * size - 1, 5)]
+        shapes.append((3 * size, 5))
+        shapes += [(each, 12) for each in range(2, size)]
+        shapes += [(each, 5) for each in range(size + 1, 2 * size)]
     return shapes
 
 

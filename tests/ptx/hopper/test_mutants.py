@@ -1,24 +1,29 @@
 """Are the mutants what they say, and are they seen?"""
 
 import os
+import time
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from fragmenta import ptx
-from tests.ptx.hopper import equivalence, judging, subjects
+from tests.ptx.hopper import equivalence, judging, reporting, subjects
 from tests.ptx.hopper.mutants import mutants
+from tests.ptx.hopper.pool import answers
 
+ROOT = Path(__file__).parents[3]
 COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
-SOME = (
-    "count 1 more at mbarrier.init",
-    "do not wait at try_wait",
-    "expect 16 bytes more",
-    "remove fence.proxy.async",
-    "remove wgmma.wait_group",
-    "remove cp.async.bulk.wait_group.read",
-)
-"""The changes that are tried whenever the tests run."""
-CORPUS = ("pipelines.sm_80-gemm_f16_3_stages", "scan.sm_80-scan_tree")
+SOME = {
+    "count -1 more at mbarrier.init": "rule",
+    "do not wait at try_wait": "rule",
+    "expect 16 bytes more": "deadlock",
+    "remove fence.proxy.async": "rule",
+    "remove wgmma.fence": "rule",
+    "remove wgmma.wait_group": "rule",
+}
+"""Changes that are tried whenever the tests run, and what shows them."""
+CORPUS = ("pipelines.sm_80-gemm_f16_trans", "scan.sm_80-scan_tree")
 TEXT = """.version 8.0
 .target sm_90a
 .address_size 64
@@ -91,22 +96,40 @@ def test_every_mutant_is_ptx_with_one_difference(kernel):
         assert each.text != subject.text
 
 
-def test_every_equivalent_mutant_exists():
-    """A reason for mutants that nobody makes would excuse later ones."""
-    judged = [
-        subjects.of_kernel(each, ring)
-        for each in subjects.KERNELS
-        for ring in subjects.RINGS
-    ]
-    judged += [subjects.subject(name) for name in CORPUS]
-    listed = [(each.name, mutant) for each in judged for mutant in each.mutants()]
-    for each in equivalence.equivalents():
-        assert each.reason
-        assert any(each.covers(name, mutant) for name, mutant in listed), each
+def test_a_mutant_knows_who_calls_its_function():
+    subject = subjects.of_kernel(subjects.KERNELS[1])
+    found = [x for x in subject.mutants() if x.change == "remove wgmma.fence"]
+    calls = [[statement for _, statement in each.calls] for each in found]
+    assert all(each[1] == "wgmma_fence();" for each in calls)
+    assert all(each[-1].startswith("consume(") for each in calls)
+    assert {each[-2] for each in calls} == {
+        "one_stage(even, k);",
+        "if (k + 1 < stages_k) one_stage(odd, k + 1);",
+    }
+    assert max(each.copy for each in found) >= 1
 
 
-def silent(subject, listed=None, schedules=("lazy",)):
-    """The mutants that nobody noticed, but those that are no mistakes."""
+# ── tasks that never end ────────────────────────────────────────────────────
+
+
+def test_a_task_that_never_ends_is_given_up():
+    def work(task):
+        if task == "endless":
+            time.sleep(60)
+        if task == "dead":
+            os._exit(1)
+        return task.upper()
+
+    tasks = ["a", "endless", "b", "dead", "c"]
+    found = dict(answers(work, tasks, 2, 0.5))
+    assert found == {"a": "A", "b": "B", "c": "C", "endless": None, "dead": None}
+
+
+# ── verdicts ────────────────────────────────────────────────────────────────
+
+
+def unexplained(subject, listed=None, schedules=("eager", "lazy")):
+    """The mutants that nobody noticed, and nobody knows why."""
     table = judging.run_mutants(subject, schedules, listed)
     assert table
     return [
@@ -118,20 +141,54 @@ def silent(subject, listed=None, schedules=("lazy",)):
 
 def test_mutants_of_a_small_kernel_are_seen():
     subject = subjects.of_kernel(subjects.KERNELS[0])
+    subject = replace(subject, launches=subject.launches[:1])
     kinds = {each.change: each for each in judging.one_of_each(subject.mutants())}
-    chosen = [kinds[each] for each in SOME]
-    assert not silent(subject, chosen)
-
-
-if COMPLETE:  # it takes minutes
-
-    @pytest.mark.parametrize("ring", subjects.RINGS)
-    @pytest.mark.parametrize("kernel", subjects.KERNELS, ids=str)
-    def test_all_mutants_are_seen(kernel, ring):
-        subject = subjects.of_kernel(kernel, ring)
-        assert not silent(subject, schedules=judging.SCHEDULES)
+    table = judging.run_mutants(subject, ("lazy",), [kinds[each] for each in SOME])
+    assert {each.mutant.change: each.way for each in table} == SOME
 
 
 @pytest.mark.parametrize("identity", CORPUS)
 def test_mutants_of_the_corpus_are_seen(identity):
-    assert not silent(subjects.subject(identity))
+    assert not unexplained(subjects.subject(identity), schedules=("eager",))
+
+
+if COMPLETE:  # it takes minutes
+
+    @pytest.mark.parametrize("kernel, ring", subjects.JUDGED, ids=str)
+    def test_all_mutants_are_seen(kernel, ring):
+        assert not unexplained(subjects.of_kernel(kernel, ring))
+
+
+# ── the report ──────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def report():
+    return reporting.load()
+
+
+def test_every_mutant_of_the_report_is_caught_or_explained(report):
+    assert not reporting.unexplained(report)
+    assert reporting.share(report) >= 0.95
+
+
+def test_every_explanation_is_about_silent_mutants_only(report):
+    """A reason for mutants that are caught, or that nobody makes, excuses others."""
+    for each in equivalence.explanations():
+        assert each.reason.endswith(".")
+        ways = {row.way for name, row in report.rows if each.covers(name, row)}
+        assert ways == {"silent"}, each
+
+
+def test_the_report_is_about_the_mutants_that_there_are(report):
+    for kernel, ring in subjects.JUDGED[:2]:
+        subject = subjects.of_kernel(kernel, ring)
+        ours = {(each.change, each.where, each.copy) for each in subject.mutants()}
+        named = [row for name, row in report.rows if name == subject.name]
+        assert ours == {(each.change, each.where, each.copy) for each in named}
+
+
+def test_the_page_has_the_table_of_the_report(report):
+    page = (ROOT / "docs" / "hazards.md").read_text(encoding="utf-8")
+    assert reporting.table(report) in page
+    assert report.date in page

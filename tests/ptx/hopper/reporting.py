@@ -1,0 +1,150 @@
+"""What came of all mutants, and how is it told?
+
+``docs/verification/mutants.json`` is what the command of :mod:`judging` wrote.  The
+table in ``docs/hazards.md`` is made from it:
+
+    python -m tests.ptx.hopper.reporting
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.ptx.hopper.equivalence import explained
+from tests.ptx.hopper.judging import CAUGHT, WAYS
+
+FILE = Path(__file__).parents[3] / "docs" / "verification" / "mutants.json"
+COLUMNS = (*CAUGHT, "equivalent", "missed", "never runs")
+HEADINGS = {
+    "bits": "other bits",
+    "missed": "not seen",
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mutant of the report."""
+
+    change: str
+    line: int
+    copy: int
+    where: str
+    way: str
+    rules: tuple[str, ...]
+    """In all schedules together."""
+    everywhere: bool
+    """Whether every schedule shows it."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The mutants of all kernels."""
+
+    date: str
+    rows: list[tuple[str, Row]]
+    """Each with the name of its kernel."""
+
+    def way(self, name: str, row: Row) -> str:
+        """What came of a mutant: one of ``WAYS``."""
+        known = explained(name, row) if row.way == "silent" else None
+        return known.kind if known else row.way
+
+
+def load(path: Path = FILE) -> Report:
+    """Read a report."""
+    read = json.loads(path.read_text(encoding="utf-8"))
+    texts = read["statements"]
+    rows = []
+    for name, table in read["kernels"].items():
+        for change, line, copy, calls, way, rules, everywhere in table:
+            where = " < ".join(texts[each] for each in calls)
+            row = Row(change, line, copy, where, way, tuple(rules), everywhere)
+            rows.append((name, row))
+    return Report(read["date"], rows)
+
+
+def shortened(judged: dict[str, Any], date: str) -> dict[str, Any]:
+    """What :mod:`judging` wrote, without what can be computed or is not needed."""
+    texts: dict[str, int] = {}
+    kernels = {}
+    for name, table in judged.items():
+        kernels[name] = [
+            [
+                each["change"],
+                each["line"],
+                each["copy"],
+                [texts.setdefault(text, len(texts)) for _, text in each["where"]],
+                "silent" if each["way"] in ("equivalent", "missed") else each["way"],
+                sorted({x for rules in each["rules"].values() for x in rules}),
+                all(each["rules"].values()),
+            ]
+            for each in table
+        ]
+    return {"date": date, "statements": list(texts), "kernels": kernels}
+
+
+def unexplained(report: Report) -> list[str]:
+    """The mutants that nothing showed, and nobody knows why."""
+    return [
+        f"{name}: {row.change}, line {row.line}, {row.where}"
+        for name, row in report.rows
+        if report.way(name, row) == "silent"
+    ]
+
+
+def share(report: Report) -> float:
+    """Of the mistakes that are run, the share that is caught."""
+    ways = Counter(report.way(name, row) for name, row in report.rows)
+    caught = sum(ways[each] for each in CAUGHT)
+    return caught / (caught + ways["missed"] + ways["silent"])
+
+
+def kind_of(change: str) -> str:
+    """Changes that stand in one line of the table."""
+    if "stages instead of" in change:
+        return "one stage more or less in the ring"
+    if change.startswith("expect "):
+        return "expect 16 bytes more or less"
+    if change.startswith("count "):
+        return "one arrival more or less at `mbarrier.init`"
+    verb, _, what = change.rpartition(" ")
+    dotted = "." in what or what == "fence"
+    return f"{verb} `{what}`" if dotted else change
+
+
+def table(report: Report) -> str:
+    """The table of the page."""
+    counts: dict[str, Counter[str]] = {}
+    for name, row in report.rows:
+        ways = counts.setdefault(kind_of(row.change), Counter())
+        ways[report.way(name, row)] += 1
+    titles = [HEADINGS.get(each, each) for each in COLUMNS]
+    lines = [
+        "| change | mutants | " + " | ".join(titles) + " |",
+        "| --- |" + " --: |" * (1 + len(COLUMNS)),
+    ]
+    total: Counter[str] = sum(counts.values(), Counter())
+    for kind, ways in [*sorted(counts.items()), ("**all**", total)]:
+        cells = [sum(ways.values()), *(ways[each] for each in COLUMNS)]
+        assert sum(ways[each] for each in WAYS) == cells[0]
+        words = " | ".join(f"{each:,}" if each else "" for each in cells)
+        lines.append(f"| {kind} | {words} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the table, and what is behind it."""
+    report = load()
+    rules = Counter(x for _, row in report.rows for x in row.rules)
+    print(table(report))
+    print(f"{share(report):.2%} caught; by rule: {dict(rules.most_common())}")
+    print(sum(row.everywhere for _, row in report.rows), "in every schedule")
+    print("\n".join(unexplained(report)))
+
+
+if __name__ == "__main__":
+    main()
