@@ -3,11 +3,12 @@
 ``docs/verification/mutants.json`` is what the command of :mod:`judging` wrote.  The
 table in ``docs/hazards.md`` is made from it:
 
-    python -m tests.ptx.hopper.reporting
+    python -m tests.ptx.hopper.reporting --judged mutants.json --date 2026-11-15
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections import Counter
 from dataclasses import dataclass
@@ -122,22 +123,42 @@ def table(report: Report) -> str:
     for name, row in report.rows:
         ways = counts.setdefault(kind_of(row.change), Counter())
         ways[report.way(name, row)] += 1
-    titles = [HEADINGS.get(each, each) for each in COLUMNS]
+    total: Counter[str] = sum(counts.values(), Counter())
+    columns = [each for each in COLUMNS if total[each]]
+    titles = [HEADINGS.get(each, each) for each in columns]
     lines = [
         "| change | mutants | " + " | ".join(titles) + " |",
-        "| --- |" + " --: |" * (1 + len(COLUMNS)),
+        "| --- |" + " --: |" * (1 + len(columns)),
     ]
-    total: Counter[str] = sum(counts.values(), Counter())
     for kind, ways in [*sorted(counts.items()), ("**all**", total)]:
-        cells = [sum(ways.values()), *(ways[each] for each in COLUMNS)]
+        cells = [sum(ways.values()), *(ways[each] for each in columns)]
         assert sum(ways[each] for each in WAYS) == cells[0]
         words = " | ".join(f"{each:,}" if each else "" for each in cells)
         lines.append(f"| {kind} | {words} |")
     return "\n".join(lines)
 
 
+def write(judged: Path, date: str) -> None:
+    """Make the report of what :mod:`judging` wrote: a line for each mutant."""
+    made = shortened(json.loads(judged.read_text(encoding="utf-8")), date)
+    kernels = made.pop("kernels")
+    head = json.dumps(made, indent=1)[:-2]
+    tables = []
+    for name, table in kernels.items():
+        rows = ",\n".join(f"   {json.dumps(row)}" for row in table)
+        tables.append(f"  {json.dumps(name)}: [\n{rows}\n  ]")
+    text = head + ',\n "kernels": {\n' + ",\n".join(tables) + "\n }\n}\n"
+    FILE.write_text(text, encoding="utf-8")
+
+
 def main() -> None:
     """Print the table, and what is behind it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--judged", type=Path, help="write the report of this file")
+    parser.add_argument("--date")
+    options = parser.parse_args()
+    if options.judged:
+        write(options.judged, options.date)
     report = load()
     rules = Counter(x for _, row in report.rows for x in row.rules)
     print(table(report))
