@@ -12,11 +12,14 @@ SEED   ?= $(shell date +%Y%m%d)
 # is one: the newest may bring gigabytes of CUDA that nothing here needs.
 TORCH  ?= torch==2.13.0
 MMASIM := mmasim==2.1.1
+CUTE := nvidia-cutlass-dsl==4.8.1
+PYPTX := pyptx==0.1.1
+CUTLASS := nvidia-cutlass==4.2.0.0
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test torch triton published hopper lint types unit fuzz bench dist docs browser explorer clean help
+.PHONY: demo test torch triton cutlass published hopper lint types unit fuzz bench dist docs browser explorer clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -34,6 +37,13 @@ torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and 
 triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their own, and its tests
 	TRITON_CACHE_DIR="$(abspath $(VENV)-triton)/cache" \
 	  $(VENV)-triton/bin/pytest -q -n $(JOBS) src/fragmenta/triton tests/triton
+
+# The GEMMs of CUTLASS's C++ headers come with FULL=1 only: nvcc takes some minutes for
+# them.  What it makes is kept in the environment.
+cutlass: $(VENV)-cutlass/.stamp $(if $(FULL),$(VENV)-cutlass/.nvcc)  ## kernels of CuTe's Python compiler and of pyptx; FULL=1: CUTLASS, too
+	CUTLASS_KERNELS="$(abspath $(VENV)-cutlass)/kernels" \
+	  $(VENV)-cutlass/bin/pytest -q -n $(JOBS) tests/cutlass \
+	  $(if $(FULL),,--ignore tests/cutlass/test_gemms.py)
 
 # MMA-Sim builds a small library with ninja, g++ and OpenMP when first imported.
 JUDGE := PATH="$(abspath $(VENV)-published)/bin:$$PATH" \
@@ -93,7 +103,7 @@ explorer/node_modules/.stamp: explorer/package.json
 	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
 
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-published explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-published explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
 $(VENV)-torch/.stamp: pyproject.toml
@@ -106,6 +116,21 @@ $(VENV)-triton/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-triton
 	$(VENV)-triton/bin/python -m pip --disable-pip-version-check install --quiet \
 	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist
+	touch $@
+
+# A later compiler writes other PTX, so both are pinned.
+$(VENV)-cutlass/.stamp: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-cutlass
+	$(VENV)-cutlass/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --editable . $(CUTE) $(PYPTX) 'pytest>=8,<9.2' pytest-xdist
+	touch $@
+
+# Of the wheel of CUTLASS only the headers are wanted.
+$(VENV)-cutlass/.nvcc: $(VENV)-cutlass/.stamp
+	$(VENV)-cutlass/bin/python -m pip --disable-pip-version-check install --quiet \
+	  'nvidia-cuda-nvcc>=13.4,<14' nvidia-cuda-cccl
+	$(VENV)-cutlass/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --no-deps $(CUTLASS)
 	touch $@
 
 # PyTorch first: what MMA-Sim asks for is any version of it.

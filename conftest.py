@@ -22,10 +22,12 @@ _folder_of_its_own("FRAGMENTA_CACHE", "fragmenta-")
 # Triton 3.9 warns unless this is said; it is what the GPU recordings were made with.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
-# PyTorch and Triton take gigabytes, so their tests have environments of their own:
-# `make torch`, `make triton`.  Elsewhere they are not collected, rather than skipped.
+# Other libraries have environments of their own, which take up to gigabytes: `make
+# torch`, `make triton`, `make cutlass`.  Elsewhere their tests are not collected, rather
+# than skipped.
 NEEDS = {
     "cupy": ["tests/ptx/special_check.py"],
+    "pyptx": ["tests/cutlass"],
     "torch": [
         "src/fragmenta/torch",
         "tests/golden/make_exchange.py",
@@ -33,6 +35,7 @@ NEEDS = {
     ],
     "triton": [
         "src/fragmenta/triton",
+        "tests/ptx/corpus/triton_hopper.py",
         "tests/ptx/corpus/triton_kernels.py",
         "tests/triton",
     ],

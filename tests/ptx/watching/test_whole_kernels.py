@@ -93,3 +93,59 @@ def test_bank_conflicts(step: int, found: set[str]) -> None:
     ret;
     """
     assert rules(body, [np.zeros(64, np.int32)], blocks=1) == found
+
+
+STORE = """
+    .shared .align 16 .b32 room[64];
+    mov.u32 %r1, room;
+    mad.lo.u32 %r2, %t, 4, %r1;
+    st.shared.u32 [%r2], %t;
+    fence.proxy.async.shared::cta;
+    bar.sync 0;
+    setp.ge.u32 %p1, %t, 32;
+    @%p1 bra END;
+    mad.wide.u32 %rd1, %lane, {step}, %out;
+    cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 256;
+    cp.async.bulk.commit_group;
+    cp.async.bulk.wait_group 0;
+END:
+    ret;
+"""
+
+
+@pytest.mark.parametrize("step, found", [(0, set()), (16, {"global-race"})])
+def test_a_whole_warp_that_issues_a_store(step: int, found: set[str]) -> None:
+    # So does CUTLASS: all lanes store the same tile to the same place.
+    out = np.zeros(256, np.int32)
+    body = STORE.format(step=step)
+    assert rules(body, [out], 1) == found
+    if not step:
+        assert (out[:64] == np.arange(64)).all()
+
+
+OVERWRITTEN = """
+    .shared .align 8 .b64 barrier;
+    setp.ne.u32 %p1, %all, 0;
+    @%p1 bra END;
+    mov.u32 %r1, barrier;
+    mbarrier.init.shared.b64 [%r1], 1;
+    {use}
+    st.shared.u32 [%r1], 5;
+END:
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    "use, severity",
+    [("", "info"), ("mbarrier.arrive.shared.b64 %rd1, [%r1];", "error")],
+)
+def test_an_mbarrier_that_nobody_uses_may_be_written_over(
+    use: str, severity: str
+) -> None:
+    # So does Triton 3.6.  Only mbarrier.inval is missing.
+    made = kernel(OVERWRITTEN.format(use=use))
+    result = made.launch(1, 64, [np.zeros(64, np.int32)], problems="report")
+    assert [each.severity for each in result.hazards if each.rule == "mbarrier"] == [
+        severity
+    ]

@@ -20,6 +20,7 @@ from fragmenta.ptx.naming import counted as words
 @carries_out("cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async")
 def bulk(warp: Warp, event: Event, lanes: int) -> int:
     """A bulk copy by each lane; usually there is one."""
+    before: list[Any] = []
     for lane in numbers(lanes):
         values = [_value(each, warp, lane) for each in event.operands]
         try:
@@ -29,7 +30,8 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
         except Error as error:
             rule = getattr(error, "rule", "bad-tensor-map")
             raise Stop(rule, event.site, warp, 1 << lane, str(error)) from error
-        issue(warp, event, 1 << lane, copy)
+        issue(warp, event, 1 << lane, copy, values in before)
+        before.append(values)
     return lanes
 
 
@@ -45,13 +47,16 @@ def _value(operand: Any, warp: Warp, lane: int) -> Any:
     return operand.value(warp, lane)
 
 
-def issue(warp: Warp, event: Event, lanes: int, copy: Any) -> None:
-    """A copy is under way."""
+def issue(
+    warp: Warp, event: Event, lanes: int, copy: Any, repeats: bool = False
+) -> None:
+    """A copy is under way; perhaps one that another lane has just issued, too."""
     block, cluster = warp.block, warp.block.cluster
     if copy.completes is None or copy.completes == "":
         return
     counted = [_counted(warp, event, lanes, *each) for each in copy.signals()]
     task = Task(cluster, copy, counted)
+    task.repeats = repeats
     if copy.completes == "bulk_group":
         key = ("bulk", warp.number, copy.thread.lane)
         block.groups.setdefault(key, Queue()).add(lanes, task)

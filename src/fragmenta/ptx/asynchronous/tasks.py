@@ -22,6 +22,8 @@ class Task:
         self.started, self.ended = cluster.time, -1
         self.number = -1
         """Its number among what was noted."""
+        self.repeats = False
+        """Whether another lane issued the same copy with the same instruction."""
         for each in mbarriers:
             each.work.append(self)
 

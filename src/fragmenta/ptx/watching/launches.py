@@ -42,6 +42,8 @@ class LaunchWatch:
         self.locations = Locations(self.memory)
         self.banks = BankCounts(len(compiled.places))
         self.observers: list[Observer] = []
+        self.used: set[int] = set()
+        """The sites of ``mbarrier.init`` of all mbarriers that are used."""
         self.lock = Lock()
 
     def observer(self, cluster: Any) -> Observer:
@@ -128,7 +130,7 @@ class LaunchWatch:
         rule = found.rule
         severity = "info" if rule == "same-value" else "error"
         if rule == "uninitialised":
-            severity = self._unset(now.kind, now.site)
+            severity = self._unset(now.kind)
         made = Found(
             "shared-race" if rule == "same-value" else rule, severity,
             self._site(now.site), "",
@@ -147,16 +149,16 @@ class LaunchWatch:
             words = self._words(found.before.site)
             if words[:2] == ["mbarrier", "init"]:
                 made.rule = "mbarrier"
+                # An mbarrier that nobody uses only lacks its mbarrier.inval.
+                if found.before.site not in self.used:
+                    made.severity = "info"
         return made
 
-    def _unset(self, kind: str, site: int) -> str:
-        """How bad it is to read what nobody wrote.
+    def _unset(self, kind: str) -> str:
+        """How bad it is to read what nobody wrote: it may be thrown away later.
 
-        A tile may be larger than the matrix: what products, ``ldmatrix`` and copies
-        read beyond the edge may be thrown away later.
+        A tile is often larger than the matrix, and a copy stores whole tiles.
         """
-        if kind == "warp" and self._words(site)[0] != "ldmatrix":
-            return "error"
         return "warning" if kind in ("wgmma", "warp") else "info"
 
     # ── global memory ───────────────────────────────────────────────────────

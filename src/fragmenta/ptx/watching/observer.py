@@ -187,9 +187,10 @@ class Observer(Blind):
 
     def used(self, warp: Any, event: Any, lanes: int, mbarrier: Any) -> None:
         """An instruction names an mbarrier: it must know that there is one."""
+        agent, lane, epoch, site = mbarrier.birth
+        self.launch_watch.used.add(site)
         if mbarrier.public:
             return
-        agent, lane, epoch, site = mbarrier.birth
         own = self.watch.agent("warp", warp.block.rank, warp.number)
         if agent == own and lanes == 1 << lane:
             return
@@ -325,6 +326,8 @@ class Observer(Blind):
         writes = self.watch.agent("bulk-write", rank, number)
         for each in task.copy.sources:
             self._touch(each, False, reads, queue.epoch, event, clock, task)
+        if task.repeats:  # the same bytes to the same place
+            return
         for each in task.copy.goals:
             self._touch(each, True, writes, queue.epoch, event, clock, task)
 
