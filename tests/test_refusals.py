@@ -185,7 +185,8 @@ def test_a_leading_dimension_may_be_any_number_that_fits(ldm):
 def test_errors_are_also_the_ones_python_programs_catch(error):
     """What does not exist is a LookupError, a wrong value a ValueError."""
     assert error.__module__ == "fragmenta.errors"
-    if error in (fm.Error, fm.KernelFault, fm.NoDevice, fm.CompileError):
+    plain = (fm.Error, fm.KernelFault, fm.KernelHazard, fm.NoDevice, fm.CompileError)
+    if error in plain:
         assert not issubclass(error, (LookupError, ValueError))
     else:
         assert issubclass(error, (LookupError, ValueError))

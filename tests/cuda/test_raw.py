@@ -130,16 +130,17 @@ def test_what_was_printed_before_a_fault_is_not_lost():
     assert copied.output == "0 1 2 3 "
 
 
-def test_kernels_that_need_what_is_not_supported():
+def test_a_kernel_says_that_it_needs_clusters():
     cluster = """extern "C" __global__ void __cluster_dims__(2, 1, 1) f(int *x) {
-        x[blockIdx.x] = 1;
-        if (READ) asm volatile("mov.u32 %0, %cluster_ctarank;" : "=r"(*x));
+        asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(x[blockIdx.x]));
     }"""
+    x = np.full(4, 9, np.int32)
+    ptx.RawKernel(cluster, "f")((4,), (1,), (x,))
+    assert x.tolist() == [0, 1, 0, 1]
+
+
+def test_kernels_that_need_what_is_not_supported():
     x = np.zeros(4, np.int32)
-    ptx.RawKernel(cluster, "f", ("-DREAD=0",))((4,), (1,), (x,))
-    assert x.tolist() == [1, 1, 1, 1]
-    with pytest.raises(fm.KernelFault, match="clusters are not supported yet"):
-        ptx.RawKernel(cluster, "f", ("-DREAD=1",))((4,), (1,), (x,))
     memory = 'extern "C" __global__ void f(int **x) { *x = (int *)malloc(4); }'
     with pytest.raises(fm.KernelFault, match=r"malloc .* supported.*\n.*\n.*:1") as why:
         ptx.RawKernel(memory, "f")((1,), (1,), (x,))

@@ -66,13 +66,13 @@ def test_other_words_are_seen(kernel: ptx.Kernel, launched: dict[str, Any]) -> N
 def test_pointers_and_equal_arrays_share_a_buffer(
     kernel: ptx.Kernel, launched: dict[str, Any]
 ) -> None:
-    x = np.arange(12, dtype=np.float32)
-    report = kernel.verify(1, 8, [ptx.pointer(x, 16), x, 8, 1.0], gpu=Fake())
+    x = np.arange(16, dtype=np.float32)
+    report = kernel.verify(1, 8, [ptx.pointer(x, 32), x, 8, 1.0], gpu=Fake())
     assert report.same
-    assert report.bytes == 48
-    assert launched["programs"][0].parameters[:2] == [(0, 16), (0, 0)]
+    assert report.bytes == 64
+    assert launched["programs"][0].parameters[:2] == [(0, 32), (0, 0)]
     launched["spoil"] = (0, 45)
-    report = kernel.verify(1, 8, [ptx.pointer(x, 16), x, 8, 1.0], gpu=Fake())
+    report = kernel.verify(1, 8, [ptx.pointer(x, 32), x, 8, 1.0], gpu=Fake())
     assert [each.first for each in report.differences] == [(11,)]
 
 

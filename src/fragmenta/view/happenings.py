@@ -148,7 +148,7 @@ class Happenings:
             index = next((i for i, t in enumerate(free) if t < each.time), len(free))
             index = min(index, MOST_COPIES - 1)
             if index == len(free):
-                rows.append(Row(("copy", rank, index), "" if index else "copies"))
+                rows.append(Row(("copy", rank, index), "copies"))
                 free.append(0)
             free[index] = max(free[index], end)
             self._copies[number] = rows[index].key

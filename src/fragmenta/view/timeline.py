@@ -169,20 +169,25 @@ class _Picture:
             text.append(f'<text class="k t" x="0" y="{y + 11:g}">{band.title}</text>')
             y += 18
         group = ""
-        for row in band.rows:
+        for row in filter(self._shown, band.rows):
             if len(self.middles) >= MOST_ROWS:
                 self.left_out += 1
                 continue
             if group and row.key[0] != group:
                 y += 6
+            again = group == row.key[0] == "copy"
             group = row.key[0]
             self.middles[row.key] = y + _ROW / 2
-            text.append(self._row(row, y))
+            text.append(self._row(row, y, "" if again else row.title))
             y += _STEP
         return "".join(text), y + 8
 
-    def _row(self, row: Row, y: float) -> str:
-        name = escape(row.title if len(row.title) <= 18 else f"{row.title[:17]}…")
+    def _shown(self, row: Row) -> bool:
+        """Whether a row has something to show; every warp has a row."""
+        return row.key[0] == "warp" or any(map(self._inside, row.bars))
+
+    def _row(self, row: Row, y: float, title: str) -> str:
+        name = escape(title if len(title) <= 18 else f"{title[:17]}…")
         middle = y + _ROW - 3
         parts = [f'<text class="r t" x="{_LEFT - 8}" y="{middle:g}">{name}</text>']
         if row.key[0] == "warp":

@@ -1,11 +1,11 @@
 """Which mistakes of a kernel are seen when it runs?
 
     python -m tests.ptx.hopper.judging "bf16 f16 dense" --schedules eager lazy 1
-    python -m tests.ptx.hopper.judging --all --output mutants.json
+    python -m tests.ptx.hopper.judging --all --corpus --jobs 15 --output mutants.json
 
-Each mutant is launched in each schedule until one shows it.  A mutant is caught if the
-launch reports a problem that the original does not have, or ends with a fault.  Whether
-a silent one gives wrong bits, and whether its instruction runs at all, is said, too.
+Each mutant is launched in each schedule.  It is caught if a launch reports a problem
+that the original does not have, ends with a fault, or leaves other bits.  Of a silent
+one it is said whether its instruction runs at all.
 """
 
 from __future__ import annotations
@@ -13,126 +13,84 @@ from __future__ import annotations
 import argparse
 import json
 import time
-import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
-from fragmenta.evidence.launches import for_kernel
-from fragmenta.kernels import Kernel, Tile
-from tests.ptx import recordings
-from tests.ptx.hopper import launching
-from tests.ptx.hopper.gemms import SCALES, Gemm
-from tests.ptx.hopper.mutants import Mutant, mutants
+from tests.ptx.hopper.equivalence import excused
+from tests.ptx.hopper.mutants import Mutant
+from tests.ptx.hopper.pool import answers
+from tests.ptx.hopper.subjects import (
+    KERNELS,
+    RINGS,
+    Subject,
+    corpus,
+    of_kernel,
+    subject,
+)
 
 Schedule = str | int
-SCHEDULES: tuple[Schedule, ...] = ("lazy", "eager", 1)
+SCHEDULES: tuple[Schedule, ...] = ("eager", "lazy", 1)
 LIMIT = 20_000_000
 """Warp instructions after which a mutant hangs."""
-KERNELS = (
-    Kernel("e4m3", tile=Tile(64, 16), promote=True),
-    Kernel("u8", tile=Tile(64, 8), sparse=False),
-    Kernel("s8", "u8", tile=Tile(128, 16, 2)),
-    Kernel("bf16", tile=Tile(64, 64, turns=True), sparse=False),
-    Kernel(
-        "bf16", out="f16", tile=Tile(64, 16, 2, True), sparse=False, transposed=True
-    ),
-    Kernel("b1", tile=Tile(64, 16, 2), sparse=False, xor=True),
-    Kernel("f16", out="bf16", tile=Tile(64, 8), scaled=True),
-    Kernel("e5m2", tile=Tile(64, 64), sparse=False, promote=True),
-)
-"""Every kind of kernel, with small tiles: all their mutants are judged."""
-RINGS = (3, 8)
-"""Stages of their rings.
+SECONDS = 60.0
+"""After so long, too."""
+WAYS = ("rule", "deadlock", "fault", "bits", "equivalent", "never runs", "silent")
+"""What can come of a mutant; the first that holds in any schedule counts."""
+CAUGHT = WAYS[:4]
 
-In a small ring, every barrier has many phases.  In one that has room for a whole tile,
-the warps of a consumer can be far apart.
-"""
+Found = frozenset[tuple[str, int]]
+"""Rules that are broken, and in which lines."""
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A launch whose mutants are judged."""
+class Outcome:
+    """What one launch shows."""
 
-    name: str
-    text: str
-    entry: str
-    launch: Callable[..., tuple[ptx.Result, bool]]
-    """Launches a kernel with options; whether the bits are right."""
-    ring: int | None = None
-    source: str = ""
-
-    def mutants(self) -> list[Mutant]:
-        """Every mutant."""
-        return list(mutants(self.text, self.entry, self.ring, self.source))
+    found: Found = frozenset()
+    fault: str = ""
+    """The first line of the fault that ended it, if that is no problem by its rule."""
+    bits: str = ""
+    """A hash of what it left in memory; nothing if it did not end."""
 
 
-def of_kernel(kernel: Kernel, ring: int = RINGS[0]) -> Subject:
-    """A launch of one cluster, with a ring of so many stages, or fewer.
-
-    The compiler makes four copies of the loop over k, and three for the rest: all of
-    them run.  Five tiles, because with turns one consumer has to have the last.
-    """
-    tile, stages = kernel.tile, min(ring, kernel.stages)
-    slabs = 7 if kernel.slabs == 1 else 3 * kernel.slabs - 1
-    gemm = Gemm(
-        kernel,
-        tile.m * tile.cluster - 5,
-        5 * tile.n - 3,
-        slabs * kernel.slab_k,
-        tile.cluster,
-        parts=SCALES if kernel.scaled else (),
-        stages=stages,
-    )
-
-    def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, bool]:
-        found = launching.launch(gemm, kernel, **options)
-        return found.result, found.right(gemm)
-
-    name = f"{gemm.name} ring {stages}"
-    return Subject(name, gemm.text, launching.ENTRY, launch, stages, gemm.source)
-
-
-def of_recording(recorded: recordings.Launch) -> Subject:
-    """A recorded launch of the corpus."""
-    row = recorded.row
-
-    def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, bool]:
-        made = recorded.make_arguments()
-        given, target = for_kernel(made), recorded.file.made["target"]
-        result = kernel.launch(
-            row.grid, row.block, given, shared=row.shared, target=target, **options
+def run(subject: Subject, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
+    """Launch the kernel of a subject, or a mutant of it."""
+    try:
+        result, bits = subject.launch(
+            kernel, schedule=schedule, problems="report", limit=LIMIT
         )
-        pairs = zip(made, recorded.expected(), strict=True)
-        return result, all(mine.tobytes() == its.tobytes() for mine, its in pairs)
-
-    text = recorded.file.texts[row.text][1]
-    return Subject(recorded.identity, text, row.entry, launch)
-
-
-def subject(name: str, ring: int = RINGS[0]) -> Subject:
-    """The first launch whose name begins so."""
-    for kernel in KERNELS:
-        if str(kernel).startswith(name):
-            return of_kernel(kernel, ring)
-    for recorded in recordings.every_launch():
-        if recorded.identity.startswith(name):
-            return of_recording(recorded)
-    raise ValueError(f"no launch is called {name}")
+    except KernelFault as fault:
+        return Outcome(fault=str(fault).partition("\n")[0])
+    serious = [each for each in result.problems if each.severity != "info"]
+    return Outcome(frozenset((x.rule, x.line) for x in serious), "", bits)
 
 
-def corpus() -> list[Subject]:
-    """One launch of each kernel of the corpus that synchronises."""
-    found: dict[str, Subject] = {}
-    for each in recordings.every_launch():
-        made = of_recording(each)
-        found.setdefault(each.file.texts[each.row.text][0] + made.entry, made)
-    return [each for each in found.values() if each.mutants()]
+def run_all(
+    subject: Subject, text: str, schedules: Iterable[Schedule]
+) -> dict[Schedule, Outcome]:
+    """Launch a text in each schedule."""
+    kernel = ptx.parse(text).kernels[subject.entry]
+    return {each: run(subject, kernel, each) for each in schedules}
+
+
+def original(
+    subject: Subject, schedules: Iterable[Schedule]
+) -> dict[Schedule, Outcome]:
+    """The launches of the kernel itself, which must be right.
+
+    What has nothing asynchronous is the same in all schedules.
+    """
+    chosen = list(schedules) if subject.asynchronous else list(schedules)[:1]
+    made, wanted = run_all(subject, subject.text, chosen), subject.expected()
+    for schedule, each in made.items():
+        if each.fault or each.bits != wanted:
+            raise AssertionError(f"{subject.name}, {schedule}: {each.fault or 'bits'}")
+    return made
 
 
 # ── verdicts ────────────────────────────────────────────────────────────────
@@ -143,95 +101,71 @@ class Verdict:
     """What came of one mutant."""
 
     mutant: Mutant
-    rules: tuple[str, ...]
-    """The rules of the problems that only the mutant has."""
-    fault: str
-    """The first line of the fault it ended with."""
-    schedule: Schedule
-    """The schedule that showed it; the last one if none did."""
-    right: bool
-    """Whether the bits were right in every schedule."""
+    rules: dict[Schedule, tuple[str, ...]]
+    """In each schedule, the rules of the problems that only the mutant has.
+
+    Faults that are no rule are called ``fault``, other results ``bits``.
+    """
     reached: bool = True
     """Whether the instruction runs at all."""
 
     @property
+    def way(self) -> str:
+        """One of the first four :data:`WAYS`, or ``never runs`` or ``silent``."""
+        every = {rule for rules in self.rules.values() for rule in rules}
+        if every - set(CAUGHT):
+            return "rule"
+        others = [each for each in CAUGHT if each in every]
+        return (others or ["silent" if self.reached else "never runs"])[0]
+
+    @property
     def caught(self) -> bool:
-        return bool(self.rules or self.fault)
+        return self.way in CAUGHT
 
     @property
     def how(self) -> str:
-        """In a few words."""
-        if self.caught:
-            return " ".join(self.rules) or self.fault.partition(":")[0]
-        if not self.reached:
-            return "never runs"
-        return "silent" if self.right else "SILENT, WRONG BITS"
+        """The rules in all schedules, and which schedules show nothing."""
+        every = sorted({rule for rules in self.rules.values() for rule in rules})
+        blind = [str(each) for each, rules in self.rules.items() if not rules]
+        if not every:
+            return self.way
+        return " ".join(every) + (f" (not {', '.join(blind)})" if blind else "")
 
 
-Found = set[tuple[str, int]]
-
-
-def problems(result: ptx.Result) -> Found:
-    """The rules that a launch breaks, and where; not what is only worth knowing."""
-    return {(x.rule, x.line) for x in result.problems if x.severity != "info"}
-
-
-def run(subject: Subject, text: str, schedule: Schedule) -> tuple[Found, str, bool]:
-    """The problems of a text, its fault, and whether its bits are right."""
-    kernel = ptx.parse(text).kernels[subject.entry]
-    try:
-        result, right = subject.launch(
-            kernel, schedule=schedule, problems="report", limit=LIMIT
-        )
-    except KernelFault as fault:
-        return set(), str(fault).partition("\n")[0], True
-    return problems(result), "", right
+def new_rules(its: Outcome, before: Outcome) -> tuple[str, ...]:
+    """What only a mutant shows."""
+    rules = {rule for rule, _ in its.found - before.found}
+    if its.fault:
+        rules.add("deadlock" if "deadlock" in its.fault else "fault")
+    elif its.bits != before.bits and not rules & {"deadlock", "fault"}:
+        rules.add("bits")
+    return tuple(sorted(rules))
 
 
 def judge(
-    subject: Subject,
-    mutant: Mutant,
-    schedules: Sequence[Schedule],
-    original: dict[Schedule, Found],
+    subject: Subject, mutant: Mutant, originals: dict[Schedule, Outcome]
 ) -> Verdict:
     """What one mutant does, schedule by schedule."""
-    all_right, text = True, mutant.text
-    for schedule in schedules:
-        found, fault, right = run(subject, text, schedule)
-        rules = tuple(sorted({rule for rule, _ in found - original[schedule]}))
-        all_right &= right
-        verdict = Verdict(mutant, rules, fault, schedule, all_right)
-        if verdict.caught:
-            return verdict
-    return replace(verdict, reached=reached(subject, mutant, original[schedules[0]]))
-
-
-def reached(subject: Subject, mutant: Mutant, known: Found) -> bool:
-    """Whether any thread meets the change: a trap in its place says so."""
-    found, fault, _ = run(subject, mutant.trapped, "eager")
-    return bool(fault or found - known)
+    made = run_all(subject, mutant.text, originals)
+    rules = {each: new_rules(made[each], originals[each]) for each in made}
+    verdict = Verdict(mutant, rules)
+    if verdict.caught:
+        return verdict
+    # Whether any thread meets the change: a trap in its place says so.
+    schedule = next(iter(originals))
+    trapped = run_all(subject, mutant.trapped, [schedule])[schedule]
+    return replace(verdict, reached=bool(new_rules(trapped, originals[schedule])))
 
 
 def run_mutants(
     subject: Subject,
     schedules: Sequence[Schedule] = SCHEDULES,
     chosen: Iterable[Mutant] | None = None,
-    tell: Callable[[Verdict], None] = lambda verdict: None,
 ) -> list[Verdict]:
-    """The table of verdicts: of all mutants, or of some."""
-    original: dict[Schedule, Found] = {}
-    for schedule in schedules:
-        found, fault, right = run(subject, subject.text, schedule)
-        if fault or not right:
-            raise AssertionError(
-                f"{subject.name} itself, {schedule}: {fault or 'bits'}"
-            )
-        original[schedule] = found
-    table = []
-    for mutant in subject.mutants() if chosen is None else chosen:
-        table.append(judge(subject, mutant, schedules, original))
-        tell(table[-1])
-    return table
+    """The verdicts on all mutants of a subject, or on some."""
+    before = original(subject, schedules)
+    listed = subject.mutants() if chosen is None else chosen
+    return [judge(subject, mutant, before) for mutant in listed]
 
 
 def one_of_each(listed: Iterable[Mutant]) -> list[Mutant]:
@@ -239,54 +173,65 @@ def one_of_each(listed: Iterable[Mutant]) -> list[Mutant]:
     return list({(each.change, each.source_line): each for each in listed}.values())
 
 
-# ── mutants that are no mistakes ────────────────────────────────────────────
+def judge_everything(
+    subjects: Sequence[Subject],
+    schedules: Sequence[Schedule],
+    jobs: int,
+    choose: Callable[[list[Mutant]], list[Mutant]],
+) -> Iterator[tuple[int, Verdict]]:
+    """The verdicts on all mutants, each with the number of its subject.
 
+    First the originals run, then the mutants of those that are right.
+    """
+    before: dict[int, dict[Schedule, Outcome]] = {}
+    numbers = range(len(subjects))
 
-@dataclass(frozen=True)
-class Equivalent:
-    """Mutants that behave as the original, and why."""
+    def first(number: int) -> dict[Schedule, Outcome] | str:
+        try:
+            return original(subjects[number], schedules)
+        except Exception as why:
+            return f"{type(why).__name__}: {why}"
 
-    change: str
-    where: str
-    """A part of the statement in the source."""
-    reason: str
-    only: tuple[str, ...] = ("",)
-    """Parts of the names of the launches for which this holds."""
-    line: int = 0
-    """The line of a recorded PTX text; 0 for any."""
+    for number, made in answers(first, numbers, jobs, 2 * SECONDS):
+        if isinstance(made, dict):
+            before[number] = made
+        else:
+            print(f"LEFT OUT {subjects[number].name}: {made or 'no answer'}")
+    mutants = {each: choose(subjects[each].mutants()) for each in before}
+    tasks = [(each, x) for each in sorted(before) for x in range(len(mutants[each]))]
 
-    def covers(self, name: str, mutant: Mutant) -> bool:
-        """Whether a mutant of a launch is one of these."""
-        return (
-            mutant.change == self.change
-            and self.where in mutant.where
-            and self.line in (0, mutant.line)
-            and any(part in name for part in self.only)
-        )
+    def second(task: tuple[int, int]) -> tuple[dict[Schedule, tuple[str, ...]], bool]:
+        number, index = task
+        try:
+            made = judge(subjects[number], mutants[number][index], before[number])
+        except Exception as why:  # a mistake of ours, not of the mutant
+            return {each: (f"{type(why).__name__}: {why}",) for each in schedules}, True
+        return made.rules, made.reached
 
-
-@cache
-def equivalents() -> list[Equivalent]:
-    """Those of ``equivalent.toml``."""
-    read = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text())
-    return [
-        Equivalent(**{**each, "only": tuple(each.get("only", [""]))})
-        for each in read.get("equivalent", [])
-    ]
-
-
-def excused(name: str, mutant: Mutant) -> bool:
-    """Whether a mutant is known to be as good as the original."""
-    return any(each.covers(name, mutant) for each in equivalents())
+    for (number, index), found in answers(second, tasks, jobs, SECONDS):
+        rules, reached = found or (dict.fromkeys(schedules, ("fault",)), True)
+        yield number, Verdict(mutants[number][index], rules, reached)
 
 
 # ── the command ─────────────────────────────────────────────────────────────
 
 
+def way(name: str, verdict: Verdict) -> str:
+    """One of :data:`WAYS`."""
+    silent = verdict.way == "silent" and excused(name, verdict.mutant)
+    return "equivalent" if silent else verdict.way
+
+
 def summary(name: str, table: Sequence[Verdict]) -> str:
     """The verdicts, the same ones together."""
     rows = Counter(
-        (v.mutant.change, v.how, v.mutant.where, v.mutant.source_line) for v in table
+        (
+            v.mutant.change,
+            "equivalent" if way(name, v) == "equivalent" else v.how,
+            v.mutant.where,
+            v.mutant.source_line or v.mutant.line,
+        )
+        for v in table
     )
     lines = [
         f"  {count:3} {change:52} {how:42} {line}: {where[:60]}"
@@ -296,48 +241,95 @@ def summary(name: str, table: Sequence[Verdict]) -> str:
     return "\n".join([f"{name}: {caught} of {len(table)} caught", *lines])
 
 
-def as_json(verdict: Verdict) -> dict[str, Any]:
+def as_json(name: str, verdict: Verdict) -> dict[str, Any]:
     """A verdict as plain values."""
     mutant = verdict.mutant
     return {
-        "change": mutant.change, "line": mutant.line, "where": mutant.where,
-        "source_line": mutant.source_line,
-        "how": verdict.how, "caught": verdict.caught, "fault": verdict.fault,
-        "schedule": verdict.schedule, "right": verdict.right,
-    }  # fmt: skip
+        "change": mutant.change,
+        "line": mutant.line,
+        "source": mutant.source_line,
+        "where": mutant.where,
+        "way": way(name, verdict),
+        "rules": {str(each): list(rules) for each, rules in verdict.rules.items()},
+    }
+
+
+def kernel_subjects(rings: Iterable[int], texts: dict[str, str]) -> list[Subject]:
+    """The launches of the project's own kernels, without compiling if texts are known.
+
+    What is compiled is added to the texts.
+    """
+    made = []
+    for ring in rings:
+        for kernel in KERNELS:
+            key = f"{kernel}, {ring} stages"
+            made.append(of_kernel(kernel, ring, texts.get(key, "")))
+            texts[key] = made[-1].text
+    return made
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true", help="every kind of kernel")
-    parser.add_argument("--ring", type=int, default=RINGS[0])
+    parser.add_argument("--rings", type=int, nargs="+", default=list(RINGS))
     parser.add_argument("--corpus", action="store_true", help="the recorded kernels")
     parser.add_argument("--each", action="store_true", help="one copy of each mutant")
     parser.add_argument("--schedules", nargs="+", default=list(map(str, SCHEDULES)))
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--texts", type=Path, help="the PTX; written if it is missing")
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--seconds", type=float, help="stop after so long")
     options = parser.parse_args()
     schedules = [int(x) if x.isdecimal() else x for x in options.schedules]
-    report = {}
-    kernels = [subject(name, options.ring) for name in options.names]
+    texts: dict[str, str] = {}
+    if options.texts and options.texts.exists():
+        texts = json.loads(options.texts.read_text())
+    subjects = [subject(each, ring) for each in options.names for ring in options.rings]
     if options.all:
-        kernels += [of_kernel(each, options.ring) for each in KERNELS]
-    for chosen in [*kernels, *(corpus() if options.corpus else ())]:
-        begun = time.monotonic()
-        listed = chosen.mutants()
-        listed = one_of_each(listed) if options.each else listed
+        subjects += kernel_subjects(options.rings[:1], texts)
+    subjects += corpus() if options.corpus else []
+    if options.all:
+        subjects += kernel_subjects(options.rings[1:], texts)
+    if options.texts and not options.texts.exists():
+        options.texts.write_text(json.dumps(texts))
+    choose = one_of_each if options.each else list
+    verdicts = judge_everything(subjects, schedules, options.jobs, choose)
+    tell(subjects, until(verdicts, options.seconds), options.output)
 
-        def tell(verdict: Verdict) -> None:
-            if options.verbose:
-                print(f"{verdict.how:40} {verdict.mutant.name}", flush=True)
 
-        table = run_mutants(chosen, schedules, listed, tell)
-        print(summary(chosen.name, table))
-        print(f"  {time.monotonic() - begun:.1f} s", flush=True)
-        report[chosen.name] = [as_json(each) for each in table]
-    if options.output:
-        options.output.write_text(json.dumps(report, indent=1) + "\n")
+def until(
+    verdicts: Iterator[tuple[int, Verdict]], seconds: float | None
+) -> Iterator[tuple[int, Verdict]]:
+    """The verdicts that come in time."""
+    begun = time.monotonic()
+    for each in verdicts:
+        yield each
+        if seconds is not None and time.monotonic() - begun > seconds:
+            print("NOT ALL: there was no more time")
+            break
+
+
+def tell(
+    subjects: Sequence[Subject],
+    verdicts: Iterable[tuple[int, Verdict]],
+    output: Path | None,
+) -> None:
+    """Print the verdicts and write them."""
+    begun = time.monotonic()
+    tables: dict[int, list[Verdict]] = {}
+    for number, verdict in verdicts:
+        tables.setdefault(number, []).append(verdict)
+    report = {}
+    for number, table in sorted(tables.items()):
+        table.sort(key=lambda each: (each.mutant.line, each.mutant.change))
+        name = subjects[number].name
+        print(summary(name, table))
+        report[name] = [as_json(name, each) for each in table]
+    counts = Counter(x["way"] for table in report.values() for x in table)
+    print(dict(counts), f"{time.monotonic() - begun:.0f} s", flush=True)
+    if output:
+        output.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

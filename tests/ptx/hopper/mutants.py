@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from fragmenta.ptx.module import Instruction
@@ -203,6 +204,9 @@ def ring_changes(statement: Statement, ring: int) -> Iterator[Change]:
 # ── mutants of a text ───────────────────────────────────────────────────────
 
 
+_parsed = lru_cache(4)(parse)
+
+
 def mutants(
     text: str, entry: str, ring: int | None = None, source: str = ""
 ) -> Iterator[Mutant]:
@@ -211,7 +215,7 @@ def mutants(
     ``ring`` is the number of stages of its ring, whose comparisons are changed, too.
     ``source`` is the CUDA source, from which a statement is named.
     """
-    function = parse(text).functions[entry]
+    function = _parsed(text).functions[entry]
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))

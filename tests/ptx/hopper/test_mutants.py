@@ -5,7 +5,7 @@ import os
 import pytest
 
 from fragmenta import ptx
-from tests.ptx.hopper import judging
+from tests.ptx.hopper import equivalence, judging, subjects
 from tests.ptx.hopper.mutants import mutants
 
 COMPLETE = bool(os.environ.get("FRAGMENTA_HOPPER"))
@@ -80,9 +80,9 @@ def test_what_each_change_writes():
     assert len(found) == 21
 
 
-@pytest.mark.parametrize("kernel", judging.KERNELS[::3], ids=str)
+@pytest.mark.parametrize("kernel", subjects.KERNELS[::3], ids=str)
 def test_every_mutant_is_ptx_with_one_difference(kernel):
-    subject = judging.of_kernel(kernel)
+    subject = subjects.of_kernel(kernel)
     listed = subject.mutants()
     assert len({each.name for each in listed}) == len(listed) > 60
     for each in judging.one_of_each(listed):
@@ -93,14 +93,14 @@ def test_every_mutant_is_ptx_with_one_difference(kernel):
 
 def test_every_equivalent_mutant_exists():
     """A reason for mutants that nobody makes would excuse later ones."""
-    subjects = [
-        judging.of_kernel(each, ring)
-        for each in judging.KERNELS
-        for ring in judging.RINGS
+    judged = [
+        subjects.of_kernel(each, ring)
+        for each in subjects.KERNELS
+        for ring in subjects.RINGS
     ]
-    subjects += [judging.subject(name) for name in CORPUS]
-    listed = [(each.name, mutant) for each in subjects for mutant in each.mutants()]
-    for each in judging.equivalents():
+    judged += [subjects.subject(name) for name in CORPUS]
+    listed = [(each.name, mutant) for each in judged for mutant in each.mutants()]
+    for each in equivalence.equivalents():
         assert each.reason
         assert any(each.covers(name, mutant) for name, mutant in listed), each
 
@@ -112,14 +112,12 @@ def silent(subject, listed=None, schedules=("lazy",)):
     return [
         f"{each.mutant.name}: {each.mutant.where}"
         for each in table
-        if not each.caught
-        and each.reached
-        and not judging.excused(subject.name, each.mutant)
+        if judging.way(subject.name, each) == "silent"
     ]
 
 
 def test_mutants_of_a_small_kernel_are_seen():
-    subject = judging.of_kernel(judging.KERNELS[0])
+    subject = subjects.of_kernel(subjects.KERNELS[0])
     kinds = {each.change: each for each in judging.one_of_each(subject.mutants())}
     chosen = [kinds[each] for each in SOME]
     assert not silent(subject, chosen)
@@ -127,13 +125,13 @@ def test_mutants_of_a_small_kernel_are_seen():
 
 if COMPLETE:  # it takes minutes
 
-    @pytest.mark.parametrize("ring", judging.RINGS)
-    @pytest.mark.parametrize("kernel", judging.KERNELS, ids=str)
+    @pytest.mark.parametrize("ring", subjects.RINGS)
+    @pytest.mark.parametrize("kernel", subjects.KERNELS, ids=str)
     def test_all_mutants_are_seen(kernel, ring):
-        subject = judging.of_kernel(kernel, ring)
+        subject = subjects.of_kernel(kernel, ring)
         assert not silent(subject, schedules=judging.SCHEDULES)
 
 
 @pytest.mark.parametrize("identity", CORPUS)
 def test_mutants_of_the_corpus_are_seen(identity):
-    assert not silent(judging.subject(identity))
+    assert not silent(subjects.subject(identity))

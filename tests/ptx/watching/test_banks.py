@@ -94,6 +94,13 @@ def test_no_conflict_is_no_note(where: Any) -> None:
     assert not list(counter.counts.found())
 
 
+def test_a_misaligned_access_is_no_conflict() -> None:
+    # The launch ends with a fault, which must be told, not hidden by another error.
+    counter = Counter()
+    counter.access(1024 + 132 * np.arange(32), 16)
+    assert list(counter.counts.found()) == []
+
+
 def test_only_the_first_executions_are_counted() -> None:
     counter = Counter()
     for _ in range(MOST_EXECUTIONS + 10):

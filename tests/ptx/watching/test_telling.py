@@ -66,8 +66,10 @@ def test_a_wait_that_comes_too_late_does_not_count() -> None:
 def test_an_arrival_that_comes_too_early() -> None:
     found = first("pairs-early_release-1", "overwrite-while-read")
     assert "wgmma of warpgroup 0 at pairs.cu:" in found.message
-    assert "warp 4 lane 0 had waited at" in found.message
-    assert "and warps 0-3 had arrived there too early" in found.message
+    assert "warp 4 lane 0 had last waited, at pairs.cu:" in found.message
+    arrival = f"at pairs.cu:{line('pairs-early_release-1', 'arrive(&empty')}"
+    assert f"where warps 0-3 had arrived, {arrival}" in found.message
+    assert "before they had waited for it" in found.message
     assert "Let warps 0-3 execute wgmma.wait_group" in found.hint
 
 

@@ -102,11 +102,15 @@ class RawKernel:
         args: Sequence[Any],
         *,
         shared_mem: int = 0,
-        limit: int | None = None,
+        **options: Any,
     ) -> Result:
-        """Run it.  See :meth:`fragmenta.ptx.Kernel.launch`, also for ``limit``."""
+        """Run it.
+
+        ``options`` are those of :meth:`fragmenta.ptx.Kernel.launch`, such as
+        ``cluster``, ``limit``, ``schedule`` and ``check``.
+        """
         return self.kernel.launch(
-            grid, block, args, shared=shared_mem, target=self.target, limit=limit
+            grid, block, args, shared=shared_mem, target=self.target, **options
         )
 
     def __repr__(self) -> str:

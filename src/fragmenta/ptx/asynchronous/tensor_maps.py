@@ -32,7 +32,7 @@ ALIGNMENT = 64
 
 #: The fields of ``tensormap.replace``: the field of the map, how many numbers it has,
 #: and what is subtracted from the operand.  The rank is given less 1 already.
-REPLACED = """
+FIELDS = """
 field             | map             | many | less
 global_address    | address         | 1    | 0
 rank              | rank            | 1    | 0
@@ -45,7 +45,7 @@ interleave_layout | interleave      | 1    | 0
 swizzle_mode      | swizzle         | 1    | 0
 fill_mode         | fill            | 1    | 0
 """
-REPLACED = {line["field"]: line for line in read(REPLACED)}
+REPLACED = {line["field"]: line for line in read(FIELDS)}
 _LIMITS = {"elemtype": 12, "interleave_layout": 2, "swizzle_mode": 3, "fill_mode": 1}
 """The largest constant that sm_90a takes."""
 _TF32 = {11: 7, 12: 8}

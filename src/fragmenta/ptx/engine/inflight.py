@@ -2,8 +2,8 @@
 
 Only a kernel that is watched has this code, and only before instructions that name a
 register of some ``wgmma``.  Each register has two bytes in the warp's memory, behind
-all registers: whether it was written since the last fence, and what it is for products
-in flight; see :mod:`fragmenta.ptx.watching.registers`.
+all registers: how it was used since the last fence, and what it is for products in
+flight; see :mod:`fragmenta.ptx.watching.registers`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.watching.registers import (
     COMPUTED,
     MOVED,
+    READ,
     REGISTER_BYTES,
     Role,
     roles,
@@ -37,10 +38,13 @@ def watch_registers(writer: Writer, instruction: Instruction) -> None:
     if not known:
         return
     found = effects(instruction)
-    reads = _places(writer, {r.number for r in found.reads}, known, _READ)
+    read = {register.number for register in found.reads}
+    reads = _places(writer, read, known, _READ)
     writes = _places(writer, {r.number for r in found.writes}, known, _WRITTEN)
     if reads or writes:
         _ask(writer, reads, writes)
+    for place in _places(writer, read, known, Role.ACCUMULATOR):
+        _mark(writer, place, READ)
     for place in writes:
         _mark(writer, place, MOVED if instruction.opcode == "mov" else COMPUTED)
 
@@ -111,7 +115,7 @@ def _event(writer: Writer, reads: list[int], writes: list[int]) -> int:
 
 
 def _mark(writer: Writer, place: int, how: int) -> None:
-    """Note that a register was written, if any lane takes part."""
+    """Note that a register was read or written, if any lane takes part."""
     at = writer.program.dirty + place // REGISTER_BYTES
     new = str(how)
     if writer.mask:

@@ -186,6 +186,8 @@ class BankCounts:
             if passes > least:
                 line = max(lines, key=lambda each: int(each["worst"]))
                 given, width = worst_of(line)
+                if ((given != IDLE) & (given % width != 0)).any():
+                    continue  # a misaligned access: the launch ended with a fault
                 cost, hint = bank_conflicts(given, width), advice(given, width)
                 yield Banks(site, executions, passes, least, cost, hint)
 

@@ -130,7 +130,7 @@ class LaunchWatch:
         rule = found.rule
         severity = "info" if rule == "same-value" else "error"
         if rule == "uninitialised":
-            severity = self._unset(now.kind, now.site)
+            severity = self._unset(now.kind)
         made = Found(
             "shared-race" if rule == "same-value" else rule, severity,
             self._site(now.site), "",
@@ -154,14 +154,11 @@ class LaunchWatch:
                     made.severity = "info"
         return made
 
-    def _unset(self, kind: str, site: int) -> str:
-        """How bad it is to read what nobody wrote.
+    def _unset(self, kind: str) -> str:
+        """How bad it is to read what nobody wrote: it may be thrown away later.
 
-        A tile may be larger than the matrix: what products, ``ldmatrix`` and copies
-        read beyond the edge may be thrown away later.
+        A tile is often larger than the matrix, and a copy stores whole tiles.
         """
-        if kind == "warp" and self._words(site)[0] != "ldmatrix":
-            return "error"
         return "warning" if kind in ("wgmma", "warp") else "info"
 
     # ── global memory ───────────────────────────────────────────────────────
@@ -175,7 +172,8 @@ class LaunchWatch:
             name = "uninitialised"
         elif rule == GlobalRule.PROXY:
             name, severity = "missing-proxy-fence", "warning"
-        elif rule == GlobalRule.SAME_VALUE:
+        elif rule in (GlobalRule.SAME_VALUE, GlobalRule.MIXED):
+            # Loops with compare-and-swap begin with a plain load: that is everywhere.
             severity = "info"
         return Found(
             name, severity, self._site(now.site), "", now.block, now.number,

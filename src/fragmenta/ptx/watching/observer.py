@@ -89,7 +89,7 @@ class Observer(Blind):
         """The cluster in which something was found."""
         if self.cluster.alone:
             return int(found.cluster)
-        return self.numbers[found.cluster - 1]
+        return self.numbers[int(found.cluster) - 1]
 
     def begin(self) -> None:
         """A new cluster begins."""

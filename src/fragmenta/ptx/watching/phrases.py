@@ -44,10 +44,13 @@ NEW = (
 WAITED = "{who} had waited at {where} for phase {phase}"
 PAST = ", which was already past"
 RELEASED = (
-    "{who} had waited at {where} for phase {phase} of {mbarrier}, and {readers} had "
-    "arrived there too early, at {arrival}"
+    "{who} had last waited, at {where}, for phase {phase} of {mbarrier}, where "
+    "{readers} had arrived, at {arrival}, before they had waited for it"
 )
-ANOTHER = "{who} had last waited, at {where}, for phase {phase} of {mbarrier}"
+ANOTHER = (
+    "{who} had last waited, at {where}, for phase {phase} of {mbarrier}, which does "
+    "not say that it is done"
+)
 COUNTED = "it belongs to phase {phase} of {mbarrier}"
 
 RELATED = {
@@ -99,8 +102,8 @@ UNBALANCED = (
 _WAIT = "Wait for phase {phase} of {mbarrier} before {access}."
 _GROUP = "Let the thread that issued it execute {wait} before {access}{others}."
 _PRODUCT = (
-    "Let {readers} execute wgmma.wait_group for it before they say that the memory is "
-    "free."
+    "Let {readers} execute wgmma.wait_group for it and then arrive at an mbarrier, and "
+    "wait for that before {access}."
 )
 _WRITERS = (
     "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "

@@ -7,10 +7,10 @@ registers.  Other instructions must not touch them:
 - metadata: an H200 reads it while the product runs, and ptxas does not see it.
 
 Before a product, ``wgmma.fence`` orders what other instructions wrote to its
-accumulators and to A.  It is not needed between products of one shape that add to the
-same accumulators.
+accumulators and to A, and what they read of its accumulators.  It is not needed between
+products of one shape that add to the same accumulators.
 
-Compiled code keeps a byte for each register that was written since the last fence, and
+Compiled code keeps a byte for each register that was used since the last fence, and
 asks a byte for each register whether a product in flight uses it.  Both are in the
 memory of the warp, behind its registers: one byte for each 64 bytes of registers.
 """
@@ -83,6 +83,8 @@ class Used(NamedTuple):
     roles: NDArray[np.uint8]
     ordered: NDArray[np.int64]
     """The bytes of those that a fence is about."""
+    sums: NDArray[np.int64]
+    """The bytes of the accumulators."""
 
 
 @lru_cache(maxsize=4096)
@@ -97,11 +99,12 @@ def used(of: Located) -> Used:
             places[each.offset] = places.get(each.offset, Role(0)) | role
     numbers = np.array(list(places), np.int64) // REGISTER_BYTES
     flags = np.array(list(places.values()), np.uint8)
-    return Used(places, numbers, flags, numbers[flags & 3 != 0])
+    sums = numbers[flags & Role.ACCUMULATOR != 0]
+    return Used(places, numbers, flags, numbers[flags & 3 != 0], sums)
 
 
-MOVED, COMPUTED = 1, 2
-"""How a register was written since the last fence."""
+MOVED, COMPUTED, READ = 1, 2, 4
+"""How a register was used since the last fence; READ is for accumulators only."""
 
 
 class _Flight(NamedTuple):
@@ -180,17 +183,17 @@ class Keeper:
     def __init__(self, warp: Any, dirty: int) -> None:
         """``dirty`` is where the bytes begin in the warp's memory; 0: there are none.
 
-        First those of registers that were written, then those of registers in flight.
+        First those of registers that were used, then those of registers in flight.
         """
         self._warp = warp
         size = dirty // REGISTER_BYTES
         memory = warp.memory
         if dirty:
-            self._written = memory[dirty : dirty + size]
+            self._touched = memory[dirty : dirty + size]
             self._busy = memory[dirty + size : dirty + 2 * size]
         else:
-            self._written = np.zeros(memory.size // REGISTER_BYTES, np.uint8)
-            self._busy = self._written.copy()
+            self._touched = np.zeros(memory.size // REGISTER_BYTES, np.uint8)
+            self._busy = self._touched.copy()
         self.reset()
 
     def reset(self) -> None:
@@ -204,7 +207,7 @@ class Keeper:
     def fence(self) -> None:
         """``wgmma.fence``."""
         self._fenced = self._recent = True
-        self._written[:] = 0
+        self._touched[:] = 0
         self._since.clear()
 
     def retired(self, end: int) -> None:
@@ -242,24 +245,27 @@ class Keeper:
                 "missing-wgmma-fence", event, None,
                 f"there is no wgmma.fence before the first wgmma of a warp; {FENCED}",
             )  # fmt: skip
-        elif self._changed(mine):
+        elif done := self._changed(mine):
             self._report(
                 "missing-wgmma-fence", event, None,
-                "registers of this wgmma were written after the last wgmma.fence; "
+                f"registers of this wgmma were {done} after the last wgmma.fence; "
                 + FENCED,
             )  # fmt: skip
         else:
             self._check_shapes(of, event)
-        self._written[mine.ordered] = 0
+        self._touched[mine.ordered] = 0
 
-    def _changed(self, mine: Used) -> bool:
-        """Whether registers were changed without a fence behind it.
+    def _changed(self, mine: Used) -> str:
+        """What was done to registers without a fence behind it, if anything.
 
         Compilers set accumulators to zero between the fence and the product: moves
-        count only if there was no fence since the last wait.
+        count only if there was no fence since the last wait.  So do reads.
         """
-        written = self._written[mine.ordered]
-        return bool((written & COMPUTED).any() or (written.any() and not self._recent))
+        done = self._touched[mine.ordered]
+        if (done & COMPUTED).any() or ((done & MOVED).any() and not self._recent):
+            return "written"
+        read = not self._recent and (self._touched[mine.sums] & READ).any()
+        return "read" if read else ""
 
     def _check_shapes(self, of: Located, event: Event) -> None:
         """Accumulators of another shape, or taken as A, need a fence, too."""

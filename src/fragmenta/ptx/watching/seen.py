@@ -26,7 +26,10 @@ class Wait(NamedTuple):
     at_once: bool
     """Whether the phase was over when it was first asked for."""
     arrival: int = -1
-    """Where those of the earlier access arrived in that phase; -1: they did not."""
+    """Where those of the earlier access arrived in that phase, after the access.
+
+    -1: they did not.
+    """
 
 
 class Agent(NamedTuple):
@@ -92,11 +95,15 @@ class Seen:
         observer = self.observer
         new = observer.watch.noted != self._noted
         self._noted = observer.watch.noted
-        observer.history.keep(observer.cluster.number, new or problem)
-        if not new:
-            return
-        notes = observer.history.told()
-        for each in observer.watch.found():
+        found = observer.watch.found() if new else []
+        if observer.cluster.alone:  # nothing is noted, and several blocks have run
+            numbers = {observer.number_of(each) for each in found} or {0}
+            for number in sorted(numbers):
+                observer.history.keep(number, True)
+        else:
+            observer.history.keep(observer.cluster.number, new or problem)
+        notes = observer.history.told() if found else []
+        for each in found:
             if key(each) not in self.stories:
                 self.stories[key(each)] = self._story(each, notes)
 
@@ -148,7 +155,7 @@ class Seen:
         arrived = [
             each.site for each in notes
             if each.what == "arrive" and each.about == last.about
-            and (each.rank, each.warp) in before.warps
+            and each.time > before.time and (each.rank, each.warp) in before.warps
         ]  # fmt: skip
         numbers = tuple(sorted({each.warp for each in alike}))
         rank, offset, phase = last.about

@@ -202,7 +202,8 @@ class Teller:
             return ""
         readers = phrases.warps([number for _, number in before.warps])
         arrival = "" if wait.arrival < 0 else self.names.place(wait.arrival)
-        phrase = phrases.RELEASED if arrival else phrases.ANOTHER
+        done = arrival and before.kind != "warp"
+        phrase = phrases.RELEASED if done else phrases.ANOTHER
         return self._waited(phrase, wait, readers=readers, arrival=arrival)
 
     def _counted_copy(self, now: Agent, before: Agent, wait: Wait | None) -> str:
