@@ -1,6 +1,7 @@
-"""Which mutants are no mistakes?
+"""Which mutants are silent, and why?
 
-``equivalent.toml`` lists them, each with a reason that can be checked by hand.
+``equivalent.toml`` lists those that are no mistakes, and those that are missed, each
+with a reason that can be checked by hand.
 """
 
 from __future__ import annotations
@@ -14,38 +15,47 @@ from tests.ptx.hopper.mutants import Mutant
 
 
 @dataclass(frozen=True)
-class Equivalent:
-    """Mutants that behave as the original, and why."""
+class Explained:
+    """Mutants that are silent, and why."""
 
-    change: str
-    where: str
-    """A part of the statement in the source."""
+    kind: str
+    """``equivalent`` or ``missed``."""
+    changes: tuple[str, ...]
     reason: str
+    where: tuple[str, ...] = ()
+    """Parts of the statements of the source; each has to be in one of them."""
     only: tuple[str, ...] = ("",)
-    """Parts of the names of the launches for which this holds."""
-    line: int = 0
-    """The line of a recorded PTX text; 0 for any."""
+    """Parts of the names of the kernels for which this holds."""
+    unless: tuple[str, ...] = ()
+    """Parts of the names of those for which it does not."""
+    copies: tuple[int, ...] = ()
+    """Which copies of the statement; all if there are none."""
+    lines: tuple[int, ...] = ()
+    """Which lines of a recorded PTX text; all if there are none."""
 
     def covers(self, name: str, mutant: Mutant) -> bool:
-        """Whether a mutant of a launch is one of these."""
+        """Whether a mutant of a kernel is one of these."""
         return (
-            mutant.change == self.change
-            and self.where in mutant.where
-            and self.line in (0, mutant.line)
+            mutant.change in self.changes
+            and all(part in mutant.where for part in self.where)
             and any(part in name for part in self.only)
+            and not any(part in name for part in self.unless)
+            and (not self.copies or mutant.copy in self.copies)
+            and (not self.lines or mutant.line in self.lines)
         )
 
 
 @cache
-def equivalents() -> list[Equivalent]:
+def explanations() -> list[Explained]:
     """Those of ``equivalent.toml``."""
     read = tomllib.loads(Path(__file__).with_name("equivalent.toml").read_text())
     return [
-        Equivalent(**{**each, "only": tuple(each.get("only", [""]))})
-        for each in read.get("equivalent", [])
+        Explained(kind, **{x: y if x == "reason" else tuple(y) for x, y in row.items()})
+        for kind in ("equivalent", "missed")
+        for row in read.get(kind, [])
     ]
 
 
-def excused(name: str, mutant: Mutant) -> bool:
-    """Whether a mutant is known to be as good as the original."""
-    return any(each.covers(name, mutant) for each in equivalents())
+def explained(name: str, mutant: Mutant) -> Explained | None:
+    """Why a mutant is silent, if it is known."""
+    return next((x for x in explanations() if x.covers(name, mutant)), None)

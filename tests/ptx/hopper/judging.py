@@ -21,12 +21,13 @@ from typing import Any
 
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
-from tests.ptx.hopper.equivalence import excused
+from tests.ptx.hopper.equivalence import explained
 from tests.ptx.hopper.mutants import Mutant
 from tests.ptx.hopper.pool import answers
 from tests.ptx.hopper.subjects import (
-    KERNELS,
+    JUDGED,
     RINGS,
+    Launch,
     Subject,
     corpus,
     of_kernel,
@@ -39,9 +40,13 @@ LIMIT = 20_000_000
 """Warp instructions after which a mutant hangs."""
 SECONDS = 60.0
 """After so long, too."""
-WAYS = ("rule", "deadlock", "fault", "bits", "equivalent", "never runs", "silent")
-"""What can come of a mutant; the first that holds in any schedule counts."""
-CAUGHT = WAYS[:4]
+CAUGHT = ("rule", "deadlock", "fault", "bits")
+WAYS = (*CAUGHT, "equivalent", "missed", "never runs", "silent")
+"""What can come of a mutant; the first that holds in any schedule counts.
+
+``equivalent`` and ``missed`` are silent, and it is known why."""
+LATER: Schedule = "lazy"
+"""The schedule of all launches but the first."""
 
 Found = frozenset[tuple[str, int]]
 """Rules that are broken, and in which lines."""
@@ -58,10 +63,13 @@ class Outcome:
     """A hash of what it left in memory; nothing if it did not end."""
 
 
-def run(subject: Subject, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
-    """Launch the kernel of a subject, or a mutant of it."""
+Runs = dict[Schedule, Outcome]
+
+
+def run(launch: Launch, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
+    """Launch a kernel, or a mutant of it."""
     try:
-        result, bits = subject.launch(
+        result, bits = launch.run(
             kernel, schedule=schedule, problems="report", limit=LIMIT
         )
     except KernelFault as fault:
@@ -71,25 +79,34 @@ def run(subject: Subject, kernel: ptx.Kernel, schedule: Schedule) -> Outcome:
 
 
 def run_all(
-    subject: Subject, text: str, schedules: Iterable[Schedule]
-) -> dict[Schedule, Outcome]:
-    """Launch a text in each schedule."""
-    kernel = ptx.parse(text).kernels[subject.entry]
-    return {each: run(subject, kernel, each) for each in schedules}
+    subject: Subject, text: str, number: int, schedules: Iterable[Schedule]
+) -> Runs:
+    """One of the launches with another text, in each schedule."""
+    launch = subject.launches[number]
+    parsed = ptx.parse(text).kernels[subject.entry]
+
+    def kernel() -> ptx.Kernel:
+        return ptx.parse(text).kernels[subject.entry] if subject.keeps else parsed
+
+    return {each: run(launch, kernel(), each) for each in schedules}
 
 
-def original(
-    subject: Subject, schedules: Iterable[Schedule]
-) -> dict[Schedule, Outcome]:
-    """The launches of the kernel itself, which must be right.
+def originals(subject: Subject, schedules: Sequence[Schedule]) -> list[Runs]:
+    """All launches of the kernel itself, which must be right.
 
     What has nothing asynchronous is the same in all schedules.
     """
-    chosen = list(schedules) if subject.asynchronous else list(schedules)[:1]
-    made, wanted = run_all(subject, subject.text, chosen), subject.expected()
-    for schedule, each in made.items():
-        if each.fault or each.bits != wanted:
-            raise AssertionError(f"{subject.name}, {schedule}: {each.fault or 'bits'}")
+    made: list[Runs] = []
+    for number, launch in enumerate(subject.launches):
+        chosen = [LATER if LATER in schedules else schedules[0]]
+        if number == 0:
+            chosen = list(schedules) if subject.asynchronous else chosen
+        made.append(run_all(subject, subject.text, number, chosen))
+        wanted = launch.expected()
+        for schedule, each in made[-1].items():
+            if each.fault or each.bits != wanted:
+                where = f"{subject.name}, {launch.name}, {schedule}"
+                raise AssertionError(f"{where}: {each.fault or 'bits'}")
     return made
 
 
@@ -106,6 +123,8 @@ class Verdict:
 
     Faults that are no rule are called ``fault``, other results ``bits``.
     """
+    launch: str
+    """The launch that showed it, or the last one."""
     reached: bool = True
     """Whether the instruction runs at all."""
 
@@ -142,19 +161,25 @@ def new_rules(its: Outcome, before: Outcome) -> tuple[str, ...]:
     return tuple(sorted(rules))
 
 
-def judge(
-    subject: Subject, mutant: Mutant, originals: dict[Schedule, Outcome]
-) -> Verdict:
-    """What one mutant does, schedule by schedule."""
-    made = run_all(subject, mutant.text, originals)
-    rules = {each: new_rules(made[each], originals[each]) for each in made}
-    verdict = Verdict(mutant, rules)
-    if verdict.caught:
-        return verdict
-    # Whether any thread meets the change: a trap in its place says so.
-    schedule = next(iter(originals))
-    trapped = run_all(subject, mutant.trapped, [schedule])[schedule]
-    return replace(verdict, reached=bool(new_rules(trapped, originals[schedule])))
+def judge(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> Verdict:
+    """What one mutant does, schedule by schedule, in the first launch that shows it."""
+    for number, runs in enumerate(before):
+        made = run_all(subject, mutant.text, number, runs)
+        rules = {each: new_rules(made[each], runs[each]) for each in runs}
+        verdict = Verdict(mutant, rules, subject.launches[number].name)
+        if verdict.caught:
+            return verdict
+    return replace(verdict, reached=reached(subject, mutant, before))
+
+
+def reached(subject: Subject, mutant: Mutant, before: Sequence[Runs]) -> bool:
+    """Whether any thread meets the change: a trap in its place says so."""
+    for number, runs in enumerate(before):
+        schedule = next(iter(runs))
+        made = run_all(subject, mutant.trapped, number, [schedule])
+        if new_rules(made[schedule], runs[schedule]):
+            return True
+    return False
 
 
 def run_mutants(
@@ -163,7 +188,7 @@ def run_mutants(
     chosen: Iterable[Mutant] | None = None,
 ) -> list[Verdict]:
     """The verdicts on all mutants of a subject, or on some."""
-    before = original(subject, schedules)
+    before = originals(subject, schedules)
     listed = subject.mutants() if chosen is None else chosen
     return [judge(subject, mutant, before) for mutant in listed]
 
@@ -183,34 +208,38 @@ def judge_everything(
 
     First the originals run, then the mutants of those that are right.
     """
-    before: dict[int, dict[Schedule, Outcome]] = {}
+    before: dict[int, list[Runs]] = {}
     numbers = range(len(subjects))
 
-    def first(number: int) -> dict[Schedule, Outcome] | str:
+    def first(number: int) -> list[Runs] | str:
         try:
-            return original(subjects[number], schedules)
+            return originals(subjects[number], schedules)
         except Exception as why:
             return f"{type(why).__name__}: {why}"
 
     for number, made in answers(first, numbers, jobs, 2 * SECONDS):
-        if isinstance(made, dict):
+        if isinstance(made, list):
             before[number] = made
+            found = {x for runs in made for each in runs.values() for x in each.found}
+            if found:
+                print(f"{subjects[number].name} itself: {sorted(found)}")
         else:
             print(f"LEFT OUT {subjects[number].name}: {made or 'no answer'}")
     mutants = {each: choose(subjects[each].mutants()) for each in before}
     tasks = [(each, x) for each in sorted(before) for x in range(len(mutants[each]))]
 
-    def second(task: tuple[int, int]) -> tuple[dict[Schedule, tuple[str, ...]], bool]:
+    def second(task: tuple[int, int]) -> Verdict:
         number, index = task
+        mutant = mutants[number][index]
         try:
-            made = judge(subjects[number], mutants[number][index], before[number])
+            return judge(subjects[number], mutant, before[number])
         except Exception as why:  # a mistake of ours, not of the mutant
-            return {each: (f"{type(why).__name__}: {why}",) for each in schedules}, True
-        return made.rules, made.reached
+            rules = dict.fromkeys(schedules, (f"{type(why).__name__}: {why}",))
+            return Verdict(mutant, rules, "none")
 
     for (number, index), found in answers(second, tasks, jobs, SECONDS):
-        rules, reached = found or (dict.fromkeys(schedules, ("fault",)), True)
-        yield number, Verdict(mutants[number][index], rules, reached)
+        endless = dict.fromkeys(schedules, ("fault",))
+        yield number, found or Verdict(mutants[number][index], endless, "no time")
 
 
 # ── the command ─────────────────────────────────────────────────────────────
@@ -218,8 +247,8 @@ def judge_everything(
 
 def way(name: str, verdict: Verdict) -> str:
     """One of :data:`WAYS`."""
-    silent = verdict.way == "silent" and excused(name, verdict.mutant)
-    return "equivalent" if silent else verdict.way
+    known = explained(name, verdict.mutant) if verdict.way == "silent" else None
+    return known.kind if known else verdict.way
 
 
 def summary(name: str, table: Sequence[Verdict]) -> str:
@@ -227,15 +256,14 @@ def summary(name: str, table: Sequence[Verdict]) -> str:
     rows = Counter(
         (
             v.mutant.change,
-            "equivalent" if way(name, v) == "equivalent" else v.how,
-            v.mutant.where,
-            v.mutant.source_line or v.mutant.line,
+            v.how if v.caught else way(name, v),
+            v.mutant.where or str(v.mutant.line),
         )
         for v in table
     )
     lines = [
-        f"  {count:3} {change:52} {how:42} {line}: {where[:60]}"
-        for (change, how, where, line), count in sorted(rows.items())
+        f"  {count:3} {change:52} {how:42} {where[-200:]}"
+        for (change, how, where), count in sorted(rows.items())
     ]
     caught = sum(each.caught for each in table)
     return "\n".join([f"{name}: {caught} of {len(table)} caught", *lines])
@@ -247,24 +275,24 @@ def as_json(name: str, verdict: Verdict) -> dict[str, Any]:
     return {
         "change": mutant.change,
         "line": mutant.line,
-        "source": mutant.source_line,
-        "where": mutant.where,
+        "copy": mutant.copy,
+        "where": [list(each) for each in mutant.calls],
+        "launch": verdict.launch,
         "way": way(name, verdict),
         "rules": {str(each): list(rules) for each, rules in verdict.rules.items()},
     }
 
 
-def kernel_subjects(rings: Iterable[int], texts: dict[str, str]) -> list[Subject]:
+def kernel_subjects(texts: dict[str, str]) -> list[Subject]:
     """The launches of the project's own kernels, without compiling if texts are known.
 
     What is compiled is added to the texts.
     """
     made = []
-    for ring in rings:
-        for kernel in KERNELS:
-            key = f"{kernel}, {ring} stages"
-            made.append(of_kernel(kernel, ring, texts.get(key, "")))
-            texts[key] = made[-1].text
+    for kernel, ring in JUDGED:
+        key = f"{kernel}, {ring} stages"
+        made.append(of_kernel(kernel, ring, texts.get(key, "")))
+        texts[key] = made[-1].text
     return made
 
 
@@ -272,7 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--all", action="store_true", help="every kind of kernel")
-    parser.add_argument("--rings", type=int, nargs="+", default=list(RINGS))
+    parser.add_argument("--ring", type=int, default=RINGS[0], help="of those named")
     parser.add_argument("--corpus", action="store_true", help="the recorded kernels")
     parser.add_argument("--each", action="store_true", help="one copy of each mutant")
     parser.add_argument("--schedules", nargs="+", default=list(map(str, SCHEDULES)))
@@ -285,12 +313,10 @@ def main() -> None:
     texts: dict[str, str] = {}
     if options.texts and options.texts.exists():
         texts = json.loads(options.texts.read_text())
-    subjects = [subject(each, ring) for each in options.names for ring in options.rings]
+    subjects = [subject(each, options.ring) for each in options.names]
     if options.all:
-        subjects += kernel_subjects(options.rings[:1], texts)
+        subjects += kernel_subjects(texts)
     subjects += corpus() if options.corpus else []
-    if options.all:
-        subjects += kernel_subjects(options.rings[1:], texts)
     if options.texts and not options.texts.exists():
         options.texts.write_text(json.dumps(texts))
     choose = one_of_each if options.each else list

@@ -8,6 +8,7 @@ is as good as the original: ``equivalent.toml`` says which are, and why.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -25,15 +26,28 @@ class Mutant:
     """What was done: ``remove wgmma.fence``."""
     line: int
     """Where in the PTX."""
-    where: str
-    """The statement of the CUDA source, if the PTX says which line it is."""
-    source_line: int
-    """The line of that statement; 0 if it is not known."""
+    calls: tuple[tuple[int, str], ...]
+    """Its statement in the CUDA source and the line, then the call of that function,
+    and so on; nothing if the PTX has no lines."""
+    copy: int
+    """How many mutants before it are the same change at the same calls.
+
+    A compiler that unrolls a loop makes several instructions of one statement."""
     start: int
     stop: int
     new: str
     original: str
     trap: str = "trap;"
+
+    @property
+    def where(self) -> str:
+        """All these statements, the innermost first."""
+        return " < ".join(statement for _, statement in self.calls)
+
+    @property
+    def source_line(self) -> int:
+        """The line of the call of a small function that is the instruction."""
+        return self.calls[:2][-1][0] if self.calls else 0
 
     @property
     def name(self) -> str:
@@ -205,6 +219,7 @@ def ring_changes(statement: Statement, ring: int) -> Iterator[Change]:
 
 
 _parsed = lru_cache(4)(parse)
+_LOCATION = re.compile(r"\.loc\s+\d+ (\d+)(?:[^\n]*inlined_at \d+ (\d+))?")
 
 
 def mutants(
@@ -216,6 +231,7 @@ def mutants(
     ``source`` is the CUDA source, from which a statement is named.
     """
     function = _parsed(text).functions[entry]
+    before: Counter[object] = Counter()
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -223,18 +239,20 @@ def mutants(
         start = starts[each.line - 1] + each.column - 1
         stop = text.index(";", start) + 1
         found = list(changes(each, _statement(text[start : stop - 1]), ring))
-        where = _where(text, start, source) if found else ("", 0)
+        calls = _calls(text, start, source) if found else ()
         for change in found:
             yield Mutant(
                 change.name,
                 each.line,
-                *where,
+                calls,
+                before[change.name, calls],
                 start,
                 stop,
                 change.new,
                 text,
                 change.trap,
             )
+            before[change.name, calls] += 1
 
 
 def changes(
@@ -256,15 +274,20 @@ def _statement(raw: str) -> Statement:
     return Statement(guard or "", mnemonic, operands.strip())
 
 
-def _where(text: str, start: int, source: str) -> tuple[str, int]:
-    """The statement of the source that an instruction belongs to, and its line.
+def _calls(text: str, start: int, source: str) -> tuple[tuple[int, str], ...]:
+    """The statement of an instruction, the call of the function it is in, and so on.
 
-    An instruction in a small function belongs to the statement that calls it.
+    A line of an inlined function says which line calls it.  That line was written
+    before, with the line that calls its own function.
     """
     lines = source.splitlines()
-    known = list(re.finditer(r"\.loc\s+\d+ (\d+)[^\n]*", text[:start]))
-    if not known or not lines:
-        return "", 0
-    inlined = re.search(r"inlined_at \d+ (\d+)", known[-1][0])
-    number = int(inlined[1] if inlined else known[-1][1])
-    return (lines[number - 1].strip(), number) if number <= len(lines) else ("", 0)
+    known = list(_LOCATION.finditer(text, 0, start)) if lines else []
+    found = []
+    while known:
+        number, caller = known[-1].groups()
+        found.append(int(number))
+        while known and known[-1][1] != caller:
+            known.pop()
+        if not known and caller:
+            found.append(int(caller))
+    return tuple((x, lines[x - 1].strip()) for x in found if x <= len(lines))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fragmenta import ptx
 from fragmenta.evidence.launches import for_kernel
@@ -37,21 +37,38 @@ RINGS = (3, 8)
 In a small ring, every barrier has many phases.  In one that has room for a whole tile,
 the warps of a consumer can be far apart.
 """
+JUDGED = [(each, RINGS[0]) for each in KERNELS] + [
+    (each, RINGS[1]) for each in KERNELS[:5] if each.slabs == 1
+]
+"""The kernels whose mutants are judged, and their rings."""
+
+
+class Launch(NamedTuple):
+    """One way to launch a kernel."""
+
+    name: str
+    run: Callable[..., tuple[ptx.Result, str]]
+    """Launches a kernel with options; a hash of what it left in memory."""
+    expected: Callable[[], str]
+    """The hash of the right bits."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A launch whose mutants are judged."""
+    """A kernel whose mutants are judged."""
 
     name: str
     text: str
     entry: str
-    launch: Callable[..., tuple[ptx.Result, str]]
-    """Launches a kernel with options; a hash of what it left in memory."""
-    expected: Callable[[], str]
-    """The hash of the right bits."""
+    launches: tuple[Launch, ...]
+    """The later ones are for mutants that the first does not show."""
     ring: int | None = None
     source: str = ""
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a launch changes what the next one of the same module sees."""
+        return ".global .align" in self.text
 
     @property
     def asynchronous(self) -> bool:
@@ -63,45 +80,79 @@ class Subject:
         return list(mutants(self.text, self.entry, self.ring, self.source))
 
 
-def of_kernel(kernel: Kernel, ring: int = RINGS[0], text: str = "") -> Subject:
-    """A launch of one cluster, with a ring of so many stages, or fewer.
+# ── the project's own kernels ───────────────────────────────────────────────
 
-    The compiler makes four copies of the loop over k, and three for the rest: all of
-    them run.  Five tiles, because with turns one consumer has to have the last.
+
+def of_kernel(kernel: Kernel, ring: int = RINGS[0], text: str = "") -> Subject:
+    """Launches of one cluster, with a ring of so many stages, or fewer.
+
     ``text`` is the PTX, if it is known: then nothing is compiled.
     """
-    tile, stages = kernel.tile, min(ring, kernel.stages)
-    slabs = 7 if kernel.slabs == 1 else 3 * kernel.slabs - 1
-    gemm = Gemm(
+    stages = min(ring, kernel.stages)
+    gemms = [_gemm(kernel, stages, *shape) for shape in _shapes(kernel)]
+    return Subject(
+        f"{kernel} ring {stages}",
+        text or gemms[0].text,
+        launching.ENTRY,
+        tuple(map(_launch, gemms)),
+        stages,
+        gemms[0].source,
+    )
+
+
+def _shapes(kernel: Kernel) -> list[tuple[int, int]]:
+    """Slabs along k, and tiles.
+
+    First, a tile has several stages.  The compiler makes four copies of the producer's
+    loop, and three for the rest: all of them run.  Five tiles, because with turns one
+    consumer has to have the last.  Then:
+
+    - tiles with one slab, so that one is near the next.  With turns they are so many
+      that a barrier for 128 arrivals, which gets one too many in each round, has a
+      whole round too many in the end;
+    - with turns, tiles that do not fit into the ring;
+    - if a stage has several slabs: the last one is complete, or the first one is not,
+      or an incomplete one has an odd number.
+    """
+    size, turns = kernel.slabs, kernel.tile.turns
+    shapes = [(7 if size == 1 else 3 * size - 1, 5), (1, 266 if turns else 120)]
+    if turns:
+        shapes.append((15, 3))
+    if size > 1:
+        shapes += [(3 * size, 5), (size - 1, 12), (2 * size - 1, 5)]
+    return shapes
+
+
+def _gemm(kernel: Kernel, stages: int, slabs: int, tiles: int) -> Gemm:
+    tile = kernel.tile
+    return Gemm(
         kernel,
         tile.m * tile.cluster - 5,
-        5 * tile.n - 3,
+        tiles * tile.n - 3,
         slabs * kernel.slab_k,
         tile.cluster,
         parts=SCALES if kernel.scaled else (),
         stages=stages,
     )
 
-    def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, str]:
+
+def _launch(gemm: Gemm) -> Launch:
+    def run(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, str]:
         found = launching.launch(gemm, kernel, **options)
         return found.result, short_hash(found.d.inside)
 
-    return Subject(
-        f"{gemm.name} ring {stages}",
-        text or gemm.text,
-        launching.ENTRY,
-        launch,
-        lambda: short_hash(gemm.expected),
-        stages,
-        gemm.source,
-    )
+    sizes = f"{gemm.m}x{gemm.n}x{gemm.k}"
+    return Launch(sizes, run, lambda: short_hash(gemm.expected))
+
+
+# ── the corpus ──────────────────────────────────────────────────────────────
 
 
 def of_recording(recorded: recordings.Launch) -> Subject:
     """A recorded launch of the corpus."""
     row = recorded.row
 
-    def launch(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, str]:
+    def run(kernel: ptx.Kernel, **options: Any) -> tuple[ptx.Result, str]:
         made = recorded.make_arguments()
         given, target = for_kernel(made), recorded.file.made["target"]
         result = kernel.launch(
@@ -113,7 +164,8 @@ def of_recording(recorded: recordings.Launch) -> Subject:
         return short_hash(*recorded.expected())
 
     text = recorded.file.texts[row.text][1]
-    return Subject(recorded.identity, text, row.entry, launch, expected)
+    launch = Launch("recorded", run, expected)
+    return Subject(recorded.identity, text, row.entry, (launch,))
 
 
 def subject(name: str, ring: int = RINGS[0]) -> Subject:

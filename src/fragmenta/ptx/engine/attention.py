@@ -27,9 +27,12 @@ _SYNCHRONISING: dict[int, tuple[Function, set[int]]] = {}
 
 def access(
     writer: Writer, instruction: Instruction, what: Access, at: Written, offset: int,
-    registers: list[str], kind: str, lanes: str = "",
+    registers: list[str], kind: str, lanes: str = "", banks: bool = True,
 ) -> None:  # fmt: skip
-    """Write the checks of an access; ``kind`` is read, write or atomic."""
+    """Write the checks of an access; ``kind`` is read, write or atomic.
+
+    ``banks`` says whether its passes through shared memory are counted.
+    """
     if not writer.mode.watch or what.space == "local":
         return
     words = set(instruction.qualifiers)
@@ -54,7 +57,7 @@ def access(
     near = what._replace(space="shared")
     _link(writer)
     writer.call(watched(near, kind), *given, *places)
-    if kind in ("read", "write") and what.space == "shared":
+    if banks and kind in ("read", "write") and what.space == "shared":
         writer.call(counted_banks(near), *given)
 
 

@@ -18,9 +18,10 @@ from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.engine import attention, layout
 from fragmenta.ptx.engine.layout import LANES, Fault
-from fragmenta.ptx.engine.library import Routine
+from fragmenta.ptx.engine.library import Routine, field
 from fragmenta.ptx.engine.memory import (
     PLAIN,
+    Access,
     addresses,
     fault,
     generic,
@@ -32,7 +33,7 @@ from fragmenta.ptx.engine.memory import (
     spill,
 )
 from fragmenta.ptx.engine.warps import P, routine
-from fragmenta.ptx.engine.writing import Writer, address_of, handles
+from fragmenta.ptx.engine.writing import Writer, Written, address_of, handles
 from fragmenta.ptx.module import (
     Address,
     Immediate,
@@ -266,14 +267,36 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
     space = (
         "shared" if any(w.startswith("shared") for w in instruction.qualifiers) else ""
     )
+    given = (
+        f"ptr {at.pointer}", f"i64 {offset}",
+        f"ptr {writer.source(step, 'u32').pointer}", f"ptr {lines}", f"ptr {places}",
+    )  # fmt: skip
+    if writer.mode.watch:
+        what = Access(space or "global", plan.bits, part.register_bits, 1, address=64)
+        made = line_addresses(plan, bits, at.bits)
+        _watch_lines(writer, instruction, what, made, plan, given, items)
     failed = writer.call(
         move_lines(plan, bits, stores, at.bits, space, part.register_bits),
-        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
-        f"ptr {writer.source(step, 'u32').pointer}", f"ptr {lines}", f"ptr {places}",
-        f"i32 {writer.site()}", *(f"ptr {each.pointer}" for each in items),
-        returns="i32",
+        "ptr %warp", "ptr %block", *given, f"i32 {writer.site()}",
+        *(f"ptr {each.pointer}" for each in items), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
+
+
+def _watch_lines(
+    writer: Writer, instruction: Instruction, what: Access, made: Routine, plan: Plan,
+    given: tuple[str, ...], items: list[Written],
+) -> None:  # fmt: skip
+    """Write the checks of ``wmma.load`` or ``wmma.store``: piece after piece."""
+    kind = "write" if "store" in instruction.qualifiers else "read"
+    registers, pieces = plan.line.shape[1:]
+    at = Written(writer.temporary(), 64)
+    for number in range(registers * pieces):
+        writer.call(made, *given, f"i64 {number}", f"ptr {at.pointer}")
+        value = items[number // pieces].pointer
+        attention.access(
+            writer, instruction, what, at, 0, [value], kind, banks=False
+        )  # fmt: skip
 
 
 # ── routines ────────────────────────────────────────────────────────────────
@@ -422,6 +445,33 @@ def move_lines(
     name = f"wmma.{'st' if stores else 'ld'}.{registers}.{pieces}.{plan.bits}.{element}"
     kinds = [P, P, P, I64, P, P, P, I32, *[P] * registers]
     return routine(f"{name}.{bits}.{space}.{width}", trace, kinds, I32)
+
+
+def line_addresses(plan: Plan, element: int, bits: int) -> Routine:
+    """Where each lane has one piece of a matrix."""
+    registers, pieces = plan.line.shape[1:]
+
+    def trace(
+        code: Code, register: Any, offset: Value, stride: Any, lines: Any, places: Any,
+        number: Value, goal: Any,
+    ) -> None:  # fmt: skip
+        b = code.builder
+        spilled = spill(code, addresses(code, register, bits, offset))
+        steps, line_at, bit_at = (
+            b.bitcast(each, I32.as_pointer()) for each in (stride, lines, places)
+        )
+        made = field(code, goal, 0, I64)
+        with code.loop(LANES) as lane:
+            entry = lane * (registers * pieces) + number
+            line, bit, step = (
+                convert(lane_of(code, table, index), I64)
+                for table, index in ((line_at, entry), (bit_at, entry), (steps, lane))
+            )
+            base = lane_of(code, spilled, lane)
+            made[lane] = base + ((line * step * element + bit) >> 3)
+
+    name = f"wmma.at.{registers}.{pieces}.{element}.{bits}"
+    return routine(name, trace, [P, I64, P, P, P, I64, P], None)
 
 
 def _transpose(code: Code, d: Any, a: Any, table: Any) -> None:

@@ -177,9 +177,14 @@ def _written(now: Now, old: Value, new: Value) -> Value:
     union = new | (old & layout.MASK_FIELD)
     pair = combined(old & as_signed(~layout.EVER_FIELD, 64), new, lane_in(old))
     own = one | (now.viewer.agent < 0)
-    return select(
+    made = select(
         same & there & own, union, select(same & there & apart & ~own, pair, new)
     )
+    # Others that use atomics may know nothing of a lane's plain store before its own.
+    plain = (lanes_of(old) == int(Lanes.ONE)) & (lane_in(old) == now.lane)
+    covers = (mask_of(new) & ~mask_of(old)) == 0
+    kept = same & there & plain & covers & (now.lanes == int(Lanes.STRONG_ONE))
+    return select(kept, old, made)
 
 
 def _is(head: Head, agent: Value, kind: str) -> Value:
