@@ -23,8 +23,7 @@ _folder_of_its_own("FRAGMENTA_CACHE", "fragmenta-")
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 # Other libraries have environments of their own, which take up to gigabytes: `make
-# torch`, `make triton`, `make cutlass`.  Elsewhere their tests are not collected, rather
-# than skipped.
+# torch`, `make triton`, `make cutlass`.  Elsewhere their tests are not collected.
 NEEDS = {
     "cupy": ["tests/ptx/special_check.py"],
     "pyptx": ["tests/cutlass"],

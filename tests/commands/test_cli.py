@@ -107,6 +107,7 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_help_has_examples_that_run(command: str) -> None:
     text = answer(command, "--help")
     assert max(map(len, text.splitlines())) <= WIDTH
+    assert r"\b" not in text  # it is for the help itself
     assert examples(command)
     for example in examples(command):
         assert example in text

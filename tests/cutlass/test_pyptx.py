@@ -1,11 +1,15 @@
-"""Does somebody else's hand-written GEMM run, and is its synchronisation right?
+"""Do somebody else's hand-written GEMMs run, and is their synchronisation right?
 
 ``pyptx`` has a bfloat16 GEMM for Hopper with clusters, multicast copies and
 warpgroups that copy or multiply.  It gives the right bits on a GPU, and here.  Three
 things in it are only right by luck; with a line or two for each, nothing is left.
+Its grouped GEMM needs no repair.
 """
 
+import sys
 from collections import Counter
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -42,15 +46,24 @@ def repaired(*what: str) -> str:
     return "\n".join(made)
 
 
+def address(number: int) -> int:
+    """Where the array is that is the argument ``number``."""
+    return (layout.FIRST_ARGUMENT + number) << layout.SLOT_BITS
+
+
+def in_memory(made: TensorMap) -> Any:
+    """A tensor map in global memory."""
+    return np.frombuffer(made.encode(), np.uint8).copy()
+
+
 def tensor_map(number: int, rows: int, columns: int, box: tuple[int, ...]) -> Any:
-    """A tensor map in global memory, of the array that is the argument ``number``."""
-    address = (layout.FIRST_ARGUMENT + number) << layout.SLOT_BITS
+    """A tensor map as ``fast.cu`` makes it: columns of 64 elements, side by side."""
     swizzle = 128 if box[0] == 64 else 0  # the result has padded rows instead
     made = TensorMap(
         "bf16", (64, rows, columns // 64), (2 * columns, 128), box,
-        swizzle=swizzle, address=address,
+        swizzle=swizzle, address=address(number),
     )  # fmt: skip
-    return np.frombuffer(made.encode(), np.uint8).copy()
+    return in_memory(made)
 
 
 def launched(text: str, schedules: Any = SCHEDULES) -> tuple[Any, Counter[str], bool]:
@@ -103,3 +116,38 @@ def test_a_block_that_has_ended_is_not_reached() -> None:
     assert set(rules) == {"shared-race"}
     (found,) = (each for each in result.problems if each.severity == "error")
     assert "whose threads have all ended" in found.message
+
+
+def test_a_grouped_gemm(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("jax", "jax.numpy"):  # only its own checks need them
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    grouped = import_module("pyptx.examples.hopper.grouped_gemm")
+    groups, m, n, k = 2, 128, 64, 192
+    random = np.random.default_rng(2)
+    a, b = (
+        random.standard_normal(shape, np.float32).astype(ml_dtypes.bfloat16)
+        for shape in [(groups * m, k), (groups * k, n)]
+    )
+    c = np.zeros((groups * m, n), np.float32)
+    maps = [
+        in_memory(TensorMap(
+            "bf16", each.shape[::-1], (2 * each.shape[1],), (64, 64), swizzle=128,
+            address=address(number),
+        ))
+        for number, each in enumerate([a, b])
+    ]  # fmt: skip
+    text = grouped.build_grouped_gemm(groups, m, n, k).ptx()
+    result = (
+        ptx.parse(text)
+        .kernels["grouped_gemm"]
+        .launch(
+            (n // 64, m // 64, groups), 128, [a, b, c, *maps],
+            target="sm_90a", schedules=SCHEDULES, problems="report",
+        )
+    )  # fmt: skip
+    assert [str(each) for each in result.problems if each.severity != "info"] == []
+    op = "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16"
+    for left, right, got in zip(
+        np.split(a, groups), np.split(b, groups), np.split(c, groups), strict=True
+    ):
+        fm.assert_same_bits(got, fm.matmul(left, right, op, target="sm_90a"))

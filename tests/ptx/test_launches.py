@@ -4,6 +4,8 @@ The recordings hold the PTX and what an H200 did with it; the sources are in the
 beside this file.
 """
 
+import os
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -20,9 +22,15 @@ RACES = {
 }
 
 
+def is_watched(launch: recordings.Launch) -> bool:
+    """Some launches are watched, the same every time; ``make hopper``: all."""
+    chosen = zlib.crc32(launch.identity.encode()) % 4 == 0
+    return chosen or launch.identity in RACES or "FRAGMENTA_HOPPER" in os.environ
+
+
 @pytest.mark.parametrize("launch", LAUNCHES, ids=[each.identity for each in LAUNCHES])
 def test_a_launch_leaves_the_bytes_of_the_gpu(launch: recordings.Launch) -> None:
-    found = launches.replay_one(launch.file, launch.row)
+    found = launches.replay_one(launch.file, launch.row, check=is_watched(launch))
     assert not found.told
     wrong = {each.rule for each in found.hazards}
     assert wrong == RACES.get(launch.identity, set())

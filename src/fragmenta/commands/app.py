@@ -144,13 +144,15 @@ def command(name: str, *examples: str) -> Callable[[Function], Function]:
     listed = "".join(f"\n  {example}" for example in examples)
 
     def register(function: Function) -> Function:
+        # A list that is not to be wrapped begins with this character.
+        more = (inspect.getdoc(function) or "").replace(r"\b", "\b")
         alone = typer.Typer(
             add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
         )
         alone.command(
             name,
             cls=Command,
-            help=f"{COMMANDS[name].does}\n\n{inspect.getdoc(function) or ''}",
+            help=f"{COMMANDS[name].does}\n\n{more}",
             epilog=f"\b\n{title}:{listed}",
         )(function)
         _LOADED[name] = alone, examples

@@ -371,7 +371,9 @@ def replay(found: Launches) -> Iterator[Replayed]:
             yield replay_one(found, launch)
 
 
-def replay_one(found: Launches, launch: RecordedLaunch) -> Replayed:
+def replay_one(
+    found: Launches, launch: RecordedLaunch, *, check: bool = True
+) -> Replayed:
     """Launch one kernel here and compare every byte."""
     kernel = found.kernel(launch)
     arguments = found.arguments(launch)
@@ -380,7 +382,9 @@ def replay_one(found: Launches, launch: RecordedLaunch) -> Replayed:
     sizes = launch.grid, launch.block
     fault, output, hazards = "", "", []
     try:
-        result = kernel.launch(*sizes, given, shared=launch.shared, target=target)
+        result = kernel.launch(
+            *sizes, given, shared=launch.shared, target=target, check=check
+        )
         output = result.output
     except KernelHazard as why:  # it came to its end
         output = why.output

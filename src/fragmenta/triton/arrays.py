@@ -42,7 +42,7 @@ class _Array(np.ndarray[Any, Any]):
         return self
 
 
-def _tensor(value: Any) -> Any:
+def as_tensor(value: Any) -> Any:
     """An argument as Triton takes it."""
     if isinstance(value, np.ndarray):
         if isinstance(value, _Array):
@@ -56,7 +56,7 @@ def _tensor(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, (tuple, list)):
-        inner = [_tensor(each) for each in value]
+        inner = [as_tensor(each) for each in value]
         return type(value)(*inner) if hasattr(value, "_fields") else type(value)(inner)
     return value
 
@@ -85,8 +85,8 @@ def _taking_arrays(run: Callable[..., Any]) -> Callable[..., Any]:
         # A tuner keeps its benchmarker; the next launch may be on a GPU.
         vars(self).pop("do_bench", None)
         try:
-            named = {name: _tensor(value) for name, value in options.items()}
-            return run(self, *map(_tensor, args), **named)
+            named = {name: as_tensor(value) for name, value in options.items()}
+            return run(self, *map(as_tensor, args), **named)
         finally:
             vars(self).pop("do_bench", None)
 

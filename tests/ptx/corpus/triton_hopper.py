@@ -14,7 +14,6 @@ import triton.language as tl
 
 from fragmenta.evidence.arguments import (
     Spec,
-    bits,
     integers,
     normal,
     output,
@@ -108,6 +107,19 @@ def matmul_persistent(
             right = b_map.load([i * K, column])
             total = tl.dot(left, right, total)
         c_map.store([row, column], total.to(tl.float16))
+
+
+@triton.jit
+def matmul_specialised(
+    a_map, b_map, c, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr
+):
+    """A group of warps copies, others multiply, where Triton can."""
+    row, column = tl.program_id(0) * M, tl.program_id(1) * N
+    total = tl.zeros((M, N), dtype=tl.float32)
+    for i in tl.range(0, k, K, warp_specialize=True):
+        total = tl.dot(a_map.load([row, i]), b_map.load([column, i]).T, total)
+    rows, columns = row + tl.arange(0, M), column + tl.arange(0, N)
+    tl.store(c + rows[:, None] * n + columns[None, :], total)
 
 
 @triton.jit
@@ -273,11 +285,8 @@ def _attention(causal: bool, head: int, maps: bool = False, specialise: bool = F
         ]
         constants["SPECIALISE"] = specialise
         function = attention_by_maps
-    words = [
-        "causal" if causal else "whole",
-        str(head),
-        "specialised" if specialise else "",
-    ]
+    words = ["causal" if causal else "whole", str(head)]
+    words += ["specialised"] if specialise else []
     words += [f"{name}{value}" for name, value in options.items()]
     return Launched(
         function, (length // tall, heads, 1),
@@ -306,6 +315,9 @@ LAUNCHES: list[Launched] = [
     _persistent("", False),
     _persistent("specialised", True, num_warps=8),
     _persistent("cluster", False, num_ctas=2),
+    Launched(matmul_specialised, (2, 2, 1),
+             [described(normal("f16", 128, 256), 64, 64), described(normal("f16", 128, 256), 64, 64),
+              output("f32", 128, 128), *map(i32, (128, 256))], {"M": 64, "N": 64, "K": 64}, {}, ""),
     Launched(matmul_added, (2, 2, 2),
              [described(integers("f16", 128, 128, low=-8, high=9), 64, 32),
               described(integers("f16", 128, 128, low=-8, high=9), 64, 32),
@@ -318,4 +330,3 @@ LAUNCHES: list[Launched] = [
     _attention(True, 128, maps=True, num_warps=8),
     _attention(True, 64, maps=True, specialise=True),
 ]  # fmt: skip
-assert bits

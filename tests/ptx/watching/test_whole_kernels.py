@@ -123,6 +123,15 @@ def test_a_whole_warp_that_issues_a_store(step: int, found: set[str]) -> None:
         assert (out[:64] == np.arange(64)).all()
 
 
+def test_a_whole_warp_that_issues_a_reduction_adds_for_each_lane() -> None:
+    # So does an H200.
+    out = np.zeros(64, np.int32)
+    store = "cp.async.bulk.global.shared::cta.bulk_group"
+    add = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.s32"
+    assert rules(STORE.format(step=0).replace(store, add), [out], 1) == set()
+    assert (out == 32 * np.arange(64)).all()
+
+
 OVERWRITTEN = """
     .shared .align 8 .b64 barrier;
     setp.ne.u32 %p1, %all, 0;

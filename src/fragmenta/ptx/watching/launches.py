@@ -175,6 +175,10 @@ class LaunchWatch:
         elif rule in (GlobalRule.SAME_VALUE, GlobalRule.MIXED):
             # Loops with compare-and-swap begin with a plain load: that is everywhere.
             severity = "info"
+        elif rule == GlobalRule.READ_WRITE and was is not None:
+            # Triton lets all lanes of a warp load what one of them stores afterwards.
+            own = (was.group, was.agent) == (finding.now.group, finding.now.agent)
+            severity = "info" if own else severity
         return Found(
             name, severity, self._site(now.site), "", now.block, now.number,
             1 << now.lane, None if was is None else self._site(was.site), finding.times,
