@@ -3,6 +3,7 @@
 Scalar code is measured in warp instructions a second of one core; a Triton kernel that
 multiplies matrices against :func:`fragmenta.matmul` of the same product; and how long
 it takes until a kernel of 1,000 instructions has run once, new and from the cache.
+Watched launches are measured against others.
 """
 
 from __future__ import annotations
@@ -75,11 +76,78 @@ def test_scalar_code(benchmark: Any) -> None:
     kernel = ptx.parse(scalar(200)).kernels["scalar"]
     out = np.zeros(32, np.uint32)
     done = kernel.launch(1, 32, [out, 5000]).instructions
-    benchmark.pedantic(
-        lambda: kernel.launch(1, 32, [out, 5000]), rounds=9, warmup_rounds=1
-    )
+
+    def run() -> None:
+        kernel.launch(1, 32, [out, 5000], check=False)
+
+    benchmark.pedantic(run, rounds=9, warmup_rounds=1)
     rate = done / benchmark.stats.stats.min / 1e6
     print(f"\n{rate:.0f} M warp instructions a second; the goal is 100")
+
+
+SUMS = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry sums(.param .u64 in, .param .u64 out)
+{
+    .shared .align 16 .b8 tile[1024];
+    .reg .b32 %r<12>; .reg .f32 %f<6>; .reg .b64 %rd<6>; .reg .pred %p<3>;
+    ld.param.u64 %rd1, [in];
+    ld.param.u64 %rd2, [out];
+    mov.u32 %r1, %tid.x;
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r3, %r2, 256, %r1;
+    mad.wide.u32 %rd3, %r3, 4, %rd1;
+    mad.wide.u32 %rd4, %r3, 4, %rd2;
+    mov.u32 %r4, tile;
+    mad.lo.u32 %r5, %r1, 4, %r4;
+    mov.u32 %r6, 0;
+again:
+    ld.global.f32 %f1, [%rd3];
+    st.shared.f32 [%r5], %f1;
+    bar.sync 0;
+    mov.u32 %r7, 128;
+half:
+    xor.b32 %r8, %r1, %r7;
+    mad.lo.u32 %r9, %r8, 4, %r4;
+    ld.shared.f32 %f2, [%r9];
+    ld.shared.f32 %f3, [%r5];
+    fma.rn.f32 %f4, %f2, %f3, %f1;
+    add.f32 %f3, %f3, %f4;
+    bar.sync 0;
+    st.shared.f32 [%r5], %f3;
+    bar.sync 0;
+    shr.u32 %r7, %r7, 1;
+    setp.ne.u32 %p1, %r7, 0;
+    @%p1 bra half;
+    st.global.f32 [%rd4], %f3;
+    add.u32 %r6, %r6, 1;
+    setp.lt.u32 %p2, %r6, 8;
+    @%p2 bra again;
+    ret;
+}"""
+
+
+@pytest.mark.parametrize("code", ["registers", "shared memory", "many blocks"])
+def test_watching(code: str) -> None:
+    """Watched launches of scalar code take at most 5 times as long as others."""
+    if code == "registers":
+        kernel, blocks, threads = ptx.parse(scalar(200)).kernels["scalar"], 1, 32
+        given: list[Any] = [np.zeros(32, np.uint32), 5000]
+    else:
+        kernel, threads = ptx.parse(SUMS).kernels["sums"], 256
+        blocks = 64 if code == "shared memory" else 2048
+        x = np.zeros(256 * blocks, np.float32)
+        given = [x, np.zeros_like(x)]
+    plain, watched = (
+        least(lambda on=on: kernel.launch(blocks, threads, given, check=on), 3)  # type: ignore[misc]
+        for on in (False, True)
+    )
+    print(
+        f"\n{code}: watched {watched:.3f} s, not watched {plain:.3f} s: "
+        f"{watched / plain:.1f} times as long; the goal is at most 5"
+    )
 
 
 def test_a_triton_matmul(benchmark: Any) -> None:
@@ -93,7 +161,7 @@ def test_a_triton_matmul(benchmark: Any) -> None:
     op = fm.mma("m16n8k16", a="f16", d="f32")
 
     def run() -> None:
-        kernel.launch((8, 8), 256, given, shared=32768, target=TARGET)
+        kernel.launch((8, 8), 256, given, shared=32768, target=TARGET, check=False)
 
     D = fm.matmul(A, B, op, target=TARGET)
     whole = least(lambda: fm.matmul(A, B, op, target=TARGET), 3)
@@ -114,7 +182,7 @@ text = open(sys.argv[1]).read()
 kernel = ptx.parse(text).kernels["scalar"]
 out = np.zeros(32, np.uint32)
 start = time.perf_counter()
-kernel.launch(1, 32, [out, 1])
+kernel.launch(1, 32, [out, 1], check=False)
 print(json.dumps(time.perf_counter() - start))
 """
 
