@@ -87,14 +87,15 @@ def cp_async(warp: Warp, event: Event, lanes: int) -> int:
 
 
 def _queues(warp: Warp, kind: str, lanes: int) -> list[tuple[int, Queue]]:
-    """The queues of some lanes, and the lanes of each."""
+    """The queues of some lanes, and the lanes of each.
+
+    A lane that has issued no bulk copy has none: its empty groups do not matter.
+    """
     groups = warp.block.groups
     if kind == "cp.async":
         return [(lanes, groups.setdefault((kind, warp.number), Queue()))]
-    return [
-        (1 << lane, groups.setdefault((kind, warp.number, lane), Queue()))
-        for lane in numbers(lanes)
-    ]
+    keys = [(lane, (kind, warp.number, lane)) for lane in numbers(lanes)]
+    return [(1 << lane, groups[key]) for lane, key in keys if key in groups]
 
 
 def _commit(warp: Warp, event: Event, lanes: int, kind: str) -> int:
