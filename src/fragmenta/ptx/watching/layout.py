@@ -169,6 +169,7 @@ HEAD_BARRIER_BYTES = 80  #: i64: bytes of one clock; each barrier has two
 HEAD_PROBLEMS = 88  #: pointer to the problems
 HEAD_SETS = 96  #: pointer to the sets of readers
 HEAD_KINDS = 104  #: 7 x i32: the first agent of each kind in AGENT_KINDS, and the end
+HEAD_STRICT = 136  #: i32: 1 if also what sources disagree on is reported
 HEAD_BYTES = 192
 
 # The clocks of a warp.

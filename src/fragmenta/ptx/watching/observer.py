@@ -50,7 +50,7 @@ class Observer(Blind):
         blocks = cluster.blocks
         self.watch = Watch(
             len(blocks), len(blocks[0].warps), blocks[0].shared.size, MBARRIERS,
-            asynchronous=shared.asynchronous,
+            asynchronous=shared.asynchronous, strict=machine.strict,
         )  # fmt: skip
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""

@@ -98,7 +98,9 @@ class Watch:
         mbarriers: int = 64,
         *,
         asynchronous: bool = True,
+        strict: bool = False,
     ) -> None:
+        self._strict = strict
         self.plan = Plan(blocks, warps, shared_bytes, mbarriers, asynchronous)
         plan = self.plan
         self._firsts = plan.firsts
@@ -128,6 +130,7 @@ class Watch:
             (layout.HEAD_WARPS, plan.warps),
             (layout.HEAD_ROW, plan.row),
             (layout.HEAD_PLANES, plan.planes),
+            (layout.HEAD_STRICT, int(self._strict)),
         ):
             words[offset // 4] = number
         first = layout.HEAD_KINDS // 4

@@ -111,6 +111,12 @@ def check(
         word.reads[word.number] = added(code, head, now.viewer, reads, new)
 
 
+def _strict(head: Head) -> Value:
+    """Whether also what sources disagree on is reported."""
+    strict: Value = head.word(layout.HEAD_STRICT) != 0
+    return strict
+
+
 def _after_write(
     code: Code, head: Head, now: Now, word: Word, write: Value, overlap: Value,
     equal: Callable[[], Value] | None,
@@ -136,7 +142,8 @@ def _after_write(
                 chosen.value = select(same != 0, rule.lift(int(Rule.SAME_VALUE)), rule)
         _report(code, head, now, word, chosen.value, write, overlap, 2)
     if now.fenced is not None:
-        generic = _is(head, agent, "warp") & now.through
+        contested = _is(head, agent, "cp.async") & _strict(head)
+        generic = (_is(head, agent, "warp") | contested) & now.through
         with code.when(ordered & generic):
             seen = known(now.fenced, write, lane_in(write), overlap)
             with code.when(~seen):
@@ -164,6 +171,13 @@ def _after_reads(
             )
             whole = with_part(entry, layout.LANE_AT, layout.LANE_BITS, lane)
             _report(code, head, now, word, rule, whole, common, 0)
+        if now.fenced is not None:
+            generic = _is(head, agent_of(entry), "warp") & now.through & _strict(head)
+            unseen = ~known(now.fenced, entry, lane, common)
+            with code.when((common != 0) & ordered & generic & unseen):
+                fence = agent_of(entry).lift(int(Rule.MISSING_PROXY_FENCE))
+                whole = with_part(entry, layout.LANE_AT, layout.LANE_BITS, lane)
+                _report(code, head, now, word, fence, whole, common, 0)
 
     each_reader(code, head, reads, visit)
 
