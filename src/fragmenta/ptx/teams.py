@@ -7,7 +7,6 @@ there is none, waits give up; and if that does not help, it is a deadlock.
 
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,7 +80,7 @@ class Team:
         self.status = Status.ENDED
         self.failed = self.contexts[0]
         """The context that failed, or that stands for all that wait."""
-        self._vain = self._seen = 0
+        self._vain = 0
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -116,7 +115,7 @@ class Team:
         if len(self.contexts) > 1 or shape.cluster != (1, 1, 1):
             self._name_clusters()
         self.cluster.begin(self.index, indices)
-        self._vain = self._seen = 0
+        self._vain = 0
 
     def _name_clusters(self) -> None:
         """Give the special registers of clusters their values."""
@@ -210,13 +209,3 @@ def check_cluster(kernel: Any, shape: Shape, given: Any) -> tuple[int, int, int]
     if any(of % by for of, by in zip(shape.grid, found, strict=True)):
         raise Error(f"the grid {shape.grid} cannot be divided into clusters of {found}")
     return x, y, z
-
-
-def every_place(sizes: tuple[int, int, int]) -> list[tuple[int, int, int]]:
-    """All places in a box, x the fastest.
-
-    >>> every_place((2, 1, 2))
-    [(0, 0, 0), (1, 0, 0), (0, 0, 1), (1, 0, 1)]
-    """
-    x, y, z = sizes
-    return [(i, j, k) for k, j, i in product(range(z), range(y), range(x))]

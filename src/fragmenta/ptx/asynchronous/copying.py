@@ -7,12 +7,11 @@ from typing import Any
 from fragmenta.errors import Error
 from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers, together
 from fragmenta.ptx.asynchronous.issuing import copy_from
-from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
-from fragmenta.ptx.asynchronous.mbarriers import Mbarrier, find, named
+from fragmenta.ptx.asynchronous.machine import Thread, Warp, stopped
+from fragmenta.ptx.asynchronous.mbarriers import Mbarrier, find, named, possible
 from fragmenta.ptx.asynchronous.tasks import Arrival, Done, Queue, Task
 from fragmenta.ptx.asynchronous.warp_copies import WarpCopy
 from fragmenta.ptx.engine.layout import RANK_BITS
-from fragmenta.ptx.naming import counted as words
 
 # ── issuing ─────────────────────────────────────────────────────────────────
 
@@ -28,8 +27,7 @@ def bulk(warp: Warp, event: Event, lanes: int) -> int:
                 warp.block, Thread(warp, lane), event.site, event.mnemonic, values
             )
         except Error as error:
-            rule = getattr(error, "rule", "bad-tensor-map")
-            raise Stop(rule, event.site, warp, 1 << lane, str(error)) from error
+            raise stopped(error, event, warp, 1 << lane) from error
         issue(warp, event, 1 << lane, copy, values in before)
         before.append(values)
     return lanes
@@ -170,13 +168,7 @@ def mbarrier_arrive(warp: Warp, event: Event, lanes: int) -> int:
         counted = "noinc" not in event.words
         if counted:
             found.pending += count
-        if count > found.pending:
-            warp.report(
-                "mbarrier", event, members,
-                f"{words(count, 'arrival')} at {found}, where phase {found.phase} "
-                f"expects {found.expected} in all, and {found.pending} more",
-            )  # fmt: skip
-            count = found.pending
+        count = possible(warp, event, members, found, count)
         found.write()
         queue = warp.block.groups.setdefault(("cp.async", warp.number), Queue())
         _done_already(warp, event, members, queue)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from fragmenta.errors import Error
 from fragmenta.ptx.asynchronous import tensor_maps
 from fragmenta.ptx.asynchronous.events import Event, carries_out, numbers, together
-from fragmenta.ptx.asynchronous.machine import Stop, Warp
+from fragmenta.ptx.asynchronous.machine import Stop, Warp, stopped
 
 
 @carries_out("fence", "membar")
@@ -44,8 +44,7 @@ def replace(warp: Warp, event: Event, lanes: int) -> int:
         try:
             tensor_maps.replace(warp.block, address, field, value, ordinal, space)
         except Error as error:
-            rule = getattr(error, "rule", "bad-tensor-map")
-            raise Stop(rule, event.site, warp, 1 << lane, str(error)) from error
+            raise stopped(error, event, warp, 1 << lane) from error
         warp.block.cluster.watch.tensor_map(warp, event, 1 << lane, address)
     return lanes
 
@@ -57,7 +56,6 @@ def cp_fenceproxy(warp: Warp, event: Event, lanes: int) -> int:
         try:
             tensor_maps.copy_map(warp.block, goal, source)
         except Error as error:
-            rule = getattr(error, "rule", "bad-tensor-map")
-            raise Stop(rule, event.site, warp, members, str(error)) from error
+            raise stopped(error, event, warp, members) from error
         warp.block.cluster.watch.tensor_map(warp, event, members, goal)
     return lanes

@@ -8,6 +8,7 @@ is a cluster of one.
 from __future__ import annotations
 
 import ctypes
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,12 @@ class Stop(Error):
     ) -> None:
         super().__init__(message)
         self.rule, self.site, self.warp, self.lanes = rule, site, warp, lanes
+
+
+def stopped(error: Error, event: Event, warp: Warp, lanes: int) -> Stop:
+    """What a copy or a tensor map cannot do, as the end of the kernel."""
+    rule = getattr(error, "rule", "bad-tensor-map")
+    return Stop(rule, event.site, warp, lanes, str(error))
 
 
 class WrongAddress(Error):
@@ -291,9 +298,12 @@ class Machine:
         self.watching: Any = None
         """What watches the launch, if anything does."""
 
-    @property
+    @cached_property
     def asynchronous(self) -> bool:
-        """Whether anything goes on beside the threads."""
+        """Whether anything goes on beside the threads.
+
+        Machine code makes ``cp.async`` by itself, if it is to be done at once.
+        """
         if any(each.words[0] not in WATCHED for each in self.events):
             return True
         counted = self.launch.compiled.counted
@@ -337,8 +347,3 @@ def _locked(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:
     seen = memory.view()
     seen.flags.writeable = False
     return seen
-
-
-def inside_shared(block: Block, offset: int, size: int) -> bool:
-    """Whether bytes are in what a kernel may use of shared memory."""
-    return offset >= SHARED_START and offset + size <= block.shared.size

@@ -213,14 +213,7 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         token = found.phase << 32 | found.pending
         if expects:
             _expect(warp, event, members, found, more[0] * threads)
-        arrivals = count * threads
-        if arrivals > found.pending:
-            warp.report(
-                "mbarrier", event, members,
-                f"{counted(arrivals, 'arrival')} at {found}, where phase {found.phase} "
-                f"expects {found.expected} in all, and {found.pending} more",
-            )  # fmt: skip
-            arrivals = found.pending
+        arrivals = possible(warp, event, members, found, count * threads)
         if "noComplete" in event.words and arrivals == found.pending:
             warp.report(
                 "mbarrier", event, members,
@@ -234,6 +227,19 @@ def arrive(warp: Warp, event: Event, lanes: int) -> int:
         result.put(warp, members, token)
         warp.block.cluster.changes += 1
     return lanes
+
+
+def possible(
+    warp: Warp, event: Event, lanes: int, found: Mbarrier, arrivals: int
+) -> int:
+    """How many of some arrivals there can be; more are reported."""
+    if arrivals > found.pending:
+        warp.report(
+            "mbarrier", event, lanes,
+            f"{counted(arrivals, 'arrival')} at {found}, where phase {found.phase} "
+            f"expects {found.expected} in all, and {found.pending} more",
+        )  # fmt: skip
+    return min(arrivals, found.pending)
 
 
 @carries_out("mbarrier.expect_tx")

@@ -23,7 +23,6 @@ class Product:
     def __init__(self, warp: Warp, work: Wgmma) -> None:
         self.warp, self.work = warp, work
         self.cluster = warp.block.cluster
-        self.started = self.cluster.time
 
     @property
     def done(self) -> bool:
@@ -43,8 +42,7 @@ class Product:
         try:
             self.work.write()
         except WgmmaError as error:
-            rule = _RULES.get(error.rule, "divergent-aligned")
-            raise Stop(rule, error.site, self.warp, ALL, str(error)) from error
+            raise _stop(error, error.site, self.warp, ALL) from error
 
 
 def group(warp: Warp) -> Warpgroup:
@@ -60,9 +58,9 @@ def group(warp: Warp) -> Warpgroup:
     return found
 
 
-def _stop(error: WgmmaError, warp: Warp, event: Event, lanes: int) -> Stop:
+def _stop(error: WgmmaError, site: int, warp: Warp, lanes: int) -> Stop:
     rule = _RULES.get(error.rule, "divergent-aligned")
-    return Stop(rule, event.site, warp, lanes, str(error))
+    return Stop(rule, site, warp, lanes, str(error))
 
 
 @carries_out("wgmma.mma_async")
@@ -83,7 +81,7 @@ def mma_async(warp: Warp, event: Event, lanes: int) -> int:
             cluster.watch.multiply(task, warp, event)
             cluster.start(task)
     except WgmmaError as error:
-        raise _stop(error, warp, event, lanes) from error
+        raise _stop(error, event.site, warp, lanes) from error
     cluster.changes += 1
     if work is None and cluster.machine.watching is not None:
         # The accesses of a warp that is ahead must not be taken for earlier ones.
@@ -109,7 +107,7 @@ def fence(warp: Warp, event: Event, lanes: int) -> int:
     try:
         group(warp).fence(warp, event.site)
     except WgmmaError as error:
-        raise _stop(error, warp, event, lanes) from error
+        raise _stop(error, event.site, warp, lanes) from error
     return lanes
 
 
@@ -120,7 +118,7 @@ def commit_group(warp: Warp, event: Event, lanes: int) -> int:
     try:
         group(warp).commit(warp, event.site)
     except WgmmaError as error:
-        raise _stop(error, warp, event, lanes) from error
+        raise _stop(error, event.site, warp, lanes) from error
     return lanes
 
 
@@ -133,7 +131,7 @@ def wait_group(warp: Warp, event: Event, lanes: int) -> int:
         if not warpgroup.wait(warp, left, event.site):
             return 0
     except WgmmaError as error:
-        raise _stop(error, warp, event, lanes) from error
+        raise _stop(error, event.site, warp, lanes) from error
     cluster.pending = [each for each in cluster.pending if not each.done]
     cluster.watch.warpgroup(warp, event, lanes)
     cluster.watch.multiplied(warp, event, warpgroup, warpgroup.waited(warp, left))

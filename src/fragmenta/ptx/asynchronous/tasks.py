@@ -17,9 +17,7 @@ class Task:
 
     def __init__(self, cluster: Any, copy: Any, mbarriers: list[Mbarrier]) -> None:
         self.cluster, self.copy, self.mbarriers = cluster, copy, mbarriers
-        self.phases = [each.phase for each in mbarriers]
         self.was_read = self.done = False
-        self.started, self.ended = cluster.time, -1
         self.number = -1
         """Its number among what was noted."""
         self.repeats = False
@@ -43,7 +41,6 @@ class Task:
             return
         self.read()
         self.done = True
-        self.ended = self.cluster.time
         self.cluster.watch.finished(self)
         self.copy.write()
         if self in self.cluster.pending:

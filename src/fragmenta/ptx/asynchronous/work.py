@@ -234,9 +234,6 @@ def aligned(address: int, unit: int, what: str) -> None:
 class Work:
     """Something that is done behind the back of the thread that issued it."""
 
-    started: int = 0
-    """The time of the event that issued it."""
-
     def __init__(self, site: int, thread: Any) -> None:
         self.site, self.thread = site, thread
 

@@ -21,6 +21,8 @@ A ``wgmma.mma_async`` has one list instead: see ``asynchronous.wgmma.Located``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from fragmenta.errors import Error
@@ -49,48 +51,57 @@ from fragmenta.ptx.opcodes.table import TABLE
 @handles("mbarrier", "wgmma", "tensormap", "clusterlaunchcontrol")
 def event(writer: Writer, instruction: Instruction) -> None:
     """An instruction that is carried out in Python."""
-    on, behind = writer.new_label(), writer.new_label()
     lanes = writer.lanes()
-    some = writer.value(f"icmp ne i32 {lanes}, 0")
-    writer.line(f"br i1 {some}, label %{on}, label %{behind}")
-    writer.label(on)
-    number = describe(writer, instruction)
-    function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
-    passed = writer.value(
-        f"call i32 {function}(ptr %block, ptr %warp, i32 {number}, i32 {lanes})"
-    )
-    if waits(instruction):
-        _wait(writer, passed, lanes)
-        go_on(writer, passed)
-    else:
-        whole = writer.value(f"icmp eq i32 {passed}, {lanes}")
-        writer.line(f"br i1 {whole}, label %{behind}, label %stop")
-        writer.label(behind)
-        return
-    writer.line(f"br label %{behind}")
-    writer.label(behind)
+    with if_some(writer, lanes):
+        words, operands = describe(writer, instruction)
+        if waits(instruction):
+            passed = _call(writer, words, operands, lanes)
+            _wait(writer, passed, lanes)
+            go_on(writer, passed)
+        else:
+            notify(writer, words, operands, lanes)
 
 
 def tell(writer: Writer, words: list[str], operands: list[Any]) -> None:
     """Something that only the watching has to know of, if any lane takes part."""
-    on, behind = writer.new_label(), writer.new_label()
     lanes = writer.lanes()
+    with if_some(writer, lanes):
+        notify(writer, words, operands, lanes)
+
+
+@contextmanager
+def if_some(writer: Writer, lanes: str) -> Iterator[None]:
+    """What is written here is done only if there is a lane in a mask."""
+    on, behind = writer.new_label(), writer.new_label()
     some = writer.value(f"icmp ne i32 {lanes}, 0")
     writer.line(f"br i1 {some}, label %{on}, label %{behind}")
     writer.label(on)
-    writer.events.append([writer.site(), words, operands])
-    number = len(writer.events) - 1
-    function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
-    passed = writer.value(
-        f"call i32 {function}(ptr %block, ptr %warp, i32 {number}, i32 {lanes})"
-    )
-    good = writer.value(f"icmp eq i32 {passed}, {lanes}")
-    writer.line(f"br i1 {good}, label %{behind}, label %stop")
+    yield
+    writer.line(f"br label %{behind}")
     writer.label(behind)
 
 
-def describe(writer: Writer, instruction: Instruction) -> int:
-    """Write an event down; its number."""
+def notify(writer: Writer, words: list[str], operands: list[Any], lanes: str) -> None:
+    """An event for some lanes, none of which has to wait."""
+    passed = _call(writer, words, operands, lanes)
+    on = writer.new_label()
+    whole = writer.value(f"icmp eq i32 {passed}, {lanes}")
+    writer.line(f"br i1 {whole}, label %{on}, label %stop")
+    writer.label(on)
+
+
+def _call(writer: Writer, words: list[str], operands: list[Any], lanes: str) -> str:
+    """Write an event down, and the call of the function that carries it out."""
+    writer.events.append([writer.site(), words, operands])
+    number = len(writer.events) - 1
+    function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
+    return writer.value(
+        f"call i32 {function}(ptr %block, ptr %warp, i32 {number}, i32 {lanes})"
+    )
+
+
+def describe(writer: Writer, instruction: Instruction) -> tuple[list[str], list[Any]]:
+    """The words of an instruction, and where its operands are."""
     if is_wgmma(instruction):
         places = writer.unit.registers
         located = form(instruction).located(lambda each: places[each.number])
@@ -101,10 +112,7 @@ def describe(writer: Writer, instruction: Instruction) -> int:
         sure, known = _fidelity(instruction), writer.fidelity
         if sure != "ieee" or instruction.mnemonic not in known:
             known[instruction.mnemonic] = sure
-    words = [instruction.opcode, *instruction.qualifiers]
-    found: list[Any] = [writer.site(), words, operands]
-    writer.events.append(found)
-    return len(writer.events) - 1
+    return [instruction.opcode, *instruction.qualifiers], operands
 
 
 def _fidelity(instruction: Instruction) -> str:

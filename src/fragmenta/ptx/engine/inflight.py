@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.events import notify
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.program import Program, Unit
 from fragmenta.ptx.engine.writing import BEFORE, Writer
@@ -97,21 +98,10 @@ def _ask(writer: Writer, reads: list[int], writes: list[int]) -> None:
     both = writer.value(f"and i1 {any_lane}, {in_flight}")
     writer.line(f"br i1 {both}, label %{call}, label %{behind}")
     writer.label(call)
-    number = _event(writer, reads, writes)
-    function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
-    lanes = writer.lanes()
-    passed = writer.value(
-        f"call i32 {function}(ptr %block, ptr %warp, i32 {number}, i32 {lanes})"
-    )
-    good = writer.value(f"icmp eq i32 {passed}, {lanes}")
-    writer.line(f"br i1 {good}, label %{behind}, label %stop")
-    writer.label(behind)
-
-
-def _event(writer: Writer, reads: list[int], writes: list[int]) -> int:
     operands = [["v", [["r", p, 32] for p in places]] for places in (reads, writes)]
-    writer.events.append([writer.site(), ["touched"], operands])
-    return len(writer.events) - 1
+    notify(writer, ["touched"], operands, writer.lanes())
+    writer.line(f"br label %{behind}")
+    writer.label(behind)
 
 
 def _mark(writer: Writer, place: int, how: int) -> None:

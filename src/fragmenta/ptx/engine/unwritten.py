@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from fragmenta.ptx.checking.effects import Effects, effects, registers
 from fragmenta.ptx.checking.flow import blocks
 from fragmenta.ptx.checking.reaching import unwritten
-from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.events import if_some, notify
 from fragmenta.ptx.engine.program import Program, Unit
 from fragmenta.ptx.engine.writing import BEFORE, HANDLERS, Writer
 from fragmenta.ptx.module import Address, Function, Instruction, Not, Operand, Register
@@ -189,25 +189,14 @@ def _reserve(program: Program, numbers: list[int]) -> dict[int, int]:
 
 def _check(writer: Writer, place: int, number: int, lanes: str) -> None:
     """Call Python if a lane needs the register too early; once for each lane."""
-    call, behind = writer.new_label(), writer.new_label()
     word = writer.load("i32", "%warp", place)
     absent = writer.value(f"xor i32 {word}, -1")
     missing = writer.value(f"and i32 {lanes}, {absent}")
-    some = writer.value(f"icmp ne i32 {missing}, 0")
-    writer.line(f"br i1 {some}, label %{call}, label %{behind}")
-    writer.label(call)
-    writer.store("i32", writer.value(f"or i32 {word}, {missing}"), "%warp", place)
-    name = writer.unit.function.registers[number].name
-    sources = sorted(_BEHIND[writer.unit][number])
-    writer.events.append([writer.site(), ["unwritten", name, *sources], []])
-    function = writer.load("ptr", "%block", layout.BLOCK_EVENT)
-    event = len(writer.events) - 1
-    passed = writer.value(
-        f"call i32 {function}(ptr %block, ptr %warp, i32 {event}, i32 {missing})"
-    )
-    good = writer.value(f"icmp eq i32 {passed}, {missing}")
-    writer.line(f"br i1 {good}, label %{behind}, label %stop")
-    writer.label(behind)
+    with if_some(writer, missing):
+        writer.store("i32", writer.value(f"or i32 {word}, {missing}"), "%warp", place)
+        name = writer.unit.function.registers[number].name
+        sources = sorted(_BEHIND[writer.unit][number])
+        notify(writer, ["unwritten", name, *sources], [], missing)
 
 
 BEFORE.append(watch_unwritten)

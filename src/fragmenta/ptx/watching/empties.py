@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-POISON = 0x7FFF7FFF
-"""Not a number in f32, and twice in f16 and bf16."""
+from fragmenta.ptx.asynchronous.work import POISON
+
 _MADE: dict[int, tuple[int, weakref.ref[NDArray[Any]]]] = {}
 """The arrays that were made here, by the address of their memory: size and array."""
 

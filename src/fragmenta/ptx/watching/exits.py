@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fragmenta.ptx.watching.layout import SET, unpack
+from fragmenta.ptx.watching.layout import SET, knows, unpack
 
 
 def visitors(observer: Any, block: Any) -> None:
@@ -20,9 +20,7 @@ def visitors(observer: Any, block: Any) -> None:
         kind, rank, number = watch.describe(record.agent)
         if kind != "warp" or rank == block.rank:
             continue
-        base, extra, mask = (int(each) for each in clock[0, :, record.agent])
-        named = record.epoch < extra and mask >> record.lane & 1
-        if not (record.epoch < base or named):
+        if not knows(clock[0], record.agent, record.lane, record.epoch):
             other = observer.cluster.blocks[rank]
             _report(
                 block, other.warps[number], record.site, "shared-race", "error",

@@ -31,6 +31,7 @@ from fragmenta.ptx.watching.accesses import (
     Flags,
     Rule,
 )
+from fragmenta.ptx.watching.layout import knows as row_knows
 from fragmenta.ptx.watching.watch import Watch
 
 MOST_PRECISE = 1024
@@ -275,9 +276,7 @@ class GlobalWatch:
         row = self._foreign[group].rows.get(before.group)
         if row is None or row.shape[0] < 6:
             return True
-        base, extra, mask = (int(each) for each in row[3:6, before.agent])
-        named = bool(mask >> before.lane & 1)
-        return before.epoch < base or (before.epoch < extra and named)
+        return row_knows(row[3:6], before.agent, before.lane, before.epoch)
 
     # ── asynchronous accesses ───────────────────────────────────────────────
 
@@ -451,9 +450,7 @@ class GlobalWatch:
         if before.group >= self.groups or who.group not in self._foreign:
             return False
         clock = self._foreign[who.group].components[before.group]
-        base, extra, mask = (int(each) for each in clock[:, before.agent])
-        named = bool(mask >> before.lane & 1)
-        return before.epoch < base or (before.epoch < extra and named)
+        return row_knows(clock, before.agent, before.lane, before.epoch)
 
 
 class _Touch(NamedTuple):

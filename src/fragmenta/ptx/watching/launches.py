@@ -30,13 +30,9 @@ class LaunchWatch:
         launch = machine.launch
         shape, compiled = launch.shape, launch.compiled
         self.machine, self.places = machine, compiled.places
-        # Machine code does cp.async by itself, if it is to be done at once.
-        self.asynchronous = bool(machine.events) or any(
-            each.startswith("cp.async") for names in compiled.counted for each in names
-        )
         plan = Plan(
             shape.cluster_blocks, shape.warps, compiled.shared + launch.dynamic,
-            MBARRIERS, self.asynchronous,
+            MBARRIERS, machine.asynchronous,
         )  # fmt: skip
         self.memory = GlobalWatch(launch.places, launch.units, plan.row)
         self.locations = Locations(self.memory)

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fragmenta.errors import Error
 
@@ -218,6 +218,16 @@ SETS_BYTES = SETS_CELLS + CELL_BYTES * CELLS
 AGENT_KINDS = ("warp", "cp.async", "wgmma", "mbarrier", "bulk-read", "bulk-write")
 MARGIN = 64
 """Words before and after a shadow, so that a whole vector can always be loaded."""
+
+
+def knows(row: Any, agent: int, lane: int, epoch: int) -> bool:
+    """Whether one plane of a clock row knows what a lane of an agent did in an epoch.
+
+    >>> knows([[3], [5], [0b10]], 0, 0, 2), knows([[3], [5], [0b10]], 0, 0, 4)
+    (True, False)
+    """
+    base, extra, mask = (int(each[agent]) for each in row)
+    return epoch < base or (epoch < extra and bool(mask >> lane & 1))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from fragmenta.ptx.asynchronous.events import first
+from fragmenta.ptx.engine.layout import SHARED_SLOT, SLOT_BITS
+from fragmenta.ptx.watching.layout import knows
+
 
 @dataclass
 class _Map:
@@ -38,18 +42,16 @@ class Maps:
 
     def changed(self, warp: Any, event: Any, lanes: int, address: int) -> None:
         """A thread changes a map, or writes a whole one."""
-        if address >> 36 == 0 or address >> 36 == 8:  # shared memory: only prepared
+        if address >> SLOT_BITS in (0, SHARED_SLOT):  # shared memory: only prepared
             return
         watch, block = self.observer.watch, warp.block
         agent = watch.agent("warp", block.rank, warp.number)
         epoch = watch.epoch(block.rank, warp.number)
-        lane = (lanes & -lanes).bit_length() - 1
+        lane = first(lanes)
         old = self._maps.get(address)
-        made = _Map(agent, lane, epoch, event.site)
         if old is not None:
             self._check_users(old, warp, event, lanes)
-            made.acquired = False
-        self._maps[address] = made
+        self._maps[address] = _Map(agent, lane, epoch, event.site)
 
     def _check_users(self, old: _Map, warp: Any, event: Any, lanes: int) -> None:
         clock = self.observer.row(warp, lanes)
@@ -67,8 +69,7 @@ class Maps:
         """``fence.proxy.tensormap``: the release needs nothing more here."""
         if "acquire" not in event.words:
             return
-        lane = (lanes & -lanes).bit_length() - 1
-        address = event.operands[0].value(warp, lane)
+        address = event.operands[0].value(warp, first(lanes))
         found = self._maps.get(address)
         if found is not None:
             found.acquired = True
@@ -79,8 +80,7 @@ class Maps:
         if found is None:
             return
         own = self.observer.watch.agent("warp", warp.block.rank, warp.number)
-        base, extra, mask = (int(each) for each in clock[0, :, found.agent])
-        ordered = found.epoch < base or (found.epoch < extra and mask >> found.lane & 1)
+        ordered = knows(clock[0], found.agent, found.lane, found.epoch)
         if not (ordered or (own == found.agent and lanes >> found.lane & 1)):
             self._report(warp, event, lanes, found, "nothing orders the two")
         elif not found.acquired:

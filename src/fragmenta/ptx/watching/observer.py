@@ -7,17 +7,19 @@ accesses of copies and products be checked like those of threads.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from fragmenta.ptx.asynchronous.events import first
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.watching.accesses import Flags
 from fragmenta.ptx.watching.blind import Blind
 from fragmenta.ptx.watching.exits import leaks, visitors
 from fragmenta.ptx.watching.global_watch import Who
 from fragmenta.ptx.watching.history import History
-from fragmenta.ptx.watching.layout import LAST_EPOCH
+from fragmenta.ptx.watching.layout import LAST_EPOCH, knows
 from fragmenta.ptx.watching.locations import Thread
 from fragmenta.ptx.watching.maps import Maps
 from fragmenta.ptx.watching.registers import RegisterWatch
@@ -28,12 +30,6 @@ from fragmenta.ptx.watching.watch import Clock, Watch
 ALL = 0xFFFFFFFF
 MBARRIERS = 64
 """Mbarriers of a block that have an agent of their own."""
-
-
-def known(clock: Clock, plane: int, agent: int, lane: int, epoch: int) -> bool:
-    """Whether a clock knows what a lane of an agent did in an epoch."""
-    base, extra, mask = (int(each) for each in clock[plane, :, agent])
-    return epoch < base or (epoch < extra and bool(mask >> lane & 1))
 
 
 def _named(mbarrier: Any) -> tuple[int, int]:
@@ -50,7 +46,7 @@ class Observer(Blind):
         blocks = cluster.blocks
         self.watch = Watch(
             len(blocks), len(blocks[0].warps), blocks[0].shared.size, MBARRIERS,
-            asynchronous=shared.asynchronous, strict=machine.strict,
+            asynchronous=machine.asynchronous, strict=machine.strict,
         )  # fmt: skip
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
@@ -67,18 +63,16 @@ class Observer(Blind):
         self.ledgers = []
         self._epochs = [self.watch.epochs(block.rank) for block in blocks]
         for block in blocks:
-            first = self.watch.agent("warp", block.rank, 0)
-            ledger = shared.memory.ledger(first)
+            ledger = shared.memory.ledger(self.watch.agent("warp", block.rank, 0))
             ledger.attach(block.context.parts["block"])
+            ledger.clocks(self.watch.states(block.rank), self.watch.plan.state_bytes)
+            block.context.point(layout.BLOCK_WATCH, self.watch.address(block.rank))
             self.ledgers.append(ledger)
 
     def attach(self) -> None:
         """Blocks will run one after the other, without Python between them."""
-        (block,), (ledger,) = self.cluster.blocks, self.ledgers
-        block.context.point(layout.BLOCK_WATCH, self.watch.address(0))
+        (block,) = self.cluster.blocks
         block.context.point(layout.BLOCK_RESET, self.watch.renew)
-        states = self.watch._state(0, 0).ctypes.data
-        ledger.clocks(states, self.watch.plan.state_bytes)
 
     def enter(self) -> None:
         """Another such block has its first event."""
@@ -102,12 +96,8 @@ class Observer(Blind):
         self.offsets.clear()
         self.fences.clear()
         self.barrier.clear()
-        plan, clustered = self.watch.plan, len(self.cluster.blocks) > 1
-        for block, ledger in zip(self.cluster.blocks, self.ledgers, strict=True):
-            block.context.point(layout.BLOCK_WATCH, self.watch.address(block.rank))
-            states = self.watch._state(block.rank, 0).ctypes.data
-            ledger.clocks(states, plan.state_bytes)
-            if clustered:
+        if len(self.ledgers) > 1:
+            for ledger in self.ledgers:
                 ledger.cluster(self.cluster.number)
 
     def ended(self, block: Any) -> None:
@@ -167,7 +157,7 @@ class Observer(Blind):
         """An mbarrier was made, or is no longer one."""
         epoch = self.watch.epoch(warp.block.rank, warp.number)
         agent = self.watch.agent("warp", warp.block.rank, warp.number)
-        lane = (lanes & -lanes).bit_length() - 1
+        lane = first(lanes)
         mbarrier.birth = (agent, lane, epoch, event.site)
         self.offsets[warp.block.rank, mbarrier.slot % MBARRIERS] = mbarrier.offset
         mbarrier.public = mbarrier.fenced = False
@@ -199,7 +189,7 @@ class Observer(Blind):
         own = self.watch.agent("warp", warp.block.rank, warp.number)
         if agent == own and lanes == 1 << lane:
             return
-        if known(self.row(warp, lanes), 0, agent, lane, epoch):
+        if knows(self.row(warp, lanes)[0], agent, lane, epoch):
             return
         if agent == own and lanes >> lane & 1 and lanes & (lanes - 1) == 0:
             return
@@ -354,16 +344,10 @@ class Observer(Blind):
         if getattr(copy, "combines", False):
             flags |= Flags.ATOMIC | Flags.STRONG
         who = Who(event.site, self.cluster.number, agent, lane, epoch, flags)
-        fenced = self._knows(clock, 1, agent) if copy.proxy == "async" else None
-        knows = self._knows(clock, 0, agent)
+        planes = [partial(knows, each) for each in clock]
+        fenced = planes[1] if copy.proxy == "async" else None
         memory = self.launch_watch.memory
-        memory.touch_rows(who, what.starts, what.size, knows, fenced)
-
-    def _knows(self, clock: Clock, plane: int, own: int) -> Any:
-        def knows(agent: int, lane: int, epoch: int) -> bool:
-            return known(clock, plane, agent, lane, epoch)
-
-        return knows
+        memory.touch_rows(who, what.starts, what.size, planes[0], fenced)
 
     def complete(self, task: Any, mbarrier: Any) -> None:
         """A copy has signalled an mbarrier: whoever sees that knows its issuer, too."""
@@ -377,16 +361,17 @@ class Observer(Blind):
         self, warp: Any, event: Any, lanes: int, kind: str, left: int, read: bool
     ) -> None:
         """Lanes have waited for all groups before a number."""
-        clock, rank = self.watch.new_clock(), warp.block.rank
-        if kind == "cp.async":
-            names: tuple[str, ...] = ("cp.async",)
-        else:
-            names = ("bulk-read",) if read else ("bulk-read", "bulk-write")
+        rank = warp.block.rank
         self.note("waited", warp, lanes, event, kind, left, read)
         if kind == "cp.async" and self._lanes_are_known and not warp.live & ~lanes:
             # Each lane has waited for its own: others' are known when they meet.
             self.watch.copies_waited(rank, warp.number, left)
             return
+        if kind == "cp.async":
+            names: tuple[str, ...] = ("cp.async",)
+        else:
+            names = ("bulk-read",) if read else ("bulk-read", "bulk-write")
+        clock = self.watch.new_clock()
         for name in names:
             self.watch.know(clock, self.watch.agent(name, rank, warp.number), left)
         self.acquire(warp, lanes, clock)

@@ -172,6 +172,10 @@ class Watch:
         """
         return self._machine.renew
 
+    def states(self, rank: int) -> int:
+        """Where the clocks of the warps of a block are."""
+        return int(self._state(rank, 0).ctypes.data)
+
     def reset(self) -> None:
         """A new cluster begins.  What was found stays."""
         plan = self.plan
