@@ -80,8 +80,9 @@ class Operand:
 
     name: str
     ptx: str
-    """``.b32``, ``.f32``, ``.s32``, ``.f64``, ``.b64``, ``.pred``; or
-    ``immediate``, ``integer``, ``address``, ``stride``."""
+    """``.b16``, ``.b32``, ``.f32``, ``.s32``, ``.f64``, ``.b64``, ``.pred``; or
+    ``immediate``, ``integer``, ``constant``, ``address``, ``stride``; ``tensor``, an
+    address in tensor memory; ``number`` and ``columns``, a .b32 or a constant."""
     count: int = 1
     vector: bool = True
     """Whether PTX writes it in braces."""
