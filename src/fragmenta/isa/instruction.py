@@ -34,7 +34,7 @@ from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.granularity import Granularity, granularity
 from fragmenta.registers.layout import Layout
 from fragmenta.registers.metadata import Metadata
-from fragmenta.registers.tensor import TensorMetadata
+from fragmenta.registers.tensor_metadata import TensorMetadata
 from fragmenta.registers.words import container
 
 WARP = 32
