@@ -7,14 +7,12 @@ the register, ``row`` and ``column`` count from the address.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.tables.tcgen05_registers import load_parts, store_parts
 
 Formula = Callable[[Any, Any], Any]
 
@@ -49,10 +47,11 @@ CASES = [
 
 
 def register(tile: str, num: int, *, packed: bool = False, store: bool = False) -> Any:
-    word = "unpack" if store else "pack"
-    values = {"tile": tile, "num": f"x{num}", word: f"{word}::16b" if packed else ""}
-    op: Any = SimpleNamespace(values={**values, "type": "b32"})
-    return (store_parts if store else load_parts)(op)["R"]
+    name, word = ("st", "unpack") if store else ("ld", "pack")
+    form = f".{word}::16b" if packed else ""
+    return fm.instruction(
+        f"tcgen05.{name}.sync.aligned.{tile}.x{num}{form}.b32"
+    ).fragment("R")
 
 
 @pytest.mark.parametrize("tile, num", CASES)
@@ -102,9 +101,8 @@ def test_16x256b_of_a_warpgroup_is_the_accumulator_of_wgmma() -> None:
 
 
 def test_a_reduction_has_a_type_and_a_compression_no_fragment() -> None:
-    values = {"tile": "32x32b", "num": "x4", "red": "red", "type": "f32"}
-    reduced: Any = SimpleNamespace(values=values)
-    assert str(load_parts(reduced)["R"].dtype) == "f32"
-    assert load_parts(reduced)["R"].registers == 4
-    compressed: Any = SimpleNamespace(values={**values, "spcompress": "spcompress"})
-    assert load_parts(compressed) == {}
+    text = "tcgen05.ld.red.sync.aligned.32x32b.x4.max.f32"
+    part = fm.instruction(text).fragment("R")
+    assert (str(part.dtype), part.registers) == ("f32", 4)
+    text = "tcgen05.ld.red.spcompress.sync.aligned.32x32b.x4.max.sp::2:4.f32.b2"
+    assert not fm.instruction(text).fragments

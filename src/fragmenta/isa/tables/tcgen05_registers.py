@@ -41,7 +41,7 @@ def load_parts(op: Instruction) -> Parts:
     It is no cell of tensor memory, so it is not in R.  ``ld.spcompress`` has no R: its
     data decide which of the cells its registers hold.
     """
-    if op.values.get("spcompress"):
+    if "spcompress" in op.mnemonic:
         return {}
     return _fragment(op, bool(op.values.get("pack")))
 
