@@ -16,10 +16,15 @@ from fragmenta.shared.fields import Family
 
 
 def family_of(op: Instruction) -> Family | None:
-    """The family whose descriptors an instruction takes; None if it takes none."""
+    """The family whose descriptors an instruction takes; None if it takes none.
+
+    >>> import fragmenta as fm
+    >>> family_of(fm.tcgen05("m128n64k8", a="tf32", d="f32"))
+    'tcgen05'
+    """
     if op.warpgroup:
         return "wgmma"
-    return "tcgen05" if getattr(op, "tensor_memory", False) else None
+    return "tcgen05" if op.tensor_memory else None
 
 
 def check_belongs(family: Family, op: Instruction) -> None:
@@ -54,7 +59,8 @@ def major_of(
     if family_of(op) != "tcgen05":
         return "k" if major is None else major
     extent(op, operand)
-    told = op.descriptor  # type: ignore[attr-defined]
+    told = op.descriptor
+    assert told is not None  # or there were no extent
     mine = MAJORS[told.transpose_a if operand == "A" else told.transpose_b]
     if major not in (None, mine):
         bit = 15 if operand == "A" else 16
@@ -75,6 +81,9 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
     >>> op = fm.wgmma("m64n24k32", a="f16", d="f32", sp="sp")
     >>> extent(op, "A"), extent(op, "B")
     ((64, 16), (24, 32))
+    >>> op = fm.tcgen05("m256n96k16", a="f16", d="f32", cta_group=2)
+    >>> extent(op, "A"), extent(op, "B")
+    ((128, 16), (48, 16))
     """
     family = family_of(op)
     if family is None:
@@ -83,7 +92,7 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
         )
     if not isinstance(operand, str) or operand not in ("A", "B"):
         raise Error(f"operand must be 'A' or 'B'; given {operand!r}")
-    if family == "tcgen05" and op.descriptor is None:  # type: ignore[attr-defined]
+    if family == "tcgen05" and op.descriptor is None:
         raise Error(
             f"{op} has no instruction descriptor, which has the shape and the types; "
             "write it behind the mnemonic, as in 'tcgen05.mma… 0x08400010'"
@@ -93,7 +102,7 @@ def extent(op: Instruction, operand: str) -> tuple[int, int]:
 
 @lru_cache(maxsize=1024)
 def _extent(op: Instruction, operand: str) -> tuple[int, int]:
-    blocks: int = getattr(op, "cta_group", None) or 1
+    blocks = op.cta_group or 1
     if operand == "B":
         return op.shape.n // blocks, op.shape.k
     if op.warpgroup:
