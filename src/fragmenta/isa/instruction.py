@@ -23,6 +23,7 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
+from fragmenta.isa.certainty import Certainty, of_instruction
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.native import expansion
 from fragmenta.isa.notes import notes
@@ -346,6 +347,16 @@ class Instruction:
     def notes(self) -> tuple[str, ...]:
         """Deprecations, and what the manual or the assembler warns about."""
         return notes(self)
+
+    @cached_property
+    def certainty(self) -> Mapping[str, Certainty]:
+        """How sure each statement about a ``tcgen05`` is; empty for other families.
+
+        >>> import fragmenta as fm
+        >>> print(fm.tcgen05("m64n64k16", a="f16", ws=True).certainty["A"])
+        one source: a simulator repeats A for each part of N
+        """
+        return of_instruction(self)
 
     # What later rooms do with an instruction.
     execute = methods.execute

@@ -94,7 +94,13 @@ _VARIABLES = (
     "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.ld", "tcgen05.st",
 )  # fmt: skip
 _BRACKETS = ("address", "tensor")
-_WIDTHS = {".pred": "1", "stride": "32", "tensor": "32", "number": "32", "columns": "32"}
+_WIDTHS = {
+    ".pred": "1",
+    "stride": "32",
+    "tensor": "32",
+    "number": "32",
+    "columns": "32",
+}
 _HALVES = (".b16", ".u16", ".s16")
 _LOADS = ("mma", "mma.sp", "wmma.mma", "ldmatrix", "movmatrix")
 
