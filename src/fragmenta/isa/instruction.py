@@ -27,14 +27,14 @@ from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.native import expansion
 from fragmenta.isa.notes import notes
 from fragmenta.isa.table import Form, Row
-from fragmenta.isa.tables.tcgen05_shapes import WIDE_K, WIDE_TARGETS
+from fragmenta.isa.tables.tcgen05_shapes import WIDE_K, WIDE_TARGETS, layout_letter
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.granularity import Granularity, granularity
 from fragmenta.registers.layout import Layout
 from fragmenta.registers.metadata import Metadata
-from fragmenta.registers.tensor import TensorMetadata
+from fragmenta.registers.tensor_metadata import TensorMetadata
 from fragmenta.registers.words import container
 
 WARP = 32
@@ -74,6 +74,14 @@ class Shape(NamedTuple):
         return f"m{self.m}n{self.n}" + (f"k{self.k}" if self.k else "")
 
 
+_IN_WORDS = {
+    "constant": "an integer constant",
+    "tensor": "an address in tensor memory",
+    "number": "a .b32 register or an integer constant",
+    "columns": "a number of columns, in a .b32 register or as a constant",
+}
+
+
 @dataclass(frozen=True)
 class Operand:
     """One operand as PTX writes it: a register class, or an immediate."""
@@ -88,12 +96,16 @@ class Operand:
     """Whether PTX writes it in braces."""
     values: tuple[int, ...] = ()
     """The legal values of an immediate."""
+    targets: str = ""
+    """The targets that take it, if not all that have the instruction do."""
 
     def __str__(self) -> str:
         if self.values:
             return f"{self.name}: one of {', '.join(map(str, self.values))}"
         if self.ptx == "integer":
             return f"{self.name}: an integer constant, 0 or more"
+        if self.ptx in _IN_WORDS:
+            return f"{self.name}: {_IN_WORDS[self.ptx]}"
         return f"{self.name}: {self.count} x {self.ptx}"
 
 
@@ -224,6 +236,22 @@ class Instruction:
         )
         check_scales(whole)
         return whole
+
+    @cached_property
+    def layout_letter(self) -> str:
+        """The manual's letter, A to G, for the layout of D in tensor memory.
+
+        It is empty for other instructions, and without an instruction descriptor.
+
+        >>> import fragmenta as fm
+        >>> fm.tcgen05("m128n256k16", a="f16", d="f32", cta_group=2).layout_letter
+        'B'
+        """
+        if self.descriptor is None:
+            return ""
+        return layout_letter(
+            self.shape.m, self.cta_group or 1, ".ws" in self.family, self.sparse
+        )
 
     @property
     def stored_k(self) -> int:
@@ -471,7 +499,9 @@ def _not_in_tensor_memory(op: Instruction, name: str) -> str:
     """Why an operand of a ``tcgen05.mma`` has no place in tensor memory."""
     have = f"in tensor memory are {one_of(op.fragments, 'and')}"
     if name.lower() == "b":
-        return f"B of {op.family} is in shared memory, read through a descriptor; {have}"
+        return (
+            f"B of {op.family} is in shared memory, read through a descriptor; {have}"
+        )
     if name.lower() == "metadata" and op.sparse:
         return (
             f"no source but figures says where the metadata of {op} is "
@@ -545,7 +575,10 @@ def check_multiplies(op: Instruction) -> None:
     >>> check_multiplies(fm.find("movmatrix"))
     Traceback (most recent call last):
     fragmenta.errors.Error: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply; \
-mma, mma.sp, wgmma, wgmma.sp and wmma.mma do
+mma, mma.sp, wgmma, wgmma.sp, wmma.mma, tcgen05.mma, tcgen05.mma.sp, tcgen05.mma.ws \
+and tcgen05.mma.ws.sp do
     """
+    if op.tensor_memory:
+        op.shape  # noqa: B018 - without a descriptor, this says what is missing
     if op.family not in MULTIPLYING:
         raise Error(f"{op} does not multiply; {one_of(MULTIPLYING, 'and')} do")
