@@ -120,6 +120,7 @@ def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert "ptx.Kernel" in pages["reference/ptx.md"]
     assert "### Kernel.launch\n" in pages["reference/ptx.md"]
+    assert "### Allocator.free\n" in pages["reference/tensor_memory.md"]
     assert "fragmenta draw [OPTIONS]" in pages["reference/commands.md"]
 
 
