@@ -443,14 +443,13 @@ def _words(line: Any) -> str:
 
 def _named_opcodes() -> str:
     from fragmenta.ptx.coverage import runs
-    from fragmenta.ptx.opcodes.tensor import NOT_YET, TENSOR
+    from fragmenta.ptx.opcodes.tensor import TENSOR
     from fragmenta.ptx.opcodes.textures import TEXTURES
 
     rows = [
         (f"`{opcode}`", where, "yes" if runs(opcode) else "no")
         for names, where in (
             (TENSOR, "[every instruction](instructions.md)"),
-            (NOT_YET, "none"),
             (TEXTURES, "none"),
         )
         for opcode in sorted(names)
