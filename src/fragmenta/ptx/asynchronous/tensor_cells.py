@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.ptx.asynchronous.work import POISON
+from fragmenta.registers.layout import Index
 from fragmenta.registers.tensor import COLUMNS, LANES
-from fragmenta.tensor_memory.allocation import Allocator
+from fragmenta.tensor_memory.allocator import Allocator
 
 
 class Cells(NamedTuple):
@@ -53,7 +54,10 @@ class TensorMemory:
 
     def __init__(self, late: bool) -> None:
         self.image = np.full((LANES, COLUMNS), POISON, np.uint32)
+        self.flat = self.image.reshape(-1)
         self.allocator = Allocator()
+        self.takers: dict[int, Any] = {}
+        """Which warp allocated each block of columns, and where in the kernel."""
         self.late = late
         self._stores = np.zeros((LANES, COLUMNS) if late else 0, np.uint16)
         self._queued = np.zeros((LANES, COLUMNS) if late else 0, np.uint16)
@@ -63,8 +67,8 @@ class TensorMemory:
     def allocated(self) -> NDArray[np.bool_]:
         """Which columns are allocated."""
         found = np.zeros(COLUMNS, bool)
-        for address, columns in self.allocator.allocated.items():
-            found[address : address + columns] = True
+        for first, columns in self.allocator.blocks.items():
+            found[first : first + columns] = True
         return found
 
     # ── what is hidden ──────────────────────────────────────────────────────
@@ -79,16 +83,30 @@ class TensorMemory:
         (self._stores if stored else self._queued)[cells.index] -= 1
         self._storing -= stored
 
-    def seen(self, index: Any) -> NDArray[np.uint32]:
-        """What a thread sees in some cells."""
-        values: NDArray[np.uint32] = self.image[index]
+    def seen(self, index: Index) -> NDArray[np.uint32]:
+        """What a thread sees in some cells, given by their numbers."""
+        values = self.flat.take(index)
         if self.late:
-            hidden = (self._stores[index] != 0) | (self._queued[index] != 0)
-            return np.where(hidden, np.uint32(POISON), values)
-        return values.copy()
+            hidden = self._stores.take(index) + self._queued.take(index)
+            values[hidden != 0] = POISON
+        return values
 
     def operand(self) -> NDArray[np.uint32]:
         """What a product sees: not what stores have still to write."""
         if not self._storing:
             return self.image
         return np.where(self._stores != 0, np.uint32(POISON), self.image)
+
+    # ── the end ─────────────────────────────────────────────────────────────
+
+    def report(self, block: Any) -> None:
+        """Report columns that a block has not freed when its threads have ended."""
+        for address, (warp, site) in sorted(self.takers.items()):
+            last = address + self.allocator.blocks[address] - 1
+            own = warp if warp.block is block else block.warps[0]
+            block.cluster.machine.problems.add(
+                "tensor-memory", "error", site,
+                f"the block ends, and columns {address} to {last} of its tensor memory "
+                "are still allocated: tcgen05.dealloc must free them",
+                own, 0,
+            )  # fmt: skip

@@ -13,80 +13,62 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out
 from fragmenta.ptx.asynchronous.machine import Stop, Warp
-from fragmenta.ptx.asynchronous.tensor_cells import Cells, TensorMemory
+from fragmenta.ptx.asynchronous.tensor_cells import Cells
 from fragmenta.ptx.asynchronous.tensor_operands import check_cells, memory, named_op
 from fragmenta.ptx.asynchronous.warpgroups import Registers
 from fragmenta.ptx.asynchronous.work import POISON
 from fragmenta.ptx.engine.layout import LANES
-from fragmenta.registers.tensor import TensorAddress
+from fragmenta.registers.layout import Index
+from fragmenta.tensor_memory.moves import reduce
+from fragmenta.tensor_memory.reach import WARPS, reached
 
-QUARTER = 32
-"""Lanes of tensor memory that one warp of a warpgroup reaches."""
-_WARPS = 4
+ALL = 0xFFFFFFFF
 
 
 class Way(NamedTuple):
-    """Which cell each register of each lane of a warp holds.
+    """Where a load or store goes in tensor memory."""
 
-    Arrays are (registers, lanes, elements of a register): the lane and the column
-    from the address, and the number of the access.
-    """
-
-    rows: NDArray[np.int64]
-    columns: NDArray[np.int64]
-    half: NDArray[np.int64]
-    height: int
-    width: int
-    """Lanes and columns of an access."""
-
-    @property
-    def packed(self) -> bool:
-        """Whether two columns share a register."""
-        return self.rows.shape[-1] == 2
-
-    def places(self, at: tuple[TensorAddress, ...]) -> tuple[Any, Any]:
-        """The lanes and the columns of all registers."""
-        lane = np.array([each.lane for each in at])[self.half]
-        column = np.array([each.column for each in at])[self.half]
-        return self.rows + lane, self.columns + column
+    index: Index
+    """The number of each cell in an image: (registers, lanes, elements)."""
+    cells: tuple[tuple[tuple[int, ...], int, int], ...]
+    """For each access: the lanes, the first column, and how many columns."""
 
 
 @lru_cache(maxsize=512)
-def way(op: Op) -> Way:
-    """How an instruction goes through tensor memory."""
-    part = op.fragments["R"]
-    grid = part.layout.grid()
-    shape = (LANES, part.registers, -1)
-
-    def turned(name: str) -> NDArray[np.int64]:
-        found = np.asarray(grid[name], np.int64).reshape(shape)
-        return np.ascontiguousarray(found.swapaxes(0, 1))
-
-    rows = turned("row")
-    half = turned("half") if "half" in grid else np.zeros_like(rows)
-    height, width = part.shape[-2:]
-    return Way(rows, turned("col"), half, height, width)
+def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
+    """Where an instruction goes; ``warp`` is the number in the warpgroup."""
+    found = reached(op, address, warp=warp, imm=imm)
+    halves = (found.lane, found.column)
+    parts = [halves]
+    if imm is not None:  # the second access belongs to the second half of the warp
+        parts = [tuple(each[i : i + 16] for each in halves) for i in (0, 16)]  # type: ignore[misc]
+    cells = []
+    for lane, column in parts:
+        lanes = tuple(np.unique(lane).tolist())
+        first, last = int(column.min()), int(column.max())
+        cells.append((lanes, first, last + 1 - first))
+    index = np.ascontiguousarray(found.flat.swapaxes(0, 1))
+    return Way(index, tuple(cells))
 
 
 class Move:
     """A load or a store of a warp that was issued."""
 
-    def __init__(
-        self, kind: str, warp: Warp, event: Event, op: Op,
-        at: tuple[TensorAddress, ...],
-    ) -> None:  # fmt: skip
+    def __init__(self, kind: str, warp: Warp, event: Event, op: Op, to: Way) -> None:
         self.kind, self.warp, self.site = kind, warp, event.site
         self.cluster, self.memory = warp.block.cluster, memory(warp, event)
-        self.op, self.way, self.at = op, way(op), at
+        self.op, self.way = op, to
         self.done = False
-        lanes = [tuple(range(a.lane, a.lane + self.way.height)) for a in at]
-        self.cells = [
-            Cells(warp.block.rank, lane, each.column, self.way.width)
-            for lane, each in zip(lanes, at, strict=True)
-        ]
+        self.cells = [Cells(warp.block.rank, *each) for each in to.cells]
+
+    @property
+    def packed(self) -> bool:
+        """Whether two columns share a register."""
+        return self.way.index.shape[-1] == 2
 
     def finish(self) -> None:
         """Move the words."""
@@ -109,10 +91,10 @@ class Load(Move):
     """``tcgen05.ld`` of a warp."""
 
     def __init__(
-        self, warp: Warp, event: Event, op: Op, at: tuple[TensorAddress, ...],
-        results: Registers, reduced: Operand | None,
+        self, warp: Warp, event: Event, op: Op, to: Way, results: Registers,
+        reduced: Operand | None,
     ) -> None:  # fmt: skip
-        super().__init__("ld", warp, event, op, at)
+        super().__init__("ld", warp, event, op, to)
         self.results, self.reduced = results, reduced
 
     def poison(self) -> None:
@@ -123,25 +105,31 @@ class Load(Move):
 
     def move(self) -> None:
         """Fill the registers with what the cells hold now."""
-        found = self.memory.seen(self.way.places(self.at))
-        if self.way.packed:
+        found = self.memory.seen(self.way.index)
+        if self.packed:
             low = found & np.uint32(0xFFFF)
             words = low[..., 0] | low[..., 1] << np.uint32(16)
         else:
             words = found[..., 0]
         self.results.put(words)
         if self.reduced is not None:
-            self.reduced.lanes(self.warp)[:] = _reduced(self, words)
+            self.reduced.lanes(self.warp)[:] = self._least(words)
+
+    def _least(self, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The least or greatest of the values that each lane has loaded."""
+        try:
+            return reduce(self.op, words.T)
+        except Error as error:
+            raise Stop("fault", self.site, self.warp, ALL, str(error)) from error
 
 
 class Store(Move):
     """``tcgen05.st`` of a warp."""
 
     def __init__(
-        self, warp: Warp, event: Event, op: Op, at: tuple[TensorAddress, ...],
-        words: NDArray[np.uint32],
-    ) -> None:  # fmt: skip
-        super().__init__("st", warp, event, op, at)
+        self, warp: Warp, event: Event, op: Op, to: Way, words: NDArray[np.uint32]
+    ) -> None:
+        super().__init__("st", warp, event, op, to)
         self.words = words
 
     def poison(self) -> None:
@@ -155,91 +143,40 @@ class Store(Move):
     def move(self) -> None:
         """Fill the cells."""
         words = self.words[..., None]
-        if self.way.packed:
+        if self.packed:
             halves = (words & np.uint32(0xFFFF), words >> np.uint32(16))
             words = np.concatenate(halves, axis=-1)
-        self.memory.image[self.way.places(self.at)] = words
+        self.memory.flat[self.way.index] = words
         for each in self.cells if self.hides else ():
             self.memory.show(each, stored=True)
-
-
-# ── reducing ────────────────────────────────────────────────────────────────
-
-
-def _reduced(load: Load, words: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The least or greatest of the values that each lane has loaded."""
-    values = load.op.values
-    least = values["red"] == "min"
-    if values["type"] != "f32":
-        numbers = words.view(np.int32) if values["type"] == "s32" else words
-        found = numbers.min(axis=0) if least else numbers.max(axis=0)
-        return np.asarray(found.view(np.uint32))
-    bits = words & np.uint32(0x7FFFFFFF) if values["abs"] else words
-    floats = bits.view(np.float32)
-    if np.isnan(floats).any():
-        _unknown(load, "NaN among the values")
-    found = floats.min(axis=0) if least else floats.max(axis=0)
-    zero = (bits & np.uint32(0x7FFFFFFF)) == 0
-    signs = (zero & (bits != 0)).any(axis=0) & (zero & (bits == 0)).any(axis=0)
-    if (signs & (found == 0)).any():
-        _unknown(load, "zeros of both signs")
-    return np.asarray(np.ascontiguousarray(found).view(np.uint32))
-
-
-def _unknown(load: Load, what: str) -> None:
-    raise Stop(
-        "fault", load.site, load.warp, 0xFFFFFFFF,
-        f"{load.op} with {what}: it is not known what a GPU returns",
-    )  # fmt: skip
 
 
 # ── issuing ─────────────────────────────────────────────────────────────────
 
 
-def _addresses(
-    warp: Warp, event: Event, lanes: int, op: Op, address: Operand,
-    rest: tuple[Operand, ...],
-) -> tuple[TensorAddress, ...]:  # fmt: skip
-    """Where the accesses are, after the checks that a warp has to pass."""
-    first = _same(warp, event, lanes, address)
-    words = [first]
-    for each in rest:  # .16x32bx2 has a second access
-        words.append((first + each.value(warp, 0)) & 0xFFFFFFFF)
-    at = tuple(TensorAddress.decode(word) for word in words)
-    return tuple(_reached(warp, event, lanes, op, each) for each in at)
+def _way(
+    warp: Warp, event: Event, lanes: int, op: Op, address: Operand, rest: list[Operand]
+) -> Way:
+    """Where a move goes, if the warp reaches it."""
+    given = _same(warp, event, lanes, address)
+    imm = rest[0].value(warp, 0) if rest else None
+    try:
+        return way(op, given, warp.number % WARPS, imm)
+    except Error as error:
+        raise Stop("tensor-memory", event.site, warp, lanes, str(error)) from error
 
 
 def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
     """The address, which all lanes have to give."""
-    given = operand.lanes(warp)
-    if (given != given[0]).any():
-        live = warp.live
-        chosen = [int(given[i]) for i in range(LANES) if live >> i & 1]
-        if len(set(chosen)) > 1:
-            raise Stop(
-                "divergent-aligned", event.site, warp, lanes,
-                f"the address of {event.mnemonic} must be the same in all lanes of the "
-                f"warp; given {min(chosen):#x} and {max(chosen):#x}",
-            )  # fmt: skip
-        return chosen[0]
-    return int(given[0])
-
-
-def _reached(
-    warp: Warp, event: Event, lanes: int, op: Op, at: TensorAddress
-) -> TensorAddress:
-    """The absolute address of an access; kernels also count lanes from the quarter."""
-    start = QUARTER * (warp.number % _WARPS)
-    height = way(op).height
-    inside = at.lane % QUARTER
-    if at.lane - inside not in (0, start) or inside % 16 or inside + height > QUARTER:
-        bases = f"lane {start}" + (f" or {start + 16}" if height == 16 else "")
+    given = np.broadcast_to(operand.lanes(warp), LANES)
+    live = np.unique(given[[lane for lane in range(LANES) if lanes >> lane & 1]])
+    if live.size > 1:
         raise Stop(
-            "tensor-memory", event.site, warp, lanes,
-            f"warp {warp.number} reaches lanes {start} to {start + QUARTER - 1} of "
-            f"tensor memory; {event.mnemonic} is given {at}, and takes {bases}",
+            "divergent-aligned", event.site, warp, lanes,
+            f"the address of {event.mnemonic} must be the same in all lanes of the "
+            f"warp; given {int(live[0]):#x} and {int(live[-1]):#x}",
         )  # fmt: skip
-    return TensorAddress(start + inside, at.column)
+    return int(live[0])
 
 
 def _registers(warp: Warp, event: Event, operand: Operand) -> Registers:
@@ -267,9 +204,9 @@ def load(warp: Warp, event: Event, lanes: int) -> int:
     op = named_op(event.mnemonic)
     result, *rest = event.operands
     reduced = rest.pop(0) if op.values.get("red") else None
-    at = _addresses(warp, event, lanes, op, rest[0], tuple(rest[1:]))
+    to = _way(warp, event, lanes, op, rest[0], rest[1:])
     results = _registers(warp, event, result)
-    return _start(warp, event, lanes, Load(warp, event, op, at, results, reduced))
+    return _start(warp, event, lanes, Load(warp, event, op, to, results, reduced))
 
 
 @carries_out("tcgen05.st")
@@ -277,10 +214,10 @@ def store(warp: Warp, event: Event, lanes: int) -> int:
     """Store the registers of a warp into cells."""
     op = named_op(event.mnemonic)
     address, *rest, source = event.operands
-    at = _addresses(warp, event, lanes, op, address, tuple(rest))
-    words = np.zeros(way(op).rows.shape[:2], np.uint32)
+    to = _way(warp, event, lanes, op, address, rest)
+    words = np.zeros(to.index.shape[:2], np.uint32)
     _given(warp, event, source, words)
-    return _start(warp, event, lanes, Store(warp, event, op, at, words))
+    return _start(warp, event, lanes, Store(warp, event, op, to, words))
 
 
 def _given(

@@ -9,7 +9,6 @@ import numpy as np
 
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
-from fragmenta.isa.reading import instruction
 from fragmenta.ptx.asynchronous.events import Event
 from fragmenta.ptx.asynchronous.machine import Block, Stop, Warp
 from fragmenta.ptx.asynchronous.tensor_cells import Cells, TensorMemory
@@ -30,7 +29,7 @@ def named_op(mnemonic: str) -> Op:
 @lru_cache(maxsize=4096)
 def complete(mnemonic: str, idesc: int) -> Op:
     """A product with its instruction descriptor."""
-    return instruction(str(named_op(mnemonic)), idesc=idesc)
+    return named_op(mnemonic).with_descriptor(idesc)
 
 
 def memory(warp: Warp, event: Event, block: Block | None = None) -> TensorMemory:
