@@ -27,7 +27,7 @@ from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.native import expansion
 from fragmenta.isa.notes import notes
 from fragmenta.isa.table import Form, Row
-from fragmenta.isa.tables.tcgen05_shapes import WIDE_K, WIDE_TARGETS
+from fragmenta.isa.tables.tcgen05_shapes import WIDE_K, WIDE_TARGETS, layout_letter
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.fragment import Fragment
@@ -224,6 +224,22 @@ class Instruction:
         )
         check_scales(whole)
         return whole
+
+    @cached_property
+    def layout_letter(self) -> str:
+        """The manual's letter, A to G, for the layout of D in tensor memory.
+
+        It is empty for other instructions, and without an instruction descriptor.
+
+        >>> import fragmenta as fm
+        >>> fm.tcgen05("m128n256k16", a="f16", d="f32", cta_group=2).layout_letter
+        'B'
+        """
+        if self.descriptor is None:
+            return ""
+        return layout_letter(
+            self.shape.m, self.cta_group or 1, ".ws" in self.family, self.sparse
+        )
 
     @property
     def stored_k(self) -> int:
@@ -471,7 +487,9 @@ def _not_in_tensor_memory(op: Instruction, name: str) -> str:
     """Why an operand of a ``tcgen05.mma`` has no place in tensor memory."""
     have = f"in tensor memory are {one_of(op.fragments, 'and')}"
     if name.lower() == "b":
-        return f"B of {op.family} is in shared memory, read through a descriptor; {have}"
+        return (
+            f"B of {op.family} is in shared memory, read through a descriptor; {have}"
+        )
     if name.lower() == "metadata" and op.sparse:
         return (
             f"no source but figures says where the metadata of {op} is "
@@ -545,7 +563,10 @@ def check_multiplies(op: Instruction) -> None:
     >>> check_multiplies(fm.find("movmatrix"))
     Traceback (most recent call last):
     fragmenta.errors.Error: movmatrix.sync.aligned.m8n8.trans.b16 does not multiply; \
-mma, mma.sp, wgmma, wgmma.sp and wmma.mma do
+mma, mma.sp, wgmma, wgmma.sp, wmma.mma, tcgen05.mma, tcgen05.mma.sp, tcgen05.mma.ws \
+and tcgen05.mma.ws.sp do
     """
+    if op.tensor_memory:
+        op.shape  # noqa: B018 - without a descriptor, this says what is missing
     if op.family not in MULTIPLYING:
         raise Error(f"{op} does not multiply; {one_of(MULTIPLYING, 'and')} do")

@@ -7,8 +7,8 @@ T (lane), C (column, counted from the address) and E (element in the cell)::
     row = T0 T1 T2 T3 T5 T6  col = C* | base = T4
 
 ``base`` is the half of each 32 lanes that is used; the lane of the address, 0 or 16,
-chooses it.  Where the tile of an operand does not fill its cells, a :class:`Window` says
-which part of the layout it is.
+chooses it.  Where the tile of an operand does not fill its cells, a :class:`Window`
+says which part of the layout it is.
 """
 
 from __future__ import annotations
@@ -395,9 +395,7 @@ class TensorFragment(Fragment):
     @cached_property
     def _slots(self) -> tuple[Index, ...]:
         """The slots at column 0, for each lane that the address may have."""
-        return tuple(
-            self._slots_of(TensorAddress(lane, 0)) for lane in self.base_lanes
-        )
+        return tuple(self._slots_of(TensorAddress(lane, 0)) for lane in self.base_lanes)
 
     def _slots_of(self, at: TensorAddress) -> Index:
         layout = self.layout
@@ -532,7 +530,8 @@ class TensorFragment(Fragment):
     def pack_tiles(self, matrix: ArrayLike, *, pad: bool = False) -> Image:
         """Refused: one image of tensor memory holds the tiles where the kernel says."""
         raise ShapeError(
-            f"{self.name} is in tensor memory: pack one tile at a time, with its address"
+            f"{self.name} is in tensor memory: pack one tile at a time, with its "
+            "address"
         )
 
     def unpack_tiles(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from itertools import product
 
-from fragmenta.isa.instruction import Instruction, Operand, Parts
+from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.table import Form, Row, read
+from fragmenta.isa.tables.tcgen05_parts import parts
 from fragmenta.isa.target import Version, expand
 
 # ``in``: the four families, of which ``sp`` have a sparse A, and ``ws`` keep B in a
@@ -96,11 +97,6 @@ def _collected(
     if "ashift" in fields:
         allowed["collector_b"] = uses_of_b or ("",)
     return Row(allowed, version, targets, {f"collector={silent}": ""})
-
-
-def parts(op: Instruction) -> Parts:
-    """No shape, no fragments."""
-    return {}
 
 
 # ── operands ────────────────────────────────────────────────────────────────
