@@ -114,9 +114,7 @@ class Queued:
         return Stop(rule, self.site, self.thread.warp, 1 << self.thread.lane, message)
 
     def _memory(self, cells: Cells) -> Any:
-        return memory(
-            self.thread.warp, self.event, self.cluster.blocks[cells.rank]
-        )
+        return memory(self.thread.warp, self.event, self.cluster.blocks[cells.rank])
 
     # ── the memories of one block, or of both ───────────────────────────────
 
@@ -136,9 +134,7 @@ class Queued:
         parts = image if len(self.blocks) == 2 else image[None]
         of = {block.rank: part for block, part in zip(self.blocks, parts, strict=True)}
         for each in self.writes:
-            there = memory(
-                self.thread.warp, self.event, self.cluster.blocks[each.rank]
-            )
+            there = memory(self.thread.warp, self.event, self.cluster.blocks[each.rank])
             there.image[each.index] = of[each.rank][each.index]
 
 
@@ -178,7 +174,7 @@ class Product(Queued):
         given = dict(self.given)
         a, b = given.pop("a"), given.pop("b")
         target = self.cluster.machine.launch.target
-        found = self.op.execute(
+        found: Any = self.op.execute(
             self.images(), a, b, smem=self.shared(), target=target, **given
         )
         self.put(found)
@@ -309,5 +305,3 @@ def fence_after(warp: Warp, event: Event, lanes: int) -> int:
     """Work after it is ordered behind what synchronised threads."""
     warp.block.cluster.watch.tensor_fence(warp, event, lanes, before=False)
     return lanes
-
-
