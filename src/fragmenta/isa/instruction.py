@@ -34,7 +34,7 @@ from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.granularity import Granularity, granularity
 from fragmenta.registers.layout import Layout
 from fragmenta.registers.metadata import Metadata
-from fragmenta.registers.tensor import TensorMetadata
+from fragmenta.registers.tensor_metadata import TensorMetadata
 from fragmenta.registers.words import container
 
 WARP = 32
@@ -74,6 +74,14 @@ class Shape(NamedTuple):
         return f"m{self.m}n{self.n}" + (f"k{self.k}" if self.k else "")
 
 
+_IN_WORDS = {
+    "constant": "an integer constant",
+    "tensor": "an address in tensor memory",
+    "number": "a .b32 register or an integer constant",
+    "columns": "a number of columns, in a .b32 register or as a constant",
+}
+
+
 @dataclass(frozen=True)
 class Operand:
     """One operand as PTX writes it: a register class, or an immediate."""
@@ -88,12 +96,16 @@ class Operand:
     """Whether PTX writes it in braces."""
     values: tuple[int, ...] = ()
     """The legal values of an immediate."""
+    targets: str = ""
+    """The targets that take it, if not all that have the instruction do."""
 
     def __str__(self) -> str:
         if self.values:
             return f"{self.name}: one of {', '.join(map(str, self.values))}"
         if self.ptx == "integer":
             return f"{self.name}: an integer constant, 0 or more"
+        if self.ptx in _IN_WORDS:
+            return f"{self.name}: {_IN_WORDS[self.ptx]}"
         return f"{self.name}: {self.count} x {self.ptx}"
 
 

@@ -8,7 +8,7 @@ which constants may stand among them.  ptxas is the judge of all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NoReturn
 
 from fragmenta.errors import BadOperands, one_of, shortened
@@ -35,6 +35,16 @@ wgmma  | scale_a  | imm-scale-a
 wgmma  | scale_b  | imm-scale-b
 wgmma  | trans_a  | imm-trans-a
 wgmma  | trans_b  | imm-trans-b
+tcgen05 | d       | d-tmem
+tcgen05 | a       | a-tmem
+tcgen05 | metadata | sp-meta-tmem
+tcgen05 | scale_a | scale-A-tmem
+tcgen05 | scale_b | scale-B-tmem
+tcgen05 | disable_output_lane | disable-output-lane
+tcgen05 | enable_input_d | enable-input-d
+tcgen05 | scale_input_d | scale-input-d
+tcgen05 | zero_column_mask | zero-column-mask-desc
+tcgen05 | imm_half_splitoff | immHalfSplitoff
 """
 _WORDS = {(line["family"], line["operand"]): line["word"] for line in read(WORDS)}
 
@@ -50,6 +60,11 @@ class     | family                        | elements            | registers
 .pred     |                               |                     | .pred
 stride    |                               |                     | .b32 .u32 .s32
 address   |                               |                     | .b32 .u32 .s32 .b64 .u64 .s64
+tensor    | tcgen05.ld tcgen05.st tcgen05.cp tcgen05 |          | .b32 .u32 .s32
+tensor    |                               |                     | .b32
+number    |                               |                     | .b32 .u32 .s32
+columns   |                               |                     | .b32 .u32 .s32
+.b16      |                               |                     | .b16 .u16 .s16
 .b32      | wgmma wgmma.sp                | bf16 tf32 e4m3 e5m2 | .b32 .f16x2
 .b32      |                               | bf16 tf32           | .b32
 .b32      |                               | f16                 | .b32 .f16x2
@@ -74,7 +89,12 @@ _SPELLED = {
     "integer": "integers of 64 bits",
 }
 #: Families that take a vector variable (``.reg .v4 .b32 v``) for braces.
-_VARIABLES = ("mma", "mma.sp", "wgmma", "wgmma.sp", "ldmatrix", "stmatrix")
+_VARIABLES = (
+    "mma", "mma.sp", "wgmma", "wgmma.sp", "ldmatrix", "stmatrix",
+    "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.ld", "tcgen05.st",
+)  # fmt: skip
+_BRACKETS = ("address", "tensor")
+_WIDTHS = {".pred": "1", "stride": "32", "tensor": "32", "number": "32", "columns": "32"}
 _HALVES = (".b16", ".u16", ".s16")
 _LOADS = ("mma", "mma.sp", "wmma.mma", "ldmatrix", "movmatrix")
 
@@ -101,19 +121,38 @@ def check(
     fragmenta.errors.BadOperands: mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32: \
 f (selector) is 0 or 1; given 0x2
     """
+    fitting(op, text, guard=guard, declared=declared)
+
+
+def fitting(
+    op: Instruction,
+    text: str,
+    *,
+    guard: str = "",
+    declared: Mapping[str, str] | None = None,
+) -> tuple[Operand, ...]:
+    """The list of operands that a text is; :func:`check` says what it refuses.
+
+    >>> import fragmenta as fm
+    >>> op = fm.instruction("tcgen05.mma.cta_group::1.kind::f16")
+    >>> [each.name for each in fitting(op, "[%r0], [%r1], %rd1, %r2, %p0, 3")][1:]
+    ['a', 'b', 'idesc', 'enable_input_d', 'scale_input_d']
+    """
     refusals = []
     for operands in lists(op):
         try:
             _check(op, operands, _read(op, operands, text), guard, declared)
         except BadOperands as refusal:
-            refusals.append((_braced_alike(operands, text), refusal))
+            refusals.append((_likeness(operands, text), refusal))
         else:
-            return
+            return operands
     raise max(refusals, key=lambda pair: pair[0])[1] from None
 
 
 def lists(op: Instruction) -> list[tuple[Operand, ...]]:
     """The lists of operands: two for wgmma, whose A has two places.
+
+    Those of tcgen05.mma leave out more, or less, of what may be left out.
 
     >>> import fragmenta as fm
     >>> [len(each) for each in lists(fm.wgmma("m64n8k16", a="f16", d="f32"))]
@@ -124,15 +163,22 @@ def lists(op: Instruction) -> list[tuple[Operand, ...]]:
     return list(op.form.lists(op)) if op.form.lists else [op.operands]
 
 
-def _braced_alike(operands: tuple[Operand, ...], text: str) -> bool:
-    """Whether A is in braces here as it is there, for the better message."""
+def _likeness(operands: tuple[Operand, ...], text: str) -> tuple[int, int]:
+    """How many brackets and braces are as in this list, for the better message."""
     try:
         given = listed(text)
     except Unreadable:
-        return False
-    if len(given) < 2 or len(operands) < 2:
-        return True
-    return (given[1].form == "vector") == _is_vector(operands[1])
+        return 0, 0
+    forms = [_form_of(slot) for slot in _slots(operands)]
+    alike = [each.form == form for each, form in zip(given, forms, strict=False)]
+    return sum(alike), -abs(len(given) - len(forms))
+
+
+def _form_of(slot: tuple[Operand, ...]) -> str:
+    """How the operands of a slot are written: the ``form`` of :class:`Written`."""
+    if slot[0].ptx in _BRACKETS:
+        return "address"
+    return "vector" if len(slot) > 1 or _is_vector(slot[0]) else "scalar"
 
 
 def _read(op: Instruction, operands: tuple[Operand, ...], text: str) -> list[Written]:
@@ -156,9 +202,9 @@ def word(op: Instruction, operand: Operand) -> str:
     >>> [word(op, each) for each in op.operands]
     ['d', 'a', 'b', 'c', 'e (metadata)', 'f (selector)']
     """
-    if operand.ptx == ".b64":
-        return f"{operand.name}-desc"
     found = _WORDS.get((op.family.split(".")[0], operand.name), operand.name)
+    if operand.ptx == ".b64":
+        return found if found.endswith("-desc") else f"{operand.name}-desc"
     plain = operand.name in ("metadata", "selector")
     return f"{found} ({operand.name})" if plain else found
 
@@ -186,10 +232,12 @@ def _described(op: Instruction, operand: Operand) -> str:
     name = word(op, operand)
     if operand.values:
         return f"{name}: {one_of(operand.values)}"
-    if operand.ptx == "address":
+    if operand.ptx in _BRACKETS:
         return f"[{name}]"
-    if operand.ptx in ("stride", "integer"):
-        return f"{name}: {'a number' if operand.ptx == 'integer' else 'if any'}"
+    if operand.ptx in ("number", "columns"):
+        return f"{name}: .b32 or a number"
+    if operand.ptx in ("stride", "integer", "constant"):
+        return f"{name}: {'if any' if operand.ptx == 'stride' else 'a number'}"
     count = f"{operand.count} x " if operand.vector else ""
     return f"{name}: {count}{operand.ptx}"
 
@@ -220,7 +268,14 @@ def destination(op: Instruction) -> str:
     """
     if op.family == "wmma.load":
         return op.values["operand"]
+    if op.family == "tcgen05.ld":
+        return "r"
     return "d" if op.warpgroup or op.family in _LOADS else ""
+
+
+def _is_written(op: Instruction, operand: Operand) -> bool:
+    """Whether the instruction writes these registers."""
+    return operand.name in (destination(op), "spmeta", "redval")
 
 
 # ── what was given ──────────────────────────────────────────────────────────
@@ -277,12 +332,12 @@ def _refuse(op: Instruction, operand: Operand, is_: str, written: object) -> NoR
 
 def _check_one(op: Instruction, operand: Operand, written: Written) -> None:
     """Whether what was written can be this operand at all."""
-    if operand.ptx == "address":
+    if operand.ptx in _BRACKETS:
         _check_address(op, operand, written)
     elif _is_vector(operand):
         _check_vector(op, operand, written)
     elif not _scalar(op, operand, written):
-        _refuse(op, operand, _allowed(operand), written)
+        _refuse(op, operand, _allowed(op, operand), written)
 
 
 def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
@@ -291,8 +346,10 @@ def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
     if written.form == "vector":  # ptxas takes one register in braces as that register
         braces = operand.ptx == ".b32" and op.family != "movmatrix"
         return braces and len(written.items) == 1 and _is_register(item)
-    if written.form == "address" or item == "_":
+    if written.form == "address":
         return False
+    if item == "_":
+        return operand.name == "redval"
     value = integer(item)
     if operand.ptx == ".pred":
         return kind == "name" or integer(item.removeprefix("!")) in (0, 1)
@@ -300,19 +357,44 @@ def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
         return value in operand.values or _is_placeholder(item)
     if operand.ptx == "integer":
         return (value is not None and value >= 0) or _is_placeholder(item)
-    constant = value is not None and operand.ptx in (".b64", "stride")
+    constant = value is not None and _takes(op, operand, value)
+    if operand.ptx == "constant":
+        return constant or _is_placeholder(item)
     return constant or _is_register(item)
 
 
-def _allowed(operand: Operand) -> str:
+def _takes(op: Instruction, operand: Operand, value: int) -> bool:
+    """Whether a constant may stand where a register could."""
+    if operand.ptx == "columns":
+        return value in _columns(op)
+    if operand.name == "idesc" and value < 0:  # as compilers write the top bit
+        value += 1 << 32
+    bits = {".b16": 16, "number": 32}.get(operand.ptx, 0)
+    anything = operand.ptx in (".b64", "stride", "constant")
+    return anything or 0 <= value < (1 << bits if bits else 0)
+
+
+def _columns(op: Instruction) -> Collection[int]:
+    """How many columns of tensor memory can be allocated."""
+    exclusive = bool(op.values["exclusive"])
+    return range(32, 1 << 32, 32) if exclusive else (32, 64, 128, 256, 512)
+
+
+def _allowed(op: Instruction, operand: Operand) -> str:
     """What one scalar operand may be, for a message."""
     if operand.values:
         return one_of(operand.values)
+    if operand.ptx == "columns":
+        some = "a multiple of 32" if op.values["exclusive"] else one_of(_columns(op))
+        return f"{some} as a constant, or a 32-bit register"
     return {
         ".pred": "a predicate, which ! may negate, or 0 or 1",
         ".b64": "a descriptor: a 64-bit register or integer",
         "stride": "a 32-bit register or an integer",
         "integer": "an integer constant, 0 or more",
+        "constant": "an integer constant",
+        "number": "a 32-bit register or an integer of 32 bits",
+        ".b16": "a 16-bit register or an integer of 16 bits",
     }.get(operand.ptx, "one 32-bit register")
 
 
@@ -329,7 +411,8 @@ def _check_address(op: Instruction, operand: Operand, written: Written) -> None:
     first, *offsets = written.items
     fits = written.form == "address" and _is_register(first) and "." not in first
     if not fits or len(offsets) > 1 or any(integer(each) is None for each in offsets):
-        allowed = "[register], [variable], or one of them + an integer"
+        variable = "" if operand.ptx == "tensor" else "[variable], "
+        allowed = f"[register], {variable}or one of them + an integer"
         _refuse(op, operand, allowed, written)
 
 
@@ -390,7 +473,7 @@ def _has_variables(op: Instruction, operand: Operand) -> bool:
 def _check_sink(
     op: Instruction, operand: Operand, alone: bool, written: Written
 ) -> None:
-    if operand.name != destination(op):
+    if not _is_written(op, operand):
         _refuse(op, operand, "read, so that _ cannot stand in it", written)
     if not has_sinks(op):
         _refuse(op, operand, "read and written, so that _ cannot stand in it", written)
@@ -413,7 +496,7 @@ def has_sinks(op: Instruction) -> bool:
 
 def _check_constant(op: Instruction, operand: Operand, item: str, alone: bool) -> None:
     """A constant among registers, or without any."""
-    if operand.name == destination(op):
+    if _is_written(op, operand):
         _refuse(op, operand, "written, so that it is registers", item)
     if op.family == "wmma.mma" and operand.ptx == ".b32":
         _refuse(op, operand, "registers", item)
@@ -444,9 +527,9 @@ def _check_names(
     widths: dict[str, tuple[str, str]],
 ) -> None:
     """No register is a predicate here and a number there, or 32 and 64 bits wide."""
-    if operand.ptx in ("address", "immediate", "integer"):
+    if operand.ptx in ("address", "immediate", "integer", "constant"):
         return
-    width = {".pred": "1", "stride": "32"}.get(operand.ptx, operand.ptx[-2:])
+    width = _WIDTHS.get(operand.ptx, operand.ptx[-2:])
     for name in _names(written):
         here = (width, word(op, operand))
         before = widths.setdefault(name, here)
@@ -469,7 +552,7 @@ def _names(written: Written) -> list[str]:
 def _check_declared(
     op: Instruction, operand: Operand, written: Written, declared: Mapping[str, str]
 ) -> None:
-    if operand.ptx in ("immediate", "integer"):
+    if operand.ptx in ("immediate", "integer", "constant"):
         return
     allowed = registers(op, operand)
     if _is_vector(operand) and written.form == "scalar":

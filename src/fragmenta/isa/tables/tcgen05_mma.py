@@ -41,6 +41,8 @@ _A = tuple(f"collector::a::{use}" for use in USES)
 _B = tuple(f"collector::b::{use}" for use in USES)
 _BUFFERS = tuple(f"collector::b{i}::{use}" for i in range(4) for use in USES)
 LUT = "decompress::lut::b"
+#: The targets that scale D before they add to it.
+SCALING = "100a/f"
 #: Collectors of B and tables for B in mma that is not ``ws``.
 _SINCE = Version(9, 4)
 _FIRST = 107
@@ -158,7 +160,9 @@ def operands_from(
         found.append(Operand("zero_column_mask", ".b64", vector=False))
     elif last:
         values = tuple(range(16))
-        found.append(Operand("scale_input_d", "immediate", values=values))
+        found.append(
+            Operand("scale_input_d", "immediate", values=values, targets=SCALING)
+        )
     return tuple(found)
 
 
