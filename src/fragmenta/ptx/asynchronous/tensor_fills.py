@@ -44,6 +44,7 @@ class Fill(Queued):
         self.writes = [
             Cells(each.rank, lanes, self.at.column, columns) for each in self.blocks
         ]
+        self.read_shared("S", self.descriptor)
 
     def compute(self) -> None:
         """Copy the rows."""

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadMetadata, Error
+from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out, numbers
 from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
 from fragmenta.ptx.asynchronous.mbarriers import (
@@ -32,6 +33,7 @@ from fragmenta.ptx.asynchronous.tensor_operands import (
     operand_cells,
     pair,
 )
+from fragmenta.ptx.asynchronous.tensor_sources import sources
 from fragmenta.ptx.asynchronous.work import Range, ranks
 from fragmenta.ptx.engine.layout import RANK_BITS
 from fragmenta.registers.tensor import TensorAddress
@@ -66,6 +68,7 @@ class Queued:
     """Work of the Tensor Cores that was issued."""
 
     kind = ""
+    op: Op
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
         self.thread, self.event, self.site = Thread(warp, lane), event, event.site
@@ -105,6 +108,13 @@ class Queued:
             raise self.stop(rule, str(error)) from error
         self.cluster.watch.tensor_finished(self)
         self.cluster.changes += 1
+
+    def read_shared(self, name: str, descriptor: int) -> None:
+        """Note what an operand in shared memory is, if it is there."""
+        try:
+            self.sources += sources(self.op, name, descriptor, self.blocks)
+        except Error as error:
+            raise self.stop("bad-descriptor", str(error)) from error
 
     def compute(self) -> None:
         """What it does to tensor memory."""
@@ -168,6 +178,9 @@ class Product(Queued):
                 self.writes += cells
             if name != "d" or self.given["enable_input_d"]:
                 self.reads += cells
+        for name in ("a", "b"):
+            if not isinstance(self.given[name], TensorAddress):
+                self.read_shared(name.upper(), self.given[name])
 
     def compute(self) -> None:
         """D = A B + D."""
