@@ -69,7 +69,8 @@ def _descriptor_of(op: Instruction, operands: str) -> int | None:
         return None
     names = [each.name for each in op.operands]
     item = listed(operands)[names.index("idesc")].items[0]
-    return integer(item)
+    word = integer(item)
+    return None if word is None else word & 0xFFFF_FFFF  # as int, its top bit is a sign
 
 
 @lru_cache(maxsize=4096)
