@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape
-from fragmenta.errors import AddressError, Error, ShapeError
+from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.table import read
@@ -33,7 +33,7 @@ from fragmenta.registers.layout import Layout
 from fragmenta.registers.tensor import LANES, Image, TensorAddress, TensorFragment
 from fragmenta.registers.words import container, unpack_words
 from fragmenta.shared.descriptor import UNIT, Descriptor
-from fragmenta.shared.tiles import as_image
+from fragmenta.shared.tiles import as_image, read_rows
 from fragmenta.tensor_memory.reach import as_tensor_memory
 
 Bytes = NDArray[np.uint8]
@@ -114,7 +114,7 @@ def copy(
 
     >>> import numpy as np, fragmenta as fm
     >>> smem = np.arange(512, dtype=np.uint16).astype(np.uint8)
-    >>> where = fm.Descriptor(start=0, leading=0, stride=128, swizzle=0)
+    >>> where = fm.Descriptor(0, 16, 128, swizzle=0, family="tcgen05")
     >>> op = "tcgen05.cp.cta_group::1.32x128b.warpx4"
     >>> image = copy(np.zeros((128, 512), np.uint32), smem, op, 8, where)
     >>> [hex(word) for word in image[33, 8:12]]
@@ -139,26 +139,6 @@ def copy(
     return part.place(words, address=address, image=memory)
 
 
-def read_rows(
-    image: NDArray[np.uint8],
-    descriptor: Descriptor | ArrayLike,
-    rows: int,
-    width: int,
-) -> Bytes:
-    """Rows of bytes that a K-major descriptor says: (…, rows, width)."""
-    if not isinstance(descriptor, Descriptor):
-        descriptor = Descriptor.decode(int(as_array(descriptor)))
-    grid = np.ogrid[:rows, :width]
-    where = descriptor.address(grid[0], grid[1], "b8")
-    last = int(where.max())
-    if last >= image.shape[-1]:
-        raise AddressError(
-            f"the copy reads address {last}, outside the image of {image.shape[-1]} "
-            "bytes"
-        )
-    return image[..., where]
-
-
 def expanded(rows: ArrayLike, form: str) -> Bytes:
     """Packed rows with a byte for each element: (…, multiple of 16 bytes) in and out.
 
@@ -169,8 +149,15 @@ def expanded(rows: ArrayLike, form: str) -> Bytes:
     >>> expanded(packed, "b8x16.b6x16_p32")[:4].tolist()
     [33, 12, 4, 0]
     """
+    if form not in _FORMATS:
+        raise Error(f"formats are {one_of(_FORMATS, 'and')}; given {form!r}")
     bits, shift = _FORMATS[form]
-    given = np.asarray(rows, np.uint8)
+    given = as_array(rows)
+    if given.dtype != np.uint8 or not given.ndim or given.shape[-1] % UNIT:
+        raise ShapeError(
+            f"packed rows are bytes, (…, multiple of {UNIT}); given {given.dtype} of "
+            f"shape {given.shape}"
+        )
     units = given.reshape(*given.shape[:-1], given.shape[-1] // UNIT, UNIT)
     packed = np.ascontiguousarray(units[..., : 2 * bits])  # the rest is padding
     single = unpack_words(packed, 1).reshape(*units.shape, bits)
