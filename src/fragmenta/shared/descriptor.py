@@ -60,7 +60,8 @@ __all__ = [
 
 Addresses: TypeAlias = NDArray[np.int64]
 
-#: Which offset is the distance to the next span, and which to the next eight across.
+#: Which offset is the distance to the next span, and which to the next eight across;
+#: with ``128/32`` it is the next four.
 OFFSETS = """
 major | swizzle   | along // span | across // 8
 k     | none      | leading       | stride
@@ -471,6 +472,8 @@ transposes only 16-bit types, f16 and bf16; use major="k"
         >>> Descriptor.from_steps(0, 128, 256, major="mn", swizzle=0)
         Descriptor(start=0, leading=256, stride=128, swizzle=0, base_offset=0)
         """
+        check_family(family)
+        check_swizzle(swizzle, family)
         stored("tf32" if swizzle == ATOM_32 else "f16", major, family, swizzle)
         names = offset_names(major, swizzle)
         named = dict(zip(names, (along, across), strict=True))
