@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fragmenta as fm
+from fragmenta.errors import KernelFault
 from fragmenta.isa.table import read
 from fragmenta.shared.tiles import pair_halves
 from fragmenta.tensor_memory.copies import copy
@@ -99,13 +100,13 @@ def _case(line: Mapping[str, str]) -> Case:
     words = line["instruction"].split(".")
     kind = next(w for w in words if w.startswith("kind")).removeprefix("kind::")
     group = 2 if "cta_group::2" in words else 1
-    more = {"scale_vec": "block16"} if "block16" in words else {}
-    op = fm.tcgen05(
+    more: dict[str, Any] = {"scale_vec": "block16"} if "block16" in words else {}
+    op: Any = fm.tcgen05(
         line["shape"], kind=kind, a=line["a"], b=line["b"] or None, d=line["d"],
         cta_group=group, sp="sp" in words, ws="ws" in words, **more,
     )  # fmt: skip
     m, n, k = op.shape
-    memory = np.random.default_rng(5).integers(0, 2, (128, 512)).astype(np.uint32)
+    memory: Any = np.random.default_rng(5).integers(0, 2, (128, 512)).astype(np.uint32)
     memory = memory if group == 1 else np.stack([memory, memory + np.uint32(1)])
     options: dict[str, Any] = {"d": D, "enable_input_d": 1}
     given: dict[str, Any] = {"p": int(line["more"] != "negated")}
@@ -193,3 +194,22 @@ def test_scale_factors_come_by_copies() -> None:
             idesc=case.op.idesc, schedule=schedule, zero=where.encode(), **case.given,
         )  # fmt: skip
         assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", 1, 2])
+def test_what_is_wrong_when_a_product_runs_names_its_line(schedule: str | int) -> None:
+    """Metadata is read when the product runs, which may be when nobody has a turn."""
+    number, line = next(
+        (i, each)
+        for i, each in enumerate(read(PRODUCTS))
+        if "mma.sp" in each["instruction"]
+    )
+    case = _case(line)
+    memory = case.memory.copy()
+    memory[:, METADATA] = 0
+    with pytest.raises(KernelFault, match=r"at PTX line \d+: tcgen05.mma.sp") as caught:
+        run(
+            _work(PRODUCTS), number, case.shared, memory, a=case.a, b=case.b,
+            idesc=case.op.idesc, schedule=schedule, **case.given,
+        )  # fmt: skip
+    assert caught.value.kind == "illegal-metadata"
