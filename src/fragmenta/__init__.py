@@ -41,10 +41,14 @@ if TYPE_CHECKING:
     from fragmenta.evidence.testing import assert_same_bits as assert_same_bits
     from fragmenta.execution.matmul import matmul as matmul
     from fragmenta.isa.building import mma as mma
+    from fragmenta.isa.building import tcgen05 as tcgen05
     from fragmenta.isa.building import wgmma as wgmma
     from fragmenta.isa.families import catalogue as catalogue
     from fragmenta.isa.instruction import Instruction as Instruction
     from fragmenta.isa.instruction import Shape as Shape
+    from fragmenta.isa.instruction_descriptor import (
+        InstructionDescriptor as InstructionDescriptor,
+    )
     from fragmenta.isa.reading import instruction as instruction
     from fragmenta.isa.searching import find as find
     from fragmenta.isa.searching import search as search
@@ -56,6 +60,9 @@ if TYPE_CHECKING:
     from fragmenta.registers.granularity import Granularity as Granularity
     from fragmenta.registers.layout import Layout as Layout
     from fragmenta.registers.metadata import Metadata as Metadata
+    from fragmenta.registers.tensor import Cell as Cell
+    from fragmenta.registers.tensor import TensorAddress as TensorAddress
+    from fragmenta.registers.tensor import TensorFragment as TensorFragment
     from fragmenta.shared.addresses import LaneAddresses as LaneAddresses
     from fragmenta.shared.banks import bank_conflicts as bank_conflicts
     from fragmenta.shared.descriptor import Descriptor as Descriptor
@@ -88,9 +95,10 @@ __version__ = "0.1.0"
 _MODULES = {
     "isa.reading": "instruction",
     "isa.searching": "find search",
-    "isa.building": "mma wgmma",
+    "isa.building": "mma wgmma tcgen05",
     "isa.families": "catalogue",
     "isa.instruction": "Instruction Shape",
+    "isa.instruction_descriptor": "InstructionDescriptor",
     "isa.target": "Requirement",
     "registers.fragment": "Fragment Place",
     "registers.layout": "Layout",
@@ -98,6 +106,7 @@ _MODULES = {
     "sparse.prune": "prune",
     "registers.granularity": "Granularity",
     "registers.metadata": "Metadata",
+    "registers.tensor": "Cell TensorAddress TensorFragment",
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",

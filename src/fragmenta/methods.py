@@ -43,7 +43,7 @@ def reduce_instruction(
     """Copies and pickles are the instruction of that name."""
     from fragmenta.isa.reading import instruction
 
-    return instruction, (self.mnemonic,)
+    return instruction, (str(self),)
 
 
 def execute(self: Instruction, *operands: ArrayLike, **options: Any) -> Words:

@@ -8,7 +8,7 @@ from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa import sync
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import Form, read
-from fragmenta.isa.tables import mma, mma_sp, moves, wgmma, wmma
+from fragmenta.isa.tables import mma, mma_sp, moves, tcgen05, tcgen05_mma, wgmma, wmma
 from fragmenta.isa.target import expand
 
 FORMS: tuple[Form, ...] = (
@@ -23,6 +23,8 @@ FORMS: tuple[Form, ...] = (
     moves.LDMATRIX,
     moves.STMATRIX,
     moves.MOVMATRIX,
+    *tcgen05_mma.FORMS,
+    *tcgen05.FORMS,
     *sync.FORMS,
 )
 FAMILIES = tuple(dict.fromkeys(form.name for form in FORMS))
@@ -60,7 +62,6 @@ def _combinations(family: str | None, forms: Iterable[Form]) -> Iterator[Instruc
 # What else a kernel with Tensor Cores may need, and which targets have it.
 NOT_YET = """
 begins    | targets
-tcgen05   | 100a/f 110a/f
 cp.async  | sm_80+
 cp.reduce | sm_90+
 mbarrier  | sm_80+
@@ -85,9 +86,8 @@ _OTHERS = frozenset(OTHERS.split())
 def uncovered(words: Sequence[str]) -> str:
     """Why instructions that begin with these words are not here; or nothing.
 
-    >>> print(uncovered(["tcgen05", "mma"]))
-    tcgen05 is not covered yet; sm_100a, sm_100f, sm_103a, sm_103f, sm_107a, sm_107f, \
-sm_110a and sm_110f have it
+    >>> print(uncovered(["mbarrier", "init"]))
+    mbarrier is not covered yet; sm_80 and later have it
     >>> uncovered(["mma", "sync"])
     ''
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import NamedTuple
@@ -23,19 +23,26 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
+from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.native import expansion
 from fragmenta.isa.notes import notes
 from fragmenta.isa.table import Form, Row
+from fragmenta.isa.tables.tcgen05_shapes import WIDE_K, WIDE_TARGETS
 from fragmenta.isa.target import Requirement, Version, check_target
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.granularity import Granularity, granularity
 from fragmenta.registers.layout import Layout
 from fragmenta.registers.metadata import Metadata
+from fragmenta.registers.tensor import TensorMetadata
 from fragmenta.registers.words import container
 
 WARP = 32
-MULTIPLYING = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
+IN_TENSOR_MEMORY = (
+    "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp",
+)  # fmt: skip
+"""The families that multiply with D in tensor memory."""
+MULTIPLYING = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma", *IN_TENSOR_MEMORY)
 """The families that multiply matrices; the others move or load them."""
 
 
@@ -73,8 +80,9 @@ class Operand:
 
     name: str
     ptx: str
-    """``.b32``, ``.f32``, ``.s32``, ``.f64``, ``.b64``, ``.pred``; or
-    ``immediate``, ``integer``, ``address``, ``stride``."""
+    """``.b16``, ``.b32``, ``.f32``, ``.s32``, ``.f64``, ``.b64``, ``.pred``; or
+    ``immediate``, ``integer``, ``constant``, ``address``, ``stride``; ``tensor``, an
+    address in tensor memory; ``number`` and ``columns``, a .b32 or a constant."""
     count: int = 1
     vector: bool = True
     """Whether PTX writes it in braces."""
@@ -107,6 +115,8 @@ class Instruction:
     form: Form = field(repr=False)
     row: Row = field(repr=False)
     values: Mapping[str, str]
+    idesc: int | None = None
+    """The instruction descriptor of a ``tcgen05.mma``, which says shape and types."""
 
     def __post_init__(self) -> None:
         # Instructions are shared between all who ask for them.
@@ -123,6 +133,11 @@ class Instruction:
     def shape(self) -> Shape:
         """The m, n and k of the instruction."""
         if "shape" not in self.values:
+            if self.tensor_memory:
+                raise UnknownOperand(
+                    f"{self} alone has no shape: its instruction descriptor says it; "
+                    "give idesc=, or build it with fm.tcgen05"
+                )
             raise UnknownOperand(f"{self} has no shape; it holds no matrices")
         return Shape.parse(self.values["shape"])
 
@@ -156,6 +171,61 @@ class Instruction:
         return self.family in ("wgmma", "wgmma.sp")
 
     @property
+    def tensor_memory(self) -> bool:
+        """Whether it multiplies with D in tensor memory: a ``tcgen05.mma``.
+
+        >>> import fragmenta as fm
+        >>> fm.tcgen05("m128n256k16", a="f16", d="f32").tensor_memory
+        True
+        """
+        return self.family in IN_TENSOR_MEMORY
+
+    @cached_property
+    def cta_group(self) -> int | None:
+        """How many CTAs work together: 1 or 2; None if it is no ``tcgen05``.
+
+        >>> import fragmenta as fm
+        >>> fm.tcgen05("m256n256k16", a="f16", d="f32", cta_group=2).cta_group
+        2
+        """
+        text = self.values.get("cta_group", "")
+        return int(text.removeprefix("cta_group::")) if text else None
+
+    @cached_property
+    def descriptor(self) -> InstructionDescriptor | None:
+        """What its instruction descriptor says; None without one.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("tcgen05.mma.cta_group::1.kind::f16", idesc=0x08400010)
+        >>> print(op.descriptor)
+        m128n256k16 f16 x f16 -> f32
+        """
+        if self.idesc is None:
+            return None
+        return InstructionDescriptor.decode(self.idesc, kind=self.kind or "")
+
+    def with_descriptor(self, idesc: int) -> Instruction:
+        """The same mnemonic with an instruction descriptor, which has to fit.
+
+        >>> import fragmenta as fm
+        >>> op = fm.instruction("tcgen05.mma.cta_group::1.kind::f16")
+        >>> op.with_descriptor(0x08400010).shape
+        Shape(m=128, n=256, k=16)
+        """
+        if not self.tensor_memory:
+            raise UnknownInstruction(
+                f"{self.mnemonic} has no instruction descriptor; "
+                f"{one_of(IN_TENSOR_MEMORY, 'and')} have one"
+            )
+        found = InstructionDescriptor.decode(idesc, kind=self.kind or "")
+        found.check(self.cta_group or 1, ws=".ws" in self.family, sparse=self.sparse)
+        whole = replace(
+            self, values={**self.values, **found.values}, idesc=found.encode()
+        )
+        check_scales(whole)
+        return whole
+
+    @property
     def stored_k(self) -> int:
         """How many columns of A are stored: k, or k / 2 if A is sparse.
 
@@ -174,6 +244,8 @@ class Instruction:
     def scale_vec(self) -> int:
         """Scales per row of A: 1, 2, 4, or 0 without block scaling."""
         text = self.values.get("scale_vec", "")
+        if self.tensor_memory:
+            return _scales_of(self, text)
         return int(text.removeprefix("scale_vec::").rstrip("X")) if text else 0
 
     @cached_property
@@ -195,7 +267,11 @@ class Instruction:
     @cached_property
     def requires(self) -> Requirement:
         """The first PTX version, and the targets, that have it."""
-        return self.form.requirement(self.row, self.values)
+        found = self.form.requirement(self.row, self.values)
+        if self.idesc is None or self.shape.k != WIDE_K:
+            return found
+        targets = tuple(each for each in found.targets if each in WIDE_TARGETS)
+        return Requirement(found.ptx, targets, " ".join(targets))
 
     def supported_on(self, target: str, ptx: str | None = None) -> bool:
         """Whether a target has it (in a given PTX version).
@@ -277,6 +353,10 @@ class Instruction:
         name = str(name)
         if name.lower() in named:
             return named[name.lower()]
+        if not named and self.tensor_memory:
+            raise UnknownOperand(
+                f"{self} alone has no shape, so {name} is not known: give idesc="
+            )
         if not named:
             raise UnknownOperand(f"{self} holds no matrices, so it has no {name}")
         have = f"in registers are {one_of(self.fragments, 'and') or 'none'}"
@@ -285,6 +365,8 @@ class Instruction:
                 f"B of {self.family} is in shared memory, read through a descriptor; "
                 f"{have}"
             )
+        if self.tensor_memory:
+            raise UnknownOperand(_not_in_tensor_memory(self, name))
         hint = nearest(name, self.fragments)
         raise UnknownOperand(f"{self} has no operand {name}{hint}; {have}")
 
@@ -313,6 +395,8 @@ class Instruction:
         """The sparsity metadata: one nibble per row and chunk of A."""
         found = self.fragment("metadata")
         assert self.granularity is not None
+        if self.tensor_memory:
+            return TensorMetadata(found, self.granularity, ordered=True)
         ordered = self.values.get("sp") == "sp::ordered_metadata"
         return Metadata(found, self.granularity, ordered)
 
@@ -332,16 +416,71 @@ class Instruction:
         return self.form.spell(self.values)
 
     def __str__(self) -> str:
-        return self.mnemonic
+        if self.idesc is None:
+            return self.mnemonic
+        return f"{self.mnemonic} {self.idesc:#010x}"
 
     def __repr__(self) -> str:
-        return f"<{self.mnemonic}>"
+        return f"<{self}>"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Instruction) and self.mnemonic == other.mnemonic
+        return isinstance(other, Instruction) and str(self) == str(other)
 
     def __hash__(self) -> int:
-        return hash(self.mnemonic)
+        return hash(str(self))
+
+
+def _scales_of(op: Instruction, text: str) -> int:
+    """Scales per row of A of a ``tcgen05.mma``; a size may be left out or renamed."""
+    vectors = {"mxf8f6f4": 1, "mxf4": 2, "mxf4nvf4": 4 if "16" in text else 2}
+    if op.kind not in vectors:
+        return 0
+    found = vectors[op.kind]
+    if text.startswith("scale_vec::"):
+        found = int(text.removeprefix("scale_vec::").rstrip("X"))
+    wide = op.idesc is not None and op.shape.k == WIDE_K
+    return found * 3 // 2 if wide else found
+
+
+def check_scales(op: Instruction) -> None:
+    """Refuse scales of a type that the mnemonic does not take.
+
+    >>> import fragmenta as fm
+    >>> fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4", scale="ue4m3", scale_vec=2)
+    Traceback (most recent call last):
+    fragmenta.errors.UnknownInstruction: scales of ue4m3 cover 16 elements each: they \
+need .scale_vec::4X or .block16
+    """
+    vector = op.scale_vec if op.shape.k != WIDE_K else op.scale_vec * 2 // 3
+    if op.values.get("stype") == "ue4m3" and vector != 4:
+        raise UnknownInstruction(
+            "scales of ue4m3 cover 16 elements each: they need .scale_vec::4X or "
+            ".block16"
+        )
+    found = op.descriptor
+    if found is None or vector != 4 or op.shape.k == WIDE_K:
+        return
+    if found.scale_a_id or found.scale_b_id:
+        raise UnknownInstruction(
+            "four scales fill a cell, so they begin at byte 0: scale_a_id and "
+            f"scale_b_id are 0; given {found.scale_a_id} and {found.scale_b_id}"
+        )
+
+
+def _not_in_tensor_memory(op: Instruction, name: str) -> str:
+    """Why an operand of a ``tcgen05.mma`` has no place in tensor memory."""
+    have = f"in tensor memory are {one_of(op.fragments, 'and')}"
+    if name.lower() == "b":
+        return f"B of {op.family} is in shared memory, read through a descriptor; {have}"
+    if name.lower() == "metadata" and op.sparse:
+        return (
+            f"no source but figures says where the metadata of {op} is "
+            f"(M = {op.shape.m}, cta_group::{op.cta_group}); it is known for 128 rows "
+            f"in a CTA, and for .ws; {have}"
+        )
+    if name.lower() == "a":
+        return f"no source says how A of {op}, with k 96, is in tensor memory; {have}"
+    return f"{op} has no operand {name}{nearest(name, op.fragments)}; {have}"
 
 
 def spread(

@@ -121,7 +121,7 @@ def lists(op: Instruction) -> list[tuple[Operand, ...]]:
     """
     if op.warpgroup:
         return [operands_from(op, registers=each) for each in (False, True)]
-    return [op.operands]
+    return list(op.form.lists(op)) if op.form.lists else [op.operands]
 
 
 def _braced_alike(operands: tuple[Operand, ...], text: str) -> bool:

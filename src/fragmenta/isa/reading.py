@@ -141,6 +141,8 @@ def _grammar(form: Form, spelling: str) -> tuple[tuple[str, tuple[str, ...]], ..
 
 
 def _read(form: Form, spelling: str, tokens: list[str]) -> Reading:
+    if form.any_order:
+        return _read_in_any_order(form, spelling, tokens)
     values: dict[str, str] = {}
     position = 0
     for field, words in _grammar(form, spelling):
@@ -156,3 +158,36 @@ def _read(form: Form, spelling: str, tokens: list[str]) -> Reading:
         position += len(parts)
     complete = position == len(tokens)
     return Reading(form, spelling, values, position, complete, "")
+
+
+def _read_in_any_order(form: Form, spelling: str, tokens: list[str]) -> Reading:
+    """The same where the words behind the name of an instruction have no order.
+
+    The words of one qualifier, such as ``.b8x16.b4x16_p64``, keep theirs.
+    """
+    head = form.any_order.split(".")
+    named = next(
+        (i for i, word in enumerate(head) if tokens[i : i + 1] != [word]), None
+    )
+    if named is not None:
+        return Reading(form, spelling, {}, named, False, head[named])
+    values: dict[str, str] = {}
+    left = tokens[len(head) :]
+    missing = ""
+    for field, words in _grammar(form, spelling)[len(head) :]:
+        found = next((word for word in words if _within(word, left)), None)
+        if found is None:
+            missing = missing or field or words[0]
+            continue
+        for part in found.split(".") if found else ():
+            left.remove(part)
+        if field:
+            values[field] = found
+    consumed = len(tokens) - len(left)
+    return Reading(form, spelling, values, consumed, not (missing or left), missing)
+
+
+def _within(word: str, tokens: list[str]) -> bool:
+    """Whether the parts of a word are among these, in their order."""
+    rest = iter(tokens)
+    return all(part in rest for part in word.split(".")) if word else True

@@ -68,6 +68,10 @@ class Form:
     parts: Callable[[Instruction], Parts]
     later: Mapping[str, str] = field(default_factory=dict)
     """Qualifiers that need a later PTX version than the row they are in."""
+    any_order: str = ""
+    """The words that come first, if those behind them may stand in any order."""
+    lists: Callable[[Instruction], tuple[tuple[Operand, ...], ...]] | None = None
+    """Every list of operands, if there are several; the first is ``operands``."""
 
     def requirement(self, row: Row, values: Mapping[str, str]) -> Requirement:
         """The version and targets of one combination of a row."""

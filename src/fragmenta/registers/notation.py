@@ -195,10 +195,76 @@ def _digit_text(name: str, stride: int, size: int, full: int) -> str:
     return f"(({name} >> {shift}) & {size - 1:#x})"
 
 
+# ── tensor memory ───────────────────────────────────────────────────────────
+
+_CELL = {"P": "cta", "T": "lane", "C": "column", "E": "element"}
+
+
+def cells_formula(layout: Layout, bits: int) -> str:
+    """Which element a cell holds, and where an element is, as sums of digits.
+
+    Element e of a cell is in the bits from ``e * bits`` up.
+
+    >>> line = "row = T0 T1 T2 T3 T4 T5  col = C* T6"
+    >>> print(cells_formula(Layout.parse(line, T=128, C=24), 32))
+    row    = (lane & 0x3f)
+    col    = column + ((lane >> 6) * 24)
+    <BLANKLINE>
+    lane   = row + ((col / 24) * 64)
+    column = col % 24
+    """
+    axes = dict(layout.axes)
+    forward, backward = [], []
+    terms: dict[str, list[tuple[int, str]]] = {axis: [] for axis in axes}
+    for name, digits in layout.coordinates:
+        whole, weight, sums = layout.sizes[name], 1, []
+        for run in _cell_runs(digits):
+            held = _part(_CELL[run.axis], run.stride, run.size, axes[run.axis])
+            sums.append(held if weight == 1 else f"({held} * {weight})")
+            given = _part(name, weight, run.size, whole)
+            placed = given if run.stride == 1 else f"({given} * {run.stride})"
+            terms[run.axis].append((run.stride, placed))
+            weight *= run.size
+        forward.append((name, " + ".join(sums) or "0"))
+    for axis, found in terms.items():
+        inside = " + ".join(text for _, text in sorted(found)) or "0"
+        backward.append((_CELL[axis], inside))
+    if "E" in axes:
+        backward.append(("bits", f"element * {bits} and up"))
+    width = max(len(name) for name, _ in (*forward, *backward))
+    blocks = [
+        "\n".join(f"{name:<{width}} = {text}" for name, text in lines)
+        for lines in (forward, backward)
+    ]
+    return "\n\n".join(blocks)
+
+
+def _cell_runs(digits: Iterable[Digit]) -> list[Digit]:
+    """Digits that follow each other in one axis, joined."""
+    runs: list[Digit] = []
+    for digit in digits:
+        last = runs[-1] if runs else None
+        if last and (last.axis, last.stride * last.size) == (digit.axis, digit.stride):
+            runs[-1] = last._replace(size=last.size * digit.size)
+        else:
+            runs.append(digit)
+    return runs
+
+
+def _part(name: str, stride: int, size: int, full: int) -> str:
+    """One digit of a value, written with shifts where its size allows."""
+    if not (stride & (stride - 1) or size & (size - 1)):
+        return _digit_text(name, stride, size, full)
+    high = f"({name} / {stride})" if stride > 1 else name
+    return high if stride * size == full else f"{high} % {size}"
+
+
 # ── CuTe ────────────────────────────────────────────────────────────────────
 
 
-def cute(layout: Layout, order: Iterable[str]) -> str:
+def cute(
+    layout: Layout, order: Iterable[str], threads: str = "LW", values: str = "ER"
+) -> str:
     """The thread-value layout as CuTe's ``shape:stride``.
 
     The coordinates in ``order`` are numbered with the first one fastest, as in
@@ -213,8 +279,8 @@ def cute(layout: Layout, order: Iterable[str]) -> str:
     for name in order:
         scale[name] = weight
         weight *= layout.sizes[name]
-    thread = _modes(layout, "LW", scale)
-    value = _modes(layout, "ER", scale)
+    thread = _modes(layout, threads, scale)
+    value = _modes(layout, values, scale)
     shape = f"({_tuple(s for s, _ in thread)},{_tuple(s for s, _ in value)})"
     stride = f"({_tuple(d for _, d in thread)},{_tuple(d for _, d in value)})"
     return f"{shape}:{stride}"
@@ -241,7 +307,12 @@ def _tuple(numbers: Iterable[int]) -> str:
 # ── Triton ──────────────────────────────────────────────────────────────────
 
 
-def linear_layout(layout: Layout) -> LinearLayout:
+_OF_REGISTERS = (("register", "ER"), ("lane", "L"), ("warp", "W"))
+
+
+def linear_layout(
+    layout: Layout, names: Iterable[tuple[str, str]] = _OF_REGISTERS
+) -> LinearLayout:
     """Triton's linear-layout bases: where each bit of the place moves the element.
 
     ``register`` counts the elements of one lane (i), as Triton does.
@@ -251,7 +322,7 @@ def linear_layout(layout: Layout) -> LinearLayout:
     [(0, 1), (8, 0)]
     """
     bases: LinearLayout = {}
-    for name, axes in (("register", "ER"), ("lane", "L"), ("warp", "W")):
+    for name, axes in names:
         bases[name] = [
             _basis(layout, digit, coordinate, weight)
             for axis in axes

@@ -164,6 +164,7 @@ class Container:
 
 _BYTE_KINDS = ("f8f6f4", "mxf8f6f4")
 _NIBBLE_KINDS = ("mxf4", "mxf4nvf4")
+_PLAIN_KINDS = ("f16", "tf32", "i8")
 
 
 def container(of: str | DType, kind: str | None = None) -> Container:
@@ -183,8 +184,8 @@ def container(of: str | DType, kind: str | None = None) -> Container:
     if name in _BYTE_KINDS:
         shift = 2 if dt.name == "e2m1" else 0
         return Container(max(8, dt.bits), shift, dt.bits)
-    if name is not None and name not in _NIBBLE_KINDS:
-        kinds = _BYTE_KINDS + _NIBBLE_KINDS
+    if name is not None and name not in _NIBBLE_KINDS + _PLAIN_KINDS:
+        kinds = _BYTE_KINDS + _NIBBLE_KINDS + _PLAIN_KINDS
         raise UnknownInstruction(
             f"no kind::{name}{nearest(name, kinds)}; there are {one_of(kinds, 'and')}"
         )

@@ -13,6 +13,15 @@ from fragmenta.errors import Error, one_of
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.tables.wgmma import operands_from
 
+#: The registers that are declared for operands which take several kinds of them.
+_DECLARED = {
+    "address": ".b64",
+    "stride": ".b32",
+    "tensor": ".b32",
+    "number": ".b32",
+    "columns": ".b32",
+}
+
 
 def operands(op: Instruction, *, a_registers: bool = False) -> tuple[Operand, ...]:
     """The operands; ``a_registers`` takes wgmma's A from registers."""
@@ -57,10 +66,9 @@ def declared(listed: Iterable[Operand]) -> list[str]:
     """
     lines = []
     for each in listed:
-        if each.ptx in ("address", "stride"):
-            kind = ".b64" if each.ptx == "address" else ".b32"
-            lines.append(f".reg {kind} %{each.name};")
-        elif each.ptx not in ("immediate", "integer"):
+        if each.ptx in _DECLARED:
+            lines.append(f".reg {_DECLARED[each.ptx]} %{each.name};")
+        elif each.ptx not in ("immediate", "integer", "constant"):
             name = f"%{each.name}<{each.count}>" if each.vector else f"%{each.name}"
             lines.append(f".reg {each.ptx} {name};")
     return lines
@@ -128,11 +136,11 @@ def immediates(
 def _operand(operand: Operand, given: Mapping[str, int | str]) -> str:
     if operand.ptx == "immediate":
         return str(given.get(operand.name, operand.values[0]))
-    if operand.ptx == "integer":
+    if operand.ptx in ("integer", "constant"):
         return str(given.get(operand.name, 0))
     if operand.name in given:
         return str(given[operand.name])
-    if operand.ptx == "address":
+    if operand.ptx in ("address", "tensor"):
         return f"[%{operand.name}]"
     if not operand.vector:
         return f"%{operand.name}"

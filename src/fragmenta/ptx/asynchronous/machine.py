@@ -71,6 +71,8 @@ class Warp:
         """How often it asked in vain since the last round."""
         self.held: Any = None
         """The product at which it waits for the others of its warpgroup."""
+        self.registers: dict[int, Any] = {}
+        """The registers of loads and stores of tensor memory, by event."""
 
     @property
     def live(self) -> int:
@@ -109,6 +111,8 @@ class Block:
         self.warpgroups: dict[int, Any] = {}
         self.groups: dict[Any, Any] = {}
         """Groups of copies, by whom they belong to."""
+        self.tensor: Any = None
+        """Its tensor memory, once it has allocated some."""
 
     def begin(self, index: int) -> None:
         """A new block begins."""
@@ -117,6 +121,7 @@ class Block:
         for each in self.warpgroups.values():
             each.reset()
         self.groups.clear()
+        self.tensor = None
         for warp in self.warps:
             warp.failed_waits, warp.held = 0, None
 
@@ -259,6 +264,8 @@ class Cluster:
         """All threads of a block have ended: nobody may reach it any more."""
         self.changes += 1
         rank = self.contexts.index(context)
+        if self.blocks[rank].tensor is not None:
+            self.blocks[rank].tensor.report(self.blocks[rank])
         if len(self.contexts) > 1:
             self.watch.ended(self.blocks[rank])
             for each in self.contexts:

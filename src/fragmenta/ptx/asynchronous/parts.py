@@ -10,7 +10,13 @@ from fragmenta.ptx.asynchronous import (
     mbarriers,
     parting,
     products,
+    tensor_allocation,
+    tensor_moves,
+    tensor_products,
     unwritten,
 )
 
-PARTS = (clusters, copying, fencing, locating, mbarriers, parting, products, unwritten)
+PARTS = (
+    clusters, copying, fencing, locating, mbarriers, parting, products,
+    tensor_allocation, tensor_moves, tensor_products, unwritten,
+)  # fmt: skip

@@ -48,7 +48,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.table import TABLE
 
 
-@handles("mbarrier", "wgmma", "tensormap", "clusterlaunchcontrol")
+@handles("mbarrier", "wgmma", "tensormap", "clusterlaunchcontrol", "tcgen05")
 def event(writer: Writer, instruction: Instruction) -> None:
     """An instruction that is carried out in Python."""
     lanes = writer.lanes()
