@@ -93,10 +93,9 @@ def repaired(page: Page) -> str:
 
 def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str, str]]:
     """The rule and the words of each report about a kernel."""
-    header = '#line 1 "hopper.cuh"\n' + running.header()
-    lines = f'{header}#line 3 "{rule}.cu"\n'
-    code = code.replace('#include "hopper.cuh"\n', lines)
-    text = running.without_folders(compiler.to_ptx(code, "sm_90a", "-lineinfo"))
+    target = "sm_100a" if "blackwell.cuh" in code else "sm_90a"
+    code = running.with_headers(code, f"{rule}.cu")
+    text = running.without_folders(compiler.to_ptx(code, target, "-lineinfo"))
     [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
     how = LAUNCHES[rule]
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]

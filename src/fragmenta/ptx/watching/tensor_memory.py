@@ -3,8 +3,8 @@
 Each cell knows its last write.  Reads are kept by who read which cells.  An access is
 in order after an earlier one if whoever issues it knows that the earlier one is done:
 
-``tcgen05.ld``, ``.st``          done when its warp has executed ``tcgen05.wait``
-``tcgen05.mma``, ``.cp``, ...    done when a ``tcgen05.commit`` has signalled its mbarrier
+``tcgen05.ld``, ``.st``      done when its warp has executed ``tcgen05.wait``
+``tcgen05.mma``, ``.cp``     done when a ``tcgen05.commit`` has signalled an mbarrier
 
 The Tensor Core does some work in the order of its issue, so that nobody has to wait in
 between; see :func:`pipelined`.  What is known is in the clocks of :class:`Watch`, where
@@ -24,7 +24,7 @@ from fragmenta.errors import ranges
 from fragmenta.ptx.watching.layout import knows
 
 LANES, COLUMNS = 128, 512
-RACE, FENCE = "tensor-memory-race", "missing-tensor-fence"
+RACE = "tensor-memory-race"
 QUEUED = frozenset({"mma", "cp", "shift"})
 """What one thread issues, and a commit tells the end of."""
 
@@ -150,14 +150,11 @@ class Memory:
             return [first]
         return [int(each) for each in np.unique(found)]
 
-    def forget(self, start: int, stop: int) -> None:
+    def forget(self, gone: Region) -> None:
         """Some columns are given back: nobody has anything to do with them."""
-        self.writes[:, start:stop] = 0
-        gone = Region(-1, 0, start, stop)
+        self.writes[:, gone.start : gone.stop] = 0
         self.reads = {
-            key: each
-            for key, each in self.reads.items()
-            if not (gone.start < key[2].stop and key[2].start < gone.stop)
+            key: each for key, each in self.reads.items() if not key[2].meets(gone)
         }
 
 
@@ -171,6 +168,8 @@ class Conflict(NamedTuple):
     now_write: bool
     ordered: bool | None
     """None: only by an order that the manual does not promise."""
+    pipelined: bool
+    """Whether nobody had to wait between the two."""
 
 
 class TensorCells:
@@ -195,7 +194,10 @@ class TensorCells:
         """
         found: dict[tuple[Any, ...], Conflict] = {}
         goals = [region(each) for each in writes]
-        for cells, write in (*((e, False) for e in reads), *((e, True) for e in writes)):
+        for cells, write in (
+            *((e, False) for e in reads),
+            *((e, True) for e in writes),
+        ):
             here = region(cells)
             memory = self._memories[here.rank]
             own = write or here in goals
@@ -214,12 +216,15 @@ class TensorCells:
         where: Region, was_write: bool, now_write: bool, own: bool, row: Any,
     ) -> None:  # fmt: skip
         ordered: bool | None = old.known(row)
-        if not ordered and old.kind in QUEUED and new.kind in QUEUED:
-            ordered = old.before(row) and pipelined(old, new, was_write, own)
+        follows = False
+        if old.kind in QUEUED and new.kind in QUEUED and old.before(row):
+            promised = pipelined(old, new, was_write, own)
+            follows = promised is True
+            ordered = ordered or promised
         key = old.site, old.rank, old.warp, was_write, ordered
         found.setdefault(
-            key, Conflict(old, new, where, was_write, now_write, ordered)
-        )  # fmt: skip
+            key, Conflict(old, new, where, was_write, now_write, ordered, follows)
+        )
 
     def unwritten(self, reads: Iterable[Any]) -> Region | None:
         """Cells that are read although nobody has written them."""
@@ -242,6 +247,6 @@ class TensorCells:
         for cells in writes:
             self._memories[cells.rank].writes[cells.index] = len(self._writes)
 
-    def forget(self, rank: int, start: int, stop: int) -> None:
+    def forget(self, gone: Any) -> None:
         """Columns of a block are given back."""
-        self._memories[rank].forget(start, stop)
+        self._memories[gone.rank].forget(region(gone))

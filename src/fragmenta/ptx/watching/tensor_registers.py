@@ -18,6 +18,16 @@ class _Flight(NamedTuple):
     places: frozenset[int]
 
 
+def _results(operands: Any) -> frozenset[int]:
+    """Where the registers are that a load fills: what stands before the address."""
+    found: set[int] = set()
+    for each in operands:
+        if each.kind == "a":
+            break
+        found |= {one.place for one in each.items or (each,) if one.kind == "r"}
+    return frozenset(found)
+
+
 class LoadedRegisters:
     """The registers of all warps of a cluster that are to be filled."""
 
@@ -30,11 +40,11 @@ class LoadedRegisters:
         """A new cluster begins; the memory of its warps is clear."""
         self._flights.clear()
 
-    def loads(self, warp: Any, event: Any, places: Any) -> None:
+    def loads(self, warp: Any, event: Any) -> None:
         """A warp has issued a load."""
         if not self._dirty:
             return
-        made = _Flight(event.site, frozenset(int(each) for each in places))
+        made = _Flight(event.site, _results(event.operands))
         self._flights.setdefault((warp.block.rank, warp.number), []).append(made)
         for each in made.places:
             warp.memory[self._byte(each)] |= int(Role.LOADED)

@@ -16,10 +16,12 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.ptx.asynchronous.events import first
+from fragmenta.ptx.asynchronous.tensor_cells import Cells
 from fragmenta.ptx.watching.blind import Blind
-from fragmenta.ptx.watching.layout import knows
+from fragmenta.ptx.watching.tensor_fences import Fences
 from fragmenta.ptx.watching.tensor_memory import (
-    FENCE,
+    COLUMNS,
+    LANES,
     QUEUED,
     RACE,
     Access,
@@ -28,67 +30,77 @@ from fragmenta.ptx.watching.tensor_memory import (
     region,
 )
 from fragmenta.ptx.watching.tensor_registers import LoadedRegisters
-
-ALL = 0xFFFFFFFF
+from fragmenta.ptx.watching.watch import Watch
 
 
 class TensorObserver(Blind):
     """Watches the tensor memory of a cluster."""
 
+    watch: Watch
+
     def __init__(self, machine: Any, cluster: Any) -> None:
         self.machine, self.cluster = machine, cluster
-        self.watch: Any
-        self._cells = TensorCells(len(cluster.blocks))
         self.loaded = LoadedRegisters(machine.launch.compiled.dirty)
-        self._epochs_of: dict[tuple[str, int, int], int] = {}
+        self._cells = TensorCells(len(cluster.blocks))
+        self._fences = Fences()
+        self._periods: dict[tuple[str, int, int], int] = {}
         """The present epoch of each agent of a warp."""
         self._numbers: dict[tuple[int, int], int] = {}
         """How many accesses each warp has issued."""
-        self._after: dict[tuple[int, int], Any] = {}
-        """What each warp knew at its last ``tcgen05.fence::after_thread_sync``."""
-        self._commits: dict[tuple[int, int], list[tuple[Any, int]]] = {}
-        """The mbarriers and phases of commits, by agent and epoch."""
-        self._group: tuple[int, int] | None = None
+        self._commits: dict[tuple[int, int], tuple[Any, int]] = {}
+        """The mbarrier and the phase of commits, by agent and epoch."""
+        self._last: tuple[Any, Any] = (None, None)
+        """The work of the last commit, and its clock."""
+        self._group: tuple[str, int] | None = None
         """The first ``.cta_group``, and where it is."""
 
     def begin_tensor(self) -> None:
         """A new cluster begins."""
         self._cells.begin()
+        self._fences.begin()
         self.loaded.begin()
-        for each in (self._epochs_of, self._numbers, self._after, self._commits):
+        for each in (self._periods, self._numbers, self._commits):
             each.clear()
+        self._last = (None, None)
+
+    def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
+        """Note what happened, for the report and the picture."""
+        raise NotImplementedError
 
     # ── agents ──────────────────────────────────────────────────────────────
 
-    def _agent(self, kind: str, warp: Any) -> tuple[int, int]:
-        """An agent of a warp, and its present epoch."""
-        agent = self.watch.agent(kind, warp.block.rank, warp.number)
-        epoch = self._epochs_of.get((kind, warp.block.rank, warp.number), 0)
-        return agent, epoch
+    def _period(self, kind: str, warp: Any) -> int:
+        """The present epoch of an agent."""
+        if kind == "warp":
+            return int(self.watch.epoch(warp.block.rank, warp.number))
+        return self._periods.get((kind, warp.block.rank, warp.number), 0)
 
-    def _next_epoch(self, kind: str, warp: Any) -> int:
+    def _next_period(self, kind: str, warp: Any) -> int:
         key = kind, warp.block.rank, warp.number
-        self._epochs_of[key] = self._epochs_of.get(key, 0) + 1
-        return self._epochs_of[key]
+        self._periods[key] = self._periods.get(key, 0) + 1
+        return self._periods[key]
+
+    def _agent(self, kind: str, warp: Any) -> int:
+        return int(self.watch.agent(kind, warp.block.rank, warp.number))
 
     def _access(
         self, kind: str, agent: str, warp: Any, event: Any, lane: int, form: Any = None
     ) -> Access:
-        rank, number = warp.block.rank, warp.number
-        who, epoch = self._agent(agent, warp)
-        if agent == "warp":
-            epoch = self.watch.epoch(rank, number)
-        count = self._numbers[rank, number] = self._numbers.get((rank, number), 0) + 1
+        who = warp.block.rank, warp.number
+        self._numbers[who] = self._numbers.get(who, 0) + 1
         return Access(
-            kind, rank, number, lane, who, epoch,
-            self.watch.agent("warp", rank, number), self.watch.epoch(rank, number),
-            count, event.site, form,
+            kind, *who, lane, self._agent(agent, warp), self._period(agent, warp),
+            self._agent("warp", warp), self._period("warp", warp),
+            self._numbers[who], event.site, form,
         )  # fmt: skip
 
     def _row(self, warp: Any, lanes: int) -> Any:
         return self.watch.row(warp.block.rank, warp.number, lanes)
 
-    def _learn_lanes(self, warp: Any, lanes: int, clock: Any) -> None:
+    def _know(self, warp: Any, lanes: int, kind: str, epoch: int) -> None:
+        """Lanes know what an agent of their warp did before an epoch."""
+        clock = self.watch.new_clock()
+        self.watch.know(clock, self._agent(kind, warp), epoch)
         self.watch.acquire(warp.block.rank, warp.number, lanes, warp.live, clock)
 
     def _met(self, warp: Any, lanes: int) -> None:
@@ -101,10 +113,9 @@ class TensorObserver(Blind):
         self, warp: Any, event: Any, lanes: int, address: int, columns: int, place: int
     ) -> None:
         """Columns were allocated, and their address is in shared memory."""
-        rank, number = warp.block.rank, warp.number
         self.watch.touch(
-            rank, [place], 4, True, self.watch.agent("warp", rank, number),
-            self.watch.epoch(rank, number), event.site, self._row(warp, lanes),
+            warp.block.rank, [place], 4, True, self._agent("warp", warp),
+            self._period("warp", warp), event.site, self._row(warp, lanes),
             proxy="generic", lane=first(lanes),
         )  # fmt: skip
         self._met(warp, lanes)
@@ -114,11 +125,11 @@ class TensorObserver(Blind):
     ) -> None:
         """Columns are given back: nobody may use them any more."""
         self._met(warp, lanes)
+        every = tuple(range(LANES))
+        gone = Cells(warp.block.rank, every, address % COLUMNS, columns)
         new = self._access("dealloc", "warp", warp, event, first(lanes))
-        every = _Columns(warp.block.rank, address & 0xFFFF, columns)
-        self._check(new, warp, event, lanes, [], [every])
-        first_column = address & 0xFFFF
-        self._cells.forget(warp.block.rank, first_column, first_column + columns)
+        self._check(new, warp, event, lanes, [], [gone])
+        self._cells.forget(gone)
 
     # ── loads and stores ────────────────────────────────────────────────────
 
@@ -126,11 +137,11 @@ class TensorObserver(Blind):
         """A warp issues a load or a store."""
         self._met(warp, lanes)
         new = self._access(task.kind, f"tcgen05.{task.kind}", warp, event, -1)
-        if task.kind == "ld":
-            self._check(new, warp, event, lanes, task.cells, [])
-            self.loaded.loads(warp, event, task.registers)
-        else:
+        if task.kind == "st":
             self._check(new, warp, event, lanes, [], task.cells)
+            return
+        self._check(new, warp, event, lanes, task.cells, [])
+        self.loaded.loads(warp, event)
 
     def tensor_waited(
         self, warp: Any, event: Any, lanes: int, kind: str, tasks: Any
@@ -139,19 +150,16 @@ class TensorObserver(Blind):
         self._met(warp, lanes)
         if kind == "ld":
             self.loaded.waited(warp)
-        agent, _ = self._agent(f"tcgen05.{kind}", warp)
-        clock = self.watch.new_clock()
-        self.watch.know(clock, agent, self._next_epoch(f"tcgen05.{kind}", warp))
-        self._learn_lanes(warp, lanes, clock)
+        agent = f"tcgen05.{kind}"
+        self._know(warp, lanes, agent, self._next_period(agent, warp))
 
     # ── products and copies ─────────────────────────────────────────────────
 
     def tensor_issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
         """A thread issues a product, a copy or a shift."""
         lane = first(lanes)
-        form = task.pipe if task.kind == "mma" else None
-        new = self._access(task.kind, "tcgen05", warp, event, lane, form)
-        self._same_group(task, warp, event, lanes)
+        new = self._access(task.kind, "tcgen05", warp, event, lane, _form(task))
+        self._same_group(warp, event, lanes)
         self._check(new, warp, event, lanes, task.reads, task.writes)
         self.note("tensor", warp, lanes, event, [(new.agent, new.epoch)])
         clock = self._row(warp, lanes)
@@ -161,25 +169,26 @@ class TensorObserver(Blind):
                 event.site, clock, proxy="async", lane=lane,
             )  # fmt: skip
 
-    def note(self, what: str, warp: Any, lanes: int, event: Any, *about: Any) -> None:
-        """Note what happened, for the report and the picture."""
-        raise NotImplementedError
-
     def tensor_commit(
-        self, arrival: Any, warp: Any, event: Any, lanes: int, mbarriers: Any
+        self, arrival: Any, warp: Any, event: Any, lane: int, mbarrier: Any
     ) -> None:
-        """A thread commits its work so far: mbarriers will say when it is done."""
-        rank = warp.block.rank
-        agent, epoch = self._agent("tcgen05", warp)
-        clock = self.watch.publish(rank, warp.number, lanes, warp.live)
-        mine = self.watch.new_clock()
-        mine[:, 1, agent] = self._next_epoch("tcgen05", warp)
-        mine[:, 2, agent] = lanes
-        # A commit is a fence::before_thread_sync for the work that it is about.
-        self.watch.merge(clock, mine)
+        """A thread commits its work so far: an mbarrier will say when it is done.
+
+        A commit for several mbarriers is heard of several times.
+        """
+        work, clock = self._last
+        if work is not arrival.covers:
+            agent, epoch = self._agent("tcgen05", warp), self._period("tcgen05", warp)
+            clock = self.watch.publish(
+                warp.block.rank, warp.number, 1 << lane, warp.live
+            )
+            mine = self.watch.new_clock()
+            mine[:, 1, agent] = self._next_period("tcgen05", warp)
+            mine[:, 2, agent] = 1 << lane
+            self.watch.merge(clock, mine)
+            self._last = arrival.covers, clock
+            self._commits[agent, epoch] = mbarrier, mbarrier.phase
         arrival.clock = clock
-        self._commits[agent, epoch] = [(each, each.phase) for each in mbarriers]
-        self.note("commit", warp, lanes, event, [(agent, epoch)])
 
     def tensor_arrive(self, arrival: Any, mbarrier: Any) -> None:
         """The work of a commit is done: an mbarrier gets to know it."""
@@ -190,26 +199,26 @@ class TensorObserver(Blind):
 
     def tensor_fence(self, warp: Any, event: Any, lanes: int, before: bool) -> None:
         """``tcgen05.fence``: only the strict rules ask for it."""
-        rank, number = warp.block.rank, warp.number
-        if not before:
-            self._after[rank, number] = self._row(warp, lanes)
-            return
-        clock = self.watch.new_clock()
-        agent, _ = self._agent("tcgen05.fence", warp)
-        self.watch.know(clock, agent, self._numbers.get((rank, number), 0) + 1)
-        self._learn_lanes(warp, lanes, clock)
+        who = warp.block.rank, warp.number
+        if before:
+            self._know(warp, lanes, "tcgen05.fence", self._numbers.get(who, 0) + 1)
+        else:
+            self._fences.after[who] = self._row(warp, lanes)
 
     # ── what is wrong ───────────────────────────────────────────────────────
 
     def _check(
         self, new: Access, warp: Any, event: Any, lanes: int, reads: Any, writes: Any
     ) -> None:
+        """Compare an access with those before it, and take it down."""
         row = self._row(warp, lanes)
         for each in self._cells.conflicts(new, row, reads, writes):
             if each.ordered is False:
-                self._race(each, warp, event, lanes)
+                message = f"{_start(each)}{self._why(each.old, new)}"
+                warp.report(RACE, event, lanes, message, other=each.old.site)
             elif self.machine.strict:
-                self._strict(each, warp, event, lanes, row)
+                agent = self.watch.agent("tcgen05.fence", each.old.rank, each.old.warp)
+                self._fences.check(each, agent, warp, event, lanes)
         missing = self._cells.unwritten(reads)
         if missing is not None:
             warp.report(
@@ -220,118 +229,52 @@ class TensorObserver(Blind):
         if new.kind != "dealloc":
             self._cells.record(new, reads, writes)
 
-    def _same_group(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+    def _same_group(self, warp: Any, event: Any, lanes: int) -> None:
         """All ``tcgen05`` of a kernel have one ``.cta_group``."""
+        mine = next(each for each in event.words if each.startswith("cta_group"))
         if self._group is None:
-            self._group = task.group, event.site
-        group, site = self._group
-        if group != task.group:
+            self._group = mine, event.site
+        other, site = self._group
+        if mine != other:
             warp.report(
                 "tensor-memory", event, lanes,
-                f"it has .cta_group::{task.group}, and another instruction of this "
-                f"kernel has .cta_group::{group}: all of them must have the same",
-                other=site,
+                f"it has .{mine}, and another instruction of this kernel has .{other}: "
+                "all of them must have the same", other=site,
             )  # fmt: skip
-
-    def _race(self, found: Conflict, warp: Any, event: Any, lanes: int) -> None:
-        old, new = found.old, found.new
-        verb = "writes" if found.was_write else "reads"
-        if new.kind == "dealloc":
-            start = f"it gives back {found.where.words(new.rank)}"
-        else:
-            does = "writes" if found.now_write else "reads"
-            start = f"it {does} {found.where.words(new.rank)}"
-        warp.report(
-            RACE, event, lanes,
-            f"{start}; {old.words} {verb} there{self._why(old, new)}", other=old.site,
-        )  # fmt: skip
 
     def _why(self, old: Access, new: Access) -> str:
         """What is missing between two accesses."""
         late = " and need not be done"
-        if old.kind in ("ld", "st"):
-            kind = f"tcgen05.{old.kind}"
-            key = kind, old.rank, old.warp
-            if old.epoch < self._epochs_of.get(key, 0):
+        if old.kind not in QUEUED:
+            key = f"tcgen05.{old.kind}", old.rank, old.warp
+            if old.epoch < self._periods.get(key, 0):
                 return ", and nothing orders the two"
             return f"{late}: its warp has not executed tcgen05.wait::{old.kind}"
         if old.kind == new.kind == "mma" and old.form != new.form:
-            return f"{late}: only products of one shape and one D follow one another"
+            return f"{late}: only products with one D and one shape follow one another"
         found = self._commits.get((old.agent, old.epoch))
-        if not found:
-            return f"{late}: no tcgen05.commit comes after it"
-        mbarrier, phase = found[0]
+        if found is None:
+            return f"{late}: no tcgen05.commit came after it"
+        mbarrier, phase = found
         return (
-            f"{late}: its tcgen05.commit signals phase {phase} of {mbarrier}, and "
-            f"warp {new.warp} does not know that this phase is over"
+            f"{late}: its tcgen05.commit signals phase {phase} of {mbarrier}, and warp "
+            f"{new.warp} does not know that this phase is over"
         )
 
-    def _strict(
-        self, found: Conflict, warp: Any, event: Any, lanes: int, row: Any
-    ) -> None:
-        """What the manual wants, and shipped kernels leave out."""
-        old, new = found.old, found.new
-        if found.ordered is None:
-            warp.report(
-                RACE, event, lanes,
-                f"it writes {found.where.words(new.rank)}; {old.words} is done before "
-                "it only if the Tensor Core keeps the order of issue, which the manual "
-                "does not promise for this pair",
-                "warning", other=old.site,
-            )  # fmt: skip
-            return
-        same = (old.rank, old.warp) == (new.rank, new.warp)
-        if same and (old.kind not in QUEUED or not old.known(row) or old.before(row)):
-            if old.kind not in QUEUED or new.kind in QUEUED:
-                return
-        self._strict_fences(found, warp, event, lanes, same)
 
-    def _strict_fences(
-        self, found: Conflict, warp: Any, event: Any, lanes: int, same: bool
-    ) -> None:
-        old, new = found.old, found.new
-        if new.kind == "dealloc":
-            return
-        after = self._after.get((new.rank, new.warp))
-        missing = ""
-        if after is None or not (old.known(after) or old.before(after)):
-            missing = "after"
-        elif old.kind not in QUEUED and not same:
-            agent = self.watch.agent("tcgen05.fence", old.rank, old.warp)
-            if not knows(after[0], agent, 0, old.number):
-                missing = "before"
-        if missing:
-            where = region_words(found, new)
-            warp.report(
-                FENCE, event, lanes,
-                f"it uses {where} after {old.words}, and no "
-                f"tcgen05.fence::{missing}_thread_sync is {_PLACES[missing]}",
-                "warning", other=old.site,
-            )  # fmt: skip
+def _start(found: Conflict) -> str:
+    """What an access does, and what an earlier one does there."""
+    old, new = found.old, found.new
+    verb = "writes" if found.now_write else "reads"
+    if new.kind == "dealloc":
+        verb = "gives back"
+    does = "writes" if found.was_write else "reads"
+    return f"it {verb} {found.where.words(new.rank)}; {old.words} {does} there"
 
 
-_PLACES = {
-    "after": "between the wait or barrier and this instruction",
-    "before": "between that and the barrier",
-}
-
-
-def region_words(found: Conflict, new: Access) -> str:
-    """Where two accesses meet."""
-    return found.where.words(new.rank)
-
-
-class _Columns:
-    """Columns of tensor memory, all lanes."""
-
-    def __init__(self, rank: int, column: int, columns: int) -> None:
-        self.rank, self.column, self.columns = rank, column, columns
-        self.lanes = tuple(range(128))
-
-    @property
-    def index(self) -> tuple[slice, slice]:
-        """What NumPy takes for them."""
-        return slice(0, 128), slice(self.column, self.column + self.columns)
-
-
-__all__ = ["TensorObserver", "region"]
+def _form(task: Any) -> Any:
+    """What two products must have in common for one to follow the other."""
+    if task.kind != "mma":
+        return None
+    of = task.op.descriptor
+    return of.m, of.n, tuple(region(each) for each in task.writes)
