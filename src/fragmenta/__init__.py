@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fragmenta import ptx as ptx
+    from fragmenta import tensor_memory as tensor_memory
     from fragmenta import wmma as wmma
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
@@ -125,7 +126,7 @@ _MODULES = {
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 
 # Rooms that are used by name: ``fm.wmma.fragment``.
-_ROOMS = ("ptx", "wmma")
+_ROOMS = ("ptx", "tensor_memory", "wmma")
 
 __all__ = ["__version__", *_ROOMS, *_HOME]  # noqa: PLE0604 - the keys are strings
 

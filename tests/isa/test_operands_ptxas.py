@@ -12,7 +12,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.cuda.source import kernel, ptx
 from fragmenta.cuda.tools import assembler
-from fragmenta.isa import operands
+from fragmenta.isa import operands, taking
 from fragmenta.isa.families import NOT_YET, OTHERS, catalogue, uncovered
 from fragmenta.isa.statement import split
 from fragmenta.isa.table import read
@@ -115,11 +115,11 @@ def scalars(op, each):
 
 
 def vectors(op, each):
-    if not operands._is_vector(each):
+    if not taking.is_vector(each):
         return
     names = names_of(each)
-    writes = each.name == operands.destination(op)
-    if writes and each.count > 1 and operands.has_sinks(op):
+    writes = each.name == taking.destination(op)
+    if writes and each.count > 1 and taking.has_sinks(op):
         yield braced(["_", *names[1:]])
         yield braced([*names[:-1], "_"])
     if writes or (op.family == "wmma.mma" and each.ptx == ".b32"):
@@ -135,7 +135,7 @@ def vectors(op, each):
 def vector_variables(op, source):
     """Vectors declared as such, in the place of braces."""
     for each in ptx.operands(op, a_registers=source):
-        if operands._is_vector(each) and operands._has_variables(op, each):
+        if taking.is_vector(each) and taking.has_variables(op, each):
             declared = f".reg .v{each.count} {each.ptx} whole;"
             yield declared, other(op, source, each.name, "whole")
 
@@ -214,10 +214,10 @@ def wrong_scalars(op, each):
 
 
 def wrong_vectors(op, each):
-    if not operands._is_vector(each):
+    if not taking.is_vector(each):
         return
     names = names_of(each)
-    writes = each.name == operands.destination(op)
+    writes = each.name == taking.destination(op)
     yield braced([*names, names[0]])
     yield braced(names[:-1]) if each.count > 1 else "{}"
     yield braced([braced(names)])
@@ -227,7 +227,7 @@ def wrong_vectors(op, each):
     yield braced(["_"] * each.count)
     if each.count == 1 or each.count not in (2, 4):
         yield names[0]
-    if not (writes and operands.has_sinks(op)):
+    if not (writes and taking.has_sinks(op)):
         yield braced(["_", *names[1:]])
     if writes:
         yield braced(["0", *names[1:]])
@@ -333,7 +333,7 @@ def test_declared_types_are_the_assemblers_own(name):
 
 
 def registers(each):
-    return names_of(each) if operands._is_vector(each) else [f"%{each.name}"]
+    return names_of(each) if taking.is_vector(each) else [f"%{each.name}"]
 
 
 def declared(listed):

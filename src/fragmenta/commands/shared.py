@@ -24,7 +24,7 @@ from fragmenta.shared.banks import (
 )
 from fragmenta.shared.descriptor import Descriptor, MajorAxis, extent, span
 from fragmenta.shared.moves import ldmatrix_addresses
-from fragmenta.shared.tiles import TileCopies, tensor_map
+from fragmenta.shared.tile_copies import TileCopies, tensor_map
 
 SWIZZLES = (0, 32, 64, 128)
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
+from typing import Any
 
 from fragmenta.errors import UnknownInstruction, nearest, one_of
-from fragmenta.isa.instruction import Instruction
-from fragmenta.isa.reading import select
+from fragmenta.isa.instruction import Instruction, Shape
+from fragmenta.isa.instruction_descriptor import InstructionDescriptor, check_kind
+from fragmenta.isa.reading import instruction, select
 from fragmenta.isa.refusals import ambiguous, describe
 from fragmenta.isa.table import Form
 from fragmenta.isa.tables import mma as mma_table
 from fragmenta.isa.tables import mma_sp
 from fragmenta.isa.tables import wgmma as wgmma_table
 from fragmenta.isa.tables import wmma as wmma_table
+from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, WIDE_K
 
 
 def mma(shape: str, a: str, b: str | None = None, **qualifiers: str) -> Instruction:
@@ -63,6 +67,120 @@ def wmma_mma(shape: str, a: str, **qualifiers: str) -> Instruction:
     """
     forms = (wmma_table.MMA_F16, wmma_table.MMA)
     return build(forms, shape=shape, a=a, **qualifiers)
+
+
+def tcgen05(
+    shape: str,
+    a: str,
+    b: str | None = None,
+    d: str | None = None,
+    *,
+    kind: str | None = None,
+    cta_group: int = 1,
+    sp: bool | str = False,
+    ws: bool = False,
+    scale: str | None = None,
+    scale_vec: int | str | None = None,
+    collector: str = "",
+    ashift: bool = False,
+    **options: Any,
+) -> Instruction:
+    """A ``tcgen05.mma`` by its shape and types, with its instruction descriptor.
+
+    M of ``shape`` is that of the pair with ``cta_group=2``.  ``kind`` follows from the
+    type of A, unless the instruction has block scales: then it is ``mxf8f6f4``,
+    ``mxf4`` or ``mxf4nvf4``.  ``scale`` is the type of the scales, ``scale_vec`` is 1,
+    2, 4, ``"block16"`` or ``"block32"``.  ``options`` are the other fields of
+    :class:`~fragmenta.isa.instruction_descriptor.InstructionDescriptor`, such as
+    ``transpose_b=True``.
+
+    >>> op = tcgen05("m128n256k16", kind="f16", a="f16", d="f32", cta_group=1)
+    >>> print(op, op.layout_letter)
+    tcgen05.mma.cta_group::1.kind::f16 0x08400010 D
+    >>> print(tcgen05("m256n64k64", a="e2m1", kind="mxf4nvf4", cta_group=2))
+    tcgen05.mma.cta_group::2.kind::mxf4nvf4.block_scale.scale_vec::4X 0x10100480
+    """
+    name = check_kind(kind or _kind_of(a, scale, scale_vec))
+    size = Shape.parse(shape)
+    sparse = _sparse(sp if sp is not True else "sp", ("sp",))
+    if cta_group not in (1, 2) or isinstance(cta_group, bool):
+        raise UnknownInstruction(f"cta_group is 1 or 2; given {cta_group!r}")
+    scaled = name.startswith("mx")
+    size_word = _scale_size(name, scale, scale_vec)
+    if scaled:
+        options["scale"] = scale or _scale_type(name, size_word)
+    elif scale or scale_vec:
+        raise UnknownInstruction(
+            f"kind {name} has no block scales; mxf8f6f4, mxf4 and mxf4nvf4 have them"
+        )
+    found = _descriptor(name, size, a, b or a, d, sparse, options)
+    words = ["tcgen05.mma" + ".ws" * bool(ws) + ".sp" * sparse]
+    words += [f"cta_group::{cta_group}", f"kind::{name}"]
+    words += ["block_scale", size_word] if scaled else []
+    words += ["ashift" * bool(ashift), collector]
+    op = instruction(".".join(word for word in words if word))
+    return op.with_descriptor(found.encode())
+
+
+def _kind_of(a: str, scale: object, scale_vec: object) -> str:
+    """The kind without block scales that has this type."""
+    if scale or scale_vec:
+        kinds = [kind for kind in OF_KIND if kind.startswith("mx")]
+        raise UnknownInstruction(f"with scales, kind is {one_of(kinds)}; none is given")
+    for kind, row in OF_KIND.items():
+        if str(a).removeprefix(".") in row.operands:
+            return kind
+    every = dict.fromkeys(of for row in OF_KIND.values() for of in row.operands)
+    raise UnknownInstruction(
+        f"no tcgen05.mma has A of {a}{nearest(str(a), every)}; there are "
+        f"{one_of(every, 'and')}"
+    )
+
+
+def _scale_size(kind: str, scale: object, given: int | str | None) -> str:
+    """The word for the size of blocks: the shortest one that says it."""
+    if not kind.startswith("mx"):
+        return ""
+    if given is None:
+        two = scale == "ue8m0"
+        return f"scale_vec::{2 if two else 4}X" if kind == "mxf4nvf4" else ""
+    text = str(given).removeprefix(".").removeprefix("scale_vec::")
+    if text in ("block16", "block32"):
+        return text
+    return f"scale_vec::{text.rstrip('X')}X"
+
+
+def _scale_type(kind: str, size: str) -> str:
+    four = kind == "mxf4nvf4" and size in ("scale_vec::4X", "block16")
+    return "ue4m3" if four else "ue8m0"
+
+
+def _descriptor(
+    kind: str, size: Shape, a: str, b: str, d: str | None, sparse: bool,
+    options: dict[str, Any],
+) -> InstructionDescriptor:  # fmt: skip
+    """The instruction descriptor of these words; k has to be the one of the kind."""
+    dense = OF_KIND[kind].k[sparse]
+    wide = size.k == WIDE_K and kind in ("mxf4", "mxf4nvf4")
+    if size.k not in (0, dense) and not wide:
+        raise UnknownInstruction(
+            f"kind {kind} has k {dense}{' with a sparse A' * sparse}; given {size}"
+        )
+    result = d or ("s32" if kind == "i8" else "f32")
+    words = {"a": a, "b": b, "d": result, **options}
+    for name, word in words.items():
+        if isinstance(word, str):
+            words[name] = word.strip().lstrip(".")
+    known = {each.name for each in fields(InstructionDescriptor)}
+    for name in words:
+        if name not in known:
+            raise UnknownInstruction(
+                f"tcgen05.mma has no {name}{nearest(name, known)}; it has "
+                f"{one_of(sorted(known), 'and')}"
+            )
+    return InstructionDescriptor(
+        kind, size.m, size.n, **words, sparse=sparse, wide=wide
+    )
 
 
 def build(forms: Iterable[Form], **given: str) -> Instruction:

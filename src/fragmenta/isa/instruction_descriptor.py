@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
@@ -363,7 +364,7 @@ it has 64 and 128; M = 256 is in cta_group::2
         if self.n in have:
             return
         near = min(have, key=lambda n: abs(n - self.n))
-        steps = {b - a for a, b in zip(have, have[1:], strict=False)}
+        steps = {b - a for a, b in pairwise(have)}
         listed = (
             f"{have[0]} to {have[-1]} in steps of {steps.pop()}"
             if len(steps) == 1 and len(have) > 3

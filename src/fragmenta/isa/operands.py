@@ -1,62 +1,33 @@
 """Do these operands fit the instruction?
 
-What an instruction takes is its list of operands (:attr:`Instruction.operands`),
-the list that statements are written from.  The tables here add what the list
-leaves open: what the manual calls each operand, which registers may hold it, and
-which constants may stand among them.  ptxas is the judge of all of it.
+:mod:`fragmenta.isa.taking` says which operands there are.  Here is what may stand for
+each of them: names, numbers, constants among registers.  ptxas is the judge of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
 from fragmenta.errors import BadOperands, one_of, shortened
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.statement import Unreadable, Written, integer, kind_of, listed
 from fragmenta.isa.table import read
-from fragmenta.isa.tables.wgmma import operands_from
-
-# The manual's word for an operand, where it is not ours.
-WORDS = """
-family | operand  | word
-mma    | metadata | e
-mma    | selector | f
-mma    | scale_a  | scale-a-data
-mma    | scale_b  | scale-b-data
-mma    | byte_a   | byte-id-a
-mma    | byte_b   | byte-id-b
-mma    | thread_a | thread-id-a
-mma    | thread_b | thread-id-b
-wgmma  | metadata | sp-meta
-wgmma  | selector | sp-sel
-wgmma  | scale_d  | scale-d
-wgmma  | scale_a  | imm-scale-a
-wgmma  | scale_b  | imm-scale-b
-wgmma  | trans_a  | imm-trans-a
-wgmma  | trans_b  | imm-trans-b
-"""
-_WORDS = {(line["family"], line["operand"]): line["word"] for line in read(WORDS)}
-
-# Which declared registers an operand takes: the first line that fits it, empty
-# cells fit all.  ``elements`` is the type in the registers.
-REGISTERS = """
-class     | family                        | elements            | registers
-.f32      |                               |                     | .f32 .b32
-.s32      |                               |                     | .s32 .u32 .b32
-.f64      | wmma.mma wmma.load wmma.store |                     | .f64 .b64
-.f64      |                               |                     | .f64 .b64 .u64 .s64
-.b64      |                               |                     | .b64 .u64 .s64
-.pred     |                               |                     | .pred
-stride    |                               |                     | .b32 .u32 .s32
-address   |                               |                     | .b32 .u32 .s32 .b64 .u64 .s64
-.b32      | wgmma wgmma.sp                | bf16 tf32 e4m3 e5m2 | .b32 .f16x2
-.b32      |                               | bf16 tf32           | .b32
-.b32      |                               | f16                 | .b32 .f16x2
-.b32      | wmma.mma wmma.load            |                     | .b32 .u32 .s32
-.b32      |                               |                     | .b32 .u32 .s32 .f32 .f16x2
-"""
-_REGISTERS = read(REGISTERS)
+from fragmenta.isa.taking import (
+    BRACKETS,
+    columns,
+    form_of,
+    has_sinks,
+    has_variables,
+    is_vector,
+    is_written,
+    lists,
+    registers,
+    slots,
+    syntax,
+    values_of,
+    word,
+)
 
 # Constants in the braces of what is read: alone, or beside a register at least.
 CONSTANTS = """
@@ -73,10 +44,14 @@ _SPELLED = {
     "decimal": "numbers with a point",
     "integer": "integers of 64 bits",
 }
-#: Families that take a vector variable (``.reg .v4 .b32 v``) for braces.
-_VARIABLES = ("mma", "mma.sp", "wgmma", "wgmma.sp", "ldmatrix", "stmatrix")
+_WIDTHS = {
+    ".pred": "1",
+    "stride": "32",
+    "tensor": "32",
+    "number": "32",
+    "columns": "32",
+}
 _HALVES = (".b16", ".u16", ".s16")
-_LOADS = ("mma", "mma.sp", "wmma.mma", "ldmatrix", "movmatrix")
 
 
 def check(
@@ -101,38 +76,44 @@ def check(
     fragmenta.errors.BadOperands: mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32: \
 f (selector) is 0 or 1; given 0x2
     """
+    fitting(op, text, guard=guard, declared=declared)
+
+
+def fitting(
+    op: Instruction,
+    text: str,
+    *,
+    guard: str = "",
+    declared: Mapping[str, str] | None = None,
+) -> tuple[Operand, ...]:
+    """The list of operands that a text is; :func:`check` says what it refuses.
+
+    >>> import fragmenta as fm
+    >>> op = fm.instruction("tcgen05.mma.cta_group::1.kind::f16")
+    >>> [each.name for each in fitting(op, "[%r0], [%r1], %rd1, %r2, %p0, 3")][1:]
+    ['a', 'b', 'idesc', 'enable_input_d', 'scale_input_d']
+    """
     refusals = []
     for operands in lists(op):
         try:
             _check(op, operands, _read(op, operands, text), guard, declared)
         except BadOperands as refusal:
-            refusals.append((_braced_alike(operands, text), refusal))
+            refusals.append((_likeness(operands, text), refusal))
         else:
-            return
+            return operands
     raise max(refusals, key=lambda pair: pair[0])[1] from None
 
 
-def lists(op: Instruction) -> list[tuple[Operand, ...]]:
-    """The lists of operands: two for wgmma, whose A has two places.
-
-    >>> import fragmenta as fm
-    >>> [len(each) for each in lists(fm.wgmma("m64n8k16", a="f16", d="f32"))]
-    [8, 7]
-    """
-    if op.warpgroup:
-        return [operands_from(op, registers=each) for each in (False, True)]
-    return list(op.form.lists(op)) if op.form.lists else [op.operands]
-
-
-def _braced_alike(operands: tuple[Operand, ...], text: str) -> bool:
-    """Whether A is in braces here as it is there, for the better message."""
+def _likeness(operands: tuple[Operand, ...], text: str) -> tuple[int, int]:
+    """How many brackets and braces are as in this list, for the better message."""
     try:
         given = listed(text)
     except Unreadable:
-        return False
-    if len(given) < 2 or len(operands) < 2:
-        return True
-    return (given[1].form == "vector") == _is_vector(operands[1])
+        return 0, 0
+    forms = [form_of(slot) for slot in slots(operands)]
+    pairs = zip(given, forms, strict=False)
+    alike = sum(1 if each.form == form else -1 for each, form in pairs)
+    return alike, -abs(len(given) - len(forms))
 
 
 def _read(op: Instruction, operands: tuple[Operand, ...], text: str) -> list[Written]:
@@ -145,84 +126,6 @@ def _read(op: Instruction, operands: tuple[Operand, ...], text: str) -> list[Wri
         ) from None
 
 
-# ── what an instruction takes ───────────────────────────────────────────────
-
-
-def word(op: Instruction, operand: Operand) -> str:
-    """The manual's name of an operand.
-
-    >>> import fragmenta as fm
-    >>> op = fm.mma("m16n8k16", a="tf32", sp="sp")
-    >>> [word(op, each) for each in op.operands]
-    ['d', 'a', 'b', 'c', 'e (metadata)', 'f (selector)']
-    """
-    if operand.ptx == ".b64":
-        return f"{operand.name}-desc"
-    found = _WORDS.get((op.family.split(".")[0], operand.name), operand.name)
-    plain = operand.name in ("metadata", "selector")
-    return f"{found} ({operand.name})" if plain else found
-
-
-def syntax(op: Instruction, operands: Iterable[Operand] | None = None) -> str:
-    """What may stand behind the mnemonic, for a message.
-
-    >>> import fragmenta as fm
-    >>> print(syntax(fm.find("ldmatrix.m8n8.x4.b16")))
-    its operands are {d: 4 x .b32}, [address]
-    """
-    operands = op.operands if operands is None else tuple(operands)
-    if not operands:
-        return "it has no operands"
-    texts = [
-        "{" + ", ".join(_described(op, each) for each in slot) + "}"
-        if len(slot) > 1 or _is_vector(slot[0])
-        else _described(op, slot[0])
-        for slot in _slots(operands)
-    ]
-    return f"its operands are {', '.join(texts)}"
-
-
-def _described(op: Instruction, operand: Operand) -> str:
-    name = word(op, operand)
-    if operand.values:
-        return f"{name}: {one_of(operand.values)}"
-    if operand.ptx == "address":
-        return f"[{name}]"
-    if operand.ptx in ("stride", "integer"):
-        return f"{name}: {'a number' if operand.ptx == 'integer' else 'if any'}"
-    count = f"{operand.count} x " if operand.vector else ""
-    return f"{name}: {count}{operand.ptx}"
-
-
-def _is_vector(operand: Operand) -> bool:
-    """Whether it is registers in braces."""
-    return operand.vector and operand.ptx.startswith(".")
-
-
-def _slots(operands: Iterable[Operand]) -> list[tuple[Operand, ...]]:
-    """One for each operand as it is written: {byte, thread} share their braces."""
-    slots: list[tuple[Operand, ...]] = []
-    for each in operands:
-        if each.name.startswith("thread_"):
-            slots[-1] = (*slots[-1], each)
-        else:
-            slots.append((each,))
-    return slots
-
-
-def destination(op: Instruction) -> str:
-    """The operand whose registers are written; empty if it is memory.
-
-    >>> import fragmenta as fm
-    >>> destination(fm.find("wmma.load.b.col.m8n8k32.s4")), destination(
-    ...     fm.find("stmatrix.m8n8.x1.b16"))
-    ('b', '')
-    """
-    if op.family == "wmma.load":
-        return op.values["operand"]
-    return "d" if op.warpgroup or op.family in _LOADS else ""
-
-
 # ── what was given ──────────────────────────────────────────────────────────
 
 
@@ -233,12 +136,12 @@ def _check(
     guard: str,
     declared: Mapping[str, str] | None,
 ) -> None:
-    slots = _slots(operands)
-    least = len(slots) - (operands[-1:] != () and operands[-1].ptx == "stride")
-    if not least <= len(given) <= len(slots):
-        raise BadOperands(_miscounted(op, operands, slots, given))
+    expected = slots(operands)
+    least = len(expected) - (operands[-1:] != () and operands[-1].ptx == "stride")
+    if not least <= len(given) <= len(expected):
+        raise BadOperands(_miscounted(op, operands, expected, given))
     widths = {guard: ("1", "the guard")} if guard else {}
-    for slot, written in zip(slots, given, strict=False):
+    for slot, written in zip(expected, given, strict=False):
         if len(slot) > 1:
             _check_pair(op, slot, written)
             _check_pair_declared(op, written, declared)
@@ -254,17 +157,17 @@ def _check(
 def _miscounted(
     op: Instruction,
     operands: tuple[Operand, ...],
-    slots: list[tuple[Operand, ...]],
+    expected: list[tuple[Operand, ...]],
     given: list[Written],
 ) -> str:
-    if len(given) < len(slots):
-        missing = [word(op, each) for slot in slots[len(given) :] for each in slot]
+    if len(given) < len(expected):
+        missing = [word(op, each) for slot in expected[len(given) :] for each in slot]
         wrong = (
             f"{one_of(missing, 'and')} {'is' if len(missing) == 1 else 'are'} missing"
         )
     else:
-        more = len(given) - len(slots)
-        wrong = f"{more} too many, from {shortened(str(given[len(slots)]))} on"
+        more = len(given) - len(expected)
+        wrong = f"{more} too many, from {shortened(str(given[len(expected)]))} on"
     count = f"{len(given)} operand{'s' * (len(given) != 1)}"
     return f"{op}: given {count}, {wrong}; {syntax(op, operands)}"
 
@@ -277,12 +180,12 @@ def _refuse(op: Instruction, operand: Operand, is_: str, written: object) -> NoR
 
 def _check_one(op: Instruction, operand: Operand, written: Written) -> None:
     """Whether what was written can be this operand at all."""
-    if operand.ptx == "address":
+    if operand.ptx in BRACKETS:
         _check_address(op, operand, written)
-    elif _is_vector(operand):
+    elif is_vector(operand):
         _check_vector(op, operand, written)
     elif not _scalar(op, operand, written):
-        _refuse(op, operand, _allowed(operand), written)
+        _refuse(op, operand, _allowed(op, operand), written)
 
 
 def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
@@ -291,8 +194,10 @@ def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
     if written.form == "vector":  # ptxas takes one register in braces as that register
         braces = operand.ptx == ".b32" and op.family != "movmatrix"
         return braces and len(written.items) == 1 and _is_register(item)
-    if written.form == "address" or item == "_":
+    if written.form == "address":
         return False
+    if item == "_":
+        return operand.name == "redval"
     value = integer(item)
     if operand.ptx == ".pred":
         return kind == "name" or integer(item.removeprefix("!")) in (0, 1)
@@ -300,19 +205,38 @@ def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
         return value in operand.values or _is_placeholder(item)
     if operand.ptx == "integer":
         return (value is not None and value >= 0) or _is_placeholder(item)
-    constant = value is not None and operand.ptx in (".b64", "stride")
+    constant = value is not None and _takes(op, operand, value)
+    if operand.ptx == "constant":
+        return constant or _is_placeholder(item)
     return constant or _is_register(item)
 
 
-def _allowed(operand: Operand) -> str:
+def _takes(op: Instruction, operand: Operand, value: int) -> bool:
+    """Whether a constant may stand where a register could."""
+    if operand.ptx == "columns":
+        return value in columns(op)
+    if operand.name == "idesc" and value < 0:  # as compilers write the top bit
+        value += 1 << 32
+    bits = {".b16": 16, "number": 32}.get(operand.ptx, 0)
+    anything = operand.ptx in (".b64", "stride", "constant")
+    return anything or 0 <= value < (1 << bits if bits else 0)
+
+
+def _allowed(op: Instruction, operand: Operand) -> str:
     """What one scalar operand may be, for a message."""
     if operand.values:
-        return one_of(operand.values)
+        return values_of(operand)
+    if operand.ptx == "columns":
+        some = "a multiple of 32" if op.values["exclusive"] else one_of(columns(op))
+        return f"{some} as a constant, or a 32-bit register"
     return {
         ".pred": "a predicate, which ! may negate, or 0 or 1",
         ".b64": "a descriptor: a 64-bit register or integer",
         "stride": "a 32-bit register or an integer",
         "integer": "an integer constant, 0 or more",
+        "constant": "an integer constant",
+        "number": "a 32-bit register or an integer of 32 bits",
+        ".b16": "a 16-bit register or an integer of 16 bits",
     }.get(operand.ptx, "one 32-bit register")
 
 
@@ -330,6 +254,8 @@ def _check_address(op: Instruction, operand: Operand, written: Written) -> None:
     fits = written.form == "address" and _is_register(first) and "." not in first
     if not fits or len(offsets) > 1 or any(integer(each) is None for each in offsets):
         allowed = "[register], [variable], or one of them + an integer"
+        if operand.ptx == "tensor":
+            allowed = "an address in tensor memory: [register] or [register + integer]"
         _refuse(op, operand, allowed, written)
 
 
@@ -362,7 +288,7 @@ def _check_vector(op: Instruction, operand: Operand, written: Written) -> None:
     """Registers in braces: how many, and what else may stand among them."""
     is_ = f"{operand.count} register{'s' * (operand.count > 1)} in braces"
     if written.form == "scalar" and _is_register(written.items[0]):
-        if not _has_variables(op, operand):
+        if not has_variables(op, operand):
             _refuse(op, operand, is_, written)
         return
     if written.form != "vector":
@@ -379,18 +305,10 @@ def _check_vector(op: Instruction, operand: Operand, written: Written) -> None:
             _check_constant(op, operand, item, alone)
 
 
-def _has_variables(op: Instruction, operand: Operand) -> bool:
-    """Whether a vector variable can stand for the braces."""
-    bits = 64 if operand.ptx == ".f64" else 32
-    fits = operand.count in (2, 4) and operand.count * bits <= 128
-    accumulates = op.warpgroup and operand.name == "d"
-    return fits and op.family in _VARIABLES and not accumulates
-
-
 def _check_sink(
     op: Instruction, operand: Operand, alone: bool, written: Written
 ) -> None:
-    if operand.name != destination(op):
+    if not is_written(op, operand):
         _refuse(op, operand, "read, so that _ cannot stand in it", written)
     if not has_sinks(op):
         _refuse(op, operand, "read and written, so that _ cannot stand in it", written)
@@ -398,22 +316,9 @@ def _check_sink(
         _refuse(op, operand, "at least one register besides _", written)
 
 
-def has_sinks(op: Instruction) -> bool:
-    """Whether ``_`` can stand in what is written: not where it is also read.
-
-    The tf32 of wmma takes two steps, the second of which reads D.
-
-    >>> import fragmenta as fm
-    >>> has_sinks(fm.mma("m16n8k8", a="tf32")), has_sinks(fm.wgmma("m64n8k8", a="tf32"))
-    (True, False)
-    """
-    in_two_steps = op.family == "wmma.mma" and op.values["a"] == "tf32"
-    return not (op.warpgroup or in_two_steps)
-
-
 def _check_constant(op: Instruction, operand: Operand, item: str, alone: bool) -> None:
     """A constant among registers, or without any."""
-    if operand.name == destination(op):
+    if is_written(op, operand):
         _refuse(op, operand, "written, so that it is registers", item)
     if op.family == "wmma.mma" and operand.ptx == ".b32":
         _refuse(op, operand, "registers", item)
@@ -444,9 +349,9 @@ def _check_names(
     widths: dict[str, tuple[str, str]],
 ) -> None:
     """No register is a predicate here and a number there, or 32 and 64 bits wide."""
-    if operand.ptx in ("address", "immediate", "integer"):
+    if operand.ptx in ("address", "immediate", "integer", "constant"):
         return
-    width = {".pred": "1", "stride": "32"}.get(operand.ptx, operand.ptx[-2:])
+    width = _WIDTHS.get(operand.ptx, operand.ptx[-2:])
     for name in _names(written):
         here = (width, word(op, operand))
         before = widths.setdefault(name, here)
@@ -469,10 +374,10 @@ def _names(written: Written) -> list[str]:
 def _check_declared(
     op: Instruction, operand: Operand, written: Written, declared: Mapping[str, str]
 ) -> None:
-    if operand.ptx in ("immediate", "integer"):
+    if operand.ptx in ("immediate", "integer", "constant"):
         return
     allowed = registers(op, operand)
-    if _is_vector(operand) and written.form == "scalar":
+    if is_vector(operand) and written.form == "scalar":
         allowed = [f".v{operand.count} {each}" for each in allowed]
     found = set()
     for name in _names(written):
@@ -483,23 +388,3 @@ def _check_declared(
         found.add({".u32": ".s32"}.get(declared[name], declared[name]))
     if len(found - {".b32", ".b64"}) > 1:
         _refuse(op, operand, "in registers of one type", one_of(sorted(found), "and"))
-
-
-def registers(op: Instruction, operand: Operand) -> list[str]:
-    """The types of registers that an operand takes.
-
-    >>> import fragmenta as fm
-    >>> op = fm.mma("m16n8k16", a="f16", d="f32")
-    >>> [registers(op, each) for each in op.operands[:2]]
-    [['.f32', '.b32'], ['.b32', '.f16x2']]
-    """
-    elements = op.values.get(operand.name) or op.values.get("type", "")
-    for line in _REGISTERS:
-        families, types = line["family"].split(), line["elements"].split()
-        if (
-            line["class"] == operand.ptx
-            and (not families or op.family in families)
-            and (not types or elements in types)
-        ):
-            return line["registers"].split()
-    raise AssertionError(f"no line for {operand}")

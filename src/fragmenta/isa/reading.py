@@ -16,16 +16,20 @@ from fragmenta.isa.families import FORMS, uncovered
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.operands import check
 from fragmenta.isa.refusals import contradiction, misspelled
-from fragmenta.isa.statement import MOST, split
+from fragmenta.isa.statement import MOST, integer, listed, split
 from fragmenta.isa.table import Form, Row
 
 
-def instruction(text: str | Instruction) -> Instruction:
+def instruction(text: str | Instruction, *, idesc: int | None = None) -> Instruction:
     """The instruction that a PTX mnemonic names; an instruction is its own name.
 
     A whole statement may be given: a label, a guard, operands, comments and the
     semicolon.  Operands have to fit the instruction, as :mod:`fragmenta.isa.operands`
     says; with the mnemonic alone, nothing is said about them.
+
+    The shape and the types of a ``tcgen05.mma`` are in its instruction descriptor:
+    ``idesc``, or a number after the mnemonic, or the constant among the operands.
+    Without it, the instruction has no shape.
 
     >>> op = instruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
     >>> op.shape
@@ -38,13 +42,35 @@ not exist; .tf32 has m16n8k4 and m16n8k8, and in mma.sp m16n8k8 and m16n8k16; \
 nearest: mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
     """
     if isinstance(text, Instruction):
-        return text
+        return text if idesc is None else text.with_descriptor(idesc)
     check_text(text)
     guard, mnemonic, operands = split(text)
     op = _named(mnemonic)
-    if operands:
+    word = integer(operands) if op.tensor_memory else None
+    if operands and word is None:
         check(op, operands, guard=guard)
-    return op
+        word = _descriptor_of(op, operands)
+    if idesc is not None and word not in (None, idesc):
+        raise UnknownInstruction(
+            f"two instruction descriptors are given: {word:#010x} and idesc={idesc!r}"
+        )
+    word = word if idesc is None else idesc
+    return op if word is None else _complete(op, word)
+
+
+@lru_cache(maxsize=4096)
+def _complete(op: Instruction, idesc: int) -> Instruction:
+    return op.with_descriptor(idesc)
+
+
+def _descriptor_of(op: Instruction, operands: str) -> int | None:
+    """The instruction descriptor among the operands, if it is a constant."""
+    if not op.tensor_memory:
+        return None
+    names = [each.name for each in op.operands]
+    item = listed(operands)[names.index("idesc")].items[0]
+    word = integer(item)
+    return None if word is None else word & 0xFFFF_FFFF  # as int, its top bit is a sign
 
 
 @lru_cache(maxsize=4096)

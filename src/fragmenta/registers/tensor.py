@@ -7,8 +7,8 @@ T (lane), C (column, counted from the address) and E (element in the cell)::
     row = T0 T1 T2 T3 T5 T6  col = C* | base = T4
 
 ``base`` is the half of each 32 lanes that is used; the lane of the address, 0 or 16,
-chooses it.  Where the tile of an operand does not fill its cells, a :class:`Window` says
-which part of the layout it is.
+chooses it.  Where the tile of an operand does not fill its cells, a :class:`Window`
+says which part of the layout it is.
 """
 
 from __future__ import annotations
@@ -23,12 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
-from fragmenta.errors import AddressError, BadMetadata, ShapeError, one_of
+from fragmenta.errors import AddressError, ShapeError, one_of
 from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.granularity import Codes, as_codes
 from fragmenta.registers.layout import Index
-from fragmenta.registers.metadata import Metadata, Nibble
 from fragmenta.registers.words import pack_words, unpack_words
 
 LANES = 128
@@ -395,9 +393,7 @@ class TensorFragment(Fragment):
     @cached_property
     def _slots(self) -> tuple[Index, ...]:
         """The slots at column 0, for each lane that the address may have."""
-        return tuple(
-            self._slots_of(TensorAddress(lane, 0)) for lane in self.base_lanes
-        )
+        return tuple(self._slots_of(TensorAddress(lane, 0)) for lane in self.base_lanes)
 
     def _slots_of(self, at: TensorAddress) -> Index:
         layout = self.layout
@@ -532,7 +528,8 @@ class TensorFragment(Fragment):
     def pack_tiles(self, matrix: ArrayLike, *, pad: bool = False) -> Image:
         """Refused: one image of tensor memory holds the tiles where the kernel says."""
         raise ShapeError(
-            f"{self.name} is in tensor memory: pack one tile at a time, with its address"
+            f"{self.name} is in tensor memory: pack one tile at a time, with its "
+            "address"
         )
 
     def unpack_tiles(
@@ -547,60 +544,3 @@ class TensorFragment(Fragment):
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
         return f"<TensorFragment {self.name}: {self.dtype} {size}, {self.layout}>"
-
-
-@dataclass(frozen=True, repr=False)
-class TensorMetadata(Metadata):
-    """Sparsity metadata in tensor memory: one code for each row and chunk.
-
-    >>> import fragmenta as fm
-    >>> e = fm.tcgen05("m128n64k32", a="f16", d="f32", sp=True).metadata
-    >>> image = e.pack(np.full((128, 8), 0b0100), address=6)
-    >>> hex(image[0, 6]), e.unpack(image, address=6).shape
-    ('0x44444444', (128, 8))
-    """
-
-    def pack(  # type: ignore[override]
-        self,
-        matrix: ArrayLike,
-        *,
-        address: int | TensorAddress = 0,
-        image: ArrayLike | None = None,
-    ) -> Image:
-        """An image of tensor memory with the codes (…, rows, chunks) in it."""
-        codes = self.fragment._matrix(as_codes(matrix))
-        self._check_codes(codes, address)
-        found: Image = self._cells.pack(codes, address=address, image=image)
-        return found
-
-    def unpack(  # type: ignore[override]
-        self, image: ArrayLike, *, address: int | TensorAddress = 0
-    ) -> NDArray[Any]:
-        """The codes in an image of tensor memory; illegal codes are refused."""
-        codes: Codes = self._cells.unpack_bits(image, address=address)
-        self._check_codes(codes, address)
-        return codes
-
-    @property
-    def _cells(self) -> TensorFragment:
-        assert isinstance(self.fragment, TensorFragment)
-        return self.fragment
-
-    def decode(self, words: ArrayLike, *, lane: int = 0, warp: int = 0) -> list[Nibble]:
-        """Refused: codes are read from an image, with :meth:`unpack`."""
-        raise BadMetadata(
-            "this metadata is in tensor memory: unpack an image of it, with its address"
-        )
-
-    def _check_codes(self, codes: Codes, address: int | TensorAddress) -> None:
-        """Refuse illegal codes; name the cell of the first."""
-        wrong = self.granularity.illegal(codes, self.ordered)
-        if not wrong.any():
-            return
-        found = np.unravel_index(int(wrong.argmax()), wrong.shape)
-        *batch, row, chunk = (int(i) for i in found)
-        cell = self._cells.where(row, chunk, address=address)
-        tile = f" of tile {batch}" if batch else ""
-        where = f"{cell} (row {row}, chunk {chunk}{tile})"
-        code, count = int(codes[found]), int(wrong.sum())
-        raise self.granularity.refusal(where, code, self.ordered, count)

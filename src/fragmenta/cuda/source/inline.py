@@ -27,7 +27,7 @@ from fragmenta.cuda.source.page import (
 )
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.operands import destination
+from fragmenta.isa.taking import destination
 
 _LETTERS = "dabc"
 _IN_REGISTERS = ("mma", "mma.sp", "wmma.mma", "movmatrix")

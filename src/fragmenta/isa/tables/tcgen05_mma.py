@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from itertools import product
 
-from fragmenta.isa.instruction import Instruction, Operand, Parts
+from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.table import Form, Row, read
+from fragmenta.isa.tables.tcgen05_parts import parts
 from fragmenta.isa.target import Version, expand
 
 # ``in``: the four families, of which ``sp`` have a sparse A, and ``ws`` keep B in a
@@ -40,6 +41,8 @@ _A = tuple(f"collector::a::{use}" for use in USES)
 _B = tuple(f"collector::b::{use}" for use in USES)
 _BUFFERS = tuple(f"collector::b{i}::{use}" for i in range(4) for use in USES)
 LUT = "decompress::lut::b"
+#: The targets that scale D before they add to it.
+SCALING = "100a/f"
 #: Collectors of B and tables for B in mma that is not ``ws``.
 _SINCE = Version(9, 4)
 _FIRST = 107
@@ -96,11 +99,6 @@ def _collected(
     if "ashift" in fields:
         allowed["collector_b"] = uses_of_b or ("",)
     return Row(allowed, version, targets, {f"collector={silent}": ""})
-
-
-def parts(op: Instruction) -> Parts:
-    """No shape, no fragments."""
-    return {}
 
 
 # ── operands ────────────────────────────────────────────────────────────────
@@ -162,7 +160,9 @@ def operands_from(
         found.append(Operand("zero_column_mask", ".b64", vector=False))
     elif last:
         values = tuple(range(16))
-        found.append(Operand("scale_input_d", "immediate", values=values))
+        found.append(
+            Operand("scale_input_d", "immediate", values=values, targets=SCALING)
+        )
     return tuple(found)
 
 

@@ -7,26 +7,11 @@ tensor memory is in the lanes of the rows of D.
 from __future__ import annotations
 
 from fragmenta.isa.instruction import Instruction, Parts
-from fragmenta.isa.table import read
-from fragmenta.isa.tables.tcgen05_shapes import WIDE_K
+from fragmenta.isa.tables.tcgen05_shapes import LAYOUTS, WIDE_K
 from fragmenta.registers.dtype import dtype
 from fragmenta.registers.layout import Layout
-from fragmenta.registers.tensor import LANES, TensorFragment, TensorMetadata, Window
+from fragmenta.registers.tensor import LANES, TensorFragment, Window
 from fragmenta.registers.words import Container, container
-
-# M is that of the pair for a group of 2.  ``row`` are the lanes of a row, lowest first.
-# Where a row has fewer lanes than there are, ``parts`` of N are in the other lanes, or
-# the address chooses the ``base``.
-LAYOUTS = """
-letter | M   | group | form   | row                     | parts | base
-A      | 256 | 2     | plain  | T0 T1 T2 T3 T4 T5 T6 P0 |       |
-B      | 128 | 2     | dense  | T0 T1 T2 T3 T4 T5 P0    | T6    |
-C      | 128 | 2     | sparse | T0 T1 T2 T3 T5 T6 P0    |       | T4
-D      | 128 | 1     | any    | T0 T1 T2 T3 T4 T5 T6    |       |
-E      | 64  | 1     | ws     | T0 T1 T2 T3 T4 T5       | T6    |
-F      | 64  | 1     | plain  | T0 T1 T2 T3 T5 T6       |       | T4
-G      | 32  | 1     | ws     | T0 T1 T2 T3 T4          | T5 T6 |
-"""
 
 # Scales: factor j is byte j % 4 of a cell.  The rows of A, or columns of B, are in lanes
 # 0 to 31, and repeated in the other three quarters.  The next 32 are in the next column.
@@ -35,24 +20,8 @@ G      | 32  | 1     | ws     | T0 T1 T2 T3 T4          | T5 T6 |
 _QUARTER = "T0 T1 T2 T3 T4"
 
 
-def layout_letter(op: Instruction) -> str:
-    """The manual's letter for the layout of D; empty without a descriptor.
-
-    >>> import fragmenta as fm
-    >>> layout_letter(fm.tcgen05("m64n32k16", a="f16", d="f32"))
-    'F'
-    """
-    return _line(op)["letter"] if op.descriptor else ""
-
-
 def _line(op: Instruction) -> dict[str, str]:
-    forms = {"any", "ws" if ".ws" in op.family else "plain"}
-    forms.add("sparse" if op.sparse else "dense")
-    for line in read(LAYOUTS):
-        where = (int(line["M"]), int(line["group"]))
-        if where == (op.shape.m, op.cta_group) and line["form"] in forms:
-            return line
-    raise AssertionError(f"{op} has a shape without a layout")
+    return LAYOUTS[op.layout_letter]
 
 
 def parts(op: Instruction) -> Parts:
@@ -78,8 +47,7 @@ def _free(**named: str) -> str:
 
 def _sizes(op: Instruction, columns: int, elements: int) -> dict[str, int]:
     sizes = {"P": 2} if op.cta_group == 2 else {}
-    sizes |= {"T": LANES, "C": columns}
-    return sizes | ({"E": elements} if elements > 1 else {})
+    return sizes | {"T": LANES, "C": columns, "E": elements}
 
 
 def _d(op: Instruction) -> TensorFragment:
@@ -193,16 +161,3 @@ def _metadata(op: Instruction) -> TensorFragment:
     assert layout.shape == shape, (layout.shape, shape)
     slot = container(of)
     return TensorFragment("metadata", of, layout, slot, skipped=found.selector)
-
-
-def metadata(op: Instruction) -> TensorMetadata:
-    """The metadata of a sparse instruction.
-
-    >>> import fragmenta as fm
-    >>> metadata(fm.tcgen05("m128n64k64", a="e4m3", d="f32", sp=True)).shape
-    (128, 16)
-    """
-    granularity = op.granularity
-    assert granularity is not None
-    return TensorMetadata(op.fragment("metadata"), granularity, ordered=True)
-

@@ -96,9 +96,9 @@ def sizes(
     >>> list(sizes("f16", 2)), sizes("f16", 1, ws=True)[32]
     ([128, 256], (64, 128, 256))
     """
-    forms = ("ws.sp",) if ws and sparse else ("ws",) if ws else ("plain",)
+    forms = {"ws.sp" if sparse else "ws"}
     if not ws:
-        forms += ("sparse",) if sparse else ("dense",)
+        forms = {"plain", "sparse" if sparse else "dense"}
     found: dict[int, tuple[int, ...]] = {}
     for line in read(WIDE if wide else SIZES):
         if (
@@ -123,3 +123,38 @@ def _numbers(text: str) -> Iterator[int]:
 def transposed_step(group: int) -> int:
     """The step of N if B has 8-bit elements and is N-major (M91 table 52)."""
     return 16 * group
+
+
+# ── layouts of D ────────────────────────────────────────────────────────────
+
+# M is that of the pair for a group of 2.  ``row`` are the lanes of a row, lowest first.
+# Where a row has fewer lanes than there are, ``parts`` of N are in the other lanes, or
+# the address chooses the ``base``.
+_LAYOUTS = """
+letter | M   | group | form   | row                     | parts | base
+A      | 256 | 2     | plain  | T0 T1 T2 T3 T4 T5 T6 P0 |       |
+B      | 128 | 2     | dense  | T0 T1 T2 T3 T4 T5 P0    | T6    |
+C      | 128 | 2     | sparse | T0 T1 T2 T3 T5 T6 P0    |       | T4
+D      | 128 | 1     | any    | T0 T1 T2 T3 T4 T5 T6    |       |
+E      | 64  | 1     | ws     | T0 T1 T2 T3 T4 T5       | T6    |
+F      | 64  | 1     | plain  | T0 T1 T2 T3 T5 T6       |       | T4
+G      | 32  | 1     | ws     | T0 T1 T2 T3 T4          | T5 T6 |
+"""
+#: The lanes of the rows of D, by the manual's letter.
+LAYOUTS = {line["letter"]: line for line in read(_LAYOUTS)}
+
+
+def layout_letter(m: int, group: int, ws: bool, sparse: bool) -> str:
+    """The letter of the layout of D.
+
+    >>> layout_letter(64, 1, ws=False, sparse=False)
+    'F'
+    """
+    forms = {"any", "ws" if ws else "plain", "sparse" if sparse else "dense"}
+    found = [
+        letter
+        for letter, line in LAYOUTS.items()
+        if (int(line["M"]), int(line["group"])) == (m, group) and line["form"] in forms
+    ]
+    (letter,) = found
+    return letter

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from fragmenta.isa.operands import destination
+from fragmenta.isa.taking import destination
 from fragmenta.ptx.checking import mnemonics, tensor
 from fragmenta.ptx.module import (
     Address,

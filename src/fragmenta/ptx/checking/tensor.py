@@ -12,7 +12,7 @@ from functools import cache
 from typing import NamedTuple
 
 from fragmenta.errors import BadOperands, UnknownInstruction
-from fragmenta.isa import operands
+from fragmenta.isa import operands, taking
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.reading import instruction
@@ -110,7 +110,7 @@ def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | No
     # message quotes the text, if that can be read as it is.
     why: BadOperands | None = None
     simple = [
-        _plain(_as_bits(each, number > 0 or not operands.destination(op)))
+        _plain(_as_bits(each, number > 0 or not taking.destination(op)))
         for number, each in enumerate(of.operands)
     ]
     lax = [_FLOAT.sub("0f00000000", each) for each in simple]
@@ -129,11 +129,11 @@ def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | No
 
 def _wrong_one(op: Tensor, message: str) -> int | None:
     """The number of the operand that a message is about."""
-    for each in operands.lists(op):
+    for each in taking.lists(op):
         number = -1
         for operand in each:
             number += not operand.name.startswith("thread_")  # in the braces before
-            if message.startswith(f"{op}: {operands.word(op, operand)} is "):
+            if message.startswith(f"{op}: {taking.word(op, operand)} is "):
                 return number
     return None
 
