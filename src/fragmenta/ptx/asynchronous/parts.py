@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.ptx.asynchronous import (
+    cancelling,
     clusters,
     copying,
     fencing,
@@ -11,12 +12,13 @@ from fragmenta.ptx.asynchronous import (
     parting,
     products,
     tensor_allocation,
+    tensor_fills,
     tensor_moves,
     tensor_products,
     unwritten,
 )
 
 PARTS = (
-    clusters, copying, fencing, locating, mbarriers, parting, products,
-    tensor_allocation, tensor_moves, tensor_products, unwritten,
+    cancelling, clusters, copying, fencing, locating, mbarriers, parting, products,
+    tensor_allocation, tensor_fills, tensor_moves, tensor_products, unwritten,
 )  # fmt: skip

@@ -25,7 +25,8 @@ def _memory(block: Block) -> TensorMemory:
     """The tensor memory of a block that may be about to allocate."""
     if block.tensor is None:
         block.tensor = TensorMemory(late=not block.cluster.schedule.eager)
-    return block.tensor
+    found: TensorMemory = block.tensor
+    return found
 
 
 def _checked(warp: Warp, event: Event, lanes: int) -> None:

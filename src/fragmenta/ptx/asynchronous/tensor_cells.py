@@ -7,8 +7,9 @@ issue, so they see through what later ones of their kind hide.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,8 @@ from fragmenta.registers.tensor import COLUMNS, LANES
 from fragmenta.tensor_memory.allocator import Allocator
 
 
-class Cells(NamedTuple):
+@dataclass(frozen=True)
+class Cells:
     """Cells of tensor memory: some lanes, and adjacent columns."""
 
     rank: int

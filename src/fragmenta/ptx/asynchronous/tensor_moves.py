@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction as Op
-from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out
+from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out, numbers
 from fragmenta.ptx.asynchronous.machine import Stop, Warp
 from fragmenta.ptx.asynchronous.tensor_cells import Cells
 from fragmenta.ptx.asynchronous.tensor_operands import check_cells, memory, named_op
 from fragmenta.ptx.asynchronous.warpgroups import Registers
 from fragmenta.ptx.asynchronous.work import POISON
-from fragmenta.ptx.engine.layout import LANES
 from fragmenta.registers.layout import Index
 from fragmenta.tensor_memory.moves import reduce
 from fragmenta.tensor_memory.reach import WARPS, reached
@@ -32,7 +31,7 @@ ALL = 0xFFFFFFFF
 class Way(NamedTuple):
     """Where a load or store goes in tensor memory."""
 
-    index: Index
+    numbers: Index
     """The number of each cell in an image: (registers, lanes, elements)."""
     cells: tuple[tuple[tuple[int, ...], int, int], ...]
     """For each access: the lanes, the first column, and how many columns."""
@@ -51,8 +50,8 @@ def way(op: Op, address: int, warp: int, imm: int | None) -> Way:
         lanes = tuple(np.unique(lane).tolist())
         first, last = int(column.min()), int(column.max())
         cells.append((lanes, first, last + 1 - first))
-    index = np.ascontiguousarray(found.flat.swapaxes(0, 1))
-    return Way(index, tuple(cells))
+    every = np.ascontiguousarray(found.flat.swapaxes(0, 1))
+    return Way(every, tuple(cells))
 
 
 class Move:
@@ -62,13 +61,15 @@ class Move:
         self.kind, self.warp, self.site = kind, warp, event.site
         self.cluster, self.memory = warp.block.cluster, memory(warp, event)
         self.op, self.way = op, to
+        self.registers: tuple[int, ...] = ()
+        """Where the registers are in the memory of the warp."""
         self.done = False
         self.cells = [Cells(warp.block.rank, *each) for each in to.cells]
 
     @property
     def packed(self) -> bool:
         """Whether two columns share a register."""
-        return self.way.index.shape[-1] == 2
+        return bool(self.way.numbers.shape[-1] == 2)
 
     def finish(self) -> None:
         """Move the words."""
@@ -96,6 +97,9 @@ class Load(Move):
     ) -> None:  # fmt: skip
         super().__init__("ld", warp, event, op, to)
         self.results, self.reduced = results, reduced
+        self.registers = results.offsets
+        if reduced is not None:
+            self.registers += (reduced.place,)
 
     def poison(self) -> None:
         """The registers hold nothing yet."""
@@ -105,7 +109,7 @@ class Load(Move):
 
     def move(self) -> None:
         """Fill the registers with what the cells hold now."""
-        found = self.memory.seen(self.way.index)
+        found = self.memory.seen(self.way.numbers)
         if self.packed:
             low = found & np.uint32(0xFFFF)
             words = low[..., 0] | low[..., 1] << np.uint32(16)
@@ -146,7 +150,7 @@ class Store(Move):
         if self.packed:
             halves = (words & np.uint32(0xFFFF), words >> np.uint32(16))
             words = np.concatenate(halves, axis=-1)
-        self.memory.flat[self.way.index] = words
+        self.memory.flat[self.way.numbers] = words
         for each in self.cells if self.hides else ():
             self.memory.show(each, stored=True)
 
@@ -168,8 +172,10 @@ def _way(
 
 def _same(warp: Warp, event: Event, lanes: int, operand: Operand) -> int:
     """The address, which all lanes have to give."""
-    given = np.broadcast_to(operand.lanes(warp), LANES)
-    live = np.unique(given[[lane for lane in range(LANES) if lanes >> lane & 1]])
+    given = operand.lanes(warp)
+    live = given[:1]
+    if lanes != ALL or (given != given[0]).any():
+        live = np.unique(given[list(numbers(lanes))])
     if live.size > 1:
         raise Stop(
             "divergent-aligned", event.site, warp, lanes,
@@ -215,7 +221,7 @@ def store(warp: Warp, event: Event, lanes: int) -> int:
     op = named_op(event.mnemonic)
     address, *rest, source = event.operands
     to = _way(warp, event, lanes, op, address, rest)
-    words = np.zeros(to.index.shape[:2], np.uint32)
+    words = np.zeros(to.numbers.shape[:2], np.uint32)
     _given(warp, event, source, words)
     return _start(warp, event, lanes, Store(warp, event, op, to, words))
 
@@ -253,5 +259,3 @@ def wait_ld(warp: Warp, event: Event, lanes: int) -> int:
 def wait_st(warp: Warp, event: Event, lanes: int) -> int:
     """Wait until all stores of the warp have filled their cells."""
     return _wait(warp, event, lanes, "st")
-
-

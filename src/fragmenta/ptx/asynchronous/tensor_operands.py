@@ -13,7 +13,6 @@ from fragmenta.ptx.asynchronous.events import Event
 from fragmenta.ptx.asynchronous.machine import Block, Stop, Warp
 from fragmenta.ptx.asynchronous.tensor_cells import Cells, TensorMemory
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.tensor import TensorAddress, TensorFragment
 
 
@@ -86,18 +85,14 @@ def _ranges(columns: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> str:
 # ── what a product touches ──────────────────────────────────────────────────
 
 
-def part(op: Op, name: str) -> TensorFragment:
-    """An operand of a product in tensor memory."""
-    found = op.fragments[name]
-    return found.fragment if isinstance(found, Metadata) else found  # type: ignore[return-value]
-
-
 @lru_cache(maxsize=4096)
 def _footprint(
     op: Op, name: str, lane: int
 ) -> tuple[tuple[int, tuple[int, ...], int, int], ...]:
     """For each block of the pair: the lanes, the first column, how many there are."""
-    used = part(op, name).cells(address=TensorAddress(lane, 0))
+    part = op.fragments[name]
+    assert isinstance(part, TensorFragment)
+    used = part.cells(address=TensorAddress(lane, 0))
     found = []
     for number, each in enumerate(used if used.ndim == 3 else used[None]):
         lanes = tuple(np.flatnonzero(each.any(axis=1)).tolist())
@@ -112,7 +107,6 @@ def operand_cells(
 ) -> list[Cells]:
     """The cells of an operand of a product, in each block that has them."""
     at = TensorAddress.of(address)
-    part(op, name).cells  # noqa: B018 - a wrong name is an error here
     shapes = _footprint(op, name, at.lane)
     several = shapes * len(blocks) if len(shapes) == 1 else shapes
     return [

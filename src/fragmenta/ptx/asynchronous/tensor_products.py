@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadMetadata, Error
+from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out, numbers
 from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
 from fragmenta.ptx.asynchronous.mbarriers import (
@@ -32,6 +33,7 @@ from fragmenta.ptx.asynchronous.tensor_operands import (
     operand_cells,
     pair,
 )
+from fragmenta.ptx.asynchronous.tensor_sources import sources
 from fragmenta.ptx.asynchronous.work import Range, ranks
 from fragmenta.ptx.engine.layout import RANK_BITS
 from fragmenta.registers.tensor import TensorAddress
@@ -66,6 +68,7 @@ class Queued:
     """Work of the Tensor Cores that was issued."""
 
     kind = ""
+    op: Op
 
     def __init__(self, warp: Warp, event: Event, lane: int) -> None:
         self.thread, self.event, self.site = Thread(warp, lane), event, event.site
@@ -106,6 +109,13 @@ class Queued:
         self.cluster.watch.tensor_finished(self)
         self.cluster.changes += 1
 
+    def read_shared(self, name: str, descriptor: int) -> None:
+        """Note what an operand in shared memory is, if it is there."""
+        try:
+            self.sources += sources(self.op, name, descriptor, self.blocks)
+        except Error as error:
+            raise self.stop("bad-descriptor", str(error)) from error
+
     def compute(self) -> None:
         """What it does to tensor memory."""
 
@@ -114,9 +124,7 @@ class Queued:
         return Stop(rule, self.site, self.thread.warp, 1 << self.thread.lane, message)
 
     def _memory(self, cells: Cells) -> Any:
-        return memory(
-            self.thread.warp, self.event, self.cluster.blocks[cells.rank]
-        )
+        return memory(self.thread.warp, self.event, self.cluster.blocks[cells.rank])
 
     # ── the memories of one block, or of both ───────────────────────────────
 
@@ -136,9 +144,7 @@ class Queued:
         parts = image if len(self.blocks) == 2 else image[None]
         of = {block.rank: part for block, part in zip(self.blocks, parts, strict=True)}
         for each in self.writes:
-            there = memory(
-                self.thread.warp, self.event, self.cluster.blocks[each.rank]
-            )
+            there = memory(self.thread.warp, self.event, self.cluster.blocks[each.rank])
             there.image[each.index] = of[each.rank][each.index]
 
 
@@ -172,13 +178,16 @@ class Product(Queued):
                 self.writes += cells
             if name != "d" or self.given["enable_input_d"]:
                 self.reads += cells
+        for name in ("a", "b"):
+            if not isinstance(self.given[name], TensorAddress):
+                self.read_shared(name.upper(), self.given[name])
 
     def compute(self) -> None:
         """D = A B + D."""
         given = dict(self.given)
         a, b = given.pop("a"), given.pop("b")
         target = self.cluster.machine.launch.target
-        found = self.op.execute(
+        found: Any = self.op.execute(
             self.images(), a, b, smem=self.shared(), target=target, **given
         )
         self.put(found)
@@ -309,5 +318,3 @@ def fence_after(warp: Warp, event: Event, lanes: int) -> int:
     """Work after it is ordered behind what synchronised threads."""
     warp.block.cluster.watch.tensor_fence(warp, event, lanes, before=False)
     return lanes
-
-

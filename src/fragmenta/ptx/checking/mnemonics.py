@@ -14,7 +14,7 @@ from functools import cache
 
 from fragmenta.errors import nearest, one_of
 from fragmenta.isa.families import OTHERS
-from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING
+from fragmenta.ptx.checking.problem import ERROR, WARNING
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax
 from fragmenta.ptx.opcodes.tensor import TENSOR

@@ -95,7 +95,7 @@ class Blind:
     def tensor_allocated(
         self, warp: Any, event: Any, lanes: int, address: int, columns: int, place: int
     ) -> None:
-        """A warp allocated tensor memory; its address is in shared memory at a place."""
+        """A warp allocated tensor memory, and wrote its address to shared memory."""
 
     def tensor_freed(
         self, warp: Any, event: Any, lanes: int, address: int, columns: int
