@@ -81,11 +81,6 @@ REPAIRS = {
         "Execute wgmma.wait_group for that wgmma before the instruction."
     ),
     "missing-wgmma-fence": "Execute wgmma.fence before the wgmma.",
-    "tensor-memory-race": (
-        "Wait for the end of the earlier one: tcgen05.commit and its mbarrier after "
-        "mma and cp, tcgen05.wait after ld and st; then a barrier, if the later one is "
-        "of another warp."
-    ),
     "tensor-registers-in-flight": "Execute tcgen05.wait::ld before the instruction.",
     "missing-tensor-fence": (
         "Execute tcgen05.fence::before_thread_sync before the barrier, and "
@@ -121,6 +116,15 @@ _PRODUCT = (
 )
 _COMMITTED = (
     "Let a tcgen05.commit follow it, and wait for the mbarrier of that before {access}."
+)
+UNCOMMITTED = (
+    "Let a tcgen05.commit follow it, and wait for the mbarrier of that before this "
+    "instruction."
+)
+UNSEEN = "Wait for phase {phase} of {mbarrier} before this instruction."
+UNWAITED = "Execute tcgen05.wait::{kind} there first{others}."
+UNORDERED = (
+    "Let a barrier (bar.sync, __syncthreads) or an mbarrier come between the two."
 )
 _WRITERS = (
     "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "

@@ -110,7 +110,8 @@ class Teller:
     # ── what an event said itself ───────────────────────────────────────────
 
     def _said(self, found: Found) -> tuple[str, str]:
-        hint = phrases.REPAIRS.get(found.rule, "")
+        hint = found.more.get("repair", phrases.REPAIRS.get(found.rule, ""))
+        hint = self.names.with_mbarriers(hint)
         message = self.names.with_mbarriers(found.message)
         if self.names.instruction(found.site) is None:
             hint = phrases.FATAL.get(found.rule, "")

@@ -17,6 +17,7 @@ from typing import Any
 
 from fragmenta.ptx.asynchronous.events import first
 from fragmenta.ptx.asynchronous.tensor_cells import Cells
+from fragmenta.ptx.watching import phrases
 from fragmenta.ptx.watching.blind import Blind
 from fragmenta.ptx.watching.tensor_fences import Fences
 from fragmenta.ptx.watching.tensor_memory import (
@@ -214,8 +215,9 @@ class TensorObserver(Blind):
         row = self._row(warp, lanes)
         for each in self._cells.conflicts(new, row, reads, writes):
             if each.ordered is False:
-                message = f"{_start(each)}{self._why(each.old, new)}"
-                warp.report(RACE, event, lanes, message, other=each.old.site)
+                why, repair = self._why(each.old, new)
+                message, other = _start(each) + why, each.old.site
+                warp.report(RACE, event, lanes, message, other=other, repair=repair)
             elif self.machine.strict:
                 agent = self.watch.agent("tcgen05.fence", each.old.rank, each.old.warp)
                 self._fences.check(each, agent, warp, event, lanes)
@@ -242,24 +244,37 @@ class TensorObserver(Blind):
                 "all of them must have the same", other=site,
             )  # fmt: skip
 
-    def _why(self, old: Access, new: Access) -> str:
-        """What is missing between two accesses."""
+    def _why(self, old: Access, new: Access) -> tuple[str, str]:
+        """What is missing between two accesses, and what would repair it."""
         late = " and need not be done"
         if old.kind not in QUEUED:
-            key = f"tcgen05.{old.kind}", old.rank, old.warp
-            if old.epoch < self._periods.get(key, 0):
-                return ", and nothing orders the two"
-            return f"{late}: its warp has not executed tcgen05.wait::{old.kind}"
-        if old.kind == new.kind == "mma" and old.form != new.form:
-            return f"{late}: only products with one D and one shape follow one another"
+            return self._unwaited(old, new, late)
         found = self._commits.get((old.agent, old.epoch))
+        if old.kind == new.kind == "mma" and old.form != new.form:
+            late += ": only products with one D and one shape follow one another"
+        elif found is None:
+            late += ": no tcgen05.commit came after it"
         if found is None:
-            return f"{late}: no tcgen05.commit came after it"
+            return late, phrases.UNCOMMITTED
         mbarrier, phase = found
-        return (
-            f"{late}: its tcgen05.commit signals phase {phase} of {mbarrier}, and warp "
-            f"{new.warp} does not know that this phase is over"
+        repair = phrases.UNSEEN.format(phase=phase, mbarrier=mbarrier)
+        if ":" in late:
+            return late, repair
+        known = f"warp {new.warp} does not know that this phase is over"
+        counted = (
+            f": its tcgen05.commit signals phase {phase} of {mbarrier}, and {known}"
         )
+        return late + counted, repair
+
+    def _unwaited(self, old: Access, new: Access, late: str) -> tuple[str, str]:
+        key = f"tcgen05.{old.kind}", old.rank, old.warp
+        if old.epoch < self._periods.get(key, 0):
+            return ", and nothing orders the two", phrases.UNORDERED
+        same = (old.rank, old.warp) == (new.rank, new.warp)
+        others = "" if same else ", and let a barrier come between the two"
+        repair = phrases.UNWAITED.format(kind=old.kind, others=others)
+        missing = f": its warp has not executed tcgen05.wait::{old.kind}"
+        return late + missing, repair
 
 
 def _start(found: Conflict) -> str:

@@ -60,13 +60,14 @@ DEVICE void commit(u64 *bar)
 
 // The operands of a product, by bulk copies, and 32 columns of tensor memory
 
-struct Tiles { alignas(128) u16 A[2048]; alignas(128) u16 B[256]; u64 full, done, next; u32 place; };
+struct Tiles { alignas(128) u16 A[2048]; alignas(128) u16 B[256]; u64 full, done, next, more; u32 place; };
 DEVICE u32 begin(Tiles &s, const u16 *a, const u16 *b)
 {
     if (threadIdx.x == 0) {
         init(&s.full, 1);
         init(&s.done, 1);
         init(&s.next, 1);
+        init(&s.more, 1);
         arrive_expect(&s.full, LEFT_BYTES + RIGHT_BYTES);
         load(s.A, a, LEFT_BYTES, &s.full);
         load(s.B, b, RIGHT_BYTES, &s.full);

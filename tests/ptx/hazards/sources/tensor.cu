@@ -144,9 +144,9 @@ KERNEL refilled_operand(const u16 *a, const u16 *b, u32 *out)
         if (BUG == 2) {
             put((u32 *)s.B, 0);
         } else {
-            arrive_expect(&s.full, RIGHT_BYTES);
-            load(s.B, b + 256, RIGHT_BYTES, &s.full);
-            wait(&s.full, 1);
+            arrive_expect(&s.more, RIGHT_BYTES);
+            load(s.B, b + 256, RIGHT_BYTES, &s.more);
+            wait(&s.more, 0);
             mma(tensor, operand(s.A), operand(s.B), 1);
             commit(&s.next);
         }
@@ -262,10 +262,10 @@ KERNEL two_issuers(const u16 *a, const u16 *b, u32 *out)
             wait(&s.next, 0);
         after_sync();
         mma(tensor, operand(s.A), operand(s.B), 1);
-        commit(&s.full);
+        commit(&s.more);
     }
     wait(&s.done, 0);
-    wait(&s.full, 1);
+    wait(&s.more, 0);
     after_sync();
     finish(out, tensor);
     end(tensor);
