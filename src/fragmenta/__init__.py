@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from fragmenta.shared.moves import stmatrix_addresses as stmatrix_addresses
     from fragmenta.shared.tiles import read_tile as read_tile
     from fragmenta.shared.tiles import shared_tile as shared_tile
+    from fragmenta.shared.zero_columns import ZeroColumnMask as ZeroColumnMask
     from fragmenta.sparse.compress import Compressed as Compressed
     from fragmenta.sparse.compress import check_sparse as check_sparse
     from fragmenta.sparse.compress import compress as compress
@@ -114,6 +115,7 @@ _MODULES = {
     "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",
+    "shared.zero_columns": "ZeroColumnMask",
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
     "execution.matmul": "matmul",
