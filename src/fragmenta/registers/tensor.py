@@ -82,7 +82,11 @@ class TensorAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """Where one element is: lane, column and bits (lowest, highest), and the CTA."""
+    """Where one element is: lane, column and bits (lowest, highest), and the CTA.
+
+    >>> print(Cell(lane=3, column=5, bits=(0, 15)))
+    lane 3, column 5, bits 15:0
+    """
 
     lane: int
     column: int

@@ -15,6 +15,7 @@ from fragmenta.cuda.source.kernel import WARP, WARPGROUP, Entry, Parameter
 from fragmenta.cuda.source.page import WIDTH, comment, wrapped
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.reasons import lacking
 from fragmenta.isa.target import check_target
 
 _ROW = 16
@@ -38,7 +39,7 @@ def module(
     """
     chosen = target or op.requires.targets[0]
     if not op.supported_on(check_target(chosen)):
-        raise UnsupportedTarget(f"{chosen} does not have {op}; it needs {op.requires}")
+        raise UnsupportedTarget(lacking(op, chosen))
     given = ptx.immediates(op, immediates, a_registers=a_registers)
     text, parameters = _entry(op, name, a_registers, given)
     said = [*describe(op, a_registers=a_registers), "//", *_launch(op, parameters)]

@@ -17,6 +17,7 @@ from fragmenta.ptx.asynchronous.tensor_cells import Cells
 from fragmenta.ptx.asynchronous.tensor_operands import named_op
 from fragmenta.ptx.asynchronous.tensor_products import Queued, issue
 from fragmenta.registers.tensor import COLUMNS, TensorAddress
+from fragmenta.shared.descriptor import Descriptor
 from fragmenta.tensor_memory.copies import copies, copy
 from fragmenta.tensor_memory.moves import shift as shifted
 
@@ -48,7 +49,8 @@ class Fill(Queued):
 
     def compute(self) -> None:
         """Copy the rows."""
-        self.put(copy(self.images(), self.shared(), self.op, self.at, self.descriptor))
+        of = Descriptor.decode(self.descriptor, "tcgen05")
+        self.put(copy(self.images(), self.shared(), self.op, self.at, of))
 
 
 @lru_cache(maxsize=256)

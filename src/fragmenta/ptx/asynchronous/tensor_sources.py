@@ -27,9 +27,8 @@ def sources(op: Op, name: str, word: int, blocks: tuple[Any, ...]) -> list[Range
 
     A descriptor that reads outside shared memory is refused.
     """
-    starts = _units(op, name, word)
-    first, end = int(starts.min()), int(starts.max()) + UNIT
-    found = []
+    every, first, end = _read(op, name, word)
+    found: list[Range] = []
     for block in blocks:
         size = block.shared.size
         if first < SHARED_START or end > size:
@@ -37,11 +36,18 @@ def sources(op: Op, name: str, word: int, blocks: tuple[Any, ...]) -> list[Range
                 f"the descriptor of {name} reads bytes {first} to {end - 1}; shared "
                 f"memory has {SHARED_START} to {size - 1}"
             )
-        found += pieces("shared", block.rank, starts, UNIT)
+        found += [each._replace(rank=block.rank) for each in every]
     return found
 
 
 @lru_cache(maxsize=4096)
+def _read(op: Op, name: str, word: int) -> tuple[list[Range], int, int]:
+    """All pieces, the first byte, and the one behind the last."""
+    starts = _units(op, name, word)
+    every = pieces("shared", 0, starts, UNIT)
+    return every, int(starts.min()), int(starts.max()) + UNIT
+
+
 def _units(op: Op, name: str, word: int) -> NDArray[np.int64]:
     """The addresses of all units."""
     of = Descriptor.decode(word, "tcgen05")
@@ -51,9 +57,7 @@ def _units(op: Op, name: str, word: int) -> NDArray[np.int64]:
         found = of.address(row, byte, "u8")
     else:
         found = _of_product(op, name, of, major_of(op, name))
-    starts = np.unique(np.asarray(found, np.int64))
-    starts.flags.writeable = False
-    return starts
+    return np.unique(np.asarray(found, np.int64))
 
 
 def _of_product(op: Op, name: str, of: Descriptor, major: MajorAxis) -> Any:
