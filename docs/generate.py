@@ -315,7 +315,8 @@ def published_tables() -> str:
     made = told["made"]
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in told["rows"]:
-        unit = {"WGMMA": "wgmma"}.get(row["unit"], "mma")
+        unit = "tcgen05.mma" if row["unit"].startswith("TCGen05") else "mma"
+        unit = "wgmma" if row["unit"] == "WGMMA" else unit
         kind = re.search(r"kind::\w+", row["name"])
         what = f"`{unit}`" + (f" `.{kind[0]}`" if kind else "")
         groups.setdefault((row["target"], row["architecture"], what), []).append(row)
