@@ -6,22 +6,8 @@ Products with scale factors are here.  A launch is described as there.
 
 from __future__ import annotations
 
-from typing import Any
-
 import triton
 import triton.language as tl
-
-from fragmenta.evidence.arguments import bits, integers, output
-from tests.ptx.corpus.triton_hopper import (
-    Launched,
-    _attention,
-    _made_here,
-    _matmul,
-    _persistent,
-    described,
-    i32,
-)
-from tests.ptx.corpus.triton_hopper import LAUNCHES as HOPPER
 
 
 @triton.jit
@@ -36,7 +22,7 @@ def matmul_scaled(
     inner, scales = tl.arange(0, K // PACK), tl.arange(0, K // VECTOR)
     wide, factors = k // PACK, k // VECTOR
     total = tl.zeros((M, N), dtype=tl.float32)
-    for i in range(0, tl.cdiv(k, K)):
+    for i in range(tl.cdiv(k, K)):
         at, factor = i * (K // PACK) + inner, i * (K // VECTOR) + scales
         left = tl.load(a + rows[:, None] * wide + at[None, :])
         right = tl.load(b + columns[None, :] * wide + at[:, None])

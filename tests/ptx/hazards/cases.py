@@ -315,7 +315,6 @@ LEFT, RIGHT = integers("f16", 2048, low=-8, high=9), integers("f16", 256, low=-8
 SUMS = output("u32", 128, 16)
 row("product", 128, LEFT, RIGHT, SUMS, wrong={1: CELLS, 2: CELLS, 3: Mistake((CELLS,), also=(DEADLOCK,))})
 row("chain", 128, LEFT, RIGHT, SUMS)
-row("loaded", 128, LEFT, RIGHT, SUMS, wrong={1: LOADED, 2: LOADED})
 row("stored", 128, LEFT, RIGHT, SUMS, wrong={1: CELLS, 2: CELLS})
 row("copied_in", 128, LEFT, RIGHT, SUMS, out(1024), wrong={1: CELLS})
 row("freed", 128, LEFT, RIGHT, SUMS, wrong={1: (CELLS, TENSOR), 2: CELLS})
@@ -330,9 +329,10 @@ row("pipeline", 192, integers("f16", 5 * 2048, low=-8, high=9), integers("f16", 
 row("sums_in_turns", 160, LEFT, RIGHT, output("u32", 5, 128, 16), i32(5), wrong={
     1: CELLS, 2: Mistake((CELLS, DEADLOCK), also=(BARRIER,))})
 
-source("fences")
+source("strict")
 UNFENCED_CELLS = Mistake(("missing-tensor-fence",), WARNING)
 row("fenced", 128, LEFT, RIGHT, SUMS, wrong=dict.fromkeys((1, 2, 3), UNFENCED_CELLS))
+row("loaded", 128, LEFT, RIGHT, SUMS, wrong=dict.fromkeys((1, 2), Mistake((LOADED,), WARNING)))
 row("copied_twice", 128, LEFT, RIGHT, SUMS, wrong={1: Mistake((CELLS,), WARNING)})
 # fmt: on
 

@@ -23,9 +23,9 @@ from tests.ptx.hazards.cases import EMPTY, Case, Row
 SOURCES = Path(__file__).parent / "sources"
 GOLDEN = Path(__file__).parents[2] / "golden" / "hazards" / "h200.xz"
 BOX, SIZE = (16, 8), (32, 16)
-TARGETS = {"plain": "sm_80", "tensor": "sm_100a", "fences": "sm_100a"}
+TARGETS = {"plain": "sm_80", "tensor": "sm_100a", "strict": "sm_100a"}
 """What sources are compiled for, if it is not sm_90a."""
-STRICT = ("fences",)
+STRICT = ("strict",)
 """Sources that are watched with strict=True."""
 HEADERS = ("hopper.cuh", "blackwell.cuh")
 

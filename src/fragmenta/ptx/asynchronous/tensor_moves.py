@@ -200,7 +200,11 @@ def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
     check_cells(warp, event, lanes, task.cells)
     block.groups.setdefault(("tcgen05", task.kind, warp.number), []).append(task)
     cluster.watch.tensor_moves(task, warp, event, lanes)
-    cluster.start(task)
+    if task.kind == "ld":
+        # ptxas lets whoever uses the registers wait for them, also before wait::ld.
+        task.finish()
+    else:
+        cluster.start(task)
     return lanes
 
 

@@ -15,6 +15,7 @@ AGENTS = {
     "wgmma": "wgmma of warpgroup {number}{lane} at {place}",
     "mbarrier": "the copy of {place}{lane},",
     "tcgen05": "{mnemonic} of warp {number}{lane} at {place}",
+    "tcgen05.st": "{mnemonic} of warp {number} at {place}",
     "bulk-read": "the bulk copy of {place}, issued by warp {number}{lane},",
     "bulk-write": "the bulk copy of {place}, issued by warp {number}{lane},",
 }

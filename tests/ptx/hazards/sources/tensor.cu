@@ -40,28 +40,6 @@ KERNEL chain(const u16 *a, const u16 *b, u32 *out)
     end(tensor);
 }
 
-// Registers of tcgen05.ld are used before tcgen05.wait::ld.
-KERNEL loaded(const u16 *a, const u16 *b, u32 *out)
-{
-    __shared__ Tiles s;
-    u32 tensor = begin(s, a, b), r[8];
-    if (threadIdx.x == 0) {
-        mma(tensor, operand(s.A), operand(s.B));
-        commit(&s.done);
-    }
-    wait(&s.done, 0);
-    after_sync();
-    ld(r, tensor);
-    if (BUG == 2) // waits for stores
-        wait_st();
-    if (BUG == 0)
-        wait_ld();
-    put(out, r);
-    if (BUG != 0)
-        wait_ld();
-    end(tensor);
-}
-
 // A comes from registers.  Without tcgen05.wait::st, or without the barrier, it need not be
 // there when the product reads it.
 KERNEL stored(const u16 *a, const u16 *b, u32 *out)

@@ -1,4 +1,4 @@
-// The fences of tcgen05, which compilers leave out: only strict=True asks for them.
+// What the manual wants of tcgen05 and compilers leave out: only strict=True asks for it.
 #include "hopper.cuh"
 #include "blackwell.cuh"
 
@@ -46,5 +46,27 @@ KERNEL copied_twice(const u16 *a, const u16 *b, u32 *out)
     wait(&s.done, 0);
     after_sync();
     finish(out, tensor);
+    end(tensor);
+}
+
+// Registers of tcgen05.ld are used before tcgen05.wait::ld.
+KERNEL loaded(const u16 *a, const u16 *b, u32 *out)
+{
+    __shared__ Tiles s;
+    u32 tensor = begin(s, a, b), r[8];
+    if (threadIdx.x == 0) {
+        mma(tensor, operand(s.A), operand(s.B));
+        commit(&s.done);
+    }
+    wait(&s.done, 0);
+    after_sync();
+    ld(r, tensor);
+    if (BUG == 2) // waits for stores
+        wait_st();
+    if (BUG == 0)
+        wait_ld();
+    put(out, r);
+    if (BUG != 0)
+        wait_ld();
     end(tensor);
 }
