@@ -99,13 +99,13 @@ def _case(line: Mapping[str, str]) -> Case:
     words = line["instruction"].split(".")
     kind = next(w for w in words if w.startswith("kind")).removeprefix("kind::")
     group = 2 if "cta_group::2" in words else 1
-    more = {"scale_vec": "block16"} if "block16" in words else {}
-    op = fm.tcgen05(
+    more: dict[str, Any] = {"scale_vec": "block16"} if "block16" in words else {}
+    op: Any = fm.tcgen05(
         line["shape"], kind=kind, a=line["a"], b=line["b"] or None, d=line["d"],
         cta_group=group, sp="sp" in words, ws="ws" in words, **more,
     )  # fmt: skip
     m, n, k = op.shape
-    memory = np.random.default_rng(5).integers(0, 2, (128, 512)).astype(np.uint32)
+    memory: Any = np.random.default_rng(5).integers(0, 2, (128, 512)).astype(np.uint32)
     memory = memory if group == 1 else np.stack([memory, memory + np.uint32(1)])
     options: dict[str, Any] = {"d": D, "enable_input_d": 1}
     given: dict[str, Any] = {"p": int(line["more"] != "negated")}

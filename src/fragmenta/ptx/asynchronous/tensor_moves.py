@@ -1,6 +1,9 @@
 """How do warps load and store tensor memory?
 
-``tcgen05.ld`` fills registers some time between its issue and ``wait::ld``.
+``tcgen05.ld`` fills registers when it is issued, whatever the schedule is.  By the
+manual they hold nothing before ``wait::ld``.  But ptxas makes every instruction that
+needs such a register wait for the load, and Triton's kernels count on that.
+
 ``tcgen05.st`` takes its registers when it is issued, and fills cells some time between
 that and ``wait::st``.  Warp w of a warpgroup reaches lanes 32w to 32w + 31.
 """
@@ -20,7 +23,6 @@ from fragmenta.ptx.asynchronous.machine import Stop, Warp
 from fragmenta.ptx.asynchronous.tensor_cells import Cells
 from fragmenta.ptx.asynchronous.tensor_operands import check_cells, memory, named_op
 from fragmenta.ptx.asynchronous.warpgroups import Registers
-from fragmenta.ptx.asynchronous.work import POISON
 from fragmenta.registers.layout import Index
 from fragmenta.tensor_memory.moves import reduce
 from fragmenta.tensor_memory.reach import WARPS, reached
@@ -100,12 +102,6 @@ class Load(Move):
         self.registers = results.offsets
         if reduced is not None:
             self.registers += (reduced.place,)
-
-    def poison(self) -> None:
-        """The registers hold nothing yet."""
-        self.results.fill(POISON)
-        if self.reduced is not None:
-            self.reduced.lanes(self.warp)[:] = POISON
 
     def move(self) -> None:
         """Fill the registers with what the cells hold now."""
@@ -201,7 +197,6 @@ def _start(warp: Warp, event: Event, lanes: int, task: Move) -> int:
     block.groups.setdefault(("tcgen05", task.kind, warp.number), []).append(task)
     cluster.watch.tensor_moves(task, warp, event, lanes)
     if task.kind == "ld":
-        # ptxas lets whoever uses the registers wait for them, also before wait::ld.
         task.finish()
     else:
         cluster.start(task)
