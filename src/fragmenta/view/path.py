@@ -9,7 +9,7 @@ the loads that fetch all columns of D.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
@@ -93,14 +93,14 @@ def _notes(op: Instruction) -> Iterator[str]:
 
 def _row(op: Instruction, cta: int) -> Drawing:
     """Shared memory, inputs in tensor memory, D, registers."""
-    shared = _box("shared memory", list(_shared(op)))
+    shared = _box("shared memory", _shared(op))
     inputs = list(_inputs(op))
     stages = [shared]
     arrows = []
     if inputs:
         stages.append(_box("tensor memory", inputs))
         arrows.append(list(_copies(op)))
-    stages += [_box("tensor memory", list(_result(op))), _registers(op, cta)]
+    stages += [_box("tensor memory", _result(op)), _registers(op, cta)]
     arrows.append(re.sub(r"(?=\.kind|\.block_)", "\n", op.mnemonic).split("\n"))
     arrows.append(_loaded(op))
     title = [words(f"CTA {cta}", "g t")] if op.cta_group == 2 else []
@@ -170,36 +170,36 @@ def _registers(op: Instruction, cta: int) -> Drawing:
     assert isinstance(part, TensorFragment)
     count = sum(load.op.fragment("R").registers for load in loads(op))
     word = "register" if count == 1 else "registers"
-    lines = []
+    lines, warps = list[str](), list[int]()
     for block in blocks(part, arrangement(op)["D"]):
         if block.cta == cta:
             rows, cols = (f"{a}–{b}" for a, b in (block.rows, block.cols))
-            lines.append((f"warp {block.warp}  rows {rows}, cols {cols}", block.warp))
-    return _box(f"registers: 32 lanes x {count} {word}", lines)
+            lines.append(f"warp {block.warp}  rows {rows}, cols {cols}")
+            warps.append(block.warp)
+    return _box(f"registers: 32 lanes x {count} {word}", lines, warps)
 
 
 # ── boxes and arrows ────────────────────────────────────────────────────────
 
 
-def _box(title: str, lines: list[str] | list[tuple[str, int]]) -> Drawing:
+def _box(title: str, lines: Iterable[str], hues: Sequence[int] = ()) -> Drawing:
     """A frame with a title and lines; the lines of warps have a colour each."""
-    texts = [line if isinstance(line, str) else line[0] for line in lines]
+    texts = list(lines)
     width = max(6.9 * max(map(len, [title, *texts])), 110) + 20
-    height = 30 + _LINE * len(lines) + 8
+    height = 30 + _LINE * len(texts) + 8
     body = [
         f'<rect class="b" width="{width:g}" height="{height:g}" rx="6"/>',
         f'<rect class="o" width="{width:g}" height="{height:g}" rx="6"/>',
         f'<text class="k s" x="10" y="18">{escape(title)}</text>',
     ]
-    for number, line in enumerate(lines):
+    for number, text in enumerate(map(escape, texts)):
         y = 30 + _LINE * number
-        if not isinstance(line, str):
-            hue = 4 * line[1] + 2
+        if hues:
+            hue = 4 * hues[number] + 2
             body.append(
                 f'<rect class="l{hue}" x="6" y="{y}" width="{width - 12:g}" '
                 f'height="{_LINE - 1}" rx="3"/>'
             )
-        text = escape(texts[number])
         body.append(f'<text class="k t" x="10" y="{y + 11}">{text}</text>')
     return Drawing(width, height, "".join(body))
 
