@@ -316,6 +316,11 @@ class Machine:
         counted = self.launch.compiled.counted
         return any(each.startswith("cp.") for names in counted for each in names)
 
+    @cached_property
+    def tensor(self) -> bool:
+        """Whether the kernel uses tensor memory."""
+        return any(each.words[0] == "tcgen05" for each in self.events)
+
     def located(self, event: Event, read: Any) -> Any:
         """What is known of a product since the kernel was compiled."""
         found = self._located.get(event.number)

@@ -51,6 +51,8 @@ class Queue:
         """Work that is not done, the oldest first."""
         self.uncommitted: list[Any] = []
         """Work that no commit covers yet."""
+        self.commits: list[Any] = []
+        """Commits whose mbarriers are not told yet, the oldest first."""
 
     def run(self, last: Any) -> None:
         """Do everything up to a piece of work."""
@@ -286,10 +288,13 @@ def commit(warp: Warp, event: Event, lanes: int) -> int:
     cluster = warp.block.cluster
     for lane in numbers(lanes):
         mine = queue(warp, lane)
-        before, covers = list(mine.waiting), mine.uncommitted
+        # Who is told of a commit need not wait for the earlier ones of the thread.
+        mine.commits = [each for each in mine.commits if not each.done]
+        before, covers = [*mine.commits, *mine.waiting], mine.uncommitted
         mine.uncommitted = []
         found = _mbarriers(warp, event, lane)
         arrivals = [Commit(warp, event, lane, m, before, covers) for m in found]
+        mine.commits += arrivals
         for each in arrivals:
             cluster.watch.tensor_commit(each, warp, event, lane, each.mbarrier)
         for each in arrivals:
