@@ -3,6 +3,9 @@
     make published          about 10,000 elements a row
     make published FULL=1   a million a row; rewrites docs/published/mma-sim.json
 
+``compare.py TCGen05MMA`` compares only the rows of that class of MMA-Sim, and the
+other lines of the file stay as they are.
+
 Bits are compared as they are, with one exception: any NaN of f64 equals any
 other, because MMA-Sim's f64 is the host's fused multiply-add, whose NaN are
 the host's.  MMA-Sim's NaN of f32 and f16 are those of the hardware.
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import json
 import platform
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -99,13 +103,15 @@ def parameters(how: Model) -> dict[str, Any]:
     return {name: getattr(how, name) for name in PARAMETERS}
 
 
-def main() -> None:
+def main(units: list[str]) -> None:
     """Compare a million elements of every row, and keep the result."""
     rows, excluded = surveyed()
+    kept = json.loads(RESULT.read_text(encoding="utf-8")) if units else {}
     start, found = time.perf_counter(), []
     for row in rows:
-        found.append(compare(row, FULL))
-        print(found[-1], flush=True)
+        if not units or row.unit in units:
+            found.append(compare(row, FULL))
+            print(found[-1], flush=True)
     made = {
         "date": date.today().isoformat(),
         "script": "make published FULL=1",
@@ -118,18 +124,24 @@ def main() -> None:
         "seconds": round(time.perf_counter() - start),
         "inputs": list(KINDS),
     }
+    others = [line for line in kept.get("rows", ()) if line["unit"] not in units]
+    if kept:
+        made = kept["made"] | {"of " + " ".join(units): made}
     RESULT.parent.mkdir(exist_ok=True)
-    RESULT.write_text(written(made, found, excluded), encoding="utf-8")
+    RESULT.write_text(written(made, others, found, excluded), encoding="utf-8")
     wrong = sum(each.different for each in found)
     print(f"{len(found)} rows, {wrong} elements different; see {RESULT.name}")
     raise SystemExit(bool(wrong))
 
 
 def written(
-    made: dict[str, Any], found: list[Compared], excluded: list[Excluded]
+    made: dict[str, Any],
+    others: list[dict[str, Any]],
+    found: list[Compared],
+    excluded: list[Excluded],
 ) -> str:
-    """The result as JSON, a line for each row."""
-    rows = [
+    """The result as JSON, a line for each row; ``others`` are lines already."""
+    rows = others + [
         {
             "target": each.row.target,
             "unit": each.row.unit,
@@ -158,4 +170,4 @@ def written(
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -25,7 +25,7 @@ from fragmenta.registers.dtype import dtype
 ctypes.CDLL("libgomp.so.1", mode=ctypes.RTLD_GLOBAL)
 
 from mmasim import nv_ptx  # noqa: E402
-from mmasim.nv_ptx import isa_mma, isa_wgmma  # noqa: E402
+from mmasim.nv_ptx import isa_mma, isa_tcgen05mma, isa_wgmma  # noqa: E402
 
 Bits = NDArray[Any]
 
@@ -35,6 +35,8 @@ NAMES: dict[str, dict[str, list[str]]] = {
     "MMA": isa_mma.mma_shape_and_type,
     "MMABlockScale": isa_mma.mma_block_scale_shape_and_type,
     "WGMMA": isa_wgmma.wgmma_shape_and_type,
+    "TCGen05MMA": isa_tcgen05mma.tcgen05mma_shape_and_type,
+    "TCGen05MMABlockScale": isa_tcgen05mma.tcgen05mma_block_scale_shape_and_type,
 }
 
 _TORCH = {
@@ -62,7 +64,7 @@ def known(unit: str, architecture: str, name: str) -> bool:
 
 
 def every_name() -> list[tuple[str, str, str]]:
-    """All that MMA-Sim has for NVIDIA's warps and warpgroups."""
+    """All that MMA-Sim has for NVIDIA's targets."""
     return [
         (unit, architecture, name)
         for unit, by_architecture in NAMES.items()

@@ -10,10 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain, product
 
 import fragmenta as fm
 from fragmenta.arithmetic import Model
 from fragmenta.execution.mma import numeric_model
+from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.isa.target import ARCHITECTURES
 from fragmenta.isa.target import number as architecture
 
@@ -32,6 +34,20 @@ RELATIVES = {72: 70, 86: 80, 87: 80, 88: 80, 103: 100, 107: 100, 110: 100, 121: 
 
 FAMILIES = ("mma", "mma.sp", "wmma.mma", "wgmma", "wgmma.sp")
 
+#: The scales of the kinds of tcgen05 that have any.
+SCALES: dict[str, tuple[dict[str, str], ...]] = {
+    "mxf8f6f4": ({"scale": "ue8m0", "scale_vec": "1X"},),
+    "mxf4": ({"scale": "ue8m0", "scale_vec": "2X"},),
+    "mxf4nvf4": (
+        {"scale": "ue8m0", "scale_vec": "2X"},
+        {"scale": "ue8m0", "scale_vec": "4X"},
+        {"scale": "ue4m3", "scale_vec": "4X"},
+    ),
+}
+
+#: MMA-Sim's classes for tcgen05, and the M of each.
+TENSOR_MEMORY = {"TCGen05MMA": (64, 128), "TCGen05MMABlockScale": (128,)}
+
 Known = Callable[[str, str, str], bool]
 
 
@@ -39,14 +55,14 @@ Known = Callable[[str, str, str], bool]
 class Row:
     """Instructions that one target computes alike and MMA-Sim judges alike.
 
-    They differ in what is no part of the arithmetic: the width of a ``wgmma``,
-    and how ``m8n8k4`` lays its operands out.
+    They differ in what is no part of the arithmetic: the width of a ``wgmma``, the
+    size of a ``tcgen05.mma``, and how ``m8n8k4`` lays its operands out.
     """
 
     target: str
-    unit: str  #: MMA-Sim's class: "MMA", "MMABlockScale" or "WGMMA"
+    unit: str  #: MMA-Sim's class, such as "MMA" or "TCGen05MMABlockScale"
     architecture: str
-    name: str  #: as MMA-Sim spells it; nN stands for every width
+    name: str  #: as MMA-Sim spells it; nN stands for every width, mM for every M
     instructions: tuple[fm.Instruction, ...]
 
     @property
@@ -56,7 +72,9 @@ class Row:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What MMA-Sim calls each of the instructions."""
+        """What MMA-Sim calls each of the instructions; of tcgen05, in every size."""
+        if self.unit in TENSOR_MEMORY:
+            return tuple(every_size(self.name, self.unit))
         return tuple(dict.fromkeys(spelled(op)[1] for op in self.instructions))
 
     @property
@@ -111,13 +129,37 @@ def survey(known: Known) -> tuple[list[Row], list[Excluded]]:
 
 def every_multiplication() -> Iterator[tuple[fm.Instruction, str]]:
     """Each instruction with one target of each architecture that has it."""
-    for op in (op for family in FAMILIES for op in fm.catalogue(family)):
+    for op in chain(*map(fm.catalogue, FAMILIES), tensor_memory()):
         first: dict[int, str] = {}
         for target in op.requires.targets:
             first.setdefault(architecture(target), target)
         for number in ARCHITECTURES:
             if number in first:
                 yield op, first[number]
+
+
+def tensor_memory() -> Iterator[fm.Instruction]:
+    """Every kind, form and type of ``tcgen05.mma``.
+
+    One size stands for all: MMA-Sim is asked whether it computes them alike.
+    """
+    forms = product((1, 2), (False, True), (False, True))
+    for kind, (group, ws, sparse) in product(OF_KIND, forms):
+        of_form = {"kind": kind, "cta_group": group, "ws": ws, "sp": sparse}
+        for m in list(sizes(kind, group, ws=ws, sparse=sparse))[-1:]:
+            shape = f"m{m}n64k{OF_KIND[kind].k[sparse]}"
+            for types in combinations(kind):
+                yield fm.tcgen05(shape, **of_form, **types)
+
+
+def combinations(kind: str) -> Iterator[dict[str, str]]:
+    """The types that a kind multiplies, and its scales."""
+    of = OF_KIND[kind]
+    for a, b, d in product(of.operands, of.operands, of.results):
+        if kind == "f16" and (a != b or (a, d) == ("bf16", "f16")):
+            continue
+        for scale in SCALES.get(kind, ({},)):
+            yield {"a": a, "b": b, "d": d, **scale}
 
 
 def reason(op: fm.Instruction, target: str) -> str | None:
@@ -129,11 +171,15 @@ def reason(op: fm.Instruction, target: str) -> str | None:
         return "MMA-Sim has no sparse instructions"
     if op.family == "wmma.mma":
         return "MMA-Sim has no `wmma`"
+    if ".ws" in op.family:
+        return "MMA-Sim has no `.ws`"
+    if op.cta_group == 2:
+        return "MMA-Sim has no `cta_group::2`"
     if of.name == "f64" and op.values.get("rounding") not in ("", "rn"):
         return "MMA-Sim rounds f64 to nearest only"
     if number in RELATIVES:
         return "MMA-Sim does not know the target; computed as on its relative"
-    if op.family == "wgmma":
+    if op.family in ("wgmma", "tcgen05.mma"):
         return None
     if of.name == "f16" and k == 4 and number >= 80:
         return "written by the assembler: f16 `m8n8k4` is software from sm_80 on"
@@ -155,6 +201,8 @@ def spelled(op: fm.Instruction) -> tuple[str, str]:
     ('MMA', 'm16n8k16.f32.f16.f16.f32')
     """
     shape, d, a, b = (op.values[key] for key in ("shape", "d", "a", "b"))
+    if op.tensor_memory:
+        return _in_tensor_memory(op)
     unit = op.family.removesuffix(".mma").upper()
     if unit.startswith("WGMMA"):
         return unit, f"{shape}.{d}.{a}.{b}"
@@ -167,18 +215,45 @@ def spelled(op: fm.Instruction) -> tuple[str, str]:
     return unit, f"{shape}{kind}.{types}" + (f".{rounding}" if rounding else "")
 
 
+def _in_tensor_memory(op: fm.Instruction) -> tuple[str, str]:
+    """The name of a ``tcgen05.mma``; what MMA-Sim has not gets a word of its own."""
+    unit = "TCGen05MMABlockScale" if op.scale_vec else "TCGen05MMA"
+    shape, d, a, b = (op.values[key] for key in ("shape", "d", "a", "b"))
+    form = op.family.removeprefix("tcgen05.mma") + ".pair" * (op.cta_group == 2)
+    name = f"{shape}{form}.kind::{op.kind}"
+    if op.scale_vec:
+        block, scale = op.shape.k // op.scale_vec, op.values["stype"]
+        return unit, f"{name}.block{block}.{d}.{a}.{b}.{scale}"
+    return unit, f"{name}.{d}.{a}.{b}"
+
+
+def every_size(name: str, unit: str) -> Iterator[str]:
+    """The names of a ``tcgen05.mma`` in all sizes that MMA-Sim has.
+
+    >>> names = list(every_size("mMnNk8.kind::tf32.f32.tf32.tf32", "TCGen05MMA"))
+    >>> len(names), names[0]
+    (64, 'm64n8k8.kind::tf32.f32.tf32.tf32')
+    """
+    for m, n in product(TENSOR_MEMORY[unit], range(8, 257, 8)):
+        yield name.replace("mMnN", f"m{m}n{n}")
+
+
 def any_width(name: str) -> str:
-    """The name of a ``wgmma`` without its width, any other as it is.
+    """The name of a ``wgmma`` or ``tcgen05.mma`` without its size, others as they are.
 
     >>> any_width("m64n208k16.f32.f16.f16"), any_width("m16n8k8.f16.f16.f16.f16")
     ('m64nNk16.f32.f16.f16', 'm16n8k8.f16.f16.f16.f16')
+    >>> any_width("m128n64k16.kind::f16.f32.f16.f16")
+    'mMnNk16.kind::f16.f32.f16.f16'
     """
+    if re.match(r"m(64|128)n\d+k\d+\.kind::", name):
+        return re.sub(r"^m\d+n\d+", "mMnN", name)
     return re.sub(r"^m64n\d+k", "m64nNk", name)
 
 
 def unclaimed(
     names: Iterable[tuple[str, str, str]], rows: Iterable[Row]
 ) -> list[tuple[str, str, str]]:
-    """What MMA-Sim has for NVIDIA's warps and warpgroups, and no row claims."""
+    """What MMA-Sim has for NVIDIA's targets, and no row claims."""
     claimed = {(row.unit, row.architecture, name) for row in rows for name in row.names}
     return sorted(set(names) - claimed)

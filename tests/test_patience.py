@@ -12,7 +12,7 @@ import fragmenta as fm
 from fragmenta.isa.statement import MOST
 from fragmenta.isa.target import Version
 from fragmenta.registers.layout import LONGEST
-from fragmenta.shared.tiles import tensor_map
+from fragmenta.shared.tile_copies import tensor_map
 
 WITHIN = 2.0
 S4 = "mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fragmenta import ptx as ptx
+    from fragmenta import tensor_memory as tensor_memory
     from fragmenta import wmma as wmma
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from fragmenta.shared.moves import stmatrix_addresses as stmatrix_addresses
     from fragmenta.shared.tiles import read_tile as read_tile
     from fragmenta.shared.tiles import shared_tile as shared_tile
+    from fragmenta.shared.zero_columns import ZeroColumnMask as ZeroColumnMask
     from fragmenta.sparse.compress import Compressed as Compressed
     from fragmenta.sparse.compress import check_sparse as check_sparse
     from fragmenta.sparse.compress import compress as compress
@@ -113,6 +115,7 @@ _MODULES = {
     "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",
+    "shared.zero_columns": "ZeroColumnMask",
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
     "execution.matmul": "matmul",
@@ -125,7 +128,7 @@ _MODULES = {
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 
 # Rooms that are used by name: ``fm.wmma.fragment``.
-_ROOMS = ("ptx", "wmma")
+_ROOMS = ("ptx", "tensor_memory", "wmma")
 
 __all__ = ["__version__", *_ROOMS, *_HOME]  # noqa: PLE0604 - the keys are strings
 

@@ -57,9 +57,13 @@ def test_a_sparse_instruction_takes_the_steps_of_a_dense_one():
 
 def test_fp4_with_block_scales_is_one_step_of_four_groups():
     """It was two steps of 32 products, in groups of 8, until it was judged."""
-    for op in fm.catalogue():
+    whole = [
+        fm.tcgen05("m128n64", a="e2m1", kind="mxf4", sp=sp, cta_group=1)
+        for sp in (False, True)
+    ]
+    for op in [op for op in fm.catalogue() if not op.tensor_memory] + whole:
         if op.kind in ("mxf4", "mxf4nvf4"):
-            how = numeric_model(op, "sm_120a")
+            how = numeric_model(op, "sm_100a" if op.tensor_memory else "sm_120a")
             assert how.steps == (tuple(range(64)),)
             a = np.full(how.stored, 2, np.uint8)  # 1.0
             scales = np.full(
@@ -140,3 +144,95 @@ def test_a_model_is_the_same_after_pickling():
 def test_what_does_not_exist_is_refused(arguments, more, error, message):
     with pytest.raises(error, match=message):
         model(*arguments, **more)
+
+
+def tcgen05(a="f16", d="f32", k=16, target="sm_100a", **more):
+    b = more.pop("b", a)
+    return model(target, a, b, d, d, k, unit="tcgen05", **more)
+
+
+SCALED = {"kind": "mxf4nvf4", "scale": "ue4m3", "scale_vec": 4}
+
+
+@pytest.mark.parametrize(
+    "how, products, fraction, floor, keep",
+    [
+        (tcgen05(), 16, 25, -133, 23),
+        (tcgen05("bf16"), 16, 25, -133, 23),
+        (tcgen05(d="f16"), 16, 25, -21, 10),
+        (tcgen05("tf32", k=8), 8, 25, -133, 23),
+        (tcgen05("e4m3", b="e2m1", k=32, kind="f8f6f4"), 32, 25, -133, 23),
+        (tcgen05("e3m2", "f16", k=32, kind="f8f6f4"), 32, 25, -21, 10),
+        (tcgen05("e5m2", k=32, kind="mxf8f6f4"), 32, 25, -133, 23),
+        (tcgen05("e2m1", k=64, **SCALED), 64, 35, -139, 23),
+    ],
+    ids=str,
+)
+def test_tcgen05_is_one_step(how, products, fraction, floor, keep):
+    assert how.steps == (tuple(range(how.stored)),)
+    found = (how.products, how.fraction, how.floor, how.keep)
+    assert found == (products, fraction, floor, keep)
+    assert how.rounding == ("rn" if how.d == "f16" else "rz")
+    assert how.source == "published"
+
+
+def test_fp8_of_tcgen05_keeps_more_than_that_of_wgmma():
+    old = model("sm_90a", "e4m3", "e4m3", "f32", "f32", 32, unit="wgmma")
+    assert (old.fraction, old.keep) == (13, 13)
+    assert tcgen05("e4m3", k=32).fraction == 25
+
+
+@pytest.mark.parametrize(
+    "how, source",
+    [
+        (tcgen05(target="sm_103a"), "assumed: as on sm_100"),
+        (tcgen05(ws=True), "assumed: as without .ws"),
+        (tcgen05(cta_group=2), "assumed: as with cta_group::1"),
+        (
+            tcgen05(k=32, sparse=True),
+            "assumed: stored products are counted as on sm_90",
+        ),
+        (
+            tcgen05("e4m3", k=64, sparse=True, ws=True, target="sm_110a"),
+            "assumed: as on sm_100; stored products are counted as on sm_90; "
+            "as without .ws",
+        ),
+        (tcgen05("s8", "s32", 32), "exact by definition"),
+        (tcgen05("s8", "s32", 64, sparse=True), "exact by definition"),
+        (
+            tcgen05("u8", "s32", 32, satfinite=True),
+            "exact by definition; assumed: saturated at the end",
+        ),
+    ],
+    ids=lambda each: str(each)[:40],
+)
+def test_tcgen05_says_what_is_assumed(how, source):
+    assert how.source == source
+
+
+def test_an_assumption_changes_no_number():
+    plain = tcgen05("e2m1", k=64, **SCALED)
+    other = tcgen05("e2m1", k=64, **SCALED, cta_group=2, target="sm_110f")
+    assert replace(other, target="sm_100a", source="published") == plain
+
+
+@pytest.mark.parametrize(
+    "asked, error, message",
+    [
+        (lambda: tcgen05("e2m1", k=96, target="sm_103a", **SCALED), Error,
+         "nobody has published how sm_103a adds .*k = 96.*; k = 64 is known"),
+        (lambda: tcgen05("e4m3", k=64, target="sm_107a"), Error, "k = 32 is known"),
+        (lambda: tcgen05("e4m3", k=128, sparse=True), Error, "k = 64 is known"),
+        (lambda: tcgen05("s8", "s32", 64), Error, "k = 32 is known"),
+        (lambda: tcgen05("bf16", "f16"), UnsupportedTarget, "no tcgen05 of bf16"),
+        (lambda: tcgen05(b="bf16"), Error, "B must be f16"),
+        *((lambda target=target: tcgen05(target=target), UnsupportedTarget,
+           "targets with it: sm_100, sm_103, sm_107 and sm_110")
+          for target in ("sm_90a", "sm_120a", "sm_121a")),
+        (lambda: tcgen05("e2m1", k=64, target="sm_120a", **SCALED), UnsupportedTarget,
+         "targets with it: sm_100, sm_103, sm_107 and sm_110"),
+    ],
+)  # fmt: skip
+def test_what_tcgen05_has_not_is_refused(asked, error, message):
+    with pytest.raises(error, match=message):
+        asked()

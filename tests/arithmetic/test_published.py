@@ -142,6 +142,8 @@ def test_targets_that_mma_sim_does_not_know_compute_as_their_relatives():
         for number, relative in RELATIVES.items():
             if number in on and relative in on:
                 ours, theirs = (numeric_model(*on[n]) for n in (number, relative))
-                assert replace(ours, target=theirs.target) == theirs
+                # The source of tcgen05 says that this is an assumption.
+                alike = replace(ours, target=theirs.target, source=theirs.source)
+                assert alike == theirs
                 checked += 1
     assert checked > 1000

@@ -13,7 +13,8 @@ from fragmenta.errors import AddressError
 from fragmenta.isa.families import catalogue
 from fragmenta.shared.boxes import load_box
 from fragmenta.shared.descriptor import Descriptor, atoms, extent, swizzled
-from fragmenta.shared.tiles import read_tile, shared_tile, tensor_map
+from fragmenta.shared.tile_copies import tensor_map
+from fragmenta.shared.tiles import read_tile, shared_tile
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

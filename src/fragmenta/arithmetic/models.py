@@ -17,6 +17,9 @@ step* adds ``L`` products and the accumulator:
 If an instruction has more than ``L`` products, it has several steps, in ascending
 k.  In a sparse instruction only stored products count.
 
+``source`` says how sure a row is: measured on a GPU, published by others, or assumed.
+An assumption is written out, as in ``assumed: as on sm_100``.
+
 The first table below describes the fused steps of every target, the second one the
 steps of mxf4 and mxf4nvf4.  The third one lists the instructions that a target does
 not have in hardware, and how the assembler expands them.  Integers, single bits and
@@ -27,6 +30,7 @@ multiply-adds.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple, TypeAlias, cast
@@ -67,6 +71,12 @@ sm_100..121  mma,wmma  any  f16                       f16     16  25  -21    10 
 sm_100..121  mma,wmma  any  tf32                      f32     8   25  -133   23 rz  published
 sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f32     32  25  -133   23 rz  published
 sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f16     32  25  -21    10 rn  published
+
+sm_100..110  tcgen05   any  f16,bf16                  f32     16  25  -133   23 rz  published
+sm_100..110  tcgen05   any  f16                       f16     16  25  -21    10 rn  published
+sm_100..110  tcgen05   any  tf32                      f32     8   25  -133   23 rz  published
+sm_100..110  tcgen05   any  e4m3,e5m2,e3m2,e2m3,e2m1  f32     32  25  -133   23 rz  published
+sm_100..110  tcgen05   any  e4m3,e5m2,e3m2,e2m3,e2m1  f16     32  25  -21    10 rn  published
 """  # noqa: E501
 
 # Block scales.  With mxf8f6f4 the exponent of a product includes the exponents of
@@ -78,10 +88,23 @@ sm_120..121  mma       any  e4m3,e5m2,e3m2,e2m3,e2m1  f16     32  25  -21    10 
 _GROUPED = """
 targets      unit      k    operands                  result  L   F   floor  keep   source
 sm_120..121  mma       any  e2m1                      f32     64  35  -139   23 rz  published
+sm_100..110  tcgen05   any  e2m1                      f32     64  35  -139   23 rz  published
 """  # noqa: E501
 
 #: Products in one group of mxf4 and mxf4nvf4.
 GROUP = 16
+
+# What is published about tcgen05 is about dense instructions of one CTA on sm_100.
+# Whatever else is computed in the same way is marked as an assumption.
+_UNPUBLISHED: tuple[tuple[str, Callable[[_Asked], bool]], ...] = (
+    ("as on sm_100", lambda asked: asked.number != 100),
+    ("stored products are counted as on sm_90", lambda asked: asked.sparse),
+    ("as without .ws", lambda asked: asked.ws),
+    ("as with cta_group::1", lambda asked: asked.cta_group == 2),
+)
+
+#: Products of 8-bit integers in one tcgen05.mma; their sum is exact.
+_INTEGER_PRODUCTS = 32
 
 # How the assembler of a toolkit expands an instruction that the target does not have.
 # A test ties this table to the one in isa/native.py.
@@ -205,15 +228,18 @@ def model(
     rounding: str = "rn",
     satfinite: bool = False,
     bitop: str | None = None,
+    cta_group: int = 1,
+    ws: bool = False,
 ) -> Model:
     """How a target computes an instruction of these types and this k.
 
     ``a``, ``b``, ``c`` and ``d`` are element types, ``k`` is the instruction's
-    logical k.  ``unit`` is ``mma``, ``wgmma`` or ``wmma``.  ``kind`` is the word
-    after ``.kind::``.  ``scale`` and ``scale_vec`` describe block scales.
+    logical k.  ``unit`` is ``mma``, ``wgmma``, ``wmma`` or ``tcgen05``.  ``kind`` is
+    the word after ``.kind::``.  ``scale`` and ``scale_vec`` describe block scales.
     ``rounding`` is for f64, ``satfinite`` for integers and ``bitop`` (``xor``
     or ``and``) for b1.  ``toolkit`` names the toolkit whose assembler expands
-    instructions that the target does not have.
+    instructions that the target does not have.  ``cta_group`` and ``ws`` are those of
+    tcgen05; they change no number, but less is published about them.
 
     >>> print(model("sm_90a", "e4m3", "e5m2", "f32", "f32", 32, unit="wgmma"))
     wgmma k32 e4m3 x e5m2 with f32 -> f32 on sm_90a
@@ -226,7 +252,9 @@ and sm_121
     """
     for name in (a, b, c, d):
         dtype(name)
-    asked = _Asked(target, number(target), unit, kind, a, b, c, d, k, sparse)
+    asked = _Asked(
+        target, number(target), unit, kind, a, b, c, d, k, sparse, cta_group, ws
+    )
     if a in _INTEGERS:
         return asked.exact("integer", _INTEGERS, "s32", satfinite=satfinite)
     if a == "b1":
@@ -257,7 +285,7 @@ class _Where(NamedTuple):
     def read(
         cls, targets: str, units: str, k: str, operands: str, results: str
     ) -> _Where:
-        every = ("mma", "wgmma", "wmma")
+        every = ("mma", "wgmma", "wmma")  # of sm_90, which has no tcgen05
         return cls(
             frozenset(map(number, expand(targets))),
             frozenset(every if units == "all" else units.split(",")),
@@ -363,6 +391,8 @@ class _Asked:
     d: str
     k: int
     sparse: bool
+    cta_group: int
+    ws: bool
 
     @property
     def stored(self) -> int:
@@ -416,6 +446,9 @@ class _Asked:
 
     def scaled(self, scale: str | None, scale_vec: int | None) -> Model:
         """Steps of products with block scales."""
+        grouped = self.kind != "mxf8f6f4"
+        row = self._row(_GROUPED_ROWS if grouped else _FUSED_ROWS, {self.a, self.b})
+        self._known(self.stored, row.products)  # before its scales, which differ, too
         vector = scale_vec or {"mxf8f6f4": 1, "mxf4": 2}.get(self.kind or "", 0)
         name = scale or "ue8m0"
         allowed = {
@@ -429,14 +462,8 @@ class _Asked:
                 f"kind {self.kind} takes {pairs}; given scale={name!r}, "
                 f"scale_vec={vector}"
             )
-        grouped = self.kind != "mxf8f6f4"
-        rows = _GROUPED_ROWS if grouped else _FUSED_ROWS
-        return self._model(
-            "grouped" if grouped else "fused",
-            self._row(rows, {self.a, self.b}),
-            scale=name,
-            scale_vec=vector,
-        )
+        form: FormName = "grouped" if grouped else "fused"
+        return self._model(form, row, scale=name, scale_vec=vector)
 
     def expanded(self, toolkit: tuple[int, int]) -> Model | None:
         """How the assembler expands it; None if the target has it in hardware."""
@@ -485,6 +512,7 @@ class _Asked:
         bitop: str | None = None,
     ) -> Model:
         stored = self.stored
+        self._known(stored, row.products or _INTEGER_PRODUCTS)
         order = tuple(range(stored))
         limit = min(row.products or stored, stored)
         if expanded:
@@ -522,5 +550,23 @@ class _Asked:
             scale_vec=scale_vec,
             satfinite=satfinite,
             bitop=bitop,
-            source=row.source,
+            source=self._source(form, row.source, satfinite),
         )
+
+    def _known(self, stored: int, products: int) -> None:
+        """Refuse a k of tcgen05 whose sum nobody has published."""
+        if self.unit == "tcgen05" and stored != products:
+            k = products * (2 if self.sparse else 1)
+            raise Error(
+                f"nobody has published how {self.target} adds the products of "
+                f"tcgen05 with k = {self.k} and {self.a} x {self.b}; k = {k} is known"
+            )
+
+    def _source(self, form: FormName, source: str, satfinite: bool) -> str:
+        """The source of the row, or what is assumed because there is none."""
+        if self.unit != "tcgen05":
+            return source
+        if form == "integer":
+            return f"{source}; assumed: saturated at the end" if satfinite else source
+        assumed = [words for words, holds in _UNPUBLISHED if holds(self)]
+        return f"assumed: {'; '.join(assumed)}" if assumed else source

@@ -18,13 +18,14 @@ from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.trace import ExactValue as Number
 from fragmenta.arithmetic.trace import Explanation, Step, Term, explain_steps
-from fragmenta.arrays.checks import as_array, is_whole
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import ShapeError
 from fragmenta.execution.matmul import whole_along_k
 from fragmenta.execution.mma import (
     accumulator,
     check_whole,
     chosen_target,
+    matrix_b,
     numeric_model,
     scale_bits,
     stored,
@@ -127,7 +128,7 @@ def explain(
     check_multiplies(op)
     where = chosen_target(op, target)
     given = stored(op, A)
-    b = op.types["b"].encode(as_array(B))
+    b = matrix_b(op, B)
     a, b, index = whole_along_k(op, given, b)
     if a.ndim != 2 or b.ndim != 2:
         raise ShapeError(

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arithmetic.operands import Bits
-from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.arrays.checks import batch_shape
 from fragmenta.errors import ShapeError
 from fragmenta.execution.mma import (
     Stored,
     accumulator,
     chosen_target,
+    matrix_b,
     multiply_bits,
     numeric_model,
     scale_bits,
@@ -68,7 +69,7 @@ def matmul(
             _block, A, B, found, C, scale_a=scale_a, scale_b=scale_b, target=target
         )
     given = stored(found, A)
-    b = found.types["b"].encode(as_array(B))
+    b = matrix_b(found, B)
     a, b, index = whole_along_k(found, given, b)
     shape = _shape(a, b)
     c = accumulator(found, C, shape)

@@ -21,6 +21,7 @@ from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, 
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
+from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.sparse.compress import Compressed, check_compressed, compress
 
@@ -73,6 +74,8 @@ def numeric_model(op: Instruction, target: str) -> Model:
         rounding=op.values.get("rounding") or "rn",
         satfinite=op.satfinite,
         bitop=bitop,
+        cta_group=op.cta_group or 1,
+        ws=".ws" in op.family,
     )
 
 
@@ -152,7 +155,7 @@ def call(
     m, n, k = op.shape
     if columns != k:
         raise ShapeError(f"A of {op} is {m}x{k}; given a Compressed of {m}x{columns}")
-    b = _encode(op.types["b"], B)
+    b = matrix_b(op, B)
     _expect(op, "B", b.shape, (k, n))
     c = accumulator(op, C, (m, n))
     _expect(op, "C", c.shape, (m, n))
@@ -246,13 +249,39 @@ def stored(op: Instruction, A: ArrayLike | Compressed) -> Stored:
     if not op.sparse:
         if isinstance(A, Compressed):
             raise Error(f"{op} is dense; decompress A first")
-        bits = _encode(of, A)
+        bits = signed(op, "a", _encode(of, A))
         return Stored(bits, None, bits.shape[-1] if bits.ndim else 0)
     if isinstance(A, Compressed):
         check_compressed(A, op)
     else:
         A = compress(A, op)
-    return Stored(_encode(of, A.values), A.columns(), A.width)
+    bits = signed(op, "a", _encode(of, A.values))
+    return Stored(bits, A.columns(), A.width)
+
+
+def matrix_b(op: Instruction, B: ArrayLike) -> Bits:
+    """The bits of B."""
+    return signed(op, "b", _encode(op.types["b"], B))
+
+
+def signed(op: Instruction, name: str, bits: Bits) -> Bits:
+    """The bits of A or B, negated if the instruction descriptor says so.
+
+    >>> import fragmenta as fm
+    >>> op = fm.tcgen05("m128n16k16", kind="f16", a="f16", d="f32", negate_a=True)
+    >>> signed(op, "a", np.uint16([0x3C00])).view(np.float16)
+    array([-1.], dtype=float16)
+    """
+    word = op.descriptor
+    if word is None or not (word.negate_a if name == "a" else word.negate_b):
+        return bits
+    return negated(bits, op.types[name])
+
+
+def negated(bits: Bits, of: DType) -> Bits:
+    """The same elements with their sign bits inverted."""
+    inverted: Bits = bits ^ bits.dtype.type(1 << (of.bits - 1))
+    return inverted
 
 
 def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) -> Bits:

@@ -16,9 +16,13 @@ from fragmenta import arithmetic
 from fragmenta.arithmetic.operands import Bits
 from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import Error, ShapeError
-from fragmenta.execution.mma import chosen_target, numeric_model, stored_columns
+from fragmenta.execution.mma import (
+    chosen_target,
+    negated,
+    numeric_model,
+    stored_columns,
+)
 from fragmenta.isa.instruction import Instruction
-from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Words
 from fragmenta.shared.descriptor import MAJORS, Descriptor
 from fragmenta.shared.tiles import read_tile
@@ -68,8 +72,8 @@ def execute(
         bits_a = read_tile(smem, a, op, "A", major=MAJORS[trans_a])
     bits_b = read_tile(smem, b, op, "B", major=MAJORS[trans_b])
     result = arithmetic.multiply(
-        _signed(bits_a, op.types["a"], scale_a),
-        _signed(bits_b, op.types["b"], scale_b),
+        bits_a if scale_a == 1 else negated(bits_a, op.types["a"]),
+        bits_b if scale_b == 1 else negated(bits_b, op.types["b"]),
         _accumulator(op, d, scale_d),
         numeric_model(op, where),
         index=stored_columns(op, metadata, selector),
@@ -112,14 +116,6 @@ def check_immediates(op: Instruction, *given: int, registers: bool) -> None:
             raise ShapeError(f"{name} {value} is not allowed; {op} takes {what}")
     if registers and given[names.index("trans_a")]:
         raise Error("A from registers cannot be transposed; trans_a is 0")
-
-
-def _signed(bits: Bits, of: DType, sign: int) -> Bits:
-    """Flip the sign bit of every element if the immediate is -1."""
-    if sign == 1:
-        return bits
-    negated: Bits = bits ^ bits.dtype.type(1 << (of.bits - 1))
-    return negated
 
 
 def checked_scale_d(scale_d: ArrayLike) -> NDArray[Any]:

@@ -23,6 +23,8 @@ from fragmenta.errors import (
     one_of,
     shortened,
 )
+from fragmenta.isa.certainty import Certainty, of_instruction
+from fragmenta.isa.completing import check_scales, not_in_tensor_memory, scales_of
 from fragmenta.isa.instruction_descriptor import InstructionDescriptor
 from fragmenta.isa.native import expansion
 from fragmenta.isa.notes import notes
@@ -34,7 +36,7 @@ from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.granularity import Granularity, granularity
 from fragmenta.registers.layout import Layout
 from fragmenta.registers.metadata import Metadata
-from fragmenta.registers.tensor import TensorMetadata
+from fragmenta.registers.tensor_metadata import TensorMetadata
 from fragmenta.registers.words import container
 
 WARP = 32
@@ -273,7 +275,7 @@ class Instruction:
         """Scales per row of A: 1, 2, 4, or 0 without block scaling."""
         text = self.values.get("scale_vec", "")
         if self.tensor_memory:
-            return _scales_of(self, text)
+            return scales_of(self, text)
         return int(text.removeprefix("scale_vec::").rstrip("X")) if text else 0
 
     @cached_property
@@ -347,6 +349,16 @@ class Instruction:
         """Deprecations, and what the manual or the assembler warns about."""
         return notes(self)
 
+    @cached_property
+    def certainty(self) -> Mapping[str, Certainty]:
+        """How sure each statement about a ``tcgen05`` is; empty for other families.
+
+        >>> import fragmenta as fm
+        >>> print(fm.tcgen05("m64n64k16", a="f16", ws=True).certainty["A"])
+        one source: a simulator repeats A for each part of N
+        """
+        return of_instruction(self)
+
     # What later rooms do with an instruction.
     execute = methods.execute
     __call__ = methods.call
@@ -394,7 +406,7 @@ class Instruction:
                 f"{have}"
             )
         if self.tensor_memory:
-            raise UnknownOperand(_not_in_tensor_memory(self, name))
+            raise UnknownOperand(not_in_tensor_memory(self, name))
         hint = nearest(name, self.fragments)
         raise UnknownOperand(f"{self} has no operand {name}{hint}; {have}")
 
@@ -456,61 +468,6 @@ class Instruction:
 
     def __hash__(self) -> int:
         return hash(str(self))
-
-
-def _scales_of(op: Instruction, text: str) -> int:
-    """Scales per row of A of a ``tcgen05.mma``; a size may be left out or renamed."""
-    vectors = {"mxf8f6f4": 1, "mxf4": 2, "mxf4nvf4": 4 if "16" in text else 2}
-    if op.kind not in vectors:
-        return 0
-    found = vectors[op.kind]
-    if text.startswith("scale_vec::"):
-        found = int(text.removeprefix("scale_vec::").rstrip("X"))
-    wide = op.idesc is not None and op.shape.k == WIDE_K
-    return found * 3 // 2 if wide else found
-
-
-def check_scales(op: Instruction) -> None:
-    """Refuse scales of a type that the mnemonic does not take.
-
-    >>> import fragmenta as fm
-    >>> fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4", scale="ue4m3", scale_vec=2)
-    Traceback (most recent call last):
-    fragmenta.errors.UnknownInstruction: scales of ue4m3 cover 16 elements each: they \
-need .scale_vec::4X or .block16
-    """
-    vector = op.scale_vec if op.shape.k != WIDE_K else op.scale_vec * 2 // 3
-    if op.values.get("stype") == "ue4m3" and vector != 4:
-        raise UnknownInstruction(
-            "scales of ue4m3 cover 16 elements each: they need .scale_vec::4X or "
-            ".block16"
-        )
-    found = op.descriptor
-    if found is None or vector != 4 or op.shape.k == WIDE_K:
-        return
-    if found.scale_a_id or found.scale_b_id:
-        raise UnknownInstruction(
-            "four scales fill a cell, so they begin at byte 0: scale_a_id and "
-            f"scale_b_id are 0; given {found.scale_a_id} and {found.scale_b_id}"
-        )
-
-
-def _not_in_tensor_memory(op: Instruction, name: str) -> str:
-    """Why an operand of a ``tcgen05.mma`` has no place in tensor memory."""
-    have = f"in tensor memory are {one_of(op.fragments, 'and')}"
-    if name.lower() == "b":
-        return (
-            f"B of {op.family} is in shared memory, read through a descriptor; {have}"
-        )
-    if name.lower() == "metadata" and op.sparse:
-        return (
-            f"no source but figures says where the metadata of {op} is "
-            f"(M = {op.shape.m}, cta_group::{op.cta_group}); it is known for 128 rows "
-            f"in a CTA, and for .ws; {have}"
-        )
-    if name.lower() == "a":
-        return f"no source says how A of {op}, with k 96, is in tensor memory; {have}"
-    return f"{op} has no operand {name}{nearest(name, op.fragments)}; {have}"
 
 
 def spread(

@@ -193,7 +193,8 @@ def contradiction(
 
 def ambiguous(what: str, fitting: Sequence[Instruction]) -> AmbiguousInstruction:
     """The error for what fits several instructions: it lists the first of them."""
-    shown = "".join(f"\n  {op}" for op in fitting[:12])
+    told = [f"{op}  {op.descriptor or ''}".rstrip() for op in fitting[:12]]
+    shown = "".join(f"\n  {each}" for each in told)
     more = f"\n  … and {len(fitting) - 12} more" if len(fitting) > 12 else ""
     return AmbiguousInstruction(
         f"{what} fits {len(fitting)} instructions; say more:{shown}{more}"

@@ -213,7 +213,7 @@ def cells_formula(layout: Layout, bits: int) -> str:
     lane   = row + ((col / 24) * 64)
     column = col % 24
     """
-    axes = dict(layout.axes)
+    axes = {axis: size for axis, size in layout.axes if size > 1}
     forward, backward = [], []
     terms: dict[str, list[tuple[int, str]]] = {axis: [] for axis in axes}
     for name, digits in layout.coordinates:

@@ -23,12 +23,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
-from fragmenta.errors import AddressError, BadMetadata, ShapeError, one_of
+from fragmenta.errors import AddressError, ShapeError, one_of
 from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.granularity import Codes, as_codes
 from fragmenta.registers.layout import Index
-from fragmenta.registers.metadata import Metadata, Nibble
 from fragmenta.registers.words import pack_words, unpack_words
 
 LANES = 128
@@ -84,7 +82,11 @@ class TensorAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """Where one element is: lane, column and bits (lowest, highest), and the CTA."""
+    """Where one element is: lane, column and bits (lowest, highest), and the CTA.
+
+    >>> print(Cell(lane=3, column=5, bits=(0, 15)))
+    lane 3, column 5, bits 15:0
+    """
 
     lane: int
     column: int
@@ -317,9 +319,12 @@ class TensorFragment(Fragment):
         if before is not None:
             outer = before.shape[: before.ndim - len(self._memory)]
             batch = batch_shape(matrix=batch, image=outer)
-        whole = np.zeros((*batch, *self._memory), np.uint32)
-        if before is not None:
-            whole[:] = before
+        if before is None:
+            whole = np.zeros((*batch, *self._memory), np.uint32)
+        else:  # a copy, in one pass
+            whole = np.array(
+                np.broadcast_to(before, (*batch, *self._memory)), order="C"
+            )
         width = self.container.bits
         flat = unpack_words(whole, width) if width < 8 else whole.view(f"u{width // 8}")
         flat = flat.reshape(prod(batch), -1)
@@ -546,60 +551,3 @@ class TensorFragment(Fragment):
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
         return f"<TensorFragment {self.name}: {self.dtype} {size}, {self.layout}>"
-
-
-@dataclass(frozen=True, repr=False)
-class TensorMetadata(Metadata):
-    """Sparsity metadata in tensor memory: one code for each row and chunk.
-
-    >>> import fragmenta as fm
-    >>> e = fm.tcgen05("m128n64k32", a="f16", d="f32", sp=True).metadata
-    >>> image = e.pack(np.full((128, 8), 0b0100), address=6)
-    >>> hex(image[0, 6]), e.unpack(image, address=6).shape
-    ('0x44444444', (128, 8))
-    """
-
-    def pack(  # type: ignore[override]
-        self,
-        matrix: ArrayLike,
-        *,
-        address: int | TensorAddress = 0,
-        image: ArrayLike | None = None,
-    ) -> Image:
-        """An image of tensor memory with the codes (…, rows, chunks) in it."""
-        codes = self.fragment._matrix(as_codes(matrix))
-        self._check_codes(codes, address)
-        found: Image = self._cells.pack(codes, address=address, image=image)
-        return found
-
-    def unpack(  # type: ignore[override]
-        self, image: ArrayLike, *, address: int | TensorAddress = 0
-    ) -> NDArray[Any]:
-        """The codes in an image of tensor memory; illegal codes are refused."""
-        codes: Codes = self._cells.unpack_bits(image, address=address)
-        self._check_codes(codes, address)
-        return codes
-
-    @property
-    def _cells(self) -> TensorFragment:
-        assert isinstance(self.fragment, TensorFragment)
-        return self.fragment
-
-    def decode(self, words: ArrayLike, *, lane: int = 0, warp: int = 0) -> list[Nibble]:
-        """Refused: codes are read from an image, with :meth:`unpack`."""
-        raise BadMetadata(
-            "this metadata is in tensor memory: unpack an image of it, with its address"
-        )
-
-    def _check_codes(self, codes: Codes, address: int | TensorAddress) -> None:
-        """Refuse illegal codes; name the cell of the first."""
-        wrong = self.granularity.illegal(codes, self.ordered)
-        if not wrong.any():
-            return
-        found = np.unravel_index(int(wrong.argmax()), wrong.shape)
-        *batch, row, chunk = (int(i) for i in found)
-        cell = self._cells.where(row, chunk, address=address)
-        tile = f" of tile {batch}" if batch else ""
-        where = f"{cell} (row {row}, chunk {chunk}{tile})"
-        code, count = int(codes[found]), int(wrong.sum())
-        raise self.granularity.refusal(where, code, self.ordered, count)

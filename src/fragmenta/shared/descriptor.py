@@ -1,49 +1,74 @@
 """Where in shared memory is this operand?
 
-``wgmma`` reads B, and optionally A, from shared memory.  A 64-bit descriptor says
-where.  Elements that are adjacent along k (K-major), or along m or n (MN-major), are
-adjacent in memory, in *spans*.  A span has 16 bytes without swizzle; with a swizzle
-it is as wide as the swizzle.  Eight spans follow each other, one for each of eight
-adjacent elements in the other direction.  They are an *atom* of 8 x span bytes.  The
-two offsets are the distances between atoms::
+``wgmma`` and ``tcgen05.mma`` read B, and optionally A, from shared memory.  A 64-bit
+descriptor says where.  Elements that are adjacent along k (K-major), or along m or n
+(MN-major), are adjacent in memory, in *spans*.  A span has 16 bytes without swizzle;
+with a swizzle it is as wide as the swizzle.  Eight spans follow each other, one for
+each of eight adjacent elements in the other direction; four with the swizzle
+``"128/32"``.  They are an *atom* of lines x span bytes.  The two offsets are the
+distances between atoms::
 
-    address = start + along % span + across % 8 * span
-            + along // span * (one offset) + across // 8 * (the other)
+    address = start + along % span + across % lines * span
+            + along // span * (one offset) + across // lines * (the other)
 
 ``along`` counts bytes in the direction of the spans, and ``across`` counts elements in
 the other direction.  :data:`OFFSETS` says which offset is which.  Finally the swizzle
-exchanges 16-byte units: the lowest one, two or three of the address bits 4 to 6 are
-XORed with as many bits from bit 7 up, less the base offset.
+exchanges parts of 128-byte lines (:mod:`fragmenta.shared.swizzles`); the line's number,
+less the base offset, says how.
 """
 
 from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
-from fragmenta.errors import AddressError, Error, ShapeError, one_of
+from fragmenta.errors import AddressError, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
-from fragmenta.registers.dtype import DType, dtype
+from fragmenta.registers.dtype import DType
+from fragmenta.shared.elements import MAJORS, MajorAxis, check_family, stored
+from fragmenta.shared.fields import (
+    FIELDS,
+    MODES,
+    Family,
+    check_swizzle,
+    decode_fields,
+    encode_fields,
+)
+from fragmenta.shared.operands import check_belongs, extent, major_of
+from fragmenta.shared.swizzles import (
+    ATOM_32,
+    UNIT,
+    Swizzle,
+    exchanged,
+    moved,
+    pattern,
+    span,
+)
 
-MajorAxis: TypeAlias = Literal["k", "mn"]
-MAJORS: tuple[MajorAxis, MajorAxis] = ("k", "mn")
-"""Which coordinate is adjacent in memory: k (plain), or m or n (transposed)."""
+# Other rooms find here all that they need to use descriptors.
+__all__ = [
+    "FAR", "FIELDS", "LIMIT", "LINES", "MAJORS", "MODES", "OFFSETS", "READ", "UNIT",
+    "Addresses", "Descriptor", "Family", "MajorAxis", "Swizzle", "atoms", "exchanged",
+    "extent", "major_of", "offset_names", "span", "swizzled",
+]  # fmt: skip
+
 Addresses: TypeAlias = NDArray[np.int64]
 
-#: Which offset is the distance to the next span, and which to the next eight across.
+#: Which offset is the distance to the next span, and which to the next eight across;
+#: with ``128/32`` it is the next four.
 OFFSETS = """
 major | swizzle   | along // span | across // 8
 k     | none      | leading       | stride
 k     | 32 64 128 | leading       | stride
 mn    | 32 64 128 | leading       | stride
 mn    | none      | stride        | leading
+mn    | 128/32    | leading       | stride
 """
 _OFFSETS = {
     (line["major"], mode): (line["along // span"], line["across // 8"])
@@ -51,72 +76,31 @@ _OFFSETS = {
     for mode in line["swizzle"].split()
 }
 
-#: The fields of a descriptor, lowest first.  ``unit`` is the bytes that 1 stands for.
-FIELDS = """
-field       | low | bits | unit
-start       | 0   | 14   | 16
-leading     | 16  | 14   | 16
-stride      | 32  | 14   | 16
-base_offset | 49  | 3    | 1
-swizzle     | 62  | 2    | mode
-"""
-_FIELDS = read(FIELDS)
-MODES = (0, 128, 64, 32)
-"""The swizzle in bytes of each mode."""
-
-UNIT = 16
-"""Bytes that stay together under every swizzle."""
 LIMIT = 1 << 18
 """A descriptor can express addresses and offsets below this."""
 FAR = 1 << 31
 """The limit of rows and columns, so that addresses fit 64 bits."""
 LINES = 8
-"""Spans in an atom."""
+"""Spans in an atom, but for the swizzle ``"128/32"``, whose atoms have four."""
 READ = 32
-"""Bytes of k in each row that one ``wgmma`` reads; 64 for B if A is sparse."""
+"""Bytes of k in each row that one instruction reads; 64 for B if A is sparse."""
 
 
-def swizzled(address: ArrayLike, swizzle: int) -> Any:
+def swizzled(address: ArrayLike, swizzle: Swizzle) -> Any:
     """The address to which a swizzle moves the byte at ``address``.
 
     With 128 bytes, bits 4 to 6 are XORed with bits 7 to 9; with 64, bits 4 and 5 with
-    bits 7 and 8; with 32, bit 4 with bit 7.  Address 0 is a multiple of 1024 in
-    shared memory.  The swizzle is its own inverse.
+    bits 7 and 8; with 32, bit 4 with bit 7.  With ``"128/32"``, bits 5 and 6 are XORed
+    with bits 7 and 8.  Address 0 is a multiple of 1024 in shared memory.  The swizzle
+    is its own inverse.
 
     >>> [int(swizzled(line * 128, 128)) for line in range(4)]
     [0, 144, 288, 432]
     """
-    return _swizzled(_index("an address", address, 1 << 62), swizzle)
+    return moved(_index("an address", address, 1 << 62), swizzle)
 
 
-def _swizzled(address: Addresses, swizzle: int, base_offset: int = 0) -> Any:
-    return exchanged(address, span(swizzle) // UNIT - 1, base_offset)
-
-
-def exchanged(address: Any, mask: Any, base_offset: Any = 0) -> Any:
-    """An address with its 16-byte unit exchanged, as a swizzle does.
-
-    ``mask`` is one less than the units of a span.  The address may be a number, an
-    array or a traced value.
-
-    >>> exchanged(128, 7), exchanged(128, 7, base_offset=1)
-    (144, 128)
-    """
-    return address ^ ((address >> 7) - base_offset & mask) << 4
-
-
-def span(swizzle: int) -> int:
-    """Bytes of a span: the swizzle, or 16 without one.
-
-    >>> span(0), span(64)
-    (16, 64)
-    """
-    if not is_whole(swizzle) or swizzle not in MODES:
-        raise AddressError(f"swizzle must be 0, 32, 64 or 128 bytes; given {swizzle!r}")
-    return int(swizzle) or UNIT
-
-
-def offset_names(major: MajorAxis, swizzle: int) -> tuple[str, str]:
+def offset_names(major: MajorAxis, swizzle: Swizzle) -> tuple[str, str]:
     """The offset to the next span, and the one to the next eight across.
 
     >>> offset_names("mn", 0), offset_names("mn", 128)
@@ -132,13 +116,15 @@ def _whole(name: str, value: object) -> int:
         raise AddressError(f"{name} must be a whole number; given {value!r}") from None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Descriptor:
-    """Where ``wgmma`` finds an operand in shared memory; all values are in bytes.
+    """Where an instruction finds an operand in shared memory; all values are in bytes.
 
-    ``swizzle`` is 0, 32, 64 or 128.  Address 0 is a multiple of 1024 in shared memory,
-    because the swizzle depends on bits of the address.  ``base_offset`` is the line of
-    128 bytes, modulo 8, in which the pattern of the swizzle begins.
+    ``swizzle`` is 0, 32, 64 or 128, or ``"128/32"``.  Address 0 is a multiple of 1024
+    in shared memory, because the swizzle depends on bits of the address.
+    ``base_offset`` is the line of 128 bytes, modulo 8, in which the pattern of the
+    swizzle begins.  ``family`` is ``"wgmma"`` or ``"tcgen05"``.  Of ``tcgen05`` on
+    sm_103a, ``absolute`` says that ``leading`` is an address.
 
     >>> d = Descriptor(start=0, leading=128, stride=1024, swizzle=128)
     >>> hex(d.encode())
@@ -147,18 +133,23 @@ class Descriptor:
     True
     >>> d.address(mn=1, k=0, dtype="f16")
     144
+    >>> hex(d.to_tcgen05().encode())
+    '0x4000404000080000'
     """
 
     start: int
     leading: int
     stride: int
-    swizzle: int
+    swizzle: Swizzle
     base_offset: int = 0
+    family: Family = "wgmma"
+    absolute: bool = False
 
     def __post_init__(self) -> None:
-        span(self.swizzle)
+        check_family(self.family)
+        check_swizzle(self.swizzle, self.family)
         for name in ("start", "leading", "stride"):
-            _check_field(name, getattr(self, name))
+            _check_field(name, getattr(self, name), self.family)
         if not is_whole(self.base_offset) or self.base_offset not in range(8):
             raise AddressError(
                 f"base_offset must be 0 to 7; given {self.base_offset!r}"
@@ -167,9 +158,25 @@ class Descriptor:
             raise AddressError(
                 f"base_offset must be 0 without a swizzle; given {self.base_offset!r}"
             )
-        for name, value in vars(self).items():
+        if not isinstance(self.absolute, bool | np.bool_):
+            raise AddressError(f"absolute must be a bool; given {self.absolute!r}")
+        if self.absolute:
+            self._check_absolute()
+        for name in ("start", "leading", "stride", "base_offset"):
             # A NumPy integer would lose bits when it is shifted into the word.
-            object.__setattr__(self, name, _whole(name, value))
+            object.__setattr__(self, name, _whole(name, getattr(self, name)))
+        object.__setattr__(self, "swizzle", pattern(self.swizzle).swizzle)
+        object.__setattr__(self, "absolute", bool(self.absolute))
+
+    def _check_absolute(self) -> None:
+        """Refuse an absolute leading offset where no target has it."""
+        right = {"family": "tcgen05", "swizzle": 128, "base_offset": 0}
+        for name, value in right.items():
+            if getattr(self, name) != value:
+                raise AddressError(
+                    f"an absolute leading offset needs {name} {value}, and sm_103a; "
+                    f"given {getattr(self, name)!r}"
+                )
 
     # ── the 64-bit word ─────────────────────────────────────────────────────
 
@@ -179,58 +186,73 @@ class Descriptor:
         >>> hex(Descriptor(0x400, 16, 256, swizzle=32).encode())
         '0xc000001000010040'
         """
-        word = 0
-        for line in _FIELDS:
-            value: int = getattr(self, line["field"])
-            mode = line["unit"] == "mode"
-            value = MODES.index(value) if mode else value // int(line["unit"])
-            word |= value << int(line["low"])
-        return word
+        return encode_fields(self.family, vars(self))
 
     @classmethod
-    def decode(cls, word: int) -> Descriptor:
+    def decode(cls, word: int, family: Family = "wgmma") -> Descriptor:
         """The descriptor encoded in a 64-bit word.
 
         >>> Descriptor.decode(0xC000001000010040)
         Descriptor(start=1024, leading=16, stride=256, swizzle=32, base_offset=0)
+        >>> Descriptor.decode(0x4000004000010000, family="tcgen05")
+        Traceback (most recent call last):
+        fragmenta.errors.AddressError: 0x4000004000010000 is not a tcgen05 \
+descriptor: bit 46 is not set: this is a wgmma descriptor; for tcgen05 set it: \
+0x4000404000010000
         """
-        given = _whole("a descriptor", word)
-        if not 0 <= given < 1 << 64:
-            raise AddressError(f"a descriptor has 64 bits; given {given:#x}")
-        values = {}
-        for line in _FIELDS:
-            low, bits = int(line["low"]), int(line["bits"])
-            value = given >> low & (1 << bits) - 1
-            given &= ~((1 << bits) - 1 << low)
-            mode = line["unit"] == "mode"
-            values[line["field"]] = MODES[value] if mode else value * int(line["unit"])
-        if given:
-            wrong = [bit for bit in range(64) if given >> bit & 1]
-            raise AddressError(
-                f"{int(word):#018x} is not a wgmma descriptor: bit "
-                f"{one_of(wrong, 'and')} must be 0"
-            )
-        return cls(**values)
+        check_family(family)
+        return cls(**decode_fields(family, word), family=family)
+
+    def to_tcgen05(self) -> Descriptor:
+        """The same for ``tcgen05``: bit 46 is set.
+
+        >>> d = Descriptor(0, 16, 1024, swizzle=128)
+        >>> hex(d.encode()), hex(d.to_tcgen05().encode())
+        ('0x4000004000010000', '0x4000404000010000')
+        """
+        return replace(self, family="tcgen05")
+
+    def to_wgmma(self) -> Descriptor:
+        """The same for ``wgmma``; refused if ``wgmma`` cannot say it.
+
+        >>> d = Descriptor(0, 512, 1024, swizzle="128/32", family="tcgen05")
+        >>> d.to_wgmma()
+        Traceback (most recent call last):
+        fragmenta.errors.AddressError: swizzle must be 0, 32, 64 or 128 bytes; given \
+'128/32'
+        """
+        return replace(self, family="wgmma")
 
     # ── the map ─────────────────────────────────────────────────────────────
 
     def address(
-        self, mn: ArrayLike, k: ArrayLike, dtype: str | DType, major: MajorAxis = "k"
+        self,
+        mn: ArrayLike,
+        k: ArrayLike,
+        dtype: str | DType,
+        major: MajorAxis = "k",
+        kind: str | None = None,
     ) -> Any:
         """The address of the first byte of element ``(mn, k)``.
 
         ``mn`` is the row of A or the column of B.  Arrays broadcast.  For a type
-        narrower than a byte, :meth:`bit_address` returns the bit too.
+        narrower than a byte, :meth:`bit_address` returns the bit too; ``kind`` says
+        whether ``tcgen05`` pads it.
 
         >>> d = Descriptor(start=0, leading=512, stride=128, swizzle=0)
         >>> d.address(mn=[0, 1, 8], k=8, dtype="f16")
         array([512, 528, 640])
         """
-        found = self.bit_address(mn, k, dtype, major)
+        found = self.bit_address(mn, k, dtype, major, kind)
         return found // 8
 
     def bit_address(
-        self, mn: ArrayLike, k: ArrayLike, dtype: str | DType, major: MajorAxis = "k"
+        self,
+        mn: ArrayLike,
+        k: ArrayLike,
+        dtype: str | DType,
+        major: MajorAxis = "k",
+        kind: str | None = None,
     ) -> Any:
         """Eight times the byte address, plus the lowest bit of the element.
 
@@ -239,29 +261,74 @@ class Descriptor:
         """
         rows, columns = _index("mn", mn), _index("k", k)
         batch_shape(mn=rows.shape, k=columns.shape)
-        linear = self._linear(rows, columns, dtype, major)
-        where = _swizzled(linear // 8, self.swizzle, self.base_offset)
+        linear = self._linear(rows, columns, dtype, major, kind)
+        where = moved(linear // 8, self.swizzle, self.base_offset)
         found = where * 8 + linear % 8
         return found if np.ndim(found) else int(found)
 
     def _linear(
-        self, mn: Addresses, k: Addresses, of: str | DType, major: MajorAxis
+        self,
+        mn: Addresses,
+        k: Addresses,
+        of: str | DType,
+        major: MajorAxis,
+        kind: str | None,
     ) -> Addresses:
         """Bit addresses before the swizzle, by the formula of this module."""
-        bits = _element(of, major).bits
+        element = stored(of, major, self.family, self.swizzle, kind)
         along, across = (k, mn) if major == "k" else (mn, k)
         to_span, to_lines = self._offsets(major)
-        byte, bit = np.divmod(along * bits, 8)
-        wide = span(self.swizzle)
+        byte, bit = np.divmod(element.bit(along), 8)
+        shape = pattern(self.swizzle)
+        if self.family == "tcgen05":
+            self._check_known(int(np.max(byte, initial=0)), major)
         address = (
             self.start
-            + byte % wide
-            + across % LINES * wide
-            + byte // wide * to_span
-            + across // LINES * to_lines
+            + byte % shape.span
+            + across % shape.lines * shape.span
+            + byte // shape.span * to_span
+            + across // shape.lines * to_lines
         )
         found: Addresses = address * 8 + bit
         return found
+
+    def _check_known(self, byte: int, major: MajorAxis) -> None:
+        """Refuse what only a Blackwell can say."""
+        if self.base_offset:
+            raise AddressError(
+                "how tcgen05 applies a base offset was not seen on hardware; begin the "
+                f"pattern at a multiple of {pattern(self.swizzle).repeat} bytes, with "
+                f"base_offset 0; given {self.base_offset}"
+            )
+        if self.absolute and major != "k":
+            raise AddressError("an absolute leading offset is for K-major operands")
+        wide = span(self.swizzle)
+        if self.absolute and self.start % wide + byte >= wide:
+            raise AddressError(
+                "how sm_103a finds what is beyond a span by an absolute leading offset "
+                f"was not seen on hardware: byte {byte} from start {self.start} on is "
+                f"beyond {wide} bytes"
+            )
+
+    def check_reach(self, size: int) -> None:
+        """Refuse K-major rows of ``size`` bytes that ``tcgen05`` cannot read.
+
+        With a swizzle it does not use the leading offset, so a row must end within
+        its span.
+
+        >>> Descriptor(96, 16, 1024, 128, family="tcgen05").check_reach(48)
+        Traceback (most recent call last):
+        fragmenta.errors.AddressError: rows of 48 bytes from byte 96 of a span on end \
+beyond its 128 bytes; with a swizzle, K-major rows of tcgen05 must be within a span
+        """
+        wide = span(self.swizzle)
+        inside = self.start % wide
+        if self.family == "tcgen05" and self.swizzle and inside + size > wide:
+            raise AddressError(
+                f"rows of {size} bytes from byte {inside} of a span on end beyond its "
+                f"{wide} bytes; with a swizzle, K-major rows of tcgen05 must be within "
+                "a span"
+            )
 
     def _offsets(self, major: MajorAxis) -> tuple[int, int]:
         """The offset to the next span, and to the next eight across."""
@@ -278,7 +345,7 @@ class Descriptor:
         *,
         k: int = 0,
         mn: int = 0,
-        major: MajorAxis = "k",
+        major: MajorAxis | None = None,
     ) -> Descriptor:
         """The descriptor of the tile that begins at element ``(mn, k)``.
 
@@ -288,7 +355,8 @@ class Descriptor:
         128-byte span a dense operand can advance by multiples of 16 bytes up to 96,
         because it reads 32 bytes of each row.  The swizzle needs no attention: it is
         applied after the start address is added.  ``k`` counts stored columns; a
-        sparse A stores half of its columns.
+        sparse A stores half of its columns.  ``major`` is K by default; of
+        ``tcgen05`` the instruction descriptor has it.
 
         >>> import fragmenta as fm
         >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
@@ -298,14 +366,17 @@ class Descriptor:
         """
         check_numbers(k=k, mn=mn)
         k, mn = int(_index("k", k)), int(_index("mn", mn))
-        distance = self._distance(op, operand, k, mn, major)
+        check_belongs(self.family, op)
+        side = major_of(op, operand, major)
+        distance = self._distance(op, operand, k, mn, side)
         if distance is None:
             rows, columns = extent(op, operand)
             raise AddressError(
                 f"{operand} of {op} cannot begin at mn {mn}, k {k}: from there, its "
                 f"{rows} x {columns} elements are not at the same distances as from 0, "
-                f"in {span(self.swizzle)}-byte spans and atoms of {LINES} lines"
-                + self._nearest(op, operand, k, mn, major)
+                f"in {span(self.swizzle)}-byte spans and atoms of "
+                f"{pattern(self.swizzle).lines} lines"
+                + self._nearest(op, operand, k, mn, side)
             )
         return replace(self, start=self.start + distance)
 
@@ -316,8 +387,8 @@ class Descriptor:
         rows, columns = extent(op, operand)
         of = op.types[operand.lower()]
         grid = np.ogrid[:rows, :columns]
-        moved = self._linear(grid[0] + mn, grid[1] + k, of, major)
-        distance = moved - self._linear(grid[0], grid[1], of, major)
+        there = self._linear(grid[0] + mn, grid[1] + k, of, major, op.kind)
+        distance = there - self._linear(grid[0], grid[1], of, major, op.kind)
         first = int(distance[0, 0])
         whole = first % (8 * UNIT) == 0
         return first // 8 if whole and (distance == first).all() else None
@@ -326,9 +397,13 @@ class Descriptor:
         self, op: Instruction, operand: str, k: int, mn: int, major: MajorAxis
     ) -> str:
         """For a message: the greatest k below this one that is possible."""
-        step = LINES if major == "mn" else 8 * UNIT // op.types[operand.lower()].bits
+        shape = pattern(self.swizzle)
+        of = stored(
+            op.types[operand.lower()], major, self.family, self.swizzle, op.kind
+        )
+        step = shape.lines if major == "mn" else 8 * UNIT // of.bits
         # All spans are alike, and so are all eights of lines: it is enough to try one.
-        tries = 1 if major == "mn" else span(self.swizzle) // UNIT
+        tries = 1 if major == "mn" else shape.span // UNIT
         for before in range((k - 1) // step * step, -1, -step)[:tries]:
             if self._distance(op, operand, before, mn, major) is not None:
                 return f"; k {before} is possible"
@@ -342,16 +417,19 @@ class Descriptor:
         dtype: str | DType,
         *,
         major: MajorAxis = "k",
-        swizzle: int = 128,
+        swizzle: Swizzle = 128,
         start: int = 0,
         order: MajorAxis | None = None,
+        family: Family = "wgmma",
+        kind: str | None = None,
     ) -> Descriptor:
         """The descriptor of a tile without gaps between its atoms.
 
         ``rows`` is the number of rows of A or of columns of B; ``k`` is the number of
         stored columns.  ``order`` is the direction in which atoms follow each other;
         by default it is across the spans, as tensor-map copies write them.  If a tile
-        is narrower than a span, the rest of each span is unused.
+        is narrower than a span, the rest of each span is unused.  ``kind`` is that of
+        ``tcgen05``; it says whether narrow elements are padded.
 
         >>> Descriptor.for_tile(64, 64, "f16", swizzle=128)
         Descriptor(start=0, leading=8192, stride=1024, swizzle=128, base_offset=0)
@@ -360,106 +438,92 @@ class Descriptor:
         fragmenta.errors.AddressError: s8 cannot be MN-major: wgmma \
 transposes only 16-bit types, f16 and bf16; use major="k"
         """
-        lines, spans = atoms(rows, k, dtype, major, swizzle)
-        atom = LINES * span(swizzle)
+        lines, spans = atoms(rows, k, dtype, major, swizzle, family, kind)
+        atom = pattern(swizzle).atom
         if not is_whole(start) or (swizzle and int(start) % atom):
             raise AddressError(
-                f"a tile with a {swizzle}-byte swizzle must start at a multiple of "
+                f"a tile with a {pattern(swizzle).words} must start at a multiple of "
                 f"{atom} bytes; given {start!r}"
             )
         if not (order is None or (isinstance(order, str) and order in MAJORS)):
             raise AddressError(f"order must be 'k' or 'mn'; given {order!r}")
         across_first = (order or ("mn" if major == "k" else "k")) != major
         steps = (lines * atom, atom) if across_first else (atom, spans * atom)
-        return cls.from_steps(start, *steps, major=major, swizzle=swizzle)
+        return cls.from_steps(
+            start, *steps, major=major, swizzle=swizzle, family=family
+        )
 
     @classmethod
     def from_steps(
-        cls, start: int, along: int, across: int, *, major: MajorAxis, swizzle: int
+        cls,
+        start: int,
+        along: int,
+        across: int,
+        *,
+        major: MajorAxis,
+        swizzle: Swizzle,
+        family: Family = "wgmma",
     ) -> Descriptor:
         """A descriptor from the distances between atoms, in bytes.
 
-        ``along`` is the distance from a span to the next, ``across`` that from eight
-        lines to the next eight.  :data:`OFFSETS` says which is which offset.
+        ``along`` is the distance from a span to the next, ``across`` that from the
+        lines of an atom to the next.  :data:`OFFSETS` says which is which offset.
 
         >>> Descriptor.from_steps(0, 128, 256, major="mn", swizzle=0)
         Descriptor(start=0, leading=256, stride=128, swizzle=0, base_offset=0)
         """
-        span(swizzle)
-        _element("f16", major)
+        check_family(family)
+        check_swizzle(swizzle, family)
+        stored("tf32" if swizzle == ATOM_32 else "f16", major, family, swizzle)
         names = offset_names(major, swizzle)
         named = dict(zip(names, (along, across), strict=True))
-        return cls(start, named["leading"], named["stride"], swizzle)
+        return cls(start, named["leading"], named["stride"], swizzle, family=family)
+
+    def __repr__(self) -> str:
+        names = ["start", "leading", "stride", "swizzle", "base_offset"]
+        names += ["family"] * (self.family != "wgmma") + ["absolute"] * self.absolute
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in names)
+        return f"Descriptor({fields})"
 
     def __str__(self) -> str:
-        mode = f"{self.swizzle}-byte swizzle" if self.swizzle else "no swizzle"
         base = f", base offset {self.base_offset}" if self.base_offset else ""
+        leading = "leading address" if self.absolute else "leading offset"
         return (
-            f"start {self.start}, leading offset {self.leading}, "
-            f"stride offset {self.stride}, {mode}{base}"
+            f"start {self.start}, {leading} {self.leading}, "
+            f"stride offset {self.stride}, {pattern(self.swizzle).words}{base}"
         )
 
 
-def extent(op: Instruction, operand: str) -> tuple[int, int]:
-    """Rows (m or n) and stored k of an operand in shared memory.
-
-    >>> import fragmenta as fm
-    >>> op = fm.wgmma("m64n24k32", a="f16", d="f32", sp="sp")
-    >>> extent(op, "A"), extent(op, "B")
-    ((64, 16), (24, 32))
-    """
-    if not op.warpgroup:
-        raise Error(f"{op} does not take descriptors; wgmma.mma_async does")
-    if not isinstance(operand, str) or operand not in ("A", "B"):
-        raise Error(f"operand must be 'A' or 'B'; given {operand!r}")
-    return _extent(op, operand)
-
-
-@lru_cache(maxsize=1024)
-def _extent(op: Instruction, operand: str) -> tuple[int, int]:
-    if operand == "A":
-        rows, k = op.fragments["A"].shape
-        return rows, k
-    return op.shape.n, op.shape.k
-
-
 def atoms(
-    rows: int, k: int, of: str | DType, major: MajorAxis, swizzle: int
+    rows: int,
+    k: int,
+    of: str | DType,
+    major: MajorAxis,
+    swizzle: Swizzle,
+    family: Family = "wgmma",
+    kind: str | None = None,
 ) -> tuple[int, int]:
     """The number of atoms of a tile, across its spans and along them.
 
     >>> atoms(64, 64, "f16", "k", 128), atoms(24, 16, "f16", "mn", 32)
     ((8, 1), (2, 2))
     """
-    dt = _element(of, major)
-    wide = span(swizzle)
+    element = stored(of, major, family, swizzle, kind)
+    shape = pattern(swizzle)
     if not is_whole(rows) or rows <= 0 or rows % LINES:
         raise AddressError(f"rows must be a positive multiple of 8; given {rows!r}")
-    if not is_whole(k) or k <= 0 or int(k) * dt.bits % (8 * READ):
-        least = 8 * READ // dt.bits
+    # K = 96 of 4-bit elements is 48 bytes; all others read 32 or 64.
+    read = UNIT if element.bits == 4 and family == "tcgen05" else READ
+    if not is_whole(k) or k <= 0 or int(k) * element.bits % (8 * read):
         raise AddressError(
-            f"k must be a positive multiple of {least}, the {READ} bytes of {dt} that "
-            f"wgmma reads; given {k!r}"
+            f"k must be a positive multiple of {8 * read // element.bits}, the {read} "
+            f"bytes of {element.dtype} that {family} reads; given {k!r}"
         )
     along, across = (k, rows) if major == "k" else (rows, k)
-    return int(across) // LINES, -(-int(along) * dt.bits // (8 * wide))
+    return int(across) // shape.lines, -(-int(along) * element.bits // (8 * shape.span))
 
 
-def _element(of: str | DType, major: str) -> DType:
-    dt = dtype(of)
-    if not isinstance(major, str) or major not in MAJORS:
-        raise AddressError(f'major must be "k" or "mn"; given {major!r}')
-    if dt.bits == 6:
-        raise AddressError(f"wgmma does not take {dt}, which has no packed form")
-    if major == "mn" and dt.bits != 16:
-        raise AddressError(
-            f"{dt} cannot be MN-major: wgmma transposes only 16-bit types, f16 and "
-            'bf16; use major="k"'
-        )
-    return dt
-
-
-def _check_field(name: str, value: Any) -> None:
+def _check_field(name: str, value: Any, family: Family) -> None:
     what = "start address" if name == "start" else f"{name} offset"
     if not is_whole(value):
         raise AddressError(f"the {what} must be a number of bytes; given {value!r}")
@@ -469,8 +533,10 @@ def _check_field(name: str, value: Any) -> None:
             f"{round(value / UNIT) * UNIT}"
         )
     if not 0 <= value < LIMIT:
+        more = family == "tcgen05" and name != "stride" and LIMIT <= value < 2 * LIMIT
         raise AddressError(
             f"the {what} must be 0 to {LIMIT - UNIT} bytes; given {value}"
+            + (", which has 15 bits, and only sm_107 has as many" if more else "")
         )
 
 

@@ -2,21 +2,23 @@
 
 An *image* is the content of shared memory from a multiple of 1024 on: an array of
 bytes, whose index is the address.  :func:`shared_tile` writes a matrix into an image,
-and :func:`read_tile` reads what ``wgmma`` reads.  The descriptor says where each
-element is.  :func:`tensor_map` describes tensor-map copies that write the same bytes.
+and :func:`read_tile` reads what ``wgmma`` or ``tcgen05.mma`` reads.  The descriptor
+says where each element is.  :func:`read_rows` reads the rows that ``tcgen05.cp``
+copies.  :mod:`fragmenta.shared.tile_copies` describes tensor-map copies that write the
+same bytes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import AddressError, Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
@@ -24,22 +26,46 @@ from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.words import pack_words, unpack_words
 from fragmenta.shared.descriptor import (
     LIMIT,
-    LINES,
     UNIT,
     Addresses,
     Descriptor,
+    Family,
     MajorAxis,
+    Swizzle,
     atoms,
     extent,
-    span,
+    major_of,
 )
-from fragmenta.shared.tensor_map import CONSTANT, TensorMap, element_type
-from fragmenta.shared.tensor_map_rules import MOST_BOX
+from fragmenta.shared.elements import pad_row, stored, unpad_row
+from fragmenta.shared.operands import check_belongs, family_of
+from fragmenta.shared.swizzles import ATOM_32, pattern
 
 Image = NDArray[np.uint8]
 
 PATTERN = 1024
 """Every swizzle pattern repeats after this many bytes."""
+
+
+class _Moved(NamedTuple):
+    """An operand as it is moved: padded elements are moved as bytes."""
+
+    rows: int
+    k: int
+    of: DType
+    major: MajorAxis
+    padded: int
+    """The bits of an element with padding, or 0."""
+
+
+def _moved(
+    op: Instruction, operand: str, shape: tuple[int, int], major: MajorAxis,
+    swizzle: Swizzle,
+) -> _Moved:  # fmt: skip
+    of = op.types[operand.lower()]
+    family = family_of(op) or "wgmma"
+    if not stored(of, major, family, swizzle, op.kind).padded:
+        return _Moved(*shape, of, major, 0)
+    return _Moved(*shape, dtype("u8"), major, of.bits)
 
 
 # ── writing ─────────────────────────────────────────────────────────────────
@@ -50,8 +76,8 @@ def shared_tile(
     op: Instruction | str,
     operand: str,
     *,
-    swizzle: int = 128,
-    major: MajorAxis = "k",
+    swizzle: Swizzle | None = None,
+    major: MajorAxis | None = None,
     start: int | None = None,
     order: MajorAxis | None = None,
     image: ArrayLike | None = None,
@@ -61,7 +87,10 @@ def shared_tile(
     A is (…, m, k), or the stored values of a sparse A; B is (…, k, n).  Each is a whole
     number of the instruction's tiles, stored as in :meth:`Descriptor.for_tile`.  The
     tile begins at ``start``.  By default that is 0, or the next multiple of 1024 if
-    the tile is added to an ``image``.
+    the tile is added to an ``image``.  The swizzle is 128 by default, or ``"128/32"``
+    where ``tcgen05`` has no other.  ``major`` is K by default; of ``tcgen05`` the
+    instruction descriptor has it.  With ``.cta_group::2`` a matrix is the half that one
+    block has; :func:`pair_halves` makes both.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k16", a="f16", d="f32")
@@ -75,27 +104,68 @@ def shared_tile(
     """
     op = instruction(op)
     lines = _lines(matrix, op, operand)
-    of = op.types[operand.lower()]
+    of, side = op.types[operand.lower()], major_of(op, operand, major)
+    chosen = default_swizzle(op, operand, side) if swizzle is None else swizzle
     if start is None:
         before = 0 if image is None else as_image(image).shape[-1]
         start = -(-before // PATTERN) * PATTERN
     shape = (int(lines.shape[-2]), int(lines.shape[-1]))
+    family = family_of(op) or "wgmma"
     descriptor = Descriptor.for_tile(
-        *shape, of, major=major, swizzle=swizzle, start=start, order=order
+        *shape, of, major=side, swizzle=chosen, start=start, order=order,
+        family=family, kind=op.kind,
+    )  # fmt: skip
+    end = start + prod(
+        (*atoms(*shape, of, side, chosen, family, op.kind), pattern(chosen).atom)
     )
-    count, spans = atoms(*shape, of, major, swizzle)
-    end = start + count * spans * LINES * span(swizzle)
     if end > LIMIT:
         raise AddressError(
             f"a {shape[0]}x{shape[1]} tile of {of} from byte {start} on ends at "
             f"{end}; it must end by {LIMIT}, the limit of descriptors"
         )
     written = _room(image, lines.shape[:-2], end)
-    index, unit = _index(descriptor, shape, of, major)
-    values = _cells(lines, of, unit)
+    tile = _moved(op, operand, shape, side, chosen)
+    index, unit = _index(descriptor, tile)
+    values = _cells(lines, tile, unit)
     cells = written.view(f"u{unit}")
     cells[..., index.ravel()] = values.reshape(*values.shape[:-2], -1)
     return written, descriptor
+
+
+def default_swizzle(op: Instruction, operand: str, major: MajorAxis) -> Swizzle:
+    """128, or ``"128/32"`` for an operand of ``tcgen05`` that has no other swizzle.
+
+    >>> import fragmenta as fm
+    >>> default_swizzle(fm.tcgen05("m128n64k8", a="tf32", d="f32"), "B", "mn")
+    '128/32'
+    """
+    only = family_of(op) == "tcgen05" and op.types[operand.lower()].bits == 32
+    return ATOM_32 if only and major == "mn" else 128
+
+
+def pair_halves(matrix: ArrayLike, op: Instruction | str, operand: str) -> NDArray[Any]:
+    """The two halves of A or B that the blocks of a pair have: (…, 2, rows, columns).
+
+    The first block has the first rows of A and the first columns of B.  Without
+    ``.cta_group::2`` the matrix is returned as it is.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.tcgen05("m256n32k16", a="f16", d="f32", cta_group=2)
+    >>> pair_halves(np.zeros((16, 32)), op, "B").shape
+    (2, 16, 16)
+    """
+    op, given = instruction(op), as_array(matrix)
+    extent(op, operand)
+    if op.cta_group != 2:
+        return given
+    axis = -2 if operand == "A" else -1
+    if given.ndim < 2 or given.shape[axis] % 2:
+        raise ShapeError(
+            f"{operand} of {op} is shared by two blocks, so its "
+            f"{'rows' if operand == 'A' else 'columns'} must be even; given "
+            f"{given.shape}"
+        )
+    return np.stack(np.split(given, 2, axis=axis), axis=-3)
 
 
 def _lines(matrix: ArrayLike, op: Instruction, operand: str) -> NDArray[Any]:
@@ -133,15 +203,16 @@ def read_tile(
     op: Instruction | str,
     operand: str,
     *,
-    major: MajorAxis = "k",
+    major: MajorAxis | None = None,
     packed: bool = False,
 ) -> NDArray[Any]:
-    """The raw bits that one ``wgmma`` reads: A (…, m, k) or B (…, k, n).
+    """The raw bits that one instruction reads: A (…, m, k) or B (…, k, n).
 
     ``image`` is (…, bytes).  A descriptor is a :class:`Descriptor`, its 64-bit word,
     or an array of words, whose axes broadcast with those of the image.  A sparse A is
-    returned as stored, with half of k.  With ``packed``, b1 is returned as 32-bit
-    words along k.
+    returned as stored, with half of k.  With ``packed``, elements narrower than a byte
+    are returned as 32-bit words along k.  With ``.cta_group::2`` it is the half that
+    one block has.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.wgmma("m64n8k32", a="s8")
@@ -156,19 +227,68 @@ wgmma.mma_async.sync.aligned.m64n8k32.s32.s8.s8: row 0, column 3 is at address 9
 outside the image of 96 bytes
     """
     op, memory = instruction(op), as_image(image)
+    side = major_of(op, operand, major)
+    family = family_of(op) or "wgmma"
+
+    def read(some: Image, one: Descriptor) -> NDArray[Any]:
+        return _read(some, one, op, operand, side, packed)
+
+    def nothing(batch: tuple[int, ...]) -> NDArray[Any]:
+        return _no_tiles(batch, op, operand, packed)
+
+    return _by_descriptor(memory, descriptor, family, read, nothing)
+
+
+def read_rows(
+    image: ArrayLike, descriptor: Descriptor | ArrayLike, rows: int, size: int
+) -> NDArray[np.uint8]:
+    """The rows of ``size`` bytes that ``tcgen05.cp`` reads: (…, rows, size).
+
+    The descriptor is K-major and of ``tcgen05``: eight rows follow each other, the next
+    eight are at the stride offset, and without a swizzle the next 16 bytes at the
+    leading offset.  Bytes are as they are in shared memory; padded elements stay
+    padded.
+
+    >>> image = np.arange(1024, dtype=np.uint16).view(np.uint8)
+    >>> d = Descriptor(0, 512, 128, swizzle=0, family="tcgen05")
+    >>> read_rows(image, d, 32, 32)[9, [0, 16]]  # bytes 144 and 656
+    array([72, 72], dtype=uint8)
+    """
+    for name, value, step in (("rows", rows, 1), ("size", size, UNIT)):
+        if not is_whole(value) or value <= 0 or value % step:
+            raise ShapeError(
+                f"{name} must be a positive multiple of {step}; given {value!r}"
+            )
+    shape = (int(rows), int(size))
+
+    def read(some: Image, one: Descriptor) -> NDArray[np.uint8]:
+        return _read_rows(some, one, *shape)
+
+    def nothing(batch: tuple[int, ...]) -> NDArray[np.uint8]:
+        return np.empty((*batch, *shape), np.uint8)
+
+    return _by_descriptor(as_image(image), descriptor, "tcgen05", read, nothing)
+
+
+def _by_descriptor(
+    memory: Image,
+    descriptor: Descriptor | ArrayLike,
+    family: Family,
+    read: Callable[[Image, Descriptor], NDArray[Any]],
+    nothing: Callable[[tuple[int, ...]], NDArray[Any]],
+) -> NDArray[Any]:
+    """Read with one descriptor from all images, or with many."""
     if isinstance(descriptor, Descriptor):
-        return _read(memory, descriptor, op, operand, major, packed)
+        return read(memory, descriptor)
     words = as_words(descriptor)
     if not words.ndim:
-        found = Descriptor.decode(int(words))
-        return _read(memory, found, op, operand, major, packed)
+        return read(memory, Descriptor.decode(int(words), family))
     batch = batch_shape(image=memory.shape[:-1], descriptors=words.shape)
     different = np.unique(words)
     if not prod(batch):
-        return _no_tiles(batch, op, operand, packed)
+        return nothing(batch)
     if len(different) == 1:
-        found = Descriptor.decode(int(different[0]))
-        tile = _read(memory, found, op, operand, major, packed)
+        tile = read(memory, Descriptor.decode(int(different[0]), family))
         return np.broadcast_to(tile, (*batch, *tile.shape[-2:]))
     # Tiles that share a descriptor are read together.
     images = memory.reshape(prod(memory.shape[:-1]), memory.shape[-1])
@@ -177,10 +297,9 @@ outside the image of 96 bytes
     flat = np.broadcast_to(words, batch).ravel()
     places = [np.flatnonzero(flat == word) for word in different]
     parts = [
-        _read(images[which[here]], Descriptor.decode(int(word)), op, operand, major,
-              packed)
+        read(images[which[here]], Descriptor.decode(int(word), family))
         for word, here in zip(different, places, strict=True)
-    ]  # fmt: skip
+    ]
     order = np.argsort(np.concatenate(places))
     tiles = np.concatenate(parts)[order]
     return tiles.reshape(*batch, *tiles.shape[1:])
@@ -208,23 +327,56 @@ def _read(
     packed: bool,
 ) -> NDArray[Any]:
     """Read with one descriptor from any number of images."""
-    shape = extent(op, operand)
-    of = op.types[operand.lower()]
-    index, unit = _index(descriptor, shape, of, major)
+    check_belongs(descriptor.family, op)
+    tile = _moved(op, operand, extent(op, operand), major, descriptor.swizzle)
+    if major == "k":
+        descriptor.check_reach(tile.k * tile.of.bits // 8)
+    if packed and tile.padded:
+        raise Error(f"{operand} of {op} has padding, so it cannot be read as words")
+    index, unit = _index(descriptor, tile)
     size = memory.shape[-1]
     if (int(index.max()) + 1) * unit > size:
         raise _outside(op, operand, index * unit, unit, size)
     cells = np.ascontiguousarray(memory[..., : size // unit * unit]).view(f"u{unit}")
-    index = index if operand == "A" else index.T
+    narrow = tile.of.bits < 8 or tile.padded
+    index = index if operand == "A" or (narrow and not packed) else index.T
     # The index was checked above; "wrap" skips NumPy's slower check.
     found = np.take(cells, index.ravel(), axis=-1, mode="wrap")
     found = found.reshape(*memory.shape[:-1], *index.shape)
-    if of.bits >= 8 or packed:
+    if not narrow or packed:
         return found
-    if operand == "A":
-        return unpack_words(found, of.bits)
-    along = np.ascontiguousarray(np.swapaxes(found, -1, -2))
-    return np.swapaxes(unpack_words(along, of.bits), -1, -2)
+    bits = (
+        unpad_row(found, tile.padded)
+        if tile.padded
+        else unpack_words(found, tile.of.bits)
+    )
+    return bits if operand == "A" else np.swapaxes(bits, -1, -2)
+
+
+def _read_rows(
+    memory: Image, descriptor: Descriptor, rows: int, size: int
+) -> NDArray[np.uint8]:
+    """Rows by one descriptor, from any number of images."""
+    if descriptor.family != "tcgen05":
+        raise AddressError(
+            "tcgen05.cp takes a descriptor of tcgen05; given one of wgmma; "
+            ".to_tcgen05() converts it"
+        )
+    descriptor.check_reach(size)
+    row, byte = np.ogrid[:rows, :size:UNIT]
+    address = descriptor.address(row, byte, "u8")
+    held = memory.shape[-1]
+    if int(address.max()) + UNIT > held:
+        where = int(address.max())
+        first = np.argwhere(address + UNIT > held)[0][0]
+        raise AddressError(
+            f"row {first} of {rows} rows of {size} bytes is outside the image of "
+            f"{held} bytes; the last byte is at address {where + UNIT - 1}"
+        )
+    units = memory[..., : held // UNIT * UNIT]
+    units = units.reshape(*memory.shape[:-1], -1, UNIT)
+    found: NDArray[np.uint8] = units[..., address // UNIT, :]
+    return found.reshape(*memory.shape[:-1], rows, size)
 
 
 def _outside(
@@ -244,27 +396,27 @@ def _outside(
 
 
 @lru_cache(maxsize=64)
-def _index(
-    descriptor: Descriptor, shape: tuple[int, int], of: DType, major: MajorAxis
-) -> tuple[Addresses, int]:
+def _index(descriptor: Descriptor, tile: _Moved) -> tuple[Addresses, int]:
     """The cell of each row and k, and the bytes of a cell.
 
     Elements narrower than a byte are moved as 32-bit words.
     """
-    rows, k = shape
-    step = 1 if of.bits >= 8 else 32 // of.bits
-    unit = of.bits * step // 8
-    grid = np.ogrid[:rows, :k:step]
-    address = descriptor.address(grid[0], grid[1], of, major)
+    bits = tile.of.bits
+    step = 1 if bits >= 8 else 32 // bits
+    unit = bits * step // 8
+    grid = np.ogrid[: tile.rows, : tile.k : step]
+    address = descriptor.address(grid[0], grid[1], tile.of, tile.major)
     index: Addresses = np.ascontiguousarray(address // unit)
     index.setflags(write=False)
     return index, unit
 
 
-def _cells(lines: NDArray[Any], of: DType, unit: int) -> NDArray[Any]:
-    if of.bits >= 8:
+def _cells(lines: NDArray[Any], tile: _Moved, unit: int) -> NDArray[Any]:
+    if tile.padded:
+        return pad_row(lines, tile.padded)
+    if tile.of.bits >= 8:
         return lines
-    return pack_words(np.ascontiguousarray(lines), of.bits, 8 * unit)
+    return pack_words(np.ascontiguousarray(lines), tile.of.bits, 8 * unit)
 
 
 def as_image(image: ArrayLike) -> Image:
@@ -302,130 +454,3 @@ def as_words(descriptor: ArrayLike) -> NDArray[np.uint64]:
             f"given {descriptor!r}"
         )
     return given.astype(np.uint64)
-
-
-# ── the same bytes by a tensor map ──────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class TileCopies:
-    """The tensor-map copies that write the bytes of a tile.
-
-    ``copies`` are the ``cp.async.bulk.tensor`` instructions to issue: for each, the
-    coordinates of its first element, fastest dimension first and counted from the
-    first element of the tile, and the address in shared memory.
-    """
-
-    dtype: str
-    """The element type of the map; types that it does not have are copied as bytes."""
-    dimensions: tuple[str, str]
-    """The dimensions of the tensor, fastest first."""
-    box: tuple[int, int]
-    swizzle: int
-    copies: tuple[tuple[tuple[int, int], int], ...]
-
-    @property
-    def data_type(self) -> str:
-        """The element type in the driver's interface."""
-        return f"{CONSTANT}DATA_TYPE_{element_type(self.dtype).constant}"
-
-    def map(self, sizes: tuple[int, int], stride: int, address: int = 0) -> TensorMap:
-        """The map of a tensor with these sizes, fastest first, and bytes in a row.
-
-        >>> tensor_map(64, 128, "f16").map((512, 4096), 1024).box_bytes
-        8192
-        """
-        return TensorMap(
-            self.dtype, sizes, (stride,), self.box, address=address,
-            swizzle=self.swizzle,
-        )  # fmt: skip
-
-    def to_json(self) -> dict[str, Any]:
-        """The arguments of ``cuTensorMapEncodeTiled`` and the copies, for a program."""
-        mode = f"{self.swizzle}B" if self.swizzle else "NONE"
-        return {
-            "data_type": self.data_type,
-            "dimensions": self.dimensions,
-            "box": self.box,
-            "swizzle": f"{CONSTANT}SWIZZLE_{mode}",
-            "copies": self.copies,
-            "interleave": f"{CONSTANT}INTERLEAVE_NONE",
-            "element_strides": (1, 1),
-        }
-
-    def __str__(self) -> str:
-        told = self.to_json()
-        lines = [
-            f"tensorDataType {self.data_type}, tensorRank 2",
-            f"globalDim      {{{', '.join(self.dimensions)}}}",
-            f"boxDim         {{{self.box[0]}, {self.box[1]}}}, elementStrides {{1, 1}}",
-            f"interleave     {told['interleave']}",
-            f"swizzle        {told['swizzle']}",
-        ]
-        for (first, second), address in self.copies:
-            lines.append(f"copy {{{first}, {second}}} to shared address {address}")
-        return "\n".join(lines)
-
-
-_DTYPES = {"f16": "f16", "bf16": "bf16", "tf32": "f32"}
-"""The types of a map that copy these; no copy converts anything."""
-
-
-def tensor_map(
-    rows: int,
-    k: int,
-    of: str | DType,
-    *,
-    major: MajorAxis = "k",
-    swizzle: int = 128,
-    start: int = 0,
-) -> TileCopies:
-    """The tensor-map copies that write the tile of :meth:`Descriptor.for_tile`.
-
-    There is one copy for each span and each 256 elements across.  A span that the
-    tile does not fill still has its full width in shared memory.
-
-    >>> print(tensor_map(64, 128, "f16", swizzle=128))
-    tensorDataType CU_TENSOR_MAP_DATA_TYPE_FLOAT16, tensorRank 2
-    globalDim      {k, m or n}
-    boxDim         {64, 64}, elementStrides {1, 1}
-    interleave     CU_TENSOR_MAP_INTERLEAVE_NONE
-    swizzle        CU_TENSOR_MAP_SWIZZLE_128B
-    copy {0, 0} to shared address 0
-    copy {64, 0} to shared address 8192
-    """
-    dt = dtype(of)
-    # A tile that does not fit is refused here, with the reason.
-    descriptor = Descriptor.for_tile(
-        rows, k, dt, major=major, swizzle=swizzle, start=start
-    )
-    end = start + prod(atoms(rows, k, dt, major, swizzle)) * LINES * span(swizzle)
-    if end > LIMIT:
-        raise AddressError(
-            f"{rows} x {k} elements of {dt} from byte {start} on end at byte {end:,}; "
-            f"they must end by {LIMIT:,}, the limit of descriptors"
-        )
-    along, across = (k, rows) if major == "k" else (rows, k)
-    per_item = max(1, 8 // dt.bits)  # elements per item of the tensor
-    items = along // per_item
-    item_bytes = dt.bits * per_item // 8
-    wide = min(items, span(swizzle) // item_bytes)
-    high = min(across, MOST_BOX)
-    if items % wide or across % high:
-        raise Error(
-            f"{along} x {across} elements of {dt} are not a whole number of boxes of "
-            f"{wide * per_item} x {high}: the last copy would read beyond the tile"
-        )
-    copies = []
-    for first in range(0, items, wide):
-        for second in range(0, across, high):
-            mn, at = (second, first * per_item) if major == "k" else (first, second)
-            where = descriptor.address(mn, at, dt, major)
-            copies.append(((first, second), where))
-    return TileCopies(
-        _DTYPES.get(dt.name, "u8"),
-        ("k", "m or n") if major == "k" else ("m or n", "k"),
-        (wide, high),
-        swizzle,
-        tuple(copies),
-    )

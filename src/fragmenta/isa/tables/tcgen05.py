@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from fragmenta.isa.instruction import Instruction, Operand, Parts
 from fragmenta.isa.table import Form, Row, read
 from fragmenta.isa.tables.tcgen05_mma import GROUPS
+from fragmenta.isa.tables.tcgen05_registers import load_parts, store_parts
 from fragmenta.isa.target import Version
 
 # One warp, of each CTA of a pair, allocates and waits.  One thread shifts, commits.
@@ -182,7 +183,8 @@ def _moves() -> tuple[Form, ...]:
         rows = [each for each in read(MOVES) if each["name"] == name]
         family = f"tcgen05.{name[:2]}"
         found = tuple(_row(each, tail) for each in rows)
-        forms.append(_form(family, name, tail, found, move_operands))
+        holds = store_parts if name == "st" else load_parts
+        forms.append(_form(family, name, tail, found, move_operands, holds))
     return tuple(forms)
 
 

@@ -47,8 +47,7 @@ def _free(**named: str) -> str:
 
 def _sizes(op: Instruction, columns: int, elements: int) -> dict[str, int]:
     sizes = {"P": 2} if op.cta_group == 2 else {}
-    sizes |= {"T": LANES, "C": columns}
-    return sizes | ({"E": elements} if elements > 1 else {})
+    return sizes | {"T": LANES, "C": columns, "E": elements}
 
 
 def _d(op: Instruction) -> TensorFragment:
@@ -161,4 +160,6 @@ def _metadata(op: Instruction) -> TensorFragment:
     shape = (op.shape.m, op.shape.k // granularity.chunk)
     assert layout.shape == shape, (layout.shape, shape)
     slot = container(of)
-    return TensorFragment("metadata", of, layout, slot, skipped=found.selector)
+    return TensorFragment(
+        "metadata", of, layout, slot, layout.data, skipped=found.selector
+    )

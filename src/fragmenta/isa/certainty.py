@@ -1,0 +1,102 @@
+"""How sure is what is said about ``tcgen05``?
+
+No GPU with tensor memory has checked any of it.  Each statement rests on the
+assembler, on the manual, on several independent programs that agree, or on a single
+source.  What no source settles is open, and is refused where it is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from fragmenta.isa.table import read
+
+if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction
+
+#: What each word of the column "how sure" means.
+WORDS = {
+    "assembler": "ptxas 13.0 and 13.4 say so, and tests ask them",
+    "agreed": "the manual and independent programs, or several programs, agree",
+    "manual": "the PTX manual says so",
+    "one source": "a single program or text says so",
+    "published": "MMA-Sim, a published model, says so, and tests compare with it",
+    "assumed": "as on other hardware; no source says so",
+    "open": "no source settles it; it is refused",
+}
+
+# ``of`` names the layouts (A to G), the groups or the kinds that a line is about; an
+# empty cell is about all.  The first line that fits counts.
+TABLE = """
+what       | of      | how sure   | because
+spelling   |         | assembler  | every spelling, version and target, and near misses
+order      |         | assembler  | which words may stand in another order
+descriptor |         | agreed     | the manual and five programs have the same fields and codes
+shape      | k96     | one source | the manual has K = 96 for a pair with M = 256; CUTLASS and TVM have it for one CTA, too
+shape      |         | manual     | tables 39 (PTX 9.1) and 42 (PTX 9.3); of N, what all sources allow
+D          |         | agreed     | the manual's text and five programs, two of which were run on a B200
+A          | E G     | one source | a simulator repeats A for each part of N
+A          |         | agreed     | CUTLASS, two simulators and reports from users
+scale_A    | k96     | one source | the manual's tables contradict its figures; ids are limited to 0 and 2
+scale_A    |         | agreed     | CUTLASS, JAX, Triton and a simulator
+scale_B    | k96     | one source | the manual's tables contradict its figures; ids are limited to 0 and 2
+scale_B    | B       | agreed     | CUTLASS, a simulator and the code of JAX; the text of JAX says otherwise
+scale_B    |         | agreed     | CUTLASS, JAX, Triton and a simulator
+metadata   | E G     | one source | CUTLASS repeats it for each part of N
+metadata   | C F     | open       | only figures of the manual show it
+metadata   |         | agreed     | CUTLASS, JAX and a simulator
+ld         | red     | assumed    | as max and redux: NaN counts only with .NaN; results that depend on more are refused
+ld         |         | agreed     | the manual and all 74 of CuTe's copies
+st         |         | agreed     | the manual and all 74 of CuTe's copies
+cp         | 2       | assumed    | no text says from which CTA a pair copies
+cp         |         | agreed     | CUTLASS, TVM (run on a B200) and a simulator
+shift      |         | open       | the manual does not pin down the direction
+swizzle    |         | agreed     | the manual, CUTLASS, CuTe's Python compiler, TVM and PTX.jl
+masks      | 2       | one source | a simulator: the second four words are those of the odd CTA
+masks      |         | manual     | bit b of word w is lane 32 w + b
+"""
+
+
+class Certainty(NamedTuple):
+    """How sure one statement is, and why."""
+
+    word: str
+    because: str
+
+    def __str__(self) -> str:
+        return f"{self.word}: {self.because}"
+
+
+def certainty(what: str, *of: str) -> Certainty:
+    """How sure is what is said about this, in the case of these words?
+
+    >>> print(certainty("metadata", "F"))
+    open: only figures of the manual show it
+    """
+    for line in read(TABLE):
+        cases = line["of"].split()
+        if line["what"] == what and (not cases or set(cases) & set(of)):
+            return Certainty(line["how sure"], line["because"])
+    raise KeyError(what)
+
+
+def of_instruction(op: Instruction) -> Mapping[str, Certainty]:
+    """How sure each part of an instruction is; empty for other families."""
+    if not op.family.startswith("tcgen05"):
+        return MappingProxyType({})
+    found = {"spelling": certainty("spelling")}
+    group = str(op.cta_group or "")
+    name = op.family.removeprefix("tcgen05").removeprefix(".") or op.mnemonic
+    for move in ("ld", "st", "cp"):
+        if name == move:
+            found[move] = certainty(move, group, "red" if op.values.get("red") else "")
+    if op.mnemonic.startswith("tcgen05.shift"):
+        found["shift"] = certainty("shift")
+    if op.idesc is not None:
+        wide = "k96" if op.shape.k == 96 else ""
+        found["descriptor"] = certainty("descriptor")
+        for part in ("shape", *op.fragments):
+            found[part] = certainty(part, op.layout_letter, wide)
+    return MappingProxyType(found)

@@ -1,0 +1,217 @@
+"""What do ``tcgen05.ld`` and ``tcgen05.st`` move between tensor memory and registers?
+
+An image of tensor memory is uint32 (…, 128 lanes, 512 columns).  Registers are uint32
+(…, 32, n) of one warp, or (…, 128, n) of four.  Batch axes broadcast.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.errors import Error, ShapeError, ValueRangeError
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.reading import instruction
+from fragmenta.registers.tensor import COLUMNS, LANES, Image, TensorAddress
+from fragmenta.tensor_memory.reach import (
+    QUARTER,
+    as_tensor_memory,
+    reached,
+    registers_of,
+)
+
+Registers = NDArray[np.uint32]
+LOW, MAGNITUDE = np.uint32(0xFFFF), np.uint32(0x7FFFFFFF)
+
+
+def load(
+    image: ArrayLike,
+    op: Instruction | str,
+    address: int | TensorAddress = 0,
+    *,
+    warp: int | None = None,
+    imm: int | None = None,
+) -> Registers:
+    """The registers that a ``tcgen05.ld`` loads: (…, 32, n), or (…, 128, n).
+
+    ``warp`` is the number of the warp in its CTA.  Without it, four warps load, each
+    from its quarter of the lanes; ``address`` is then what warp 0 gives.  ``imm`` is
+    the immediate of ``.16x32bx2``.  The one more register of ``ld.red`` is
+    :func:`reduce` of these.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> image = np.arange(128 * 512, dtype=np.uint32).reshape(128, 512)
+    >>> op = fm.instruction("tcgen05.ld.sync.aligned.32x32b.x2.b32")
+    >>> load(image, op, address=7).shape
+    (128, 2)
+    >>> words = load(image, op, fm.TensorAddress(lane=96, column=7), warp=3)
+    >>> words.shape, bool((words[31] == image[127, 7:9]).all())
+    ((32, 2), True)
+    """
+    found = _family(op, "tcgen05.ld")
+    memory = as_tensor_memory(image)
+    index = reached(found, address, warp=warp, imm=imm).flat
+    flat = memory.reshape(*memory.shape[:-2], LANES * COLUMNS)
+    # The index was checked; "wrap" skips NumPy's slower check.
+    cells = flat.take(index.ravel(), axis=-1, mode="wrap")
+    cells = cells.reshape(*memory.shape[:-2], *index.shape)
+    if index.shape[-1] == 1:
+        return cells[..., 0]
+    return cells[..., 0] & LOW | cells[..., 1] << np.uint32(16)
+
+
+def store(
+    image: ArrayLike,
+    op: Instruction | str,
+    address: int | TensorAddress,
+    registers: ArrayLike,
+    *,
+    warp: int | None = None,
+    imm: int | None = None,
+) -> Image:
+    """Tensor memory after a ``tcgen05.st``, as a new array.
+
+    The arguments are those of :func:`load`.  ``.unpack::16b`` writes whole cells: the
+    element in the low half and zeros in the high half.  That the high half is zero is
+    assumed; what reads these cells ignores it.
+
+    If the two halves of ``.16x32bx2`` overlap and differ, they are refused, because it
+    is not defined which of them remains.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.instruction("tcgen05.st.sync.aligned.16x256b.x1.b32")
+    >>> words = np.arange(4 * 128, dtype=np.uint32).reshape(128, 4)
+    >>> image = store(np.zeros((128, 512), np.uint32), op, 16, words)
+    >>> image[:3, 16:20].tolist()
+    [[0, 1, 4, 5], [16, 17, 20, 21], [32, 33, 36, 37]]
+    """
+    found = _family(op, "tcgen05.st")
+    memory = as_tensor_memory(image)
+    index = reached(found, address, warp=warp, imm=imm).flat
+    words = _registers(found, registers, index.shape[:2])
+    batch = batch_shape(image=memory.shape[:-2], registers=words.shape[:-2])
+    cells = words[..., None]
+    if index.shape[-1] > 1:
+        cells = np.stack([words & LOW, words >> np.uint32(16)], axis=-1)
+    after = np.array(np.broadcast_to(memory, (*batch, LANES, COLUMNS)))
+    flat = after.reshape(*batch, LANES * COLUMNS)
+    values = cells.reshape(*words.shape[:-2], index.size)
+    flat[..., index.ravel()] = values
+    if imm is not None and (flat[..., index.ravel()] != values).any():
+        raise Error(
+            f"{found}: both halves store to the same cells, and their data differ; it "
+            "is not defined which of them remains"
+        )
+    return after
+
+
+def _family(op: Instruction | str, family: str) -> Instruction:
+    found = instruction(op)
+    if found.family != family:
+        raise Error(f"this takes an instruction of {family}; given {found}")
+    return found
+
+
+def _registers(
+    op: Instruction, registers: ArrayLike, tail: tuple[int, ...]
+) -> Registers:
+    words = as_array(registers)
+    whole = words.dtype.kind in "iu" and words.dtype.itemsize == 4
+    if words.shape[-2:] != tail or not whole:
+        warps = "four warps, warp=None" if tail[0] > QUARTER else "one warp"
+        raise ShapeError(
+            f"{op} has uint32 registers (…, {tail[0]} lanes, {tail[1]}) of {warps}; "
+            f"given {words.dtype} of shape {words.shape}"
+        )
+    return np.ascontiguousarray(words).view(np.uint32)
+
+
+# ── ld.red ──────────────────────────────────────────────────────────────────
+
+
+def reduce(op: Instruction | str, registers: ArrayLike) -> Registers:
+    """The one more register of ``tcgen05.ld.red``: (…, lanes).
+
+    Each thread reduces the registers that it loads.  With ``.16x32bx2``, the two
+    threads of a lane have their own results: the assembler makes two loads of it, and
+    nothing that joins them.
+
+    ``.abs`` compares and returns magnitudes.  NaNs are left out, unless ``.NaN`` asks
+    for a NaN.  Refused is what only a GPU can tell: a result that is a NaN, because its
+    bits are not known, and a zero if both +0 and -0 are among the registers.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.instruction("tcgen05.ld.red.sync.aligned.32x32b.x2.max.abs.f32")
+    >>> words = np.tile(np.float32([1, -3]), (32, 1)).view(np.uint32)
+    >>> reduce(op, words).view(np.float32)[:2]
+    array([3., 3.], dtype=float32)
+    """
+    found = _family(op, "tcgen05.ld")
+    way = found.values.get("red", "")
+    if not way:
+        raise Error(f"{found} reduces nothing; ld.red does")
+    given = as_array(registers)
+    lanes = given.shape[-2] if given.ndim > 1 else 0
+    tail = (lanes if lanes == LANES else QUARTER, registers_of(found).registers)
+    words = _registers(found, given, tail)
+    if not prod(words.shape):
+        return np.zeros(words.shape[:-1], np.uint32)
+    least = way.endswith("min")
+    if found.values["type"] == "f32":
+        return _reduce_floats(found, words, least)
+    signed = words.view(np.int32) if found.values["type"] == "s32" else words
+    best = signed.min(axis=-1) if least else signed.max(axis=-1)
+    return np.asarray(best).view(np.uint32)
+
+
+def _reduce_floats(op: Instruction, words: Registers, least: bool) -> Registers:
+    if op.values.get("abs"):
+        words = words & MAGNITUDE
+    nan = (words & MAGNITUDE) > 0x7F800000
+    result_nan = np.asarray(nan.any(-1) if op.values.get("nan") else nan.all(-1))
+    if result_nan.any():
+        _refuse(op, result_nan, "the result is a NaN, and its bits are not known")
+    # Bits in the order of the numbers: -0 is just below +0.
+    signed = words.view(np.int32)
+    order = np.where(signed < 0, signed ^ 0x7FFFFFFF, signed)
+    worst = np.iinfo(np.int32).max if least else np.iinfo(np.int32).min
+    order = np.where(nan, worst, order)
+    best = order.min(axis=-1) if least else order.max(axis=-1)
+    both = (words == 0).any(axis=-1) & (words == 0x80000000).any(axis=-1)
+    zero = both & ((best == 0) | (best == -1))
+    if zero.any():
+        _refuse(op, zero, "both +0 and -0 are candidates, and their order is not known")
+    found: Registers = np.where(best < 0, best ^ 0x7FFFFFFF, best).astype(np.int32)
+    return found.view(np.uint32)
+
+
+def _refuse(op: Instruction, where: NDArray[Any], why: str) -> NoReturn:
+    lane = int(np.argwhere(where)[0][-1])
+    raise ValueRangeError(
+        f"{op}: in thread {lane} {why}; only a GPU that has this instruction can tell"
+    )
+
+
+# ── shift ───────────────────────────────────────────────────────────────────
+
+
+def shift(
+    image: ArrayLike, op: Instruction | str, address: int | TensorAddress
+) -> NoReturn:
+    """Refused: in which direction ``tcgen05.shift.down`` moves rows is not known.
+
+    >>> shift(None, "tcgen05.shift.cta_group::1.down", 0)
+    Traceback (most recent call last):
+    fragmenta.errors.Error: tcgen05.shift.cta_group::1.down moves rows of 8 columns by \
+one lane, but the manual does not say whether to the next or to the previous one; only \
+a GPU that has this instruction can tell
+    """
+    raise Error(
+        f"{instruction(op)} moves rows of 8 columns by one lane, but the manual does "
+        "not say whether to the next or to the previous one; only a GPU that has this "
+        "instruction can tell"
+    )

@@ -1,0 +1,31 @@
+"""Every statement about tcgen05 says how sure it is."""
+
+from __future__ import annotations
+
+import fragmenta as fm
+from fragmenta.isa.certainty import TABLE, WORDS, certainty
+from fragmenta.isa.table import read
+
+
+def test_only_words_that_are_explained() -> None:
+    assert {line["how sure"] for line in read(TABLE)} <= set(WORDS)
+
+
+def test_every_part_of_an_instruction_has_a_line() -> None:
+    for op in fm.catalogue():
+        if op.family.startswith("tcgen05"):
+            assert op.certainty["spelling"].word == "assembler"
+        else:
+            assert not op.certainty
+    whole = fm.tcgen05("m128n64k128", a="e2m1", kind="mxf4", sp=True)
+    assert set(whole.certainty) == {
+        "spelling", "descriptor", "shape", "D", "A", "scale_A", "scale_B", "metadata",
+    }  # fmt: skip
+
+
+def test_what_differs_with_the_layout() -> None:
+    assert certainty("metadata", "D").word == "agreed"
+    assert certainty("metadata", "G").word == "one source"
+    assert certainty("metadata", "C").word == "open"
+    wide = fm.tcgen05("m128n64k96", a="e2m1", kind="mxf4")
+    assert wide.certainty["shape"].word == "one source"
