@@ -25,6 +25,7 @@ from fragmenta.arithmetic import models
 from fragmenta.errors import Error
 from fragmenta.evidence import record
 from fragmenta.execution.mma import numeric_model
+from fragmenta.isa.families import FAMILIES as FAMILY_NAMES
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, BUILT = ROOT / "docs", ROOT / "build" / "docs"
@@ -41,6 +42,7 @@ FAMILIES = {
     "wmma": ("wmma.mma", "wmma.load", "wmma.store"),
     "wgmma": ("wgmma", "wgmma.sp", "sync"),
     "moves": ("ldmatrix", "stmatrix", "movmatrix"),
+    "tcgen05": tuple(name for name in FAMILY_NAMES if name.split(".")[0] == "tcgen05"),
 }
 FIGURES: dict[str, fm.Instruction | fm.Fragment] = {
     "index": fm.mma("m16n8k16", a="f16", d="f32"),
@@ -69,6 +71,9 @@ def write(name: str) -> str:
     about, _, of = name.partition(":")
     writers: dict[str, Callable[[str], str]] = {
         "family": family,
+        "tcgen05": lambda _: tcgen05_tables(),
+        "certainty": lambda _: certainty_table(),
+        "certainty-words": lambda _: certainty_words(),
         "models": lambda _: model_table(),
         "expansions": lambda _: expansion_table(),
         "published": lambda _: published_tables(),
@@ -184,6 +189,70 @@ def _figure(slug: str, op: fm.Instruction) -> str:
     return f"### `{op}` {{ #{slug} }}\n\n{text}\n\n{image}"
 
 
+# ── tcgen05 ─────────────────────────────────────────────────────────────────
+
+#: One instruction for each layout, and one for each kind of operand.
+TCGEN05 = (
+    fm.tcgen05("m128n32k16", a="f16"),
+    fm.tcgen05("m64n32k16", a="f16"),
+    fm.tcgen05("m256n32k16", a="f16", cta_group=2),
+    fm.tcgen05("m128n32k16", a="f16", cta_group=2),
+    fm.tcgen05("m128n32k32", a="f16", cta_group=2, sp=True),
+    fm.tcgen05("m64n64k16", a="f16", ws=True),
+    fm.tcgen05("m32n64k16", a="f16", ws=True),
+    fm.tcgen05("m128n32k32", a="f16", sp=True),
+    fm.tcgen05("m128n32k64", a="e4m3", sp=True),
+    fm.tcgen05("m128n64k32", a="e4m3", kind="mxf8f6f4"),
+    fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4"),
+    fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4", cta_group=2),
+)
+
+
+def tcgen05_tables() -> str:
+    """The shapes, then a picture for each layout."""
+    from fragmenta.isa.table import read
+    from fragmenta.isa.tables import tcgen05_shapes as shapes
+
+    rows = []
+    for line in read(shapes.SIZES):
+        kinds = line["kinds"].split()
+        ks = [" / ".join(map(str, shapes.OF_KIND[kind].k)) for kind in kinds]
+        form = {"plain": "", "ws": "`.ws`", "ws.sp": "`.ws.sp`"}
+        rows.append(
+            (
+                ", ".join(f"`{kind}`" for kind in kinds),
+                f"`cta_group::{line['group']}`",
+                form.get(line["form"], line["form"]),
+                line["M"],
+                line["N"].replace("..", " to ").replace("/", " by "),
+                ", ".join(dict.fromkeys(ks)),
+            )
+        )
+    head = ("kind", "group", "form", "M", "N", "K, dense / sparse")
+    drawn = [_figure(_picture(op), op) for op in TCGEN05]
+    parts = ["## Shapes", table(head, rows), "## Pictures", *drawn]
+    return "\n\n".join(parts)
+
+
+def certainty_words() -> str:
+    """What each word about certainty means, as rows of a table."""
+    from fragmenta.isa.certainty import WORDS
+
+    return "\n".join(f"| {word} | {meaning} |" for word, meaning in WORDS.items())
+
+
+def certainty_table() -> str:
+    """How sure each statement about tcgen05 is; numbers from their own table."""
+    from fragmenta.isa.certainty import TABLE
+    from fragmenta.isa.table import read
+
+    rows = [
+        (line["what"], line["of"], line["how sure"], line["because"])
+        for line in read(TABLE)
+    ]
+    return table(("what", "of", "how sure", "because"), rows)
+
+
 # ── numbers ─────────────────────────────────────────────────────────────────
 
 
@@ -208,6 +277,10 @@ def _numbers(op: fm.Instruction) -> tuple[str, ...]:
 
 def status(op: fm.Instruction) -> str:
     """How the results of an instruction are known."""
+    if op.tensor_memory:
+        return "by its descriptor"
+    if op.family.startswith("tcgen05"):
+        return "by the manual" if op.fragments else "has none"
     if not op.fragments:
         return "has none"
     if op.supported_on("sm_90a") and _numbers(op) in recorded():
@@ -242,7 +315,8 @@ def published_tables() -> str:
     made = told["made"]
     groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for row in told["rows"]:
-        unit = {"WGMMA": "wgmma"}.get(row["unit"], "mma")
+        unit = "tcgen05.mma" if row["unit"].startswith("TCGen05") else "mma"
+        unit = "wgmma" if row["unit"] == "WGMMA" else unit
         kind = re.search(r"kind::\w+", row["name"])
         what = f"`{unit}`" + (f" `.{kind[0]}`" if kind else "")
         groups.setdefault((row["target"], row["architecture"], what), []).append(row)
@@ -318,7 +392,7 @@ def instruction_table() -> str:
         for name in names:
             ops = fm.catalogue(name)
             rows = [(f"`{op}`", str(op.requires), status(op)) for op in ops]
-            drawn = "listed" if name == "sync" else "drawn"
+            drawn = "explained" if name in ("sync", *FAMILIES["tcgen05"]) else "drawn"
             link = f"{len(rows)} instructions, {drawn} in [{page}](families/{page}.md)."
             head = ("instruction", "requires", "numbers")
             parts.append(f"## {name}\n\n{link}\n\n{table(head, rows)}")
@@ -370,14 +444,13 @@ def _words(line: Any) -> str:
 
 def _named_opcodes() -> str:
     from fragmenta.ptx.coverage import runs
-    from fragmenta.ptx.opcodes.tensor import NOT_YET, TENSOR
+    from fragmenta.ptx.opcodes.tensor import TENSOR
     from fragmenta.ptx.opcodes.textures import TEXTURES
 
     rows = [
         (f"`{opcode}`", where, "yes" if runs(opcode) else "no")
         for names, where in (
             (TENSOR, "[every instruction](instructions.md)"),
-            (NOT_YET, "none"),
             (TEXTURES, "none"),
         )
         for opcode in sorted(names)

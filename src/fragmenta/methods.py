@@ -50,11 +50,16 @@ def execute(self: Instruction, *operands: ArrayLike, **options: Any) -> Words:
     """Registers in, registers out, bit for bit.
 
     See :func:`fragmenta.execution.mma.execute`, for the instructions of a
-    warpgroup :func:`fragmenta.execution.wgmma.execute`.
+    warpgroup :func:`fragmenta.execution.wgmma.execute`, and for those with D in
+    tensor memory :func:`fragmenta.execution.tcgen05.execute`.
     """
-    from fragmenta.execution import mma, wgmma
-
-    room: Any = wgmma if self.warpgroup else mma
+    room: Any
+    if self.tensor_memory:
+        from fragmenta.execution import tcgen05 as room
+    elif self.warpgroup:
+        from fragmenta.execution import wgmma as room
+    else:
+        from fragmenta.execution import mma as room
     result: Words = room.execute(self, *operands, **options)
     return result
 

@@ -16,6 +16,10 @@ from tests.asking import complaint, page
 
 WGMMA = "wgmma.m64n24k16.f32.f16"
 MMA = "mma.m16n8k16.f32.f16"
+TCGEN05 = "tcgen05.mma.cta_group::1.kind::f16 0x08400010"
+PADDED = fm.tcgen05("m128n48k32", a="e2m3", b="e2m1", d="f32")
+PAIR = fm.tcgen05("m256n64k96", a="e2m1", kind="mxf4", cta_group=2)
+TURNED = fm.tcgen05("m128n64k8", a="tf32", d="f32", transpose_b=True)
 
 
 def test_a_wgmma_tile() -> None:
@@ -48,6 +52,61 @@ def test_the_descriptor_finds_the_tile(swizzle: int, operand: str, major: str) -
     first = matrix[:, :k] if operand == "A" else matrix[:k]
     assert (bits.view("f2") == first).all()
     page(*words)
+
+
+def test_a_tcgen05_tile() -> None:
+    lines = page("shared", TCGEN05, "B", "--swizzle", 128).splitlines()
+    assert lines[1:5] == [
+        "B: 64 x 256 f16, K-major",
+        "descriptor 0x4000404008000000",
+        "  start 0, leading offset 32768, stride offset 1024, 128-byte swizzle",
+        "rN.u below is 16-byte unit u of one column of B",
+    ]
+    text = "\n".join(lines)
+    assert conflict_picture(256, 128, 128) in text
+    assert "  boxDim         {64, 256}, elementStrides {1, 1}" in lines
+
+
+def test_an_mn_major_tcgen05_tile_has_atoms_of_32_bytes() -> None:
+    lines = page("shared", str(TURNED), "B").splitlines()
+    assert "B: 8 x 64 tf32, MN-major" in lines
+    where = "start 0, leading offset 1024, stride offset 512, 128/32-byte swizzle"
+    assert f"  {where}" in lines
+    assert "  128     r1.2     r1.3    [r1.0]    r1.1     r1.6     r1.7     r1.4" in (
+        "\n".join(lines)
+    )
+    assert "  swizzle        CU_TENSOR_MAP_SWIZZLE_128B_ATOM_32B" in lines
+    found = json.loads(
+        page("shared", str(TURNED), "B", "--swizzle", "128/32", "--json")
+    )
+    assert found["swizzle"] == "128/32"
+    assert {record["swizzle"] for record in found["by_swizzle"]} == {"128/32"}
+
+
+def test_narrow_elements_of_tcgen05() -> None:
+    text = page("shared", str(PADDED), "A")
+    assert "A: 128 x 128 e2m3, K-major" in text
+    assert "e2m3 has padding in shared memory" in text
+    text = page("shared", str(PAIR), "B")
+    assert "B: 768 x 32 e2m1, K-major, in each block of the pair" in text
+    assert "This is the first of 3 spans with the same layout." in text
+
+
+@pytest.mark.parametrize("op", [fm.instruction(TCGEN05), PADDED, PAIR, TURNED], ids=str)
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_the_descriptor_of_tcgen05_finds_the_tile(op, operand: str) -> None:
+    found = json.loads(page("shared", str(op), operand, "--json"))
+    assert found["descriptor"]["family"] == "tcgen05"
+    of = op.types[operand.lower()]
+    shape = (found["rows"], found["k"])
+    bits = np.random.default_rng(0).integers(0, of.mask, shape, dtype=np.uint32)
+    bits = bits.astype(of.bits_dtype)
+    bits = bits if operand == "A" else bits.T
+    image, _ = shared_tile(of.decode(bits), op, operand, swizzle=found["swizzle"])
+    word = int(found["descriptor"]["word"], 16)
+    k = op.shape.k
+    first = bits[:, :k] if operand == "A" else bits[:k]
+    assert (read_tile(image, word, op, operand) == first).all()
 
 
 def test_spans_that_follow_are_mentioned() -> None:
@@ -192,6 +251,13 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         ),
         ((WGMMA, "A", "--num", "x4"), "an ldmatrix; wgmma does not use it"),
         ((WGMMA, "A", "--swizzle", 16), "0, 32, 64 or 128 bytes; given 16"),
+        ((WGMMA, "A", "--swizzle", "128/32"), "or 128 bytes; given '128/32'"),
+        ((MMA, "A", "--swizzle", "wide"), "128 or '128/32'; given 'wide'"),
+        ((TCGEN05, "A", "--swizzle", "128/32"), "a K-major operand cannot have"),
+        ((TCGEN05, "B", "--major", "mn"), "is K-major: bit 16 of its instruction"),
+        ((TCGEN05, "B", "--pitch", 144), "a tcgen05 tile has no --pitch"),
+        ((str(TURNED), "B", "--swizzle", 128), "tf32 has only swizzle '128/32'"),
+        (("tcgen05.mma.cta_group::1.kind::f16", "B"), "no instruction descriptor"),
         ((WGMMA, "A", "--major", "m"), "m is not k or mn"),
         ((WGMMA, "A", "--access", "store"), "store is not ldmatrix, rows or column"),
         (("wgmma.m64n8k32.s32.s8.s8", "A", "--major", "mn"), "cannot be MN-major"),

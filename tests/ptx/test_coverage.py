@@ -49,7 +49,7 @@ def test_a_line_with_a_function_runs(every: list[Covered]) -> None:
 
 LATER = re.compile("im2col::w|gather4|scatter4|swizzle_atomicity")
 """Words of lines that no Hopper GPU has."""
-NONE = {"multimem", "clusterlaunchcontrol"}
+NONE = {"multimem"}
 
 
 def test_every_asynchronous_line_of_hopper_runs(every: list[Covered]) -> None:
@@ -74,8 +74,7 @@ def test_a_line_that_only_later_gpus_have_does_not_run(every: list[Covered]) -> 
     ]
     assert len(later) > 50
     assert {each.runs for each in later} == {"no"}
-    (partly,) = {each.syntax.opcode for each in every if each.runs == "in part"}
-    assert partly == "cp"
+    assert not [each for each in every if each.runs == "in part"]
 
 
 def test_how_sure_the_bits_of_asynchronous_lines_are(every: list[Covered]) -> None:
@@ -102,7 +101,6 @@ def test_a_state_that_nobody_takes_has_no_bits() -> None:
     [
         "st.bulk.shared::cta [%r1], %d2, 0;",
         "multimem.red.global.add.u32 [%d1], %r2;",
-        "clusterlaunchcontrol.query_cancel.is_canceled.pred.b128 %p1, %q1;",
         "cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4"
         " [%d1, {%r1, %r2, %r3, %r4, %r5}];",
         "st.async.release.gpu.global.b32 [%d1], %r2;",
@@ -120,4 +118,3 @@ def test_a_refused_instruction_is_named_when_it_is_reached(line: str) -> None:
 def test_tensor_core_opcodes() -> None:
     said = {opcode: runs(opcode) for opcode in TENSOR}
     assert said == dict.fromkeys(TENSOR, True)
-    assert not runs("tcgen05")

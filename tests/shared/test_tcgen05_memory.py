@@ -445,3 +445,13 @@ def test_copies_leave_the_bytes_of_mn_major_tf32():
         told.map((64, 16), 256)
     with pytest.raises(fm.Error, match="has padding in shared memory"):
         tensor_map(64, 32, "e2m3", family="tcgen05", kind="f8f6f4")
+
+
+@pytest.mark.parametrize("bad", [np.zeros(2), None, "128/16", 128.0, True, ["128/32"]])
+def test_what_is_no_swizzle_is_refused(bad):
+    with pytest.raises(AddressError, match="swizzle must be"):
+        Descriptor(0, 0, 0, bad, family="tcgen05")
+    with pytest.raises(AddressError, match="swizzle must be"):
+        Descriptor.from_steps(0, 0, 0, major="mn", swizzle=bad, family="tcgen05")
+    with pytest.raises(AddressError, match="swizzle must be"):
+        swizzled(0, bad)

@@ -446,6 +446,9 @@ class _Asked:
 
     def scaled(self, scale: str | None, scale_vec: int | None) -> Model:
         """Steps of products with block scales."""
+        grouped = self.kind != "mxf8f6f4"
+        row = self._row(_GROUPED_ROWS if grouped else _FUSED_ROWS, {self.a, self.b})
+        self._known(self.stored, row.products)  # before its scales, which differ, too
         vector = scale_vec or {"mxf8f6f4": 1, "mxf4": 2}.get(self.kind or "", 0)
         name = scale or "ue8m0"
         allowed = {
@@ -459,14 +462,8 @@ class _Asked:
                 f"kind {self.kind} takes {pairs}; given scale={name!r}, "
                 f"scale_vec={vector}"
             )
-        grouped = self.kind != "mxf8f6f4"
-        rows = _GROUPED_ROWS if grouped else _FUSED_ROWS
-        return self._model(
-            "grouped" if grouped else "fused",
-            self._row(rows, {self.a, self.b}),
-            scale=name,
-            scale_vec=vector,
-        )
+        form: FormName = "grouped" if grouped else "fused"
+        return self._model(form, row, scale=name, scale_vec=vector)
 
     def expanded(self, toolkit: tuple[int, int]) -> Model | None:
         """How the assembler expands it; None if the target has it in hardware."""

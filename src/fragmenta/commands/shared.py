@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -22,11 +23,21 @@ from fragmenta.shared.banks import (
     bank_conflicts,
     tile_picture,
 )
-from fragmenta.shared.descriptor import Descriptor, MajorAxis, extent, span
+from fragmenta.shared.descriptor import (
+    Descriptor,
+    Family,
+    MajorAxis,
+    Swizzle,
+    extent,
+    major_of,
+    span,
+)
+from fragmenta.shared.elements import allowed_swizzles, stored
 from fragmenta.shared.moves import ldmatrix_addresses
+from fragmenta.shared.operands import family_of
+from fragmenta.shared.swizzles import WGMMA_SWIZZLES, read_swizzle
 from fragmenta.shared.tile_copies import TileCopies, tensor_map
-
-SWIZZLES = (0, 32, 64, 128)
+from fragmenta.shared.tiles import default_swizzle
 
 
 @command(
@@ -35,6 +46,7 @@ SWIZZLES = (0, 32, 64, 128)
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 64 --pitch 144",
     "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --num x4 --along n",
     "fragmenta shared wgmma.m64n128k16.f32.bf16 A --major mn --json",
+    "fragmenta shared 'tcgen05.mma.cta_group::1.kind::f16 0x08400010' B --swizzle 128",
 )
 def shared(
     instruction: InstructionText,
@@ -42,17 +54,22 @@ def shared(
         str, typer.Argument(metavar="OPERAND", help="A or B.", show_default=False)
     ],
     swizzle: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--swizzle",
             metavar="BYTES",
-            help="0, 32, 64 or 128; by default 128 for wgmma, otherwise 0.",
+            help="0, 32, 64, 128, or 128/32 for tcgen05 (128 bytes in 32-byte atoms); "
+            "by default 128 for wgmma and tcgen05, otherwise 0.",
         ),
     ] = None,
     major: Annotated[
-        Literal["k", "mn"],
-        typer.Option(help="The dimension along which elements are contiguous."),
-    ] = "k",
+        Literal["k", "mn"] | None,
+        typer.Option(
+            help="The dimension along which elements are contiguous; by default k, for "
+            "tcgen05 that of the instruction descriptor.",
+            show_default=False,
+        ),
+    ] = None,
     access: Annotated[
         Literal["ldmatrix", "rows", "column"] | None,
         typer.Option(
@@ -63,8 +80,8 @@ def shared(
     k: Annotated[
         int | None,
         typer.Option(
-            help="The tile's k; by default that of one instruction, for wgmma a full "
-            "swizzle row."
+            help="The tile's k; by default that of one instruction, for wgmma and "
+            "tcgen05 a full swizzle row."
         ),
     ] = None,
     pitch: Annotated[
@@ -72,7 +89,7 @@ def shared(
         typer.Option(
             "--pitch",
             metavar="BYTES",
-            help="The distance from one row to the next; not for wgmma.",
+            help="The distance from one row to the next; not for wgmma and tcgen05.",
         ),
     ] = None,
     num: Annotated[
@@ -95,13 +112,14 @@ def shared(
     each lane reads the same 16 bytes of its own row.
     """
     op = find(instruction)
-    lying = _Lying.of(op, operand.upper(), swizzle, major, k, pitch)
+    mode = None if swizzle is None else read_swizzle(swizzle)
+    lying = _Lying.of(op, operand.upper(), mode, major, k, pitch)
     chosen = lying.chosen(access, num, along)
     if as_json:
         emit_json(lying.about(chosen))
         return
     parts = [f"{op}\n{lying.head()}", lying.picture(chosen), lying.by_swizzle(chosen)]
-    parts.append(lying.copies() if lying.warpgroup else lying.ways(chosen))
+    parts.append(lying.copies() if lying.family else lying.ways(chosen))
     emit("\n\n".join(parts))
 
 
@@ -136,7 +154,7 @@ class _Lying:
     k: int
     """Stored columns, which are half of a sparse A's."""
     bits: int
-    swizzle: int
+    swizzle: Swizzle
     major: MajorAxis
     pitch: int | None
 
@@ -145,33 +163,53 @@ class _Lying:
         cls,
         op: Instruction,
         operand: str,
-        swizzle: int | None,
-        major: MajorAxis,
+        swizzle: Swizzle | None,
+        major: MajorAxis | None,
         k: int | None,
         pitch: int | None,
     ) -> _Lying:
         """The tile that was asked for, or what is wrong with it."""
-        if operand not in ("A", "B") or "a" not in op.types or "b" not in op.types:
+        family = family_of(op)
+        multiplies = family is not None or {"a", "b"} <= set(op.types)
+        if operand not in ("A", "B") or not multiplies:
             raise Error(
                 "fragmenta shared takes operand A or B of an instruction that "
                 f"multiplies; given {operand} of {op}"
             )
-        warpgroup = op.warpgroup
-        mode = (128 if warpgroup else 0) if swizzle is None else swizzle
-        rows, least, bits = _extent(op, operand)
-        if warpgroup and pitch is not None:
-            raise Error("a wgmma tile has no --pitch; the descriptor has its offsets")
+        side = major_of(op, operand, major)
+        mode = swizzle
+        if mode is None:
+            mode = default_swizzle(op, operand, side) if family else 0
+        rows, least, bits = _extent(op, operand, side, mode)
+        if family and pitch is not None:
+            raise Error(
+                f"a {family} tile has no --pitch; the descriptor has its offsets"
+            )
         if k is not None and (k <= 0 or k % least):
             raise Error(f"the k of a tile must be a multiple of {least}; given {k}")
         if k is None:
-            # A wgmma tile fills its swizzle rows by default, as kernels have it.
-            fills = warpgroup and major == "k"
-            k = max(least, mode * 8 // bits) if fills else least
-        return cls(op, operand, rows, k, bits, mode, major, pitch)
+            # Such a tile fills its swizzle rows by default, as kernels have it.
+            fills = family and side == "k" and mode
+            k = math.lcm(least, span(mode) * 8 // bits) if fills else least
+        return cls(op, operand, rows, k, bits, mode, side, pitch)
 
     @property
-    def warpgroup(self) -> bool:
-        return self.op.warpgroup
+    def family(self) -> Family | None:
+        """The family whose descriptor the instruction takes."""
+        return family_of(self.op)
+
+    @property
+    def modes(self) -> tuple[Swizzle, ...]:
+        """The swizzles that the operand may have."""
+        if self.family != "tcgen05":
+            return WGMMA_SWIZZLES
+        return allowed_swizzles(self.op.types[self.operand.lower()], self.major)
+
+    @property
+    def _described(self) -> dict[str, Any]:
+        """What a descriptor and a tensor map are made with."""
+        told: dict[str, Any] = {"major": self.major, "swizzle": self.swizzle}
+        return told | {"family": self.family, "kind": self.op.kind}
 
     @property
     def side(self) -> str:
@@ -180,18 +218,18 @@ class _Lying:
 
     @property
     def tile(self) -> RowTile:
-        """The rows that bank conflicts are about; for wgmma, of the first span."""
+        """The rows that bank conflicts are about; with descriptors, of one span."""
         along, across = (self.k, self.rows)[:: 1 if self.major == "k" else -1]
         wide = along * self.bits // 8
-        row_bytes = span(self.swizzle) if self.warpgroup else wide
+        row_bytes = span(self.swizzle) if self.family else wide
         return RowTile(across, row_bytes, self.swizzle, self.pitch)
 
     @property
     def descriptor(self) -> Descriptor | None:
-        """What wgmma takes; None for instructions that take none."""
-        if not self.warpgroup:
+        """What the instruction takes; None if it takes none."""
+        if self.family is None:
             return None
-        return Descriptor.for_tile(*self._sizes, major=self.major, swizzle=self.swizzle)
+        return Descriptor.for_tile(*self._sizes, **self._described)
 
     @property
     def _sizes(self) -> tuple[int, int, str]:
@@ -204,7 +242,8 @@ class _Lying:
         size = f"{rows} x {k}" if self.operand == "A" else f"{k} x {rows}"
         stored = " stored" if self.operand == "A" and self.op.sparse else ""
         major = "K-major" if self.major == "k" else "MN-major"
-        lines = [f"{self.operand}: {size} {of}{stored}, {major}"]
+        pair = ", in each block of the pair" if self.op.cta_group == 2 else ""
+        lines = [f"{self.operand}: {size} {of}{stored}, {major}{pair}"]
         if (descriptor := self.descriptor) is not None:
             lines.append(f"descriptor {descriptor.encode():#018x}")
             lines.append(f"  {descriptor}")
@@ -218,21 +257,22 @@ class _Lying:
         picture = tile_picture(chosen.tile, chosen.addresses, label)
         along = self.k if self.major == "k" else self.rows
         spans = -(-along * self.bits // (8 * chosen.tile.row_bytes))
-        if self.warpgroup and spans > 1:
+        if self.family and spans > 1:
             picture += f"\nThis is the first of {spans} spans with the same layout."
         return picture
 
     def by_swizzle(self, chosen: _Chosen) -> str:
         """What every access costs under every swizzle."""
         records = self.costs(chosen)
-        names = {mode: f"{mode} bytes" if mode else "none" for mode in SWIZZLES}
+        names = [f"{mode} bytes" if mode else "none" for mode in self.modes]
+        wide = max(11, *(len(name) + 1 for name in names))
         lines = [
             "the same rows with every swizzle:",
-            " " * 12 + "".join(f"{names[m]:>11}" for m in SWIZZLES),
+            " " * 12 + "".join(f"{name:>{wide}}" for name in names),
         ]
         for access in dict.fromkeys(record["access"] for record in records):
             ways = [r["degree"] for r in records if r["access"] == access]
-            cells = "".join(f"{f'{n}-way' if n > 1 else 'free':>11}" for n in ways)
+            cells = "".join(f"{f'{n}-way' if n > 1 else 'free':>{wide}}" for n in ways)
             lines.append(f"  {access:<10}{cells}")
         return "\n".join(lines)
 
@@ -330,7 +370,7 @@ class _Lying:
         """One record for each access and swizzle."""
         records = []
         for access in ACCESSES:
-            for mode in SWIZZLES:
+            for mode in self.modes:
                 same = chosen.access == access == "ldmatrix"
                 tiles, along = (chosen.tiles, chosen.along) if same else (1, None)
                 found = self._doing(access, mode, tiles, along)
@@ -345,7 +385,7 @@ class _Lying:
 
     def chosen(self, access: str | None, num: str | None, along: str | None) -> _Chosen:
         """What was asked for, or what there is instead."""
-        loads = [] if self.warpgroup else self.loads(self.swizzle)
+        loads = [] if self.family else self.loads(self.swizzle)
         missing = isinstance(loads, str)
         if missing and (access == "ldmatrix" or num or along):
             raise Error(f"no ldmatrix loads this tile: {loads}")
@@ -354,7 +394,7 @@ class _Lying:
         if not isinstance(loads, str) and loads and access == "ldmatrix":
             return self._picked(loads, num, along)
         if num or along:
-            what = "wgmma" if self.warpgroup else f"--access {access}"
+            what = self.family or f"--access {access}"
             raise Error(f"--num and --along choose an ldmatrix; {what} does not use it")
         return self._must(access)
 
@@ -380,16 +420,16 @@ class _Lying:
         return found
 
     def _doing(
-        self, access: str, swizzle: int, tiles: int = 1, along: Any = None
+        self, access: str, swizzle: Swizzle, tiles: int = 1, along: Any = None
     ) -> _Chosen | str:
         """An access under a swizzle; of ldmatrix, why there is none."""
-        if access == "ldmatrix" and not self.warpgroup:
+        if access == "ldmatrix" and not self.family:
             return self._load(swizzle, tiles, along)
         tile, taken = self.tile._replace(swizzle=swizzle), access
         where = access_addresses(tile, taken)  # type: ignore[arg-type]
         return _Chosen(access, access, tile, where)
 
-    def loads(self, swizzle: int) -> list[_Chosen] | str:
+    def loads(self, swizzle: Swizzle) -> list[_Chosen] | str:
         """Every ldmatrix for one operand or several, or why there is none."""
         one = self._load(swizzle, 1, None)
         if isinstance(one, str):
@@ -401,7 +441,7 @@ class _Lying:
         )
         return [one, *(load for load in several if not isinstance(load, str))]
 
-    def _load(self, swizzle: int, tiles: int, along: Any) -> _Chosen | str:
+    def _load(self, swizzle: Swizzle, tiles: int, along: Any) -> _Chosen | str:
         tile = self._reached(tiles, along)._replace(swizzle=swizzle)
         by_rows = (self.operand == "A") == (self.major == "k")
         pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
@@ -432,15 +472,19 @@ class _Lying:
     def _tensor_map(self) -> TileCopies | str:
         """How copies write the tile, or why they cannot."""
         try:
-            return tensor_map(*self._sizes, major=self.major, swizzle=self.swizzle)
+            return tensor_map(*self._sizes, **self._described)
         except Error as error:
             return str(error)
 
 
-def _extent(op: Instruction, operand: str) -> tuple[int, int, int]:
+def _extent(
+    op: Instruction, operand: str, major: MajorAxis = "k", swizzle: Swizzle = 0
+) -> tuple[int, int, int]:
     """Rows (m or n) and k of one instruction's operand, and the bits of a slot."""
-    if op.warpgroup:
-        return *extent(op, operand), op.types[operand.lower()].bits
+    if family := family_of(op):
+        of = op.types[operand.lower()]
+        slot = stored(of, major, family, swizzle, op.kind)
+        return *extent(op, operand), slot.bits
     part = op.fragments[operand]
     if part.layout.data != ("row", "col"):
         raise Error(

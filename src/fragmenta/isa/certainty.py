@@ -47,6 +47,7 @@ scale_B    |         | agreed     | CUTLASS, JAX, Triton and a simulator
 metadata   | E G     | one source | CUTLASS repeats it for each part of N
 metadata   | C F     | open       | only figures of the manual show it
 metadata   |         | agreed     | CUTLASS, JAX and a simulator
+ld         | red     | assumed    | as max and redux: NaN counts only with .NaN; results that depend on more are refused
 ld         |         | agreed     | the manual and all 74 of CuTe's copies
 st         |         | agreed     | the manual and all 74 of CuTe's copies
 cp         | 2       | assumed    | no text says from which CTA a pair copies
@@ -90,7 +91,7 @@ def of_instruction(op: Instruction) -> Mapping[str, Certainty]:
     name = op.family.removeprefix("tcgen05").removeprefix(".") or op.mnemonic
     for move in ("ld", "st", "cp"):
         if name == move:
-            found[move] = certainty(move, group)
+            found[move] = certainty(move, group, "red" if op.values.get("red") else "")
     if op.mnemonic.startswith("tcgen05.shift"):
         found["shift"] = certainty("shift")
     if op.idesc is not None:

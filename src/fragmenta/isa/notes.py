@@ -70,7 +70,7 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
         ),
     ),
     (
-        lambda op: op.kind == "f8f6f4" and op.values["shape"] == "m16n8k16",
+        lambda op: op.kind == "f8f6f4" and op.values.get("shape") == "m16n8k16",
         "Not in the manual; accepted by the assembler.",
     ),
     (

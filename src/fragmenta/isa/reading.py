@@ -122,7 +122,7 @@ def select(form: Form, values: Mapping[str, str], names: Iterable[str]) -> Row:
 
 def _importance(name: str) -> int:
     """Shape and multiplicands first: they are what users look for."""
-    first = ("sp", "shape", "kind", "a", "b", "type", "operand", "num")
+    first = ("sp", "shape", "kind", "tile", "a", "b", "type", "operand", "num")
     return first.index(name) if name in first else len(first)
 
 
@@ -139,6 +139,10 @@ class Reading:
     consumed: int
     complete: bool
     expected: str
+    named: bool = False
+    """Whether the rest may stand in any order, and the words before it are there."""
+    left: tuple[str, ...] = ()
+    """Then, the words of the rest that fit no qualifier."""
 
 
 def readings(mnemonic: str) -> list[Reading]:
@@ -210,7 +214,17 @@ def _read_in_any_order(form: Form, spelling: str, tokens: list[str]) -> Reading:
         if field:
             values[field] = found
     consumed = len(tokens) - len(left)
-    return Reading(form, spelling, values, consumed, not (missing or left), missing)
+    complete = not (missing or left)
+    return Reading(
+        form,
+        spelling,
+        values,
+        consumed,
+        complete,
+        missing,
+        named=True,
+        left=tuple(left),
+    )
 
 
 def _within(word: str, tokens: list[str]) -> bool:

@@ -48,6 +48,21 @@ _WORDS = {
     "num": "count",
     "trans": "transposition",
     "block_scale": "block scaling",
+    "cta_group": "CTA group",
+    "collector": "collector",
+    "collector_b": "collector of B",
+    "ashift": "shift of A",
+    "lut": "table for B",
+    "tile": "shape",
+    "pack": "packing",
+    "unpack": "unpacking",
+    "red": "reduction",
+    "abs": "absolute value",
+    "nan": "treatment of NaN",
+    "multicast": "multicast",
+    "source": "source format",
+    "exclusive": "exclusive use",
+    "restrict": "restriction",
 }
 
 
@@ -64,6 +79,8 @@ def misspelled(mnemonic: str, readings: Sequence[Reading]) -> str:
             f"no instruction {told(tokens[0])}{nearest(tokens[0], names)}; "
             f"the families are {one_of(FAMILIES, 'and')}"
         )
+    if reading.named:
+        return _unordered(tokens, reading)
     if reading.consumed == len(tokens):
         what = _WORDS.get(reading.expected) or _literals(readings)
         near = _nearest_text(reading.form, reading.values)
@@ -88,6 +105,36 @@ def _misplaced(tokens: list[str], readings: Sequence[Reading]) -> str:
     hint = nearest(token, options)
     after = f"after {here} it is {_short(fits)}"
     return f".{told(token)} is not a {_WORDS[name]}{hint}; {after}"
+
+
+def _unordered(tokens: list[str], reading: Reading) -> str:
+    """What is wrong where qualifiers may stand in any order: one more, or one less."""
+    form, name = reading.form, reading.expected
+    head = form.any_order
+    near = _nearest_text(form, reading.values)
+    values = [word for word in form.vocabulary(name) if word] if name in _WORDS else []
+    its = f"the {_WORDS[name]}" if name in _WORDS else f".{name}"
+    are = f": {_short([f'.{word}' for word in values])}" if values else ""
+    if not reading.left:
+        return f"{told('.'.join(tokens))} lacks {its}{are}{near}"
+    strange = reading.left[0]
+    if strange in _IN_NAMES:
+        return f".{strange} comes directly after the name, as in {_IN_NAMES[strange]}"
+    if tokens.count(strange) > 1:
+        return f".{told(strange)} is there twice{near}"
+    words = [word for field in form.fields() for word in form.vocabulary(field) if word]
+    others = [word for word in form.spellings[0].split(".") if not word.startswith("{")]
+    hint = nearest(strange, values) or nearest(strange, [*words, *others])
+    lacks = f"; {its} is missing{are}" if name else ""
+    return f".{told(strange)} is not a qualifier of {head}{hint}{lacks}{near}"
+
+
+#: Words that belong to the name of an instruction, and so have their place.
+_IN_NAMES = {
+    "ws": "tcgen05.mma.ws",
+    "red": "tcgen05.ld.red",
+    "spcompress": "tcgen05.ld.red.spcompress",
+}
 
 
 def _literals(readings: Iterable[Reading]) -> str:
@@ -145,7 +192,8 @@ def contradiction(
 
 def ambiguous(what: str, fitting: Sequence[Instruction]) -> AmbiguousInstruction:
     """The error for what fits several instructions: it lists the first of them."""
-    shown = "".join(f"\n  {op}" for op in fitting[:12])
+    told = [f"{op}  {op.descriptor or ''}".rstrip() for op in fitting[:12]]
+    shown = "".join(f"\n  {each}" for each in told)
     more = f"\n  … and {len(fitting) - 12} more" if len(fitting) > 12 else ""
     return AmbiguousInstruction(
         f"{what} fits {len(fitting)} instructions; say more:{shown}{more}"
@@ -156,7 +204,7 @@ def describe(family: str, values: Mapping[str, str]) -> str:
     """A few words for what has been read so far: ``mma m16n8k16 .f16 x .f16``."""
     if values.get("sp"):
         family = f"mma.{values['sp']}"
-    known = [told(values.get(name, "")) for name in ("shape", "kind", "type")]
+    known = [told(values.get(name, "")) for name in ("shape", "kind", "tile", "type")]
     types = " x ".join(f".{told(values[n])}" for n in "ab" if values.get(n))
     return " ".join(word for word in (family, *known, types) if word)
 
@@ -169,7 +217,9 @@ def _shapes_with(form: Form, name: str, value: str) -> str:
         if each is None:
             continue
         rows = [row for row in each.rows if value in row.allowed.get(name, ())]
-        shapes = list(dict.fromkeys(s for row in rows for s in row.allowed["shape"]))
+        shapes = list(
+            dict.fromkeys(s for row in rows for s in row.allowed.get("shape", ()))
+        )
         if shapes:
             where = "" if each is form else f"in {each.name} "
             texts.append(where + _short(shapes).replace(" or ", " and "))

@@ -66,6 +66,8 @@ TARGETS: dict[str, Version] = {
     for name, version in re.findall(r"(sm_\w+) (\S+)", _SINCE)
 }
 
+#: Targets that have another name now.
+RENAMED = {"sm_101": "sm_110", "sm_101a": "sm_110a", "sm_101f": "sm_110f"}
 
 #: The numbers of the targets; a suffix ``a`` or ``f`` changes no arithmetic.
 ARCHITECTURES = tuple(dict.fromkeys(int(name[3:].rstrip("af")) for name in TARGETS))
@@ -103,6 +105,10 @@ and sm_121f
     """
     if target in TARGETS:
         return target
+    if target in RENAMED:
+        raise UnsupportedTarget(
+            f"{target} is {RENAMED[target]} since PTX 9.0, which renamed it"
+        )
     raise UnsupportedTarget(
         f"no target {target}{nearest(str(target), TARGETS)}; "
         f"the targets are {one_of(TARGETS, 'and')}"

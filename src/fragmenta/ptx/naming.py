@@ -151,11 +151,14 @@ def short(mnemonic: str) -> str:
     ('st.shared', 'wgmma.mma_async.sp')
     >>> short("bar.sync"), short("ldmatrix.sync.aligned.m8n8.x4.shared.b16")
     ('bar.sync', 'ldmatrix.sync')
+    >>> short("tcgen05.mma.cta_group::1.kind::f16")
+    'tcgen05.mma'
     """
     words = mnemonic.split(".")
     first = words[0]
     keep = {"cp", "wgmma", "mbarrier", "fence", "barrier", "bar", "red", "atom",
-            "tensormap", "setmaxnreg", "mma", "ldmatrix", "stmatrix"}  # fmt: skip
+            "tensormap", "setmaxnreg", "mma", "ldmatrix", "stmatrix",
+            "tcgen05"}  # fmt: skip
     if first in ("ld", "st", "atom", "red"):
         spaces = [w for w in words if w.partition("::")[0] in ("shared", "global")]
         return ".".join([first, *spaces[:1]])

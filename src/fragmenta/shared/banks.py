@@ -18,7 +18,8 @@ from numpy.typing import ArrayLike
 from fragmenta.arrays.checks import as_array
 from fragmenta.errors import AddressError, ShapeError, one_of, ranges
 from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
-from fragmenta.shared.descriptor import LIMIT, UNIT, Addresses, span, swizzled
+from fragmenta.shared.descriptor import LIMIT, UNIT, Addresses, Swizzle, swizzled
+from fragmenta.shared.swizzles import WGMMA_SWIZZLES, pattern
 
 LaneAccess: TypeAlias = Literal["ldmatrix", "rows", "column"]
 
@@ -191,18 +192,18 @@ def _phase(where: Addresses, first: int, size: int, width: int) -> Phase:
 class RowTile(NamedTuple):
     """Rows of bytes in shared memory, ``pitch`` bytes apart, swizzled or not.
 
-    Rows of 128 bytes with a swizzle of 128 are the K-major tile of ``wgmma`` and of
-    a tensor map.
+    Rows of 128 bytes with a swizzle of 128 are the K-major tile of ``wgmma``, of
+    ``tcgen05`` and of a tensor map.
     """
 
     rows: int
     row_bytes: int
-    swizzle: int = 0
+    swizzle: Swizzle = 0
     pitch: int | None = None
 
     def check(self) -> None:
         """Refuse a tile that does not consist of whole 16-byte units."""
-        span(self.swizzle)
+        pattern(self.swizzle)
         step = self.pitch if self.pitch is not None else self.row_bytes
         if self.rows < 1 or self.row_bytes < UNIT or self.row_bytes % UNIT:
             raise AddressError(
@@ -254,7 +255,7 @@ def access_addresses(tile: RowTile, access: LaneAccess = "ldmatrix") -> LaneAddr
 def conflict_picture(
     rows: int,
     row_bytes: int,
-    swizzle: int = 0,
+    swizzle: Swizzle = 0,
     access: LaneAccess = "ldmatrix",
     pitch: int | None = None,
 ) -> str:
@@ -297,7 +298,7 @@ def tile_picture(tile: RowTile, addresses: LaneAddresses, access: str) -> str:
     rows, row_bytes, swizzle, pitch = tile
     cost = bank_conflicts(addresses)
     first = {int(addresses[lane]) for lane in cost.phases[0].lanes}
-    mode = f"{swizzle}-byte swizzle" if swizzle else "no swizzle"
+    mode = pattern(swizzle).words
     apart = f", {pitch} apart" if pitch not in (None, row_bytes) else ""
     title = f"{rows} rows of {row_bytes} bytes{apart}, {mode}; {access}"
     return "\n".join([title, *_cells(tile, first), str(cost)])
@@ -344,7 +345,7 @@ def conflict_table(rows: int, row_bytes: int) -> list[dict[str, Any]]:
             "turns": cost.turns,
         }
         for access in ACCESSES
-        for swizzle in (0, 32, 64, 128)
+        for swizzle in WGMMA_SWIZZLES
         for cost in [_cost(RowTile(rows, row_bytes, swizzle), access)]
     ]
 

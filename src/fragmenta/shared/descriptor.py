@@ -36,6 +36,7 @@ from fragmenta.shared.fields import (
     FIELDS,
     MODES,
     Family,
+    check_swizzle,
     decode_fields,
     encode_fields,
 )
@@ -43,7 +44,6 @@ from fragmenta.shared.operands import check_belongs, extent, major_of
 from fragmenta.shared.swizzles import (
     ATOM_32,
     UNIT,
-    WGMMA_SWIZZLES,
     Swizzle,
     exchanged,
     moved,
@@ -60,7 +60,8 @@ __all__ = [
 
 Addresses: TypeAlias = NDArray[np.int64]
 
-#: Which offset is the distance to the next span, and which to the next eight across.
+#: Which offset is the distance to the next span, and which to the next eight across;
+#: with ``128/32`` it is the next four.
 OFFSETS = """
 major | swizzle   | along // span | across // 8
 k     | none      | leading       | stride
@@ -146,7 +147,7 @@ class Descriptor:
 
     def __post_init__(self) -> None:
         check_family(self.family)
-        self._check_swizzle()
+        check_swizzle(self.swizzle, self.family)
         for name in ("start", "leading", "stride"):
             _check_field(name, getattr(self, name), self.family)
         if not is_whole(self.base_offset) or self.base_offset not in range(8):
@@ -166,14 +167,6 @@ class Descriptor:
             object.__setattr__(self, name, _whole(name, getattr(self, name)))
         object.__setattr__(self, "swizzle", pattern(self.swizzle).swizzle)
         object.__setattr__(self, "absolute", bool(self.absolute))
-
-    def _check_swizzle(self) -> None:
-        if self.family == "tcgen05":
-            pattern(self.swizzle)
-        elif not is_whole(self.swizzle) or self.swizzle not in WGMMA_SWIZZLES:
-            raise AddressError(
-                f"swizzle must be 0, 32, 64 or 128 bytes; given {self.swizzle!r}"
-            )
 
     def _check_absolute(self) -> None:
         """Refuse an absolute leading offset where no target has it."""
@@ -479,6 +472,8 @@ transposes only 16-bit types, f16 and bf16; use major="k"
         >>> Descriptor.from_steps(0, 128, 256, major="mn", swizzle=0)
         Descriptor(start=0, leading=256, stride=128, swizzle=0, base_offset=0)
         """
+        check_family(family)
+        check_swizzle(swizzle, family)
         stored("tf32" if swizzle == ATOM_32 else "f16", major, family, swizzle)
         names = offset_names(major, swizzle)
         named = dict(zip(names, (along, across), strict=True))
@@ -513,8 +508,8 @@ def atoms(
     >>> atoms(64, 64, "f16", "k", 128), atoms(24, 16, "f16", "mn", 32)
     ((8, 1), (2, 2))
     """
-    shape = pattern(swizzle)
     element = stored(of, major, family, swizzle, kind)
+    shape = pattern(swizzle)
     if not is_whole(rows) or rows <= 0 or rows % LINES:
         raise AddressError(f"rows must be a positive multiple of 8; given {rows!r}")
     # K = 96 of 4-bit elements is 48 bytes; all others read 32 or 64.

@@ -22,8 +22,8 @@ from fragmenta.errors import AddressError, ShapeError, one_of
 from fragmenta.isa.table import read
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.registers.words import pack_words, unpack_words
-from fragmenta.shared.fields import FAMILIES, Family
-from fragmenta.shared.swizzles import ATOM_32, Swizzle, pattern
+from fragmenta.shared.fields import FAMILIES, Family, check_swizzle
+from fragmenta.shared.swizzles import ATOM_32, Swizzle, pattern, read_swizzle
 
 MajorAxis: TypeAlias = Literal["k", "mn"]
 MAJORS: tuple[MajorAxis, MajorAxis] = ("k", "mn")
@@ -90,12 +90,22 @@ def stored(
     if not isinstance(major, str) or major not in MAJORS:
         raise AddressError(f'major must be "k" or "mn"; given {major!r}')
     check_family(family)
+    check_swizzle(swizzle, family)
     if family == "wgmma":
         _check_wgmma(dt, major)
         return Element(dt, padded=False)
     padded = dt.bits < 8 and kind in PADDED_KINDS
     _check_tcgen05(dt, major, swizzle, padded)
     return Element(dt, padded)
+
+
+def allowed_swizzles(of: str | DType, major: MajorAxis) -> tuple[Swizzle, ...]:
+    """The swizzles that an operand of ``tcgen05`` may have.
+
+    >>> allowed_swizzles("tf32", "mn"), allowed_swizzles("tf32", "k")
+    (('128/32',), (0, 32, 64, 128))
+    """
+    return tuple(map(read_swizzle, _SWIZZLES.get((major, dtype(of).bits), ())))
 
 
 def check_family(family: object) -> None:

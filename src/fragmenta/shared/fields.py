@@ -13,9 +13,10 @@ import operator
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
+from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import AddressError, one_of
 from fragmenta.isa.table import read
-from fragmenta.shared.swizzles import ATOM_32, Swizzle
+from fragmenta.shared.swizzles import ATOM_32, WGMMA_SWIZZLES, Swizzle, pattern
 
 Family: TypeAlias = Literal["wgmma", "tcgen05"]
 FAMILIES: tuple[Family, Family] = ("wgmma", "tcgen05")
@@ -61,6 +62,20 @@ SM_107 = {
     30: "the leading offset has 15 bits",
     53: "it selects 24 bytes for .decompress::lut::b",
 }
+
+
+def check_swizzle(swizzle: Swizzle, family: Family) -> None:
+    """Refuse a swizzle that descriptors of the family do not have.
+
+    >>> check_swizzle("128/32", "wgmma")
+    Traceback (most recent call last):
+    fragmenta.errors.AddressError: swizzle must be 0, 32, 64 or 128 bytes; given \
+'128/32'
+    """
+    if family == "tcgen05":
+        pattern(swizzle)
+    elif not is_whole(swizzle) or swizzle not in WGMMA_SWIZZLES:
+        raise AddressError(f"swizzle must be 0, 32, 64 or 128 bytes; given {swizzle!r}")
 
 
 def encode_fields(family: Family, values: Mapping[str, Any]) -> int:

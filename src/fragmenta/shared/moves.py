@@ -23,7 +23,7 @@ from fragmenta.isa.target import check_target
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.registers.words import unpack_words
 from fragmenta.shared.addresses import LaneAddresses
-from fragmenta.shared.descriptor import UNIT, Addresses, swizzled
+from fragmenta.shared.descriptor import UNIT, Addresses, Swizzle, swizzled
 from fragmenta.shared.tiles import Image, as_image
 
 Order = Literal["row", "col"]
@@ -193,7 +193,7 @@ class _Placement(NamedTuple):
     order: Order
     pitch: int | None
     start: int
-    swizzle: int
+    swizzle: Swizzle
     tiles: int
     along: Along | None
     packed: bool = False
@@ -217,7 +217,7 @@ def ldmatrix_addresses(
     order: Order,
     pitch: int | None = None,
     start: int = 0,
-    swizzle: int = 0,
+    swizzle: Swizzle = 0,
     tiles: int = 1,
     along: Along | None = None,
     packed: bool = False,
@@ -260,7 +260,7 @@ def stmatrix_addresses(
     order: Order,
     pitch: int | None = None,
     start: int = 0,
-    swizzle: int = 0,
+    swizzle: Swizzle = 0,
     tiles: int = 1,
     along: Along | None = None,
     target: str = "sm_90a",

@@ -65,7 +65,7 @@ def major_of(
     if major not in (None, mine):
         bit = 15 if operand == "A" else 16
         raise AddressError(
-            f"{operand} of {op} is {mine!r}-major: bit {bit} of its instruction "
+            f"{operand} of {op} is {mine.upper()}-major: bit {bit} of its instruction "
             f"descriptor is {MAJORS.index(mine)}; given major={major!r}"
         )
     return mine

@@ -71,12 +71,9 @@ class Pattern(NamedTuple):
         """The swizzle as a sentence has it.
 
         >>> pattern("128/32").words, pattern(0).words
-        ('128-byte swizzle in 32-byte atoms', 'no swizzle')
+        ('128/32-byte swizzle', 'no swizzle')
         """
-        if not self.swizzle:
-            return "no swizzle"
-        small = " in 32-byte atoms" if self.swizzle == ATOM_32 else ""
-        return f"{self.span}-byte swizzle{small}"
+        return f"{self.swizzle}-byte swizzle" if self.swizzle else "no swizzle"
 
     @property
     def constant(self) -> str:
@@ -127,12 +124,13 @@ def pattern(swizzle: Swizzle) -> Pattern:
 
 
 def read_swizzle(text: str) -> Swizzle:
-    """A swizzle from the text of an option.
+    """A swizzle from the text of an option; whether there is one is not checked.
 
     >>> read_swizzle("64"), read_swizzle("128/32")
     (64, '128/32')
     """
-    return pattern(int(text) if text.isdecimal() else text).swizzle
+    number = text.isascii() and text.isdecimal() and len(text) < 10
+    return int(text) if number else text
 
 
 def span(swizzle: Swizzle) -> int:

@@ -169,7 +169,7 @@ def _values(name: str, given: object, many: int) -> tuple[int, ...]:
         truth = isinstance(value, bool | np.bool_)
         if not is_whole(value) and not truth:
             raise Error(f"{name} must be whole numbers; given {given!r}")
-        numbers.append(int(value))  # type: ignore[call-overload]
+        numbers.append(int(value))
     return tuple(numbers)
 
 

@@ -139,10 +139,24 @@ def test_what_sm_90_does_not_have_is_refused(syntax: Syntax) -> None:
             form(mnemonic)
 
 
-def test_pairs_of_blocks_are_refused() -> None:
+def test_a_copy_for_a_pair_may_signal_the_other_block() -> None:
+    """Of each pair, the block that the mbarrier's address is in gets the signal."""
+    block, _, address = _room()
+    block.memory(address)[0][8192:8320] = np.frombuffer(
+        _map(address, 2, False, "f32"), np.uint8
+    )
     load = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
-    with pytest.raises(CopyFault, match=r"no copies with \.cta_group::2; it needs"):
-        form(f"{load}.cta_group::2")
+    given = [1 << 24 | 2048, [address + 8192, [0, 0]], 1024]
+    one, two = f"{load}.cta_group::1", f"{load}.cta_group::2"
+    assert copy_from(block, *WHO, two, given).signals() == [(0, 1024)]
+    with pytest.raises(CopyFault, match="must be in the block that the data goes to"):
+        copy_from(block, *WHO, one, given)
+    given[2] = 2 << 24 | 1024
+    with pytest.raises(CopyFault, match="must be in the block that the data goes to"):
+        copy_from(block, *WHO, two, given)
+    several = f"{load}.multicast::cluster.cta_group::2"
+    copy = copy_from(block, *WHO, several, [*given, 0b1111])
+    assert copy.signals() == [(0, 1024), (0, 1024), (2, 1024), (2, 1024)]
 
 
 def test_operands_of_one_lane() -> None:

@@ -151,8 +151,6 @@ def test_what_the_catalogue_says() -> None:
     assert "expanded" not in {each.rule for each in check_text(kernel(four, "sm_80"))}
     (wrong,) = errors(kernel(four.replace("{%r8,%r9}", "{%r8}")))
     assert "b is 2 registers in braces; given 1" in wrong.message
-    tcgen05 = check_text(kernel("tcgen05.wait::ld.sync.aligned;", "sm_100a"))
-    assert [each.severity for each in tcgen05 if each.rule == "not-covered"] == ["info"]
 
 
 def test_constants_are_computed_first() -> None:

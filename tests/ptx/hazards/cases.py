@@ -306,6 +306,34 @@ row("made_map", 32, u32(16, 32), made_map(), out(256), wrong={
     1: FENCE, 2: Mistake((WRITE, "bad-tensor-map"), also=(FENCE,))})
 row("read_map", 32, u32(1), made_map(), out(512), wrong={
     1: Mistake((WRITE, "bad-tensor-map"), also=(FENCE,))})
+
+# ── tensor memory ───────────────────────────────────────────────────────────
+
+source("tensor")
+CELLS, LOADED, TENSOR = "tensor-memory-race", "tensor-registers-in-flight", "tensor-memory"
+LEFT, RIGHT = integers("f16", 2048, low=-8, high=9), integers("f16", 256, low=-8, high=9)
+SUMS = output("u32", 128, 16)
+row("product", 128, LEFT, RIGHT, SUMS, wrong={1: CELLS, 2: CELLS, 3: Mistake((CELLS,), also=(DEADLOCK,))})
+row("chain", 128, LEFT, RIGHT, SUMS)
+row("stored", 128, LEFT, RIGHT, SUMS, wrong={1: CELLS, 2: CELLS})
+row("copied_in", 128, LEFT, RIGHT, SUMS, out(1024), wrong={1: CELLS})
+row("freed", 128, LEFT, RIGHT, SUMS, wrong={1: (CELLS, TENSOR), 2: CELLS})
+row("refilled_operand", 128, LEFT, integers("f16", 512, low=-8, high=9), SUMS, wrong={1: WRITE, 2: (WRITE, SHARED)})
+row("written_operand", 128, LEFT, RIGHT, SUMS, wrong={1: FENCE, 2: FENCE})
+row("unset_cells", 128, LEFT, RIGHT, SUMS, wrong={1: Mistake((UNSET,), WARNING), 2: Mistake((UNSET,), WARNING)})
+row("allocation", 128, LEFT, RIGHT, SUMS, wrong={1: TENSOR, 2: TENSOR, 3: TENSOR})
+row("two_shapes", 128, LEFT, RIGHT, SUMS, wrong={1: CELLS})
+row("two_issuers", 128, LEFT, RIGHT, SUMS, wrong={1: CELLS})
+row("pipeline", 192, integers("f16", 5 * 2048, low=-8, high=9), integers("f16", 5 * 256, low=-8, high=9), SUMS, i32(5), wrong={
+    1: WRITE, 2: Mistake((WRITE, SHARED), also=(BARRIER, DEADLOCK, READ))})
+row("sums_in_turns", 160, LEFT, RIGHT, output("u32", 5, 128, 16), i32(5), wrong={
+    1: CELLS, 2: Mistake((CELLS, DEADLOCK), also=(BARRIER,))})
+
+source("strict")
+UNFENCED_CELLS = Mistake(("missing-tensor-fence",), WARNING)
+row("fenced", 128, LEFT, RIGHT, SUMS, wrong=dict.fromkeys((1, 2, 3), UNFENCED_CELLS))
+row("loaded", 128, LEFT, RIGHT, SUMS, wrong=dict.fromkeys((1, 2), Mistake((LOADED,), WARNING)))
+row("copied_twice", 128, LEFT, RIGHT, SUMS, wrong={1: Mistake((CELLS,), WARNING)})
 # fmt: on
 
 

@@ -33,11 +33,13 @@ class Launch(NamedTuple):
     arguments: tuple[Any, ...]
     repaired: tuple[Any, ...] | None = None
     """The arguments after the repair, if they are others."""
+    strict: bool = False
 
 
 OUT = np.zeros(512, np.uint32)
 PRODUCT = Launch(1, 128, (HALVES, HALVES, SUMS))
 COPY = Launch(1, 32, (WORDS, OUT))
+TILE = Launch(1, 128, (np.ones(2048, np.float16), HALVES, np.zeros(2048, np.uint32)))
 LAUNCHES = {
     "shared-race": Launch(1, 64, (WORDS, OUT)),
     "global-race": Launch(4, 32, (WORDS, OUT, np.zeros(1, np.uint32), OUT.copy())),
@@ -55,6 +57,10 @@ LAUNCHES = {
     "bad-tensor-map": Launch(
         1, 32, (OUT, OUT), (ptx.tensor_map(WORDS.reshape(16, 32), (8, 16)), OUT)
     ),
+    "tensor-memory": TILE,
+    "tensor-memory-race": TILE,
+    "tensor-registers-in-flight": TILE._replace(strict=True),
+    "missing-tensor-fence": TILE._replace(strict=True),
     "leak": COPY,
     "bank-conflict": Launch(1, 32, (OUT,)),
 }
@@ -93,15 +99,16 @@ def repaired(page: Page) -> str:
 
 def problems(rule: str, code: str, arguments: tuple[Any, ...]) -> list[tuple[str, str]]:
     """The rule and the words of each report about a kernel."""
-    header = '#line 1 "hopper.cuh"\n' + running.header()
-    lines = f'{header}#line 3 "{rule}.cu"\n'
-    code = code.replace('#include "hopper.cuh"\n', lines)
-    text = running.without_folders(compiler.to_ptx(code, "sm_90a", "-lineinfo"))
+    target = "sm_100a" if "blackwell.cuh" in code else "sm_90a"
+    code = running.with_headers(code, f"{rule}.cu")
+    text = running.without_folders(compiler.to_ptx(code, target, "-lineinfo"))
     [kernel] = ptx.parse(text, f"{rule}.ptx").kernels.values()
     how = LAUNCHES[rule]
     given = [e.copy() if isinstance(e, np.ndarray) else e for e in arguments]
     try:
-        result = kernel.launch(how.grid, how.block, given, problems="report")
+        result = kernel.launch(
+            how.grid, how.block, given, problems="report", strict=how.strict
+        )
     except ptx.KernelFault as fault:
         return [(fault.kind, str(fault))]
     return [(each.rule, each.paragraph()) for each in result.problems]

@@ -41,7 +41,7 @@ def emit(
     a_registers: bool = False,
     target: str | None = None,
     kernel: bool = False,
-    **options: bool,
+    options: Options = PLAIN,
 ) -> str:
     """The source for instructions given by name or abbreviation.
 
@@ -67,9 +67,19 @@ def emit(
     if len(texts) != 1:
         raise Error(f"one instruction at a time, or a header; given {len(texts)}")
     op = find(texts[0])
-    if language == "ptx":
-        return to_ptx(op, target=target, a_registers=a_registers, **options)
-    return to_cuda(op, a_registers=a_registers, kernel=kernel, **options)
+    if language == "cuda":
+        return to_cuda(op, a_registers=a_registers, kernel=kernel, **options._asdict())
+    chosen = check_options(op, options)
+    scaled = {"scale_input_d": 0} if chosen.scale_input_d else {}
+    return to_ptx(
+        op,
+        target=target,
+        a_registers=a_registers,
+        a_tensor=chosen.a_tensor,
+        disable_output_lane=chosen.disable_output_lane,
+        zero_column_mask=chosen.zero_column_mask,
+        **scaled,
+    )
 
 
 def to_ptx(

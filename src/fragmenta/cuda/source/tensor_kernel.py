@@ -19,7 +19,7 @@ from fragmenta.cuda.source import tensor_moves
 from fragmenta.cuda.source.access import expression
 from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.inline import function_name, instruction_piece
-from fragmenta.cuda.source.page import comment, signature
+from fragmenta.cuda.source.page import comment, signature, wrapped
 from fragmenta.cuda.source.ptx import Options
 from fragmenta.cuda.source.tensor_moves import STEPS
 from fragmenta.cuda.source.tensor_tiles import (
@@ -111,8 +111,9 @@ class TensorKernel:
     @cached_property
     def shared_bytes(self) -> int:
         """Dynamic shared memory that the launch must give."""
-        parts = [*self.tiles.values(), *self.scales.values()]
-        return sum(each.size for each in parts) + _MBARRIER_BYTES
+        used = sum(each.size for each in self.tiles.values())
+        used += sum(each.size for each in self.scales.values())
+        return used + _MBARRIER_BYTES
 
     @cached_property
     def used(self) -> dict[str, Instruction]:
@@ -170,12 +171,14 @@ class TensorKernel:
         m, n, k = self.op.shape
         blocks = f"dim3({'2 * ' if self.pair else ''}m / {m}, n / {n})"
         order = {"A": ("row", "column"), "B": ("column", "row")}
+        in_pairs = " in clusters of 2" if self.pair else ""
         said = [
-            f"D = A * B, in tiles of {m} x {n}, with {self.op}. m is a multiple of {m}, "
-            f"n of {n}, k of {STEPS * k}. Launch: {blocks} blocks of {THREADS} threads"
-            f"{' in clusters of 2' if self.pair else ''}, {self.shared_bytes} bytes of "
-            "dynamic shared memory."
+            f"D = A * B, in tiles of {m} x {n}, with {self.op}.",
+            f"m is a multiple of {m}, n of {n}, k of {STEPS * k}. Launch: {blocks} blocks",
+            f"of {THREADS} threads{in_pairs}, {self.shared_bytes} bytes of dynamic shared",
+            "memory.",
         ]
+        said = [" ".join(said)]
         found = self.op.descriptor
         assert found is not None
         for name, across in (("A", found.transpose_a), ("B", found.transpose_b)):
@@ -246,17 +249,15 @@ class TensorKernel:
         layout, of = self.op.d.layout, self.op.types["d"].name
         load = self.used["load"]
         count = load.fragments["R"].registers
-        value = {
-            "float": "__uint_as_float(words[r])",
-            "int": "static_cast<int>(words[r])",
-        }
+        kind = _TYPES[of]
+        value = f"static_cast<{kind}>(words[r])"
+        value = "__uint_as_float(words[r])" if kind == "float" else value
         inside = [
             f"int tensor_lane = 32 * warp + {tensor_moves.lane_of(load)};",
             f"int column = first + {tensor_moves.column_of(load)};",
             f"int row = row_0 + {expression(layout, 'row')};",
             f"int col = col_0 + {expression(layout, 'col')};",
-            "D[static_cast<long long>(row) * n + col] = "
-            f"{value.get(_TYPES[of], 'static_cast<unsigned short>(words[r])')};",
+            f"D[static_cast<long long>(row) * n + col] = {value};",
         ]
         if "base" in layout.free:
             inside.insert(1, f"if ({expression(layout, 'base')}) continue;")
@@ -303,12 +304,12 @@ class TensorKernel:
             lines.append(f"auto {operand.lower()} = {each.descriptor};")
         for name, factors in self.scales.items():
             lines += factors.copy(function_name(self.used[name]))
-        lines += [self._step(step) for step in range(STEPS)]
+        lines += [line for step in range(STEPS) for line in self._step(step)]
         mask = ", 3" if self.pair else ""
         lines.append(f"{self._call('commit')}(mbar{mask});")
         return [f"if ({who} && elect_one()) {{", *indented(lines), "}"]
 
-    def _step(self, step: int) -> str:
+    def _step(self, step: int) -> list[str]:
         """One multiplication; only the first of all leaves the old D out."""
         words = ["taddr"]
         for operand in "AB":
@@ -326,12 +327,15 @@ class TensorKernel:
         for name, factors in self.scales.items():
             column, first = factors.step(step, self.op.scale_vec)
             words.append(f"taddr + {column}")
-            found = replace(found, **{f"{name.lower()}_id": first})
+            a, b = found.scale_a_id, found.scale_b_id
+            a, b = (first, b) if name == "scale_A" else (a, first)
+            found = replace(found, scale_a_id=a, scale_b_id=b)
         words.append("true" if step else "chunk > 0")
         if found.encode() != self.op.idesc:
             words.append(f"{found.encode():#010x}")
         name = function_name(self.op) + Options(a_tensor=self.a_tensor).tag
-        return f"{name}({', '.join(words)});"
+        filled = [f"{word}," for word in words[:-1]] + [f"{words[-1]});"]
+        return [f"{name}(", *indented(wrapped(filled, 72))]
 
     def _metadata_at(self, step: int) -> tuple[int, int]:
         """The column of an instruction's metadata, and the selector.
@@ -391,7 +395,7 @@ def _check(op: Instruction, a_tensor: bool) -> None:
         )
     if op.scale_vec and op.layout_letter == "B":
         raise Error(
-            f"{op}: there is no kernel for scales of a pair with M = 128; M = 256 has one"
+            f"{op}: there is no kernel for scales of a pair with M = 128, but for M = 256"
         )
     if a_tensor and op.descriptor.transpose_a:
         raise Error(f"{op}: A in tensor memory cannot be M-major")

@@ -218,7 +218,8 @@ def gathered(op: Instruction, name: str, store: Instruction) -> list[str]:
     rows = f"row_0 + {expression(part.layout, 'row')}"
     body = [
         f"int tensor_lane = 32 * warp + {lane_of(store)};",
-        f"int step = ({column_of(store)}) / {each}, column = ({column_of(store)}) % {each};",
+        f"int column = {column_of(store)}, step = column / {each};",
+        f"column %= {each};",
     ]
     body += _codes(op, part, rows) if name == "metadata" else _words(op, part, rows)
     return [

@@ -105,8 +105,8 @@ def legend(op: Instruction) -> str:
     pair = any("P" in dict(part.layout.axes) for part in op.fragments.values())
     first = ("P, ", "the CTA of the pair, ") if pair else ("", "")
     return (
-        f"{first[0]}T, C, E: bits of {first[1]}the lane and the column of tensor memory "
-        "and of the element in the cell, lowest first."
+        f"{first[0]}T, C, E: bits of {first[1]}the lane and the column of tensor "
+        "memory and of the element in the cell, lowest first."
     )
 
 

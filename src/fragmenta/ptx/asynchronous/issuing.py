@@ -46,8 +46,6 @@ LATER = {
     "im2col::w": "sm_100",
     "im2col::w::128": "sm_100a",
     "im2col_no_offs::w": "sm_107f",
-    "cta_group::1": "sm_100a",
-    "cta_group::2": "sm_100a",
 }
 """Words that copies of sm_90 do not have, and the first target that has them."""
 
@@ -196,7 +194,7 @@ def _tensor_load(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
     return TensorLoad(
         *who, tensor.map, tensor.coordinates, tensor.offsets, given["goal"],
         given["mbarrier"], None if mask is None else _word(mask, 16),
-        im2col=of.has("im2col"), space=of.to,
+        im2col=of.has("im2col"), space=of.to, paired=of.has("cta_group::2"),
     )  # fmt: skip
 
 

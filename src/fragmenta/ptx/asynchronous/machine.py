@@ -71,6 +71,8 @@ class Warp:
         """How often it asked in vain since the last round."""
         self.held: Any = None
         """The product at which it waits for the others of its warpgroup."""
+        self.registers: dict[int, Any] = {}
+        """The registers of loads and stores of tensor memory, by event."""
 
     @property
     def live(self) -> int:
@@ -109,6 +111,8 @@ class Block:
         self.warpgroups: dict[int, Any] = {}
         self.groups: dict[Any, Any] = {}
         """Groups of copies, by whom they belong to."""
+        self.tensor: Any = None
+        """Its tensor memory, once it has allocated some."""
 
     def begin(self, index: int) -> None:
         """A new block begins."""
@@ -117,6 +121,7 @@ class Block:
         for each in self.warpgroups.values():
             each.reset()
         self.groups.clear()
+        self.tensor = None
         for warp in self.warps:
             warp.failed_waits, warp.held = 0, None
 
@@ -259,6 +264,8 @@ class Cluster:
         """All threads of a block have ended: nobody may reach it any more."""
         self.changes += 1
         rank = self.contexts.index(context)
+        if self.blocks[rank].tensor is not None:
+            self.blocks[rank].tensor.report(self.blocks[rank])
         if len(self.contexts) > 1:
             self.watch.ended(self.blocks[rank])
             for each in self.contexts:
@@ -309,6 +316,11 @@ class Machine:
         counted = self.launch.compiled.counted
         return any(each.startswith("cp.") for names in counted for each in names)
 
+    @cached_property
+    def tensor(self) -> bool:
+        """Whether the kernel uses tensor memory."""
+        return any(each.words[0] == "tcgen05" for each in self.events)
+
     def located(self, event: Event, read: Any) -> Any:
         """What is known of a product since the kernel was compiled."""
         found = self._located.get(event.number)
@@ -334,13 +346,24 @@ class Machine:
                 wide[layout.FAULT_ADDRESS >> 3] = error.address & (1 << 64) - 1
             else:
                 self.errors[block] = error
-            words[layout.STATUS >> 2] = Status.FAULT
-            words[layout.FAULT_KIND >> 2] = kind
             site = getattr(error, "site", self.events[number].site)
-            words[layout.FAULT_ID >> 2] = site
-            stopped = getattr(error, "lanes", 0) or lanes
-            words[layout.FAULT_LANE >> 2] = first(stopped)
+            _note(words, kind, site, getattr(error, "lanes", 0) or lanes)
             return 0
+
+    def fail(self, stop: Stop) -> None:
+        """Work that was under way has failed, while no warp had its turn."""
+        context = stop.warp.block.context
+        self.errors[context.address] = stop
+        _note(stop.warp.words, Fault.EVENT, stop.site, stop.lanes or 1)
+        context.fail(stop.warp.number)
+
+
+def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None:
+    """Write into the memory of a warp why it cannot go on."""
+    words[layout.STATUS >> 2] = Status.FAULT
+    words[layout.FAULT_KIND >> 2] = kind
+    words[layout.FAULT_ID >> 2] = site
+    words[layout.FAULT_LANE >> 2] = first(lanes)
 
 
 def _locked(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fragmenta.ptx.asynchronous import (
+    cancelling,
     clusters,
     copying,
     fencing,
@@ -10,7 +11,14 @@ from fragmenta.ptx.asynchronous import (
     mbarriers,
     parting,
     products,
+    tensor_allocation,
+    tensor_fills,
+    tensor_moves,
+    tensor_products,
     unwritten,
 )
 
-PARTS = (clusters, copying, fencing, locating, mbarriers, parting, products, unwritten)
+PARTS = (
+    cancelling, clusters, copying, fencing, locating, mbarriers, parting, products,
+    tensor_allocation, tensor_fills, tensor_moves, tensor_products, unwritten,
+)  # fmt: skip

@@ -24,6 +24,8 @@ sm_90 has no copies with .tile::scatter4; it needs sm_100a'
     run = carrier(words)
     if run is UNKNOWN:
         return f"{mnemonic} is not supported"
+    if words[0] == "tcgen05":
+        return _of_tensor_memory(mnemonic, words)
     if words[:2] == ["tensormap", "replace"] and words[3] not in REPLACED:
         return f"tensormap.replace on sm_90a does not change {words[3]}"
     if run is carrier(["cp", "async", "bulk"]):
@@ -31,4 +33,14 @@ sm_90 has no copies with .tile::scatter4; it needs sm_100a'
             form(mnemonic)
         except CopyFault as fault:
             return str(fault)
+    return ""
+
+
+def _of_tensor_memory(mnemonic: str, words: list[str]) -> str:
+    """What of ``tcgen05`` is not run, because no source says what it does."""
+    if words[1] == "shift":
+        return f"{mnemonic}: the direction in which rows move is not known"
+    for word in ("exclusive", "spcompress", "ashift", "decompress::lut::b"):
+        if word in words:
+            return f"{mnemonic}: what .{word} does is not known"
     return ""

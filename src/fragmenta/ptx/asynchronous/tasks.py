@@ -76,8 +76,12 @@ class Arrival:
         if self in self.cluster.pending:
             self.cluster.pending.remove(self)
         self.mbarrier.work.remove(self)
+        self.arriving()
         self.mbarrier.arrive(self.count)
         self.cluster.changes += 1
+
+    def arriving(self) -> None:
+        """It is about to arrive."""
 
 
 class Done:

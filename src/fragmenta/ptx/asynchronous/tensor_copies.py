@@ -196,7 +196,8 @@ class TensorLoad(TensorCopy):
     """``cp.async.bulk.tensor`` from global to shared memory.
 
     ``map`` is the address of the map, or its 128 bytes.  ``at`` is where the box goes
-    to, ``mask`` the blocks that a multicast goes to.
+    to, ``mask`` the blocks that a multicast goes to.  If it is ``paired``, the mbarrier
+    may be in the other block of the pair.
     """
 
     name = "tensor load"
@@ -215,12 +216,13 @@ class TensorLoad(TensorCopy):
         *,
         im2col: bool = False,
         space: str = "shared::cluster",
+        paired: bool = False,
     ) -> None:
         kind = Kind("load", len(coordinates), im2col)
         super().__init__(
             block, thread, site, map, coordinates, at, kind, offsets, space
         )
-        self.mask = mask
+        self.mask, self.paired = mask, paired
         self.ranks = destinations(block, self.rank, mask, self.name)
         self._signal(mbarrier, space, self.rank)
         size = self.footprint.end + self.window - self.at

@@ -65,6 +65,7 @@ class Registers:
     """Some registers of 32 bits of one warp."""
 
     def __init__(self, words: NDArray[np.uint32], offsets: Sequence[int]) -> None:
+        self.offsets = tuple(offsets)
         places = np.array(offsets, np.int64) // 4
         self._shape = len(offsets), LANES
         first = int(places[0])

@@ -268,6 +268,8 @@ class Copy(Work):
     """The shared address of the mbarrier that it signals, with the rank."""
     mask: int | None = None
     """The blocks that a multicast goes to."""
+    paired = False
+    """Whether its mbarrier may be in the other block of a pair, ``.cta_group::2``."""
     map_range: Range | None = None
     """The tensor map that it reads through the tensormap proxy, if it is in memory."""
 
@@ -292,6 +294,8 @@ class Copy(Work):
         rank, offset = self.mbarrier >> RANK_BITS, self.mbarrier & (1 << RANK_BITS) - 1
         if self.mask is None:
             return [(rank, offset)]
+        if self.paired:  # of each pair, the block that the address is in chooses one
+            return [(each & ~1 | rank & 1, offset) for each in ranks(self.mask)]
         return [(each, offset) for each in ranks(self.mask)]
 
     def poison(self) -> None:
@@ -321,7 +325,8 @@ class Copy(Work):
         rank, offset = shared_address(self.block, address, what, space)
         aligned(offset, 8, what)
         in_shared(self.block, rank, offset, 8, what)
-        if rank != goal_rank and self.mask is None:
+        away = rank ^ goal_rank
+        if away > self.paired and self.mask is None:
             raise CopyFault(
                 "other-block",
                 f"{what} must be in the block that the data goes to, {goal_rank}; "

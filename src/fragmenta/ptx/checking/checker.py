@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fragmenta.errors import nearest
 from fragmenta.isa.target import TARGETS, Version, check_target, number
 from fragmenta.ptx.checking.context import Context
-from fragmenta.ptx.checking.functions import flow, shared_memory
+from fragmenta.ptx.checking.functions import cta_groups, flow, shared_memory
 from fragmenta.ptx.checking.instructions import wrong_with
 from fragmenta.ptx.checking.names import Names
 from fragmenta.ptx.checking.places import Place, Places
@@ -79,6 +79,7 @@ def _function(
             found += names.wrong_with(each)
         yield from found
         right = right and all(problem.severity != ERROR for problem in found)
+    yield from cta_groups(function, context)
     if context.declared and function.instructions:
         if right:
             yield from flow(function, context)

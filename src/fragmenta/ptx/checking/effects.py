@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
-from fragmenta.isa.taking import destination
+from fragmenta.isa.taking import is_written, slots
 from fragmenta.ptx.checking import mnemonics, tensor
 from fragmenta.ptx.module import (
     Address,
@@ -60,12 +60,13 @@ def _written(mnemonic: str, count: int) -> frozenset[int] | None:
         if isinstance(op, tensor.Remark):
             return None
         # wgmma reads D too, unless scale-d is 0: nothing is said about that.
-        return frozenset({0} if destination(op) else ())
+        firsts = [slot[0] for slot in slots(op.operands)]
+        return frozenset(i for i, each in enumerate(firsts) if is_written(op, each))
     found = mnemonics.reading(mnemonic).matches
     if not found:
         return None
-    slots = [each for each in found[0].syntax.operands if not each.hidden]
-    results = {i for i, slot in enumerate(slots) if slot.result and not slot.address}
+    shown = [each for each in found[0].syntax.operands if not each.hidden]
+    results = {i for i, each in enumerate(shown) if each.result and not each.address}
     return frozenset(results) if len(results) < count or results else frozenset()
 
 

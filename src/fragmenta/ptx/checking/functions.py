@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from fragmenta.ptx.checking import memory
@@ -32,6 +33,23 @@ def flow(function: Function, context: Context) -> Iterator[Problem]:
     effect = [effects(each) for each in function.instructions]
     yield from _early(function, context, list(unwritten(made, effect)))
     yield from _split(function, context, Divergence(function, effect).partial(made))
+
+
+def cta_groups(function: Function, context: Context) -> Iterator[Problem]:
+    """All tcgen05 of a function work for one CTA, or all for a pair."""
+    first = ""
+    for each in function.instructions:
+        found = re.search(r"\.(cta_group::[12])\b", each.mnemonic)
+        if each.opcode != "tcgen05" or found is None:
+            continue
+        first = first or found[1]
+        if found[1] != first:
+            message = (
+                f"{function.name} has tcgen05 with .{first} before this .{found[1]}"
+            )
+            hint = "all tcgen05 of a function have the same .cta_group"
+            yield context.problem(each, "cta-group", ERROR, message, hint)
+            return
 
 
 def _early(

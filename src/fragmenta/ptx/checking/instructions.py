@@ -50,7 +50,11 @@ def _tensor(of: Instruction, context: Context) -> Iterator[Problem]:
         yield context.problem(of, "tensor", WARNING, message)
     if of.operands or context.declared:  # not a mnemonic alone
         yield from _tensor_operands(of, op, context)
-    for each in tensor.remarks(op, context.targets, context.version):
+    whole = tensor.described(op, of)
+    if isinstance(whole, tensor.Remark):
+        yield context.problem(of, *whole[:4], _place(of, context, whole.operand))
+        whole = op
+    for each in tensor.remarks(whole, context.targets, context.version):
         if each.severity == ERROR or context.first(each):
             yield context.problem(of, *each[:4])
 
@@ -60,10 +64,13 @@ def _tensor_operands(
 ) -> Iterator[Problem]:
     _, text = context.places.statement(of)
     written = context.places.operands_text(text)
-    wrong = tensor.unfit(op, of, written, context.declared)
-    if wrong:
-        yield context.problem(of, *wrong[:4], _place(of, context, wrong.operand))
+    found = tensor.fit(op, of, written, context.declared)
+    if isinstance(found, tensor.Remark):
+        yield context.problem(of, *found[:4], _place(of, context, found.operand))
         return
+    lacks = tensor.unsupported(op, found, context.targets)
+    if lacks:
+        yield context.problem(of, *lacks[:4], _place(of, context, lacks.operand))
     among = tensor.predicate(of)
     if among:
         said = predicate_among(among)

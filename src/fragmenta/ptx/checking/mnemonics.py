@@ -14,10 +14,10 @@ from functools import cache
 
 from fragmenta.errors import nearest, one_of
 from fragmenta.isa.families import OTHERS
-from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING
+from fragmenta.ptx.checking.problem import ERROR, WARNING
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax
-from fragmenta.ptx.opcodes.tensor import NOT_YET, TENSOR
+from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
 
 #: Words that are a part of the name of an instruction: they keep their place.
@@ -111,13 +111,10 @@ def is_opcode(word: str) -> bool:
 
 @cache
 def _opcodes() -> frozenset[str]:
-    return frozenset((*TABLE.lines, *TENSOR, *TEXTURES, *NOT_YET, *OTHERS.split()))
+    return frozenset((*TABLE.lines, *TENSOR, *TEXTURES, *OTHERS.split()))
 
 
 def _without_lines(opcode: str) -> Reading:
-    if opcode in NOT_YET:
-        message = f"{opcode} is not checked yet"
-        return Reading(rule="not-covered", message=message, severity=INFO)
     if is_opcode(opcode):
         return Reading()
     return Reading(

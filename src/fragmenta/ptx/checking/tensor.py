@@ -11,12 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from fragmenta.errors import BadOperands, UnknownInstruction
+from fragmenta.errors import BadOperands, UnknownInstruction, one_of
 from fragmenta.isa import operands, taking
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction as Tensor
+from fragmenta.isa.instruction import Operand as Taken
 from fragmenta.isa.reading import instruction
-from fragmenta.isa.target import TARGETS
+from fragmenta.isa.reasons import why_not
+from fragmenta.isa.target import TARGETS, expand
 from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING
 from fragmenta.ptx.checking.registers import kind
 from fragmenta.ptx.module import (
@@ -80,7 +82,8 @@ def _may_lack_aligned(mnemonic: str) -> bool:
 
 @cache
 def _in_any_order() -> Mapping[object, Tensor]:
-    return {_unordered(str(op)): op for op in catalogue()}
+    """All but those that are read in any order in the first place."""
+    return {_unordered(str(op)): op for op in catalogue() if not op.form.any_order}
 
 
 def _unordered(mnemonic: str) -> tuple[object, ...]:
@@ -97,10 +100,12 @@ def _unordered(mnemonic: str) -> tuple[object, ...]:
     return (*words[:name], layouts, types, *others)
 
 
-def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | None:
-    """What is wrong with the operands, which were written as ``text``."""
+def fit(
+    op: Tensor, of: Instruction, text: str, declared: bool
+) -> tuple[Taken, ...] | Remark:
+    """Which operands these are, which were written as ``text``; or what is wrong."""
     if not text and not op.operands:
-        return None
+        return ()
     guard = of.guard.of if isinstance(of.guard, Not) else of.guard
     name = guard.name if guard else ""
     names = {each.name: _declared(each) for each in _registers(of)}
@@ -109,22 +114,53 @@ def unfit(op: Tensor, of: Instruction, text: str, declared: bool) -> Remark | No
     # What is not plain in the text, such as 4*16, is plain in what was read of it; the
     # message quotes the text, if that can be read as it is.
     why: BadOperands | None = None
+    any_address = all(each.ptx != "tensor" for each in op.operands)
     simple = [
-        _plain(_as_bits(each, number > 0 or not taking.destination(op)))
+        _plain(_as_bits(each, number > 0 or not taking.destination(op)), any_address)
         for number, each in enumerate(of.operands)
     ]
     lax = [_FLOAT.sub("0f00000000", each) for each in simple]
     for given in (", ".join(simple), ", ".join(lax), text):
         try:
-            operands.check(op, given, guard=name, declared=types)
+            return operands.fitting(op, given, guard=name, declared=types)
         except BadOperands as refusal:
             if why is None or "is not a list of operands" not in str(refusal):
                 why = refusal
-        else:
-            return None
     message, _, hint = str(why).partition("; its operands")
     hint = f"its operands{hint}" if hint else ""
     return Remark("tensor", ERROR, message, hint, _wrong_one(op, message))
+
+
+def described(op: Tensor, of: Instruction) -> Tensor | Remark:
+    """The instruction with its instruction descriptor, if that is a constant.
+
+    ptxas takes every descriptor; hardware does not.
+    """
+    if not op.tensor_memory or not of.operands:
+        return op
+    number = [each.name for each in op.operands].index("idesc")
+    given = of.operands[number]
+    if not isinstance(given, Immediate):
+        return op
+    try:
+        return op.with_descriptor(int(given.value) & 0xFFFF_FFFF)
+    except UnknownInstruction as why:
+        message, _, hint = str(why).partition("; ")
+        return Remark("tensor", WARNING, f"idesc: {message}", hint, number)
+
+
+def unsupported(
+    op: Tensor, given: Iterable[Taken], targets: Iterable[str]
+) -> Remark | None:
+    """An operand that a target does not take, though it has the instruction."""
+    for number, each in enumerate(given):
+        lacks = [t for t in targets if each.targets and t not in expand(each.targets)]
+        if lacks:
+            name = taking.word(op, each)
+            have = one_of(expand(each.targets), "and")
+            message = f"{lacks[0]} does not have {name} of {op}"
+            return Remark("target", ERROR, message, f"{have} have it", number)
+    return None
 
 
 def _wrong_one(op: Tensor, message: str) -> int | None:
@@ -173,8 +209,8 @@ def predicate(of: Instruction) -> Register | None:
     return None
 
 
-def _plain(each: Operand) -> str:
-    """An operand as it is written most simply."""
+def _plain(each: Operand, any_address: bool = True) -> str:
+    """An operand as it is written most simply; an address may be of any size."""
     if isinstance(each, Immediate):
         if each.form == "int":
             return str(each.value)
@@ -185,7 +221,8 @@ def _plain(each: Operand) -> str:
         return "{" + ", ".join(map(_plain, each.items)) + "}"
     if isinstance(each, Address):
         base = each.base
-        if isinstance(base, Register) and kind(base.type or "b64") in ("b", "i"):
+        whole = isinstance(base, Register) and kind(base.type or "b64") in ("b", "i")
+        if whole and any_address:
             return _ADDRESS  # of any size, as ptxas takes it
         name = base if isinstance(base, int) else base.name
         return f"[{name}+{each.offset}]" if each.offset else f"[{name}]"
@@ -260,7 +297,9 @@ def remarks(
                 "target",
                 ERROR,
                 f"{target} does not have {op}",
-                f"it needs {op.requires}",
+                "; ".join(
+                    filter(None, (f"it needs {op.requires}", why_not(op, target)))
+                ),
             )
             return
         if version is not None and version < op.requires.ptx_on(target):

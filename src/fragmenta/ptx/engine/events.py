@@ -48,7 +48,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.opcodes.table import TABLE
 
 
-@handles("mbarrier", "wgmma", "tensormap", "clusterlaunchcontrol")
+@handles("mbarrier", "wgmma", "tensormap", "clusterlaunchcontrol", "tcgen05")
 def event(writer: Writer, instruction: Instruction) -> None:
     """An instruction that is carried out in Python."""
     lanes = writer.lanes()
@@ -118,10 +118,25 @@ def describe(writer: Writer, instruction: Instruction) -> tuple[list[str], list[
 def _fidelity(instruction: Instruction) -> str:
     """How sure its bits are; an instruction without a result has none."""
     given = instruction.operands
+    if instruction.opcode == "tcgen05":
+        return _of_tensor_memory(instruction.qualifiers)
     if instruction.opcode == "mbarrier" and given and isinstance(given[0], Sink):
         return "ieee"
     match = TABLE.find(instruction.mnemonic, len(given))
     return match.syntax.fidelity if match else "ieee"
+
+
+def _of_tensor_memory(words: tuple[str, ...]) -> str:
+    """How sure the bits of a ``tcgen05`` are: moves are exact, sums are published.
+
+    Nobody has published the sums of sparse products, of ``.ws`` and of pairs.
+    """
+    if words[0] == "ld" and "f32" in words:
+        return "modelled"
+    if words[0] != "mma" or "kind::i8" in words:
+        return "ieee"
+    alone = not {"sp", "ws", "cta_group::2"} & set(words)
+    return "published" if alone else "modelled"
 
 
 def described(writer: Writer, operand: Operand) -> list[Any]:

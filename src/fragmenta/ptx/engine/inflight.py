@@ -1,9 +1,9 @@
 """How does compiled code see that registers of a ``wgmma`` are touched?
 
 Only a kernel that is watched has this code, and only before instructions that name a
-register of some ``wgmma``.  Each register has two bytes in the warp's memory, behind
-all registers: how it was used since the last fence, and what it is for products in
-flight; see :mod:`fragmenta.ptx.watching.registers`.
+register of some ``wgmma``, or of the result of a ``tcgen05.ld``.  Each register has two
+bytes in the warp's memory, behind all registers: how it was used since the last fence,
+and what it is for work in flight; see :mod:`fragmenta.ptx.watching.registers`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from fragmenta.ptx.watching.registers import (
 )
 
 _ROLES: WeakKeyDictionary[Unit, dict[int, Role]] = WeakKeyDictionary()
-_READ = Role.ACCUMULATOR | Role.FRAGMENT
+_READ = Role.ACCUMULATOR | Role.FRAGMENT | Role.LOADED
 _WRITTEN = _READ | Role.METADATA
+_FENCED = Role.ACCUMULATOR | Role.FRAGMENT | Role.METADATA
 
 
 def watch_registers(writer: Writer, instruction: Instruction) -> None:
@@ -41,12 +42,13 @@ def watch_registers(writer: Writer, instruction: Instruction) -> None:
     found = effects(instruction)
     read = {register.number for register in found.reads}
     reads = _places(writer, read, known, _READ)
-    writes = _places(writer, {r.number for r in found.writes}, known, _WRITTEN)
+    written = {register.number for register in found.writes}
+    writes = _places(writer, written, known, _WRITTEN)
     if reads or writes:
         _ask(writer, reads, writes)
     for place in _places(writer, read, known, Role.ACCUMULATOR):
         _mark(writer, place, READ)
-    for place in writes:
+    for place in _places(writer, written, known, _FENCED):
         _mark(writer, place, MOVED if instruction.opcode == "mov" else COMPUTED)
 
 

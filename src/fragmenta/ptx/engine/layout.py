@@ -69,7 +69,7 @@ CONTEXT = 768  #: 32 x i32: a number for the calls that each lane is in
 MEMBERS = 896  #: 32 x i32: the lanes that each lane waits for at bar.warp.sync
 SYNCED = 1024  #: i32: the lanes that wait at bar.warp.sync
 RELEASED = 1028  #: i32: those of them that may go on
-IN_FLIGHT = 1084  #: i32: the wgmma that the warp has issued and not waited for
+IN_FLIGHT = 1084  #: i32: wgmma or tcgen05.ld that the warp has not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
 """Special registers, 128 or 256 bytes each: first ``SPECIALS_32``, then the others."""

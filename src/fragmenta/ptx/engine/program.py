@@ -42,6 +42,7 @@ MEETINGS = frozenset(
         "movmatrix",
         "elect",
         "wgmma",
+        "tcgen05",
     ]
 )
 """Opcodes at which the lanes of a warp meet."""
@@ -63,6 +64,8 @@ def waits(instruction: Instruction) -> bool:
             return "try_wait" in words
         case "wgmma":
             return "wait_group" in words or "mma_async" in words
+        case "tcgen05":
+            return "alloc" in words
         case "barrier":
             return "cluster" in words and "wait" in words
     return False

@@ -161,7 +161,7 @@ cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4{.L2::cache_hint}       
 # ── clusters that take over the work of others ──────────────────────────────
 
 declare("""
-; ptx = 8.6 ; target = sm_100
+; ptx = 8.6 ; target = sm_100 ; bits = modelled
 clusterlaunchcontrol.try_cancel.async{.space}.mbarrier::complete_tx::bytes{.multicast::cluster::all}.b128   [a], [mbar]     ; space = shared::cta
 clusterlaunchcontrol.query_cancel.is_canceled.pred.b128                                                     p:pred, a:b128
 clusterlaunchcontrol.query_cancel.get_first_ctaid.v4.b32.b128                                               d*4:b32, a:b128

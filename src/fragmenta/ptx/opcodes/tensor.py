@@ -6,8 +6,7 @@ has no lines for them.
 
 from __future__ import annotations
 
-TENSOR = frozenset(["mma", "wmma", "wgmma", "ldmatrix", "stmatrix", "movmatrix"])
+TENSOR = frozenset(
+    ["mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix"]
+)
 """The opcodes whose instructions the catalogue has."""
-
-NOT_YET = frozenset({"tcgen05"})
-"""Opcodes of the Tensor Cores that the catalogue does not have yet."""

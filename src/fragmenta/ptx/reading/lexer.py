@@ -34,7 +34,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.ASCII | re.DOTALL,
 )
-MNEMONIC = re.compile(r"[a-zA-Z]\w*(?:\s*\.\w+(?:::\w+)*)*", re.ASCII)
+MNEMONIC = re.compile(r"[a-zA-Z]\w*(?:\s*\.\w+(?:::\w+)*(?::\d+)?)*", re.ASCII)
 _LONGEST_LINE, _MARGIN = 100, 40
 MOST_DEPTH = 100
 """How deep brackets may be nested; no compiler comes near."""

@@ -30,7 +30,7 @@ from fragmenta.ptx.reading.scopes import Names, Scope
 
 _INSTRUCTION = re.compile(
     rf"""\s*+(?:(?P<guard>@!?{NAME})\s++)?
-    (?P<mnemonic>[a-z]\w*+(?:\.\w++(?:::\w++)*+)*+)\s*+
+    (?P<mnemonic>[a-z]\w*+(?:\.\w++(?:::\w++)*+(?::\d++)?+)*+)\s*+
     (?P<operands>[^;:@"]*+);""",
     re.VERBOSE | re.ASCII,
 )

@@ -92,6 +92,41 @@ class Blind:
     def warpgroup(self, warp: Any, event: Any, lanes: int) -> None:
         """A warp executed an instruction of its warpgroup: its lanes are together."""
 
+    def tensor_allocated(
+        self, warp: Any, event: Any, lanes: int, address: int, columns: int, place: int
+    ) -> None:
+        """A warp allocated tensor memory, and wrote its address to shared memory."""
+
+    def tensor_freed(
+        self, warp: Any, event: Any, lanes: int, address: int, columns: int
+    ) -> None:
+        """A warp is done with tensor memory."""
+
+    def tensor_moves(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A warp issued a load or a store of tensor memory."""
+
+    def tensor_waited(
+        self, warp: Any, event: Any, lanes: int, kind: str, tasks: Any
+    ) -> None:
+        """A warp has waited for its loads, or for its stores."""
+
+    def tensor_issue(self, task: Any, warp: Any, event: Any, lanes: int) -> None:
+        """A thread issued a product, or a copy into tensor memory."""
+
+    def tensor_finished(self, task: Any) -> None:
+        """A product or a copy into tensor memory is done."""
+
+    def tensor_commit(
+        self, arrival: Any, warp: Any, event: Any, lane: int, mbarrier: Any
+    ) -> None:
+        """A thread asks for an arrival at an mbarrier when its work is done."""
+
+    def tensor_arrive(self, arrival: Any, mbarrier: Any) -> None:
+        """The work is done, and the arrival is about to be counted."""
+
+    def tensor_fence(self, warp: Any, event: Any, lanes: int, before: bool) -> None:
+        """``tcgen05.fence``: before or after what synchronises threads."""
+
     def cluster_arrive(self, warp: Any, event: Any, lanes: int, relaxed: bool) -> None:
         """Lanes arrive at the barrier of the cluster."""
 

@@ -70,7 +70,7 @@ def moment(notes: list[Note], agent: int, rank: int, warp: int, access: Any) -> 
     found = -1
     for each in notes:
         if warp < 0:
-            if each.what in ("copy", "product") and _is(each, agent, access):
+            if each.what in ("copy", "product", "tensor") and _is(each, agent, access):
                 return each.time
         elif (each.rank, each.warp) == (rank, warp) and each.epoch <= access.epoch:
             found = each.time

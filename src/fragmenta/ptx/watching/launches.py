@@ -20,6 +20,7 @@ from fragmenta.ptx.watching.seen import Agent, Story, key
 
 RACES = frozenset({
     "shared-race", "global-race", "read-before-arrival", "overwrite-while-read",
+    "tensor-memory-race",
 })  # fmt: skip
 
 
@@ -32,7 +33,7 @@ class LaunchWatch:
         self.machine, self.places = machine, compiled.places
         plan = Plan(
             shape.cluster_blocks, shape.warps, compiled.shared + launch.dynamic,
-            MBARRIERS, machine.asynchronous,
+            MBARRIERS, machine.asynchronous, machine.tensor,
         )  # fmt: skip
         self.memory = GlobalWatch(launch.places, launch.units, plan.row)
         self.locations = Locations(self.memory)
@@ -160,7 +161,7 @@ class LaunchWatch:
 
         A tile is often larger than the matrix, and a copy stores whole tiles.
         """
-        return "warning" if kind in ("wgmma", "warp") else "info"
+        return "warning" if kind in ("wgmma", "warp", "tcgen05") else "info"
 
     # ── global memory ───────────────────────────────────────────────────────
 

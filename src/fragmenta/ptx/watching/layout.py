@@ -168,8 +168,8 @@ HEAD_BARRIERS = 72  #: pointer to the clocks of the 16 barriers
 HEAD_BARRIER_BYTES = 80  #: i64: bytes of one clock; each barrier has two
 HEAD_PROBLEMS = 88  #: pointer to the problems
 HEAD_SETS = 96  #: pointer to the sets of readers
-HEAD_KINDS = 104  #: 7 x i32: the first agent of each kind in AGENT_KINDS, and the end
-HEAD_STRICT = 136  #: i32: 1 if also what sources disagree on is reported
+HEAD_KINDS = 104  #: 11 x i32: the first agent of each kind in AGENT_KINDS, and the end
+HEAD_STRICT = 152  #: i32: 1 if also what sources disagree on is reported
 HEAD_BYTES = 192
 
 # The clocks of a warp.
@@ -215,7 +215,10 @@ CELL_REST = 8  #: i32: the set without this record, or 0
 CELL_NEXT = 12  #: i32: the next set with the same hash, or 0
 SETS_BYTES = SETS_CELLS + CELL_BYTES * CELLS
 
-AGENT_KINDS = ("warp", "cp.async", "wgmma", "mbarrier", "bulk-read", "bulk-write")
+AGENT_KINDS = (
+    "warp", "cp.async", "wgmma", "mbarrier", "bulk-read", "bulk-write",
+    "tcgen05", "tcgen05.ld", "tcgen05.st", "tcgen05.fence",
+)  # fmt: skip
 MARGIN = 64
 """Words before and after a shadow, so that a whole vector can always be loaded."""
 
@@ -239,14 +242,17 @@ class Plan:
     shared: int
     mbarriers: int
     asynchronous: bool
+    tensor: bool = False
+    """Whether there is tensor memory."""
 
     @cached_property
     def counts(self) -> tuple[int, ...]:
         """The agents of each kind in a block."""
         if not self.asynchronous:
-            return (self.warps, 0, 0, 0, 0, 0)
-        groups = -(-self.warps // 4)
-        return (*2 * (self.warps,), groups, self.mbarriers, *2 * (self.warps,))
+            return (self.warps, *(len(AGENT_KINDS) - 1) * (0,))
+        groups, tensor = -(-self.warps // 4), self.warps * self.tensor
+        plain = (*2 * (self.warps,), groups, self.mbarriers, *2 * (self.warps,))
+        return (*plain, *4 * (tensor,))
 
     @cached_property
     def firsts(self) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ import numpy as np
 from fragmenta.ptx.asynchronous.events import first
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.watching.accesses import Flags
-from fragmenta.ptx.watching.blind import Blind
 from fragmenta.ptx.watching.exits import leaks, visitors
 from fragmenta.ptx.watching.global_watch import Who
 from fragmenta.ptx.watching.history import History
@@ -25,6 +24,7 @@ from fragmenta.ptx.watching.maps import Maps
 from fragmenta.ptx.watching.registers import RegisterWatch
 from fragmenta.ptx.watching.roles import Role
 from fragmenta.ptx.watching.seen import Seen
+from fragmenta.ptx.watching.tensor_watch import TensorObserver
 from fragmenta.ptx.watching.watch import Clock, Watch
 
 ALL = 0xFFFFFFFF
@@ -36,17 +36,18 @@ def _named(mbarrier: Any) -> tuple[int, int]:
     return mbarrier.block.rank, mbarrier.offset
 
 
-class Observer(Blind):
+class Observer(TensorObserver):
     """Watches a cluster."""
 
     def __init__(self, machine: Any, cluster: Any, shared: Any) -> None:
-        self.machine, self.cluster = machine, cluster
+        super().__init__(machine, cluster)
         self.launch_watch = shared
         """What all clusters of the launch have in common."""
         blocks = cluster.blocks
         self.watch = Watch(
             len(blocks), len(blocks[0].warps), blocks[0].shared.size, MBARRIERS,
             asynchronous=machine.asynchronous, strict=machine.strict,
+            tensor=machine.tensor,
         )  # fmt: skip
         self.numbers: list[int] = []
         """The clusters that were watched, by how many there were before."""
@@ -93,6 +94,7 @@ class Observer(Blind):
         self.history.begin()
         self.maps.begin()
         self.registers_watch.begin()
+        self.begin_tensor()
         self.offsets.clear()
         self.fences.clear()
         self.barrier.clear()
@@ -429,6 +431,7 @@ class Observer(Blind):
     def touched(self, warp: Any, event: Any, lanes: int) -> None:
         """An instruction touches registers of a product that is in flight."""
         self.registers_watch.touched(warp, event, lanes)
+        self.loaded.touched(warp, event, lanes)
 
     def multiplied(self, warp: Any, event: Any, warpgroup: Any, groups: int) -> None:
         """A warp has waited for all groups before a number.

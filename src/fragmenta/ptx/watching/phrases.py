@@ -14,6 +14,8 @@ AGENTS = {
     "cp.async": "cp.async of warp {number}{lane} at {place}",
     "wgmma": "wgmma of warpgroup {number}{lane} at {place}",
     "mbarrier": "the copy of {place}{lane},",
+    "tcgen05": "{mnemonic} of warp {number}{lane} at {place}",
+    "tcgen05.st": "{mnemonic} of warp {number} at {place}",
     "bulk-read": "the bulk copy of {place}, issued by warp {number}{lane},",
     "bulk-write": "the bulk copy of {place}, issued by warp {number}{lane},",
 }
@@ -62,6 +64,9 @@ RELATED = {
     "wgmma-registers-in-flight": "that wgmma",
     "missing-wgmma-fence": "the other wgmma",
     "mbarrier": "its mbarrier.init",
+    "tensor-memory-race": "the other access",
+    "tensor-registers-in-flight": "that tcgen05.ld",
+    "missing-tensor-fence": "the other access",
 }
 """What the other place of a problem is."""
 OTHER = "the other place"
@@ -77,6 +82,11 @@ REPAIRS = {
         "Execute wgmma.wait_group for that wgmma before the instruction."
     ),
     "missing-wgmma-fence": "Execute wgmma.fence before the wgmma.",
+    "tensor-registers-in-flight": "Execute tcgen05.wait::ld before the instruction.",
+    "missing-tensor-fence": (
+        "Execute tcgen05.fence::before_thread_sync before the barrier, and "
+        "tcgen05.fence::after_thread_sync after it."
+    ),
     "divergent-aligned": (
         "Let all threads of the warp, or warpgroup, execute it, with the same operands."
     ),
@@ -104,6 +114,18 @@ _GROUP = "Let the thread that issued it execute {wait} before {access}{others}."
 _PRODUCT = (
     "Let {readers} execute wgmma.wait_group for it and then arrive at an mbarrier, and "
     "wait for that before {access}."
+)
+_COMMITTED = (
+    "Let a tcgen05.commit follow it, and wait for the mbarrier of that before {access}."
+)
+UNCOMMITTED = (
+    "Let a tcgen05.commit follow it, and wait for the mbarrier of that before this "
+    "instruction."
+)
+UNSEEN = "Wait for phase {phase} of {mbarrier} before this instruction."
+UNWAITED = "Execute tcgen05.wait::{kind} there first{others}."
+UNORDERED = (
+    "Let a barrier (bar.sync, __syncthreads) or an mbarrier come between the two."
 )
 _WRITERS = (
     "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "
@@ -134,6 +156,8 @@ def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str
             return _WAIT
         case "wgmma":
             return _PRODUCT
+        case "tcgen05":
+            return _COMMITTED
         case "cp.async":
             wait = "cp.async.wait_group and a barrier"
             return f"Let {{access}} come after {wait} of the threads that issued it."

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from fragmenta.ptx.asynchronous.events import Event
 from fragmenta.ptx.asynchronous.wgmma import Located, describe, is_wgmma
+from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.module import Function, Part, Register
 
 REGISTER_BYTES = 64
@@ -38,6 +39,8 @@ class Role(IntFlag):
     ACCUMULATOR = 1
     FRAGMENT = 2
     METADATA = 4
+    LOADED = 8
+    """The result of a ``tcgen05.ld``; see :mod:`tensor_registers`."""
 
 
 WORDS = {
@@ -50,12 +53,16 @@ FENCED = "ptxas inserts it (C7519)"
 
 
 def roles(function: Function) -> dict[int, Role]:
-    """What each register of a function is for its products, by number.
+    """What each register of a function is for its products and loads, by number.
 
-    Registers that no product reads or writes are left out.
+    Registers that none of them reads or writes are left out.
     """
     found: dict[int, Role] = {}
     for instruction in function.instructions:
+        if instruction.opcode == "tcgen05" and instruction.qualifiers[0] == "ld":
+            for result in effects(instruction).writes:
+                before = found.get(result.number, Role(0))
+                found[result.number] = before | Role.LOADED
         if not is_wgmma(instruction):
             continue
         form = describe(instruction)

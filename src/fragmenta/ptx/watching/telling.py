@@ -110,7 +110,8 @@ class Teller:
     # ── what an event said itself ───────────────────────────────────────────
 
     def _said(self, found: Found) -> tuple[str, str]:
-        hint = phrases.REPAIRS.get(found.rule, "")
+        hint = found.more.get("repair", phrases.REPAIRS.get(found.rule, ""))
+        hint = self.names.with_mbarriers(hint)
         message = self.names.with_mbarriers(found.message)
         if self.names.instruction(found.site) is None:
             hint = phrases.FATAL.get(found.rule, "")
@@ -147,7 +148,7 @@ class Teller:
             phrase = phrases.SAME_VALUE
         other = self._agent(before, now)
         verb = "wrote" if found.more["was_write"] else "read"
-        user = "the wgmma" if now.kind == "wgmma" else "the copy"
+        user = _USERS.get(now.kind, "the copy")
         rest = phrase.format(other=other, verb=verb, user=user)
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
@@ -243,6 +244,10 @@ class Teller:
             phase=before.epoch,
             readers=phrases.warps([number for _, number in before.warps]),
         )  # fmt: skip
+
+
+_USERS = {"wgmma": "the wgmma", "tcgen05": "the tcgen05 instruction"}
+"""What reads through the async proxy, by the kind of agent."""
 
 
 def _lanes(lanes: int) -> str:

@@ -99,9 +99,10 @@ class Watch:
         *,
         asynchronous: bool = True,
         strict: bool = False,
+        tensor: bool = False,
     ) -> None:
         self._strict = strict
-        self.plan = Plan(blocks, warps, shared_bytes, mbarriers, asynchronous)
+        self.plan = Plan(blocks, warps, shared_bytes, mbarriers, asynchronous, tensor)
         plan = self.plan
         self._firsts = plan.firsts
         self._heads = aligned(blocks * layout.HEAD_BYTES)

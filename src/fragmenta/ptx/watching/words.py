@@ -164,6 +164,7 @@ def _after_reads(
         with code.when((common != 0) & ~ordered):
             agent = agent_of(entry)
             under_way = _is(head, agent, "wgmma") | _is(head, agent, "bulk-read")
+            under_way = under_way | _is(head, agent, "tcgen05")
             rule = select(
                 under_way,
                 agent.lift(int(Rule.OVERWRITE_WHILE_READ)),

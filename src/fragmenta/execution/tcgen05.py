@@ -1,0 +1,312 @@
+"""What is in tensor memory after one ``tcgen05.mma``?
+
+D, the scales and the metadata are in tensor memory, B is in shared memory, and A is in
+either.  Both memories are images: tensor memory is an array of 32-bit cells (…, 128
+lanes, 512 columns), shared memory an array of bytes.  With ``cta_group::2`` each image
+has one more axis, for the two CTAs: (…, 2, 128, 512) and (…, 2, bytes).
+
+What no source says is refused, with the reason: scales or rows of A whose copies in
+tensor memory differ, a subnormal D that ``scale-input-d`` scales, ``.ashift``.  The
+upper half of a cell with an f16 element of D is unspecified; it becomes 0.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fragmenta import arithmetic
+from fragmenta.arithmetic.operands import Bits
+from fragmenta.arrays.checks import as_array, batch_shape, is_whole
+from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.execution.mma import chosen_target, numeric_model, signed
+from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.target import number
+from fragmenta.registers.dtype import DType
+from fragmenta.registers.tensor import Image, TensorAddress, TensorFragment
+from fragmenta.registers.tensor_metadata import TensorMetadata
+from fragmenta.shared.descriptor import Descriptor
+from fragmenta.shared.tiles import read_tile
+from fragmenta.shared.zero_columns import ZeroColumnMask
+from fragmenta.sparse.compress import Compressed
+
+Address = int | TensorAddress
+
+_MOST_SCALED = 15
+"""The largest ``scale-input-d``."""
+_SCALING_KINDS = ("f16", "tf32")
+
+
+def execute(
+    op: Instruction,
+    tmem: ArrayLike,
+    a: ArrayLike | Descriptor | TensorAddress,
+    b: ArrayLike | Descriptor,
+    *,
+    smem: ArrayLike,
+    d: Address = 0,
+    enable_input_d: ArrayLike = 1,
+    scale_input_d: int | None = None,
+    disable_output_lane: ArrayLike | None = None,
+    scale_a: Address | None = None,
+    scale_b: Address | None = None,
+    metadata: Address | None = None,
+    zero_column_mask: int | ZeroColumnMask | None = None,
+    target: str | None = None,
+) -> Image:
+    """Tensor memory after one ``tcgen05.mma``, with the bits of D in it.
+
+    ``a`` is a :class:`TensorAddress`, or a descriptor: a :class:`Descriptor`, its
+    64-bit word, or an array of words.  ``d``, ``scale_a``, ``scale_b`` and ``metadata``
+    are addresses in tensor memory.  Leading axes of the images broadcast.  If
+    ``enable_input_d`` is 0, the old D is not added.  ``scale_input_d`` is s in
+    D x 2**-s, 0 to 15.  ``disable_output_lane`` has 4 words, or 8 for a pair of CTAs:
+    a lane whose bit is 1 is not written.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.tcgen05("m128n32k16", kind="f16", a="f16", d="f32")
+    >>> smem, a = fm.shared_tile(np.ones((128, 16), np.float16), op, "A")
+    >>> smem, b = fm.shared_tile(np.ones((16, 32), np.float16), op, "B", image=smem)
+    >>> tmem = op.d.pack(np.full((128, 32), 0.5, np.float32), address=64)
+    >>> tmem = execute(op, tmem, a, b, smem=smem, d=64)
+    >>> float(op.d.unpack(tmem, address=64)[127, 31])
+    16.5
+    """
+    check_multiplies(op)
+    where = chosen_target(op, target)
+    given = {"scale_a": scale_a, "scale_b": scale_b, "metadata": metadata}
+    _check_operands(op, where, given, scale_input_d, disable_output_lane,
+                    zero_column_mask)  # fmt: skip
+    _check_bases(op, a, d)
+    how = numeric_model(op, where)
+    part = _in_tensor_memory(op, "D")
+    cells = part.unpack_bits(tmem, address=d)
+    old = _kept(cells.astype(part.dtype.bits_dtype, copy=False), enable_input_d)
+    if scale_input_d:
+        old = _scaled(old, op.types["d"], scale_input_d)
+    result = arithmetic.multiply(
+        _matrix_a(op, tmem, a, smem),
+        _matrix_b(op, b, smem, zero_column_mask),
+        old,
+        how,
+        index=_columns(op, tmem, metadata),
+        scale_a=None if scale_a is None else _same(op, "scale_A", tmem, scale_a),
+        scale_b=None if scale_b is None else _same(op, "scale_B", tmem, scale_b),
+    )
+    after = part.place(part.container.insert(result), address=d, image=tmem)
+    return _without_lanes(op, after, tmem, disable_output_lane)
+
+
+# -- what it is given ---------------------------------------------------------
+
+
+def _check_operands(
+    op: Instruction,
+    target: str,
+    addresses: dict[str, Address | None],
+    scale_input_d: int | None,
+    disable_output_lane: ArrayLike | None,
+    zero_column_mask: int | ZeroColumnMask | None,
+) -> None:
+    """Refuse operands that the instruction does not have, and ask for those it has."""
+    wanted = {"scale_a": op.scale_vec, "scale_b": op.scale_vec, "metadata": op.sparse}
+    for name, address in addresses.items():
+        if (address is not None) != bool(wanted[name]):
+            raise Error(f"{op} {'needs' if wanted[name] else 'takes no'} {name}")
+    for name in ("ashift", "lut"):
+        if op.values.get(name):
+            raise Error(f"what .{op.values[name]} computes is not known without a GPU")
+    ws = ".ws" in op.family
+    plain = not (ws or op.scale_vec)
+    if disable_output_lane is not None and not plain:
+        raise Error(f"{op} takes no disable_output_lane")
+    if zero_column_mask is not None and not ws:
+        raise Error(f"{op} takes no zero_column_mask; only .ws does")
+    if scale_input_d is not None:
+        _check_scaling(op, target, scale_input_d)
+
+
+def _check_scaling(op: Instruction, target: str, scale: int) -> None:
+    if ".ws" in op.family or op.kind not in _SCALING_KINDS:
+        kinds = one_of(_SCALING_KINDS, "and")
+        raise Error(f"{op} takes no scale_input_d; kinds {kinds} do, without .ws")
+    if number(target) == 110:
+        raise UnsupportedTarget("sm_110 has no scale-input-d; sm_100 to sm_107 have it")
+    if not is_whole(scale) or not 0 <= scale <= _MOST_SCALED:
+        raise ShapeError(f"scale_input_d is 0 to {_MOST_SCALED}; given {scale!r}")
+
+
+def _check_bases(op: Instruction, a: object, d: Address) -> None:
+    """Where D has 16 of 32 lanes, A in tensor memory must be in the same ones."""
+    if not isinstance(a, TensorAddress) or op.layout_letter not in "CF":
+        return
+    first, second = TensorAddress.of(d).lane, TensorAddress.of(a).lane
+    if first != second:
+        raise AddressError(
+            f"A and D of {op} begin at the same lane, 0 or 16; given {second} and "
+            f"{first}"
+        )
+
+
+# -- D ------------------------------------------------------------------------
+
+
+def _kept(before: Bits, enable_input_d: ArrayLike) -> Bits:
+    """The old D, or zero where it is not added."""
+    keep = as_array(enable_input_d)
+    if keep.dtype.kind not in "biu" or not np.isin(keep, (0, 1)).all():
+        raise ShapeError(f"enable_input_d is 0 or 1; given {enable_input_d!r}")
+    if not keep.ndim:
+        return before if keep else np.zeros_like(before)
+    batch_shape(d=before.shape[:-2], enable_input_d=keep.shape)
+    return np.where(keep.astype(bool)[..., None, None], before, before.dtype.type(0))
+
+
+def _scaled(old: Bits, of: DType, scale: int) -> Bits:
+    """D times a negative power of two, where that is exact."""
+    place = old.dtype.type(of.fraction_bits)
+    top = (1 << of.exponent_bits) - 1
+    field = old >> place & old.dtype.type(top)
+    rest = old & old.dtype.type((1 << (of.bits - 1)) - 1)
+    low = (rest != 0) & (field <= scale)
+    if low.any():
+        raise Error(
+            f"scale_input_d of {scale} makes {int(low.sum())} elements of D subnormal; "
+            "what hardware does with them is not known without a GPU"
+        )
+    moved = (rest != 0) & (field != top)
+    by = old.dtype.type(scale << of.fraction_bits)
+    return np.where(moved, old - by, old)
+
+
+def _without_lanes(
+    op: Instruction, after: Image, tmem: ArrayLike, words: ArrayLike | None
+) -> Image:
+    """The lanes that are not written get back what they had."""
+    if words is None:
+        return after
+    mask, count = as_array(words), 8 if op.cta_group == 2 else 4
+    if mask.dtype.kind not in "iu" or mask.shape[-1:] != (count,):
+        raise ShapeError(
+            f"disable_output_lane of {op} is {count} words of 32 bits; given "
+            f"{mask.dtype} of shape {mask.shape}"
+        )
+    if mask.size and (mask.min() < -(1 << 31) or mask.max() >= 1 << 32):
+        raise ShapeError("disable_output_lane has words of 32 bits; given more")
+    bits = mask.astype(np.int64)[..., None] >> np.arange(32) & 1
+    batch = mask.shape[:-1]
+    lanes = bits.reshape(*batch, *((2, 128) if count == 8 else (128,)), 1) == 1
+    return np.where(lanes, as_array(tmem).view(np.uint32), after)
+
+
+# -- A, B, scales, metadata ---------------------------------------------------
+
+
+def _matrix_a(
+    op: Instruction,
+    tmem: ArrayLike,
+    a: ArrayLike | Descriptor | TensorAddress,
+    smem: ArrayLike,
+) -> Bits:
+    """A as stored: (…, m, k), or half of k if it is sparse."""
+    if isinstance(a, TensorAddress):
+        return signed(op, "a", _same(op, "A", tmem, a))
+    return signed(op, "a", _from_shared(op, "A", a, smem))
+
+
+def _matrix_b(
+    op: Instruction,
+    b: ArrayLike | Descriptor,
+    smem: ArrayLike,
+    mask: int | ZeroColumnMask | None,
+) -> Bits:
+    """B: (…, k, n)."""
+    if isinstance(b, TensorAddress):
+        raise Error("B is in shared memory, never in tensor memory; given an address")
+    bits = signed(op, "b", _from_shared(op, "B", b, smem))
+    if mask is None:
+        return bits
+    if not isinstance(mask, ZeroColumnMask):
+        mask = ZeroColumnMask.decode(mask)
+    zero = mask.columns(op.shape.n, op.shape.m)
+    return np.where(zero, bits.dtype.type(0), bits)
+
+
+def _from_shared(
+    op: Instruction, name: str, descriptor: ArrayLike | Descriptor, smem: ArrayLike
+) -> Bits:
+    """A or B from shared memory; of a pair, each CTA has half of the rows or columns.
+
+    Both CTAs use the same descriptor, each in its own memory.
+    """
+    if op.cta_group != 2:
+        return read_tile(smem, descriptor, op, name)
+    image = as_array(smem)
+    if image.ndim < 2 or image.shape[-2] != 2:
+        raise ShapeError(
+            f"cta_group::2 reads the shared memory of two CTAs: (…, 2, bytes); given "
+            f"shape {image.shape}"
+        )
+    words: Any = descriptor
+    if not isinstance(descriptor, Descriptor):
+        words = as_array(descriptor)
+        words = words[..., None] if words.ndim else descriptor
+    return join_pair(read_tile(image, words, op, name), name)
+
+
+def join_pair(halves: NDArray[Any], name: str) -> NDArray[Any]:
+    """One matrix from what two CTAs hold: rows of A, columns of B.
+
+    >>> join_pair(np.arange(4).reshape(2, 2, 1), "A").tolist()
+    [[0], [1], [2], [3]]
+    >>> join_pair(np.arange(4).reshape(2, 2, 1), "B").tolist()
+    [[0, 2], [1, 3]]
+    """
+    *batch, _, rows, columns = halves.shape
+    if name == "A":
+        return halves.reshape(*batch, 2 * rows, columns)
+    return np.moveaxis(halves, -3, -2).reshape(*batch, rows, 2 * columns)
+
+
+def _in_tensor_memory(op: Instruction, name: str) -> TensorFragment:
+    part = op.fragment(name)
+    assert isinstance(part, TensorFragment)
+    return part
+
+
+def _same(op: Instruction, name: str, tmem: ArrayLike, address: Address) -> Bits:
+    """An operand in tensor memory; its copies must be equal.
+
+    Which lanes read which copy is not published, so copies that differ are refused.
+    """
+    part = _in_tensor_memory(op, name)
+    sizes = part.layout.sizes
+    copies = prod(sizes[each] for each in part.layout.free if each != "base")
+    first = part.unpack_bits(tmem, address=address)
+    for copy in range(1, copies):
+        other = part.unpack_bits(tmem, address=address, copy=copy)
+        if not np.array_equal(first, other):
+            *_, row, col = (int(i) for i in np.argwhere(first != other)[0])
+            place = part.where(row, col, address=address)
+            raise Error(
+                f"{name} has {copies} copies in tensor memory, and they differ: "
+                f"element ({row}, {col}) at {place}, and at {place.copies[copy - 1]}; "
+                "which one is read is not known without a GPU"
+            )
+    return first
+
+
+def _columns(op: Instruction, tmem: ArrayLike, metadata: Address | None) -> Bits | None:
+    """The logical column of each stored value."""
+    if metadata is None:
+        return None
+    _same(op, "metadata", tmem, metadata)
+    part, granularity = op.metadata, op.granularity
+    assert isinstance(part, TensorMetadata)
+    assert granularity is not None
+    codes = part.unpack(tmem, address=metadata)
+    values = np.empty((*codes.shape[:-1], op.stored_k), np.uint8)
+    return Compressed(values, codes, granularity).columns()
