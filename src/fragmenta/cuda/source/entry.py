@@ -40,18 +40,11 @@ def module(
     """
     chosen = target or op.requires.targets[0]
     if not op.supported_on(check_target(chosen)):
-<<<<<<< HEAD
-        raise UnsupportedTarget(f"{chosen} does not have {op}; it needs {op.requires}")
+        raise UnsupportedTarget(lacking(op, chosen))
     given = ptx.immediates(op, immediates, a_registers=a_registers, options=options)
     text, parameters = _entry(op, name, a_registers, options, given)
     said = describe(op, a_registers=a_registers, options=options)
     said = [*said, "//", *_launch(op, parameters)]
-=======
-        raise UnsupportedTarget(lacking(op, chosen))
-    given = ptx.immediates(op, immediates, a_registers=a_registers)
-    text, parameters = _entry(op, name, a_registers, given)
-    said = [*describe(op, a_registers=a_registers), "//", *_launch(op, parameters)]
->>>>>>> main
     head = kernel.header(chosen, op.requires.ptx_on(chosen))
     body = [part for line in text.splitlines() for part in _folded(line)]
     return "\n".join([*said, head, *body]) + "\n"

@@ -172,13 +172,16 @@ class TensorKernel:
         blocks = f"dim3({'2 * ' if self.pair else ''}m / {m}, n / {n})"
         order = {"A": ("row", "column"), "B": ("column", "row")}
         in_pairs = " in clusters of 2" if self.pair else ""
+        size = f"m is a multiple of {m}, n of {n}, k of {STEPS * k}."
+        threads = f"{THREADS} threads{in_pairs}, {self.shared_bytes} bytes"
         said = [
-            f"D = A * B, in tiles of {m} x {n}, with {self.op}.",
-            f"m is a multiple of {m}, n of {n}, k of {STEPS * k}. Launch: {blocks} blocks",
-            f"of {THREADS} threads{in_pairs}, {self.shared_bytes} bytes of dynamic shared",
-            "memory.",
+            " ".join(
+                [
+                    f"D = A * B, in tiles of {m} x {n}, with {self.op}. {size}",
+                    f"Launch: {blocks} blocks of {threads} of dynamic shared memory.",
+                ]
+            )
         ]
-        said = [" ".join(said)]
         found = self.op.descriptor
         assert found is not None
         for name, across in (("A", found.transpose_a), ("B", found.transpose_b)):
@@ -395,7 +398,8 @@ def _check(op: Instruction, a_tensor: bool) -> None:
         )
     if op.scale_vec and op.layout_letter == "B":
         raise Error(
-            f"{op}: there is no kernel for scales of a pair with M = 128, but for M = 256"
+            f"{op}: there is no kernel for scales of a pair with M = 128; with M = 256 "
+            "there is"
         )
     if a_tensor and op.descriptor.transpose_a:
         raise Error(f"{op}: A in tensor memory cannot be M-major")
