@@ -22,11 +22,21 @@ def test_list_filters() -> None:
     older = answer("list", "--target", "sm_75").splitlines()
     assert older
     assert S4_FULL not in older
-    assert len(answer("list", "--shape", "m64n256k*").splitlines()) == sum(
+    listed = answer("list", "--shape", "m64n256k*").splitlines()
+    assert sum(not line.startswith("tcgen05") for line in listed) == sum(
         op.values.get("shape", "").startswith("m64n256k") for op in catalogue()
     )
     both = answer("list", "--type", "s4", "--type", "u4", "--family", "mma")
     assert all({"s4", "u4"} <= set(line.split(".")) for line in both.splitlines())
+
+
+def test_list_by_what_a_descriptor_may_say() -> None:
+    """M = 256 needs a pair; e4m3 is a type of f8f6f4 and mxf8f6f4."""
+    asked = ("list", "--shape", "m256n256k32", "--type", "e4m3")
+    listed = answer(*asked).splitlines()
+    assert "tcgen05.mma.cta_group::2.kind::f8f6f4" in listed
+    assert all("cta_group::2.kind::" in line and "f8f6f4" in line for line in listed)
+    assert "no instruction has the shape" in refusal("list", "--shape", "m256n260k32")
 
 
 def test_list_long_and_json_say_what_is_required() -> None:

@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 import fragmenta as fm
+from fragmenta.errors import KernelFault
 from fragmenta.isa.table import read
 from fragmenta.shared.tiles import pair_halves
 from fragmenta.tensor_memory.copies import copy
@@ -193,3 +194,22 @@ def test_scale_factors_come_by_copies() -> None:
             idesc=case.op.idesc, schedule=schedule, zero=where.encode(), **case.given,
         )  # fmt: skip
         assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("schedule", ["eager", "lazy", 1, 2])
+def test_what_is_wrong_when_a_product_runs_names_its_line(schedule: str | int) -> None:
+    """Metadata is read when the product runs, which may be when nobody has a turn."""
+    number, line = next(
+        (i, each)
+        for i, each in enumerate(read(PRODUCTS))
+        if "mma.sp" in each["instruction"]
+    )
+    case = _case(line)
+    memory = case.memory.copy()
+    memory[:, METADATA] = 0
+    with pytest.raises(KernelFault, match=r"at PTX line \d+: tcgen05.mma.sp") as caught:
+        run(
+            _work(PRODUCTS), number, case.shared, memory, a=case.a, b=case.b,
+            idesc=case.op.idesc, schedule=schedule, **case.given,
+        )  # fmt: skip
+    assert caught.value.kind == "illegal-metadata"

@@ -185,3 +185,81 @@ def test_padded_elements_say_which_bits_of_their_byte() -> None:
 def test_refusals(wrong: dict[str, str], message: str) -> None:
     with pytest.raises(Error, match=message):
         FRAGMENTS["mma.m8n8k4.f64 A"].table(**wrong)
+
+
+# ── tensor memory ───────────────────────────────────────────────────────────
+
+TENSOR = {
+    f"{text} {operand}": find(text).fragments[operand]
+    for text, operand in [
+        ("tcgen05.m64n8k16.f32.f16", "D"),
+        ("tcgen05.cta_group::2.m128n32k16.f32.f16", "A"),
+        ("tcgen05.kind::mxf4.m128n24k64", "scale_B"),
+        ("tcgen05.mma.ws.sp.m32n64k32.f32.f16", "metadata"),
+        ("tcgen05.m128n16k32.f32.e2m1", "A"),
+    ]
+}
+
+
+@pytest.fixture(params=TENSOR)
+def tensor(request: pytest.FixtureRequest) -> Fragment:
+    return TENSOR[request.param]
+
+
+def cells_of(text: str) -> set[tuple[int | None, int, int, int]]:
+    """``P0,1.T0,32:C0E1/…`` as CTA, lane, column and element."""
+    found = set()
+    for place in text.split("/"):
+        match = re.fullmatch(r"(?:P([\d,]+)\.)?T([\d,]+):C(\d+)(?:E(\d))?", place)
+        assert match
+        for cta in (match[1] or "-1").split(","):
+            for lane in match[2].split(","):
+                at = (int(lane), int(match[3]), int(match[4] or 0))
+                found.add((None if cta == "-1" else int(cta), *at))
+    return found
+
+
+def test_tensor_memory_by_matrix(tensor: Fragment) -> None:
+    """Every cell of the table names all places that ``where`` knows."""
+    _, *rows = csv.reader(io.StringIO(tensor.table(format="csv")))
+    assert (len(rows), len(rows[0]) - 1) == tensor.shape
+    for r, row in enumerate(rows[::5]):
+        for c, cell in enumerate(row[1:]):
+            first = tensor.where(5 * r, c)
+            wanted = {
+                (
+                    each.cta,
+                    each.lane,
+                    each.column,
+                    each.bits[0] // tensor.container.bits,
+                )
+                for each in (first, *first.copies)
+            }
+            assert cells_of(cell) == wanted
+
+
+def test_tensor_memory_by_lane(tensor: Fragment) -> None:
+    """Each element is in as many lines as it has places."""
+    text = tensor.table("lane")
+    pattern = r"\[(\d+)(?:\.\.(\d+))?, (\d+)(?:\.\.(\d+))?\]"
+    counted: dict[tuple[int, int], int] = {}
+    for match in re.finditer(pattern, text):
+        rows = range(int(match[1]), int(match[2] or match[1]) + 1)
+        cols = range(int(match[3]), int(match[4] or match[3]) + 1)
+        for at in ((r, c) for r in rows for c in cols):
+            counted[at] = counted.get(at, 0) + 1
+    copies = 1 + len(tensor.where(0, 0).copies)
+    assert set(counted.values()) == {copies}
+    assert len(counted) == tensor.shape[0] * tensor.shape[1]
+
+
+def test_tensor_memory_as_json_at_an_address() -> None:
+    d = TENSOR["tcgen05.m64n8k16.f32.f16 D"]
+    told = json.loads(table(d, format="json", address=16 << 16 | 100))
+    assert told["elements"][9] == {
+        "row": 1,
+        "col": 1,
+        "places": [{"lane": 17, "column": 101, "bits": [0, 31]}],
+    }
+    by_lane = json.loads(d.table("lane", "json"))
+    assert by_lane["columns"][0]["elements"] == [{"bits": [0, 31], "row": 0, "col": 0}]

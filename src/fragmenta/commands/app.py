@@ -56,8 +56,9 @@ class Commands(TyperGroup):
         read_plainly(self.get_params(ctx))
         # A number with a space before it is not an option, and int() ignores it.
         numbers = (f" {a}" if re.fullmatch(r"-\d+", a) else a for a in args[1:])
+        whole = _with_descriptors([*args[:1], *numbers])
         try:
-            return super().parse_args(ctx, [*args[:1], *numbers])
+            return super().parse_args(ctx, whole)
         except Error as error:  # --version answers while arguments are read
             complain(_message(error))
             raise typer.Exit(BAD_INPUT) from None
@@ -83,7 +84,29 @@ class Commands(TyperGroup):
             raise typer.Exit(BAD_INPUT) from None
 
 
-_OPTIONS = {"pad=True": "--pad", "prune makes": "--prune makes"}
+def _with_descriptors(args: list[str]) -> list[str]:
+    """A ``tcgen05.mma`` and the descriptor after it as one argument.
+
+    Instructions are printed with a space between the two, which shells split.
+    """
+    found: list[str] = []
+    for each in args:
+        before = found[-1] if found else ""
+        number = re.fullmatch(r"0[xX][0-9a-fA-F]+", each)
+        if number and re.fullmatch(r"tcgen05\.mma[^\s,]*", before):
+            found[-1] = f"{before} {each}"
+        else:
+            found.append(each)
+    return found
+
+
+_OPTIONS = {
+    "pad=True": "--pad",
+    "prune makes": "--prune makes",
+    "give idesc=, or build it with fm.tcgen05": "add it after a space or with --idesc, "
+    "or name shape and types, as in tcgen05.m128n256k16.f32.f16",
+    "give idesc=": "add it after a space or with --idesc",
+}
 """What the library's messages advise, and what that is called here."""
 
 
@@ -131,7 +154,8 @@ def _fragmenta(
     """The executable reference for NVIDIA Tensor Core instructions.
 
     INSTRUCTION is a PTX mnemonic.  It may be shortened to some of its
-    qualifiers, in their order.
+    qualifiers, in their order.  A tcgen05.mma is its mnemonic and its instruction
+    descriptor, or its shape and types.
     """
 
 

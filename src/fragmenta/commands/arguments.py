@@ -6,10 +6,12 @@ they name.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import typer
 
+from fragmenta.errors import Error
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction, check_holds
@@ -29,7 +31,7 @@ def complete_target(incomplete: str) -> list[str]:
 
 
 def _complete_operand(incomplete: str) -> list[str]:
-    names = ("A", "B", "C", "D", "metadata", "scale_A", "scale_B")
+    names = ("A", "B", "C", "D", "metadata", "scale_A", "scale_B", "R")
     return [each for each in names if each.lower().startswith(incomplete.lower())]
 
 
@@ -37,8 +39,18 @@ InstructionText = Annotated[
     str,
     typer.Argument(
         metavar="INSTRUCTION",
-        help="A PTX mnemonic, or some of its qualifiers in order.",
+        help="A PTX mnemonic, or some of its qualifiers in order.  A tcgen05.mma also "
+        "has a descriptor after a space, or a shape and types after dots.",
         autocompletion=complete_instruction,
+        show_default=False,
+    ),
+]
+Idesc = Annotated[
+    str | None,
+    typer.Option(
+        "--idesc",
+        metavar="WORD",
+        help="The instruction descriptor of a tcgen05.mma, such as 0x08400010.",
         show_default=False,
     ),
 ]
@@ -46,7 +58,7 @@ OperandName = Annotated[
     str,
     typer.Argument(
         metavar="OPERAND",
-        help="A, B, C, D, metadata, scale_A or scale_B.",
+        help="A, B, C, D, metadata, scale_A or scale_B; R of tcgen05.ld and .st.",
         autocompletion=_complete_operand,
         show_default=False,
     ),
@@ -54,14 +66,36 @@ OperandName = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
-def find(text: str) -> Instruction:
-    """The instruction that an argument names."""
-    return searching.find(text)
+def number(text: str, what: str) -> int:
+    """A whole number as programs write it: in decimal, hexadecimal or binary.
+
+    >>> number("0x08400010", "a descriptor"), number("0b11", "a mask")
+    (138412048, 3)
+    """
+    plain = text.strip().lower().replace("_", "")
+    if not re.fullmatch(r"0x[0-9a-f]{1,16}|0b[01]{1,64}|\d{1,20}", plain, re.ASCII):
+        raise Error(f"{what} is a number, such as 0x08400010 or 17; given {text!r}")
+    return int(plain, 0 if plain[:2] in ("0x", "0b") else 10)
 
 
-def find_holding(text: str, what: str) -> Instruction:
+def find(text: str, idesc: str | None = None) -> Instruction:
+    """The instruction that an argument names, with the descriptor of an option."""
+    op = searching.find(text)
+    if idesc is None:
+        return op
+    word = number(idesc, "an instruction descriptor")
+    if op.idesc not in (None, word):
+        raise Error(
+            f"two instruction descriptors are given: {op.idesc:#010x} and {idesc}"
+        )
+    return op.with_descriptor(word)
+
+
+def find_holding(text: str, what: str, idesc: str | None = None) -> Instruction:
     """As :func:`find`, of an instruction that holds matrices to do this with."""
-    op = find(text)
+    op = find(text, idesc)
+    if op.tensor_memory:
+        op.shape  # noqa: B018 - without a descriptor, this says what is missing
     check_holds(op, what)
     return op
 

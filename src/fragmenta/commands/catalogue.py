@@ -11,11 +11,13 @@ import typer
 
 from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target
+from fragmenta.commands.descriptors import possible_shapes, possible_types
 from fragmenta.commands.output import complain, emit
 from fragmenta.errors import Error, nearest
 from fragmenta.isa.families import FAMILIES, FORMS, catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import check_target
+from fragmenta.isa.wording import TYPES as TENSOR_TYPES
 
 # The qualifiers that are types; stype is that of block scales, type of moves.
 TYPES = ("d", "a", "b", "c", "stype", "type")
@@ -30,6 +32,7 @@ def _complete_family(incomplete: str) -> list[str]:
     "fragmenta list --family mma.sp --type s4",
     "fragmenta list --shape 'm64n256k*' --long",
     "fragmenta list --target sm_75",
+    "fragmenta list --family tcgen05.mma --shape m256n256k32 --type e4m3",
 )
 def list_(
     family: Annotated[
@@ -71,6 +74,9 @@ def list_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
+    """A tcgen05.mma is listed by its mnemonic.  Shapes and types are those that its
+    instruction descriptor may give it.
+    """
     found = _chosen(family, type_ or [], shape, target)
     if as_json:
         lines = ",\n ".join(json.dumps(_brief(op)) for op in found)
@@ -89,27 +95,37 @@ def _chosen(
 ) -> list[Instruction]:
     words = {v for form in FORMS for t in TYPES for v in form.vocabulary(t) if v}
     shapes = {word for form in FORMS for word in form.vocabulary("shape") if word}
+    words |= TENSOR_TYPES
     types = [each.lstrip(".").lower() for each in types]
     shape = shape and shape.lower()
     if family is not None:
         _known("family", family, FAMILIES)
     for each in types:
         _known("type", each, sorted(words))
-    if shape is not None and not any(fnmatchcase(each, shape) for each in shapes):
-        raise Error(f"no instruction has the shape {shape}{nearest(shape, shapes)}")
     if target is not None:
         check_target(target)
-    return [
+    found = [
         op
         for op in catalogue(family)
-        if set(types) <= set(types_of(op).values())
+        if set(types) <= {*types_of(op).values(), *possible_types(op)}
         and (shape is None or _has_shape(op, shape))
         and (target is None or op.supported_on(target))
     ]
+    if shape is not None and not found and not _exists(shape, shapes):
+        raise Error(f"no instruction has the shape {shape}{nearest(shape, shapes)}")
+    return found
+
+
+def _exists(wanted: str, shapes: Iterable[str]) -> bool:
+    if any(fnmatchcase(each, wanted) for each in shapes):
+        return True
+    return any(_has_shape(op, wanted) for op in catalogue() if op.tensor_memory)
 
 
 def _has_shape(op: Instruction, wanted: str) -> bool:
-    """Whether it has a shape at all, and one that fits."""
+    """Whether it has a shape at all, or may have one, that fits."""
+    if op.tensor_memory:
+        return any(fnmatchcase(str(each), wanted) for each in possible_shapes(op))
     return "shape" in op.values and fnmatchcase(op.values["shape"], wanted)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     AsJson,
+    Idesc,
     InstructionText,
     OperandName,
     find,
@@ -17,12 +18,21 @@ from fragmenta.commands.arguments import (
     operand,
 )
 from fragmenta.commands.catalogue import types_of
+from fragmenta.commands.descriptors import (
+    possible_shapes,
+    possible_types,
+    shapes_told,
+)
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import LayoutError, one_of
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.tables import tcgen05_mma
+from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.tables.wgmma import operands_from
+from fragmenta.isa.wording import SCALES
 from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.tensor import TensorFragment
 
 # ── show ────────────────────────────────────────────────────────────────────
 
@@ -31,9 +41,14 @@ from fragmenta.registers.fragment import Fragment
     "show",
     "fragmenta show mma.sp.m16n8k64.s4.s4",
     "fragmenta show wgmma.m64n256k16.f32.bf16 --json",
+    "fragmenta show tcgen05.mma.cta_group::1.kind::f16",
+    "fragmenta show tcgen05.mma.cta_group::1.kind::f16 0x08400010",
+    "fragmenta show tcgen05.m128n256k16.f32.f16",
 )
-def show(instruction: InstructionText, as_json: AsJson = False) -> None:
-    op = find(instruction)
+def show(
+    instruction: InstructionText, idesc: Idesc = None, as_json: AsJson = False
+) -> None:
+    op = find(instruction, idesc)
     if as_json:
         emit_json(_about(op))
         return
@@ -44,11 +59,11 @@ def show(instruction: InstructionText, as_json: AsJson = False) -> None:
 def _about(op: Instruction) -> dict[str, Any]:
     """All there is to know, for programs."""
     targets = op.requires.targets
-    sparsity = op.granularity
+    sparsity = op.granularity if _has_shape(op) else None
     return {
         "instruction": str(op),
         "family": op.family,
-        "shape": op.shape._asdict() if op.fragments else None,
+        "shape": op.shape._asdict() if _has_shape(op) else None,
         "types": types_of(op),
         "requires": {"ptx": str(op.requires.ptx), "targets": op.requires.text},
         "targets": {each: str(op.requires.ptx_on(each)) for each in targets},
@@ -59,15 +74,36 @@ def _about(op: Instruction) -> dict[str, Any]:
         else {**vars(sparsity), "selectors": op.selectors},
         "operands": {
             form: [{**vars(each), "vector": each.vector} for each in operands]
-            for form, operands in _operand_forms(op).items()
+            for form, operands in {**_operand_forms(op), **_extra(op)}.items()
         },
         "fragments": {n: _fragment_about(part) for n, part in op.fragments.items()},
         "notes": op.notes,
+        **_about_descriptor(op),
+    }
+
+
+def _about_descriptor(op: Instruction) -> dict[str, Any]:
+    """What the instruction descriptor says, or leaves open."""
+    if not op.tensor_memory:
+        return {}
+    if op.descriptor is None:
+        shapes = [str(each) for each in possible_shapes(op)]
+        return {"possible": {"types": possible_types(op), "shapes": shapes}}
+    told = {each.name: each.value for each in op.descriptor.fields()}
+    return {
+        "layout_letter": op.layout_letter,
+        "cta_group": op.cta_group,
+        "descriptor": {"word": f"{op.idesc:#010x}", **told},
     }
 
 
 def _operand_forms(op: Instruction) -> dict[str, Any]:
     """The operand lists: two where A may be in registers or in shared memory."""
+    if op.tensor_memory:
+        shifted = bool(op.values.get("ashift"))
+        tensor = {"A in tensor memory": tcgen05_mma.operands_from(op, tensor_a=True)}
+        shared = {"A in shared memory": tcgen05_mma.operands_from(op)}
+        return tensor if shifted else shared | tensor
     if not op.warpgroup:
         return {"operands": op.operands}
     return {
@@ -76,14 +112,37 @@ def _operand_forms(op: Instruction) -> dict[str, Any]:
     }
 
 
+def _optional(op: Instruction) -> list[Operand]:
+    """The operands of a ``tcgen05.mma`` that may be left out."""
+    if not op.tensor_memory:
+        return []
+    every = {each.name: each for each in tcgen05_mma.lists(op)[-1]}
+    return [each for name, each in every.items() if name not in _names(op.operands)]
+
+
+def _extra(op: Instruction) -> dict[str, Any]:
+    optional = _optional(op)
+    return {"optional": optional} if optional else {}
+
+
+def _names(operands: Iterable[Operand]) -> set[str]:
+    return {each.name for each in operands}
+
+
 def _fragment_about(part: Fragment) -> dict[str, Any]:
+    sizes: dict[str, Any] = {
+        "registers": part.registers,
+        "register_bits": part.register_bits,
+        "elements_per_register": part.elements,
+    }
+    if isinstance(part, TensorFragment):
+        sizes = {"columns": part.columns, "elements_per_cell": part.elements}
+        sizes["ctas"] = 2 if part.pair else 1
     return {
         "type": part.dtype.name,
         "shape": part.shape,
         "lanes": part.lanes,
-        "registers": part.registers,
-        "register_bits": part.register_bits,
-        "elements_per_register": part.elements,
+        **sizes,
         "selectors": {name: part.layout.sizes[name] for name in part.selectors},
         "layout": str(part.layout),
         "formula": part.formula(),
@@ -106,7 +165,8 @@ def _facts(op: Instruction) -> str:
     types = ", ".join(f"{name} {value}" for name, value in types_of(op).items())
     rows: list[tuple[str, Iterable[str]]] = [
         ("family", [op.family]),
-        *([("shape", [str(op.shape)]), ("types", [types])] if op.fragments else []),
+        *([("shape", [str(op.shape)]), ("types", [types])] if _has_shape(op) else []),
+        *_descriptor_facts(op),
         ("requires", [str(op.requires)]),
     ]
     groups: defaultdict[str | None, list[str]] = defaultdict(list)
@@ -115,16 +175,51 @@ def _facts(op: Instruction) -> str:
     for to, targets in groups.items():
         label, head = ("native", "") if to is None else ("expanded", f"to {to} on ")
         rows.append((label, _wrap(head + " ".join(targets))))
-    if op.granularity is not None:
+    if _has_shape(op) and op.granularity is not None:
         selectors = one_of(op.selectors)
-        rows.append(("sparsity", [f"{op.granularity}, selector {selectors}"]))
+        selector = f", selector {selectors}" if selectors else ""
+        rows.append(("sparsity", [f"{op.granularity}{selector}"]))
     for form, operands in _operand_forms(op).items():
         title = [] if form == "operands" else [f"{form}:"]
         rows.append(
             ("operands", [*title, *(map(str, operands) if operands else ["none"])])
         )
+    optional = _optional(op)
+    told = [line for each in optional for line in _wrap(str(each))]
+    rows += [("optional", told)] if told else []
     rows += [("note", _wrap(note)) for note in op.notes]
     return "\n".join(_labelled(label, lines) for label, lines in rows)
+
+
+def _has_shape(op: Instruction) -> bool:
+    return bool(op.fragments) and "shape" in op.values
+
+
+def _descriptor_facts(op: Instruction) -> list[tuple[str, Iterable[str]]]:
+    """What an instruction descriptor says; without one, what it may say."""
+    if not op.tensor_memory:
+        return []
+    if op.descriptor is None:
+        shapes = shapes_told(op)
+        if not shapes:
+            return [("shapes", ["not known: no source says which there are"])]
+        return [
+            ("shapes", [*shapes, "the instruction descriptor says which one"]),
+            ("types", _wrap(_types_told(op))),
+        ]
+    ctas = "a pair of CTAs" if op.cta_group == 2 else "one CTA"
+    read = f"fragmenta idesc {op.idesc:#010x} --kind {op.kind} tells its fields"
+    return [
+        ("layout", [f"{op.layout_letter} of the PTX manual, {ctas}"]),
+        ("idesc", [f"{op.idesc:#010x}", read]),
+    ]
+
+
+def _types_told(op: Instruction) -> str:
+    row = OF_KIND[op.kind or ""]
+    scales = [each for each in possible_types(op) if each in SCALES]
+    told = f"a, b: {one_of(row.operands)}; d: {one_of(row.results)}"
+    return told + (f"; scales: {one_of(scales)}" if scales else "")
 
 
 def _wrap(text: str, indent: int = 10) -> list[str]:
@@ -151,9 +246,6 @@ def _fragment_text(parts: list[Fragment]) -> str:
     part = parts[0]
     size = " x ".join(map(str, part.shape))
     stored = " stored" if part.stored > 1 else ""
-    each = f"{part.registers} register{'s' * (part.registers > 1)}"
-    held = f" of {part.elements}" if part.elements > 1 else ""
-    lanes = f"each of {part.lanes} lanes" if part.lanes > 32 else "each lane"
     names = " and ".join(like.name for like in parts)
     rows = [
         ("layout", [str(part.layout)]),
@@ -163,9 +255,21 @@ def _fragment_text(parts: list[Fragment]) -> str:
     ]
     if part.observed:
         rows.append(("observed", [f"on {part.observed}"]))
-    head = f"{names}: {size} {part.dtype}{stored}, {each}{held} in {lanes}"
+    head = f"{names}: {size} {part.dtype}{stored}, {_extent(part)}"
     lines = "\n".join(_labelled(label, lines) for label, lines in rows)
     return f"{head}\n{textwrap.indent(lines, '  ')}"
+
+
+def _extent(part: Fragment) -> str:
+    """How much room a fragment takes, and where."""
+    word = "column" if isinstance(part, TensorFragment) else "register"
+    each = f"{part.registers} {word}{'s' * (part.registers > 1)}"
+    held = f" of {part.elements}" if part.elements > 1 else ""
+    if isinstance(part, TensorFragment):
+        where = " of two CTAs" if part.pair else ""
+        return f"{each}{held} in tensor memory{where}"
+    lanes = f"each of {part.lanes} lanes" if part.lanes > 32 else "each lane"
+    return f"{each}{held} in {lanes}"
 
 
 def _linear_lines(part: Fragment) -> list[str]:
@@ -175,6 +279,7 @@ def _linear_lines(part: Fragment) -> list[str]:
     return [
         f"{axis:<9}" + (" ".join(str(v).replace(" ", "") for v in vectors) or "one")
         for axis, vectors in bases.items()
+        if vectors or axis != "block"
     ]
 
 
@@ -187,9 +292,12 @@ def _linear_lines(part: Fragment) -> list[str]:
     "fragmenta formula mma.m16n8k16.f32.f16 C",
 )
 def formula(
-    instruction: InstructionText, operand_: OperandName = "", as_json: AsJson = False
+    instruction: InstructionText,
+    operand_: OperandName = "",
+    idesc: Idesc = None,
+    as_json: AsJson = False,
 ) -> None:
-    op = find_holding(instruction, "write a formula for")
+    op = find_holding(instruction, "write a formula for", idesc)
     parts = [operand(op, operand_)] if operand_ else list(op.fragments.values())
     if as_json:
         formulas = {part.name: part.formula() for part in parts}
@@ -202,7 +310,8 @@ def formula(
 def formula_text(part: Fragment, room: int) -> str:
     """The formula, with conditions on their own lines where it is too wide."""
     text = part.formula()
-    if max(map(len, text.splitlines())) <= room:
+    fits = max(map(len, text.splitlines())) <= room
+    if fits or isinstance(part, TensorFragment):
         return text
     written = notation.formula(part.layout, part.letter, part.stored)
     definitions, _, _ = text.rpartition("\n\n")

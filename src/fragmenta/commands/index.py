@@ -33,6 +33,9 @@ COMMANDS = {
         "explore",
         "Open the explorer, an offline web page, or write it to a file.",
     ),
+    "idesc": Listed(
+        "descriptors", "Read or write the instruction descriptor of a tcgen05.mma."
+    ),
     "run": Listed(
         "compute", "Multiply matrices of any size, bit for bit as on the GPU."
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from typing import Annotated, Any, Literal
 
@@ -11,22 +11,38 @@ import typer
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
     AsJson,
+    Idesc,
     InstructionText,
     OperandName,
     find,
+    number,
     operand,
 )
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.errors import Error, ShapeError
+from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.registers.fragment import Fragment, Place
+from fragmenta.registers.tensor import Cell, TensorAddress, TensorFragment
+from fragmenta.view import places
 from fragmenta.view import table as tables
+from fragmenta.view.places import number as numbered
+from fragmenta.view.places import reaching_warp
 from fragmenta.view.table import Span
 
 Indices = Annotated[
     list[int],
     typer.Argument(
         metavar="INDEX", help="The row, then the column.", show_default=False
+    ),
+]
+
+Address = Annotated[
+    str,
+    typer.Option(
+        "--address",
+        metavar="ADDRESS",
+        help="Where an operand begins in tensor memory: lane << 16 | column.",
+        show_default=False,
     ),
 ]
 
@@ -37,23 +53,26 @@ Indices = Annotated[
     "where",
     "fragmenta where mma.m16n8k64.s4.s4 A 3 17",
     "fragmenta where mma.sp.m16n8k64.s4.s4 metadata 3 2 --json",
+    "fragmenta where tcgen05.m128n64k16.f32.f16 D 100 40 --address 0x20",
 )
 def where(
     instruction: InstructionText,
     operand_: OperandName,
     index: Indices,
+    address: Address = "0",
+    idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
-    op = find(instruction)
+    op = find(instruction, idesc)
     part = operand(op, operand_)
     _check_stored(op, part, index)
-    part.where(*index)  # refuses bad indices before anything is printed
-    found = list(_places(part, index))
+    at = _address(part, address)
+    found = list(_places(part, index, at))
     if as_json:
         element = dict(zip(part.layout.data, index, strict=True))
-        places = [{**selected, **_place(part, place)} for selected, place in found]
+        told = [{**selected, **_place(part, place)} for selected, place in found]
         about: dict[str, Any] = {"instruction": str(op), "operand": part.name}
-        about |= {"element": element, "places": places}
+        about |= {"element": element, "places": told}
         if part.stored > 1:
             about["columns"] = _logical(op, element["col"], element["col"])
         emit_json(about)
@@ -62,13 +81,38 @@ def where(
     lines = [str(op)]
     for selected, place in found:
         chosen = ", ".join(f"{key} {value}" for key, value in selected.items())
-        i = tables.number(part, place.register, place.bits[0])
-        at = f"{place} ({part.letter}{i})"
-        lines.append(f"{name}  {chosen + ': ' if chosen else ''}{at}")
+        lines.append(f"{name}  {chosen + ': ' if chosen else ''}{_told(part, place)}")
         name = " " * len(name)
+    if isinstance(part, TensorFragment):
+        lines += _reached(cell for _, cell in found)
     if part.stored > 1:
         lines.append(_stored(op, *index))
     emit("\n".join(lines + _observed(part)))
+
+
+def _address(part: Fragment, text: str) -> TensorAddress:
+    at = TensorAddress.of(number(text, "an address"))
+    if at != (0, 0) and not isinstance(part, TensorFragment):
+        raise Error(f"{part.name} is in registers: it has no address in tensor memory")
+    return at
+
+
+def _told(part: Fragment, place: Place | Cell) -> str:
+    if isinstance(place, Cell):
+        return str(place)
+    i = numbered(part, place.register, place.bits[0])
+    return f"{place} ({part.letter}{i})"
+
+
+def _reached(cells: Iterable[Place | Cell]) -> list[str]:
+    """Which warps load these cells."""
+    warps = sorted({reaching_warp(cell.lane) for cell in cells})
+    if len(warps) == 4:
+        return ["every warp of a warpgroup reaches a copy by tcgen05.ld"]
+    word = "warp" if len(warps) == 1 else "warps"
+    verb = "reaches" if len(warps) == 1 else "reach"
+    what = "it" if len(warps) == 1 else "a copy each"
+    return [f"{word} {one_of(warps, 'and')} of a warpgroup {verb} {what} by tcgen05.ld"]
 
 
 def _check_stored(op: Instruction, part: Fragment, index: list[int]) -> None:
@@ -87,8 +131,16 @@ def _check_stored(op: Instruction, part: Fragment, index: list[int]) -> None:
         )
 
 
-def _places(part: Fragment, index: list[int]) -> Iterator[tuple[dict[str, int], Place]]:
+def _places(
+    part: Fragment, index: list[int], at: TensorAddress
+) -> Iterator[tuple[dict[str, int], Place | Cell]]:
     """Every place of an element, and the selectors under which it counts."""
+    if isinstance(part, TensorFragment):
+        cell = part.where(*index, address=at)
+        for each in (cell, *cell.copies):
+            yield {}, each
+        return
+    part.where(*index)  # refuses bad indices first
     sizes = [range(part.layout.sizes[name]) for name in part.selectors]
     for values in product(*sizes):
         selected = dict(zip(part.selectors, values, strict=True))
@@ -97,14 +149,22 @@ def _places(part: Fragment, index: list[int]) -> Iterator[tuple[dict[str, int], 
             yield selected, place
 
 
-def _place(part: Fragment, place: Place) -> dict[str, Any]:
+def _place(part: Fragment, place: Place | Cell) -> dict[str, Any]:
+    if isinstance(place, Cell):
+        return {
+            **({} if place.cta is None else {"cta": place.cta}),
+            "lane": place.lane,
+            "column": place.column,
+            "bits": place.bits,
+            "reached_by_warp": reaching_warp(place.lane),
+        }
     warp = {} if place.warp is None else {"warp": place.warp}
     return {
         **warp,
         "lane": place.lane,
         "register": place.register,
         "bits": place.bits,
-        "i": tables.number(part, place.register, place.bits[0]),
+        "i": numbered(part, place.register, place.bits[0]),
     }
 
 
@@ -138,44 +198,91 @@ def _observed(part: Fragment) -> list[str]:
     "holds",
     "fragmenta holds mma.m16n8k64.s4.s4 A --lane 13",
     "fragmenta holds wgmma.m64n8k16.f32.f16 D --warp 2 --lane 13 --register 1",
+    "fragmenta holds tcgen05.m256n64k16.f32.f16 A --cta 1 --lane 100 --column 3",
 )
 def holds(
     instruction: InstructionText,
     operand_: OperandName,
-    lane: Annotated[int, typer.Option(help="The lane, 0 to 31.", show_default=False)],
+    lane: Annotated[
+        int,
+        typer.Option(
+            help="The lane, 0 to 31; of tensor memory, 0 to 127.", show_default=False
+        ),
+    ],
     warp: Annotated[
         int | None, typer.Option(help="The warp of a warpgroup, 0 to 3; by default 0.")
     ] = None,
     register: Annotated[
         int | None, typer.Option(help="Only this register; by default all.")
     ] = None,
+    column: Annotated[
+        int | None, typer.Option(help="Only this column of tensor memory.")
+    ] = None,
+    cta: Annotated[
+        int | None, typer.Option(help="The CTA of a pair, 0 or 1; by default 0.")
+    ] = None,
+    address: Address = "0",
+    idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
-    op = find(instruction)
+    op = find(instruction, idesc)
     part = operand(op, operand_)
-    part.holds(lane, register=register, warp=warp)  # refuses what is out of range
-    asked = {"lane": lane, "register": register}
-    if part.lanes > 32:
-        asked["warp"] = warp or 0
+    at = _address(part, address)
+    asked = {"lane": lane}
+    inside = isinstance(part, TensorFragment)
+    _check_axes(part, {"warp": warp, "register": register}, column=column, cta=cta)
+    if isinstance(part, TensorFragment):
+        part.holds(lane, column=column, cta=cta, address=at)  # refuses, as below
+        asked |= {"cta": cta or 0} if part.pair else {}
+        asked |= {} if column is None else {"column": column}
+    else:
+        part.holds(lane, register=register, warp=warp)  # refuses what is out of range
+        asked |= {} if register is None else {"register": register}
+        asked |= {"warp": warp or 0} if part.lanes > 32 else {}
     records = [
         record
-        for record in part.rows()
-        if all(
-            record[key] == value for key, value in asked.items() if value is not None
-        )
+        for record in places.records(part, at)
+        if all(record[key] == value for key, value in asked.items())
     ]
     if as_json:
         told = [{**each, "bits": [each["low"], each["high"]]} for each in records]
         emit_json({"instruction": str(op), "operand": part.name, "elements": told})
         return
-    of_warp = f"warp {asked['warp']}, " if "warp" in asked else ""
-    lines = [str(op), f"{part.name} in {of_warp}lane {lane}"]
-    held = list(tables.spans(part, records))
-    places = [f"register {span.register}, {tables.bits(part, span)}" for span in held]
-    left = max(map(len, places))
-    for place, span in zip(places, held, strict=True):
-        lines.append(f"  {place:<{left}}  {tables.name(part, span)}")
+    outer = [axis for axis in places.axes(part)[:-1] if axis in asked]
+    lines = [str(op), f"{part.name} in {places.told({k: asked[k] for k in outer})}"]
+    lines += _held(part, list(tables.spans(part, records, join=True)))
+    if inside:
+        lines.append(f"warp {reaching_warp(lane)} of a warpgroup reaches this lane")
     emit("\n".join(lines + _observed(part)))
+
+
+def _check_axes(
+    part: Fragment, of_registers: dict[str, int | None], **of_cells: int | None
+) -> None:
+    """Refuse what places of this kind do not have."""
+    inside = isinstance(part, TensorFragment)
+    place = "tensor memory" if inside else "registers"
+    instead = "--cta and --column" if inside else "--warp and --register"
+    for name, given in (of_registers if inside else of_cells).items():
+        if given is not None:
+            raise Error(
+                f"{part.name} is in {place}: there is no --{name}, but {instead}"
+            )
+
+
+def _held(part: Fragment, held: list[Span]) -> list[str]:
+    """The rest of a span's place, and what it holds."""
+    if not held:
+        return ["  nothing"]
+    found = []
+    for span in held:
+        inner = span.place.rpartition(", ")[2]
+        found.append(f"{inner}, {tables.bits(part, span)}")
+    left = max(map(len, found))
+    return [
+        f"  {place:<{left}}  {tables.name(part, span)}"
+        for place, span in zip(found, held, strict=True)
+    ]
 
 
 # ── table ───────────────────────────────────────────────────────────────────
@@ -186,6 +293,7 @@ def holds(
     "fragmenta table mma.m16n8k16.f32.f16 C",
     "fragmenta table mma.m16n8k64.s4.s4 A --by lane",
     "fragmenta table mma.m16n8k64.s4.s4 B --format csv > b.csv",
+    "fragmenta table tcgen05.m64n16k16.f32.f16 D --by lane",
 )
 def table(
     instruction: InstructionText,
@@ -197,15 +305,17 @@ def table(
         Literal["text", "csv", "markdown", "json"],
         typer.Option("--format", help="The format of the table."),
     ] = "text",
+    address: Address = "0",
+    idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
     """--json is the same as --format json."""
     if as_json and format_ not in ("text", "json"):
         raise Error(f"--json and --format {format_} contradict each other")
     format_ = "json" if as_json else format_
-    op = find(instruction)
+    op = find(instruction, idesc)
     part = operand(op, operand_)
-    text = tables.table(part, by, format_, width())
+    text = tables.table(part, by, format_, width(), _address(part, address))
     if format_ == "text":
         text = "\n".join([str(op), text, *_observed(part)])
     emit(text)
@@ -218,11 +328,15 @@ def table(
     "which",
     "fragmenta which mma.sp.m16n8k64.s4.s4 3 5",
     "fragmenta which wgmma.m64n8k16.f32.f16 40 5 --json",
+    "fragmenta which tcgen05.mma.sp.m128n64k32.f32.f16 100 40",
 )
 def which(
-    instruction: InstructionText, index: Indices, as_json: AsJson = False
+    instruction: InstructionText,
+    index: Indices,
+    idesc: Idesc = None,
+    as_json: AsJson = False,
 ) -> None:
-    op = find(instruction)
+    op = find(instruction, idesc)
     check_multiplies(op)
     op.d.where(*index)
     feeds = list(_feeds(op, index))
@@ -248,10 +362,10 @@ def _feeds(op: Instruction, index: list[int]) -> Iterator[tuple[Fragment, Span]]
         pinned = {k: v for k, v in at.items() if k != free and k in part.layout.data}
         records = (
             record
-            for record in part.rows()
+            for record in places.records(part)
             if all(record[key] == value for key, value in pinned.items())
         )
-        found = sorted(tables.spans(part, records), key=_reading_order)
+        found = sorted(tables.spans(part, records, join=True), key=_reading_order)
         yield from ((part, span) for span in found)
 
 
@@ -269,10 +383,7 @@ def _feed_record(op: Instruction, part: Fragment, span: Span) -> dict[str, Any]:
     record["element"] = {name: extent(name) for name in span.first}
     if part.stored > 1:
         record["columns"] = _logical(op, span.first["col"], span.last["col"])
-    if span.warp is not None:
-        record["warp"] = span.warp
-    record |= {"lane": span.lane, "register": span.register}
-    return {**record, "bits": [span.low, span.high]}
+    return record | span.record
 
 
 def _which_lines(
@@ -284,19 +395,25 @@ def _which_lines(
         if part.stored > 1:
             low, high = _logical(op, span.first["col"], span.last["col"])
             element += f" of columns {low}..{high}"
-        warp = "" if span.warp is None else f"warp {span.warp}, "
-        place = f"{warp}lane {span.lane}, register {span.register}"
-        rows.append((element, f"{place}, {tables.bits(part, span)}"))
+        rows.append((element, f"{span.place}, {tables.bits(part, span)}"))
     if "B" not in op.fragments:
         element = f"B[0..{op.shape.k - 1}, {index[-1]}]"
-        rows.append((element, "in shared memory, through the descriptor b"))
+        rows.append(
+            (element, f"in {_memory_of_b(op, index)}, through the descriptor b")
+        )
     left = max(len(element) for element, _ in rows)
     lines = [f"{element:<{left}}  {place}" for element, place in rows]
     if op.granularity is not None:
         stored = f"A is stored {op.granularity}"
         lines.append(f"{stored}; metadata selects its columns, and so the rows of B")
     if "B" not in op.fragments:
-        lines.append(
-            "A is in these registers, unless it also comes through a descriptor"
-        )
+        place = "tensor memory" if op.tensor_memory else "these registers"
+        lines.append(f"A is in {place}, unless it also comes through a descriptor")
     return lines + _observed(op.d)
+
+
+def _memory_of_b(op: Instruction, index: list[int]) -> str:
+    """Each CTA of a pair has half of the columns of B."""
+    if op.cta_group != 2:
+        return "shared memory"
+    return f"shared memory of CTA {index[-1] // (op.shape.n // 2)}"

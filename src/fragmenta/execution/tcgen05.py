@@ -159,6 +159,8 @@ def _kept(before: Bits, enable_input_d: ArrayLike) -> Bits:
     keep = as_array(enable_input_d)
     if keep.dtype.kind not in "biu" or not np.isin(keep, (0, 1)).all():
         raise ShapeError(f"enable_input_d is 0 or 1; given {enable_input_d!r}")
+    if not keep.ndim:
+        return before if keep else np.zeros_like(before)
     batch_shape(d=before.shape[:-2], enable_input_d=keep.shape)
     return np.where(keep.astype(bool)[..., None, None], before, before.dtype.type(0))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import (
@@ -192,7 +193,8 @@ def contradiction(
 
 def ambiguous(what: str, fitting: Sequence[Instruction]) -> AmbiguousInstruction:
     """The error for what fits several instructions: it lists the first of them."""
-    shown = "".join(f"\n  {op}" for op in fitting[:12])
+    told = [f"{op}  {op.descriptor or ''}".rstrip() for op in fitting[:12]]
+    shown = "".join(f"\n  {each}" for each in told)
     more = f"\n  … and {len(fitting) - 12} more" if len(fitting) > 12 else ""
     return AmbiguousInstruction(
         f"{what} fits {len(fitting)} instructions; say more:{shown}{more}"
@@ -248,6 +250,7 @@ def _closest(wanted: str, allowed: tuple[str, ...]) -> str:
     return min(allowed, key=lambda value: (_difference(wanted, value), len(value)))
 
 
+@lru_cache(maxsize=1 << 14)
 def _difference(wanted: str, value: str) -> int:
     """How far the numbers in two names are apart."""
     numbers = [map(_number, re.findall(r"\d+", text)) for text in (wanted, value)]

@@ -14,23 +14,30 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import check_text, instruction
 from fragmenta.isa.refusals import ambiguous, nearest_shape, told
 from fragmenta.isa.table import Form
+from fragmenta.isa.wording import built
+
+# Words that make another instruction of one, not named unless they are meant.
+_VARIANTS = ("red", "spcompress")
 
 
 def find(text: str) -> Instruction:
     """The one instruction that a mnemonic or an abbreviation of it means.
 
     An abbreviation is some of the qualifiers, in their order.  A qualifier
-    that may be left out is taken to be absent unless it is named.
+    that may be left out is taken to be absent unless it is named.  A ``tcgen05.mma``
+    is also found by its shape and types, which its instruction descriptor has.
 
     >>> str(find("mma.m16n8k64.s4.s4"))
     'mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32'
+    >>> str(find("tcgen05.m128n256k16.f32.f16"))
+    'tcgen05.mma.cta_group::1.kind::f16 0x08400010'
     """
     try:
         return instruction(text)
     except BadOperands:
         raise
     except UnknownInstruction as unknown:
-        candidates = search(text)
+        candidates = built(_words(text)) or search(text)
         if len(candidates) == 1:
             return candidates[0]
         if not candidates:
@@ -133,6 +140,8 @@ def _extra_options(op: Instruction, wanted: list[str]) -> bool:
     if op.sparse and not any(word.startswith("sp") for word in wanted):
         return True
     if op.kind and not any(word.startswith("kind::") for word in wanted):
+        return True
+    if any(word in op.mnemonic.split(".") and word not in wanted for word in _VARIANTS):
         return True
     optional = [op.values[n] for n, vs in op.row.allowed.items() if "" in vs]
     return any(value and value not in wanted for value in optional)

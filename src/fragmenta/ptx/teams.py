@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
-from fragmenta.ptx.asynchronous.machine import Cluster
+from fragmenta.ptx.asynchronous.machine import Cluster, Stop
 from fragmenta.ptx.engine.context import Context, Shape
 from fragmenta.ptx.engine.layout import Status
 
@@ -102,7 +102,11 @@ class Team:
             self._rounds(turn)
             if self.status != Status.ENDED:
                 return
-            self.cluster.end()
+            try:
+                self.cluster.end()
+            except Stop as stop:
+                self._stop(stop)
+                return
             self.index += 1
 
     def _begin(self) -> None:
@@ -163,8 +167,12 @@ class Team:
                 continue
             if spent and not self._all_ask_in_vain():
                 return
-            if cluster.relax():
-                continue
+            try:
+                if cluster.relax():
+                    continue
+            except Stop as stop:
+                self._stop(stop)
+                return
             self._vain += 1
             if self._vain > PATIENCE:
                 self.failed = next(
@@ -173,6 +181,12 @@ class Team:
                 self.status = Status.BLOCKED
                 return
             cluster.impatient = True
+
+    def _stop(self, stop: Stop) -> None:
+        """Work that was under way cannot be done."""
+        assert self.launch.machine is not None
+        self.launch.machine.fail(stop)
+        self.failed, self.status = stop.warp.block.context, Status.FAULT
 
     def _all_ask_in_vain(self) -> bool:
         """Whether every warp did nothing but ask whether it may go on."""

@@ -319,9 +319,12 @@ class TensorFragment(Fragment):
         if before is not None:
             outer = before.shape[: before.ndim - len(self._memory)]
             batch = batch_shape(matrix=batch, image=outer)
-        whole = np.zeros((*batch, *self._memory), np.uint32)
-        if before is not None:
-            whole[:] = before
+        if before is None:
+            whole = np.zeros((*batch, *self._memory), np.uint32)
+        else:  # a copy, in one pass
+            whole = np.array(
+                np.broadcast_to(before, (*batch, *self._memory)), order="C"
+            )
         width = self.container.bits
         flat = unpack_words(whole, width) if width < 8 else whole.view(f"u{width // 8}")
         flat = flat.reshape(prod(batch), -1)

@@ -1,8 +1,9 @@
 """Which lane holds which element, written out?
 
 A fragment by matrix: rows and columns as on paper, each cell the lane and the
-element number of the manual's figures, ``T13:a5``.  A fragment by lane: one
-line per lane and register, its elements with the lowest bits first.
+element number of the manual's figures, ``T13:a5``, or the lane and the column of
+tensor memory, ``T13:C5``.  A fragment by lane: one line per lane and register, its
+elements with the lowest bits first.
 
 Both begin as a list of :class:`Sheet`, which every format then writes.
 """
@@ -19,14 +20,15 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from fragmenta.errors import Error, nearest, one_of
+from fragmenta.registers.tensor import TensorAddress
+from fragmenta.view import places
+from fragmenta.view.places import Record
 
 if TYPE_CHECKING:
     from fragmenta.registers.fragment import Fragment
 
 VIEWS = ("matrix", "lane")
 FORMATS = ("text", "csv", "markdown", "json")
-
-Record = dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,15 @@ class Sheet:
 
 
 def table(
-    fragment: Fragment, by: str = "matrix", format: str = "text", width: int = 80
+    fragment: Fragment,
+    by: str = "matrix",
+    format: str = "text",
+    width: int = 80,
+    address: int | TensorAddress = 0,
 ) -> str:
     """A fragment as a table; ``width`` is what text may take.
+
+    ``address`` is that of an operand in tensor memory.
 
     >>> import fragmenta as fm
     >>> c = fm.find("mma.m8n8k4.f64").c
@@ -50,19 +58,20 @@ def table(
     """
     _check("by", by, VIEWS)
     _check("format", format, FORMATS)
+    at = TensorAddress.of(address)
     if format == "json":
-        return _json(fragment, by)
+        return _json(fragment, by, at)
     if by == "matrix":
-        sheets = _by_matrix(fragment)
+        sheets = _by_matrix(fragment, at)
         corner = f"{fragment.layout.data[-2]}\\{fragment.layout.data[-1]}"
     else:
-        sheets = [_by_lane(fragment, whole=format == "csv")]
+        sheets = [_by_lane(fragment, at, whole=format == "csv")]
         corner = ""
     if format == "csv":
         return _csv(sheets)
     if format == "markdown":
         return _markdown(sheets, corner)
-    return _text(fragment, sheets, corner, width)
+    return _text(fragment, at, sheets, corner, width)
 
 
 def _check(what: str, given: str, allowed: tuple[str, ...]) -> None:
@@ -76,11 +85,15 @@ def _check(what: str, given: str, allowed: tuple[str, ...]) -> None:
 
 @dataclass
 class Span:
-    """Neighbouring elements, lowest bits first, in one register of one lane."""
+    """Neighbouring elements, lowest bits first, in one register of one lane.
 
-    warp: int | None
-    lane: int
-    register: int
+    In tensor memory a span goes on in the next column, if the elements do.
+    """
+
+    at: dict[str, int]
+    """Where it begins: warp, lane and register, or CTA, lane and column."""
+    until: int
+    """The last register or column."""
     low: int
     high: int
     count: int
@@ -88,13 +101,28 @@ class Span:
     last: dict[str, int] = field(default_factory=dict)
 
     @property
-    def place(self) -> tuple[int | None, int, int]:
-        """Warp, lane and register."""
-        return self.warp, self.lane, self.register
+    def place(self) -> str:
+        """Where it is, in words, such as ``lane 5, columns 0..7``."""
+        *outer, (axis, start) = self.at.items()
+        inner = f"{axis} {start}"
+        if self.until > start:
+            inner = f"{axis}s {start}..{self.until}"
+        return ", ".join([*([places.told(dict(outer))] if outer else []), inner])
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Where it is, for programs."""
+        *_, (axis, start) = self.at.items()
+        many = {axis: [start, self.until]} if self.until > start else {}
+        return {**self.at, **many, "bits": [self.low, self.high]}
 
 
-def spans(fragment: Fragment, records: Iterable[Record]) -> Iterator[Span]:
-    """Join records of :meth:`Fragment.rows` that count up one coordinate.
+def spans(
+    fragment: Fragment, records: Iterable[Record], join: bool = False
+) -> Iterator[Span]:
+    """Join records of :func:`places.records` that count up one coordinate.
+
+    ``join`` lets a span in tensor memory go on in the next column.
 
     >>> import fragmenta as fm
     >>> b = fm.find("mma.m16n8k64.s4.s4").b
@@ -102,28 +130,39 @@ def spans(fragment: Fragment, records: Iterable[Record]) -> Iterator[Span]:
     >>> print(name(b, span), bits(b, span))
     B[0..7, 0] bits 31:0
     """
-    names = list(fragment.layout.sizes)
+    names = list(places.coordinates(fragment))
+    axes = places.axes(fragment)
+    join = join and axes[-1] == "column"
     span: Span | None = None
     for record in records:
         element = {each: record[each] for each in names}
-        if span is not None and _continues(fragment, span, record, element):
-            span.last, span.high = element, record["high"]
+        place = {axis: record[axis] for axis in axes}
+        if span is not None and _continues(fragment, span, record, element, join):
+            span.last, span.until = element, record[axes[-1]]
+            span.high = max(span.high, record["high"])
             span.count += 1
             continue
         if span is not None:
             yield span
-        place = record.get("warp"), record["lane"], record["register"]
-        span = Span(*place, record["low"], record["high"], 1, element, element)
+        low, high = record["low"], record["high"]
+        span = Span(place, place[axes[-1]], low, high, 1, element, element)
     if span is not None:
         yield span
 
 
 def _continues(
-    fragment: Fragment, span: Span, record: Record, element: dict[str, int]
+    fragment: Fragment, span: Span, record: Record, element: dict[str, int], join: bool
 ) -> bool:
-    if span.place != (record.get("warp"), record["lane"], record["register"]):
+    *outer, inner = span.at
+    if any(record[axis] != span.at[axis] for axis in outer):
         return False
-    if record["low"] != span.low + span.count * fragment.container.bits:
+    size = fragment.container.bits
+    slot = record["low"] // size
+    if record[inner] != span.until:
+        full = span.count % fragment.elements == 0 and slot == 0
+        if not (join and full and record[inner] == span.until + 1):
+            return False
+    elif slot != span.low // size + span.count % fragment.elements:
         return False
     moved = [n for n, value in element.items() if value != span.last[n]]
     running = [n for n, value in span.last.items() if value != span.first[n]]
@@ -139,73 +178,67 @@ def name(fragment: Fragment, span: Span) -> str:
         first, last = span.first[coordinate], span.last[coordinate]
         return str(first) if first == last else f"{first}..{last}"
 
-    inside = ", ".join(extent(each) for each in fragment.layout.data)
-    free = "".join(f" {each} {extent(each)}" for each in fragment.layout.free)
+    data = fragment.layout.data
+    inside = ", ".join(extent(each) for each in data)
+    free = "".join(f" {each} {extent(each)}" for each in span.first if each not in data)
     return f"{fragment.name}[{inside}]{free}"
 
 
 def bits(fragment: Fragment, span: Span) -> str:
     """Where in the register a span is, such as ``bits 31:0``."""
     slot = fragment.container
-    if slot.bits == fragment.dtype.bits or span.count == 1:
+    count = min(span.count, fragment.elements)
+    if slot.bits == fragment.dtype.bits or count == 1:
         whole = f"bits {span.high}:{span.low}"
         return whole if span.high > span.low else f"bit {span.low}"
     top, first = slot.shift + fragment.dtype.bits - 1, span.low // slot.bits
     inside = f"bits {top}:{slot.shift}"
-    return f"{inside} of bytes {first + span.count - 1}:{first}"
-
-
-def number(fragment: Fragment, register: int, low: int) -> int:
-    """The index i of an element in its lane, as the manual counts."""
-    return register * fragment.elements + low // fragment.container.bits
+    return f"{inside} of bytes {first + count - 1}:{first}"
 
 
 # ── by matrix ───────────────────────────────────────────────────────────────
 
 
-def _by_matrix(fragment: Fragment) -> list[Sheet]:
+def _by_matrix(fragment: Fragment, at: TensorAddress) -> list[Sheet]:
     """One sheet for each matrix and each choice of the selectors."""
     *outer, row, col = fragment.layout.data
-    sizes = fragment.layout.sizes
+    sizes = places.coordinates(fragment)
     keys = [*outer, *fragment.selectors]
     cells: defaultdict[tuple[int, ...], list[Record]] = defaultdict(list)
-    for record in fragment.rows():
-        at = tuple(record[key] for key in (*keys, row, col))
-        cells[at].append(record)
+    for record in places.records(fragment, at):
+        key = tuple(record[key] for key in (*keys, row, col))
+        cells[key].append(record)
     head = ("", *map(str, range(sizes[col])))
     sheets = []
-    for at in product(*(range(sizes[key]) for key in keys)):
+    for chosen in product(*(range(sizes[key]) for key in keys)):
         body = [
-            (str(r), *(_cell(fragment, cells[*at, r, c]) for c in range(sizes[col])))
+            (
+                str(r),
+                *(
+                    places.label(fragment, cells[*chosen, r, c])
+                    for c in range(sizes[col])
+                ),
+            )
             for r in range(sizes[row])
         ]
-        told = {k: v for k, v in zip(keys, at, strict=True) if sizes[k] > 1}
+        told = {k: v for k, v in zip(keys, chosen, strict=True) if sizes[k] > 1}
         sheets.append(Sheet(told, head, body))
     return sheets
-
-
-def _cell(fragment: Fragment, records: list[Record]) -> str:
-    """``T13:a5``; copies in the same lane after a comma, in others after a /."""
-    lanes: defaultdict[str, list[str]] = defaultdict(list)
-    for record in records:
-        i = number(fragment, record["register"], record["low"])
-        lanes[_lane(record)].append(f"{fragment.letter}{i}")
-    return "/".join(f"{lane}:{','.join(held)}" for lane, held in lanes.items())
-
-
-def _lane(record: Record) -> str:
-    warp = f"W{record['warp']}." if "warp" in record else ""
-    return f"{warp}T{record['lane']}"
 
 
 # ── by lane ─────────────────────────────────────────────────────────────────
 
 
-def _by_lane(fragment: Fragment, whole: bool) -> Sheet:
-    """One row per lane and register; ``whole`` gives each element a cell."""
+def _by_lane(fragment: Fragment, at: TensorAddress, whole: bool) -> Sheet:
+    """One row per lane and register; ``whole`` gives each element a cell.
+
+    In tensor memory, elements that go on in the next column share a row.
+    """
+    named = places.axes(fragment)
+    if named[-1] == "column" and not whole:
+        return _by_columns(fragment, at)
     registers: defaultdict[tuple[int, ...], list[Record]] = defaultdict(list)
-    named = _places(fragment)
-    for record in fragment.rows():
+    for record in places.records(fragment, at):
         registers[tuple(record[axis] for axis in named)].append(record)
     if whole:
         first = next(iter(registers.values()))
@@ -213,14 +246,21 @@ def _by_lane(fragment: Fragment, whole: bool) -> Sheet:
     else:
         held = ["elements, lowest bits first"]
     body = [
-        (*map(str, at), *_held(fragment, records, whole))
-        for at, records in registers.items()
+        (*map(str, place), *_held(fragment, records, whole))
+        for place, records in registers.items()
     ]
     return Sheet({}, (*named, *held), body)
 
 
-def _places(fragment: Fragment) -> list[str]:
-    return (["warp"] if fragment.lanes > 32 else []) + ["lane", "register"]
+def _by_columns(fragment: Fragment, at: TensorAddress) -> Sheet:
+    *outer, _ = places.axes(fragment)
+    body = []
+    for span in spans(fragment, places.records(fragment, at), join=True):
+        start, end = span.at["column"], span.until
+        columns = str(start) if start == end else f"{start}..{end}"
+        held = f"{bits(fragment, span)}  {name(fragment, span)}"
+        body.append((*(str(span.at[axis]) for axis in outer), columns, held))
+    return Sheet({}, (*outer, "columns", "elements"), body)
 
 
 def _held(fragment: Fragment, records: list[Record], whole: bool) -> list[str]:
@@ -259,27 +299,33 @@ def _title(sheet: Sheet, before: str = "", after: str = "") -> list[str]:
     return [f"{before}{text}{after}"] if text else []
 
 
-def _text(fragment: Fragment, sheets: list[Sheet], corner: str, width: int) -> str:
+def _text(
+    fragment: Fragment, at: TensorAddress, sheets: list[Sheet], corner: str, width: int
+) -> str:
     size = "x".join(map(str, fragment.shape))
-    lines = [f"{fragment.name}  {fragment.dtype} {size}", *_legend(fragment, corner)]
+    lines = [f"{fragment.name}  {fragment.dtype} {size}"]
+    lines += _legend(fragment, at, corner)
     for sheet in sheets:
         write = _blocks(sheet, corner, width) if corner else _lines(sheet, width)
         lines += ["", *_title(sheet), *write]
     return "\n".join(lines)
 
 
-def _legend(fragment: Fragment, corner: str) -> list[str]:
+def _legend(fragment: Fragment, at: TensorAddress, corner: str) -> list[str]:
     """What a cell means, by the example of the last lane."""
     if not corner:
         return []
-    last = list(fragment.rows())[-1]
-    i = number(fragment, last["register"], last["low"])
-    warp = f"warp {last['warp']}, " if "warp" in last else ""
-    cell = f"{_lane(last)}:{fragment.letter}{i}"
-    place = f"register {last['register']}"
+    last = list(places.records(fragment, at))[-1]
+    *outer, inner = places.axes(fragment)
+    place = places.told({axis: last[axis] for axis in outer})
+    where = f"{inner} {last[inner]}"
     if fragment.elements > 1:
-        place += f", bits {last['high']}:{last['low']}"
-    return [f"{cell} is {warp}lane {last['lane']}, element {i} ({place})"]
+        where += f", bits {last['high']}:{last['low']}"
+    cell = places.label(fragment, [last])
+    if inner == "column":
+        return [f"{cell} is {place}, {where}"]
+    i = places.number(fragment, last["register"], last["low"])
+    return [f"{cell} is {place}, element {i} ({where})"]
 
 
 def _blocks(sheet: Sheet, corner: str, width: int) -> list[str]:
@@ -324,7 +370,7 @@ def _wrap(text: str, width: int) -> list[str]:
     return lines
 
 
-def _json(fragment: Fragment, by: str) -> str:
+def _json(fragment: Fragment, by: str, at: TensorAddress) -> str:
     """An object with one element, or one register, per line of text."""
     about = {
         "fragment": fragment.name,
@@ -333,31 +379,38 @@ def _json(fragment: Fragment, by: str) -> str:
         "coordinates": fragment.layout.data,
         "layout": str(fragment.layout),
     }
-    entries = _json_elements(fragment) if by == "matrix" else _json_registers(fragment)
+    records = places.records(fragment, at)
+    by_matrix = by == "matrix"
+    entries = (_json_elements if by_matrix else _json_registers)(fragment, records)
     listed = ",\n  ".join(json.dumps(entry) for entry in entries)
     head = json.dumps(about)[:-1]
-    key = "elements" if by == "matrix" else "registers"
+    key = "elements" if by_matrix else f"{places.axes(fragment)[-1]}s"
     return f'{head},\n "{key}": [\n  {listed}\n]}}'
 
 
-def _json_elements(fragment: Fragment) -> list[dict[str, Any]]:
+def _json_elements(
+    fragment: Fragment, records: Iterable[Record]
+) -> list[dict[str, Any]]:
     data = fragment.layout.data
     found: dict[tuple[int, ...], list[dict[str, Any]]] = {}
-    for record in fragment.rows():
+    for record in records:
         place: dict[str, Any] = {k: v for k, v in record.items() if k not in data}
         place["bits"] = [place.pop("low"), place.pop("high")]
-        place["i"] = number(fragment, record["register"], record["low"])
+        if "register" in record:
+            place["i"] = places.number(fragment, record["register"], record["low"])
         found.setdefault(tuple(record[each] for each in data), []).append(place)
     return [
-        {**dict(zip(data, at, strict=True)), "places": places}
-        for at, places in sorted(found.items())
+        {**dict(zip(data, at, strict=True)), "places": places_}
+        for at, places_ in sorted(found.items())
     ]
 
 
-def _json_registers(fragment: Fragment) -> list[dict[str, Any]]:
+def _json_registers(
+    fragment: Fragment, records: Iterable[Record]
+) -> list[dict[str, Any]]:
     found: dict[tuple[int, ...], dict[str, Any]] = {}
-    for record in fragment.rows():
-        axes = {axis: record.pop(axis) for axis in _places(fragment)}
+    for record in records:
+        axes = {axis: record.pop(axis) for axis in places.axes(fragment)}
         line = found.setdefault(tuple(axes.values()), {**axes, "elements": []})
         extent = [record.pop("low"), record.pop("high")]
         line["elements"].append({"bits": extent, **record})

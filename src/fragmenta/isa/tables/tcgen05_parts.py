@@ -160,4 +160,6 @@ def _metadata(op: Instruction) -> TensorFragment:
     shape = (op.shape.m, op.shape.k // granularity.chunk)
     assert layout.shape == shape, (layout.shape, shape)
     slot = container(of)
-    return TensorFragment("metadata", of, layout, slot, skipped=found.selector)
+    return TensorFragment(
+        "metadata", of, layout, slot, layout.data, skipped=found.selector
+    )

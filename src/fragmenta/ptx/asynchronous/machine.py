@@ -346,13 +346,24 @@ class Machine:
                 wide[layout.FAULT_ADDRESS >> 3] = error.address & (1 << 64) - 1
             else:
                 self.errors[block] = error
-            words[layout.STATUS >> 2] = Status.FAULT
-            words[layout.FAULT_KIND >> 2] = kind
             site = getattr(error, "site", self.events[number].site)
-            words[layout.FAULT_ID >> 2] = site
-            stopped = getattr(error, "lanes", 0) or lanes
-            words[layout.FAULT_LANE >> 2] = first(stopped)
+            _note(words, kind, site, getattr(error, "lanes", 0) or lanes)
             return 0
+
+    def fail(self, stop: Stop) -> None:
+        """Work that was under way has failed, while no warp had its turn."""
+        context = stop.warp.block.context
+        self.errors[context.address] = stop
+        _note(stop.warp.words, Fault.EVENT, stop.site, stop.lanes or 1)
+        context.fail(stop.warp.number)
+
+
+def _note(words: NDArray[np.uint32], kind: Fault, site: int, lanes: int) -> None:
+    """Write into the memory of a warp why it cannot go on."""
+    words[layout.STATUS >> 2] = Status.FAULT
+    words[layout.FAULT_KIND >> 2] = kind
+    words[layout.FAULT_ID >> 2] = site
+    words[layout.FAULT_LANE >> 2] = first(lanes)
 
 
 def _locked(memory: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -257,6 +257,11 @@ class Context:
         """The warp that failed."""
         return int(self._narrow[layout.BLOCK_FAULT_WARP // 4])
 
+    def fail(self, warp: int) -> None:
+        """Say that a warp has failed."""
+        self._narrow[layout.BLOCK_FAULT_WARP // 4] = warp
+        self.status = Status.FAULT
+
     def begin(self, first: int, last: int) -> None:
         """Say which blocks are to be run next."""
         self._wide[layout.BLOCK_INDEX // 8] = first
