@@ -13,8 +13,8 @@ from the first to the last element.
 
 ``sm_90a`` has wgmma, tensor descriptors for the copy engine (TMA) and clusters
 (``num_ctas``), ``sm_100a`` has tcgen05 and tensor memory.
-``on_cpu("sm_90a", schedules=("eager", "lazy", 1))`` runs each launch with several orders
-of its asynchronous work, which must all give the same bits.
+``on_cpu("sm_90a", schedules=("eager", "lazy", 1))`` runs each launch with several
+orders of its asynchronous work, which must all give the same bits.
 
 ``@triton.autotune`` takes the configuration that executes the fewest instructions: a
 thousand warp instructions count as a millisecond, also in ``triton.testing.do_bench``.
