@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -156,3 +157,19 @@ def test_what_cannot_be_written() -> None:
     assert "--set takes" in complaint(
         "idesc", "--shape", "m128n16k16", "--a", "f16", "--set", "swap"
     )
+
+
+def test_pictures_of_tensor_memory_and_of_the_path(tmp_path: Path) -> None:
+    whole, path = tmp_path / "memory.svg", tmp_path / "path.svg"
+    assert "all operands drawn in" in answer("draw", PAIR, "-o", whole)
+    assert "CTA 1" in whole.read_text()
+    assert "the path of its operands" in answer("draw", PAIR, "--path", "-o", path)
+    assert "registers: 32 lanes x 32 registers" in path.read_text()
+    assert "add -o path.svg" in complaint("draw", PAIR, "--path")
+    assert "leave out 'D'" in complaint("draw", PAIR, "D", "--path", "-o", path)
+
+
+def test_pictures_in_the_terminal() -> None:
+    text = page("draw", PAIR, "D")
+    assert "P1 T64 C0" in text
+    assert "T8 C0E0-3" in page("draw", "tcgen05.sp.m128n16k32.f32.f16", "metadata")
