@@ -136,8 +136,8 @@ def test_a_descriptor_of_no_kind() -> None:
 
 
 def test_writing_a_descriptor() -> None:
-    words = ["--shape", "m128n256k16", "--kind", "f16", "--a", "f16", "--d", "f32"]
-    words += ["--cta-group", "1"]
+    types = ("--kind", "f16", "--a", "f16", "--d", "f32")
+    words = ("--shape", "m128n256k16", *types, "--cta-group", 1)
     found = json.loads(answer("idesc", *words, "--json"))
     assert found["instruction"] == f"{F16} 0x08400010"
     (told,) = found["descriptors"]

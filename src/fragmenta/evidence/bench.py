@@ -141,6 +141,10 @@ def bench(op: Instruction, target: str) -> Loop:
     (512, 256)
     """
     check_multiplies(op)
+    if op.tensor_memory:
+        raise Error(
+            f"{op.family} is not measured: only families with D in registers are"
+        )
     if op.types.get("c", op.types["d"]) != op.types["d"]:
         raise Error("D is of another type than C, so nothing can be accumulated")
     if op.warpgroup:

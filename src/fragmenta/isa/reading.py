@@ -153,10 +153,22 @@ def readings(mnemonic: str) -> list[Reading]:
     """
     tokens = mnemonic.split(".")
     found = [
-        _read(form, spelling, tokens) for form in FORMS for spelling in form.spellings
+        _read(form, spelling, tokens)
+        for form in _begun().get(tokens[0], FORMS)
+        for spelling in form.spellings
     ]
     furthest = max((each.complete, each.consumed) for each in found)
     return [each for each in found if (each.complete, each.consumed) == furthest]
+
+
+@cache
+def _begun() -> Mapping[str, tuple[Form, ...]]:
+    """The families by the first word of their instructions."""
+    names = dict.fromkeys(form.spellings[0].split(".")[0] for form in FORMS)
+    return {
+        name: tuple(f for f in FORMS if f.spellings[0].split(".")[0] == name)
+        for name in names
+    }
 
 
 @cache

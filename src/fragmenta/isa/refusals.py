@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import (
@@ -249,6 +250,7 @@ def _closest(wanted: str, allowed: tuple[str, ...]) -> str:
     return min(allowed, key=lambda value: (_difference(wanted, value), len(value)))
 
 
+@lru_cache(maxsize=1 << 14)
 def _difference(wanted: str, value: str) -> int:
     """How far the numbers in two names are apart."""
     numbers = [map(_number, re.findall(r"\d+", text)) for text in (wanted, value)]
