@@ -26,6 +26,7 @@ _REGISTERS = """
 .u32 thread tile place lane group block shared at to size word bytes line round rounds
 .u32 frame allocated quarter column rank
 .b32 v0 v1 v2 v3
+.b16 mask
 .pred done more other
 """
 CELLS = tuple(f"%cell{i}" for i in range(16))

@@ -202,10 +202,11 @@ class _Frame(Entry):
         many = ".multicast::cluster" if self.pair else ""
         plain = (
             f"tcgen05.commit.{self.group}.mbarrier::arrive::one.shared::cluster{many}"
-            f".b64 [%frame]{', 3' if self.pair else ''};"
+            f".b64 [%frame]{', %mask' if self.pair else ''};"
         )
         if self.pair:
-            self.do("or.b32 %word, %thread, %rank;")
+            # ptxas 13.0 takes no constant for the mask.
+            self.do("or.b32 %word, %thread, %rank;", "mov.b16 %mask, 3;")
         self.by_first("%word" if self.pair else "%thread", (*statements, plain))
         self.wait()
 
