@@ -71,7 +71,9 @@ def _product(
     a, b = given[:2]
     if kernel == "matmul_scaled":
         return _scaled(tag, a, b, given[3], given[4])
-    by_rows = kernel == "matmul_persistent" or tag.endswith(("rows", "cluster"))
+    by_rows = kernel in ("matmul_persistent", "pair_matmul") or tag.endswith(
+        ("rows", "cluster")
+    )
     total: Array = fm.matmul(a, b if by_rows else b.T, _OPS[specs[0]["type"]])
     return total + given[2] if kernel == "matmul_added" else total
 

@@ -21,6 +21,9 @@ from tests.ptx.test_triton_hopper import WHOLE, arrays_of, parameters
 FOLDER = Path(__file__).parents[1] / "golden" / "triton_blackwell"
 SCHEDULES = ("eager", "lazy", 1)
 SLOW = ("attention_by_maps-causal-64-specialised",)
+"""Without ``make hopper``, these have one schedule."""
+LEFT_OUT = ("matmul-bf16",)
+"""These need ``make hopper``."""
 
 
 @cache
@@ -31,7 +34,7 @@ def kept() -> dict[str, Any]:
     return {each["name"]: each for each in read["launches"]}
 
 
-@pytest.mark.parametrize("name", kept())
+@pytest.mark.parametrize("name", [e for e in kept() if WHOLE or e not in LEFT_OUT])
 def test_a_launch_is_right_in_every_schedule(name: str) -> None:
     row = kept()[name]
     arrays = arrays_of(row)

@@ -19,12 +19,13 @@ import triton
 
 from fragmenta.triton import on_cpu
 from fragmenta.triton.arrays import as_tensor
+from tests.ptx.corpus.gluon_blackwell import LAUNCHES as PAIRS
 from tests.ptx.corpus.triton_blackwell import LAUNCHES
 from tests.ptx.corpus.triton_hopper import Launched
 from tests.triton.record import as_given, make_arrays, parameters
 
 KEPT = ("matmul-bf16", "matmul_specialised", "matmul_scaled-nvfp4",
-        "attention_by_maps-causal-64-specialised")  # fmt: skip
+        "attention_by_maps-causal-64-specialised", "pair_matmul")  # fmt: skip
 
 
 def compiled(launch: Launched) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     with on_cpu("sm_100a"):
-        launches = [compiled(each) for each in LAUNCHES if each.name in KEPT]
+        launches = [compiled(each) for each in (*LAUNCHES, *PAIRS) if each.name in KEPT]
     made = {"target": "sm_100a", "triton": triton.__version__}
     content = json.dumps({"made": made, "launches": launches}).encode()
     path = given.folder / f"{triton.__version__}.xz"

@@ -6,6 +6,7 @@ import pytest
 
 from fragmenta.triton import on_cpu
 from tests.ptx import blackwell_results
+from tests.ptx.corpus.gluon_blackwell import LAUNCHES as PAIRS
 from tests.ptx.corpus.triton_blackwell import LAUNCHES
 from tests.ptx.corpus.triton_hopper import Launched
 from tests.ptx.test_triton_blackwell import SCHEDULES
@@ -18,7 +19,7 @@ LONG = ("attention-causal", "attention_by_maps-causal-128")
 
 
 @pytest.mark.parametrize(
-    "launch", [each for each in LAUNCHES if WHOLE or not each.name.startswith(LONG)],
+    "launch", [each for each in (*LAUNCHES, *PAIRS) if WHOLE or not each.name.startswith(LONG)],
     ids=lambda launch: launch.name,
 )  # fmt: skip
 def test_a_call_is_right_and_nothing_is_said(launch: Launched) -> None:

@@ -62,6 +62,8 @@ def emit(
         raise Error(
             "a kernel is CUDA, of one instruction; PTX is always a whole module"
         )
+    if as_header and any(options):
+        raise Error("a header has the plain functions; options are for one instruction")
     if as_header:
         return header(op for text in texts for op in search(text) or [find(text)])
     if len(texts) != 1:
@@ -69,17 +71,10 @@ def emit(
     op = find(texts[0])
     if language == "cuda":
         return to_cuda(op, a_registers=a_registers, kernel=kernel, **options._asdict())
-    chosen = check_options(op, options)
-    scaled = {"scale_input_d": 0} if chosen.scale_input_d else {}
-    return to_ptx(
-        op,
-        target=target,
-        a_registers=a_registers,
-        a_tensor=chosen.a_tensor,
-        disable_output_lane=chosen.disable_output_lane,
-        zero_column_mask=chosen.zero_column_mask,
-        **scaled,
-    )
+    given = check_options(op, options)._asdict()
+    if given.pop("scale_input_d"):
+        given["scale_input_d"] = 0
+    return to_ptx(op, target=target, a_registers=a_registers, **given)
 
 
 def to_ptx(

@@ -309,7 +309,8 @@ def _operand(argument: Argument, numbers: list[str]) -> str:
 
 def _left_out(argument: Argument) -> int:
     """Last come the parameters that calls leave out, and the descriptor after all."""
-    return argument.has_default + (argument.operand.name == "idesc")
+    named = argument.operand.name == "idesc"
+    return (1 + named) if argument.has_default else 0
 
 
 def _writes(op: Instruction, operand: Operand, written: str) -> bool:

@@ -25,14 +25,17 @@ _REGISTERS = """
 .u64 base offset from image_units
 .u32 thread tile place lane group block shared at to size word bytes line round rounds
 .u32 frame allocated quarter column rank
-.b32 v0 v1 v2 v3 c0 c1 c2 c3 c4 c5 c6 c7 c8 c9 c10 c11 c12 c13 c14 c15
+.b32 v0 v1 v2 v3
+.b16 mask
 .pred done more other
 """
+CELLS = tuple(f"%cell{i}" for i in range(16))
+"""The registers for cells of tensor memory on their way."""
 REGISTERS = {
     f"%{name}": line.split()[0]
     for line in _REGISTERS.strip().splitlines()
     for name in line.split()[1:]
-}
+} | dict.fromkeys(CELLS, ".b32")
 
 
 class Parameter(NamedTuple):

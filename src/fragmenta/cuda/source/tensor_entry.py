@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from fragmenta.cuda.source import ptx
-from fragmenta.cuda.source.kernel import WARPGROUP, Entry, Parameter
+from fragmenta.cuda.source.kernel import CELLS, WARPGROUP, Entry, Parameter
 from fragmenta.cuda.source.page import comment
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.registers.tensor import COLUMNS, LANES
@@ -21,12 +21,11 @@ FRAME = 1024
 """Bytes before the image of shared memory: an mbarrier, and what alloc writes."""
 _SLOT = 8
 """Where in them alloc writes."""
-_AT_ONCE = 16
+_AT_ONCE = len(CELLS)
 """Columns that a thread moves at once."""
 _LEAST = 32
 """The fewest columns that can be allocated."""
 _TENSOR = LANES * COLUMNS * 4
-_CELLS = [f"%c{i}" for i in range(_AT_ONCE)]
 
 
 def entry(
@@ -175,7 +174,7 @@ class _Frame(Entry):
         self.point("tensor", *(("%rank", _TENSOR) if self.pair else ()))
         self.step("%from", "%thread", COLUMNS * 4)
         label = f"tensor_{direction}"
-        vector = "{" + ", ".join(_CELLS) + "}"
+        vector = "{" + ", ".join(CELLS) + "}"
         cells = f"32x32b.x{_AT_ONCE}.b32"
         self.do("mov.u32 %column, 0;", f"{label}:", "add.u32 %at, %quarter, %column;")
         if direction == "in":
@@ -203,10 +202,11 @@ class _Frame(Entry):
         many = ".multicast::cluster" if self.pair else ""
         plain = (
             f"tcgen05.commit.{self.group}.mbarrier::arrive::one.shared::cluster{many}"
-            f".b64 [%frame]{', 3' if self.pair else ''};"
+            f".b64 [%frame]{', %mask' if self.pair else ''};"
         )
         if self.pair:
-            self.do("or.b32 %word, %thread, %rank;")
+            # ptxas 13.0 takes no constant for the mask.
+            self.do("or.b32 %word, %thread, %rank;", "mov.b16 %mask, 3;")
         self.by_first("%word" if self.pair else "%thread", (*statements, plain))
         self.wait()
 
@@ -233,7 +233,7 @@ def _words(direction: str) -> list[str]:
     """Loads from, or stores to, global memory."""
     lines = []
     for i in range(0, _AT_ONCE, 4):
-        four, place = "{" + ", ".join(_CELLS[i : i + 4]) + "}", f"[%from + {4 * i}]"
+        four, place = "{" + ", ".join(CELLS[i : i + 4]) + "}", f"[%from + {4 * i}]"
         pair = f"{four}, {place}" if direction == "ld" else f"{place}, {four}"
         lines.append(f"{direction}.global.v4.b32 {pair};")
     return lines

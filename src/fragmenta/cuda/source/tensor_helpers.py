@@ -86,11 +86,16 @@ HOPPER = (("elect_one", _ELECT), ("mbarrier", _MBARRIER), ("cluster", _CLUSTER))
 
 HOLD = """\
 // After tcgen05.wait::ld: keep the compiler from using the registers earlier.
+__device__ __forceinline__ void tcgen05_hold(unsigned& r)
+{
+    asm volatile("" : "+r"(r)::"memory");
+}
+
 template <int count>
 __device__ __forceinline__ void tcgen05_hold(unsigned (&r)[count])
 {
     #pragma unroll
-    for (int i = 0; i < count; ++i) asm volatile("" : "+r"(r[i])::"memory");
+    for (int i = 0; i < count; ++i) tcgen05_hold(r[i]);
 }
 """
 

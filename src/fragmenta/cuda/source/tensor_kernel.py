@@ -25,6 +25,7 @@ from fragmenta.cuda.source.tensor_moves import STEPS
 from fragmenta.cuda.source.tensor_tiles import (
     Scales,
     Tile,
+    folded,
     gathered,
     indented,
     scales,
@@ -252,14 +253,12 @@ class TensorKernel:
         layout, of = self.op.d.layout, self.op.types["d"].name
         load = self.used["load"]
         count = load.fragments["R"].registers
-        kind = _TYPES[of]
-        value = f"static_cast<{kind}>(words[r])"
-        value = "__uint_as_float(words[r])" if kind == "float" else value
+        value = "__uint_as_float(words[r])" if of == "f32" else "words[r]"
         inside = [
             f"int tensor_lane = 32 * warp + {tensor_moves.lane_of(load)};",
             f"int column = first + {tensor_moves.column_of(load)};",
-            f"int row = row_0 + {expression(layout, 'row')};",
-            f"int col = col_0 + {expression(layout, 'col')};",
+            *folded(f"int row = row_0 + {expression(layout, 'row')};"),
+            *folded(f"int col = col_0 + {expression(layout, 'col')};"),
             f"D[static_cast<long long>(row) * n + col] = {value};",
         ]
         if "base" in layout.free:

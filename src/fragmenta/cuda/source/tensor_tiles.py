@@ -25,6 +25,8 @@ from fragmenta.tensor_memory.scales import FACTORS, ROWS
 
 _BLOCK = ROWS * FACTORS
 """Bytes of a block of scales."""
+_ROOM = 68
+"""Characters of a statement in the innermost loop."""
 _TOTAL = {"A": "m", "B": "n"}
 _FIRST = {"A": "row_0", "B": "col_0"}
 
@@ -32,6 +34,17 @@ _FIRST = {"A": "row_0", "B": "col_0"}
 def indented(lines: Iterable[str]) -> list[str]:
     """Lines of the body of something."""
     return [f"    {line}" if line else "" for line in lines]
+
+
+def folded(statement: str) -> list[str]:
+    """A statement in lines that fit, broken before a sum's term.
+
+    >>> folded("int row = 1 + 2;")
+    ['int row = 1 + 2;']
+    """
+    first, *rest = statement.split(" + ")
+    lines = wrapped([first, *(f"+ {term}" for term in rest)], _ROOM)
+    return [lines[0], *indented(lines[1:])]
 
 
 def times(number: str, factor: Fraction) -> str:
@@ -236,8 +249,8 @@ def _codes(op: Instruction, part: Fragment, rows: str) -> list[str]:
     assert op.granularity is not None
     chunks = part.shape[1]
     inside = [
-        f"int row = {rows};",
-        f"int code = {expression(part.layout, 'chunk')};",
+        *folded(f"int row = {rows};"),
+        *folded(f"int code = {expression(part.layout, 'chunk')};"),
         f"code += (chunk * {STEPS} + step) * {chunks};",
         f"unsigned bits = nibble(metadata, row * (k / {op.granularity.chunk}) + code);",
         "word |= bits << 4 * e;",
@@ -259,7 +272,8 @@ def _words(op: Instruction, part: Fragment, rows: str) -> list[str]:
     step = op.stored_k * slot.bits // 8
     col = expression(part.layout, "col", run=part.elements)
     lines = [
-        f"long long at = ({rows}) * ({stride}) + (chunk * {STEPS} + step) * {step};",
+        *folded(f"long long row = {rows};"),
+        f"long long at = row * ({stride}) + (chunk * {STEPS} + step) * {step};",
         f"at += {col if slot.bits == 8 else f'({col}) * {slot.bits} / 8'};",
         "unsigned word = *reinterpret_cast<const unsigned*>(A + at);",
     ]

@@ -60,7 +60,7 @@ def example(op: Instruction, name: str | None, options: Options) -> list[str]:
         declared.append("unsigned redval;")
     if op.tensor_memory:
         return _multiplication(op, call)
-    held = [f"tcgen05_hold({each.name});" for each in arrays if each.output]
+    held = [f"tcgen05_hold({each.name});" for each in call.outputs]
     after = [f"{function_name(each)}();" for each in _others(op)]
     return [*declared, *_called(call), *after, *held]
 
