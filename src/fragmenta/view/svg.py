@@ -108,8 +108,8 @@ def fragment_svg(fragment: Fragment) -> str:
 def instruction_svg(op: Instruction) -> str:
     """The picture of an instruction: B above D, A beside it, metadata beside A.
 
-    Of selectors only the first choice is drawn.  Of a ``tcgen05.mma`` it is tensor
-    memory, see :mod:`fragmenta.view.tensor_memory`.
+    Of selectors only the first choice is drawn.  Tensor memory is drawn by
+    :mod:`fragmenta.view.tensor_memory`.
 
     >>> import fragmenta as fm
     >>> picture = instruction_svg(fm.find("mma.sp.m16n8k64.s4.s4"))
@@ -119,13 +119,9 @@ def instruction_svg(op: Instruction) -> str:
     from fragmenta.isa.instruction import check_holds  # light without it
 
     check_holds(op, "draw")
-    if op.tensor_memory:
-        from fragmenta.view.tensor_memory import tensor_memory_svg  # builds on this
-
-        return tensor_memory_svg(op)
     parts = dict(op.fragments)
     head = down([words(str(op), "g t"), words(f"requires {op.requires}", "k s")], 4)
-    if not {"A", "D"} <= set(parts) or not op.shape.k:
+    if not {"A", "C", "D"} <= set(parts) or not op.shape.k:
         body = across(_operand([part]) for part in parts.values())
         return document(down([head, body], 18), str(op))
     result, accumulator = parts.pop("D"), parts.pop("C")
