@@ -46,8 +46,6 @@ def test_what_there_is():
         ("fence.proxy.async.shared", "does not belong after fence.proxy.async"),
         ("fence.acq_rel.gpu", "not covered, except fence.proxy.async"),
         ("bar.sync 0;", "bar is an instruction of PTX, but not one of the Tensor Cores"),
-        ("tcgen05.mma.cta_group::1.kind::f16 [d], a, b, i, p;",
-         "tcgen05 is not covered yet; sm_100a, .* and sm_110f have it$"),
         ("mbarrier.init.shared.b64 [a], 1;", "mbarrier is not covered yet; sm_80 and"),
     ],
 )  # fmt: skip

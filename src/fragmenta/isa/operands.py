@@ -197,7 +197,7 @@ def _scalar(op: Instruction, operand: Operand, written: Written) -> bool:
     if written.form == "address":
         return False
     if item == "_":
-        return operand.name == "redval"
+        return False
     value = integer(item)
     if operand.ptx == ".pred":
         return kind == "name" or integer(item.removeprefix("!")) in (0, 1)
@@ -303,6 +303,8 @@ def _check_vector(op: Instruction, operand: Operand, written: Written) -> None:
             _check_sink(op, operand, alone, written)
         else:
             _check_constant(op, operand, item, alone)
+    if op.family == "tcgen05.ld" and len({*written.items}) < len(written.items):
+        _refuse(op, operand, "registers that differ", written)
 
 
 def _check_sink(
@@ -310,6 +312,8 @@ def _check_sink(
 ) -> None:
     if not is_written(op, operand):
         _refuse(op, operand, "read, so that _ cannot stand in it", written)
+    if op.family == "tcgen05.ld":
+        _refuse(op, operand, "registers, among which _ cannot stand", written)
     if not has_sinks(op):
         _refuse(op, operand, "read and written, so that _ cannot stand in it", written)
     if alone:

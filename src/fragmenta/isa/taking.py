@@ -69,10 +69,7 @@ columns   |                               |                     | .b32 .u32 .s32
 """
 _REGISTERS = read(REGISTERS)
 #: Families that take a vector variable (``.reg .v4 .b32 v``) for braces.
-_VARIABLES = (
-    "mma", "mma.sp", "wgmma", "wgmma.sp", "ldmatrix", "stmatrix",
-    "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.ld", "tcgen05.st",
-)  # fmt: skip
+_VARIABLES = ("mma", "mma.sp", "wgmma", "wgmma.sp", "ldmatrix", "stmatrix")
 BRACKETS = ("address", "tensor")
 _LOADS = ("mma", "mma.sp", "wmma.mma", "ldmatrix", "movmatrix")
 
@@ -241,14 +238,15 @@ def has_variables(op: Instruction, operand: Operand) -> bool:
 def has_sinks(op: Instruction) -> bool:
     """Whether ``_`` can stand in what is written: not where it is also read.
 
-    The tf32 of wmma takes two steps, the second of which reads D.
+    The tf32 of wmma takes two steps, the second of which reads D.  ``tcgen05.ld`` writes
+    all its registers.
 
     >>> import fragmenta as fm
     >>> has_sinks(fm.mma("m16n8k8", a="tf32")), has_sinks(fm.wgmma("m64n8k8", a="tf32"))
     (True, False)
     """
     in_two_steps = op.family == "wmma.mma" and op.values["a"] == "tf32"
-    return not (op.warpgroup or in_two_steps)
+    return not (op.warpgroup or in_two_steps or op.family == "tcgen05.ld")
 
 
 def registers(op: Instruction, operand: Operand) -> list[str]:
