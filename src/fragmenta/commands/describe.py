@@ -24,7 +24,8 @@ from fragmenta.commands.descriptors import (
     shapes_told,
 )
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.errors import LayoutError, one_of
+from fragmenta.errors import Error, LayoutError, one_of
+from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.tables import tcgen05_mma
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
@@ -78,6 +79,7 @@ def _about(op: Instruction) -> dict[str, Any]:
         },
         "fragments": {n: _fragment_about(part) for n, part in op.fragments.items()},
         "notes": op.notes,
+        **({"certainty": _sure(op)} if op.certainty else {}),
         **_about_descriptor(op),
     }
 
@@ -188,7 +190,20 @@ def _facts(op: Instruction) -> str:
     told = [line for each in optional for line in _wrap(str(each))]
     rows += [("optional", told)] if told else []
     rows += [("note", _wrap(note)) for note in op.notes]
+    sure = [line for each in _sure(op).items() for line in _wrap(": ".join(each))]
+    rows += [("how sure", sure)] if sure else []
     return "\n".join(_labelled(label, lines) for label, lines in rows)
+
+
+def _sure(op: Instruction) -> dict[str, str]:
+    """How sure each statement about a ``tcgen05`` is, the numbers included."""
+    found = {name: str(each) for name, each in op.certainty.items()}
+    if op.descriptor is not None:
+        try:
+            found["numbers"] = numeric_model(op, op.requires.targets[0]).source
+        except Error as why:
+            found["numbers"] = f"open: {why}"
+    return found
 
 
 def _has_shape(op: Instruction) -> bool:

@@ -38,7 +38,7 @@ def around(op: Instruction, *, a_tensor: bool = False) -> dict[str, Instruction]
         "load": f"tcgen05.ld.sync.aligned.32x32b.{_times(op.d.registers)}.b32",
         "wait": "tcgen05.wait::ld.sync.aligned",
     }
-    for name in ["A"] * a_tensor + ["metadata"] * op.sparse:
+    for name in ["A"] * a_tensor + ["metadata"] * ("metadata" in op.fragments):
         count = STEPS * op.fragments[name].registers
         names[name] = f"tcgen05.st.sync.aligned.32x32b.x{count}.b32"
         names["wait_store"] = "tcgen05.wait::st.sync.aligned"
