@@ -71,7 +71,7 @@ fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/
 	  --output docs/verification/fuzz.json
 
 hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded ones; mutants
-	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py
+	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
 
 bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
 	$(BIN)/pytest benchmarks --ignore benchmarks/gpu -s --benchmark-columns=min,median,rounds

@@ -12,6 +12,20 @@ export interface Part {
   formula: string;
   cute: string;
   linear: string;
+  /** Of an operand in tensor memory: columns before its first cell. */
+  skipped?: number;
+  /** The part of the layout that it has: size, first, part, padded for each axis. */
+  windows?: [number, number, number, number][];
+}
+
+/** What a tcgen05.mma has besides. */
+export interface Tensor {
+  letter: string;
+  ctas: number;
+  /** What the instruction descriptor says. */
+  says: string[];
+  /** The columns at which operands are drawn. */
+  columns: Record<string, number>;
 }
 
 export interface Requirement {
@@ -39,6 +53,7 @@ export interface Instruction {
   operands: string[];
   notes: number[];
   pattern?: number;
+  tensor?: Tensor;
 }
 
 export interface Catalogue {
@@ -84,6 +99,18 @@ export function typesOf(op: Instruction): string[] {
   return [...new Set(named)];
 }
 
+/** The shape of a multiplication, or the tile that a load moves. */
+export function shapeOf(op: Instruction): string {
+  return op.values.shape ?? op.values.tile ?? "";
+}
+
+/** The shape and the types that a descriptor has, which the name does not say. */
+export function saidBy(op: Instruction): string {
+  if (!op.tensor) return "";
+  const { d, a, stype } = op.values;
+  return [shapeOf(op), d, a, stype].filter(Boolean).join(".");
+}
+
 export interface Filter {
   words: string;
   family: string;
@@ -102,8 +129,8 @@ export function search(catalogue: Catalogue, filter: Filter): Instruction[] {
     (op) =>
       (!filter.family || op.family === filter.family) &&
       (!filter.type || typesOf(op).includes(filter.type)) &&
-      (!filter.shape || op.values.shape === filter.shape) &&
+      (!filter.shape || shapeOf(op) === filter.shape) &&
       (!filter.target || filter.target in catalogue.targets[op.requires].targets) &&
-      words.every((word) => op.name.includes(word)),
+      words.every((word) => op.name.includes(word) || saidBy(op).includes(word)),
   );
 }

@@ -9,6 +9,9 @@ const NAMES: Record<string, string> = {
   L: "lane",
   R: "register",
   E: "element",
+  P: "CTA",
+  T: "lane",
+  C: "column",
 };
 const BOX = { width: 17, height: 20, gap: 2, apart: 12 };
 const ROWS = { top: 16, bottom: 104, height: 142 };

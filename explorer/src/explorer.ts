@@ -152,8 +152,9 @@ export class Explorer {
     if (!matrix.part) return `${said}: in shared memory`;
     const [low, high] = matrix.bitRange(matrix.slot[spot.index]);
     const bits = high > low ? `bits ${high} to ${low}` : `bit ${low}`;
-    const lane = laneText(matrix.lane[spot.index], this.scene.warps);
-    return `${said}: ${lane}, register ${matrix.register[spot.index]}, ${bits}`;
+    const lane = laneText(matrix.lane[spot.index], this.scene);
+    const place = matrix.tensor ? "column" : "register";
+    return `${said}: ${lane}, ${place} ${matrix.register[spot.index]}, ${bits}`;
   }
 
   /** The number, or the code, in a cell; empty where there is none. */

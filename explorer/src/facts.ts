@@ -1,5 +1,6 @@
 // What should one know about the instruction?
 
+import type { Instruction } from "./catalogue.js";
 import { byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import { mnemonic } from "./picker.js";
@@ -13,6 +14,7 @@ export function showFacts(explorer: Explorer): void {
     fact("PTX", `${needs.ptx} or later`),
     fact("Targets", needs.text),
     ...expansions(needs.targets),
+    ...tensor(op),
     ...(explorer.scene.pattern ? [sparsity(explorer)] : []),
     fact("Operands", op.operands.join("; ")),
   );
@@ -24,6 +26,16 @@ export function showFacts(explorer: Explorer): void {
     if (where) notes.push(h("li", {}, `Layout observed on ${where}.`));
   }
   byId("notes").replaceChildren(...notes);
+}
+
+/** What is in the instruction descriptor, and how D is spread. */
+function tensor({ tensor: found }: Instruction): HTMLElement[] {
+  if (!found) return [];
+  const ctas = found.ctas > 1 ? "a pair of CTAs" : "one CTA";
+  return [
+    fact("Layout", `${found.letter} of the PTX manual, ${ctas}`),
+    fact("Descriptor", found.says.join("; ")),
+  ];
 }
 
 function fact(name: string, value: string): HTMLElement {

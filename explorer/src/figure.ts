@@ -17,7 +17,13 @@ import type { Explorer } from "./explorer.js";
 import type { Matrix } from "./matrix.js";
 import { banksOfB } from "./memory.js";
 import { CanvasPainter, SvgPainter } from "./painter.js";
-import { bankColour, colours, laneColours, registerColour } from "./palette.js";
+import {
+  bankColour,
+  colours,
+  laneColours,
+  plainColour,
+  registerColour,
+} from "./palette.js";
 import { shown } from "./values.js";
 
 const LARGEST: Cell = { width: 46, height: 20 };
@@ -34,6 +40,7 @@ const AREAS: Record<string, Area> = {
   A: "beside",
   C: "result",
   D: "result",
+  R: "result",
 };
 
 interface Stage {
@@ -173,8 +180,9 @@ export class Figure {
       h("dt", {}, part.name.replace("_", " ")),
       h("dd", {}, ...colouredLine(part.line)),
     ]);
-    const meaning =
-      "Bits of the lane (L), register (R), element in it (E), warp (W); lowest first.";
+    const meaning = this.explorer.scene.tensor
+      ? "Bits of the lane (T) and column (C) of tensor memory, element in the cell (E), CTA of a pair (P); lowest first."
+      : "Bits of the lane (L), register (R), element in it (E), warp (W); lowest first.";
     const corner = this.host.querySelector(".corner")!;
     // Beside a narrow A there is no room for text: then it stands above.
     const beside = this.shownMatrices().filter((each) => AREAS[each.name] === "beside");
@@ -189,10 +197,16 @@ export class Figure {
   private caption(matrix: Matrix): Node[] {
     const size = `${matrix.count > 1 ? `${matrix.count} × ` : ""}${matrix.rows}×${matrix.cols}`;
     const stored = (matrix.part?.stored ?? 1) > 1 ? ", as stored" : "";
-    const where = matrix.part ? "" : ", in shared memory, by bank";
+    const where = this.placeOf(matrix);
     const about = `${matrix.type} ${size}${stored}${where}`;
     const title = matrix.name.replace("_", " ");
     return [h("strong", {}, title), document.createTextNode(` ${about}`)];
+  }
+
+  private placeOf(matrix: Matrix): string {
+    if (matrix.tensor) return ", in tensor memory";
+    if (matrix.part) return "";
+    return `, in shared memory${this.explorer.scene.tensor ? "" : ", by bank"}`;
   }
 
   private makeStage(matrix: Matrix): Stage {
@@ -226,11 +240,15 @@ export class Figure {
     const { theme, codes } = explorer;
     const pattern = explorer.scene.pattern;
     const byLane = explorer.state.colour === "lane";
-    const [numbers, painted] = !matrix.part
-      ? [banksOfB(explorer), colours(32, bankColour, theme)]
-      : byLane
-        ? [matrix.lane, laneColours(explorer.catalogue, theme)]
-        : [matrix.register, colours(matrix.part.axes.R, registerColour, theme)];
+    // Where tcgen05 has its B in shared memory depends on the kernel.
+    const plain = !matrix.part && explorer.scene.tensor;
+    const [numbers, painted] = plain
+      ? [matrix.slot, [plainColour(theme)]]
+      : !matrix.part
+        ? [banksOfB(explorer), colours(32, bankColour, theme)]
+        : byLane
+          ? [matrix.lane, laneColours(explorer.catalogue, theme)]
+          : [matrix.register, colours(matrix.registers, registerColour, theme)];
     const colour = (index: number) => painted[numbers[index]];
     const look: Look = { colour, label: this.labels(matrix) };
     if (matrix.name === "A" && pattern) look.every = pattern.kept;
@@ -255,10 +273,17 @@ export class Figure {
     if (numbers) return (index) => shown(numbers[index]);
     if (!matrix.part) return () => "";
     const { letter } = matrix.part;
+    const lane = (index: number) => matrix.lane[index] % 128;
+    const inside = (index: number) =>
+      matrix.perRegister > 1 ? `E${matrix.slot[index]}` : "";
+    const element = (index: number) =>
+      matrix.tensor
+        ? `C${matrix.register[index]}${inside(index)}`
+        : `${letter}${matrix.ordinal(index)}`;
     const ways = [
-      (index: number) => `T${matrix.lane[index]}:${letter}${matrix.ordinal(index)}`,
-      (index: number) => `T${matrix.lane[index]}`,
-      (index: number) => `${matrix.lane[index]}`,
+      (index: number) => `T${lane(index)}:${element(index)}`,
+      (index: number) => `T${lane(index)}`,
+      (index: number) => `${lane(index)}`,
     ];
     const last = matrix.size - 1;
     return (
@@ -376,7 +401,7 @@ function canvasFor(canvas: HTMLCanvasElement, part: Window): CanvasPainter {
 /** A layout's line, each digit in the colour of its axis. */
 function colouredLine(line: string): Node[] {
   return line.split(/(\s+)/).map((word) => {
-    const axis = /^([WLRE])\d/.exec(word)?.[1];
+    const axis = /^([WLREPTC])\d/.exec(word)?.[1];
     return axis
       ? h("span", { class: `axis-${axis}` }, word)
       : document.createTextNode(word);

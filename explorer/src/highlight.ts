@@ -37,7 +37,7 @@ export function highlight(
 ): Highlight {
   const spot = hover ?? pinned;
   const isPinned = sameSpot(spot, pinned);
-  if (spot && isPinned && "CD".includes(spot.matrix) && scene.matrices.has("A")) {
+  if (spot && isPinned && "CD".includes(spot.matrix) && scene.computes) {
     return path(scene, codes, spot);
   }
   const found = ofLane(scene, spot ? holder(scene, spot) : lane);

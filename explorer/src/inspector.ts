@@ -4,7 +4,7 @@ import { digitsPicture } from "./digits.js";
 import { announce, byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import type { Spot } from "./highlight.js";
-import { laneOf, laneText, type Matrix } from "./matrix.js";
+import { laneOf, laneText, registerOf, unit, type Matrix } from "./matrix.js";
 import { bankOf, bytesOfB } from "./memory.js";
 import { pairing, rowOfB, shown } from "./values.js";
 
@@ -24,15 +24,17 @@ export function showElement(explorer: Explorer): void {
   if (matrix.layout) {
     const picture = h("div", { class: "digits-host" });
     picture.innerHTML = digitsPicture(matrix.layout, matrix.places(spot.index)[0]);
-    parts.push(picture, h("pre", { class: "line" }, coordinateLines(matrix)));
+    if (matrix.whole) parts.push(picture);
+    parts.push(h("pre", { class: "line" }, coordinateLines(matrix)));
     // In a narrow column the conditions stand close to their cases.
     const narrow = matrix.part!.formula.replace(/ {3,}(?=for|otherwise)/g, "  ");
     const formula = h("pre", { class: "formula", tabindex: 0 }, narrow);
     formula.setAttribute("role", "region");
-    formula.setAttribute("aria-label", "Formula of the PTX manual");
+    const which = matrix.tensor ? "Formula" : "Formula of the PTX manual";
+    formula.setAttribute("aria-label", which);
     parts.push(formula);
   }
-  if (explorer.values && "CD".includes(spot.matrix) && explorer.matrix("A")) {
+  if (explorer.values && "CD".includes(spot.matrix) && explorer.scene.computes) {
     parts.push(h("p", { class: "sum" }, sum(explorer, spot)));
   }
   host.replaceChildren(...parts);
@@ -55,7 +57,9 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
         h("dd", {}, value),
       ),
     );
-  if (matrix.part) {
+  if (matrix.tensor) {
+    addCell(explorer, matrix, spot, add);
+  } else if (matrix.part) {
     const { warps } = explorer.scene;
     const [low, high] = matrix.bitRange(matrix.slot[spot.index]);
     if (warps > 1) add("warp", `${matrix.lane[spot.index] >> 5}`);
@@ -65,14 +69,18 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
     add("element", `${matrix.part.letter}${matrix.ordinal(spot.index)}`);
     const copies = matrix.places(spot.index).slice(1);
     for (const place of copies) {
-      add("copy", `${laneText(laneOf(place), warps)}, register ${place.R}`);
+      add("copy", `${laneText(laneOf(place), explorer.scene)}, register ${place.R}`);
     }
+  } else if (explorer.scene.tensor) {
+    const [, , n] = matrix.spot(spot.index);
+    const cta = Math.floor((n * explorer.op.tensor!.ctas) / matrix.cols);
+    add("in shared memory", explorer.op.tensor!.ctas > 1 ? `of CTA ${cta}` : "");
   } else {
     const [, k, n] = matrix.spot(spot.index);
     const byte = bytesOfB(explorer)(k, n);
     add("in shared memory", `byte ${byte}, bank ${bankOf(byte)}`);
   }
-  if (spot.matrix === "A" && explorer.scene.pattern) {
+  if (spot.matrix === "A" && explorer.scene.pattern && explorer.matrix("metadata")) {
     const [, row, stored] = matrix.spot(spot.index);
     const k = rowOfB(explorer.scene, explorer.codes, row, stored);
     add(
@@ -85,6 +93,26 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
   if (value && spot.matrix !== "metadata") add("value", value);
   if (spot.matrix === "metadata") addCode(explorer, spot, add);
   return list;
+}
+
+/** A place in tensor memory, and the warp that reaches it. */
+function addCell(
+  { scene }: Explorer,
+  matrix: Matrix,
+  spot: Spot,
+  add: (name: string, value: string) => void,
+): void {
+  const lane = matrix.lane[spot.index];
+  const [low, high] = matrix.bitRange(matrix.slot[spot.index]);
+  if (scene.warps > 4) add("CTA", `${lane >> 7}`);
+  add("lane", `${lane & 127}`);
+  add("column", `${matrix.register[spot.index]}`);
+  add("bits", `${high}:${low}`);
+  add("reached by", `warp ${(lane & 127) >> 5}`);
+  for (const place of matrix.places(spot.index).slice(1)) {
+    const column = registerOf(place) + matrix.part!.skipped!;
+    add("copy", `${laneText(laneOf(place), scene)}, column ${column}`);
+  }
 }
 
 function addCode(
@@ -118,10 +146,11 @@ function sum(explorer: Explorer, spot: Spot): string {
   }
   const most = 24;
   const cut = terms.length > most ? ` + … ${terms.length - most} more` : "";
-  const c = shown(values.get("C")![spot.index]);
+  const start = values.get("C")?.[spot.index];
+  const c = start === undefined ? [] : [shown(start)];
   const result = shown(values.get("D")![spot.index]);
-  const listed = [c, ...terms.slice(0, most).map((term) => `(${term})`)].join(" + ");
-  return `D = C + Σ A·B = ${listed}${cut} = ${result}`;
+  const listed = [...c, ...terms.slice(0, most).map((term) => `(${term})`)].join(" + ");
+  return `D = ${c.length ? "C + " : ""}Σ A·B = ${listed}${cut} = ${result}`;
 }
 
 // ── the lane ────────────────────────────────────────────────────────────────
@@ -133,11 +162,11 @@ export function listenToLane(explorer: Explorer): void {
     const count = 32 * explorer.scene.warps;
     const wrapped = ((lane % count) + count) % count;
     explorer.pickLane(wrapped);
-    announce(`${laneText(wrapped, explorer.scene.warps)} picked`);
+    announce(`${laneText(wrapped, explorer.scene)} picked`);
   };
   const typed = () => {
     if (number.value !== "")
-      go((Number(number.value) % 32) + 32 * Number(warp.value || 0));
+      go(laneTyped(explorer, Number(number.value), Number(warp.value || 0)));
     else explorer.pickLane(null);
   };
   number.addEventListener("change", typed);
@@ -147,15 +176,23 @@ export function listenToLane(explorer: Explorer): void {
   byId("lane-clear").addEventListener("click", () => explorer.pickLane(null));
 }
 
+function laneTyped({ scene }: Explorer, number: number, group: number): number {
+  const size = unit(scene);
+  return (number % size) + size * group;
+}
+
 export function showLane(explorer: Explorer): void {
   const { lane, scene } = explorer;
   const { warps } = scene;
   const number = byId<HTMLInputElement>("lane-number");
   const warp = byId<HTMLSelectElement>("lane-warp");
-  warp.parentElement!.hidden = warps === 1;
+  const size = unit(scene);
+  warp.parentElement!.hidden = 32 * warps === size;
+  warp.parentElement!.firstChild!.textContent = scene.tensor ? "CTA " : "Warp ";
+  number.max = `${size - 1}`;
   if (document.activeElement !== number)
-    number.value = lane === null ? "" : `${lane & 31}`;
-  if (lane !== null) warp.value = `${lane >> 5}`;
+    number.value = lane === null ? "" : `${lane % size}`;
+  if (lane !== null) warp.value = `${Math.floor(lane / size)}`;
   const host = byId("lane-holds");
   if (lane === null) {
     const hint = "Pick a lane to see all that it holds.";
@@ -181,7 +218,8 @@ function lines(explorer: Explorer, matrix: Matrix, lane: number): Node[] {
   for (const [register, indices] of rows) {
     indices.sort((one, other) => matrix.slot[one] - matrix.slot[other]);
     const text = indices.map((index) => item(explorer, matrix, index)).join(" ");
-    table.append(h("div", {}, h("dt", {}, `R${register}`), h("dd", {}, text)));
+    const name = `${matrix.tensor ? "C" : "R"}${register}`;
+    table.append(h("div", {}, h("dt", {}, name), h("dd", {}, text)));
   }
   return [title, table];
 }

@@ -61,7 +61,7 @@ function showTools(explorer: Explorer): void {
   byId<HTMLSelectElement>("colour").value = state.colour;
   byId<HTMLSelectElement>("zoom").value = String(oneOfZooms(state.zoom));
   byId("show").parentElement!.hidden = !explorer.matrix("C") || !explorer.matrix("D");
-  byId("values").parentElement!.hidden = !explorer.matrix("A") || !explorer.matrix("B");
+  byId("values").parentElement!.hidden = !explorer.scene.computes;
 }
 
 function oneOfZooms(zoom: number): number {

@@ -23,7 +23,7 @@ export class Matrix {
     readonly pinned: Element,
   ) {
     this.layout = part && new Layout(part.line, part.axes);
-    const sizes = this.layout?.shape ?? shape;
+    const sizes = part?.windows?.map(([size]) => size) ?? this.layout?.shape ?? shape;
     [this.count, this.rows, this.cols] = sizes.length > 2 ? sizes : [1, ...sizes];
     const size = this.count * this.rows * this.cols;
     this.lane = new Int16Array(size).fill(-1);
@@ -35,13 +35,15 @@ export class Matrix {
   /** A place is a sum: what each coordinate's digits add to it. */
   private lookUp(layout: Layout): void {
     const [matrices, rows, cols] = this.axisPlaces(layout);
+    const { part } = this;
     for (let index = 0; index < this.lane.length; index++) {
       const col = cols[index % this.cols];
       const line = Math.floor(index / this.cols);
       const row = rows[line % this.rows];
       const matrix = matrices[Math.floor(line / this.rows)];
       this.lane[index] = laneOf(matrix) + laneOf(row) + laneOf(col);
-      this.register[index] = matrix.R + row.R + col.R;
+      this.register[index] =
+        registerOf(matrix) + registerOf(row) + registerOf(col) + (part?.skipped ?? 0);
       this.slot[index] = (matrix.E ?? 0) + (row.E ?? 0) + (col.E ?? 0);
     }
   }
@@ -49,7 +51,9 @@ export class Matrix {
   /** The place of each value of (matrix, row, col), the others being 0. */
   private axisPlaces(layout: Layout): Place[][] {
     const values = (name: string, size: number, pinned: Element) =>
-      Array.from({ length: size }, (_, at) => layout.place({ ...pinned, [name]: at }));
+      Array.from({ length: size }, (_, at) =>
+        layout.place({ ...pinned, [name]: this.inLayout(name, at) }),
+      );
     const names = layout.data.map((each) => each.name);
     const [first, second] = names.slice(-2);
     const matrices =
@@ -59,6 +63,25 @@ export class Matrix {
     return [matrices, values(first, this.rows, {}), values(second, this.cols, {})];
   }
 
+  /** The index in the layout, of which an operand may have a part. */
+  private inLayout(name: string, at: number): number {
+    const axis = this.layout!.data.findIndex((each) => each.name === name);
+    const window = this.part?.windows?.[axis];
+    if (!window) return at;
+    const [, first, part, padded] = window;
+    return part ? first + Math.floor(at / part) * padded + (at % part) : first + at;
+  }
+
+  /** Whether the operand has all of its layout, index for index. */
+  get whole(): boolean {
+    return !this.part?.windows?.some(([, first, part]) => first || part);
+  }
+
+  /** Whether its cells are in tensor memory. */
+  get tensor(): boolean {
+    return this.part?.skipped !== undefined;
+  }
+
   get size(): number {
     return this.lane.length;
   }
@@ -66,6 +89,12 @@ export class Matrix {
   /** Elements that one register holds. */
   get perRegister(): number {
     return this.part?.axes.E ?? 1;
+  }
+
+  /** Registers of a lane, or columns of tensor memory. */
+  get registers(): number {
+    const { axes, skipped } = this.part!;
+    return (axes.R ?? axes.C ?? 1) + (skipped ?? 0);
   }
 
   index(matrix: number, row: number, col: number): number {
@@ -83,7 +112,9 @@ export class Matrix {
     const [matrix, row, col] = this.spot(index);
     const names = this.layout!.data.map((each) => each.name);
     const values = names.length > 2 ? [matrix, row, col] : [row, col];
-    return Object.fromEntries(names.map((name, at) => [name, values[at]]));
+    return Object.fromEntries(
+      names.map((name, at) => [name, this.inLayout(name, values[at])]),
+    );
   }
 
   /** Every place of an element: its copies, for the pinned selectors. */
@@ -110,14 +141,28 @@ export class Matrix {
   }
 }
 
-/** The lane in its warpgroup: 32 * warp + lane. */
+/** The lane in its warpgroup, 32 * warp + lane; in tensor memory, 128 * CTA + lane. */
 export function laneOf(place: Place): number {
+  if ("T" in place) return (place.P ?? 0) * 128 + place.T;
   return (place.W ?? 0) * 32 + place.L;
 }
 
-/** Such as ``lane 5``, or ``warp 2, lane 5`` in a warpgroup. */
-export function laneText(lane: number, warps: number): string {
-  return warps > 1 ? `warp ${lane >> 5}, lane ${lane & 31}` : `lane ${lane}`;
+/** The register, or the column of tensor memory. */
+export function registerOf(place: Place): number {
+  return place.R ?? place.C ?? 0;
+}
+
+/** Lanes that are counted together: those of a warp, or of a CTA's tensor memory. */
+export function unit({ tensor }: Scene): number {
+  return tensor ? 128 : 32;
+}
+
+/** Such as ``lane 5``, ``warp 2, lane 5`` in a warpgroup, ``CTA 1, lane 100``. */
+export function laneText(lane: number, scene: Scene): string {
+  const size = unit(scene);
+  const many = 32 * scene.warps > size;
+  const group = `${scene.tensor ? "CTA" : "warp"} ${Math.floor(lane / size)}, `;
+  return `${many ? group : ""}lane ${lane % size}`;
 }
 
 /** Everything that one instruction draws. */
@@ -127,6 +172,10 @@ export interface Scene {
   pattern: Pattern | null;
   warps: number;
   selectors: number;
+  /** Whether its operands are in tensor memory. */
+  tensor: boolean;
+  /** Whether D can be worked out: A and B are there, and which rows of B meet A. */
+  computes: boolean;
 }
 
 export function scene(catalogue: Catalogue, op: Instruction, selector: number): Scene {
@@ -136,7 +185,8 @@ export function scene(catalogue: Catalogue, op: Instruction, selector: number): 
   for (const [name, number] of Object.entries(op.parts)) {
     const part = catalogue.parts[number];
     const layout = new Layout(part.line, part.axes);
-    warps = Math.max(warps, part.axes.W ?? 1);
+    const inTensor = part.skipped === undefined ? 1 : 4 * (part.axes.P ?? 1);
+    warps = Math.max(warps, part.axes.W ?? 1, inTensor);
     const pinned: Element = {};
     for (const { name: free, size } of layout.free) {
       if (free === "selector") selectors = Math.max(selectors, size);
@@ -152,5 +202,8 @@ export function scene(catalogue: Catalogue, op: Instruction, selector: number): 
     matrices.set("B", new Matrix("B", op.values.b, bits, null, shape, {}));
   }
   const pattern = op.pattern === undefined ? null : catalogue.patterns[op.pattern];
-  return { op, matrices, pattern, warps, selectors };
+  const [a, b] = ["A", "B"].map((each) => matrices.get(each));
+  const computes = !!a && !!b && (pattern !== null || a.cols === b.rows);
+  const tensor = op.tensor !== undefined;
+  return { op, matrices, pattern, warps, selectors, tensor, computes };
 }

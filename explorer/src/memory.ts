@@ -265,7 +265,7 @@ function markUnit(view: View, painter: CanvasPainter, sizes: number[]): void {
 }
 
 /** A picture that scrolls in its own box, which keys must be able to reach. */
-function scrolling(caption: string, canvas: HTMLCanvasElement): Node {
+export function scrolling(caption: string, canvas: HTMLCanvasElement): Node {
   const box = h(
     "div",
     { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },

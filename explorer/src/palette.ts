@@ -37,10 +37,10 @@ export const THEMES: Record<"light" | "dark", Theme> = {
   },
 };
 
-/** The colours of the lanes of a warpgroup; its warps look alike. */
+/** The colours of the lanes of warpgroups; their warps look alike. */
 export function laneColours({ lanes }: Catalogue, theme: Theme): string[] {
   const warp = theme.dark ? lanes.dark : lanes.light;
-  return [...warp, ...warp, ...warp, ...warp];
+  return Array.from({ length: 256 }, (_, lane) => warp[lane % 32]);
 }
 
 export function registerColour(register: number, theme: Theme): string {

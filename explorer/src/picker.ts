@@ -1,6 +1,6 @@
 // Which instruction?  Type to filter, or choose by family, type, shape, target.
 
-import { search, typesOf, type Filter, type Instruction } from "./catalogue.js";
+import { saidBy, search, shapeOf, typesOf, type Filter, type Instruction } from "./catalogue.js";
 import { byId, h, options } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 
@@ -19,7 +19,7 @@ export class Picker {
     const choices: Record<(typeof FIELDS)[number], string[]> = {
       family: families,
       type: unique(instructions.flatMap(typesOf)).sort(),
-      shape: unique(instructions.map((op) => op.values.shape)).sort(byNumber),
+      shape: unique(instructions.map(shapeOf)).filter(Boolean).sort(byNumber),
       target: Object.keys(allTargets),
     };
     for (const name of FIELDS) {
@@ -86,6 +86,7 @@ export class Picker {
           class: first + at === this.active ? "active" : "",
         },
         ...mnemonic(op.name),
+        ...(op.tensor ? [h("small", {}, ` ${saidBy(op)}`)] : []),
       ),
     );
     this.list.replaceChildren(...rows);

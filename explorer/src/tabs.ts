@@ -5,6 +5,7 @@ import { byId, copy, h } from "./dom.js";
 import type { Change, Explorer } from "./explorer.js";
 import { memoryPanel } from "./memory.js";
 import { metadataPanel } from "./metadata.js";
+import { tensorPanel } from "./tensor.js";
 
 interface Tab {
   id: string;
@@ -35,7 +36,7 @@ const TABS: Tab[] = [
     id: "metadata",
     label: "Metadata",
     follows: false,
-    fits: (explorer) => explorer.scene.pattern !== null,
+    fits: ({ scene }) => scene.pattern !== null && !scene.tensor,
     show: metadataPanel,
   },
   {
@@ -45,12 +46,26 @@ const TABS: Tab[] = [
     fits: (explorer) => explorer.op.family.startsWith("wgmma"),
     show: memoryPanel,
   },
+  {
+    id: "tensor",
+    label: "Tensor memory",
+    follows: true,
+    fits: (explorer) => explorer.scene.tensor,
+    show: tensorPanel,
+  },
 ];
+const PICTURES = ["memory", "tensor"];
 
 const NOTES: Record<string, string> = {
   formula: "In the words of the PTX manual; i counts the elements of a lane.",
   cute: "Thread and value to element, shape:stride, the first coordinate fastest.",
   linear: "Where each bit of the place moves the element, as Triton prints it.",
+};
+
+const CELLS: Record<string, string> = {
+  formula: "Which element a cell holds, and which cell an element is in.",
+  cute: "Lane and cell to element, shape:stride, the first coordinate fastest.",
+  linear: "Where each bit of the column, lane (row) and CTA (block) moves the element.",
 };
 
 export class Tabs {
@@ -77,7 +92,7 @@ export class Tabs {
     const { operand, state, spot } = this.explorer;
     // A picture is drawn anew for each spot, a text only for another operand.
     const place =
-      current.id === "memory" ? `${spot?.matrix} ${spot?.index}` : operand?.name;
+      PICTURES.includes(current.id) ? `${spot?.matrix} ${spot?.index}` : operand?.name;
     const word =
       current.id === "metadata" ? `${state.lane} ${state.pinned?.index}` : "";
     const key = `${current.id} ${current.follows ? place : ""} ${word}`;
@@ -149,7 +164,7 @@ function notation(explorer: Explorer, kind: "formula" | "cute" | "linear"): Node
       copyButton(part[kind], "Text"),
     ),
     h("pre", { class: "line" }, part.line),
-    h("p", { class: "hint" }, NOTES[kind]),
+    h("p", { class: "hint" }, part.skipped === undefined ? NOTES[kind] : CELLS[kind]),
     text(part[kind], kind),
   ];
 }

@@ -51,7 +51,7 @@ export function evaluate(
     if (matrix) values.set(name, filled(catalogue, matrix, fill));
   }
   const [a, b, d] = ["A", "B", "D"].map((name) => scene.matrices.get(name));
-  if (a && b && d) values.set("D", multiply(scene, codes, values));
+  if (a && b && d && scene.computes) values.set("D", multiply(scene, codes, values));
   return values;
 }
 
@@ -89,7 +89,8 @@ function multiply(scene: Scene, codes: Codes, values: Values): Float64Array {
   const [a, b, d] = ["A", "B", "D"].map((name) => scene.matrices.get(name)!);
   const [va, vb, vc] = ["A", "B", "C"].map((name) => values.get(name)!);
   const meet = pairing(scene.op.values.bitop);
-  const found = Float64Array.from(vc);
+  // Tensor memory has no C: D itself is added to, and begins as zero.
+  const found = vc ? Float64Array.from(vc) : new Float64Array(d.size);
   for (let start = 0; start < d.size; start += d.cols) {
     const [matrix, row] = d.spot(start);
     const ofA = a.index(matrix, row, 0);

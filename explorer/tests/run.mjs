@@ -15,6 +15,8 @@ const SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s4.s4
 const TF32 = "mma.sp.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32";
 const WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16";
 const WGMMA_SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n256k64.f32.e4m3.e4m3";
+const TENSOR = "tcgen05.mma.cta_group::1.kind::f16 0x08400010";
+const PAIR = "tcgen05.mma.cta_group::2.kind::mxf4.block_scale 0x08900480";
 const QUAD = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32";
 
 const text = (page, selector) => page.locator(selector).innerText();
@@ -263,6 +265,34 @@ const TESTS = {
     return page;
   },
 
+  async "tensor memory: lanes, columns, CTAs and the warps that reach them"(browser) {
+    const page = await open(browser, `#op=${TENSOR}&tab=tensor&values=ones`);
+    await pointAt(page, "D", 40, 100, { click: true });
+    assert.match(await facts(page), /lane 40 column 100 bits 31:0 reached by warp 1/);
+    assert.match(await facts(page), /value 16/);
+    assert.match(await text(page, "#element .sum"), /^D = Σ A·B = .* = 16$/);
+    const memory = page.locator(".memory canvas").first();
+    const width = 2; // of a column, with 264 of them
+    await memory.hover({ position: { x: 62 + width * 257.5, y: 34 + 4 * 70 + 2 } });
+    assert.match(
+      await text(page, "#tensor-said"),
+      /lane 70, column 257, bits 31:0: A\[70\]\[2\] to A\[70\]\[3\]; warp 2 reaches/,
+    );
+    await memory.click({ position: { x: 62 + width * 257.5, y: 34 + 4 * 70 + 2 } });
+    assert.match(await where(page), /at=A\.1122/);
+    await pick(page, `${PAIR}&tab=tensor`);
+    await pointAt(page, "scale_A", 100, 1);
+    assert.match(await facts(page), /CTA 1 lane 4 column 1 bits 15:8/);
+    assert.match(await facts(page), /copy CTA 1, lane 100, column 1/);
+    assert.equal(await page.locator(".memory canvas").count(), 2);
+    await pointAt(page, "B", 3, 40);
+    assert.match(await facts(page), /in shared memory of CTA 1/);
+    await page.fill("#search", "m128n256k16 f32.f16 cta_group::1");
+    const names = await page.locator("#results [role=option]").allInnerTexts();
+    assert.ok(names.some((name) => name.replace(/\s/g, "").startsWith("tcgen05.mma")));
+    return page;
+  },
+
   async "speed: every view is there at once"(browser) {
     const page = await open(browser, `#op=${DENSE}&values=small`);
     const session = await page.context().newCDPSession(page);
@@ -305,7 +335,7 @@ const TESTS = {
 
   async "phone and dark: nothing is wider than the screen"(browser) {
     for (const colorScheme of ["light", "dark"]) {
-      for (const name of [DENSE, SPARSE, WGMMA]) {
+      for (const name of [DENSE, SPARSE, WGMMA, PAIR]) {
         const viewport = { width: 390, height: 844 };
         const page = await open(browser, `#op=${name}&lane=3`, {
           viewport,
@@ -325,6 +355,7 @@ const TESTS = {
       [`#op=${SPARSE}&tab=metadata&codes=0:5&at=metadata.0`, "dark"],
       [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
       [`#op=${QUAD}&tab=cuda`, "dark"],
+      [`#op=${PAIR}&tab=tensor&at=D.70`, "dark"],
     ];
     for (const [hash, colorScheme] of views) {
       const page = await open(browser, hash, { colorScheme });

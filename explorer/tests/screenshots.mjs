@@ -1,4 +1,5 @@
 // Pictures of the page for people to look at: node tests/screenshots.mjs FOLDER
+// A word after the folder chooses some of them.
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -13,6 +14,9 @@ const LDMATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16";
 const QUAD = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32";
 const SCALED =
   "mma.sync.aligned.m16n8k64.row.col.kind::mxf4nvf4.block_scale.scale_vec::4X.f32.e2m1.e2m1.f32.ue4m3";
+const TENSOR = "tcgen05.mma.cta_group::1.kind::f16 0x08400010";
+const PAIR = "tcgen05.mma.cta_group::2.kind::mxf4.block_scale 0x08900480";
+const LOAD = "tcgen05.ld.sync.aligned.16x256b.x2.b32";
 const BITS = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc";
 
 /** name, hash, what to point at, settings of the browser */
@@ -38,6 +42,10 @@ const SHOTS = [
     ["D", 40, 200, true],
     { viewport: { width: 1500, height: 950 } },
   ],
+  ["tensor", `#op=${TENSOR}&tab=tensor`, ["D", 40, 100, true]],
+  ["tensor-pair", `#op=${PAIR}&tab=tensor`, ["scale_A", 100, 1]],
+  ["tensor-dark", `#op=${TENSOR}&zoom=3`, ["A", 3, 5], { colorScheme: "dark" }],
+  ["tensor-load", `#op=${LOAD}`, ["R", 3, 5]],
   ["ldmatrix", `#op=${LDMATRIX}&lane=13`],
   ["quad", `#op=${QUAD}&lane=13&tab=cuda`],
   ["scaled", `#op=${SCALED}&at=D.42`],
@@ -60,7 +68,9 @@ const SHOTS = [
 // High enough for the whole page: a full-page picture would move the pointer off.
 const TALL = { width: 1500, height: 1900 };
 const browser = await launch();
+const only = process.argv[3] ?? "";
 for (const [name, hash, spot, settings] of SHOTS) {
+  if (!name.includes(only)) continue;
   const page = await open(browser, hash, { viewport: TALL, ...settings });
   if (spot) await pointAt(page, spot[0], spot[1], spot[2], { click: spot[3] });
   await page.waitForTimeout(150);

@@ -100,7 +100,14 @@ def on_device(self: Instruction, *operands: ArrayLike, **options: Any) -> Words:
 
 
 def instruction_to_svg(self: Instruction) -> str:
-    """A picture of all operands; see :mod:`fragmenta.view.svg`."""
+    """A picture of all operands; see :mod:`fragmenta.view.svg`.
+
+    Of a ``tcgen05.mma`` it is tensor memory: :mod:`fragmenta.view.tensor_memory`.
+    """
+    if self.tensor_memory and self.fragments:
+        from fragmenta.view.tensor_memory import tensor_memory_svg
+
+        return tensor_memory_svg(self)
     from fragmenta.view.svg import instruction_svg
 
     return instruction_svg(self)

@@ -33,6 +33,18 @@ def test_emit_is_the_library() -> None:
     assert source(*words) == to_ptx(op, target="sm_80").rstrip()
 
 
+def test_tensor_memory() -> None:
+    name = "tcgen05.mma.cta_group::1.kind::f16 0x08400010"
+    op = fm.instruction(name)
+    assert source(name, "--kernel") == to_cuda(op, kernel=True).rstrip()
+    words = ("--a-tensor", "--with", "disable_output_lane", "--with", "scale_input_d")
+    options = {"a_tensor": True, "disable_output_lane": True}
+    right = to_cuda(op, **options, scale_input_d=True)
+    assert source(name, *words) == right.rstrip()
+    right = to_ptx(op, **options, scale_input_d=0)
+    assert source(name, *words, "--language", "ptx") == right.rstrip()
+
+
 def test_a_header_of_everything_that_fits() -> None:
     text = source("mma.m16n8k16.f32", "mma.m16n8k32.s8.s8", "--header")
     ops = [*fm.search("mma.m16n8k16.f32"), *fm.search("mma.m16n8k32.s8.s8")]
@@ -61,6 +73,11 @@ def test_emit_to_a_file() -> None:
         ((MMA, "--target", "sm_80"), "--target needs --language ptx"),
         ((MMA, "--language", "ptx", "--target", "sm_75"), "sm_75"),
         ((MMA, "--a-registers"), "only wgmma chooses"),
+        ((MMA, "--kernel"), "whole kernels are for tcgen05.mma"),
+        ((MMA, "--kernel", "--language", "ptx"), "a kernel is CUDA"),
+        ((MMA, "--a-tensor", "--header"), "options are for one instruction"),
+        ((MMA, "--with", "zero_column_mask"), "is for tcgen05.mma"),
+        ((MMA, "--with", "zero_columns"), "did you mean zero_column_mask"),
         (("nonsense", "--header"), "nonsense"),
         ((), "Missing argument"),
     ],

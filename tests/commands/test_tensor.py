@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fragmenta as fm
@@ -42,7 +44,9 @@ def test_a_mnemonic_alone_shows_its_shapes() -> None:
 
 
 def test_no_shape_no_place() -> None:
-    assert "add it after a space or with --idesc" in complaint("where", F16, "D", 0, 0)
+    assert "add its descriptor, such as 0x08400010" in complaint(
+        "where", F16, "D", 0, 0
+    )
     assert "tcgen05.m128n256k16.f32.f16" in complaint("draw", F16)
     assert "two instruction descriptors" in complaint(
         "show", F16, "0x08400010", "--idesc", "0x08400000"
@@ -136,8 +140,8 @@ def test_a_descriptor_of_no_kind() -> None:
 
 
 def test_writing_a_descriptor() -> None:
-    words = ["--shape", "m128n256k16", "--kind", "f16", "--a", "f16", "--d", "f32"]
-    words += ["--cta-group", "1"]
+    types = ("--kind", "f16", "--a", "f16", "--d", "f32")
+    words = ("--shape", "m128n256k16", *types, "--cta-group", 1)
     found = json.loads(answer("idesc", *words, "--json"))
     assert found["instruction"] == f"{F16} 0x08400010"
     (told,) = found["descriptors"]
@@ -156,3 +160,35 @@ def test_what_cannot_be_written() -> None:
     assert "--set takes" in complaint(
         "idesc", "--shape", "m128n16k16", "--a", "f16", "--set", "swap"
     )
+
+
+def test_pictures_of_tensor_memory_and_of_the_path(tmp_path: Path) -> None:
+    whole, path = tmp_path / "memory.svg", tmp_path / "path.svg"
+    assert "all operands drawn in" in answer("draw", PAIR, "-o", whole)
+    assert "CTA 1" in whole.read_text()
+    assert "the path of its operands" in answer("draw", PAIR, "--path", "-o", path)
+    assert "registers: 32 lanes x 32 registers" in path.read_text()
+    assert "add -o path.svg" in complaint("draw", PAIR, "--path")
+    assert "leave out 'D'" in complaint("draw", PAIR, "D", "--path", "-o", path)
+
+
+def test_pictures_in_the_terminal() -> None:
+    text = page("draw", PAIR, "D")
+    assert "P1 T64 C0" in text
+    assert "T8 C0E0-3" in page("draw", "tcgen05.sp.m128n16k32.f32.f16", "metadata")
+
+
+def test_the_explorer_has_some_of_them() -> None:
+    """A page with every N would be too large; draw knows all."""
+    said = complaint("explore", "tcgen05.m128n32k16.f32.f16")
+    assert "tcgen05.m128n64k16.f32.f16" in said
+    assert "fragmenta draw" in said
+
+
+def test_one_product_on_the_command_line(tmp_path: Path) -> None:
+    a, b = tmp_path / "a.npy", tmp_path / "b.npy"
+    np.save(a, np.ones((128, 16), np.float16))
+    np.save(b, np.ones((16, 64), np.float16))
+    assert "16." in answer("run", "tcgen05.m128n64k16.f32.f16", a, b)
+    told = answer("explain", F16, "0x08100010", a, b, "--row", 3, "--col", 4)
+    assert told.startswith(f"{F16} 0x08100010")

@@ -3,7 +3,8 @@
 from fragmenta.cuda.source.access import FragmentAccess
 from fragmenta.isa.families import catalogue
 
-OPS = list(catalogue())
+TENSOR = [op for op in catalogue() if op.family.startswith("tcgen05")]
+OPS = [op for op in catalogue() if not op.family.startswith("tcgen05")]
 WGMMA = [op for op in OPS if op.family.startswith("wgmma")]
 OTHERS = [op for op in OPS if not op.family.startswith("wgmma")]
 

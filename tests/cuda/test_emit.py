@@ -164,7 +164,7 @@ def test_what_is_pasted_stands_alone():
 
 # ── the asm names what it binds ─────────────────────────────────────────────
 
-BINDING = re.compile(r'"[=+]?[rfdln]"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)')
+BINDING = re.compile(r'"[=+]?[rfdlnh]"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)')
 
 
 def read_back(call):
@@ -177,7 +177,7 @@ def read_back(call):
         name = re.findall(r"\w+(?:\[\d+\])?", found)[-1]
         name, _, index = name.removesuffix("_descriptor").rstrip("]").partition("[")
         operand = next(a.operand for a in call.arguments if a.operand.name == name)
-        if operand.ptx in ("immediate", "integer"):
+        if operand.ptx in ("immediate", "integer", "constant", "columns"):
             bound.append(name)
         else:
             bound.append(f"%{name}{index if operand.vector else ''}")

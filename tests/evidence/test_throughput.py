@@ -14,7 +14,7 @@ from fragmenta.cuda.source import kernel
 from fragmenta.cuda.tools import assembler, device, launch
 from fragmenta.evidence import throughput
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import MULTIPLYING
+from fragmenta.isa.instruction import IN_REGISTERS
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
 
@@ -34,7 +34,7 @@ def machine(op):
     return Counter(match[1] for match in found if match)
 
 
-@pytest.mark.parametrize("family", MULTIPLYING)
+@pytest.mark.parametrize("family", IN_REGISTERS)
 def test_kernels_assemble(family):
     """One instruction of each shape and type, wgmma of a few n."""
     chosen = {}
@@ -129,7 +129,7 @@ def test_descriptors_step_through_the_image(sparse):
 def test_one_instruction_of_each_kind_is_chosen():
     ops = throughput.representative(TARGET)
     assert len(ops) == len(set(ops)) > 40
-    assert {op.family for op in ops} == set(MULTIPLYING) - {"wmma.mma"}
+    assert {op.family for op in ops} == set(IN_REGISTERS) - {"wmma.mma"}
     assert all(op.supported_on(TARGET) for op in ops)
     assert {op.shape.n for op in ops if op.warpgroup} == {256}
     assert throughput.representative("sm_70")
@@ -159,7 +159,7 @@ class Clock:
         assert name.encode() in module
         op = next(
             op
-            for family in MULTIPLYING
+            for family in IN_REGISTERS
             for op in catalogue(family)
             if launch.TileKernel(op).name == name
         )

@@ -23,7 +23,7 @@ from fragmenta.evidence.moves import MoveCase
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import wgmma_tile
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import MULTIPLYING
+from fragmenta.isa.instruction import IN_REGISTERS
 from fragmenta.shared.tiles import shared_tile
 from tests.asking import ask
 
@@ -37,7 +37,7 @@ def identifier(text):
     return "".join(each if each.isalnum() else "_" for each in text)
 
 
-NAMED = {identifier(str(op)): op for f in MULTIPLYING for op in catalogue(f)}
+NAMED = {identifier(str(op)): op for f in IN_REGISTERS for op in catalogue(f)}
 MOVES = {identifier(str(op)): op for f in moves.FAMILIES for op in catalogue(f)}
 
 
@@ -151,7 +151,7 @@ def test_wgmma_is_asked_in_every_way():
 
 
 def test_a_million_elements_of_every_floating_point_instruction():
-    for family in MULTIPLYING:
+    for family in IN_REGISTERS:
         for turn, op in enumerate(catalogue(family)):
             if not op.supported_on("sm_90a"):
                 continue
@@ -177,7 +177,7 @@ def test_over_its_neighbours_wgmma_takes_all_variants():
 
 
 def test_the_portions_are_small():
-    for family in MULTIPLYING:
+    for family in IN_REGISTERS:
         for op in list(catalogue(family))[::29]:
             for each in verify.portions(op)[:1]:
                 made = each.inputs()

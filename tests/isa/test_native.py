@@ -9,7 +9,7 @@ from fragmenta.cuda.source import kernel, tiled
 from fragmenta.cuda.tools import assembler
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import IN_TENSOR_MEMORY, MULTIPLYING
+from fragmenta.isa.instruction import IN_REGISTERS
 from fragmenta.isa.native import expansion
 
 TARGETS = [
@@ -99,8 +99,7 @@ def test_the_numbers_follow_the_expansions():
     forms = {None: {"fused", "grouped"}, "f16": {"fused"}, "fma": {"chain", "pairs"}}
     operands = {None: None, "f16": "f16", "fma": "f32"}
     wrong, met = [], set()
-    families = [each for each in MULTIPLYING if each not in IN_TENSOR_MEMORY]
-    for op in (op for family in families for op in catalogue(family)):
+    for op in (op for family in IN_REGISTERS for op in catalogue(family)):
         for target in op.requires.targets:
             how, becomes = numeric_model(op, target), expansion(op, target)
             if how.source == "exact by definition" and how.operand is None:

@@ -75,6 +75,13 @@ def test_faults(body: str, kind: str, message: str) -> None:
     assert caught.value.kind == kind
 
 
+def test_a_target_without_tensor_memory() -> None:
+    text = f"{HEAD}{BEGIN}{END}ret;\n}}"
+    kernel = ptx.parse(text).kernels["f"]
+    with pytest.raises(KernelFault, match=r"sm_120a does not have tcgen05\.alloc"):
+        kernel.launch(1, 32, [np.zeros(32, np.uint32)], target="sm_120a", check=False)
+
+
 def test_columns_that_are_not_freed() -> None:
     with pytest.raises(KernelHazard, match=r"columns 0 to 63[^:]* still allocated"):
         launch(BEGIN)

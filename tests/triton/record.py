@@ -67,11 +67,22 @@ def as_given(launch: Launched, arrays: list[Any]) -> list[Any]:
             found.append(each.item())
         elif "block" in given:
             tensor = as_tensor(each)
-            shape, strides = list(tensor.shape), list(tensor.stride())
-            found.append(TensorDescriptor(tensor, shape, strides, list(given["block"])))
+            found.append(_descriptor(tensor, given))
         else:
             found.append(each)
     return found
+
+
+def _descriptor(tensor: Any, given: dict[str, Any]) -> Any:
+    """A descriptor; Gluon's, if a pair of blocks divides its tiles."""
+    whole = tensor, list(tensor.shape), list(tensor.stride()), list(given["block"])
+    if "pair" not in given:
+        return TensorDescriptor(*whole)
+    from triton.experimental.gluon.language import NVMMASharedLayout
+    from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as Gluon
+
+    bits = 8 * tensor.element_size()
+    return Gluon(*whole, NVMMASharedLayout(128, bits, 2, cga_layout=[given["pair"]]))
 
 
 # ── what the PTX gets ───────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.isa.families import catalogue
+from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.view import explorer, explorer_data
 
 ROOT = Path(__file__).parents[2]
@@ -62,7 +63,7 @@ def test_sources_unfold_to_what_is_emitted(records):
         )
         return "\n\n".join(lines) + "\n"
 
-    ops = [op for op in catalogue() if op.fragments]
+    ops = explorer_data.holding()
     for number in range(0, len(ops), 251):
         cuda, ptx = kept["texts"][number]
         assert unfold(cuda) == ops[number].to_cuda().rstrip("\n") + "\n"
@@ -129,10 +130,28 @@ def test_refreshing_a_page_keeps_all_but_the_records(page):
 def test_every_operand_is_in_the_catalogue(records):
     kept = records["catalogue"]
     by_name = {each["name"]: each for each in kept["instructions"]}
-    assert set(by_name) == {str(op) for op in catalogue() if op.fragments}
-    for op in (op for op in catalogue() if op.fragments):
+    held = {str(op) for op in catalogue() if op.fragments}
+    assert held <= set(by_name)
+    assert set(by_name) == {str(op) for op in explorer_data.holding()}
+    for op in explorer_data.holding():
         parts = by_name[str(op)]["parts"]
         assert set(parts) == set(op.fragments)
         for name, part in op.fragments.items():
             assert kept["parts"][parts[name]]["line"] == str(part.layout)
             assert kept["parts"][parts[name]]["axes"] == dict(part.layout.axes)
+
+
+def test_multiplications_in_tensor_memory_are_a_fair_selection(records):
+    """Every layout, kind and group, with scales and with metadata; not millions."""
+    found = [op for op in explorer_data.holding() if op.tensor_memory]
+    assert {op.layout_letter for op in found} == set("ABDEFG")  # C: no metadata known
+    assert {op.kind for op in found} == set(OF_KIND)
+    assert {op.cta_group for op in found} == {1, 2}
+    assert {name for op in found for name in op.fragments} == {
+        "D", "A", "scale_A", "scale_B", "metadata"
+    }  # fmt: skip
+    assert len(found) < 400
+    kept = {each["name"]: each for each in records["catalogue"]["instructions"]}
+    for op in found:
+        told = kept[str(op)]["tensor"]
+        assert (told["letter"], told["ctas"]) == (op.layout_letter, op.cta_group)

@@ -18,9 +18,10 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.isa.families import catalogue
+from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
+from fragmenta.view.grid import grids
 
 EXPLORER = Path(__file__).parents[2] / "explorer"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -58,12 +59,12 @@ def digest(*arrays):
 
 
 def multiplications():
-    """One instruction for each way to multiply; a few widths of wgmma."""
+    """One instruction for each way to multiply; a few widths of wgmma and tcgen05."""
     found = {}
-    for op in catalogue():
-        if not (op.family.startswith(("mma", "wgmma")) or op.family == "wmma.mma"):
+    for op in explorer_data.holding():
+        if op.family not in MULTIPLYING or (op.warpgroup and op.shape.n not in (8, 24)):
             continue
-        if op.warpgroup and op.shape.n not in (8, 24):
+        if op.tensor_memory and (op.shape.n != 64 or op.shape.m > 128):
             continue
         words = ("shape", "a", "b", "c", "d", "bitop", "kind", "scale_vec")
         key = (op.family, *(op.values.get(word) for word in words))
@@ -89,7 +90,7 @@ def test_layouts_of_every_operand(worked_out):
     kept = explorer_data.records_of(explorer.page())["catalogue"]
     by_name = {each["name"]: each for each in kept["instructions"]}
     digests = {}
-    for op in catalogue():
+    for op in explorer_data.holding():
         for name, part in op.fragments.items():
             number = by_name[str(op)]["parts"][name]
             if part.layout not in digests:
@@ -100,21 +101,30 @@ def test_layouts_of_every_operand(worked_out):
 @pytest.mark.xdist_group("explorer")
 def test_places_of_every_operand(worked_out):
     digests = {}
-    for op in catalogue():
+    for op in explorer_data.holding():
         for name, part in op.fragments.items():
-            if part.layout not in digests:
-                digests[part.layout] = places(part.layout)
-            assert worked_out["places"][str(op)][name] == digests[part.layout], (
-                f"{op} {name}"
-            )
+            key = part.layout, part.shape
+            if key not in digests:
+                digests[key] = places(part)
+            assert worked_out["places"][str(op)][name] == digests[key], f"{op} {name}"
 
 
-def places(layout):
+def places(part):
     """Lane, register and element of each element, for selectors 0."""
+    if isinstance(part, fm.TensorFragment):
+        return cells(part)
+    layout = part.layout
     at = np.unravel_index(layout.scatter(), layout.place_shape)
     by_axis = dict(zip((name for name, _ in layout.axes), at, strict=True))
     lane = by_axis["L"] + 32 * by_axis.get("W", 0)
     return digest(lane, by_axis["R"], by_axis.get("E", np.zeros_like(lane)))
+
+
+def cells(part):
+    """Lane, 128 more in the second CTA, column and element; the first of copies."""
+    (grid,) = grids(part)
+    lane = np.array(grid.lane) + 128 * np.array(grid.warp)
+    return digest(lane, np.array(grid.register), np.array(grid.element))
 
 
 @pytest.mark.xdist_group("explorer")
@@ -133,7 +143,7 @@ def test_addresses_in_shared_memory(worked_out):
 
 
 @pytest.mark.xdist_group("explorer")
-@pytest.mark.parametrize("family", ["mma", "mma.sp", "wmma.mma", "wgmma", "wgmma.sp"])
+@pytest.mark.parametrize("family", MULTIPLYING)
 def test_values_are_exact(worked_out, family):
     for op in multiplications():
         if op.family == family:
@@ -144,6 +154,7 @@ def check_values(op, found):
     m, n, k = op.shape
     stored = k // 2 if op.sparse else k
     a = np.reshape(found["A"], (-1, m, stored))
+    found.setdefault("C", np.zeros(m * n))  # a tcgen05.mma adds to D itself
     b, c, d = (
         np.reshape(found[x], s)
         for x, s in (("B", (-1, k, n)), ("C", (-1, m, n)), ("D", (-1, m, n)))

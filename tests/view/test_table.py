@@ -12,6 +12,7 @@ import pytest
 from fragmenta.errors import Error
 from fragmenta.isa.searching import find
 from fragmenta.registers.fragment import Fragment
+from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view.table import bits, name, spans, table
 
 # One fragment of every kind: packed, wide, tall, sparse, with selectors, in
@@ -221,6 +222,7 @@ def cells_of(text: str) -> set[tuple[int | None, int, int, int]]:
 
 def test_tensor_memory_by_matrix(tensor: Fragment) -> None:
     """Every cell of the table names all places that ``where`` knows."""
+    assert isinstance(tensor, TensorFragment)
     _, *rows = csv.reader(io.StringIO(tensor.table(format="csv")))
     assert (len(rows), len(rows[0]) - 1) == tensor.shape
     for r, row in enumerate(rows[::5]):

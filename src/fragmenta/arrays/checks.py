@@ -54,10 +54,11 @@ def refuse_masks(array: object) -> None:
     fragmenta.errors.Error: a masked array has no values at its masked places, and \
 registers have no mask; give .filled(value), or .data for the values under the mask
     """
-    module = sys.modules.get("numpy.ma")
-    if module is None:  # then no masked array exists
+    # Without the module, or while another thread imports it, no masked array exists.
+    kind = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if kind is None:
         return
-    if isinstance(array, module.MaskedArray):
+    if isinstance(array, kind):
         raise Error(
             "a masked array has no values at its masked places, and registers have no "
             "mask; give .filled(value), or .data for the values under the mask"

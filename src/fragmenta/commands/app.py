@@ -103,9 +103,9 @@ def _with_descriptors(args: list[str]) -> list[str]:
 _OPTIONS = {
     "pad=True": "--pad",
     "prune makes": "--prune makes",
-    "give idesc=, or build it with fm.tcgen05": "add it after a space or with --idesc, "
-    "or name shape and types, as in tcgen05.m128n256k16.f32.f16",
-    "give idesc=": "add it after a space or with --idesc",
+    "give idesc=, or build it with fm.tcgen05": "add it, such as 0x08400010, or name "
+    "shape and types, as in tcgen05.m128n256k16.f32.f16",
+    "give idesc=": "add its descriptor, such as 0x08400010",
 }
 """What the library's messages advise, and what that is called here."""
 

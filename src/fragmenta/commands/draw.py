@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
+    Idesc,
     InstructionText,
     OperandName,
     find_holding,
@@ -17,8 +22,10 @@ from fragmenta.commands.files import (
     save_bytes,
 )
 from fragmenta.commands.output import colour, emit, paint, width
+from fragmenta.errors import Error
 from fragmenta.registers.fragment import Fragment
 from fragmenta.view import svg, terminal
+from fragmenta.view.path import path_svg
 
 
 @command(
@@ -26,16 +33,35 @@ from fragmenta.view import svg, terminal
     "fragmenta draw mma.m16n8k64.s4.s4 A",
     "fragmenta draw mma.sp.m16n8k64.s4.s4 -o sparse.svg",
     "fragmenta draw wgmma.m64n256k16.f32.f16 D -o d.svg",
+    "fragmenta draw tcgen05.m128n256k16.f32.f16 -o tensor-memory.svg",
+    "fragmenta draw tcgen05.m128n256k16.f32.f16 --path -o path.svg",
 )
 def draw(
     instruction: InstructionText,
     operand_: OperandName = "",
     output: Output = None,
+    path: Annotated[
+        bool,
+        typer.Option(
+            "--path",
+            help="Draw the way from shared memory through tensor memory to registers.",
+        ),
+    ] = False,
+    idesc: Idesc = None,
     force: Force = False,
 ) -> None:
-    """The ending of the file's name says what is written: SVG, PNG or PDF."""
-    op = find_holding(instruction, "draw")
+    """The ending of the file's name says what is written: SVG, PNG or PDF.  Of a
+    tcgen05.mma, it is a picture of tensor memory with all operands.
+    """
+    op = find_holding(instruction, "draw", idesc)
     part = operand(op, operand_) if operand_ else None
+    if path:
+        _check_path(operand_, output)
+        assert output is not None
+        check_output(output, force)
+        save_bytes(output, svg.convert(path_svg(op), picture_format(output)), force)
+        emit(f"{op}\nthe path of its operands drawn in {output}")
+        return
     if output is not None:
         format = picture_format(output)
         check_output(output, force)
@@ -47,6 +73,13 @@ def draw(
     emit(str(op))
     for each in parts:
         _print(each)
+
+
+def _check_path(name: str, output: object) -> None:
+    if name:
+        raise Error(f"--path draws all operands; leave out {name!r}, or --path")
+    if output is None:
+        raise Error("--path draws into a file; add -o path.svg")
 
 
 def _print(part: Fragment) -> None:

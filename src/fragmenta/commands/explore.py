@@ -7,11 +7,13 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import complete_instruction, find_holding
+from fragmenta.commands.arguments import Idesc, complete_instruction, find_holding
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import emit
 from fragmenta.errors import Error
+from fragmenta.isa.instruction import Instruction
 from fragmenta.view import explorer
+from fragmenta.view.explorer_data import holding
 
 
 @command(
@@ -31,9 +33,12 @@ def explore(
         ),
     ] = None,
     output: Output = None,
+    idesc: Idesc = None,
     force: Force = False,
 ) -> None:
-    op = None if instruction is None else find_holding(instruction, "explore")
+    op = None if instruction is None else find_holding(instruction, "explore", idesc)
+    if op is not None and op.tensor_memory:
+        _check_listed(op)
     if output is None:
         if not explorer.show(op):
             raise Error(
@@ -51,3 +56,28 @@ def explore(
     text = explorer.page()
     save_text(output, text, force)
     emit(f"{len(text.encode()) // 1024} KiB to {output}")
+
+
+def _check_listed(op: Instruction) -> None:
+    """The page has two widths of each ``tcgen05.mma``, not all of them."""
+    found = [each for each in holding() if each.tensor_memory]
+    if op in found:
+        return
+
+    def far(other: Instruction) -> tuple[bool, ...]:
+        names = ("kind", "cta_group", "a", "d")
+        return (
+            other.family != op.family,
+            *(other.values.get(name) != op.values.get(name) for name in names),
+            other.shape.m != op.shape.m,
+        )
+
+    near = min(found, key=far)
+    types = f"{near.values['d']}.{near.values['a']}"
+    kind = f"kind::{near.kind}." if near.scale_vec else ""
+    group = "cta_group::2." if near.cta_group == 2 else ""
+    words = near.family.replace("tcgen05.mma", "tcgen05")
+    raise Error(
+        f"the page has only some tcgen05.mma; nearest: "
+        f"{words}.{group}{kind}{near.shape}.{types}; fragmenta draw draws every one"
+    )

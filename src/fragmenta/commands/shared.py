@@ -46,7 +46,7 @@ from fragmenta.shared.tiles import default_swizzle
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 64 --pitch 144",
     "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --num x4 --along n",
     "fragmenta shared wgmma.m64n128k16.f32.bf16 A --major mn --json",
-    "fragmenta shared 'tcgen05.mma.cta_group::1.kind::f16 0x08400010' B --swizzle 128",
+    "fragmenta shared tcgen05.m128n256k16.f32.f16 B --swizzle 128",
 )
 def shared(
     instruction: InstructionText,

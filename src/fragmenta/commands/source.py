@@ -11,7 +11,8 @@ from fragmenta.commands.arguments import complete_instruction
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import printable, write
 from fragmenta.cuda.source import emit as library
-from fragmenta.errors import Error
+from fragmenta.cuda.source.ptx import Options
+from fragmenta.errors import Error, nearest, one_of
 
 
 @command(
@@ -19,6 +20,7 @@ from fragmenta.errors import Error
     "fragmenta emit mma.sp.m16n8k32.f32.f16",
     "fragmenta emit wgmma.m64n64k32.f32.e4m3.e4m3 --a-registers",
     "fragmenta emit mma.m16n8k64.s4.s4 --language ptx --target sm_80",
+    "fragmenta emit 'tcgen05.mma.cta_group::1.kind::f16 0x08400010' --kernel",
     "fragmenta emit mma.m16n8k16.f32 mma.m16n8k32.s8.s8 --header -o mma.cuh",
 )
 def emit(
@@ -45,6 +47,25 @@ def emit(
         bool,
         typer.Option("--a-registers", help="Read A of wgmma from registers."),
     ] = False,
+    kernel: Annotated[
+        bool,
+        typer.Option(
+            "--kernel", help="Write a whole kernel that multiplies with tcgen05.mma."
+        ),
+    ] = False,
+    a_tensor: Annotated[
+        bool,
+        typer.Option("--a-tensor", help="Read A of tcgen05.mma from tensor memory."),
+    ] = False,
+    operand: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="OPERAND",
+            help="An operand that tcgen05.mma may take: disable_output_lane, "
+            "scale_input_d or zero_column_mask.",
+        ),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -66,6 +87,8 @@ def emit(
         as_header=header,
         a_registers=a_registers,
         target=target,
+        kernel=kernel,
+        options=_options(a_tensor, operand or []),
     )
     if output is None:
         write(text.rstrip("\n"))
@@ -74,3 +97,13 @@ def emit(
     lines = len(text.splitlines())
     what = "PTX" if language == "ptx" else "CUDA"
     write(printable(f"{lines} lines of {what} to {output}"))
+
+
+def _options(a_tensor: bool, operands: list[str]) -> Options:
+    known = Options._fields[1:]
+    for each in operands:
+        if each not in known:
+            raise Error(
+                f"no operand {each}{nearest(each, known)}; --with takes {one_of(known)}"
+            )
+    return Options(a_tensor, **dict.fromkeys(operands, True))

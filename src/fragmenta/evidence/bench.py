@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,6 +142,8 @@ def bench(op: Instruction, target: str) -> Loop:
     (512, 256)
     """
     check_multiplies(op)
+    if op.tensor_memory:
+        raise Error(f"{op.family} is not measured: only those with D in registers are")
     if op.types.get("c", op.types["d"]) != op.types["d"]:
         raise Error("D is of another type than C, so nothing can be accumulated")
     if op.warpgroup:
@@ -235,7 +238,9 @@ class WarpLoop(Loop):
     def _round(self) -> Iterator[str]:
         for number in range(self.statements):
             chain = number % self.chains
-            names = {each.name: _written(each, chain) for each in self.held}
+            names: dict[str, Any] = {
+                each.name: _written(each, chain) for each in self.held
+            }
             yield ptx.statement(self.op, a_registers=False, d=names["c"], **names)
 
 
@@ -323,11 +328,11 @@ class WarpgroupLoop(Loop):
                 entry.do(f"add.u64 {register}, %image_units, {word:#x};")
 
     def _round(self) -> Iterator[str]:
-        plain = ptx.immediates(self.op, {})
+        plain: dict[str, Any] = ptx.immediates(self.op, {})
         listed = {each.name: each for each in ptx.operands(self.op)}
         for number in range(self.statements):
             step, chain = divmod(number, self.chains)
-            named = {
+            named: dict[str, Any] = {
                 name: f"%{name}_at{step % len(words)}"
                 for name, words in self.descriptors.items()
             }

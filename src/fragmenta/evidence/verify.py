@@ -34,7 +34,7 @@ from fragmenta.evidence.report import First, Outcome, Report
 from fragmenta.evidence.variants import Variant, variants
 from fragmenta.evidence.warpgroup import WarpgroupCase
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import MULTIPLYING, Instruction, check_multiplies
+from fragmenta.isa.instruction import IN_REGISTERS, Instruction, check_multiplies
 from fragmenta.progress import Progress
 
 Portion = RegisterCase | WarpgroupCase
@@ -68,20 +68,25 @@ def chosen(
     given = list(instructions)
     for op in given:
         check_multiplies(op)
+        if op.tensor_memory:
+            raise Error(
+                f"{op} is not verified: verified are {one_of(IN_REGISTERS, 'and')}; a "
+                "kernel with it is, with kernel.verify on a GPU that has it"
+            )
         if not op.supported_on(target):
             raise UnsupportedTarget(f"{op} needs {op.requires}; this is {target}")
     wanted = list(families)
     for family in wanted:
-        if family not in MULTIPLYING:
+        if family not in IN_REGISTERS:
             raise Error(
-                f"no family {family}{nearest(family, MULTIPLYING)}; verified are "
-                f"{one_of(MULTIPLYING, 'and')}"
+                f"no family {family}{nearest(family, IN_REGISTERS)}; verified are "
+                f"{one_of(IN_REGISTERS, 'and')}"
             )
     if given and not wanted:
         return given
     found = [
         op
-        for family in wanted or MULTIPLYING
+        for family in wanted or IN_REGISTERS
         for op in catalogue(family)
         if op.supported_on(target)
     ]

@@ -44,7 +44,9 @@ IN_TENSOR_MEMORY = (
     "tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws", "tcgen05.mma.ws.sp",
 )  # fmt: skip
 """The families that multiply with D in tensor memory."""
-MULTIPLYING = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma", *IN_TENSOR_MEMORY)
+IN_REGISTERS = ("mma", "mma.sp", "wgmma", "wgmma.sp", "wmma.mma")
+"""The families that multiply with D in registers."""
+MULTIPLYING = (*IN_REGISTERS, *IN_TENSOR_MEMORY)
 """The families that multiply matrices; the others move or load them."""
 
 

@@ -142,7 +142,12 @@ class Field(NamedTuple):
         return f"{self.meaning}: {shown}"
 
 
-def _codes(name: str, kind: str) -> dict[str, int]:
+def type_codes(name: str, kind: str) -> dict[str, int]:
+    """The code of each type in a field of the descriptor of a kind.
+
+    >>> type_codes("a", "mxf4"), type_codes("d", "i8")
+    ({'e2m1': 1}, {'s32': 2})
+    """
     field = "ab" if name in ("a", "b") else name
     for line in read(_TYPES):
         if line["field"] == field and kind in line["kinds"].split():
@@ -277,7 +282,7 @@ class InstructionDescriptor:
             name, low, bits = line["field"], int(line["low"]), int(line["bits"])
             value = getattr(self, name)
             if line["unit"] == "type":
-                code = _codes(name, self.kind)[value]
+                code = type_codes(name, self.kind)[value]
             elif name == "max_shift":
                 code = _SHIFTS.index(value)
             else:
@@ -387,7 +392,7 @@ it has 64 and 128; M = 256 is in cta_group::2
         """Refuse values of fields that the kind does not have."""
         have = {line["field"]: line for line in read(TABLES[self.kind])}
         for name in ("a", "b", "d", "scale"):
-            codes = _codes(name, self.kind)
+            codes = type_codes(name, self.kind)
             given = getattr(self, name)
             if name == "d" and not codes:
                 codes = dict.fromkeys(OF_KIND[self.kind].results, 0)
@@ -468,10 +473,10 @@ def _value(word: int, kind: str, line: Mapping[str, str], code: int) -> Any:
     name, low, bits = line["field"], int(line["low"]), int(line["bits"])
     where = f"bits {low + bits - 1}:{low}" if bits > 1 else f"bit {low}"
     if line["unit"] == "type":
-        for of, known in _codes(name, kind).items():
+        for of, known in type_codes(name, kind).items():
             if known == code:
                 return of
-        codes = _codes(name, kind)
+        codes = type_codes(name, kind)
         legal = one_of(f"{c} for {of}" for of, c in codes.items())
         raise UnknownInstruction(
             f"{word:#010x} is no descriptor of {kind}: {_MEANINGS[name]} has code "

@@ -12,8 +12,9 @@ kernel's business, as on a GPU: of an array that is not contiguous, it sees the 
 from the first to the last element.
 
 ``sm_90a`` has wgmma, tensor descriptors for the copy engine (TMA) and clusters
-(``num_ctas``).  ``on_cpu("sm_90a", schedules=("eager", "lazy", 1))`` runs each launch
-with several orders of its asynchronous work, which must all give the same bits.
+(``num_ctas``), ``sm_100a`` has tcgen05 and tensor memory.
+``on_cpu("sm_90a", schedules=("eager", "lazy", 1))`` runs each launch with several
+orders of its asynchronous work, which must all give the same bits.
 
 ``@triton.autotune`` takes the configuration that executes the fewest instructions: a
 thousand warp instructions count as a millisecond, also in ``triton.testing.do_bench``.

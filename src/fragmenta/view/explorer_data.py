@@ -17,19 +17,24 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from fragmenta.errors import Error, LayoutError, one_of
+from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import read
+from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.isa.target import TARGETS
 from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.metadata import Metadata
+from fragmenta.registers.tensor import TensorFragment
 from fragmenta.shared.descriptor import FIELDS, OFFSETS
 from fragmenta.view.palette import hex_colour
+from fragmenta.view.tensor_memory import arrangement
 
 PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")
@@ -65,7 +70,7 @@ def catalogue_record() -> JsonRecord:
     """Every instruction that holds matrices, and what they share."""
     pools = {name: Pool() for name in ("parts", "notes", "targets", "patterns")}
     types: dict[str, JsonRecord] = {}
-    ops = [_instruction(op, pools, types) for op in _holding()]
+    ops = [_instruction(op, pools, types) for op in holding()]
     return {
         "families": list(dict.fromkeys(op["family"] for op in ops)),
         "allTargets": {name: str(since) for name, since in TARGETS.items()},
@@ -81,9 +86,61 @@ def catalogue_record() -> JsonRecord:
     }
 
 
-def _holding() -> list[Instruction]:
-    """The page is about who holds what: nothing else is on it."""
-    return [op for op in catalogue() if op.fragments]
+def holding() -> list[Instruction]:
+    """The page is about who holds what: nothing else is on it.
+
+    A ``tcgen05.mma`` has matrices only with a descriptor.  There are millions of them;
+    the page has some of each kind, group and layout.
+    """
+    found = [op for op in catalogue() if op.fragments]
+    moves = [op for op in found if op.family.startswith("tcgen05")]
+    others = [op for op in found if not op.family.startswith("tcgen05")]
+    return [*others, *_multiplications(), *moves]
+
+
+# The types of A and D that look different or that are asked for most.
+_TYPES = """
+kind     | A    | D
+f16      | f16  | f32
+f16      | f16  | f16
+f16      | bf16 | f32
+tf32     | tf32 | f32
+f8f6f4   | e4m3 | f32
+f8f6f4   | e4m3 | f16
+f8f6f4   | e2m3 | f32
+f8f6f4   | e2m1 | f32
+i8       | s8   | s32
+mxf8f6f4 | e4m3 | f32
+mxf8f6f4 | e2m1 | f32
+mxf4     | e2m1 | f32
+mxf4nvf4 | e2m1 | f32
+"""
+_WIDTH = 64
+
+
+def _multiplications() -> list[Instruction]:
+    """For each kind, group and M: N of 64, and the largest."""
+    found = []
+    choices = ((1, False), (2, False), (1, True))
+    for (group, ws), sp, line in product(choices, (False, True), read(_TYPES)):
+        kind = line["kind"]
+        have = sizes(kind, group, ws=ws, sparse=sp)
+        for m, widths in have.items():
+            for n in dict.fromkeys((_WIDTH, widths[-1])):
+                shape = f"m{m}n{n}k{OF_KIND[kind].k[sp]}"
+                op = tcgen05(
+                    shape,
+                    line["A"],
+                    d=line["D"],
+                    kind=kind,
+                    cta_group=group,
+                    ws=ws,
+                    sp=sp,
+                )
+                # Where the metadata is has to be known, or A could not be read.
+                if not sp or "metadata" in op.fragments:
+                    found.append(op)
+    return found
 
 
 def _instruction(
@@ -94,7 +151,7 @@ def _instruction(
     record: JsonRecord = {
         "name": str(op),
         "family": op.family,
-        "shape": list(op.shape),
+        "shape": list(op.shape) if "shape" in op.values else [0, 0, 0],
         "values": {key: value for key, value in op.values.items() if value},
         "requires": pools["targets"].add(_requirement(op)),
         "parts": {
@@ -103,9 +160,23 @@ def _instruction(
         "operands": [str(operand) for operand in op.operands],
         "notes": [pools["notes"].add(note) for note in op.notes],
     }
-    if op.sparse:
+    if op.tensor_memory:
+        record["tensor"] = _tensor(op)
+    if "metadata" in op.fragments:
         record["pattern"] = pools["patterns"].add(_pattern(op.metadata))
     return record
+
+
+def _tensor(op: Instruction) -> JsonRecord:
+    """What the descriptor says, and where the operands are drawn."""
+    assert op.descriptor is not None
+    addresses = arrangement(op)
+    return {
+        "letter": op.layout_letter,
+        "ctas": op.cta_group,
+        "says": [each.told for each in op.descriptor.fields() if each.code],
+        "columns": {name: at.column for name, at in addresses.items()},
+    }
 
 
 def _requirement(op: Instruction) -> JsonRecord:
@@ -118,8 +189,14 @@ def _requirement(op: Instruction) -> JsonRecord:
 
 
 def _part(part: Fragment) -> JsonRecord:
-    """One operand in registers: its line, and the same in other notations."""
+    """One operand: its line, and the same in other notations."""
+    more: JsonRecord = {}
+    if isinstance(part, TensorFragment):
+        more["skipped"] = part.skipped
+        if part.windows:
+            more["windows"] = [list(each) for each in part.windows]
     return {
+        **more,
         "name": part.name,
         "letter": part.letter,
         "type": part.dtype.name,
@@ -174,7 +251,7 @@ def sources_record() -> JsonRecord:
             for paragraph in text.rstrip("\n").split("\n\n")
         ]
 
-    texts = [[folded(op.to_cuda()), folded(op.to_ptx())] for op in _holding()]
+    texts = [[folded(op.to_cuda()), folded(op.to_ptx())] for op in holding()]
     return {"lines": lines.items, "paragraphs": paragraphs.items, "texts": texts}
 
 

@@ -10,6 +10,9 @@ repetitions out, by three rules taken in this order along each direction:
    last are shown.
 3. If still more than ``most`` are left, of more than four neighbours in one
    register the first two and the last are shown.
+
+In tensor memory, of the lanes of a warp or of the columns that go on in the same way,
+the first and the last are shown.
 """
 
 from __future__ import annotations
@@ -22,6 +25,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fragmenta.registers.tensor import TensorFragment
+from fragmenta.view.places import reaching_warp
 
 if TYPE_CHECKING:
     from fragmenta.registers.fragment import Fragment
@@ -70,8 +76,30 @@ class Grid:
     down: int
     """Neighbours in a column that share a register."""
 
+    @property
+    def cells(self) -> bool:
+        """Whether places are cells of tensor memory: lanes and columns."""
+        return isinstance(self.fragment, TensorFragment)
+
+    @property
+    def boxed(self) -> bool:
+        """Whether several elements share a frame."""
+        return self.across * self.down > 1
+
+    def head(self, row: int, col: int) -> str:
+        """Whose frame it is: ``T13``, with the column where elements share a cell."""
+        column = f" C{self.register[row][col]}" if self.cells and self.boxed else ""
+        return f"T{self.lane[row][col]}{column}"
+
     def label(self, row: int, col: int) -> str:
-        """The element as the manual writes it; copies after a comma."""
+        """The element as the manual writes it; copies after a comma.
+
+        In tensor memory, it is the column and the element in the cell.
+        """
+        if self.cells:
+            several = self.fragment.elements > 1
+            element = f"E{self.element[row][col]}" if several else ""
+            return element if self.boxed else f"C{self.register[row][col]}{element}"
         return self.fragment.letter + ",".join(map(str, self.numbers[row][col]))
 
     def bits(self, row: int, col: int) -> tuple[int, int]:
@@ -88,6 +116,8 @@ class Grid:
         'A[3, 17]: lane 14, register 0, bits 7:4, a1'
         """
         part = self.fragment
+        if isinstance(part, TensorFragment):
+            return _describe_cell(part, row, col)
         index = [self.at[n] for n in part.layout.data[:-2] if n in self.at]
         inside = ", ".join(map(str, [*index, row, col]))
         warp = f"warp {self.warp[row][col]}, " if part.lanes > 32 else ""
@@ -109,6 +139,15 @@ class Grid:
         return ", ".join(f"{name} {value}" for name, value in self.at.items())
 
 
+def _describe_cell(part: TensorFragment, row: int, col: int) -> str:
+    cell = part.where(row, col)
+    warps = sorted({reaching_warp(each.lane) for each in (cell, *cell.copies)})
+    others = [str(each.lane) for each in cell.copies if each.cta == cell.cta]
+    copies = f"; copies in lanes {', '.join(others)}" if others else ""
+    reached = ", ".join(map(str, warps))
+    return f"{part.name}[{row}, {col}]: {cell}, warp {reached}{copies}"
+
+
 def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[Grid]:
     """The grids of a fragment; ``first`` stops at the selectors' first choice.
 
@@ -123,20 +162,23 @@ def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[G
     keys = [*outer, *fragment.selectors]
     copies = [name for name in layout.free if name not in keys]
     order = [name for name, _ in layout.coordinates]
-    places = layout.place_index().transpose(
+    places = _used(fragment).transpose(
         [order.index(name) for name in (*keys, row, col, *copies)]
     )
-    shape = tuple(layout.sizes[name] for name in (*keys, row, col))
+    shape = places.shape[: len(keys) + 2]
     held = _axes(layout, places.reshape(*shape, -1))
     zero = np.zeros_like(places).reshape(*shape, -1)
-    warp, element = held.get("W", zero), held.get("E", zero)
-    number = held["R"] * fragment.elements + element
+    cells = isinstance(fragment, TensorFragment)
+    outermost, lane, inner = "PTC" if cells else "WLR"
+    warp, element = held.get(outermost, zero), held.get("E", zero)
+    number = held[inner] * fragment.elements + element
     rows, cols = slots(fragment, row, most), slots(fragment, col, most)
-    across, down = run(layout, col), run(layout, row)
+    across, down = shared_by(fragment, col), shared_by(fragment, row)
     shown = [
         range(1 if first and key in fragment.selectors else layout.sizes[key])
         for key in keys
     ]
+    skipped = fragment.skipped if isinstance(fragment, TensorFragment) else 0
     for at in product(*shown):
         here: tuple[Any, ...] = (*at, slice(None), slice(None), 0)
         told = zip(keys, at, strict=True)
@@ -146,13 +188,28 @@ def grids(fragment: Fragment, most: int = 64, first: bool = False) -> Iterator[G
             rows,
             cols,
             warp[here].tolist(),
-            held["L"][here].tolist(),
-            held["R"][here].tolist(),
+            held[lane][here].tolist(),
+            (held[inner][here] + skipped).tolist(),
             element[here].tolist(),
             number[at].tolist(),
             across,
             down,
         )
+
+
+def _used(fragment: Fragment) -> Index:
+    """The flat places of what the operand has of its layout, at address 0."""
+    layout = fragment.layout
+    if not isinstance(fragment, TensorFragment):
+        return layout.place_index()
+    chosen = []
+    for name, _ in layout.coordinates:
+        if name in layout.data and fragment.windows:
+            window = fragment.windows[layout.data.index(name)]
+            chosen.append(window.at(np.arange(window.size)))
+        else:
+            chosen.append(np.arange(1 if name == "base" else layout.sizes[name]))
+    return np.asarray(layout.place_index()[np.ix_(*chosen)])
 
 
 def _axes(layout: Layout, places: Index) -> dict[str, Index]:
@@ -184,8 +241,21 @@ def run(layout: Layout, coordinate: str) -> int:
     return size
 
 
+def shared_by(fragment: Fragment, coordinate: str) -> int:
+    """As :func:`run`, of what the operand has of its layout."""
+    length = run(fragment.layout, coordinate)
+    if not isinstance(fragment, TensorFragment) or not fragment.windows:
+        return length
+    window = fragment.windows[fragment.layout.data.index(coordinate)]
+    # What begins inside a cell and goes on in the next has no frames of one size.
+    crosses = window.first and window.first + window.size > length
+    return 1 if crosses or window.size == 1 else length
+
+
 def slots(fragment: Fragment, coordinate: str, most: int) -> tuple[Slot, ...]:
     """The lines that are shown along a coordinate, and the gaps between them."""
+    if isinstance(fragment, TensorFragment):
+        return tuple(_slots_of_cells(fragment, coordinate))
     layout = fragment.layout
     size = layout.sizes[coordinate]
     digits = dict(layout.coordinates)[coordinate]
@@ -199,6 +269,49 @@ def slots(fragment: Fragment, coordinate: str, most: int) -> tuple[Slot, ...]:
         inner = np.arange(size) % length
         shown &= (inner < 2) | (inner == length - 1)
     return tuple(_with_gaps(shown, length))
+
+
+def _slots_of_cells(fragment: TensorFragment, coordinate: str) -> Iterator[Slot]:
+    """Of each run of lanes in a warp, or of columns, the first lines and the last."""
+    at = fragment.layout.data.index(coordinate)
+    size, length = fragment.shape[at], shared_by(fragment, coordinate)
+    shown = np.ones(size, dtype=bool)
+    if size > REPEATS:
+        kind, block = _going_on(fragment, coordinate)
+        part = fragment.windows[at].part if fragment.windows else 0
+        inner = np.arange(size) % (part or block)
+        last = min(part or block, size) - 1
+        first, end = (3, 1) if kind == "lane" else (max(6, length), max(2, length))
+        shown = (inner < first) | (inner > last - end)
+        shown |= np.isin(inner, _turns(fragment, coordinate))
+        shown[-1] = True
+    yield from _with_gaps(shown, length)
+
+
+def _turns(fragment: TensorFragment, coordinate: str) -> list[int]:
+    """Where, among lanes, rows turn to other elements of the same cells."""
+    before, found = 1, list[int]()
+    for digit in dict(fragment.layout.coordinates)[coordinate]:
+        if digit.axis == "E" and before > 1:
+            found += [before - 1, before, before + 1]
+        before *= digit.size
+    return found
+
+
+def _going_on(fragment: TensorFragment, coordinate: str) -> tuple[str, int]:
+    """How many indices go on in lanes of one warp, or in columns."""
+    kind, block = "", 1
+    for digit in dict(fragment.layout.coordinates)[coordinate]:
+        if digit.axis == "E":
+            this = kind or "column"
+        elif digit.axis == "C":
+            this = "column"
+        else:
+            this = "lane" if digit.axis == "T" and digit.stride < 32 else "far"
+        if kind and this != kind:
+            break
+        kind, block = this, block * digit.size
+    return kind, block
 
 
 def _hide_repeats(shown: Shown, digits: Digits, axis: str) -> None:

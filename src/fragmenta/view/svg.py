@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from fragmenta.errors import Error, one_of
+from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view import palette
 from fragmenta.view.grid import Grid, Slot, grids
 
@@ -107,7 +108,8 @@ def fragment_svg(fragment: Fragment) -> str:
 def instruction_svg(op: Instruction) -> str:
     """The picture of an instruction: B above D, A beside it, metadata beside A.
 
-    Of selectors only the first choice is drawn.
+    Of selectors only the first choice is drawn.  Tensor memory is drawn by
+    :mod:`fragmenta.view.tensor_memory`.
 
     >>> import fragmenta as fm
     >>> picture = instruction_svg(fm.find("mma.sp.m16n8k64.s4.s4"))
@@ -119,7 +121,7 @@ def instruction_svg(op: Instruction) -> str:
     check_holds(op, "draw")
     parts = dict(op.fragments)
     head = down([words(str(op), "g t"), words(f"requires {op.requires}", "k s")], 4)
-    if not {"A", "D"} <= set(parts) or not op.shape.k:
+    if not {"A", "C", "D"} <= set(parts) or not op.shape.k:
         body = across(_operand([part]) for part in parts.values())
         return document(down([head, body], 18), str(op))
     result, accumulator = parts.pop("D"), parts.pop("C")
@@ -209,6 +211,8 @@ def _legend(fragment: Fragment, shown: list[Grid]) -> list[str]:
     """What cells and frames mean, by the example of the last lane."""
     grid = shown[-1]
     row, col = (size - 1 for size in fragment.shape[-2:])
+    if grid.cells:
+        return _legend_of_cells(fragment, grid, row, col)
     described = grid.describe(row, col).partition(": ")[2]
     place, _, label = described.rpartition(", ")
     lines = [f"T{grid.lane[row][col]} {label} is {place}; a frame is one register"]
@@ -228,6 +232,28 @@ def _legend(fragment: Fragment, shown: list[Grid]) -> list[str]:
             lines.append(f"{name} {first} to {last} repeat the pattern")
         elif gaps:
             lines.append(f"⋯ leaves out {name} of the same register")
+    return lines
+
+
+def _legend_of_cells(fragment: Fragment, grid: Grid, row: int, col: int) -> list[str]:
+    """What cells and frames mean in tensor memory."""
+    place = grid.describe(row, col).partition(": ")[2].partition(";")[0]
+    place, _, warp = place.rpartition(", warp ")
+    name = f"{grid.head(row, col)} {grid.label(row, col)}"
+    lines = [f"{name} is {place}; a frame is one cell of tensor memory"]
+    if "copy" in fragment.layout.free:
+        lines.append("there are copies in other lanes; point at an element to see them")
+    else:
+        lines.append(f"warp {warp} of a warpgroup reaches it by tcgen05.ld")
+    if "base" in fragment.layout.free:
+        lines.append("at an address with lane 16, every lane is 16 higher")
+    if fragment.layout.data[-1] == "chunk":
+        lines.append("small figures are bits of the cell: idx1 in the upper two of")
+        lines[-1] += " a code, idx0 in the lower two"
+    if fragment.stored > 1:
+        lines.append("metadata says which columns of its chunk the stored ones are")
+    if any(slot.hidden for slot in (*grid.rows, *grid.cols)):
+        lines.append("⋮ and ⋯ leave out lanes and columns that go on in the same way")
     return lines
 
 
@@ -281,7 +307,9 @@ def panel(grid: Grid) -> Drawing:
     body = [_title(grid), *_axes(grid, rows, cols, left, top)]
     if part.stored > 1:
         body += _chunks(grid, cols, left, top - 34)
-    if part.lanes > 32:
+    if grid.cells:
+        body += _reaching(grid, rows, top)
+    elif part.lanes > 32:
         body += _warps(rows, top)
     cells = "\n".join(_cells(grid, rows, cols))
     body.append(Drawing(0, 0, cells).at(left, top))
@@ -293,13 +321,20 @@ def _cell(grid: Grid) -> tuple[float, float]:
     """Width and height of a cell: who shares a lane's name needs less room."""
     # All digits of the last element are the largest, so it has the longest name.
     label = len(grid.label(-1, -1)) * _LETTER + 5
+    head = len(grid.head(-1, -1)) * _LETTER + 5
     if grid.fragment.layout.data[-1] == "chunk":
         return 30, 28
     if grid.across > 1:
-        return max(label, 28 / grid.across), 28
+        across = min(grid.across, len(grid.cols))
+        return max(label, 28 / grid.across, head / across), 28
     if grid.down > 1:
-        return label + 24, 14
-    return max(label, 26), 28
+        return label + _beside(grid), 14
+    return max(label, 26, head + 4 if grid.cells else 0), 28
+
+
+def _beside(grid: Grid) -> float:
+    """What the name of a frame takes where elements stand beside it."""
+    return max(24, len(grid.head(-1, -1)) * _LETTER + 6)
 
 
 def _title(grid: Grid) -> str:
@@ -351,12 +386,36 @@ def _warps(rows: _Track, top: float) -> Iterator[str]:
     """The warps of a warpgroup, 16 rows each."""
     for numbers, y, size in rows.runs(16):
         warp = rows.slots[numbers[0]].index // 16
-        middle = y + top + size / 2
-        yield (
-            f'<rect class="b" x="0" y="{y + top + 1:g}" width="16" '
-            f'height="{size - 2:g}" rx="3"/><text class="m t" '
-            f'transform="translate(11 {middle:g}) rotate(-90)">warp {warp}</text>'
-        )
+        yield _band(f"warp {warp}", y + top, size)
+
+
+def _reaching(grid: Grid, rows: _Track, top: float) -> Iterator[str]:
+    """The warps that reach the rows, and the CTA of a pair."""
+    shown = [slot.index for slot in grid.cols if not slot.hidden]
+    pair = isinstance(grid.fragment, TensorFragment) and grid.fragment.pair
+
+    def band(number: int) -> str:
+        row = rows.slots[number].index
+        lanes = {grid.lane[row][col] // 32 for col in shown}
+        warps = ", ".join(map(str, sorted(lanes)))
+        cta = f"CTA {grid.warp[row][shown[0]]}, " if pair else ""
+        return f"{cta}warp{'s' * (len(lanes) > 1)} {warps}"
+
+    found = [(text, list(at)) for text, at in groupby(range(len(rows.slots)), band)]
+    if grid.fragment.shape[-2] < 32 or "copy" in grid.fragment.layout.free:
+        return  # all warps reach copies, or the rows are no lanes
+    for text, numbers in found:
+        y = rows.starts[numbers[0]]
+        size = rows.starts[numbers[-1]] + rows.sizes[numbers[-1]] - y
+        yield _band(text, y + top, size)
+
+
+def _band(text: str, y: float, size: float) -> str:
+    return (
+        f'<rect class="b" x="0" y="{y + 1:g}" width="16" height="{size - 2:g}" rx="3"/>'
+        f'<text class="m t" transform="translate(11 {y + size / 2:g}) rotate(-90)">'
+        f"{text}</text>"
+    )
 
 
 def _cells(grid: Grid, rows: _Track, cols: _Track) -> Iterator[str]:
@@ -372,11 +431,13 @@ def _cells(grid: Grid, rows: _Track, cols: _Track) -> Iterator[str]:
             row, col = rows.slots[row_numbers[0]], cols.slots[col_numbers[0]]
             lane = grid.lane[row.index][col.index]
             box = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"/>'
-            fills.append(f'<rect class="l{lane}" {box}')
+            # A lane of tensor memory has the colour of the lane that loads it.
+            fills.append(f'<rect class="l{lane % 32}" {box}')
             frames.append(f"<rect {box}")
-            side = grid.down > 1
-            at = (x + 12, y + height / 2 + 3) if side else (x + width / 2, y + 10)
-            lanes.append(f'<text x="{at[0]:g}" y="{at[1]:g}">T{lane}</text>')
+            head = grid.head(row.index, col.index)
+            middle = x + _beside(grid) / 2, y + height / 2 + 3
+            at = middle if grid.down > 1 else (x + width / 2, y + 10)
+            lanes.append(f'<text x="{at[0]:g}" y="{at[1]:g}">{head}</text>')
             for r in row_numbers:
                 for c in col_numbers:
                     cells += _element(grid, rows, cols, (r, c), elements, bits)
@@ -404,7 +465,8 @@ def _element(
     x, y, width, height = cols.starts[c], rows.starts[r], cols.sizes[c], rows.sizes[r]
     # Beside or below the name of the lane, which its elements share.
     if grid.down > 1:
-        x, width, base = x + 23, width - 23, y + 10.5
+        beside = _beside(grid)
+        x, width, base = x + beside - 1, width - beside + 1, y + 10.5
     elif grid.across == 1:
         base = y + 23
     elif part.layout.data[-1] == "chunk":

@@ -1,8 +1,8 @@
 """What does a fragment look like in a terminal?
 
 One line for each row of the matrix; a box is what one register holds of it,
-``T13 a4-7``, in the colour of its lane.  Wide matrices are cut into blocks.
-Without colours the same text is a plain table.
+``T13 a4-7``, or one cell of tensor memory, ``T13 C5``, in the colour of its lane.
+Wide matrices are cut into blocks.  Without colours the same text is a plain table.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view.grid import Grid, Slot, grids
 from fragmenta.view.palette import terminal_style
 
@@ -76,7 +77,10 @@ def _lines(fragment: Fragment, width: int) -> Iterator[list[Colored]]:
     if layout:
         yield [(layout, None)]
     if fragment.layout.data[-1] == "chunk":
-        yield [(_CHUNK_NOTE, None)]
+        note = _CHUNK_NOTE
+        if isinstance(fragment, TensorFragment):
+            note = "E" + note[1:].replace("word", "cell")
+        yield [(note, None)]
     for grid in grids(fragment):
         if grid.at:
             yield []
@@ -88,7 +92,7 @@ def _blocks(grid: Grid, width: int) -> Iterator[list[Colored]]:
     """The grid, in as many blocks of columns as it takes."""
     row, col = grid.fragment.layout.data[-2:]
     corner = f"{row}\\{col}"
-    label = max(len(corner), 3 + 6 * (grid.fragment.lanes > 32))
+    label = max(len(corner), 3 + 6 * _of_warps(grid))
     boxes = _boxes(grid.cols, grid.across)
     heads = [_extent(grid, box) for box in boxes]
     body = {
@@ -138,9 +142,13 @@ def _extent(grid: Grid, box: list[Slot]) -> str:
 def _name(grid: Grid, slot: Slot) -> str:
     if slot.hidden:
         return "…"
-    if grid.fragment.lanes > 32:
+    if _of_warps(grid):
         return f"warp {grid.warp[slot.index][0]} {slot.index:>2}"
     return str(slot.index)
+
+
+def _of_warps(grid: Grid) -> bool:
+    return grid.fragment.lanes > 32 and not grid.cells
 
 
 def _box(grid: Grid, row: Slot, box: list[Slot]) -> Colored:
@@ -149,6 +157,8 @@ def _box(grid: Grid, row: Slot, box: list[Slot]) -> Colored:
     if first.hidden:
         return "…", None
     lane = grid.lane[row.index][first.index]
+    if grid.cells:
+        return _cell(grid, row.index, first.index, last.index), lane
     ends = zip(
         grid.numbers[row.index][first.index],
         grid.numbers[row.index][last.index],
@@ -156,3 +166,14 @@ def _box(grid: Grid, row: Slot, box: list[Slot]) -> Colored:
     )
     held = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ends)
     return f"T{lane} {grid.fragment.letter}{held}", lane
+
+
+def _cell(grid: Grid, row: int, first: int, last: int) -> str:
+    """``T13 C5``, after the CTA of a pair and before the elements of the cell."""
+    of_pair = isinstance(grid.fragment, TensorFragment) and grid.fragment.pair
+    cta = f"P{grid.warp[row][first]} " if of_pair else ""
+    text = f"{cta}T{grid.lane[row][first]} C{grid.register[row][first]}"
+    if grid.fragment.elements == 1:
+        return text
+    ends = dict.fromkeys((grid.element[row][first], grid.element[row][last]))
+    return f"{text}E{'-'.join(map(str, ends))}"

@@ -43,6 +43,21 @@ def test_a_copy_does_no_harm_before_it_is_used() -> None:
     assert found(SKIP.format(first=31, use=use)) == [("%r2", 1 << 31)]
 
 
+def test_half_of_a_pair_may_be_left_open() -> None:
+    # As compilers use add.f32x2 for one number.
+    body = """
+    .reg .b64 %pair; .reg .b32 %open, %low, %high;
+    mov.b32 %low, 7;
+    mov.b64 %pair, {{%low, {second}}};
+    mov.b64 {{%r2, %high}}, %pair;
+    st.global.u32 [%mine], %r2;
+    ret;
+    """
+    assert found(body.format(second="%open")) == []
+    both = body.replace("mov.b32 %low, 7;", "")
+    assert found(both.format(second="%open")) == [("%r2", 0xFFFFFFFF)]
+
+
 def test_lanes_that_nobody_asks_add_up_what_they_like() -> None:
     # As compilers write a reduction of the first lanes.
     body = """

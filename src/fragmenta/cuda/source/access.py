@@ -23,6 +23,7 @@ from fragmenta.registers.layout import Digit, Layout
 
 #: C type and asm constraint of each PTX register class.
 REGISTERS = {
+    ".b16": ("unsigned short", "h"),
     ".b32": ("unsigned", "r"),
     ".s32": ("int", "r"),
     ".f32": ("float", "f"),
@@ -31,7 +32,10 @@ REGISTERS = {
 }
 
 #: What each place axis is called in the generated code.
-NAMES = {"W": "warp", "L": "lane", "R": "r", "E": "e"}
+NAMES = {
+    "P": "cta", "W": "warp", "L": "lane", "T": "tensor_lane", "C": "column",
+    "R": "r", "E": "e",
+}  # fmt: skip
 
 _UNITS = {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}
 
@@ -42,6 +46,8 @@ _UNITS = {8: "unsigned char", 16: "unsigned short", 32: "unsigned"}
 def expression(layout: Layout, coordinate: str, *, run: int = 1) -> str:
     """One coordinate as C, over ``warp``, ``lane``, ``r`` and ``e``.
 
+    In tensor memory it is over ``cta``, ``tensor_lane``, ``column`` and ``e``.
+
     ``run`` elements that are read together share the expression of the
     first: the digits of ``e`` below it are left out.
 
@@ -51,7 +57,7 @@ def expression(layout: Layout, coordinate: str, *, run: int = 1) -> str:
     ('(lane >> 2) + 8 * (r & 1)', '2 * (lane & 3) + 8 * (r >> 1) + e')
     """
     sizes = dict(layout.axes)
-    order = "WLRE"
+    order = "PWLTCRE"
     runs = sorted(_runs(layout, coordinate, run), key=lambda r: order.index(r.axis))
     terms = [_term(each, sizes[each.axis]) for each in runs]
     if len(terms) == 1 and terms[0].startswith("("):

@@ -1,9 +1,9 @@
 """What does an instruction look like in a kernel?
 
 ``to_cuda`` writes CUDA C++ to paste: the instruction as a function, and
-functions that load its operands from memory and store its result.  ``header``
-collects that of many instructions in one file.  ``to_ptx`` writes a complete
-PTX module whose one entry does the instruction.
+functions that load its operands from memory and store its result; of ``tcgen05.mma``
+also a whole kernel.  ``header`` collects that of many instructions in one file.
+``to_ptx`` writes a complete PTX module whose one entry does the instruction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from fragmenta import __version__
-from fragmenta.cuda.source import entry
+from fragmenta.cuda.source import entry, tensor_kernel, tensor_usage
 from fragmenta.cuda.source.access import REGISTERS
 from fragmenta.cuda.source.fragments import (
     fragment_piece,
@@ -23,6 +23,7 @@ from fragmenta.cuda.source.fragments import (
 from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
 from fragmenta.cuda.source.page import WIDTH, broken, comment
+from fragmenta.cuda.source.ptx import PLAIN, Options, check_options
 from fragmenta.errors import Error, nearest, one_of, shortened
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
@@ -39,11 +40,13 @@ def emit(
     as_header: bool = False,
     a_registers: bool = False,
     target: str | None = None,
+    kernel: bool = False,
+    options: Options = PLAIN,
 ) -> str:
     """The source for instructions given by name or abbreviation.
 
     There is one instruction; in a header there are many, and an abbreviation
-    stands for every one that it fits.
+    stands for every one that it fits.  ``options`` are those of :func:`to_cuda`.
 
     >>> print(emit(["movmatrix"], language="ptx").splitlines()[0])
     // movmatrix.sync.aligned.m8n8.trans.b16
@@ -55,14 +58,23 @@ def emit(
         )
     if as_header and language == "ptx":
         raise Error("a header is CUDA; PTX comes one module at a time")
+    if kernel and (as_header or language == "ptx"):
+        raise Error(
+            "a kernel is CUDA, of one instruction; PTX is always a whole module"
+        )
+    if as_header and any(options):
+        raise Error("a header has the plain functions; options are for one instruction")
     if as_header:
         return header(op for text in texts for op in search(text) or [find(text)])
     if len(texts) != 1:
         raise Error(f"one instruction at a time, or a header; given {len(texts)}")
     op = find(texts[0])
-    if language == "ptx":
-        return to_ptx(op, target=target, a_registers=a_registers)
-    return to_cuda(op, a_registers=a_registers)
+    if language == "cuda":
+        return to_cuda(op, a_registers=a_registers, kernel=kernel, **options._asdict())
+    given = check_options(op, options)._asdict()
+    if given.pop("scale_input_d"):
+        given["scale_input_d"] = 0
+    return to_ptx(op, target=target, a_registers=a_registers, **given)
 
 
 def to_ptx(
@@ -71,24 +83,31 @@ def to_ptx(
     *,
     target: str | None = None,
     a_registers: bool = False,
+    a_tensor: bool = False,
+    disable_output_lane: bool = False,
+    zero_column_mask: bool = False,
     **immediates: int,
 ) -> str:
     """A complete PTX module whose one entry does the instruction.
 
     ``target`` is by default the first that has it.  Immediates (``selector``,
-    ``scale_a``, ``trans_b`` …) may be given; by default they do nothing.
+    ``scale_a``, ``trans_b`` …) may be given; by default they do nothing.  The other
+    options are those of :func:`to_cuda`; ``scale_input_d`` is an immediate here.
 
     >>> import fragmenta as fm
     >>> text = to_ptx(fm.mma("m16n8k64", a="s4", sp="sp"), selector=1)
     >>> print(next(line for line in text.splitlines() if ".entry" in line))
     .visible .entry mma_sp_m16n8k64_s32_s4_s4_s32(
     """
-    _check(op, a_registers, name)
+    scaled = "scale_input_d" in immediates
+    given = Options(a_tensor, disable_output_lane, scaled, zero_column_mask)
+    options = _check(op, a_registers, name, given)
     return entry.module(
         op,
         name or function_name(op),
         target=target,
         a_registers=a_registers,
+        options=options,
         **immediates,
     )
 
@@ -99,12 +118,21 @@ def to_cuda(
     *,
     a_registers: bool = False,
     fragments: bool = True,
+    kernel: bool = False,
+    a_tensor: bool = False,
+    disable_output_lane: bool = False,
+    scale_input_d: bool = False,
+    zero_column_mask: bool = False,
 ) -> str:
     r"""CUDA C++ for one instruction, to paste into a kernel.
 
     ``name`` renames the function; ``a_registers`` takes wgmma's A from
     registers instead of shared memory; ``fragments=False`` leaves the load
     and store functions out.
+
+    Of ``tcgen05.mma``, ``kernel`` writes a whole kernel that multiplies matrices, and
+    ``a_tensor`` takes A from tensor memory.  With ``disable_output_lane``,
+    ``scale_input_d`` or ``zero_column_mask`` the function takes this operand, too.
 
     >>> import fragmenta as fm
     >>> print(to_cuda(fm.find("movmatrix"), "transpose", fragments=False))
@@ -125,23 +153,40 @@ def to_cuda(
     }
     <BLANKLINE>
     """
-    _check(op, a_registers, name)
-    main = instruction_piece(op, name, a_registers=a_registers)
+    given = Options(a_tensor, disable_output_lane, scale_input_d, zero_column_mask)
+    options = _check(op, a_registers, name, given)
+    if kernel:
+        return _kernel(op, name, given)
+    main = instruction_piece(op, name, a_registers=a_registers, options=options)
     others = list(companions(op, a_registers=a_registers)) if fragments else []
     texts = [piece.text for piece in (*needed([main, *others]), main, *others)]
     if others:
-        usage = example(op, name, a_registers=a_registers)
+        usage = example(op, name, a_registers=a_registers, options=options)
         lines = [line for statement in usage for line in statement.splitlines()]
         shown = "\n".join(f"//     {line}" for line in lines)
         texts.insert(0, f"// For example, with one tile:\n//\n{shown}\n")
     return "\n".join(texts)
 
 
-def _check(op: Instruction, a_registers: bool, name: str | None) -> None:
+def _check(
+    op: Instruction, a_registers: bool, name: str | None, options: Options
+) -> Options:
     if name is not None:
         _check_identifier("name", name)
+    if a_registers and op.tensor_memory:
+        raise Error(f"A of {op} is in shared memory, or with a_tensor in tensor memory")
     if a_registers and not op.warpgroup:
         raise Error(f"only wgmma chooses where A comes from; {op} has no choice")
+    return check_options(op, options)
+
+
+def _kernel(op: Instruction, name: str | None, options: Options) -> str:
+    if any(options[1:]):
+        raise Error(
+            f"a whole kernel takes no {options._replace(a_tensor=False).tag[1:]}; "
+            "write one around the function"
+        )
+    return tensor_kernel.kernel(op, name, a_tensor=options.a_tensor)
 
 
 _IDENTIFIER = re.compile(r"[A-Za-z]\w*|_\w+", re.ASCII)
@@ -176,6 +221,9 @@ def companions(op: Instruction, *, a_registers: bool = False) -> Iterator[Piece]
         yield from (instruction_piece(each) for each in wmma_moves(op))
     if op.family.startswith("wmma"):
         return
+    if op.family.startswith("tcgen05"):
+        yield from tensor_usage.pieces(op)
+        return
     for name, part in op.fragments.items():
         if name == "A" and op.warpgroup and not a_registers:
             continue
@@ -209,7 +257,11 @@ def wmma_moves(op: Instruction) -> list[Instruction]:
 
 
 def example(
-    op: Instruction, name: str | None = None, *, a_registers: bool = False
+    op: Instruction,
+    name: str | None = None,
+    *,
+    a_registers: bool = False,
+    options: Options = PLAIN,
 ) -> list[str]:
     """Statements that do one tile, with matrices A, B, C and D in memory.
 
@@ -224,6 +276,8 @@ def example(
     mma_m16n8k16_f32_f16_f16_f32(d, a, b, c);
     store_d_m16n8_f32_row_major(d, D, ldd);
     """
+    if op.family.startswith("tcgen05"):
+        return tensor_usage.example(op, name, options)
     call = Call(op, name or function_name(op), a_registers)
     loads, stores = _wmma_calls(op) if op.family == "wmma.mma" else _calls(op, call)
     before: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from math import prod
 
-from fragmenta.cuda.source import kernel, ptx, tiled
+from fragmenta.cuda.source import kernel, ptx, tensor_entry, tiled
 from fragmenta.cuda.source.inline import describe
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP, Entry, Parameter
 from fragmenta.cuda.source.page import WIDTH, comment, wrapped
@@ -29,6 +29,7 @@ def module(
     *,
     target: str | None = None,
     a_registers: bool = False,
+    options: ptx.Options = ptx.PLAIN,
     **immediates: int,
 ) -> str:
     """A complete module with one entry that does one instruction.
@@ -40,21 +41,28 @@ def module(
     chosen = target or op.requires.targets[0]
     if not op.supported_on(check_target(chosen)):
         raise UnsupportedTarget(lacking(op, chosen))
-    given = ptx.immediates(op, immediates, a_registers=a_registers)
-    text, parameters = _entry(op, name, a_registers, given)
-    said = [*describe(op, a_registers=a_registers), "//", *_launch(op, parameters)]
+    given = ptx.immediates(op, immediates, a_registers=a_registers, options=options)
+    text, parameters = _entry(op, name, a_registers, options, given)
+    said = describe(op, a_registers=a_registers, options=options)
+    said = [*said, "//", *_launch(op, parameters)]
     head = kernel.header(chosen, op.requires.ptx_on(chosen))
     body = [part for line in text.splitlines() for part in _folded(line)]
     return "\n".join([*said, head, *body]) + "\n"
 
 
 def _entry(
-    op: Instruction, name: str, a_registers: bool, given: dict[str, int]
+    op: Instruction,
+    name: str,
+    a_registers: bool,
+    options: ptx.Options,
+    given: dict[str, int],
 ) -> tuple[str, dict[str, Parameter]]:
     """The entry, and what its parameters are."""
-    if not op.fragments:
+    if op.family.startswith("tcgen05"):
+        made = tensor_entry.entry(op, name, options, given)
+    elif not op.fragments:
         made = Entry(name)
-        made.do(ptx.statement(op, a_registers=False, **given))
+        made.do(ptx.statement(op, a_registers=False, options=ptx.PLAIN, **given))
     elif op.warpgroup:
         made = _wgmma(op, name, a_registers, given)
     elif op.family in ("ldmatrix", "stmatrix"):
@@ -67,6 +75,8 @@ def _entry(
 
 
 def _launch(op: Instruction, parameters: dict[str, Parameter]) -> list[str]:
+    if op.family.startswith("tcgen05"):
+        return tensor_entry.launch(op, parameters)
     if not parameters:
         return comment("Blocks of 128 threads, a warpgroup; no parameters.")
     threads = next(iter(op.fragments.values())).lanes

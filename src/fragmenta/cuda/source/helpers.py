@@ -9,6 +9,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
+from fragmenta.cuda.source import tensor_helpers
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction_descriptor import TABLES
 from fragmenta.isa.table import read
 from fragmenta.shared.descriptor import FIELDS, Descriptor
 
@@ -41,16 +44,41 @@ def needed(pieces: Iterable[Piece]) -> list[Piece]:
 def helpers() -> tuple[Piece, ...]:
     """Every helper.
 
-    >>> [piece.name for piece in helpers()]
-    ['lane_id', 'warp_id', 'nibble', 'bit', 'wgmma']
+    >>> [piece.name for piece in helpers()][:8]
+    ['lane_id', 'warp_id', 'nibble', 'bit', 'wgmma', 'elect_one', 'mbarrier', 'cluster']
     """
+    blackwell = tensor_helpers.TARGETS
     return (
         Piece("lane_id", _LANE_ID),
         Piece("warp_id", _WARP_ID),
         Piece("nibble", _NIBBLE),
         Piece("bit", _BIT),
         Piece("wgmma", f"{_WGMMA}\n{_descriptor()}", (), "sm_90a", _ORDERING),
+        *(Piece(name, text, (), "sm_90+") for name, text in tensor_helpers.HOPPER),
+        Piece("tcgen05_hold", tensor_helpers.HOLD, (), blackwell),
+        Piece("tcgen05_descriptor", tensor_helpers.descriptor(), (), blackwell),
+        *(
+            Piece(f"tcgen05_idesc_{kind}", tensor_helpers.idesc(kind), (), blackwell)
+            for kind in TABLES
+        ),
+        Piece("fill_tile", tensor_helpers.FILL),
+        Piece("packed_units", tensor_helpers.PACKED),
     )
+
+
+def tensor_needs(op: Instruction) -> tuple[str, ...]:
+    """The helpers that make the descriptors of an instruction of ``tcgen05``.
+
+    >>> import fragmenta as fm
+    >>> tensor_needs(fm.tcgen05("m128n64k32", a="s8"))
+    ('tcgen05_descriptor', 'tcgen05_idesc_i8')
+    """
+    if op.family == "tcgen05.cp":
+        return ("tcgen05_descriptor",)
+    if not op.tensor_memory:
+        return ()
+    known = [f"tcgen05_idesc_{op.kind}"] if op.kind in TABLES else []
+    return ("tcgen05_descriptor", *known)
 
 
 _ORDERING = (

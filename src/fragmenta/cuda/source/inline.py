@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 
-from fragmenta.cuda.source import ptx
+from fragmenta.cuda.source import ptx, tensor_words
 from fragmenta.cuda.source.access import REGISTERS
-from fragmenta.cuda.source.helpers import Piece
+from fragmenta.cuda.source.helpers import Piece, tensor_needs
 from fragmenta.cuda.source.page import (
     WIDTH,
     broken,
@@ -27,9 +27,10 @@ from fragmenta.cuda.source.page import (
 )
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.taking import destination
+from fragmenta.isa.taking import destination, is_written
 
-_LETTERS = "dabc"
+_ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane")
+"""The operands that are arrays of registers, if they are in registers."""
 _IN_REGISTERS = ("mma", "mma.sp", "wmma.mma", "movmatrix")
 """The families that leave memory alone: the compiler may move them past accesses."""
 
@@ -46,8 +47,10 @@ def function_name(op: Instruction) -> str:
     text = op.form.spell({**op.values, **implied})
     text = text.replace(".mma_async", "").replace(".sync.aligned", "")
     text = re.sub(r"\b(kind|scale_vec)::|\.block_scale", "", text)
+    text = text.replace("cta_group::", "cta").replace(".mbarrier::arrive::one", "")
     text = text.replace("sp::ordered_metadata", "sp_ordered").replace("b8x16.", "")
-    return re.sub(r"[.:]+", "_", text)
+    name = re.sub(r"[.:]+", "_", text)
+    return "_".join([name, *tensor_words.described(op)])
 
 
 _IMPLIED = ("alayout", "blayout", "scale_vec", "stype")
@@ -72,16 +75,23 @@ class Argument:
     kept: bool = False
     """Whether the output's old value is read as well."""
     space: str = ""
+    idesc: int | None = None
+    """What an instruction descriptor is unless it is given."""
 
     @property
     def array(self) -> bool:
         """Whether it is a fragment: an array of registers."""
-        return self.operand.name in _LETTERS and self.operand.ptx != ".b64"
+        return self.operand.name in _ARRAYS and self.operand.ptx.startswith(_HELD)
+
+    @property
+    def in_registers(self) -> bool:
+        """Whether it is an array of registers, or one."""
+        return self.array or self.operand.ptx.startswith(_HELD)
 
     @property
     def template(self) -> bool:
         """Whether it is an immediate with a choice."""
-        return len(self.operand.values) > 1 or self.operand.ptx == "integer"
+        return len(self.operand.values) > 1 or self.operand.ptx in _CONSTANTS
 
     @property
     def literal(self) -> str:
@@ -91,7 +101,7 @@ class Argument:
     @property
     def name(self) -> str:
         """The parameter's name."""
-        if self.operand.ptx == ".b64":
+        if self.operand.ptx == ".b64" and self.operand.name in "abs":
             return f"{self.operand.name}_descriptor"
         return self.operand.name
 
@@ -104,18 +114,21 @@ class Argument:
         """The parameter of the function, or of its template."""
         operand = self.operand
         if self.template:
-            return f"int {self.name} = {self.default}"
+            default = "" if operand.ptx == "columns" else f" = {self.default}"
+            return f"int {self.name}{default}"
         if operand.ptx == "address":
-            return f"{'' if self.output else 'const '}void* address"
+            return f"{'' if self.output else 'const '}void* {self.name}"
         if operand.ptx == "stride":
             return "int stride"
         if operand.ptx == ".pred":
             return f"bool {self.name} = true"
-        kind, _ = REGISTERS[operand.ptx]
+        kind, _ = REGISTERS[_class(operand)]
         if self.array:
             const = "" if self.output else "const "
             return f"{const}{kind} (&{self.name})[{operand.count}]"
-        return f"{kind} {self.name}"
+        if self.has_default:
+            return f"{kind} {self.name} = {self.idesc:#010x}"
+        return f"{kind}{'&' * self.output} {self.name}"
 
     def bindings(self) -> list[str]:
         """The asm's operands: a constraint and an expression each."""
@@ -126,25 +139,51 @@ class Argument:
             return [f'"n"({self.name})']
         if operand.ptx == "address":
             where, constraint = _ADDRESSES[self.space]
-            return [f'"{constraint}"({where})']
+            return [f'"{constraint}"({where.format(self.name)})']
         if operand.ptx == "stride":
             return ['"r"(stride)']
         if operand.ptx == ".pred":
             return [f'"r"(static_cast<int>({self.name}))']
-        _, constraint = REGISTERS[operand.ptx]
+        _, constraint = REGISTERS[_class(operand)]
         mark = ("+" if self.kept else "=") if self.output else ""
         if not self.array:
             return [f'"{mark}{constraint}"({self.name})']
         return [f'"{mark}{constraint}"({self.name}[{i}])' for i in range(operand.count)]
 
+    @property
+    def has_default(self) -> bool:
+        """Whether a call may leave it out."""
+        given = self.operand.name == "idesc" and self.idesc is not None
+        return given or self.operand.ptx == ".pred"
 
-_SHARED = "static_cast<unsigned>(__cvta_generic_to_shared(address))"
+    def check(self) -> str:
+        """A test of a template's parameter at compile time, or nothing."""
+        if self.template and self.operand.values:
+            return legal_values(self.name, self.operand.values)
+        if self.operand.ptx == "columns":
+            return tensor_words.legal_columns(self.name)
+        return ""
+
+
+_HELD = (".b32", ".f", ".s32")
+"""The registers of arrays."""
+_CONSTANTS = ("integer", "constant", "columns")
+"""Operands that the asm writes as numbers."""
+
+
+def _class(operand: Operand) -> str:
+    """The registers of an operand; an address in tensor memory is a number."""
+    return ".b32" if operand.ptx in ("tensor", "number") else operand.ptx
+
+
+_SHARED = "static_cast<unsigned>(__cvta_generic_to_shared({}))"
 #: How a pointer becomes an address of each state space, and its constraint.
 _ADDRESSES = {
-    "": ("address", "l"),
-    "global": ("__cvta_generic_to_global(address)", "l"),
+    "": ("{}", "l"),
+    "global": ("__cvta_generic_to_global({})", "l"),
     "shared": (_SHARED, "r"),
     "shared::cta": (_SHARED, "r"),
+    "shared::cluster": (_SHARED, "r"),
 }
 
 
@@ -155,22 +194,25 @@ class Call:
     op: Instruction
     name: str
     a_registers: bool = False
+    options: ptx.Options = ptx.PLAIN
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """Every operand, in PTX order."""
-        op, listed = self.op, ptx.operands(self.op, a_registers=self.a_registers)
+        op = self.op
+        listed = ptx.operands(op, a_registers=self.a_registers, options=self.options)
         written = destination(op) or "address"
         kept = op.warpgroup
         space = op.values.get("space", "")
         return tuple(
-            Argument(each, each.name == written, kept, space) for each in listed
+            Argument(each, _writes(op, each, written), kept, space, op.idesc)
+            for each in listed
         )
 
     @cached_property
     def outputs(self) -> list[Argument]:
         """The registers that the asm writes."""
-        return [each for each in self.arguments if each.output and each.array]
+        return [each for each in self.arguments if each.output and each.in_registers]
 
     @cached_property
     def inputs(self) -> list[Argument]:
@@ -181,11 +223,7 @@ class Call:
         """The function, without its comment."""
         templates = [a.parameter() for a in self.arguments if a.template]
         head = template(templates)
-        checks = [
-            f"    {legal_values(a.name, a.operand.values)}"
-            for a in self.arguments
-            if a.template and a.operand.values
-        ]
+        checks = [f"    {a.check()}" for a in self.arguments if a.check()]
         opening = signature(
             f"__device__ __forceinline__ void {self.name}", self._parameters()
         )
@@ -195,7 +233,7 @@ class Call:
     def _parameters(self) -> list[str]:
         """The function's parameters: in PTX order, those with a default last."""
         listed = [a for a in self.arguments if not (a.template or a.literal)]
-        return [a.parameter() for a in sorted(listed, key=_has_default)]
+        return [a.parameter() for a in sorted(listed, key=_left_out)]
 
     def _asm(self) -> Iterator[str]:
         yield "asm volatile("
@@ -230,7 +268,9 @@ class Call:
     def _statement(self, numbered: Mapping[str, list[str]]) -> tuple[str, list[str]]:
         """The mnemonic, and its operands: each fragment on lines of its own."""
         named = {a.operand.name: _operand(a, numbered[a.name]) for a in self.arguments}
-        text = ptx.statement(self.op, a_registers=self.a_registers, **named)
+        text = ptx.statement(
+            self.op, a_registers=self.a_registers, options=self.options, **named
+        )
         mnemonic, _, rest = text.partition(" ")
         arrays = {named[a.operand.name] for a in self.arguments if a.array}
         lines: list[str] = []
@@ -260,15 +300,24 @@ def _operand(argument: Argument, numbers: list[str]) -> str:
         return argument.literal
     if argument.operand.ptx == ".pred":
         return "accumulate"
-    if argument.operand.ptx == "address":
+    if argument.operand.ptx in ("address", "tensor"):
         return f"[{numbers[0]}]"
     if argument.operand.vector and argument.array:
         return "{" + ", ".join(numbers) + "}"
     return numbers[0]
 
 
-def _has_default(argument: Argument) -> bool:
-    return argument.operand.ptx == ".pred"
+def _left_out(argument: Argument) -> int:
+    """Last come the parameters that calls leave out, and the descriptor after all."""
+    named = argument.operand.name == "idesc"
+    return (1 + named) if argument.has_default else 0
+
+
+def _writes(op: Instruction, operand: Operand, written: str) -> bool:
+    """Whether it writes these registers, or to this address."""
+    if op.family == "tcgen05.ld":
+        return is_written(op, operand)
+    return operand.name == written or operand.name in ("dst", "mbar")
 
 
 def _section(arguments: list[Argument]) -> list[str]:
@@ -288,24 +337,34 @@ def _section(arguments: list[Argument]) -> list[str]:
 
 
 def instruction_piece(
-    op: Instruction, name: str | None = None, *, a_registers: bool = False
+    op: Instruction,
+    name: str | None = None,
+    *,
+    a_registers: bool = False,
+    options: ptx.Options = ptx.PLAIN,
 ) -> Piece:
     """The function, with a comment that says what it does and who holds what."""
-    call = Call(op, name or function_name(op), a_registers)
+    call = Call(op, name or function_name(op) + options.tag, a_registers, options)
     key = f"{call.name} with A in registers" if a_registers else call.name
-    needs = ("wgmma",) if op.warpgroup else ()
-    text = "\n".join(describe(op, a_registers=a_registers)) + "\n" + call.text()
+    needs = ("wgmma",) if op.warpgroup else tensor_needs(op)
+    said = describe(op, a_registers=a_registers, options=options)
+    text = "\n".join(said) + "\n" + call.text()
     return Piece(key, text, needs, op.requires.text)
 
 
-def describe(op: Instruction, *, a_registers: bool = False) -> list[str]:
+def describe(
+    op: Instruction, *, a_registers: bool = False, options: ptx.Options = ptx.PLAIN
+) -> list[str]:
     """Comment lines: the mnemonic, what it needs, what it does, who holds what."""
     first, *more = broken(str(op), WIDTH - 5)
     lines = [f"// {first}", *(f"//   {line}" for line in more)]
-    lines += [*comment(_does(op, a_registers)), *comment(_needs(op))]
+    does = tensor_words.does(op, options) or _does(op, a_registers)
+    lines += [*comment(does), *comment(_needs(op))]
     if op.family in ("mma", "mma.sp"):  # what there is to note of others is said below
         lines += [line for note in op.notes for line in comment(note)]
     from_memory = op.warpgroup and not a_registers
+    if op.tensor_memory:
+        from_memory = not ptx.check_options(op, options).a_tensor
     if not op.fragments:
         return lines
     seen: dict[str, list[str]] = {}
@@ -381,6 +440,8 @@ def _moves(op: Instruction) -> str:
 
 
 def _legend(op: Instruction) -> str:
+    if op.tensor_memory:
+        return tensor_words.legend(op)
     axes = {axis for part in op.fragments.values() for axis, _ in part.layout.axes}
     warp = ("W, ", "the warp, ") if "W" in axes else ("", "")
     said = (

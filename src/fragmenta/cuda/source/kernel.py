@@ -24,14 +24,18 @@ WARPGROUP = 128
 _REGISTERS = """
 .u64 base offset from image_units
 .u32 thread tile place lane group block shared at to size word bytes line round rounds
+.u32 frame allocated quarter column rank
 .b32 v0 v1 v2 v3
+.b16 mask
 .pred done more other
 """
+CELLS = tuple(f"%cell{i}" for i in range(16))
+"""The registers for cells of tensor memory on their way."""
 REGISTERS = {
     f"%{name}": line.split()[0]
     for line in _REGISTERS.strip().splitlines()
     for name in line.split()[1:]
-}
+} | dict.fromkeys(CELLS, ".b32")
 
 
 class Parameter(NamedTuple):
@@ -130,6 +134,10 @@ class Entry:
     def at_most(self, threads: int) -> None:
         """How many threads a block may have, so that they share all registers."""
         self._limit = f".maxntid {threads}, 1, 1\n"
+
+    def clusters(self, blocks: int) -> None:
+        """How many blocks are in a cluster."""
+        self._limit += f".reqnctapercluster {blocks}, 1, 1\n"
 
     def image(self, size: int = 0, align: int = 1024) -> None:
         """Shared memory at ``%shared``; without a size, what the launch gives."""
@@ -274,6 +282,10 @@ class Entry:
 # ── wgmma ───────────────────────────────────────────────────────────────────
 
 
+def _statement(op: Instruction, a_registers: bool, immediates: dict[str, int]) -> str:
+    return ptx.statement(op, a_registers=a_registers, options=ptx.PLAIN, **immediates)
+
+
 def group(statements: Iterable[str]) -> list[str]:
     """A group of ``wgmma``, and the wait for its end.
 
@@ -330,5 +342,5 @@ def add_wgmma(
             entry.do(f"setp.ne.u32 %{each.name}, %word, 0;")
         elif each.ptx != "immediate":
             entry.load(each, "c" if tiled and each.name == "d" else "", place)
-    entry.do(*group([ptx.statement(op, a_registers=a_registers, **immediates)]))
+    entry.do(*group([_statement(op, a_registers, immediates)]))
     entry.store(listed[0], place=place)

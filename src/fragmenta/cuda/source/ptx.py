@@ -8,10 +8,11 @@ first legal one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from fragmenta.errors import Error, one_of
 from fragmenta.isa.instruction import Instruction, Operand
-from fragmenta.isa.tables.wgmma import operands_from
+from fragmenta.isa.tables import tcgen05_mma, wgmma
 
 #: The registers that are declared for operands which take several kinds of them.
 _DECLARED = {
@@ -23,14 +24,75 @@ _DECLARED = {
 }
 
 
-def operands(op: Instruction, *, a_registers: bool = False) -> tuple[Operand, ...]:
+class Options(NamedTuple):
+    """What a ``tcgen05.mma`` takes besides what it must take."""
+
+    a_tensor: bool = False
+    """Whether A is in tensor memory, not in shared memory."""
+    disable_output_lane: bool = False
+    scale_input_d: bool = False
+    zero_column_mask: bool = False
+
+    @property
+    def tag(self) -> str:
+        """What a function that has them adds to its name."""
+        return "".join(f"_{name}" for name in self._asdict() if getattr(self, name))
+
+
+PLAIN = Options()
+
+
+def check_options(op: Instruction, options: Options) -> Options:
+    """The options, with those that the instruction demands; others are refused.
+
+    >>> import fragmenta as fm
+    >>> op = fm.tcgen05("m128n64k16", a="f16", d="f32", ashift=True)
+    >>> check_options(op, PLAIN).a_tensor
+    True
+    """
+    if not op.tensor_memory:
+        if any(options):
+            raise Error(f"{options.tag[1:]} is for tcgen05.mma; {op} is none")
+        return options
+    lists = tcgen05_mma.lists(op)
+    if not any(_a_in_shared_memory(each) for each in lists):
+        options = options._replace(a_tensor=True)
+    known = {operand.name for each in lists for operand in each} | {"a_tensor"}
+    for name, wanted in options._asdict().items():
+        if wanted and name not in known:
+            have = one_of((n for n in Options._fields if n in known), "and")
+            raise Error(f"{op} takes no {name}; it may take {have}")
+    return options
+
+
+def _a_in_shared_memory(listed: Iterable[Operand]) -> bool:
+    return any(each.name == "a" and each.ptx == ".b64" for each in listed)
+
+
+def operands(
+    op: Instruction, *, a_registers: bool = False, options: Options = PLAIN
+) -> tuple[Operand, ...]:
     """The operands; ``a_registers`` takes wgmma's A from registers."""
     if op.warpgroup:
-        return operands_from(op, registers=a_registers)
+        return wgmma.operands_from(op, registers=a_registers)
+    if op.tensor_memory:
+        chosen = check_options(op, options)
+        return tcgen05_mma.operands_from(
+            op,
+            tensor_a=chosen.a_tensor,
+            mask=chosen.disable_output_lane,
+            last=chosen.scale_input_d or chosen.zero_column_mask,
+        )
     return op.operands
 
 
-def statement(op: Instruction, *, a_registers: bool = False, **given: int | str) -> str:
+def statement(
+    op: Instruction,
+    *,
+    a_registers: bool = False,
+    options: Options = PLAIN,
+    **given: int | str,
+) -> str:
     """The instruction with its operands, as one PTX statement.
 
     >>> import fragmenta as fm
@@ -38,14 +100,14 @@ def statement(op: Instruction, *, a_registers: bool = False, **given: int | str)
     mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%d0, %d1, %d2, %d3}, \
 {%a0, %a1, %a2, %a3}, {%b0, %b1}, {%c0, %c1, %c2, %c3};
     """
-    listed = operands(op, a_registers=a_registers)
+    listed = operands(op, a_registers=a_registers, options=options)
     unknown = set(given) - {each.name for each in listed}
     if unknown:
         have = one_of((each.name for each in listed), "and")
         raise Error(f"{op} has no operand {min(unknown)}; it has {have}")
     texts = [_operand(each, given) for each in listed]
     joined = ", ".join(_braced(listed, texts))
-    return f"{op} {joined};" if joined else f"{op};"
+    return f"{op.mnemonic} {joined};" if joined else f"{op.mnemonic};"
 
 
 def declarations(op: Instruction, *, a_registers: bool = False) -> list[str]:
@@ -100,13 +162,17 @@ def default(operand: Operand) -> int:
     >>> default(Operand("scale_a", "immediate", values=(-1, 1)))
     1
     """
-    if operand.ptx == "integer":
+    if operand.ptx in ("integer", "constant"):
         return 0
     return 1 if -1 in operand.values else operand.values[0]
 
 
 def immediates(
-    op: Instruction, given: Mapping[str, int], *, a_registers: bool = False
+    op: Instruction,
+    given: Mapping[str, int],
+    *,
+    a_registers: bool = False,
+    options: Options = PLAIN,
 ) -> dict[str, int]:
     """The value of each immediate: as given, else its default.
 
@@ -115,8 +181,8 @@ def immediates(
     {'scale_a': 1, 'scale_b': -1}
     """
     found: dict[str, int] = {}
-    for each in operands(op, a_registers=a_registers):
-        if not (each.values or each.ptx == "integer"):
+    for each in operands(op, a_registers=a_registers, options=options):
+        if not (each.values or each.ptx in ("integer", "constant")):
             continue
         value = given.get(each.name, default(each))
         legal = each.values or range(1 << 64)

@@ -113,7 +113,7 @@ def _add_warp(
     for name, each in listed.items():
         if name not in ("d", "address"):
             made.load(each)
-    made.do(ptx.statement(op, a_registers=False, **immediates))
+    made.do(ptx.statement(op, a_registers=False, options=ptx.PLAIN, **immediates))
     if op.family == "stmatrix":
         made.do("bar.sync 0;")
         made.point("d", "%tile", size)

@@ -14,7 +14,12 @@ from fragmenta.ptx.asynchronous.events import Event, carries_out, first
 from fragmenta.ptx.asynchronous.machine import Block, Stop, Warp, WrongAddress
 from fragmenta.ptx.asynchronous.mbarriers import shared_address
 from fragmenta.ptx.asynchronous.tensor_cells import TensorMemory
-from fragmenta.ptx.asynchronous.tensor_operands import memory, pair
+from fragmenta.ptx.asynchronous.tensor_operands import (
+    check_target,
+    memory,
+    named_op,
+    pair,
+)
 from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START, Fault
 
 _WORD = 4
@@ -30,7 +35,8 @@ def _memory(block: Block) -> TensorMemory:
 
 
 def _checked(warp: Warp, event: Event, lanes: int) -> None:
-    """Refuse what is known by its spelling only."""
+    """Refuse what is known by its spelling only, and what the target lacks."""
+    check_target(warp, event, lanes, named_op(event.mnemonic))
     if "exclusive" in event.words:
         raise Stop(
             "tensor-memory", event.site, warp, lanes,

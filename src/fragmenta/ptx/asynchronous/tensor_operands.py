@@ -57,6 +57,21 @@ def pair(warp: Warp, event: Event, lanes: int) -> tuple[Block, ...]:
     return blocks[rank & ~1], blocks[rank | 1]
 
 
+def check_target(warp: Warp, event: Event, lanes: int, op: Op) -> None:
+    """Refuse an instruction that the target does not have."""
+    target = warp.block.cluster.machine.launch.target
+    if not _supported(op, target):
+        raise Stop(
+            "target", event.site, warp, lanes,
+            f"{target} does not have {op}; it needs {op.requires}",
+        )  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _supported(op: Op, target: str) -> bool:
+    return op.supported_on(target)
+
+
 def check_cells(warp: Warp, event: Event, lanes: int, cells: Iterable[Cells]) -> None:
     """Refuse cells that are not allocated."""
     blocks = warp.block.cluster.blocks

@@ -28,6 +28,7 @@ from fragmenta.ptx.asynchronous.tasks import Arrival
 from fragmenta.ptx.asynchronous.tensor_cells import Cells
 from fragmenta.ptx.asynchronous.tensor_operands import (
     check_cells,
+    check_target,
     complete,
     memory,
     operand_cells,
@@ -76,6 +77,13 @@ class Queued:
         self.thread, self.event, self.site = Thread(warp, lane), event, event.site
         self.cluster, self.queue = warp.block.cluster, queue(warp, lane)
         self.blocks = pair(warp, event, 1 << lane)
+        for each in self.blocks:
+            if each.ended:
+                raise self.stop(
+                    "shared-race",
+                    f"{event.mnemonic} reaches into block {each.rank} of the cluster, "
+                    "whose threads have all ended",
+                )
         self.done = self.hides = False
         self.reads: list[Cells] = []
         self.writes: list[Cells] = []
@@ -162,6 +170,7 @@ class Product(Queued):
             self.op = complete(event.mnemonic, given.pop("idesc"))
         except Error as error:
             raise self.stop("bad-descriptor", str(error)) from error
+        check_target(warp, event, 1 << lane, self.op)
         self.given = given
         self.places()
 

@@ -5,7 +5,7 @@ too early on some way has a word in the warp's memory, the lanes that have writt
 and so has each register that is computed from such ones.  A compiler may move and add
 up what nobody needs.  So nothing is said before it matters: when it is stored, or
 decides where to go or which memory to access.  What comes from other lanes counts as
-written.
+written, and so does a register that was put together from others if one of them was.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from fragmenta.ptx.checking.reaching import unwritten
 from fragmenta.ptx.engine.events import if_some, notify
 from fragmenta.ptx.engine.program import Program, Unit
 from fragmenta.ptx.engine.writing import BEFORE, HANDLERS, Writer
-from fragmenta.ptx.module import Address, Function, Instruction, Not, Operand, Register
+from fragmenta.ptx.module import (
+    Address,
+    Function,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+    Vector,
+)
 
 _PLACES: WeakKeyDictionary[Unit, dict[int, int]] = WeakKeyDictionary()
 """Where the word of each register is, by its number."""
@@ -163,6 +171,12 @@ def _known(writer: Writer, instruction: Instruction, places: dict[int, int]) -> 
         other = writer.value(f"and i32 {no}, {word(second)}")
         either = writer.value(f"or i32 {one}, {other}")
         return writer.value(f"and i32 {either}, {word(chosen)}")
+    if instruction.opcode == "mov" and isinstance(instruction.operands[1], Vector):
+        # Compilers leave halves open that no result of add.f32x2 depends on.
+        some = "0"
+        for item in instruction.operands[1].items:
+            some = writer.value(f"or i32 {some}, {word(item)}")
+        return some
     total = "-1"
     for each in effects(instruction).reads:
         if each.number in places:
