@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fragmenta as fm
@@ -207,3 +208,20 @@ def test_b_is_in_shared_memory() -> None:
 
 def test_every_kind_has_a_table() -> None:
     assert set(TABLES) == set(OF_KIND)
+
+
+def test_any_word_is_refused_or_comes_back() -> None:
+    random = np.random.default_rng(3)
+    words = random.integers(0, 1 << 32, 1500, np.uint64)
+    # Mostly bits that fields have, so that some words mean something.
+    words[500:] &= 0x1FFF0000 | 0x0490
+    met = 0
+    for kind in TABLES:
+        for word in map(int, words):
+            try:
+                found = D.decode(word, kind=kind)
+            except fm.UnknownInstruction:
+                continue
+            assert found.encode() == word
+            met += 1
+    assert met > 50
