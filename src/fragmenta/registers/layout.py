@@ -2,9 +2,10 @@
 
 A *place* has one value for each axis.  An axis is named by one capital letter; a
 register fragment has the axes W (warp), L (lane), R (register) and E (element in
-the register), one in tensor memory P (CTA), T (lane), C (column) and E.  An *element* has one value for each coordinate, such as row and
-col.  Every digit of a coordinate is equal to one digit of the place.  So a layout
-is one line that lists the digits of each coordinate, least significant first::
+the register), one in tensor memory P (CTA), T (lane), C (column) and E.  An
+*element* has one value for each coordinate, such as row and col.  Every digit of a
+coordinate is equal to one digit of the place.  So a layout is one line that lists
+the digits of each coordinate, least significant first::
 
     row = L2 L3 L4 R0  col = E* L0 L1 R1*
 
