@@ -26,6 +26,24 @@ export interface Tensor {
   says: string[];
   /** The columns at which operands are drawn. */
   columns: Record<string, number>;
+  path: Path;
+}
+
+/** From shared memory to registers: numbers are those of words. */
+export interface Path {
+  shared: number[];
+  copies: number[];
+  inputs: number[];
+  bypass: number;
+  multiplies: number[];
+  result: number[];
+  loaded: number[];
+  notes: number[];
+  registers: number;
+  /** For each CTA: a warp, and which part of D it has at the end. */
+  warps: [number, number][][];
+  /** The loads of D, each with its first column. */
+  loads: [number, number][];
 }
 
 export interface Requirement {
@@ -67,6 +85,7 @@ export interface Catalogue {
   notes: string[];
   targets: Requirement[];
   patterns: Pattern[];
+  words: string[];
   instructions: Instruction[];
 }
 

@@ -4,6 +4,7 @@ import type { Catalogue, Instruction, Part } from "./catalogue.js";
 import { highlight, holder, type Highlight, type Spot } from "./highlight.js";
 import { laneText, scene, type Matrix, type Scene } from "./matrix.js";
 import { THEMES, type Theme } from "./palette.js";
+import { Route } from "./route.js";
 import { fromHash, toHash, type State } from "./state.js";
 import { evaluate, firstCodes, type Codes, type Values } from "./values.js";
 
@@ -18,6 +19,8 @@ export class Explorer {
   codes!: Codes;
   values: Values | null = null;
   hover: Spot | null = null;
+  /** Of a tcgen05.mma: where its elements pass. */
+  route: Route | null = null;
   private listeners: ((change: Change) => void)[] = [];
   private byName: Map<string, Instruction>;
 
@@ -87,6 +90,7 @@ export class Explorer {
     const op = this.byName.get(this.state.op) ?? this.byName.get(FIRST)!;
     this.state.op = op.name;
     this.scene = scene(this.catalogue, op, this.state.selector);
+    this.route = op.tensor ? new Route(this.catalogue, this.scene) : null;
     const { pinned } = this.state;
     if (pinned && !(pinned.index < (this.matrix(pinned.matrix)?.size ?? 0))) {
       this.state.pinned = null;

@@ -38,7 +38,7 @@ export function highlight(
   const spot = hover ?? pinned;
   const isPinned = sameSpot(spot, pinned);
   if (spot && isPinned && "CD".includes(spot.matrix) && scene.computes) {
-    return path(scene, codes, spot);
+    return madeOf(scene, codes, spot);
   }
   const found = ofLane(scene, spot ? holder(scene, spot) : lane);
   for (const each of [pinned, spot]) {
@@ -64,8 +64,8 @@ function heldBy(matrix: Matrix, lane: number): Uint8Array {
   return lit;
 }
 
-/** The row of A, the column of B and the codes that make an element of D. */
-function path(scene: Scene, codes: Codes, spot: Spot): Highlight {
+/** The row of A, the column of B, the scales and the codes that make one of D. */
+export function madeOf(scene: Scene, codes: Codes, spot: Spot): Highlight {
   const found: Highlight = new Map();
   const [m, row, col] = scene.matrices.get(spot.matrix)!.spot(spot.index);
   for (const [name, matrix] of scene.matrices) {

@@ -97,7 +97,7 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
 
 /** A place in tensor memory, and the warp that reaches it. */
 function addCell(
-  { scene }: Explorer,
+  { scene, route }: Explorer,
   matrix: Matrix,
   spot: Spot,
   add: (name: string, value: string) => void,
@@ -109,6 +109,7 @@ function addCell(
   add("column", `${matrix.register[spot.index]}`);
   add("bits", `${high}:${low}`);
   add("reached by", `warp ${(lane & 127) >> 5}`);
+  if (matrix.name === "D") add("loaded into", route!.told(spot.index));
   for (const place of matrix.places(spot.index).slice(1)) {
     const column = registerOf(place) + matrix.part!.skipped!;
     add("copy", `${laneText(laneOf(place), scene)}, column ${column}`);

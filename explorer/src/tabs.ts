@@ -5,6 +5,7 @@ import { byId, copy, h } from "./dom.js";
 import type { Change, Explorer } from "./explorer.js";
 import { memoryPanel } from "./memory.js";
 import { metadataPanel } from "./metadata.js";
+import { followPath, pathPanel } from "./path.js";
 import { tensorPanel } from "./tensor.js";
 
 interface Tab {
@@ -14,6 +15,8 @@ interface Tab {
   follows: boolean;
   fits?: (explorer: Explorer) => boolean;
   show: (explorer: Explorer) => Node[] | Promise<Node[]>;
+  /** Marks what is pointed at, where the pointer may be in the picture itself. */
+  follow?: () => void;
 }
 
 const TABS: Tab[] = [
@@ -52,6 +55,14 @@ const TABS: Tab[] = [
     follows: true,
     fits: (explorer) => explorer.scene.tensor,
     show: tensorPanel,
+  },
+  {
+    id: "path",
+    label: "Path",
+    follows: false,
+    fits: (explorer) => explorer.scene.tensor,
+    show: pathPanel,
+    follow: followPath,
   },
 ];
 const PICTURES = ["memory", "tensor"];
@@ -96,6 +107,7 @@ export class Tabs {
     const word =
       current.id === "metadata" ? `${state.lane} ${state.pinned?.index}` : "";
     const key = `${current.id} ${current.follows ? place : ""} ${word}`;
+    if (change === "pointer") current.follow?.();
     if (change === "pointer" && key === this.shownKey) return;
     this.shownKey = key;
     void this.fill(current, key);

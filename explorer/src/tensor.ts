@@ -9,7 +9,7 @@ import { scrolling } from "./memory.js";
 import { CanvasPainter } from "./painter.js";
 import { laneColours, plainColour } from "./palette.js";
 
-const LANES = 128;
+export const LANES = 128;
 const GUTTER = { left: 62, top: 34 };
 const ROOM = 760; // pixels that the columns of one CTA may take
 const HEIGHT = 4; // of a lane
@@ -61,7 +61,7 @@ function laidOut(explorer: Explorer): View {
 }
 
 /** How many lanes further each copy of an element is. */
-function copiesOf(matrix: Matrix): number[] {
+export function copiesOf(matrix: Matrix): number[] {
   const layout = matrix.layout!;
   const copy = layout.free.find(({ name }) => name === "copy");
   const count = copy?.size ?? 1;

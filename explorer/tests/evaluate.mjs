@@ -21,7 +21,7 @@ function catalogueOf(html) {
 /** The page's own modules, as Node can load them. */
 async function modules() {
   const folder = mkdtempSync(join(tmpdir(), "explorer-"));
-  const names = ["layout", "matrix", "values", "shared"];
+  const names = ["layout", "matrix", "values", "shared", "route"];
   const contents = names.map((name) => `export * from "./${name}.ts";`).join("\n");
   const outfile = join(folder, "modules.mjs");
   const stdin = { contents, resolveDir: join(here, "../src") };
@@ -37,7 +37,7 @@ const digest = (...arrays) => {
   return hash.digest("hex");
 };
 
-const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded } =
+const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded, Route } =
   await modules();
 const catalogue = catalogueOf(readFileSync(page, "utf8"));
 const gathers = catalogue.parts.map(({ line, axes }) =>
@@ -86,6 +86,23 @@ function memoryOf() {
   return found;
 }
 
+/** The registers of D: threads and registers, and the bytes of scales in blocks. */
+function routeOf(op) {
+  const drawn = scene(catalogue, op, 0);
+  const route = new Route(catalogue, drawn);
+  const bytes = [...drawn.matrices.values()]
+    .filter(({ name }) => name.startsWith("scale"))
+    .map((scale) => [
+      scale.name,
+      Array.from({ length: scale.size }, (_, index) => {
+        const [block, line, byte] = route.byteOf(scale, index);
+        return 512 * block + 16 * line + byte;
+      }),
+    ]);
+  const registers = digest(route.thread, route.register);
+  return { registers, scales: Object.fromEntries(bytes) };
+}
+
 const wanted = new Set(readFileSync(0, "utf8").split("\n").filter(Boolean));
 const ops = catalogue.instructions;
 const chosen = ops.filter((op) => wanted.has(op.name));
@@ -94,5 +111,8 @@ const result = {
   places: Object.fromEntries(ops.map((op) => [op.name, placesOf(op)])),
   values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op)])),
   memory: memoryOf(),
+  routes: Object.fromEntries(
+    ops.filter((op) => op.tensor).map((op) => [op.name, routeOf(op)]),
+  ),
 };
 process.stdout.write(JSON.stringify(result));

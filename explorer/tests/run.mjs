@@ -17,6 +17,8 @@ const WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16";
 const WGMMA_SPARSE = "wgmma.mma_async.sp.sync.aligned.m64n256k64.f32.e4m3.e4m3";
 const TENSOR = "tcgen05.mma.cta_group::1.kind::f16 0x08400010";
 const PAIR = "tcgen05.mma.cta_group::2.kind::mxf4.block_scale 0x08900480";
+const HALF = "tcgen05.mma.cta_group::1.kind::f16 0x04100010";
+const DESK = { viewport: { width: 1440, height: 900 } };
 const QUAD = "mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32";
 
 const text = (page, selector) => page.locator(selector).innerText();
@@ -41,6 +43,69 @@ const painted = (page, matrix) =>
     for (let at = 3; at < data.length; at += 4) if (data[at]) count += 1;
     return count;
   }, matrix);
+
+const pane = (page, id) => page.locator(`[data-pane="${id}"]`);
+
+/** Move the mouse to a cell of a pane of the path. */
+async function pointAtCell(page, id, row, col) {
+  const canvas = pane(page, id).locator("canvas").first();
+  await canvas.scrollIntoViewIfNeeded();
+  const box = await canvas.boundingBox();
+  const { gutter, width, height } = await sizes(page, id);
+  const [x, y] = [gutter + (col + 0.5) * width, EDGE + (row + 0.5) * height];
+  await page.mouse.move(box.x + x, box.y + y);
+}
+
+const EDGE = 3;
+async function sizes(page, id) {
+  const base = pane(page, id).locator("canvas").first();
+  const label = await base.getAttribute("aria-label");
+  const [, rows, cols] = /(\d+) by (\d+)$/.exec(label).map(Number);
+  const { width, height } = await base.evaluate((canvas) => ({
+    width: parseFloat(canvas.style.width),
+    height: parseFloat(canvas.style.height),
+  }));
+  const before = await pane(page, id).locator("span").getAttribute("style");
+  const gutter = parseFloat(/: (.*)px/.exec(before)[1]);
+  return {
+    gutter,
+    width: (width - gutter - EDGE) / cols,
+    height: (height - 2 * EDGE) / rows,
+  };
+}
+
+/** The frames in a pane: rows and columns of cells from the first to the last. */
+async function framed(page, id) {
+  const over = pane(page, id).locator(".over");
+  const extent = await over.evaluate((canvas) => {
+    const { width, height } = canvas;
+    const copy = new OffscreenCanvas(width, height).getContext("2d");
+    copy.drawImage(canvas, 0, 0);
+    const { data } = copy.getImageData(0, 0, width, height);
+    const found = [];
+    for (let at = 0; at < data.length; at += 4) {
+      // The accent of the light theme; the veil and its cells are not opaque blue.
+      const like = [0x0b, 0x57, 0xa8, 255].every((v, i) => Math.abs(v - data[at + i]) < 9);
+      if (like) found.push([(at / 4) % width, Math.floor(at / 4 / width)]);
+    }
+    const [xs, ys] = [found.map(([x]) => x), found.map(([, y]) => y)];
+    const [least, most] = [(v) => Math.min(...v), (v) => Math.max(...v) + 1];
+    return found.length ? [least(xs), most(xs), least(ys), most(ys)] : null;
+  });
+  if (!extent) return null;
+  const [left, right, top, bottom] = extent;
+  const { gutter, width, height } = await sizes(page, id);
+  // Half a frame is outside; small cells have wider frames, so middles count.
+  return {
+    row: ((top + bottom) / 2 - EDGE) / height - 0.5,
+    col: ((left + right) / 2 - gutter) / width - 0.5,
+    wide: (right - left - 4) / width,
+    high: (bottom - top - 4) / height,
+  };
+}
+
+const near = (one, other, by, what) =>
+  assert.ok(Math.abs(one - other) <= by, `${what}: ${one} is not ${other}`);
 
 const TESTS = {
   async "search: words and filters narrow the list, Enter picks"(browser) {
@@ -293,6 +358,83 @@ const TESTS = {
     return page;
   },
 
+  async "way: from shared memory through tensor memory into registers"(browser) {
+    const page = await open(browser, `#op=${TENSOR}&tab=path`, DESK);
+    assert.match(await text(page, "#path-said"), /^Point at an element of D/);
+    const panel = await text(page, "#panel");
+    for (const said of [
+      /A +f16 128 x 16, 4,096 bytes/,
+      /tcgen05\.cp\.cta_group::1/,
+      /A and B, through descriptors/,
+      /\.32x32b\.x128\.b32, 2 times/,
+      /registers: 32 lanes x 256 registers/,
+      /warp 3 +rows 96–127, cols 0–255/,
+    ])
+      assert.match(panel.replace(/\u200b/g, ""), said);
+    assert.equal(await framed(page, "registers D 0"), null);
+    await pointAtCell(page, "tensor D 0", 40, 200);
+    assert.match(
+      await text(page, "#path-said"),
+      /^D\[40\]\[200\] is made of row 40 of A and column 200 of B\. Tensor memory: lane 40, column 200, .* at column 128 brings it into warp 1, lane 8, register 200\.$/,
+    );
+    for (const [id, row, col, by] of [
+      ["tensor D 0", 40, 200, 1],
+      ["registers D 0", 40, 200, 1],
+      ["shared A 0", 40, 7.5, 1],
+      ["shared B 0", 7.5, 200, 1],
+      ["tensor A 0", 40, 3.5, 1],
+    ]) {
+      const found = await framed(page, id);
+      near(found.row, row, by, `${id} row`);
+      near(found.col, col, by, `${id} column`);
+    }
+    near((await framed(page, "shared A 0")).wide, 16, 1, "the row of A");
+    near((await framed(page, "shared B 0")).high, 16, 1, "the column of B");
+    assert.match(await facts(page), /loaded into warp 1, lane 8, register 200/);
+    await pointAtCell(page, "registers D 0", 70, 9);
+    assert.match(await text(page, "#path-said"), /warp 2, lane 6, register 9\.$/);
+    await page.mouse.move(5, 5);
+    await page.focus('.stage[data-matrix="D"]');
+    for (const key of ["ArrowDown", "ArrowDown", "ArrowRight"])
+      await page.keyboard.press(key);
+    assert.match(await text(page, "#path-said"), /^D\[1\]\[1\] .* lane 1, register 1\.$/);
+    return page;
+  },
+
+  async "way: half of the lanes, and pairs with scales"(browser) {
+    const page = await open(browser, `#op=${HALF}&tab=path`, DESK);
+    // 16x256b: D[37][11] is row 5 of the third warp, in the accumulator's registers.
+    await pointAtCell(page, "tensor D 0", 69, 11);
+    assert.match(
+      await text(page, "#path-said"),
+      /^D\[37\]\[11\] .* lane 69, column 11, .*16x256b\.x8\.b32 at column 0 brings it into warp 2, lane 21, register 5\.$/,
+    );
+    const arrived = await framed(page, "registers D 0");
+    near(arrived.row, 64 + 21, 1, "thread");
+    near(arrived.col, 5, 0.6, "register");
+    await pick(page, `${PAIR}&tab=path&at=D.${70 * 64 + 40}`);
+    await page.waitForSelector('[data-pane="registers D 1"]');
+    assert.match(
+      await text(page, "#path-said"),
+      /row 70 of scale_A and column 40 of scale_B.* CTA 1, warp 2, lane 6, register 8\.$/,
+    );
+    for (const id of ["shared A", "tensor A", "shared scale_A", "tensor D", "registers D"]) {
+      assert.equal(await framed(page, `${id} 0`), null, id);
+      assert.ok(await framed(page, `${id} 1`), id);
+    }
+    // Column 40 of B is in the second half; both CTAs have all scales of B.
+    assert.equal(await framed(page, "shared B 0"), null);
+    near((await framed(page, "shared B 1")).col, 8, 0.6, "column of B");
+    for (const cta of [0, 1]) {
+      const scales = await framed(page, `shared scale_B ${cta}`);
+      near(scales.row, 8, 0.6, "line");
+      near(scales.col, 16.5, 0.6, "bytes of the second block");
+    }
+    await pointAtCell(page, "shared scale_A 1", 3, 5);
+    assert.match(await text(page, "#path-said"), /^scale_A\[99\]\[1\]: CTA 1, lane 3/);
+    return page;
+  },
+
   async "speed: every view is there at once"(browser) {
     const page = await open(browser, `#op=${DENSE}&values=small`);
     const session = await page.context().newCDPSession(page);
@@ -316,7 +458,8 @@ const TESTS = {
     // Threads that share a core slow each other down, and that does count.
     const busy = Math.min(4, Math.max(1, loadavg()[0] / availableParallelism()));
     const close = [WGMMA, WGMMA_SPARSE].map((name) => `${name}&zoom=5`);
-    for (const name of [DENSE, SPARSE, WGMMA, WGMMA_SPARSE, QUAD, ...close]) {
+    const tensor = [TENSOR, `${PAIR}&tab=tensor`, `${TENSOR}&tab=path`];
+    for (const name of [DENSE, SPARSE, WGMMA, WGMMA_SPARSE, QUAD, ...close, ...tensor]) {
       const times = [];
       // On a busy machine several rounds; the best one says what the page needs.
       for (let round = 0; round < 8 && !(Math.min(...times) < 70); round++) {
@@ -335,7 +478,7 @@ const TESTS = {
 
   async "phone and dark: nothing is wider than the screen"(browser) {
     for (const colorScheme of ["light", "dark"]) {
-      for (const name of [DENSE, SPARSE, WGMMA, PAIR]) {
+      for (const name of [DENSE, SPARSE, WGMMA, PAIR, `${PAIR}&tab=path`]) {
         const viewport = { width: 390, height: 844 };
         const page = await open(browser, `#op=${name}&lane=3`, {
           viewport,
@@ -356,6 +499,8 @@ const TESTS = {
       [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
       [`#op=${QUAD}&tab=cuda`, "dark"],
       [`#op=${PAIR}&tab=tensor&at=D.70`, "dark"],
+      [`#op=${PAIR}&tab=path&at=D.70`, "light"],
+      [`#op=${TENSOR}&tab=path`, "dark"],
     ];
     for (const [hash, colorScheme] of views) {
       const page = await open(browser, hash, { colorScheme });

@@ -19,6 +19,9 @@ const PAIR = "tcgen05.mma.cta_group::2.kind::mxf4.block_scale 0x08900480";
 const LOAD = "tcgen05.ld.sync.aligned.16x256b.x2.b32";
 const BITS = "mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.and.popc";
 
+const SPARSE_TENSOR = "tcgen05.mma.sp.cta_group::1.kind::mxf4.block_scale 0x08900484";
+const DESK = { width: 1440, height: 1700 };
+
 /** name, hash, what to point at, settings of the browser */
 const SHOTS = [
   ["first", "", ["A", 3, 5]],
@@ -45,6 +48,19 @@ const SHOTS = [
   ["tensor", `#op=${TENSOR}&tab=tensor`, ["D", 40, 100, true]],
   ["tensor-pair", `#op=${PAIR}&tab=tensor`, ["scale_A", 100, 1]],
   ["tensor-dark", `#op=${TENSOR}&zoom=3`, ["A", 3, 5], { colorScheme: "dark" }],
+  ["path", `#op=${TENSOR}&tab=path`, ["D", 40, 100, true], { viewport: DESK }],
+  [
+    "path-scaled",
+    `#op=${PAIR}&tab=path`,
+    ["D", 70, 40, true],
+    { viewport: { ...DESK, height: 2200 }, colorScheme: "dark" },
+  ],
+  [
+    "path-phone",
+    `#op=${SPARSE_TENSOR}&tab=path&at=D.2084`,
+    null,
+    { viewport: { width: 390, height: 3600 }, colorScheme: "dark" },
+  ],
   ["tensor-load", `#op=${LOAD}`, ["R", 3, 5]],
   ["ldmatrix", `#op=${LDMATRIX}&lane=13`],
   ["quad", `#op=${QUAD}&lane=13&tab=cuda`],

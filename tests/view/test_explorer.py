@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import fragmenta as fm
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.view import explorer, explorer_data
+from fragmenta.view.path import path_svg
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "explorer" / "src"
@@ -74,7 +76,7 @@ def test_script_is_built_from_these_sources(page):
 
 
 def test_page_is_small(page):
-    assert len(page.encode()) < 1_500_000
+    assert len(page.encode()) < 620 * 1024
 
 
 def test_page_asks_for_nothing(page):
@@ -150,3 +152,20 @@ def test_multiplications_in_tensor_memory_are_a_fair_selection(records):
     for op in found:
         told = kept[str(op)]["tensor"]
         assert (told["letter"], told["ctas"]) == (op.layout_letter, op.cta_group)
+
+
+def test_the_path_is_told_in_the_words_of_the_picture(records):
+    kept = records["catalogue"]
+    by_name = {each["name"]: each for each in kept["instructions"]}
+    for op in [op for op in explorer_data.holding() if op.tensor_memory][::13]:
+        told, drawn = by_name[str(op)]["tensor"]["path"], path_svg(op)
+        numbers = [
+            told["registers"],
+            *(word for cta in told["warps"] for _, word in cta),
+        ]
+        for stage in ("shared", "copies", "inputs", "multiplies", "result", "loaded"):
+            numbers += told[stage]
+        for number in numbers:
+            assert escape(kept["words"][number]) in drawn
+        # What a load's registers hold is known to the page.
+        assert all(kept["words"][word] in by_name for word, _ in told["loads"])

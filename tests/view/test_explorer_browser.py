@@ -18,10 +18,12 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta import tensor_memory
 from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
 from fragmenta.view.grid import grids
+from fragmenta.view.path import loads
 
 EXPLORER = Path(__file__).parents[2] / "explorer"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -140,6 +142,68 @@ def test_addresses_in_shared_memory(worked_out):
         assert int(case["word"], 16) == made.encode()
         mn, k = np.ogrid[: shape[0], : shape[1]]
         assert digest(made.address(mn, k, of, case["major"])) == case["addresses"], case
+
+
+@pytest.mark.xdist_group("explorer")
+def test_d_arrives_in_the_registers_that_its_loads_fill(worked_out):
+    """All of D is put into tensor memory and loaded, register by register."""
+    digests = {}
+    for op in explorer_data.holding():
+        if op.tensor_memory:
+            if op.d not in digests:
+                digests[op.d] = arrivals(op)
+            assert worked_out["routes"][str(op)]["registers"] == digests[op.d], str(op)
+    assert len(digests) > 10
+
+
+def arrivals(op):
+    """The thread, 128 more in the second CTA, and the register of each element."""
+    numbers = np.arange(1, 1 + op.shape.m * op.shape.n, dtype=np.uint32)
+    images = op.d.place(numbers.reshape(op.shape.m, op.shape.n))
+    found = [
+        tensor_memory.load(images, load.op, address=load.column) for load in loads(op)
+    ]
+    held = np.concatenate(found, axis=-1)
+    held = held.reshape(-1, held.shape[-1])
+    thread, register = np.nonzero(held)
+    order = np.argsort(held[thread, register])
+    assert (held[thread, register][order] == numbers).all()
+    return digest(thread[order], register[order])
+
+
+@pytest.mark.xdist_group("explorer")
+def test_scales_are_in_blocks_as_they_are_copied(worked_out):
+    """The blocks of each CTA, moved by the copies, leave the scales in their cells."""
+    seen = set()
+    for op in explorer_data.holding():
+        for name in ("scale_A", "scale_B"):
+            if not op.tensor_memory or name not in op.fragments:
+                continue
+            part = op.fragments[name]
+            if part in seen:
+                continue
+            seen.add(part)
+            offsets = worked_out["routes"][str(op)]["scales"][name]
+            check_blocks(op, name, np.reshape(offsets, part.shape))
+    assert len(seen) > 10
+
+
+def check_blocks(op, name, offsets):
+    part, ctas = op.fragments[name], op.cta_group
+    numbers = np.random.default_rng(3).integers(1, 255, part.shape, dtype=np.uint8)
+    copy = tensor_memory.scale_copy(op, name)
+    size = 1024 if "64x128b" in str(copy) else 512
+    smem = np.zeros((ctas, size * (1 + offsets.max() // size)), np.uint8)
+    for cta, mine in enumerate(np.split(np.arange(op.shape.m), ctas)):
+        rows = mine if name == "scale_A" else slice(None)  # all have those of B
+        smem[cta, offsets[rows]] = numbers[rows]
+    image = np.zeros((ctas, 128, 512), np.uint32)
+    smem, image = (smem, image) if ctas == 2 else (smem[0], image[0])
+    for number in range(smem.shape[-1] // size):
+        where = Descriptor(size * number, 16, 128, swizzle=0, family="tcgen05")
+        image = tensor_memory.copy(image, smem, copy, 4 * number, where)
+    expected = part.place(numbers)
+    assert (image[expected != 0] == expected[expected != 0]).all(), f"{op} {name}"
 
 
 @pytest.mark.xdist_group("explorer")

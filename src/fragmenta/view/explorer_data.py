@@ -34,10 +34,12 @@ from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.shared.descriptor import FIELDS, OFFSETS
 from fragmenta.view.palette import hex_colour
+from fragmenta.view.path import loads, path
 from fragmenta.view.tensor_memory import arrangement
 
 PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")
+POOLS = ("parts", "notes", "targets", "patterns", "words")
 
 JsonRecord = dict[str, Any]
 
@@ -68,7 +70,7 @@ class Pool:
 
 def catalogue_record() -> JsonRecord:
     """Every instruction that holds matrices, and what they share."""
-    pools = {name: Pool() for name in ("parts", "notes", "targets", "patterns")}
+    pools = {name: Pool() for name in POOLS}
     types: dict[str, JsonRecord] = {}
     ops = [_instruction(op, pools, types) for op in holding()]
     return {
@@ -161,13 +163,13 @@ def _instruction(
         "notes": [pools["notes"].add(note) for note in op.notes],
     }
     if op.tensor_memory:
-        record["tensor"] = _tensor(op)
+        record["tensor"] = _tensor(op, pools["words"])
     if "metadata" in op.fragments:
         record["pattern"] = pools["patterns"].add(_pattern(op.metadata))
     return record
 
 
-def _tensor(op: Instruction) -> JsonRecord:
+def _tensor(op: Instruction, words: Pool) -> JsonRecord:
     """What the descriptor says, and where the operands are drawn."""
     assert op.descriptor is not None
     addresses = arrangement(op)
@@ -176,6 +178,22 @@ def _tensor(op: Instruction) -> JsonRecord:
         "ctas": op.cta_group,
         "says": [each.told for each in op.descriptor.fields() if each.code],
         "columns": {name: at.column for name, at in addresses.items()},
+        "path": _path(op, words),
+    }
+
+
+def _path(op: Instruction, words: Pool) -> JsonRecord:
+    """What stands at the way from shared memory to registers, and the loads of D."""
+    found = path(op)
+    lists = ["shared", "copies", "inputs", "multiplies", "result", "loaded", "notes"]
+    return {
+        **{name: [words.add(line) for line in getattr(found, name)] for name in lists},
+        "bypass": words.add(found.bypass),
+        "registers": words.add(found.registers),
+        "warps": [
+            [[warp, words.add(line)] for warp, line in cta] for cta in found.warps
+        ],
+        "loads": [[words.add(str(load.op)), load.column] for load in loads(op)],
     }
 
 

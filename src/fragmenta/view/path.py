@@ -3,7 +3,7 @@
 From shared memory into tensor memory, through the Tensor Core into D, and from there
 into the registers of each warp.  What a box says, and which instructions stand at the
 arrows, is computed from the instruction: its fragments, the copies that scales need,
-the loads that fetch all columns of D.
+the loads that fetch all columns of D.  The explorer shows the same words.
 """
 
 from __future__ import annotations
@@ -62,6 +62,56 @@ def loads(op: Instruction) -> list[Load]:
     return found
 
 
+@dataclass(frozen=True)
+class Path:
+    """What stands in the boxes and at the arrows, stage by stage."""
+
+    shared: tuple[str, ...]
+    copies: tuple[str, ...]
+    inputs: tuple[str, ...]
+    """What is in tensor memory before the multiplication."""
+    bypass: str
+    """What does not need tensor memory, and how it gets to the multiplication."""
+    multiplies: tuple[str, ...]
+    result: tuple[str, ...]
+    loaded: tuple[str, ...]
+    registers: str
+    warps: tuple[tuple[tuple[int, str], ...], ...]
+    """For each CTA: a warp, and which part of D it has after its loads."""
+    notes: tuple[str, ...]
+
+
+def path(op: Instruction) -> Path:
+    """The way from shared memory to registers, in words.
+
+    >>> import fragmenta as fm
+    >>> found = path(fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4"))
+    >>> print(*found.copies, *found.result, found.registers, sep=chr(10))
+    tcgen05.cp.cta_group::1.32x128b.warpx4
+    D  f32 128 x 64
+    columns 0–63
+    layout D
+    registers: 32 lanes x 64 registers
+    """
+    if not op.tensor_memory or op.descriptor is None:
+        raise Error(f"{op} is no tcgen05.mma with a shape: it has no path to draw")
+    count = sum(load.op.fragment("R").registers for load in loads(op))
+    word = "register" if count == 1 else "registers"
+    inputs = tuple(_inputs(op))
+    return Path(
+        shared=tuple(_shared(op)),
+        copies=tuple(_copies(op)) if inputs else (),
+        inputs=inputs,
+        bypass="A and B, through descriptors" if inputs else "",
+        multiplies=tuple(re.sub(r"(?=\.kind|\.block_)", "\n", op.mnemonic).split("\n")),
+        result=tuple(_result(op)),
+        loaded=tuple(_loaded(op)),
+        registers=f"registers: 32 lanes x {count} {word}",
+        warps=tuple(tuple(_warps(op, cta)) for cta in range(op.cta_group or 1)),
+        notes=tuple(_notes(op)),
+    )
+
+
 def path_svg(op: Instruction) -> str:
     """The picture of the way from shared memory to registers.
 
@@ -70,42 +120,14 @@ def path_svg(op: Instruction) -> str:
     >>> "tcgen05.cp.cta_group::1.32x128b.warpx4" in picture
     True
     """
-    if not op.tensor_memory or op.descriptor is None:
-        raise Error(f"{op} is no tcgen05.mma with a shape: it has no path to draw")
+    found = path(op)
     head = [words(str(op), "g t"), words(summary(op), "k s")]
-    ctas = [_row(op, cta) for cta in range(op.cta_group or 1)]
-    notes = down((words(line, "k s") for line in _notes(op)), 2)
+    ctas = [_row(found, cta) for cta in range(len(found.warps))]
+    notes = down((words(line, "k s") for line in found.notes), 2)
     return document(down([down(head, 4), *ctas, notes], 22), f"The path of {op}")
 
 
-def _notes(op: Instruction) -> Iterator[str]:
-    yield "one thread issues tcgen05.cp and tcgen05.mma; each warp loads its own lanes"
-    if op.cta_group == 2:
-        yield "one thread of the pair issues tcgen05.mma for both CTAs"
-    if "metadata" in op.fragments:
-        yield "metadata may be stored by tcgen05.st instead of copied"
-    elif op.sparse:
-        yield "where metadata is in tensor memory is not known for this shape"
-
-
-# ── the four stages of a CTA ────────────────────────────────────────────────
-
-
-def _row(op: Instruction, cta: int) -> Drawing:
-    """Shared memory, inputs in tensor memory, D, registers."""
-    shared = _box("shared memory", _shared(op))
-    inputs = list(_inputs(op))
-    stages = [shared]
-    arrows = []
-    if inputs:
-        stages.append(_box("tensor memory", inputs))
-        arrows.append(list(_copies(op)))
-    stages += [_box("tensor memory", _result(op)), _registers(op, cta)]
-    arrows.append(re.sub(r"(?=\.kind|\.block_)", "\n", op.mnemonic).split("\n"))
-    arrows.append(_loaded(op))
-    title = [words(f"CTA {cta}", "g t")] if op.cta_group == 2 else []
-    bypass = "A and B, through descriptors" if inputs else ""
-    return down([*title, _chain(stages, arrows, bypass)], 6)
+# ── what is said about each stage ───────────────────────────────────────────
 
 
 def _shared(op: Instruction) -> Iterator[str]:
@@ -153,30 +175,51 @@ def _result(op: Instruction) -> Iterator[str]:
     yield f"layout {op.layout_letter}"
 
 
-def _loaded(op: Instruction) -> list[str]:
+def _loaded(op: Instruction) -> Iterator[str]:
     found: dict[str, int] = {}
     for load in loads(op):
         found[str(load.op)] = found.get(str(load.op), 0) + 1
-    lines = []
     for name, times in found.items():
         head, _, tail = name.partition(".aligned")
-        lines += [f"{head}.aligned", tail + (f", {times} times" if times > 1 else "")]
-    return lines
+        yield f"{head}.aligned"
+        yield tail + (f", {times} times" if times > 1 else "")
 
 
-def _registers(op: Instruction, cta: int) -> Drawing:
+def _warps(op: Instruction, cta: int) -> Iterator[tuple[int, str]]:
     """What each warp has after its loads."""
     part = op.d
     assert isinstance(part, TensorFragment)
-    count = sum(load.op.fragment("R").registers for load in loads(op))
-    word = "register" if count == 1 else "registers"
-    lines, warps = list[str](), list[int]()
     for block in blocks(part, arrangement(op)["D"]):
         if block.cta == cta:
             rows, cols = (f"{a}–{b}" for a, b in (block.rows, block.cols))
-            lines.append(f"warp {block.warp}  rows {rows}, cols {cols}")
-            warps.append(block.warp)
-    return _box(f"registers: 32 lanes x {count} {word}", lines, warps)
+            yield block.warp, f"warp {block.warp}  rows {rows}, cols {cols}"
+
+
+def _notes(op: Instruction) -> Iterator[str]:
+    yield "one thread issues tcgen05.cp and tcgen05.mma; each warp loads its own lanes"
+    if op.cta_group == 2:
+        yield "one thread of the pair issues tcgen05.mma for both CTAs"
+    if "metadata" in op.fragments:
+        yield "metadata may be stored by tcgen05.st instead of copied"
+    elif op.sparse:
+        yield "where metadata is in tensor memory is not known for this shape"
+
+
+# ── the four stages of a CTA ────────────────────────────────────────────────
+
+
+def _row(found: Path, cta: int) -> Drawing:
+    """Shared memory, inputs in tensor memory, D, registers."""
+    stages, arrows = [_box("shared memory", found.shared)], list[Sequence[str]]()
+    if found.inputs:
+        stages.append(_box("tensor memory", found.inputs))
+        arrows.append(found.copies)
+    warps, lines = zip(*found.warps[cta], strict=True)
+    stages.append(_box("tensor memory", found.result))
+    stages.append(_box(found.registers, lines, warps))
+    arrows += [found.multiplies, found.loaded]
+    title = [words(f"CTA {cta}", "g t")] if len(found.warps) == 2 else []
+    return down([*title, _chain(stages, arrows, found.bypass)], 6)
 
 
 # ── boxes and arrows ────────────────────────────────────────────────────────
@@ -204,7 +247,7 @@ def _box(title: str, lines: Iterable[str], hues: Sequence[int] = ()) -> Drawing:
     return Drawing(width, height, "".join(body))
 
 
-def _chain(stages: list[Drawing], arrows: list[list[str]], bypass: str) -> Drawing:
+def _chain(stages: list[Drawing], arrows: list[Sequence[str]], bypass: str) -> Drawing:
     """Stages side by side with arrows between them, and one past the second."""
     height = max(stage.height for stage in stages)
     body, x, starts = [], 0.0, list[tuple[float, float]]()
@@ -222,7 +265,7 @@ def _chain(stages: list[Drawing], arrows: list[list[str]], bypass: str) -> Drawi
     return Drawing(x, height, "".join(body))
 
 
-def _arrow(lines: list[str], x: float, y: float, length: float) -> str:
+def _arrow(lines: Sequence[str], x: float, y: float, length: float) -> str:
     texts = [
         f'<text class="m t" x="{x + length / 2 - 3:g}" '
         f'y="{y - 7 - 11 * (len(lines) - 1 - number):g}">{escape(line)}</text>'
