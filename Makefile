@@ -148,8 +148,10 @@ $(VENV)/.base: pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet --editable .
 	touch $@
 
+# The assembler of an older toolkit is a second judge; it stands beside the newest one.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(PIP) install --quiet --editable '.[test]'
+	$(PIP) install --quiet --no-deps --upgrade --target $(VENV)/toolkit-13.0 'nvidia-cuda-nvcc==13.0.88'
 	touch $@ $(VENV)/.base
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python

@@ -34,6 +34,8 @@ NEEDS = {
     ],
     "triton": [
         "src/fragmenta/triton",
+        "tests/ptx/corpus/gluon_blackwell.py",
+        "tests/ptx/corpus/triton_blackwell.py",
         "tests/ptx/corpus/triton_hopper.py",
         "tests/ptx/corpus/triton_kernels.py",
         "tests/triton",

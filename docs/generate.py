@@ -26,6 +26,7 @@ from fragmenta.errors import Error
 from fragmenta.evidence import record
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.families import FAMILIES as FAMILY_NAMES
+from fragmenta.view.path import path_svg
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE, BUILT = ROOT / "docs", ROOT / "build" / "docs"
@@ -47,6 +48,10 @@ FAMILIES = {
 FIGURES: dict[str, fm.Instruction | fm.Fragment] = {
     "index": fm.mma("m16n8k16", a="f16", d="f32"),
     "layout-a": fm.mma("m16n8k64", a="s4").a,
+    "tcgen05-d": fm.tcgen05("m128n64k16", a="f16"),
+    "tcgen05-f": fm.tcgen05("m64n64k16", a="f16"),
+    "tcgen05-b": fm.tcgen05("m128n64k16", a="f16", cta_group=2),
+    "tcgen05-scales": fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4"),
 }
 MARK = re.compile(r"<!-- generated: (\S+) -->")
 
@@ -59,6 +64,8 @@ def main() -> None:
     (BUILT / "pictures").mkdir()
     for name, what in FIGURES.items():
         (BUILT / "pictures" / f"{name}.svg").write_text(what.to_svg(), "utf-8")
+    path = path_svg(fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4"))
+    (BUILT / "pictures" / "tcgen05-path.svg").write_text(path, "utf-8")
     for page in BUILT.rglob("*.md"):
         text = page.read_text(encoding="utf-8")
         made = MARK.sub(lambda match: write(match[1]), text)

@@ -95,9 +95,12 @@ def calls(op, source):
         yield f"{call.name}<{', '.join(other)}>({listed});"
 
 
-@pytest.mark.parametrize("part", range(8))
-def test_every_wgmma_compiles(part):
-    """All of one width and accumulator share a kernel, and its registers."""
+@pytest.mark.parametrize("part", (0, 3, 5, 6))
+def test_wgmma_compiles(part):
+    """All of one width and accumulator share a kernel, and its registers.
+
+    Half of the widths: the assembler reads the modules of all of them below.
+    """
     widths = sorted({op.shape.n for op in WGMMA})[part::8]
     groups = {}
     for op in WGMMA:

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,32 +17,39 @@ SOURCE = Path(fm.__file__).parent
 X = Operand("x", ".b32", 2)
 
 
-def strings(path):
-    """The texts that a module's code has; docstrings are not code."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and id(node) not in said:
-            yield str(node.value)
+@cache
+def strings():
+    """The texts that each module's code has; docstrings are not code."""
+    found = {}
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        found[path.relative_to(SOURCE).as_posix()] = [
+            str(node.value)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Constant) and id(node) not in said
+        ]
+    return found
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *(".visible .entry", ".address_size", ".maxntid", ".shared .align"),
-        *("cvta.to.global.u64 %base", "mov.u32 %thread, %tid.x", "ld.global.v4"),
-        *("st.shared.v4", "st.global"),
-    ],
+WRITTEN_ONCE = (
+    *(".visible .entry", ".address_size", ".maxntid", ".shared .align"),
+    *("cvta.to.global.u64 %base", "mov.u32 %thread, %tid.x", "ld.global.v4"),
+    *("st.shared.v4", "st.global"),
 )
-def test_only_one_module_writes_kernels(words):
-    found = [
-        path.relative_to(SOURCE).as_posix()
-        for path in SOURCE.rglob("*.py")
-        if any(words in text for text in strings(path))
-    ]
-    # The room ptx reads such texts; the kernel that fills memory is the same everywhere.
-    others = {path for path in found if not path.startswith("ptx/")}
-    assert others <= {"cuda/source/kernel.py", "cuda/tools/programs.py"}
+
+
+def test_only_one_module_writes_kernels():
+    for words in WRITTEN_ONCE:
+        found = [
+            path
+            for path, texts in strings().items()
+            if any(words in text for text in texts)
+        ]
+        # The room ptx reads such texts; the kernel that fills memory is the same
+        # everywhere.
+        others = {path for path in found if not path.startswith("ptx/")}
+        assert others <= {"cuda/source/kernel.py", "cuda/tools/programs.py"}, words
 
 
 def copied():

@@ -48,14 +48,8 @@ def test_catalogue_is_up_to_date(records):
     assert stale is None, f"{stale}; run: python -m fragmenta.view.explorer_data"
 
 
-def test_sources_are_up_to_date(records):
-    made = explorer_data.sources_record()
-    assert records["sources"] == json.loads(json.dumps(made)), (
-        "what is emitted has changed; run: python -m fragmenta.view.explorer_data"
-    )
-
-
 def test_sources_unfold_to_what_is_emitted(records):
+    """If they do not, run: python -m fragmenta.view.explorer_data"""
     kept = records["sources"]
 
     def unfold(paragraphs):
@@ -66,7 +60,8 @@ def test_sources_unfold_to_what_is_emitted(records):
         return "\n\n".join(lines) + "\n"
 
     ops = explorer_data.holding()
-    for number in range(0, len(ops), 251):
+    assert len(kept["texts"]) == len(ops)
+    for number in range(0, len(ops), 17):
         cuda, ptx = kept["texts"][number]
         assert unfold(cuda) == ops[number].to_cuda().rstrip("\n") + "\n"
         assert unfold(ptx) == ops[number].to_ptx().rstrip("\n") + "\n"

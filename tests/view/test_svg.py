@@ -18,11 +18,20 @@ TITLE = re.compile(
 )
 
 
+def drawn(op: fm.Instruction) -> bool:
+    """Of wgmma a few widths, of tcgen05.ld and .st a few counts."""
+    if op.warpgroup:
+        return op.shape.n in (8, 24, 256)
+    if op.family in ("tcgen05.ld", "tcgen05.st"):
+        return op.values["num"] in ("x1", "x4", "x32") and bool(op.fragments)
+    return bool(op.fragments)
+
+
 @cache
 def fragments() -> list[fm.Fragment]:
     """Every kind of fragment of the catalogue, once."""
     found = {}
-    for op in fm.catalogue():
+    for op in filter(drawn, fm.catalogue()):
         for part in op.fragments.values():
             found.setdefault((part.name, part.dtype, part.layout, part.stored), part)
     return list(found.values())
@@ -32,11 +41,7 @@ def fragments() -> list[fm.Fragment]:
 def instructions() -> list[fm.Instruction]:
     """One instruction for each set of fragments; of wgmma a few widths."""
     found = {}
-    for op in fm.catalogue():
-        if op.warpgroup and op.shape.n not in (8, 24, 256):
-            continue
-        if not op.fragments:
-            continue
+    for op in filter(drawn, fm.catalogue()):
         key = tuple(
             (p.name, p.dtype, p.layout, p.stored) for p in op.fragments.values()
         )

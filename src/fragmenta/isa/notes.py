@@ -63,7 +63,11 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
         ),
     ),
     (
-        lambda op: op.kind == "f8f6f4" and "sm_100a" in op.requires.targets,
+        lambda op: (
+            op.family in ("mma", "mma.sp")
+            and op.kind == "f8f6f4"
+            and "sm_100a" in op.requires.targets
+        ),
         (
             "The manual lists sm_120a only; the assembler also takes 8-bit types on "
             "the targets named here."
@@ -79,6 +83,49 @@ NOTES: tuple[tuple[Callable[[Instruction], bool], str], ...] = (
             "Asynchronous: it needs wgmma.fence before it, and wgmma.commit_group and "
             "wgmma.wait_group after it, before D is read or A's registers are written."
         ),
+    ),
+    (
+        lambda op: op.tensor_memory,
+        (
+            "Asynchronous, and issued by one thread: D may be read after tcgen05.commit, "
+            "when its mbarrier has completed, and tcgen05.fence::after_thread_sync."
+        ),
+    ),
+    (
+        lambda op: op.family == "tcgen05.ld",
+        "Asynchronous: its registers may be read after tcgen05.wait::ld.",
+    ),
+    (
+        lambda op: op.family == "tcgen05.st",
+        "Asynchronous: what it stores is there after tcgen05.wait::st.",
+    ),
+    (
+        lambda op: op.family == "tcgen05.cp",
+        "Asynchronous, and issued by one thread: tcgen05.commit tells when it is done.",
+    ),
+    (
+        lambda op: bool(op.values.get("exclusive")),
+        (
+            "The manual lists .exclusive for sm_107f only; ptxas 13.4 takes it on every "
+            "target with tensor memory. What hardware before sm_107 does is not known."
+        ),
+    ),
+    (
+        lambda op: (
+            op.tensor_memory and op.values.get("scale_vec", "").startswith("scale_vec")
+        ),
+        (
+            "The manual lists .scale_vec for sm_100a only; the assembler also takes it on "
+            "the other targets named here."
+        ),
+    ),
+    (
+        lambda op: (
+            op.tensor_memory
+            and op.kind in ("mxf8f6f4", "mxf4")
+            and not op.values["scale_vec"]
+        ),
+        "ptxas 12.9 and 13.0 need PTX 8.8 for it: they read it as .block32.",
     ),
 )
 

@@ -77,7 +77,8 @@ def _descriptor_of(op: Instruction, operands: str) -> int | None:
 def _named(mnemonic: str) -> Instruction:
     found = readings(mnemonic)
     if not found[0].complete:
-        whole = "sync" in mnemonic or uncovered(mnemonic.split("."))
+        words = mnemonic.split(".")
+        whole = "sync" in words or found[0].named or uncovered(words)
         hint = "" if whole else "; find() takes names in short"
         raise UnknownInstruction(misspelled(mnemonic, found) + hint)
     return _choose(found[0])

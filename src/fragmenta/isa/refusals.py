@@ -80,8 +80,9 @@ def misspelled(mnemonic: str, readings: Sequence[Reading]) -> str:
             f"no instruction {told(tokens[0])}{nearest(tokens[0], names)}; "
             f"the families are {one_of(FAMILIES, 'and')}"
         )
-    if reading.named:
-        return _unordered(tokens, reading)
+    if reading.named:  # of tcgen05.mma and tcgen05.mma.ws, the longer name is meant
+        longest = max(readings, key=lambda each: len(each.form.any_order))
+        return _unordered(tokens, longest)
     if reading.consumed == len(tokens):
         what = _WORDS.get(reading.expected) or _literals(readings)
         near = _nearest_text(reading.form, reading.values)

@@ -7,8 +7,8 @@ the shapes with 16 lanes begin there or 16 lanes further.
 Two kinds of lanes are accepted in the address:
 
 - the lane itself, as the manual has it, and as CUTLASS and Triton write it;
-- the lane counted from the quarter.  The manual does not say so, but DeepGEMM gives
-  lanes 0 and 16 from all four warps, and its kernels run on Blackwell.
+- the lane counted from the quarter.  The manual does not say so; DeepGEMM gives lanes 0
+  and 16 from all four warps, and says that the hardware ignores the bits of the warp.
 
 Any other lane is refused.  Whether a GPU then ignores bits 5 and 6 of the lane, or does
 something else, is not known.
