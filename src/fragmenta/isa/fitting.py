@@ -91,7 +91,19 @@ def fitting(words: Sequence[str], *, every: bool = False) -> list[Instruction]:
                     op = Instruction(form, row, values)
                     if op.mnemonic not in found and _fits(op, asked):
                         found[op.mnemonic] = op
-    return list(found.values()) if every else _narrow(list(found.values()), asked)
+    begins = [m for m in found if m.split(".")[0] in asked.others]
+    meant = [found[name] for name in begins or found]
+    return meant if every else _narrow(meant, asked)
+
+
+def fits(op: Instruction, words: Sequence[str]) -> bool:
+    """Whether all of the words fit one instruction.
+
+    >>> import fragmenta as fm
+    >>> fits(fm.find("mma.m16n8k32.f32.e4m3.e4m3"), ["fp8", "ada"])
+    True
+    """
+    return _fits(op, Asked(words))
 
 
 def _is_shape(word: str) -> bool:
@@ -200,8 +212,6 @@ def _sparsity_fits(op: Instruction, asked: Asked) -> bool:
 
 def _narrow(found: list[Instruction], asked: Asked) -> list[Instruction]:
     """What is meant where the words leave a choice."""
-    begins = [op for op in found if op.mnemonic.split(".")[0] in asked.others]
-    found = begins or found
     found = [op for op in found if op.family in MULTIPLYING] or found
     if "ws" not in asked.words:
         found = [op for op in found if ".ws" not in op.family] or found

@@ -91,7 +91,10 @@ def _abbreviated(wanted: list[str], every: bool) -> list[Instruction]:
         for op in (Instruction(form, row, values) for values in row.combinations())
         if _is_abbreviation(wanted, op.mnemonic)
     ]
-    unique = list({op.mnemonic: op for op in found}.values())
+    first: dict[str, Instruction] = {}
+    for op in found:  # rows may overlap; the first one counts
+        first.setdefault(op.mnemonic, op)
+    unique = list(first.values())
     exact = [op for op in unique if op.mnemonic.split(".")[0] == wanted[0]]
     unique = exact or unique
     if every:
