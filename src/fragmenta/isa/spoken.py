@@ -106,6 +106,9 @@ e8      |                            |                          | ue8m0
 UNNAMED_F16 = ("hmma", "hgmma")
 
 
+_SIZES = re.compile(r"m?(\d{1,3})xn?(\d{1,3})(?:xk?(\d{1,3}))?", re.ASCII)
+
+
 @dataclass(frozen=True)
 class Meaning:
     """What one word means: conditions that an instruction fulfils."""
@@ -149,7 +152,7 @@ def meaning(word: str) -> Meaning | None:
         return _table()[lower]
     if lower in TARGETS:
         return Meaning(lower, targets=(lower,))
-    sizes = re.fullmatch(r"m?(\d{1,3})x(?:n?)(\d{1,3})(?:xk?(\d{1,3}))?", lower)
+    sizes = _SIZES.fullmatch(lower)
     if sizes and lower not in _tiles():
         shape = "".join(x + n for x, n in zip("mnk", sizes.groups(), strict=True) if n)
         return Meaning(lower, shapes=(shape,))
@@ -185,7 +188,7 @@ def uttered(text: str) -> str:
     >>> uttered("LDSM.16.MT88.4")
     'LDSM.m8n8.b16.trans.x4'
     """
-    text = re.split(r"\s+(?=U?R(?:\d+|Z)\b)", text, maxsplit=1)[0]
+    text = re.split(r"(?<!\s)\s+(?=U?R(?:\d+|Z)\b)", text, maxsplit=1)[0]
     for pattern, plain in _MODIFIERS:
         text = re.sub(pattern, plain, text, flags=re.IGNORECASE)
     return text
