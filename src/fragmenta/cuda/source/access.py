@@ -65,6 +65,18 @@ def expression(layout: Layout, coordinate: str, *, run: int = 1) -> str:
     return " + ".join(terms) or "0"
 
 
+def summand(layout: Layout, coordinate: str) -> str:
+    """The same as a part of a sum: ``&`` and ``>>`` bind less than ``+``.
+
+    >>> import fragmenta as fm
+    >>> summand(fm.tcgen05("m32n64k16", a="f16", ws=True).d.layout, "row")
+    '(tensor_lane & 31)'
+    """
+    text = expression(layout, coordinate)
+    bare = " + " not in text and (" & " in text or " >> " in text)
+    return f"({text})" if bare else text
+
+
 def _runs(layout: Layout, coordinate: str, run: int) -> list[notation.Run]:
     """The digits of a coordinate, those that count on in one axis as one."""
     found: list[notation.Run] = []
