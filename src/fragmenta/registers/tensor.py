@@ -52,7 +52,8 @@ class TensorAddress(NamedTuple):
 
     def encode(self) -> int:
         """The 32-bit word that instructions take."""
-        return self.lane << 16 | self.column
+        lane, column = TensorAddress.of(self)
+        return lane << 16 | column
 
     @classmethod
     def decode(cls, word: int) -> TensorAddress:
