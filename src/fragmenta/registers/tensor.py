@@ -515,6 +515,13 @@ class TensorFragment(Fragment):
         >>> next(fm.tcgen05("m128n16k16", a="f16", d="f32").a.rows())
         {'lane': 0, 'column': 0, 'low': 0, 'high': 15, 'row': 0, 'col': 0}
         """
+        records = self.held()
+        columns = [column.tolist() for column in records.values()]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(records, row, strict=True))
+
+    def held(self) -> dict[str, Index]:
+        """The same as arrays, one for each name."""
         axes = {"P": "cta", "T": "lane", "C": "column"}
         layout = self.layout
         places = np.indices(layout.place_shape).reshape(len(layout.axes), -1)
@@ -529,9 +536,7 @@ class TensorFragment(Fragment):
         records = {axes[a]: by_axis[a] for a, _ in layout.axes if a in axes}
         records["column"] = records["column"] + self.skipped
         records |= {"low": low, "high": low + self.dtype.bits - 1, **grid}
-        columns = [column[inside].tolist() for column in records.values()]
-        for row in zip(*columns, strict=True):
-            yield dict(zip(records, row, strict=True))
+        return {name: np.asarray(column[inside]) for name, column in records.items()}
 
     def pack_tiles(self, matrix: ArrayLike, *, pad: bool = False) -> Image:
         """Refused: one image of tensor memory holds the tiles where the kernel says."""
