@@ -90,9 +90,9 @@ def power_scale(amax: Fraction, of: str, rule: str) -> Fraction:
     if rule == "ocp":
         exponent = floor_log2(amax) - floor_log2(most)
         return POWERS[min(max(exponent, -127), 127) + 127]
-    wanted = amax / most
     if rule == "up":
-        return next((p for p in POWERS if wanted <= p), POWERS[-1])
+        return next((p for p in POWERS if amax / most <= p), POWERS[-1])
+    wanted = amax / Fraction(2) ** floor_log2(most)
     # Of two that are equally near, the larger one.
     return min(POWERS, key=lambda p: (abs(p - wanted), -p))
 
@@ -122,7 +122,7 @@ def blocks(of: str, width: int, count: int, seed: int) -> Numbers:
     found[11] = rng.uniform(-1, 1, width) * 1.7e308
     found[13] = rng.normal(size=width) * 1e300 * 10.0 ** -rng.integers(0, 600, width)
     for row, top in ((15, np.inf), (17, 0), (19, 0)):  # half way between two scales
-        half = 6.0 * every[-1]
+        half = 1.5 * 2.0**row
         found[row, 3] = half if row == 17 else np.nextafter(half, top)
         found[row] = np.clip(found[row], -found[row, 3], found[row, 3])
     return found

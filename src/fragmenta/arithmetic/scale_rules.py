@@ -6,16 +6,16 @@ type (6 for e2m1) and emax its exponent (2)::
     scale   rule      the scale
     ue8m0   ocp       2 to the floor(log2(amax)) - emax: the rule of the OCP standard
             up        the least power of two with amax / scale <= L
-            nearest   the power of two nearest to amax / L; half way, the larger one
+            nearest   the power of two nearest to amax / 2**emax; half way, the larger
     ue4m3   nearest   amax / L in ue4m3, rounded to nearest even
             up        amax / L in ue4m3, rounded up
     f32     nearest   amax / L in float32, rounded to nearest even
             up        amax / L in float32, rounded up
 
-With ``ocp`` and ``nearest`` the largest magnitudes of a block may be beyond L; they
-become L.  A scale outside the range of its type becomes the nearest end of the range.
-A block of zeros has the least scale of its type: 2**-127 or 0.  In float32 it has 1,
-and a scale is never 0.
+With ``ocp``, and where amax / L is rounded down, the largest magnitudes of a block may
+be beyond L; they become L.  A scale outside the range of its type becomes the nearest
+end of the range.  A block of zeros has the least scale of its type: 2**-127 or 0.  In
+float32 it has 1, and a scale is never 0.
 """
 
 from __future__ import annotations
@@ -52,6 +52,8 @@ def block_scales(
     array([1.00000000e+00, 2.00000000e+00, 5.87747175e-39])
     >>> block_scales(amax, e2m1, fm.dtype("ue8m0"), "up")[:2]
     array([2., 2.])
+    >>> block_scales(amax, e2m1, fm.dtype("ue8m0"), "nearest")[:2]
+    array([2., 2.])
     >>> block_scales(amax, e2m1, fm.dtype("ue4m3"), "nearest")
     array([1.125, 1.375, 0.   ])
     """
@@ -83,12 +85,9 @@ def _exponents(amax: Numbers, of: DType, rule: str) -> NDArray[np.int_]:
     """The exponent of each scale that is a power of two, before its range is kept."""
     most = largest_element(of)
     emax = np.frexp(most)[1] - 1
-    found = np.frexp(amax)[1] - 1 - emax
-    if rule == "ocp":
-        return np.asarray(found)
-    with np.errstate(over="ignore"):
-        if rule == "up":
+    significand, exponent = np.frexp(amax)  # 0.5 <= significand < 1
+    found = exponent - 1 - emax
+    if rule == "up":
+        with np.errstate(over="ignore"):
             return np.asarray(found + (amax > np.ldexp(most, found)))
-        # 2**found is above amax / most, or the power of two below it.
-        below = found - (amax < np.ldexp(most, found))
-        return np.asarray(below + (amax >= np.ldexp(1.5 * most, below)))
+    return np.asarray(found + (significand >= 0.75) if rule == "nearest" else found)
