@@ -214,7 +214,8 @@ def test_b_is_a_transposed(name: str) -> None:
 def test_rows_columns_groups_and_matrices() -> None:
     X = np.arange(1.0, 25).reshape(4, 6)
     shapes: dict[str | int, tuple[int, int]]
-    shapes = {"row": (4, 1), "column": (1, 6), "tensor": (1, 1), 3: (4, 2), 4: (4, 2)}
+    shapes = {"row": (4, 1), "column": (1, 6), "tensor": (1, 1), 3: (4, 2), 4: (4, 2),
+              10**15: (4, 1)}  # fmt: skip
     for per, shape in shapes.items():
         q = fm.quantize(X, "s8", per=per)
         assert q.scales.shape == shape

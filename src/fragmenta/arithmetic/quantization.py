@@ -36,6 +36,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta.arithmetic.rounding import Numbers, round_elements
 from fragmenta.arithmetic.scale_rules import RULES, block_scales, tensor_scales
 from fragmenta.arrays.checks import Array, as_array, is_real, is_whole
+from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import (
     Error,
     ShapeError,
@@ -243,7 +244,8 @@ def quantize(
         raise Error(f"{how.name} has no tensor scale; nvfp4 has one")
     rows = given if how.axis == -1 else given.swapaxes(-1, -2)
     size = rows.shape[-1]
-    how = replace(how, block=how.block or size)
+    if how.scale_dtype.name == "f32":  # of a group that is longer, the rest is missing
+        how = replace(how, block=min(how.block or size, size))
     parts = _cut(rows, how)
     amax = np.abs(parts).max(-1)
     if how.tensor:
@@ -280,8 +282,8 @@ def dequantize(q: Quantized) -> NDArray[np.float64]:
             f"dequantize takes what quantize returns, Quantized; given "
             f"{type(q).__name__}"
         )
-    scales = np.repeat(q.scales.astype(np.float64), q.block, axis=q.axis)
     size = q.shape[q.axis]
+    scales = q.scales.astype(np.float64).repeat(min(q.block, size), axis=q.axis)
     scales = scales[..., :size] if q.axis == -1 else scales[..., :size, :]
     if q.tensor_scale is not None:
         scales = scales * q.tensor_scale.astype(np.float64)
@@ -346,12 +348,20 @@ def _unit(amax: Numbers, how: _Format, given: ArrayLike | None) -> Numbers:
     return np.broadcast_to(factor, top.shape)
 
 
-def _elements(parts: Numbers, scales: Numbers, of: DType) -> Numbers:
+def _elements(parts: Numbers, scales: Numbers, of: DType) -> Array:
     """Each number divided by the scale of its block, rounded; zeros if that is 0."""
-    divisor = scales[..., None]
-    with np.errstate(over="ignore", under="ignore"):
-        quotient = np.divide(parts, divisor, out=parts * 0.0, where=divisor != 0)
-    return round_elements(quotient, of)
+    flat = parts.reshape(-1, *parts.shape[-2:])
+    divisors = np.where(scales == 0, np.inf, scales)  # zeros keep their sign
+    divisors = np.broadcast_to(divisors, parts.shape[:-1]).reshape(*flat.shape[:2], 1)
+    found = np.empty(flat.shape, of.storage)
+
+    def work(rows: slice) -> None:
+        with np.errstate(over="ignore", under="ignore"):
+            quotient = flat[rows] / divisors[rows]
+        found[rows] = round_elements(quotient, of).astype(of.storage)  # exact
+
+    in_blocks(work, len(flat), 4 * flat[0].nbytes)
+    return found.reshape(parts.shape)
 
 
 # ── the format ──────────────────────────────────────────────────────────────
