@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from fragmenta import ptx as ptx
     from fragmenta import tensor_memory as tensor_memory
     from fragmenta import wmma as wmma
+    from fragmenta.arithmetic.quantization import Quantized as Quantized
+    from fragmenta.arithmetic.quantization import dequantize as dequantize
+    from fragmenta.arithmetic.quantization import quantize as quantize
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
@@ -118,6 +121,7 @@ _MODULES = {
     "shared.zero_columns": "ZeroColumnMask",
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
+    "arithmetic.quantization": "quantize dequantize Quantized",
     "execution.matmul": "matmul",
     "evidence.testing": "assert_same_bits",
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
