@@ -39,6 +39,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
+from fragmenta.registers import expressions
 
 Index = NDArray[np.intp]
 
@@ -63,6 +64,8 @@ class Digit(NamedTuple):
 
     def __str__(self) -> str:
         position = self.stride.bit_length() - 1
+        if self.stride != 1 << position:  # only inverse and joined layouts have it
+            return f"{self.axis}/{self.stride}*{self.size}"
         if self.size == 2:
             return f"{self.axis}{position}"
         return f"{self.axis}{position}*{self.size}"
@@ -250,21 +253,135 @@ class Layout:
     def tile(self, **tiles: int) -> Layout:
         """The layout of several tiles, repeated along coordinates; tiles are outermost.
 
-        Each repeated coordinate gets a new place axis, named in the order
-        Y, X, Z, that counts the tiles along it.
+        Each repeated coordinate gets a new place axis that counts the tiles along
+        it.  It is named Y, X or Z, in this order, or V, U or S if these are taken.
 
         >>> layout = Layout.parse("row = L1  col = L0", L=4)
         >>> layout.tile(row=4, col=3)
         Layout('row = L1 Y0 Y1  col = L0 X0*3', Y=4, X=3, L=4)
         """
         self._check_names("coordinates", (), tiles, optional=self.data)
-        letters = dict(zip(tiles, "YXZ", strict=False))
+        taken = dict(self.axes)
+        unused = [letter for letter in "YXZVUS" if letter not in taken]
+        letters = dict(zip(tiles, unused[:3], strict=False))
         if len(letters) < len(tiles):
-            raise LayoutError("at most three coordinates can be tiled")
+            raise LayoutError(
+                "at most three coordinates can be tiled, and six times in all; given "
+                f"{one_of(tiles, 'and')}, and the axes {one_of(taken, 'and')}"
+            )
         extra = {n: tuple(Digit(letters[n], 1, c).bits()) for n, c in tiles.items()}
         coordinates = tuple((n, ds + extra.get(n, ())) for n, ds in self.coordinates)
         axes = tuple((letters[n], c) for n, c in tiles.items() if c > 1)
         return Layout(coordinates, axes + self.axes, self.free)
+
+    # ── other layouts, and expressions ──────────────────────────────────────
+
+    def inverse(self) -> Layout:
+        """The layout the other way round: its places are elements.
+
+        Its axes are the coordinates of this one, free ones included, and its
+        coordinates are the axes of this one.  ``row2`` is bit 2 of the row;
+        ``col/24*2`` is the digit with 2 values that counts steps of 24.
+
+        >>> layout = Layout.parse("row = L2 L3 L4 R1  col = R0 L0 L1", L=32, R=4)
+        >>> layout.inverse()
+        Layout('L = col1 col2 row0 row1 row2  R = col0 row3', row=16, col=8)
+        >>> layout.inverse().element(row=np.array([0, 9]), col=5)
+        {'L': array([2, 6]), 'R': array([1, 3])}
+        >>> layout.inverse().inverse() == layout
+        True
+        """
+        coordinates = tuple(
+            (axis, tuple(Digit(n, w, d.size) for d, n, w in self.weights(axis)))
+            for axis, _ in self.axes
+        )
+        return Layout(coordinates, tuple(self.sizes.items()))
+
+    def then(self, other: Layout) -> Layout:
+        """This layout, and then one whose places are the elements of this one.
+
+        Axes of ``other`` that are no coordinates here stay axes, and coordinates that
+        are no axes of ``other`` stay coordinates.
+
+        >>> held = Layout.parse("K = E0 L0 L1  N = L2 L3 L4", L=32, E=2)
+        >>> memory = Layout.parse("offset = K0 N0 N1 N2 K1 K2", K=8, N=8)
+        >>> held.then(memory)
+        Layout('offset = E0 L2 L3 L4 L0 L1', L=32, E=2)
+        """
+        sizes, digits = dict(other.axes), dict(self.coordinates)
+        shared = [name for name in self.sizes if name in sizes]
+        wrong = [name for name in shared if self.sizes[name] != sizes[name]]
+        if wrong or not shared:
+            raise LayoutError(
+                f"elements with {_told(self.sizes)} are not the places with "
+                f"{_told(sizes)}; names and sizes must be equal, and tile() repeats a "
+                "layout"
+            )
+
+        def followed(digit: Digit) -> list[Digit]:
+            return (
+                _pieces(digits[digit.axis], digit) if digit.axis in digits else [digit]
+            )
+
+        coordinates = [
+            (name, tuple(piece for each in ds for piece in followed(each)))
+            for name, ds in other.coordinates
+        ]
+        coordinates += [pair for pair in self.coordinates if pair[0] not in sizes]
+        axes = [pair for pair in other.axes if pair[0] not in digits] + [*self.axes]
+        for names in ([name for name, _ in coordinates], [name for name, _ in axes]):
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                raise LayoutError(f"{twice[0]} would be there twice: {self}; {other}")
+        kept = tuple(name for name in self.free if name not in sizes)
+        return Layout(tuple(coordinates), tuple(axes), other.free + kept)
+
+    def to(self, other: Layout) -> Layout:
+        """Where each place of this layout is in another one of the same elements.
+
+        The coordinates of the result are the axes of the other layout.
+
+        >>> mma = Layout.parse("row = L2 L3 L4 R1  col = R0 L0 L1", L=32, R=4)
+        >>> rows = Layout.parse("row = L0 L1 L2 L3  col = R0 R1 L4", L=32, R=4)
+        >>> mma.to(rows)
+        Layout('L = L2 L3 L4 R1 L1  R = R0 L0', L=32, R=4)
+        >>> mma.to(rows).element(L=5, R=1)
+        {'L': 1, 'R': 3}
+        """
+        return self.then(other.inverse())
+
+    def to_cuda(
+        self,
+        direction: expressions.Direction,
+        *,
+        language: expressions.Language = "cuda",
+        **names: str | int,
+    ) -> expressions.Expressions:
+        """Index expressions of CUDA C++, or of Python and NumPy.
+
+        ``"holds"`` gives each coordinate of the element that a place holds.
+        ``"where"`` gives each axis of the place of an element.  Free coordinates, such
+        as a copy or a selector, are results of the first and inputs of the second.
+
+        The variables of the axes are cta (P), warp (W), lane (L; T in tensor memory),
+        column (C), register (R) and element (E); those of other letters are the
+        letters.  CUDA reserves the word register, so it is ``reg`` there.  If an axis
+        and a coordinate have the same name, that of the coordinate begins with
+        ``to_``.  Names may be given, by letter or by word; for an input, a number also.
+
+        >>> layout = Layout.parse("row = L2 L3 L4  col = R* L0 L1", L=32, R=6)
+        >>> print(layout.to_cuda("holds"))
+        int row = lane >> 2;
+        int col = 6 * (lane & 3) + reg;
+        >>> print(layout.to_cuda("where", row="m", col="k", lane="thread"))
+        int thread = (k / 6) + 4 * m;
+        int reg = k % 6;
+        >>> layout.to_cuda("where", language="python", row=7)["lane"]
+        '(col // 6) + 28'
+        """
+        return expressions.write(self, direction, language, names)
+
+    # ── parts of a layout ───────────────────────────────────────────────────
 
     def low_run(self, axis: str) -> str | None:
         """The data coordinate whose lowest digits are all of this axis.
@@ -390,6 +507,29 @@ def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
         total = total + weight * digit.of(values[digit.axis])
         weight *= digit.size
     return total
+
+
+def _pieces(digits: Digits, wanted: Digit) -> list[Digit]:
+    """The digits of a coordinate that are this digit of its value."""
+    found, low = [], 1
+    for digit in digits:
+        high = low * digit.size
+        first = max(low, wanted.stride)
+        last = min(high, wanted.stride * wanted.size)
+        if first < last:
+            if first % low or last % first or high % last:
+                raise LayoutError(
+                    f"{wanted} is no digit of {' '.join(map(str, digits))}: steps of "
+                    f"{first} do not divide {last} values"
+                )
+            part = Digit(digit.axis, digit.stride * (first // low), last // first)
+            found += part.bits()
+        low = high
+    return found
+
+
+def _told(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def _in_range(name: str, value: ArrayLike, size: int) -> Any:
