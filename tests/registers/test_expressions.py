@@ -52,7 +52,7 @@ def by_variable(layout: Layout, language: Any) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("language", ["cuda", "python"])
 def test_every_layout_both_ways(language: Any) -> None:
     assert len(every_layout()) > 250
-    for layout in every_layout():
+    for layout in every_layout()[:: 1 if language == "cuda" else 3]:
         axes, coordinates = by_variable(layout, language)
         places = dict(
             zip(axes, np.indices(layout.place_shape, sparse=True), strict=True)
@@ -211,6 +211,7 @@ def test_the_inverse_is_the_place_of_each_element() -> None:
         index = [places[axis] for axis, _ in layout.axes]
         flat = np.ravel_multi_index(index, layout.place_shape)
         assert (flat == layout.place_index()).all()
+        assert Layout.parse(str(inverse), **dict(inverse.axes)) == inverse
         again = inverse.inverse()
         assert (again.coordinates, again.axes) == (layout.coordinates, layout.axes)
 

@@ -225,12 +225,13 @@ class Expressions(dict[str, str]):
 
     def __str__(self) -> str:
         style = STYLES[self.language]
-        return "\n".join(
+        lines = [
             (style.truth if name == self.held else style.number).format(
                 name, _folded(name, text, self.language)
             )
             for name, text in self.items()
-        )
+        ]
+        return "\n".join(lines).replace(" \n", "\n")
 
     __repr__ = __str__
 
@@ -241,7 +242,7 @@ def _folded(name: str, text: str, language: Language) -> str:
         return text
     lines = [""]
     for term in _TERM.split(text):
-        if lines[-1] and len(lines[-1]) + len(term) > _WIDTH - len("    "):
+        if lines[-1] and len(lines[-1]) + len(term) > _WIDTH - len("    ;"):
             lines[-1] = lines[-1].rstrip()
             lines.append("")
         lines[-1] += term

@@ -1,9 +1,10 @@
 """Which lane and register hold which element?
 
-A *place* has one value for each axis.  An axis is named by one capital letter; a
-register fragment has the axes W (warp), L (lane), R (register) and E (element in
-the register), one in tensor memory P (CTA), T (lane), C (column) and E.  An
-*element* has one value for each coordinate, such as row and col.  Every digit of a
+A *place* has one value for each axis.  An axis is named by one capital letter, or by
+a word without digits.  A register fragment has the axes W (warp), L (lane),
+R (register) and E (element in the register), one in tensor memory P (CTA), T (lane),
+C (column) and E.
+An *element* has one value for each coordinate, such as row and col.  Every digit of a
 coordinate is equal to one digit of the place.  So a layout is one line that lists
 the digits of each coordinate, least significant first::
 
@@ -11,9 +12,9 @@ the digits of each coordinate, least significant first::
 
 ``L2`` is bit 2 of axis L.  ``R1*`` is everything of axis R from bit 1 on.  It is
 one digit, whose size need not be a power of two; if no bits are left, there is no
-digit.  ``I`` is E and R joined (``i = register * elements + element``, the index in
-the PTX manual).  So ``I0`` is E0 if a register holds several elements, and R0 if it
-holds one.
+digit.  ``R1*3`` has three values, and ``R/3*2`` has two, in steps of three.  ``I`` is
+E and R joined (``i = register * elements + element``, the index in the PTX manual).
+So ``I0`` is E0 if a register holds several elements, and R0 if it holds one.
 
 Coordinates after a ``|`` are *free*: they do not change which element is held.
 Examples are a copy number, or a selector that chooses the lanes that are read::
@@ -43,9 +44,11 @@ from fragmenta.registers import expressions
 
 Index = NDArray[np.intp]
 
-_TOKEN = re.compile(r"([A-Z])(\d*)(\*?)(\d*)$")
+_TOKEN = re.compile(r"([A-Za-z_]+)(?:(\d*)(\*?)(\d*)|/(\d+)\*(\d+))$", re.ASCII)
 # A name begins at the beginning of a word: searching in a long word stays fast.
-_ASSIGNMENT = re.compile(r"(?<!\w)(\w+)\s*=\s*((?:(?:[A-Z]\d*\*?\d*|0\b)\s*)*)")
+_ASSIGNMENT = re.compile(
+    r"(?<!\w)(\w+)\s*=\s*((?:(?:[A-Za-z_]+[\d*/]*|0)(?!\w|\s*=)\s*)*)"
+)
 LONGEST = 4096
 """The most characters that a line may have; the longest in the tables has about 80."""
 _JOINED = {"I": ("E", "R")}
@@ -64,7 +67,7 @@ class Digit(NamedTuple):
 
     def __str__(self) -> str:
         position = self.stride.bit_length() - 1
-        if self.stride != 1 << position:  # only inverse and joined layouts have it
+        if self.stride != 1 << position:
             return f"{self.axis}/{self.stride}*{self.size}"
         if self.size == 2:
             return f"{self.axis}{position}"
@@ -119,6 +122,8 @@ class Layout:
             if _ASSIGNMENT.sub("", part).strip():
                 raise LayoutError(f"{line}: expected 'name = digits …'")
             for name, tokens in _ASSIGNMENT.findall(part):
+                if name in dict(coordinates):
+                    raise LayoutError(f"{line}: {name} is given twice")
                 digits = _digits(line, tokens.split(), sizes)
                 # A free coordinate with only one value is left out.
                 if digits or part is data:
@@ -462,6 +467,12 @@ def _resolve(line: str, token: str, sizes: Mapping[str, int]) -> list[Digit]:
     if match is None:
         raise LayoutError(f"{line}: {token!r} is not a digit such as L2 or R1*")
     axis, position, rest = match[1], int(match[2] or 0), bool(match[3])
+    if axis in sizes and (match[4] or match[5]):
+        position = min(position, sizes[axis].bit_length())  # too large to divide it
+        stride, size = int(match[5] or 1 << position), int(match[4] or match[6])
+        if stride * size == 0 or sizes[axis] % (stride * size):
+            raise LayoutError(f"{line}: {token} does not fit {axis}={sizes[axis]}")
+        return Digit(axis, stride, size).bits()
     digits = []
     for part in _JOINED.get(axis, (axis,)) if axis not in sizes else (axis,):
         if part not in sizes:
