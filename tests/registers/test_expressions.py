@@ -97,7 +97,7 @@ def test_held_is_true_where_the_operand_has_an_element() -> None:
         partial += 1
         axes = [axis for axis, _ in part.layout.axes]
         names = {**{v: k for k, v in LETTERS.items()}, "T": "lane"}
-        index = np.indices(part.layout.place_shape)
+        index = np.indices(part.layout.place_shape, dtype=np.uint32)  # as threadIdx.x
         scope = dict(zip((names[axis] for axis in axes), index, strict=True))
         scope["column"] = scope["column"] + part.skipped
         held = np.broadcast_to(evaluate(found, scope)["held"], index[0].shape)
@@ -266,6 +266,10 @@ def test_what_cannot_be_joined_is_refused() -> None:
     one = Layout.parse("M = L*  page = R*", L=4, R=2)
     with pytest.raises(LayoutError, match="page would be there twice"):
         one.then(Layout.parse("page = M*", M=4))
+    with pytest.raises(LayoutError, match=r"of another layout.*given <Fragment C"):
+        MMA.to(fm.mma("m16n8k16", a="f16", d="f32").c)  # type: ignore[arg-type]
+    with pytest.raises(LayoutError, match="given 'row = L0'"):
+        MMA.then("row = L0")  # type: ignore[arg-type]
 
 
 def test_free_coordinates_stay() -> None:

@@ -206,6 +206,8 @@ _TERM = re.compile(r"(?<= [+-] )|(?<= && )|(?<=\) & )(?=\()")
 class Expressions(dict[str, str]):
     """The expression of each result by its name; ``str()`` gives statements.
 
+    An expression that becomes part of a larger one needs brackets around it.
+
     >>> from fragmenta.registers.layout import Layout
     >>> layout = Layout.parse("row = L2 L3 L4 R1  col = R0 L0 L1", L=32, R=4)
     >>> layout.to_cuda("holds")["col"]
@@ -298,20 +300,23 @@ def _holds(layout: Layout, called: _Names, style: Style, part: Part) -> dict[str
     found, tests = {}, []
     for name, size in layout.sizes.items():
         window = part.windows.get(name)
-        first = window.first if window else 0
-        if window and window.parts:
+        if window is None:
+            text = coordinate(whole, name, names, style)
+        elif window.parts:
             low, high = (held(whole, f"{name}{sign}") for sign in "%/")
             inner = _over_axes(whole, low, names, style)
             tests.append(_test(inner, "<", window.part))
             apart = [each._replace(weight=each.weight * window.part) for each in high]
             text = _over_axes(whole, [*low, *apart], names, style)
-            most = size // window.padded * window.part
+            if window.size < size // window.padded * window.part:
+                tests.append(_test(text, "<", window.size))
         else:
+            # The tests come before the subtraction: variables may be unsigned.
+            first, last = window.first, window.first + window.size
+            inner = coordinate(whole, name, names, style)
+            tests += [_test(inner, ">=", first)] if first else []
+            tests += [_test(inner, "<", last)] if last < size else []
             text = coordinate(whole, name, names, style, added=-first)
-            most = size - first
-        tests += [_test(text, ">=", 0)] if first else []
-        if window and window.size < most:
-            tests.append(_test(text, "<", window.size))
         found[str(called.coordinates[name])] = text
     if "held" in called.more:
         found[str(called.more["held"])] = f" {style.both} ".join(tests)

@@ -313,6 +313,7 @@ class Layout:
         >>> held.then(memory)
         Layout('offset = E0 L2 L3 L4 L0 L1', L=32, E=2)
         """
+        _check_layout(other)
         sizes, digits = dict(other.axes), dict(self.coordinates)
         shared = [name for name in self.sizes if name in sizes]
         wrong = [name for name in shared if self.sizes[name] != sizes[name]]
@@ -353,6 +354,7 @@ class Layout:
         >>> mma.to(rows).element(L=5, R=1)
         {'L': 1, 'R': 3}
         """
+        _check_layout(other)
         return self.then(other.inverse())
 
     def to_cuda(
@@ -537,6 +539,14 @@ def _pieces(digits: Digits, wanted: Digit) -> list[Digit]:
             found += part.bits()
         low = high
     return found
+
+
+def _check_layout(other: object) -> None:
+    if not isinstance(other, Layout):
+        raise LayoutError(
+            "expected the places of another layout, such as op.a.layout; given "
+            f"{other!r}"
+        )
 
 
 def _told(sizes: Mapping[str, int]) -> str:
