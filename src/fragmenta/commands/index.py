@@ -22,7 +22,7 @@ COMMANDS = {
     "list": Listed("catalogue", "List instructions, one per line."),
     "show": Listed("describe", "Show everything about one instruction."),
     "formula": Listed(
-        "describe", "Print rows and columns as formulas, as the PTX manual does."
+        "describe", "Print formulas as the PTX manual does, or as CUDA or Python."
     ),
     "where": Listed("lookup", "Show which lane, register and bits hold an element."),
     "holds": Listed("lookup", "Show which elements a lane holds, lowest bits first."),

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
 from fragmenta.errors import AddressError, ShapeError, one_of
-from fragmenta.registers import notation
+from fragmenta.registers import expressions, notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Index
 from fragmenta.registers.words import pack_words, unpack_words
@@ -112,6 +112,11 @@ class Window(NamedTuple):
     first: int = 0
     part: int = 0
     padded: int = 0
+
+    @property
+    def parts(self) -> bool:
+        """Whether there are several parts, each of them filled up."""
+        return 0 < self.part < self.size
 
     def at(self, index: Any) -> Any:
         """The index in the layout.
@@ -425,6 +430,10 @@ class TensorFragment(Fragment):
         lane = by_axis["T"] + LANES * by_axis.get("P", np.zeros_like(flat))
         slot = (lane * COLUMNS + by_axis["C"]) * self.elements
         return np.asarray(slot + by_axis.get("E", 0), dtype=np.intp)
+
+    def _part(self) -> expressions.Part:
+        windows = dict(zip(self.layout.data, self.windows, strict=False))
+        return super()._part()._replace(windows=windows, skipped=self.skipped)
 
     def _base(self, at: TensorAddress) -> dict[str, int]:
         return {"base": at.lane // 16} if "base" in self.layout.free else {}
