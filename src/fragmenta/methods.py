@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from fragmenta.cuda.tools.raw import RawKernel as RawKernel  # noqa: PLC0414
     from fragmenta.evidence.kernels import Verified
     from fragmenta.execution.explain import Explained
+    from fragmenta.execution.summing import Summing
     from fragmenta.isa.instruction import Instruction
     from fragmenta.ptx.kernel import Kernel
     from fragmenta.ptx.result import Result
@@ -76,6 +77,20 @@ def explain(self: Instruction, *matrices: ArrayLike, **options: Any) -> Explaine
     from fragmenta.execution.explain import explain
 
     return explain(self, *matrices, **options)
+
+
+def sums(self: Instruction) -> tuple[Summing, ...]:
+    """How each target adds the products; see :mod:`fragmenta.execution.summing`.
+
+    >>> import fragmenta as fm
+    >>> for each in fm.mma("m16n8k16", a="f16", d="f32").sums()[:2]:
+    ...     print(each)
+    2 steps of 8 products; 24 bits below emax; 23 kept, toward zero; published
+    1 step of 16 products; 25 bits below emax; 23 kept, toward zero; measured on H200
+    """
+    from fragmenta.execution.summing import sums
+
+    return sums(self)
 
 
 def to_cuda(self: Instruction, **options: Any) -> str:

@@ -30,15 +30,9 @@ from fragmenta.execution.mma import (
     scale_bits,
     stored,
 )
+from fragmenta.execution.summing import ROUNDED
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.sparse.compress import Compressed
-
-_ROUNDED = {
-    "rz": "toward zero",
-    "rn": "to nearest even",
-    "rm": "down",
-    "rp": "up",
-}
 
 
 @dataclass(frozen=True)
@@ -205,7 +199,7 @@ def _sum(step: Step, fraction: int) -> Iterator[str]:
         cut = f"terms are cut below 2^{step.emax - fraction}"
         yield f"  emax {step.emax}: {cut}; sum {total}"
     if step.keep is not None:
-        how = _ROUNDED.get(step.rounding, step.rounding)
+        how = ROUNDED.get(step.rounding, step.rounding)
         yield f"  rounded to {step.keep} fraction bits, {how}: {_short(step.value, 22)}"
 
 
