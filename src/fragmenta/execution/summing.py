@@ -90,11 +90,11 @@ def sums(op: Instruction) -> tuple[Summing, ...]:
 
     >>> import fragmenta as fm
     >>> for each in sums(fm.mma("m16n8k32", a="e4m3", d="f32")):
-    ...     print(each.targets[0], each.steps, each.products, each.fraction, each.source)
-    sm_89 2 16 13 published
-    sm_90 2 16 25 expanded, steps measured on H200
-    sm_100 2 16 25 expanded, steps published
-    sm_120 1 32 25 published
+    ...     print(each.targets[0], each.steps, each.products, each.source)
+    sm_89 2 16 published
+    sm_90 2 16 expanded, steps measured on H200
+    sm_100 2 16 expanded, steps published
+    sm_120 1 32 published
     """
     check_multiplies(op)
     found: list[Summing] = []
