@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
     from fragmenta.evidence.testing import assert_same_bits as assert_same_bits
+    from fragmenta.execution.compare import compare as compare
     from fragmenta.execution.matmul import matmul as matmul
     from fragmenta.isa.building import mma as mma
     from fragmenta.isa.building import tcgen05 as tcgen05
@@ -119,6 +120,7 @@ _MODULES = {
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
     "execution.matmul": "matmul",
+    "execution.compare": "compare",
     "evidence.testing": "assert_same_bits",
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from fragmenta.cuda.tools.raw import RawKernel as RawKernel  # noqa: PLC0414
     from fragmenta.evidence.kernels import Verified
+    from fragmenta.execution.compare import Compared
     from fragmenta.execution.explain import Explained
     from fragmenta.execution.summing import Summing
     from fragmenta.isa.instruction import Instruction
@@ -126,6 +127,21 @@ def instruction_to_svg(self: Instruction) -> str:
     from fragmenta.view.svg import instruction_svg
 
     return instruction_svg(self)
+
+
+# ── of a comparison ─────────────────────────────────────────────────────────
+
+
+def compared_to_svg(self: Compared) -> str:
+    """A plot of the mean relative error over k; see :mod:`fragmenta.view.plot`.
+
+    >>> import fragmenta as fm
+    >>> fm.compare("mma.m16n8k16.f32.f16", k=64).to_svg()[:4]
+    '<svg'
+    """
+    from fragmenta.view.plot import error_plot
+
+    return error_plot(self)
 
 
 # ── of a fragment ───────────────────────────────────────────────────────────

@@ -43,10 +43,6 @@ class Losses:
     rounding: Loss
     ulp: Fraction | None  #: of D at the exact result; None at zero and of integers
 
-    def in_ulp(self, loss: Loss) -> float | None:
-        """A loss in units in the last place of D."""
-        return None if self.ulp is None else float(loss.total / self.ulp)
-
 
 def losses(told: Explanation, of: DType) -> Losses | None:
     """The losses of an element of this type; None if a sum is not finite."""
