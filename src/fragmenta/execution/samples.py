@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -146,7 +145,8 @@ def _limits(of: DType) -> tuple[float, float]:
     elif of.has_infinity:
         most = (2 - 2.0**-of.fraction_bits) * 2.0**of.bias
     else:
-        most = float(ml_dtypes.finfo(of.storage).max)
+        every = np.arange(of.mask + 1, dtype=of.bits_dtype)
+        most = float(np.nanmax(of.to_float64(every)))
     return -most, most
 
 
@@ -173,11 +173,11 @@ def _numbers(array: ArrayLike, name: str) -> Wide:
     return given.astype(np.float64)
 
 
-def _lengths(k: int | Sequence[int], most: int) -> tuple[int, ...]:
-    given = [k] if is_whole(k) else k
-    if not isinstance(given, list | tuple | range) or not given:
-        raise Error(f"k is a whole number, or several; given {k!r}")
+def _lengths(k: Any, most: int) -> tuple[int, ...]:
+    given: Sequence[Any] = k if isinstance(k, list | tuple | range) else [k]
     for each in given:
         if not is_whole(each) or not 1 <= each <= most:
             raise ShapeError(f"k is a whole number from 1 to {most}; given {each!r}")
+    if not given:
+        raise ShapeError("k is a whole number, or several; given none")
     return tuple(sorted({int(each) for each in given}))
