@@ -31,8 +31,10 @@ def test_it_is_the_library() -> None:
 
 
 def test_files_and_plots() -> None:
-    words = ("compare", F16, "--input", "a.npy,b.npy", "--plot", "p.svg")
-    assert "plot in p.svg" in page(*words)
+    words = ("compare", F16, "--input", "a.npy", "b.npy", "--plot", "p.svg")
+    told = page(*words)
+    assert "plot in p.svg" in told
+    assert told.startswith(page("compare", F16, "--input", "a.npy,b.npy").rstrip())
     assert Path("p.svg").read_text().startswith("<svg")
     assert "already exists" in complaint(*words)
     about = json.loads(page(*words, "--force", "--json"))
@@ -43,6 +45,8 @@ def test_files_and_plots() -> None:
     "words, said",
     [
         (("--input", "a.npy"), "--input is normal or uniform, or two files"),
+        (("--input", "a.npy", "b.npy", "b.npy"), "given a.npy b.npy b.npy"),
+        (("--input", "normal", "b.npy"), "given normal b.npy"),
         (("--input", "a.npy,none.npy"), "none.npy"),
         (("--input", "a.npy,both.npz"), "both.npz is an archive"),
         (("--input", "a.npy,raw.npy"), "raw.npy holds"),

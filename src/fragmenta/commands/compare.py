@@ -44,7 +44,7 @@ Instructions = Annotated[
     "fragmenta compare mma.m16n8k16.f32.f16 mma.m16n8k32.f32.e4m3.e4m3",
     "fragmenta compare wgmma.m64n8k32.f32.e4m3.e4m3 --input uniform --k 4096",
     "fragmenta compare mma.m16n8k16.f32.f16 --targets sm_80,sm_90 --plot f16.svg",
-    "fragmenta compare mma.m16n8k16.f32.f16 --input a.npy,b.npy --json",
+    "fragmenta compare mma.m16n8k16.f32.f16 --input a.npy b.npy --json",
 )
 def compare(
     instructions: Instructions,
@@ -67,7 +67,7 @@ def compare(
     input: Annotated[
         str,
         typer.Option(
-            metavar="normal|uniform|A,B",
+            metavar="normal|uniform|A B",
             help="Random numbers around 0, from 0 to 1, or two .npy files.",
             autocompletion=complete_file,
         ),
@@ -90,11 +90,13 @@ def compare(
     """
     if plot is not None:
         check_output(plot, force, ".svg", "--plot")
+    # An option takes one word, so the second file is among the instructions.
+    files = [each for each in instructions if each.endswith(".npy")]
     told = comparing.compare(
-        [find(each) for each in instructions],
+        [find(each) for each in instructions if each not in files],
         targets,
         None if k is None else [number(each, "k") for each in k.split(",")],
-        input if input in KINDS else _files(input),
+        input if input in KINDS and not files else _files(input, files),
         seed=seed,
     )
     if plot is not None:
@@ -105,11 +107,12 @@ def compare(
         emit(str(told) + (f"\n\nplot in {plot}" if plot else ""))
 
 
-def _files(text: str) -> tuple[Array, Array]:
-    names = text.split(",")
-    if len(names) != 2:
+def _files(first: str, others: list[str]) -> tuple[Array, Array]:
+    names = [*first.split(","), *others]
+    if len(names) != 2 or first in KINDS:
         raise Error(
-            f"--input is {one_of(KINDS)}, or two files, as in a.npy,b.npy; given {text}"
+            f"--input is {one_of(KINDS)}, or two files, as in --input a.npy b.npy; "
+            f"given {' '.join(names)}"
         )
     a, b = (_matrix(name) for name in names)
     return a, b
