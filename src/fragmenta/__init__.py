@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
     from fragmenta.evidence.testing import assert_same_bits as assert_same_bits
+    from fragmenta.execution.compare import compare as compare
     from fragmenta.execution.matmul import matmul as matmul
     from fragmenta.isa.building import mma as mma
     from fragmenta.isa.building import tcgen05 as tcgen05
@@ -123,6 +124,7 @@ _MODULES = {
     "shared.banks": "bank_conflicts",
     "arithmetic.quantization": "quantize dequantize Quantized",
     "execution.matmul": "matmul",
+    "execution.compare": "compare",
     "evidence.testing": "assert_same_bits",
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "

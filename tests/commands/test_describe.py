@@ -69,6 +69,23 @@ def test_show_json_is_the_library() -> None:
         assert parsed["fragments"][name]["formula"] == part.formula()
 
 
+def test_show_tells_how_it_sums_on_each_target() -> None:
+    text = answer("show", "mma.m16n8k16.f32.f16")
+    told = """
+sums      sm_80 sm_86 sm_87 sm_88 sm_89
+            2 steps of 8 products; 24 bits below emax; 23 kept, toward zero;
+            published
+          sm_90 sm_90a
+            1 step of 16 products; 25 bits below emax; 23 kept, toward zero;
+            measured on H200
+"""
+    assert told in text
+    parsed = json.loads(answer("show", "mma.m16n8k16.f32.f16", "--json"))
+    assert parsed["sums"][1]["targets"] == ["sm_90", "sm_90a"]
+    assert parsed["sums"][1]["fraction"] == 25
+    assert "sums" not in json.loads(answer("show", "movmatrix", "--json"))
+
+
 def test_show_both_ways_of_a_wgmma() -> None:
     text = answer("show", WGMMA)
     assert "A in shared memory:" in text

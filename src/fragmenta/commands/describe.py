@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -28,7 +28,7 @@ from fragmenta.commands.descriptors import (
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.instruction import MULTIPLYING, Instruction, Operand
 from fragmenta.isa.tables import tcgen05_mma
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.tables.wgmma import operands_from
@@ -82,6 +82,7 @@ def _about(op: Instruction) -> dict[str, Any]:
         },
         "fragments": {n: _fragment_about(part) for n, part in op.fragments.items()},
         "notes": op.notes,
+        **({"sums": [e.to_dict() for e in op.sums()]} if _multiplies(op) else {}),
         **({"certainty": _sure(op)} if op.certainty else {}),
         **_about_descriptor(op),
     }
@@ -193,9 +194,21 @@ def _facts(op: Instruction) -> str:
     told = [line for each in optional for line in _wrap(str(each))]
     rows += [("optional", told)] if told else []
     rows += [("note", _wrap(note)) for note in op.notes]
+    rows += [("sums", _sums_told(op))] if _multiplies(op) else []
     sure = [line for each in _sure(op).items() for line in _wrap(": ".join(each))]
     rows += [("how sure", sure)] if sure else []
     return "\n".join(_labelled(label, lines) for label, lines in rows)
+
+
+def _multiplies(op: Instruction) -> bool:
+    return op.family in MULTIPLYING and _has_shape(op)
+
+
+def _sums_told(op: Instruction) -> Iterator[str]:
+    """How it adds, each way under the targets that add so."""
+    for each in op.sums():
+        yield from _wrap(" ".join(each.targets))
+        yield from ("  " + line for line in _wrap(str(each), 12))
 
 
 def _sure(op: Instruction) -> dict[str, str]:

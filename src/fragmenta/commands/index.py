@@ -40,6 +40,9 @@ COMMANDS = {
         "compute", "Multiply matrices of any size, bit for bit as on the GPU."
     ),
     "explain": Listed("compute", "Show step by step how one element of D is computed."),
+    "compare": Listed(
+        "compare", "Compare the errors of instructions on several targets."
+    ),
     "sparsity": Listed(
         "sparse", "Check that a matrix is as sparse as an instruction needs."
     ),

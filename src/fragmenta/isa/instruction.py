@@ -365,6 +365,7 @@ class Instruction:
     execute = methods.execute
     __call__ = methods.call
     explain = methods.explain
+    sums = methods.sums
     to_cuda = methods.to_cuda
     to_ptx = methods.to_ptx
     on_device = methods.on_device
