@@ -121,6 +121,8 @@ class KernelFault(Error):
         self.thread = thread
         self.output = ""
         """What the kernel had printed before."""
+        self.problems: list[Any] = []
+        """What was seen to be wrong before."""
 
     def __str__(self) -> str:
         return str(self.args[0])

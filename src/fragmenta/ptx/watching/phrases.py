@@ -123,6 +123,7 @@ UNCOMMITTED = (
     "instruction."
 )
 UNSEEN = "Wait for phase {phase} of {mbarrier} before this instruction."
+ELECT = "Let one thread of the warp issue it: the one that elect.sync chooses."
 UNWAITED = "Execute tcgen05.wait::{kind} there first{others}."
 UNORDERED = (
     "Let a barrier (bar.sync, __syncthreads) or an mbarrier come between the two."

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fragmenta.ptx.asynchronous.events import first
 from fragmenta.ptx.asynchronous.tensor_cells import Cells
 from fragmenta.ptx.watching import phrases
@@ -167,6 +169,7 @@ class TensorObserver(Blind):
         """A thread issues a product, a copy or a shift."""
         lane = first(lanes)
         new = self._access(task.kind, "tcgen05", warp, event, lane, _form(task))
+        new = new._replace(threads=task.threads)
         self._same_group(warp, event, lanes)
         self._check(new, warp, event, lanes, task.reads, task.writes)
         self.note("tensor", warp, lanes, event, [(new.agent, new.epoch)])
@@ -192,7 +195,7 @@ class TensorObserver(Blind):
             )
             mine = self.watch.new_clock()
             mine[:, 1, agent] = self._next_period("tcgen05", warp)
-            mine[:, 2, agent] = 1 << lane
+            mine[:, 2, agent] = np.uint32(1 << lane).astype(np.int32)  # a bit each
             self.watch.merge(clock, mine)
             self._last = arrival.covers, clock
             self._commits[agent, epoch] = mbarrier, mbarrier.phase
@@ -265,6 +268,11 @@ class TensorObserver(Blind):
                 f"its tcgen05.commit signals phase {phase} of {mbarrier}, and warp "
                 f"{new.warp} does not know that this phase is over"
             )
+        if new.threads > 1 and (old.site, old.rank, old.warp) == (
+            new.site, new.rank, new.warp,
+        ):  # fmt: skip
+            why = f"{new.threads} threads of the warp issue it, each for itself"
+            repair = phrases.ELECT
         if old.kind == new.kind == "mma" and old.form != new.form:
             why = "only products with one D and one shape follow one another"
         return late + why, repair
