@@ -141,3 +141,38 @@ def test_a_whole_warp_issues_the_product() -> None:
     assert "32 threads of the warp issue it, each for itself" in text
     assert "32 threads commit their work, which makes 32 arrivals at the" in text
     assert "a phase of it expects 1 arrival" in text
+
+
+def test_an_operand_in_the_cells_of_d() -> None:
+    text = said(IN_D)
+    assert text.startswith("cells of A and D of tcgen05.mma.cta_group::1.kind::f16 0x")
+    assert "overlap: columns 4 to 11 of tensor memory" in text
+    assert "[%d+4], %l2" in text  # the line
+
+
+def test_another_thread_commits() -> None:
+    text = said(OTHER_COMMITS)
+    assert text.startswith("tensor-memory-race")
+    assert (
+        "tcgen05.mma of warp 0 lane 0 writes there and need not be done: the "
+        "tcgen05.commit of warp 0 lane 1 does not cover it, since a tcgen05.commit "
+        "covers what its own thread has issued" in text
+    )
+    assert "Let the thread that issued it execute the tcgen05.commit, too" in text
+    assert "Wait for phase" not in text
+
+
+def test_nobody_waits_for_the_product() -> None:
+    text = said(NO_WAIT)
+    assert "tcgen05.ld of warp" in text
+    assert (
+        "wait for the mbarrier of its tcgen05.commit before the tcgen05.ld; a barrier "
+        "alone does not help" in text
+    )
+
+
+def test_what_a_product_reads_is_written() -> None:
+    text = said(OVERWRITES)
+    assert text.startswith("shared-race")
+    assert "wait for that before the tcgen05.mma is issued." in text
+    assert "the copy" not in text

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadMetadata, Error
+from fragmenta.execution.tcgen05 import check_apart
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out, numbers
 from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
@@ -192,6 +193,10 @@ class Product(Queued):
                 self.writes += cells
             if name != "d" or self.given["enable_input_d"]:
                 self.reads += cells
+        try:
+            check_apart(self.op, self.given["d"], self.given)
+        except Error as error:
+            raise self.stop("tensor-memory", str(error)) from error
         for name in ("a", "b"):
             if not isinstance(self.given[name], TensorAddress):
                 self.read_shared(name.upper(), self.given[name])

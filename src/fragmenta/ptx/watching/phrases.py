@@ -122,6 +122,17 @@ UNCOMMITTED = (
     "Let a tcgen05.commit follow it, and wait for the mbarrier of that before this "
     "instruction."
 )
+COVERS = "a tcgen05.commit covers what its own thread has issued"
+OWN_COMMIT = (
+    "Let the thread that issued it execute the tcgen05.commit, too, and wait for the "
+    "mbarrier of that before this instruction."
+)
+UNSEEN_LOAD = (
+    "If the tcgen05.ld is to load what this instruction writes, wait for the mbarrier "
+    "of its tcgen05.commit before the tcgen05.ld; a barrier alone does not help. If "
+    "the tcgen05.ld is to come first, let a barrier (bar.sync, __syncthreads) come "
+    "between the two."
+)
 UNSEEN = "Wait for phase {phase} of {mbarrier} before this instruction."
 ELECT = "Let one thread of the warp issue it: the one that elect.sync chooses."
 UNWAITED = "Execute tcgen05.wait::{kind} there first{others}."
@@ -130,7 +141,7 @@ UNORDERED = (
 )
 _WRITERS = (
     "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "
-    "that before the copy is issued."
+    "that before {user} is issued."
 )
 _READERS = (
     "Let the readers arrive at a barrier or an mbarrier when they have read, and wait "
