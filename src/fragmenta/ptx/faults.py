@@ -214,9 +214,32 @@ def stuck(place: Place, cluster: Any = None) -> KernelFault:
     block = place.shape.block_at(place.context.index)
     about = f"deadlock: every warp of block {_tuple(block)} waits"
     for each in [] if cluster is None else cluster.blocks:
+        about += _allocations(place, cluster, each)
         for found in each.mbarriers.values():
             about += _mbarrier(place, each, found)
     return _listed(place, about, "deadlock")
+
+
+def _allocations(place: Place, cluster: Any, block: Any) -> str:
+    """Who waits for tensor memory, and why it does not come."""
+    about = ""
+    of = f"block {_tuple(place.shape.block_at(block.index))}"
+    asked = cluster.barriers.get("tcgen05", {})
+    for number, columns in {} if block.tensor is None else block.tensor.waiting.items():
+        about += f"\n  warp {number} of {of} waits for tcgen05.alloc"
+        if block.rank in asked and block.rank ^ 1 not in asked:
+            peer = cluster.blocks[block.rank ^ 1]
+            about += (
+                ".cta_group::2: a warp of both CTAs of the pair has to execute it, and "
+                f"none of block {_tuple(place.shape.block_at(peer.index))} has"
+            )
+            continue
+        taken = int(block.tensor.allocated.sum())
+        about += (
+            f" of {columns} columns: {taken} of the {block.tensor.allocated.size} "
+            "columns are allocated, and nobody frees them"
+        )
+    return about
 
 
 def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
+from fragmenta.ptx.watching import phrases
 
 WHOLE_WARP, OTHER_COMMITS, NO_WAIT, LANE_ALLOCATES = 1, 2, 3, 4
 OVERWRITES, IN_D, ONE_ALLOCATES, NO_CLUSTER_BARRIER = 5, 6, 7, 8
@@ -176,3 +178,32 @@ def test_what_a_product_reads_is_written() -> None:
     assert text.startswith("shared-race")
     assert "wait for that before the tcgen05.mma is issued." in text
     assert "the copy" not in text
+
+
+def test_a_pair_is_right() -> None:
+    assert said(blocks=2) == ""
+
+
+def test_one_thread_allocates() -> None:
+    text = said(LANE_ALLOCATES)
+    assert text.startswith("deadlock: ")
+    assert "has to be executed by all lanes of a warp together" in text
+
+
+def test_one_block_of_a_pair_allocates() -> None:
+    assert (
+        "warp 0 of block (0, 0, 0) waits for tcgen05.alloc.cta_group::2: a warp of "
+        "both CTAs of the pair has to execute it, and none of block (1, 0, 0) has"
+        in said(ONE_ALLOCATES, blocks=2)
+    )
+
+
+def test_a_barrier_of_the_block_before_the_product_of_a_pair() -> None:
+    text = said(NO_CLUSTER_BARRIER, blocks=2)
+    assert text.startswith("shared-race")
+    assert "of block 1 of the cluster; st.shared of warp" in text
+    assert "arrive at a barrier of the cluster, and wait for that before the" in text
+    here, there = (SimpleNamespace(kind="warp", rank=n, number=0) for n in (0, 1))
+    there.kind = "tcgen05"  # it has read before
+    hint = phrases.repair("overwrite-while-read", "shared", True, here, there)
+    assert "let a barrier of the cluster come between the two" in hint

@@ -118,6 +118,12 @@ _PRODUCT = (
 _COMMITTED = (
     "Let a tcgen05.commit follow it, and wait for the mbarrier of that before {access}."
 )
+_PEER = (
+    "If that instruction is to read what is written here, let a barrier of the cluster "
+    "come between the two; a barrier of the block (bar.sync, __syncthreads) is not "
+    "enough. If it is to come first, let a tcgen05.commit follow it, and wait for the "
+    "mbarrier of that before {access}."
+)
 UNCOMMITTED = (
     "Let a tcgen05.commit follow it, and wait for the mbarrier of that before this "
     "instruction."
@@ -169,7 +175,7 @@ def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str
         case "wgmma":
             return _PRODUCT
         case "tcgen05":
-            return _COMMITTED
+            return _COMMITTED if now.rank == before.rank else _PEER
         case "cp.async":
             wait = "cp.async.wait_group and a barrier"
             return f"Let {{access}} come after {wait} of the threads that issued it."
@@ -182,7 +188,10 @@ def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str
                 "{others}", others
             )
     if now.kind != "warp":
-        return _READERS if now_write else _WRITERS
+        phrase = _READERS if now_write else _WRITERS
+        if now.rank == before.rank:
+            return phrase
+        return phrase.replace("a barrier", "a barrier of the cluster")
     if now.rank != before.rank:
         return "Let a barrier of the cluster come between the two."
     if now.kind == "warp" and now.number == before.number:
