@@ -289,6 +289,8 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
         instruction = place.module.functions[function].instructions[index]
         first = first or instruction
         lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
+        if kind == "deadlock" and "aligned" in instruction.qualifiers:
+            lines += _divided(place, instruction, who)
     return KernelFault(
         "\n".join([about, *lines]),
         kind,
@@ -310,6 +312,18 @@ def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:
             function, index = place.compiled.waits[pc]
             found[function, index].append(f"warp {number} lanes {ranges(lanes)}")
     return found
+
+
+def _divided(place: Place, instruction: Instruction, who: list[str]) -> list[str]:
+    """What is missing where only some lanes of a warp execute an instruction."""
+    for number in range(place.shape.warps):
+        live = word(place.context.warp(number), layout.LIVE, np.uint32)
+        every = ranges([lane for lane in range(LANES) if live >> lane & 1])
+        named = [each for each in who if each.startswith(f"warp {number} ")]
+        if named and named[0] != f"warp {number} lanes {every}":
+            aligned = f"    {instruction.mnemonic} is .aligned"
+            return [f"{aligned}: all lanes of warp {number} have to execute it"]
+    return []
 
 
 def _short(names: list[str]) -> str:

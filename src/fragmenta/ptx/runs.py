@@ -103,10 +103,7 @@ class Runs:
             from fragmenta.ptx.watching.telling import tell_all
 
             fault.problems = tell_all((launch, each) for each in before)
-            fault.args = (
-                f"{fault}\n\nSeen before that:\n\n{told(fault.problems)}",
-                *fault.args[1:],
-            )
+            fault.before = told(fault.problems)
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
         """A run that could not go on is a problem like the others."""
