@@ -223,9 +223,11 @@ def stuck(place: Place, cluster: Any = None) -> KernelFault:
 def _allocations(place: Place, cluster: Any, block: Any) -> str:
     """Who waits for tensor memory, and why it does not come."""
     about = ""
+    if block.tensor is None:
+        return about
     of = f"block {_tuple(place.shape.block_at(block.index))}"
     asked = cluster.barriers.get("tcgen05", {})
-    for number, columns in {} if block.tensor is None else block.tensor.waiting.items():
+    for number, columns in block.tensor.waiting.items():
         about += f"\n  warp {number} of {of} waits for tcgen05.alloc"
         if block.rank in asked and block.rank ^ 1 not in asked:
             peer = cluster.blocks[block.rank ^ 1]
