@@ -54,6 +54,7 @@ UPWARD = "fragmenta.methods"
 OWNERS = {
     "fragmenta.registers.fragment",
     "fragmenta.isa.instruction",
+    "fragmenta.execution.compare",
     "fragmenta.ptx",
     "fragmenta.ptx.kernel",
     "fragmenta.ptx.result",

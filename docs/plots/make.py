@@ -1,11 +1,11 @@
 """Draw the plots of the documentation.
 
     python docs/plots/make.py              # all of them
-    python docs/plots/make.py kernels      # one of them: positive, signed or kernels
+    python docs/plots/make.py kernels      # one of them; see PLOTS
 
 Needs matplotlib.  Run it after the arithmetic or a benchmark has changed.  The plots
-about numerics are computed with ``fm.matmul``; the one about kernels shows
-docs/benchmarks/h200-gemm.json.
+about numerics and quantization are computed with ``fm.matmul``; the one about kernels
+shows docs/benchmarks/h200-gemm.json.
 """
 
 from __future__ import annotations
@@ -98,6 +98,56 @@ def numerics(name: str) -> None:
     save(name)
 
 
+# Block-scaled instructions of sm_120, by the format of their operands.
+FORMATS = """
+mxfp4       m16n8k64  e2m1  mxf4      ue8m0  #0072b2  o
+nvfp4       m16n8k64  e2m1  mxf4nvf4  ue4m3  #d55e00  D
+mxfp6_e3m2  m16n8k32  e3m2  mxf8f6f4  ue8m0  #009e73  ^
+mxfp8_e4m3  m16n8k32  e4m3  mxf8f6f4  ue8m0  #cc79a7  v
+"""
+
+
+def errors(op: fm.Instruction, length: int) -> tuple[float, float]:
+    """Quantisation and arithmetic error of a product, relative to its size."""
+    rng = np.random.default_rng(length)
+    x, y = rng.standard_t(2, (64, length)), rng.standard_t(2, (length, 64))
+    a, b = fm.quantize(x, op), fm.quantize(y, op, operand="B")
+    d = fm.matmul(a.values, b.values, op, scale_a=a.scales, scale_b=b.scales)
+    found = d.astype(np.float64)
+    if a.tensor_scale is not None and b.tensor_scale is not None:
+        found *= a.tensor_scale.astype(np.float64) * b.tensor_scale
+    exact, stored = x @ y, fm.dequantize(a) @ fm.dequantize(b)
+    size = np.linalg.norm(exact)
+    parts = (stored - exact, found - stored)
+    quantised, added = (float(np.linalg.norm(part) / size) for part in parts)
+    return quantised, added
+
+
+def quantization(name: str) -> None:
+    """What rounding the operands costs, and what the Tensor Core adds to it."""
+    plt.figure(figsize=(7.2, 3.8))
+    lengths = LENGTHS[1:-1]
+    for line in FORMATS.strip().splitlines():
+        label, shape, a, kind, stype, colour, mark = line.split()
+        op = fm.mma(shape, a=a, kind=kind, block_scale="block_scale", stype=stype)
+        stored, added = zip(*(errors(op, k) for k in lengths), strict=True)
+        look = {"color": colour, "marker": mark, "ms": 4}
+        plt.plot(lengths, stored, label=f"{label}, operands", **look)
+        # Less than 1e-12 is the rounding of the float64 that judges.
+        shown = [each if each > 1e-12 else np.nan for each in added]
+        if not all(np.isnan(shown)):
+            plt.plot(lengths, shown, "--", label=f"{label}, sums", **look)
+    plt.xscale("log", base=2)
+    plt.yscale("log")
+    plt.xlabel("products in the sum")
+    plt.ylabel("error, relative")
+    plt.title("Quantised products on sm_120", loc="left", fontsize=10)
+    plt.ylim(1e-9, 1)
+    plt.grid(alpha=0.3)
+    plt.legend(fontsize=7.5, ncols=2, frameon=False, loc="center left")
+    save(name)
+
+
 # Which rows of the benchmark are compared, and their colours.
 SERIES = {
     "torch dense": (r"torch[._]", "#7f7f7f"),
@@ -160,7 +210,12 @@ def kernels(name: str) -> None:
     save(name)
 
 
-PLOTS = {"positive": numerics, "signed": numerics, "kernels": kernels}
+PLOTS = {
+    "positive": numerics,
+    "signed": numerics,
+    "kernels": kernels,
+    "quantization": quantization,
+}
 
 
 def main() -> None:

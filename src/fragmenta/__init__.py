@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from fragmenta import ptx as ptx
     from fragmenta import tensor_memory as tensor_memory
     from fragmenta import wmma as wmma
+    from fragmenta.arithmetic.quantization import Quantized as Quantized
+    from fragmenta.arithmetic.quantization import dequantize as dequantize
+    from fragmenta.arithmetic.quantization import quantize as quantize
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import UnsupportedTarget as UnsupportedTarget
     from fragmenta.errors import ValueRangeError as ValueRangeError
     from fragmenta.evidence.testing import assert_same_bits as assert_same_bits
+    from fragmenta.execution.compare import compare as compare
     from fragmenta.execution.matmul import matmul as matmul
     from fragmenta.isa.building import mma as mma
     from fragmenta.isa.building import tcgen05 as tcgen05
@@ -118,7 +122,9 @@ _MODULES = {
     "shared.zero_columns": "ZeroColumnMask",
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
+    "arithmetic.quantization": "quantize dequantize Quantized",
     "execution.matmul": "matmul",
+    "execution.compare": "compare",
     "evidence.testing": "assert_same_bits",
     "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "

@@ -121,9 +121,19 @@ class KernelFault(Error):
         self.thread = thread
         self.output = ""
         """What the kernel had printed before."""
+        self.problems: list[Any] = []
+        """What was seen to be wrong before."""
+        self.before = ""
+        """The first of them in words."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong, without what was seen before."""
+        return str(self.args[0])
 
     def __str__(self) -> str:
-        return str(self.args[0])
+        before = f"\n\nSeen before that:\n\n{self.before}" if self.before else ""
+        return self.message + before
 
 
 class KernelHazard(KernelFault):

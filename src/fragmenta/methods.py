@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
     from fragmenta.cuda.tools.raw import RawKernel as RawKernel  # noqa: PLC0414
     from fragmenta.evidence.kernels import Verified
+    from fragmenta.execution.compare import Compared
     from fragmenta.execution.explain import Explained
+    from fragmenta.execution.summing import Summing
     from fragmenta.isa.instruction import Instruction
     from fragmenta.ptx.kernel import Kernel
     from fragmenta.ptx.result import Result
@@ -78,6 +80,20 @@ def explain(self: Instruction, *matrices: ArrayLike, **options: Any) -> Explaine
     return explain(self, *matrices, **options)
 
 
+def sums(self: Instruction) -> tuple[Summing, ...]:
+    """How each target adds the products; see :mod:`fragmenta.execution.summing`.
+
+    >>> import fragmenta as fm
+    >>> for each in fm.mma("m16n8k16", a="f16", d="f32").sums()[:2]:
+    ...     print(each)
+    2 steps of 8 products; 24 bits below emax; 23 kept, toward zero; published
+    1 step of 16 products; 25 bits below emax; 23 kept, toward zero; measured on H200
+    """
+    from fragmenta.execution.summing import sums
+
+    return sums(self)
+
+
 def to_cuda(self: Instruction, **options: Any) -> str:
     """A CUDA function around it; see :func:`fragmenta.cuda.source.emit.to_cuda`."""
     from fragmenta.cuda.source.emit import to_cuda
@@ -111,6 +127,21 @@ def instruction_to_svg(self: Instruction) -> str:
     from fragmenta.view.svg import instruction_svg
 
     return instruction_svg(self)
+
+
+# ── of a comparison ─────────────────────────────────────────────────────────
+
+
+def compared_to_svg(self: Compared) -> str:
+    """A plot of the mean relative error over k; see :mod:`fragmenta.view.plot`.
+
+    >>> import fragmenta as fm
+    >>> fm.compare("mma.m16n8k16.f32.f16", k=64).to_svg()[:4]
+    '<svg'
+    """
+    from fragmenta.view.plot import error_plot
+
+    return error_plot(self)
 
 
 # ── of a fragment ───────────────────────────────────────────────────────────

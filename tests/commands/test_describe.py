@@ -24,6 +24,23 @@ def test_formula_breaks_lines_not_formulas() -> None:
     assert narrow.split() == find(S4).a.formula().split()
 
 
+def test_formula_as_expressions_of_cuda_and_python() -> None:
+    a = find(S4).a
+    assert answer("formula", S4, "A", "--cuda") == (
+        f"// {S4_FULL}\n\n// A: the element at a place\n{a.to_cuda('holds')}\n\n"
+        f"// A: the place of an element\n{a.to_cuda('where')}\n"
+    )
+    text = answer("formula", "tcgen05.m128n48k64.kind::mxf4.f32.e2m1", "--python")
+    exec(
+        text, {}, dict.fromkeys(("row", "col", "copy", "lane", "column", "element"), 0)
+    )
+    told = json.loads(answer("formula", S4, "--python", "--json"))
+    assert told["language"] == "python"
+    assert list(told["expressions"]) == ["A", "B", "C", "D"]
+    assert told["expressions"]["A"]["where"] == a.to_cuda("where", language="python")
+    assert "contradict" in refusal("formula", S4, "--cuda", "--python")
+
+
 def test_show() -> None:
     text = answer("show", SPARSE)
     for line in (
@@ -50,6 +67,23 @@ def test_show_json_is_the_library() -> None:
     for name, part in op.fragments.items():
         assert parsed["fragments"][name]["layout"] == str(part.layout)
         assert parsed["fragments"][name]["formula"] == part.formula()
+
+
+def test_show_tells_how_it_sums_on_each_target() -> None:
+    text = answer("show", "mma.m16n8k16.f32.f16")
+    told = """
+sums      sm_80 sm_86 sm_87 sm_88 sm_89
+            2 steps of 8 products; 24 bits below emax; 23 kept, toward zero;
+            published
+          sm_90 sm_90a
+            1 step of 16 products; 25 bits below emax; 23 kept, toward zero;
+            measured on H200
+"""
+    assert told in text
+    parsed = json.loads(answer("show", "mma.m16n8k16.f32.f16", "--json"))
+    assert parsed["sums"][1]["targets"] == ["sm_90", "sm_90a"]
+    assert parsed["sums"][1]["fraction"] == 25
+    assert "sums" not in json.loads(answer("show", "movmatrix", "--json"))
 
 
 def test_show_both_ways_of_a_wgmma() -> None:

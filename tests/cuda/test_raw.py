@@ -162,6 +162,8 @@ def test_a_wrong_use_is_refused_before_anything_is_compiled():
         ptx.RawKernel(SCALE, "scale", target="sm_91")
     with pytest.raises(fm.Error, match="options is a sequence"):
         ptx.RawKernel(SCALE, "scale", "-std=c++17")
+    with pytest.raises(fm.Error, match="the target is given as target="):
+        ptx.RawKernel(SCALE, "scale", ("-arch=sm_100",))
     with pytest.raises(fm.Error, match="code is a text; given bytes"):
         ptx.RawKernel(SCALE.encode(), "scale")
     with pytest.raises(AttributeError, match="has no attribute 'RawKernal'"):

@@ -20,15 +20,21 @@ KERNELS = {
     "layout F": (fm.tcgen05("m64n24k8", a="tf32"), {}),
     "layout B": (
         fm.tcgen05("m128n32k32", a="e2m1", b="e5m2", d="f32", cta_group=2),
-        {"a_tensor": True},
+        {"a_tensor": True, "tiles": (2, 1)},
     ),
-    "layout G": (fm.tcgen05("m32n64k16", a="f16", ws=True), {}),
+    "layout G": (
+        fm.tcgen05("m32n64k16", a="f16", ws=True),
+        {"a_tensor": True, "tiles": (2, 1)},
+    ),
     "MN-major": (
         fm.tcgen05("m128n32k8", a="tf32", transpose_a=True, transpose_b=True),
         {},
     ),
     "padded": (fm.tcgen05("m128n16k32", a="e2m1", b="e3m2", d="f32"), {}),
-    "sparse E": (fm.tcgen05("m64n64k64", a="s8", ws=True, sp=True), {}),
+    "sparse E": (
+        fm.tcgen05("m64n64k64", a="s8", ws=True, sp=True),
+        {"tiles": (2, 1)},
+    ),
     "scaled": (
         fm.tcgen05("m128n136k32", kind="mxf8f6f4", a="e4m3", b="e2m1"),
         {"tiles": (2, 1)},

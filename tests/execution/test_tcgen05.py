@@ -6,7 +6,7 @@ import pytest
 import fragmenta as fm
 from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget
 
-from .tcgen05_memories import Case, Memories
+from .tcgen05_memories import A_COLUMN, Case, Memories
 
 MX8 = {"kind": "mxf8f6f4", "scale": "ue8m0", "vectors": 1}
 MX4 = {"kind": "mxf4", "scale": "ue8m0", "vectors": 2}
@@ -324,12 +324,34 @@ F16 = DENSE[0].op
     (DENSE[0], {"d": 449}, AddressError, "do not fit in 512"),
     (DENSE[0], {"d": 16 << 16}, AddressError, "lane 16"),
     (DENSE[3], {"d": 0}, AddressError, "begin at the same lane, 0 or 16"),
+    (SCALED[0], {"d": 0, "scale_a": 63}, AddressError, "scale_A and D of .*column 63 "),
+    (SCALED[0], {"d": 0, "scale_b": 1}, AddressError, "scale_B and D .*umns 1 to "),
+    (SPARSE[0], {"d": 8, "metadata": 8}, AddressError, "metadata and D .*: column"),
     (DENSE[0], {"target": "sm_90a"}, UnsupportedTarget, "given sm_90a"),
     (DENSE[0], {"target": "sm_120a"}, UnsupportedTarget, "given sm_120a"),
 ])  # fmt: skip
 def test_wrong_operands_are_refused(case, more, error, message):
     with pytest.raises(error, match=message):
         Memories(case).execute(**more)
+
+
+@pytest.mark.parametrize("case", [DENSE[1], WS[2], PAIRS[1], PAIRS[8]])
+def test_a_in_the_cells_of_d_is_refused(case):
+    with pytest.raises(AddressError, match=r"A and D of .* overlap: columns "):
+        Memories(case).execute(d=A_COLUMN - 2)
+
+
+def test_two_d_share_columns_in_different_lanes():
+    """With 64 rows, D has 16 of every 32 lanes: from lane 0 or 16 on."""
+    op = fm.tcgen05("m64n32k16", a="f16")
+    smem, a = fm.shared_tile(np.ones((64, 16), np.float16), op, "A")
+    smem, b = fm.shared_tile(np.ones((16, 32), np.float16), op, "B", image=smem)
+    tmem = np.zeros((128, 512), np.uint32)
+    for lane in (0, 16):
+        at = fm.TensorAddress(lane, 0)
+        tmem = op.execute(tmem, a, b, smem=smem, d=at, enable_input_d=0)
+    assert (op.d.unpack(tmem, address=0) == 16).all()
+    assert (op.d.unpack(tmem, address=16 << 16) == 16).all()
 
 
 @pytest.mark.parametrize("case, column, what", [

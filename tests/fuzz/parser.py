@@ -196,6 +196,11 @@ def layouts(ask: Ask) -> None:
     _check_bijection(layout, sizes)
     again = ask.accepted(Layout.parse, str(layout), **sizes)
     expect(again == layout, f"{layout} reads back as {again}")
+    back = layout.inverse()
+    if "".join(layout.sizes).isalpha():  # names with digits are no names of axes
+        again = ask.accepted(Layout.parse, str(back), **dict(back.axes))
+        expect(again == back, f"{back} reads back as {again}")
+    ask(layout.to_cuda, rng.choice(["where", "holds", "hold"]), row=rng.choice("mL0 "))
 
 
 def _line(rng: random.Random) -> tuple[str, dict[str, int]]:
@@ -218,7 +223,7 @@ def _line(rng: random.Random) -> tuple[str, dict[str, int]]:
 def _changed(rng: random.Random, line: str) -> str:
     at = rng.randrange(len(line) + 1)
     put = rng.choice(
-        ["", "", "L", "R1*", "=", "|", " ", "0", "9", "W3", "x", "*", "I0"]
+        ["", "", "L", "R1*", "=", "|", " ", "0", "9", "W3", "x", "*", "/1*2", "I0"]
     )
     return line[:at] + put + line[at + rng.randrange(3) :]
 

@@ -99,7 +99,7 @@ def test_e2m1_has_two_codes() -> None:
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"m": 100}, "m of kind f16 is a multiple of 16"),
+    ({"m": 100}, "m of kind f16 is 32, 64, 128 or 256"),
     ({"n": 4}, "n of kind f16 is a multiple of 8"),
     ({"a": "e4m3"}, "type of A of kind f16 is f16 or bf16; given e4m3"),
     ({"b": "bf16"}, "only a GPU could tell; use one type"),
@@ -138,7 +138,7 @@ def test_bits_that_no_field_has_are_refused() -> None:
     with pytest.raises(fm.UnknownInstruction, match="on sm_107 some of these bits"):
         D.decode(4 << 24 | 1 << 17 | 1 << 4 | 1 << 29, kind="f8f6f4")
     for wrong in (-1, 1 << 32, 1.5, "0x10"):
-        with pytest.raises(fm.UnknownInstruction, match="has 32 bits"):
+        with pytest.raises(fm.UnknownInstruction, match="whole number of 32 bits"):
             D.decode(wrong, kind="f16")  # type: ignore[arg-type]
 
 
@@ -154,7 +154,7 @@ FITS: list[tuple[str, dict[str, Any], str]] = [
     (
         "m64n64k32",
         {"a": "e4m3", "kind": "mxf8f6f4"},
-        "m of kind mxf8f6f4 is a multiple of 128; given 64",
+        "m of kind mxf8f6f4 is 128 or 256; given 64",
     ),
     ("m128n64k64", {"a": "e2m1", "kind": "mxf4", "scale_a_id": 1}, "is 0 or 2"),
     ("m128n64k64", {"a": "e2m1", "kind": "mxf4", "scale": "ue4m3"}, "is ue8m0; given"),
@@ -198,6 +198,17 @@ def test_a_kernels_word_is_read() -> None:
         fm.instruction("tcgen05.mma.sp.cta_group::1.kind::f16", idesc=0x08400010)
 
 
+def test_what_is_no_shape_and_no_address_is_refused() -> None:
+    for shape in ((128, 64, 16), None, 128):
+        with pytest.raises(fm.UnknownInstruction, match="a shape is written as"):
+            fm.tcgen05(shape, a="f16")  # type: ignore[arg-type]
+    for address in (fm.TensorAddress("a", 3), fm.TensorAddress(-1, 3)):  # type: ignore[arg-type]
+        with pytest.raises(fm.Error, match="lane"):
+            address.encode()
+    with pytest.raises(fm.UnknownInstruction, match="lacks the CTA group"):
+        fm.instruction("tcgen05.mma")
+
+
 def test_b_is_in_shared_memory() -> None:
     op = fm.tcgen05("m128n256k16", a="f16")
     with pytest.raises(
@@ -224,4 +235,4 @@ def test_any_word_is_refused_or_comes_back() -> None:
                 continue
             assert found.encode() == word
             met += 1
-    assert met > 50
+    assert met > 20

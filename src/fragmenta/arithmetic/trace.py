@@ -74,6 +74,15 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class ScaledBlock:
+    """Columns of k that share their scales."""
+
+    k: range
+    scale_a: ExactValue
+    scale_b: ExactValue
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """One element of D, step by step.
 
@@ -96,6 +105,7 @@ class Explanation:
     bits: int
     value: ExactValue
     exact: ExactValue  #: the result of exact arithmetic
+    blocks: tuple[ScaledBlock, ...] = ()  #: the block scales, if there are any
 
     @property
     def difference(self) -> ExactValue:
@@ -142,7 +152,8 @@ def explain_steps(
     told = _Story(given)
     told.run()
     last = told.steps[-1]
-    return Explanation(model, tuple(told.steps), last.bits, last.value, told.exact())
+    steps, exact = tuple(told.steps), told.exact()
+    return Explanation(model, steps, last.bits, last.value, exact, told.blocks())
 
 
 class _Story:
@@ -198,6 +209,18 @@ class _Story:
         for p in range(len(self.a)):
             total = _add(total, self._product(p).value)
         return total
+
+    def blocks(self) -> tuple[ScaledBlock, ...]:
+        """The scales of each block of k."""
+        name = str(self.model.scale)
+        size = self.model.k // max(1, self.model.scale_vec)
+        return tuple(
+            ScaledBlock(
+                range(first * size, (first + 1) * size),
+                *(_number(bits, name, name).value for bits in pair),
+            )
+            for first, pair in enumerate(self.scales)
+        )
 
     # -- terms ---------------------------------------------------------------
 

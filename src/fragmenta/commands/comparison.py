@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
+from fragmenta.execution.reference import Wide, product, scaled_values, values
 from fragmenta.isa.instruction import Instruction
 from fragmenta.progress import Progress
 from fragmenta.sparse.compress import Compressed, decompress
-
-Wide = NDArray[np.float64]
 
 _ROWS = 1 << 22
 """Elements of the reference that are in memory at once."""
@@ -138,13 +137,13 @@ def compare(
         one = {name: _at(s, D, place) for name, s in scales.items()}
         a, b = _at(dense, D, place), _at(B, D, place)
         c, d = _at(accumulator, D, place), D[place]
-        right = _wide(op, "b", b, one.get("scale_b"))
+        right = scaled_values(op, "b", b, one.get("scale_b"))
         for block in _blocks(*d.shape):
             left_scale = one["scale_a"][block] if one else None
-            left = _wide(op, "a", a[block], left_scale)[:, : len(right)]
-            start = _values(op, "c", np.broadcast_to(c, d.shape)[block])
+            left = scaled_values(op, "a", a[block], left_scale)[:, : len(right)]
+            start = values(op, "c", np.broadcast_to(c, d.shape)[block])
             result.add(
-                _product(op, left, right) + start, d[block], [*place, block.start]
+                product(op, left, right) + start, d[block], [*place, block.start]
             )
             progress((number + min(1.0, block.stop / len(d))) / len(places))
     return result
@@ -161,32 +160,3 @@ def _blocks(rows: int, columns: int) -> Iterator[slice]:
     step = max(1, _ROWS // max(1, columns))
     for start in range(0, rows, step):
         yield slice(start, start + step)
-
-
-def _values(op: Instruction, operand: str, matrix: Array) -> Wide:
-    of = op.types.get(operand, op.types["d"])
-    if of.name == "tf32":  # with the bits that the hardware ignores
-        return matrix.astype(np.float64)
-    return of.to_float64(of.encode(matrix))
-
-
-def _wide(op: Instruction, operand: str, matrix: Array, scale: Array | None) -> Wide:
-    """The values of A or B, each multiplied by the scale of its block of k."""
-    values = _values(op, operand, matrix)
-    if scale is None:
-        return values
-    axis = 1 if operand == "a" else 0
-    of = op.scale_a.dtype
-    each = of.to_float64(of.encode(scale)).repeat(op.shape.k // op.scale_vec, axis)
-    kept = each[:, : values.shape[1]] if axis else each[: len(values)]
-    scaled: Wide = values * kept
-    return scaled
-
-
-def _product(op: Instruction, a: Wide, b: Wide) -> Wide:
-    with np.errstate(all="ignore"):
-        product: Wide = a @ b
-    if op.values.get("bitop", "").startswith("xor"):
-        # Ones on one side only: all ones, less twice those in common.
-        product = a.sum(axis=1, keepdims=True) + b.sum(axis=0) - 2 * product
-    return product

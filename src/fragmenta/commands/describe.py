@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
+
+import typer
 
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
@@ -28,13 +30,14 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.summary import tell_many
 from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
 from fragmenta.execution.mma import numeric_model
-from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.instruction import MULTIPLYING, Instruction, Operand
 from fragmenta.isa.searching import search
 from fragmenta.isa.tables import tcgen05_mma
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.isa.wording import SCALES
 from fragmenta.registers import notation
+from fragmenta.registers.expressions import Language
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.tensor import TensorFragment
 
@@ -93,6 +96,7 @@ def _about(op: Instruction) -> dict[str, Any]:
         },
         "fragments": {n: _fragment_about(part) for n, part in op.fragments.items()},
         "notes": op.notes,
+        **({"sums": [e.to_dict() for e in op.sums()]} if _multiplies(op) else {}),
         **({"certainty": _sure(op)} if op.certainty else {}),
         **_about_descriptor(op),
     }
@@ -204,9 +208,21 @@ def _facts(op: Instruction) -> str:
     told = [line for each in optional for line in _wrap(str(each))]
     rows += [("optional", told)] if told else []
     rows += [("note", _wrap(note)) for note in op.notes]
+    rows += [("sums", _sums_told(op))] if _multiplies(op) else []
     sure = [line for each in _sure(op).items() for line in _wrap(": ".join(each))]
     rows += [("how sure", sure)] if sure else []
     return "\n".join(_labelled(label, lines) for label, lines in rows)
+
+
+def _multiplies(op: Instruction) -> bool:
+    return op.family in MULTIPLYING and _has_shape(op)
+
+
+def _sums_told(op: Instruction) -> Iterator[str]:
+    """How it adds, each way under the targets that add so."""
+    for each in op.sums():
+        yield from _wrap(" ".join(each.targets))
+        yield from ("  " + line for line in _wrap(str(each), 12))
 
 
 def _sure(op: Instruction) -> dict[str, str]:
@@ -319,21 +335,59 @@ def _linear_lines(part: Fragment) -> list[str]:
     "formula",
     "fragmenta formula mma.sp.m16n8k64.s4.s4",
     "fragmenta formula mma.m16n8k16.f32.f16 C",
+    "fragmenta formula mma.m16n8k64.s4.s4 A --cuda",
+    "fragmenta formula tcgen05.m64n32k16.f32.f16 D --python --json",
 )
 def formula(
     instruction: InstructionText,
     operand_: OperandName = "",
+    cuda: Annotated[
+        bool, typer.Option("--cuda", help="Print index expressions of CUDA C++.")
+    ] = False,
+    python: Annotated[
+        bool, typer.Option("--python", help="Print index expressions of Python.")
+    ] = False,
     idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
+    """--cuda and --python print both ways: the element of a place, and its place."""
+    if cuda and python:
+        raise Error("--cuda and --python contradict each other; give one of them")
     op = find_holding(instruction, "write a formula for", idesc)
     parts = [operand(op, operand_)] if operand_ else list(op.fragments.values())
+    if cuda or python:
+        _expressions(op, parts, "cuda" if cuda else "python", as_json)
+        return
     if as_json:
         formulas = {part.name: part.formula() for part in parts}
         emit_json({"instruction": str(op), "formulas": formulas})
         return
     texts = [f"{part.name}:\n{formula_text(part, width())}" for part in parts]
     emit("\n\n".join([str(op), *texts]))
+
+
+def _expressions(
+    op: Instruction, parts: list[Fragment], language: Language, as_json: bool
+) -> None:
+    """Index expressions in both directions."""
+    found = {
+        part.name: {
+            "holds": part.to_cuda("holds", language=language),
+            "where": part.to_cuda("where", language=language),
+        }
+        for part in parts
+    }
+    if as_json:
+        about = {"instruction": str(op), "language": language}
+        emit_json({**about, "expressions": found})
+        return
+    sign = "//" if language == "cuda" else "#"
+    texts = [
+        f"{sign} {name}: the element at a place\n{each['holds']}\n\n"
+        f"{sign} {name}: the place of an element\n{each['where']}"
+        for name, each in found.items()
+    ]
+    emit("\n\n".join([f"{sign} {op}", *texts]))
 
 
 def formula_text(part: Fragment, room: int) -> str:

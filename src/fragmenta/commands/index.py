@@ -22,7 +22,7 @@ COMMANDS = {
     "list": Listed("catalogue", "List instructions, one per line."),
     "show": Listed("describe", "Show everything about one instruction."),
     "formula": Listed(
-        "describe", "Print rows and columns as formulas, as the PTX manual does."
+        "describe", "Print formulas as the PTX manual does, or as CUDA or Python."
     ),
     "where": Listed("lookup", "Show which lane, register and bits hold an element."),
     "holds": Listed("lookup", "Show which elements a lane holds, lowest bits first."),
@@ -40,6 +40,9 @@ COMMANDS = {
         "compute", "Multiply matrices of any size, bit for bit as on the GPU."
     ),
     "explain": Listed("compute", "Show step by step how one element of D is computed."),
+    "compare": Listed(
+        "compare", "Compare the errors of instructions on several targets."
+    ),
     "sparsity": Listed(
         "sparse", "Check that a matrix is as sparse as an instruction needs."
     ),

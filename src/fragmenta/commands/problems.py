@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from fragmenta import __version__
 from fragmenta.commands.output import printable, width
-from fragmenta.errors import KernelFault
+from fragmenta.errors import KernelFault, KernelHazard
 from fragmenta.ptx.checking.problem import (
     ERROR,
     RULES,
@@ -77,12 +77,11 @@ def counts(problems: Iterable[Problem]) -> list[str]:
 
 def of_fault(fault: KernelFault) -> list[Problem]:
     """The problems of a kernel that could not go on, or that ended with errors."""
-    told: list[Problem] | None = getattr(fault, "problems", None)
-    if told is not None:
-        return told
+    if isinstance(fault, KernelHazard):
+        return fault.problems
     rule = fault.kind if fault.kind in RULES else "fault"
-    message = str(fault)
-    return [Problem(rule, ERROR, fault.line, 1, "", message, block=fault.block)]
+    last = Problem(rule, ERROR, fault.line, 1, "", fault.message, block=fault.block)
+    return [*fault.problems, last]
 
 
 # ── for programs ────────────────────────────────────────────────────────────

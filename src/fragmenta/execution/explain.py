@@ -2,24 +2,33 @@
 
 One element is explained step by step: each product and its exponent, how the terms
 are aligned, what each loses by it, the sum, the rounding, and the difference from
-the exact result.
+the exact result.  At the end, what was lost by alignment and by rounding.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from functools import cached_property
 from math import isfinite
 from typing import Any
 
 from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.trace import ExactValue as Number
-from fragmenta.arithmetic.trace import Explanation, Step, Term, explain_steps
+from fragmenta.arithmetic.trace import (
+    Explanation,
+    ScaledBlock,
+    Step,
+    Term,
+    explain_steps,
+)
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import ShapeError
+from fragmenta.execution.losses import Loss, Losses, losses
 from fragmenta.execution.matmul import whole_along_k
 from fragmenta.execution.mma import (
     accumulator,
@@ -30,15 +39,9 @@ from fragmenta.execution.mma import (
     scale_bits,
     stored,
 )
+from fragmenta.execution.summing import ROUNDED
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.sparse.compress import Compressed
-
-_ROUNDED = {
-    "rz": "toward zero",
-    "rn": "to nearest even",
-    "rm": "down",
-    "rp": "up",
-}
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,18 @@ class Explained:
             "value": _text(self.told.value),
             "exact": _text(self.told.exact),
             "difference": _text(self.told.difference),
+            "blocks": [_about_block(block) for block in self.told.blocks],
+            "losses": None if self.losses is None else _plain(asdict(self.losses)),
         }
+
+    @cached_property
+    def losses(self) -> Losses | None:
+        """What is lost by alignment and by rounding; None if a sum is not finite."""
+        return losses(self.told, self.op.types["d"])
 
     def __str__(self) -> str:
         lines = [f"{self.op} on {self.target}", f"D[{self.row}, {self.col}]", ""]
+        lines += _blocks(self.told)
         steps, fraction = self.told.steps, self.told.model.fraction
         for number, step in enumerate(steps, 1):
             lines += [
@@ -80,6 +91,7 @@ class Explained:
             f"D           {_text(self.told.value)}  (bits {bits})",
             f"exact       {_text(self.told.exact)}",
             f"difference  {_text(self.told.difference)}",
+            *_summary(self.told, self.losses, self.op.types["d"].name),
         ]
         return "\n".join(lines)
 
@@ -98,7 +110,9 @@ def explain(
 ) -> Explained:
     """How D[row, col] = A[row] B[:, col] + C[row, col] is computed.
 
-    The matrices may have any size, as in :func:`fragmenta.matmul`.
+    The matrices may have any size, as in :func:`fragmenta.matmul`.  A row such as
+    ``0…7`` stands for eight equal rows.  The losses by alignment and by rounding add
+    up to the difference; they are also given in units in the last place of D.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.mma("m16n8k8", a="tf32")
@@ -108,22 +122,17 @@ def explain(
     D[3, 5]
     <BLANKLINE>
     step 1 of 1: 8 products and the accumulator in one sum
-      k            a            b      product  exponent         kept      lost
-      0            1            1            1         0            1         0
-      1            1            1            1         0            1         0
-      2            1            1            1         0            1         0
-      3            1            1            1         0            1         0
-      4            1            1            1         0            1         0
-      5            1            1            1         0            1         0
-      6            1            1            1         0            1         0
-      7            1            1            1         0            1         0
-      c                                      0                      0         0
+      k             a            b      product  exponent         kept      lost
+      0…7           1            1            1         0            1         0
+      c                                       0                      0         0
       emax 0: terms are cut below 2^-25; sum 8
       rounded to 23 fraction bits, toward zero: 8
     <BLANKLINE>
     D           8  (bits 0x41000000)
     exact       8
     difference  0
+    alignment   nothing lost
+    rounding    nothing lost
     """
     check_multiplies(op)
     where = chosen_target(op, target)
@@ -168,27 +177,67 @@ def _title(step: Step, number: int, count: int) -> str:
     return f"step {number} of {count}: {what}"
 
 
+def _blocks(told: Explanation) -> Iterator[str]:
+    """The scales of each block, if there are any."""
+    if not told.blocks:
+        return
+    yield f"block scales, {told.model.scale}"
+    yield f"  {'k':<10}{'scale a':>11}  {'scale b':>11}  {'product':>11}"
+    for block in told.blocks:
+        a, b = block.scale_a, block.scale_b
+        cells = [f"{_short(each):>11}" for each in (a, b, a * b)]
+        yield f"  {_name(tuple(block.k)):<10}" + "  ".join(cells)
+    yield ""
+
+
 def _terms(step: Step) -> Iterator[str]:
-    """One line for each term that is not zero, and one with the number of zeros."""
+    """One line for terms that are alike, and one with the number of zeros."""
     aligned = any(term.aligned is not None for term in step.terms)
     tail = f"  {'exponent':>8}  {'kept':>11}  {'lost':>8}" if aligned else ""
-    yield f"  {'k':<3}{'a':>11}  {'b':>11}  {'product':>11}{tail}"
-    zeros = 0
-    for term in step.terms:
-        if term.value == 0 and term.k:
-            zeros += 1
-            continue
-        yield _term(term, aligned)
+    shown = _folded(term for term in step.terms if term.value != 0 or not term.k)
+    wide = max([3, *(len(_name(term.k)) + 1 for term in shown)])
+    yield f"  {'k':<{wide}}{'a':>{_room(wide)}}  {'b':>11}  {'product':>11}{tail}"
+    for term in shown:
+        yield _term(term, aligned, wide)
+    zeros = sum(term.value == 0 for term in step.terms if term.k)
     if zeros:
         yield f"  and {zeros} that are zero"
 
 
-def _term(term: Term, aligned: bool) -> str:
-    name = (
-        ",".join(map(str, term.k)) if len(term.k) < 3 else f"{term.k[0]}…{term.k[-1]}"
-    )
-    a, b = (_short(x) if x is not None else "" for x in (term.a, term.b))
-    line = f"  {name or 'c':<3}{a:>11}  {b:>11}  {_short(term.value):>11}"
+def _folded(terms: Iterable[Term]) -> list[Term]:
+    """The terms, with equal ones at consecutive k as one term of all their k."""
+    found: list[Term] = []
+    for term in terms:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and len(term.k) == 1
+            and last.k[-1:] == (term.k[0] - 1,)
+            and replace(last, k=term.k) == term
+        ):
+            found[-1] = replace(last, k=last.k + term.k)
+        else:
+            found.append(term)
+    return found
+
+
+def _name(k: tuple[int, ...]) -> str:
+    """The columns of a row: ``7``, ``7,9`` or ``7…12``; c is the accumulator."""
+    if len(k) < 3:
+        return ",".join(map(str, k)) or "c"
+    return f"{k[0]}…{k[-1]}"
+
+
+def _room(wide: int) -> int:
+    """The width of the column a beside a column k so wide, within 80 columns."""
+    return 11 - max(0, wide - 8)
+
+
+def _term(term: Term, aligned: bool, wide: int) -> str:
+    room = _room(wide)
+    a = "" if term.a is None else _short(term.a, room)
+    b = "" if term.b is None else _short(term.b)
+    line = f"  {_name(term.k):<{wide}}{a:>{room}}  {b:>11}  {_short(term.value):>11}"
     if aligned:
         exponent = "" if term.exponent is None else str(term.exponent)
         kept = "" if term.aligned is None else _short(term.aligned)
@@ -205,8 +254,45 @@ def _sum(step: Step, fraction: int) -> Iterator[str]:
         cut = f"terms are cut below 2^{step.emax - fraction}"
         yield f"  emax {step.emax}: {cut}; sum {total}"
     if step.keep is not None:
-        how = _ROUNDED.get(step.rounding, step.rounding)
+        how = ROUNDED.get(step.rounding, step.rounding)
         yield f"  rounded to {step.keep} fraction bits, {how}: {_short(step.value, 22)}"
+
+
+def _summary(told: Explanation, lost: Losses | None, of: str) -> Iterator[str]:
+    """What was lost, by what, where, and how much that is in D's last place."""
+    if lost is None:
+        yield "lost        not counted: a sum is not finite"
+        return
+    if any(step.emax is not None for step in told.steps):
+        yield from _lost("alignment", lost, lost.alignment, "terms")
+    whole = told.steps[-1].operation == "exact"
+    name = {"wrap": "wrapping", "satfinite": "saturation"}
+    cause = name[told.steps[-1].rounding] if whole else "rounding"
+    yield from _lost(cause, lost, lost.rounding, "steps")
+    if (
+        lost.ulp is not None
+        and not whole
+        and (lost.alignment.step or lost.rounding.step)
+    ):
+        size = lost.ulp.numerator.bit_length() - lost.ulp.denominator.bit_length()
+        yield f"ulp         2^{size}, of {of} at the exact result"
+
+
+def _lost(cause: str, lost: Losses, loss: Loss, places: str) -> list[str]:
+    if loss.step is None:
+        return [f"{cause:<11} nothing lost"]
+    at = "" if loss.k is None else f" at {'k ' if loss.k else ''}{_name(loss.k)}"
+    units = f" ({_short(loss.total / lost.ulp, 8)} ulp)" if lost.ulp else ""
+    text = (
+        f"{cause:<11} {_short(loss.total)}{units} in {loss.count} of {loss.among} "
+        f"{places}, most{at} in step {loss.step}"
+    )
+    return textwrap.wrap(text, 80, subsequent_indent=" " * 12)
+
+
+def _about_block(block: ScaledBlock) -> dict[str, Any]:
+    scales = {"scale_a": _text(block.scale_a), "scale_b": _text(block.scale_b)}
+    return {"k": [block.k.start, block.k.stop], **scales}
 
 
 def _short(value: Number, width: int = 11) -> str:

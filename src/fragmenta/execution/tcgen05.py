@@ -6,12 +6,15 @@ lanes, 512 columns), shared memory an array of bytes.  With ``cta_group::2`` eac
 has one more axis, for the two CTAs: (…, 2, 128, 512) and (…, 2, bytes).
 
 What no source says is refused, with the reason: scales or rows of A whose copies in
-tensor memory differ, a subnormal D that ``scale-input-d`` scales, ``.ashift``.  The
-upper half of a cell with an f16 element of D is unspecified; it becomes 0.
+tensor memory differ, an operand that shares cells with D, a subnormal D that
+``scale-input-d`` scales, ``.ashift``.  The upper half of a cell with an f16 element of
+D is unspecified; it becomes 0.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -81,6 +84,7 @@ def execute(
     _check_operands(op, where, given, scale_input_d, disable_output_lane,
                     zero_column_mask)  # fmt: skip
     _check_bases(op, a, d)
+    check_apart(op, d, {"a": a, **given})
     how = numeric_model(op, where)
     part = _in_tensor_memory(op, "D")
     cells = part.unpack_bits(tmem, address=d)
@@ -149,6 +153,55 @@ def _check_bases(op: Instruction, a: object, d: Address) -> None:
             f"A and D of {op} begin at the same lane, 0 or 16; given {second} and "
             f"{first}"
         )
+
+
+_PARTS = {
+    "a": "A", "scale_a": "scale_A", "scale_b": "scale_B", "metadata": "metadata",
+}  # fmt: skip
+"""What operands that may be in tensor memory are called as fragments."""
+
+
+def check_apart(op: Instruction, d: Address, given: Mapping[str, Any]) -> None:
+    """Refuse operands in tensor memory that share cells with D.
+
+    ``given`` are operands by name; those that are not in tensor memory are left out.
+
+    >>> import fragmenta as fm
+    >>> op = fm.tcgen05("m128n32k16", kind="f16", a="f16", d="f32")
+    >>> check_apart(op, 0, {"a": TensorAddress(0, 32)})
+    >>> check_apart(op, 0, {"a": TensorAddress(0, 28)})
+    Traceback (most recent call last):
+    fragmenta.errors.AddressError: cells of A and D of tcgen05.mma.cta_group::1\
+.kind::f16 0x08080010 overlap: columns 28 to 31 of tensor memory; A is at column 28, D \
+at column 0; what hardware does then is not known without a GPU
+    """
+    goal = TensorAddress.of(d)
+    for name, part in _PARTS.items():
+        address = given.get(name)
+        if address is None or (name == "a" and not isinstance(address, TensorAddress)):
+            continue
+        at = TensorAddress.of(address)
+        common = _common(op, part, at, goal)
+        if common is None:
+            continue
+        first, last = common
+        where = f"column {first}" if first == last else f"columns {first} to {last}"
+        raise AddressError(
+            f"cells of {part} and D of {op} overlap: {where} of tensor memory; {part} "
+            f"is at column {at.column}, D at column {goal.column}; what "
+            "hardware does then is not known without a GPU"
+        )
+
+
+@lru_cache(maxsize=4096)
+def _common(
+    op: Instruction, name: str, at: TensorAddress, d: TensorAddress
+) -> tuple[int, int] | None:
+    """The first and the last column in which an operand and D share cells."""
+    one, two = _in_tensor_memory(op, name), _in_tensor_memory(op, "D")
+    common = one.cells(address=at) & two.cells(address=d)
+    columns = np.flatnonzero(common.any(axis=tuple(range(common.ndim - 1))))
+    return (int(columns[0]), int(columns[-1])) if columns.size else None
 
 
 # -- D ------------------------------------------------------------------------

@@ -67,10 +67,10 @@ class Shape(NamedTuple):
         >>> Shape.parse("m16n8k64")
         Shape(m=16, n=8, k=64)
         """
-        match = _SHAPE.fullmatch(text)
+        match = _SHAPE.fullmatch(text) if isinstance(text, str) else None
         if match is None:
             raise UnknownInstruction(
-                f"a shape is written as m16n8k64 or m8n8; given {shortened(text)}"
+                f"a shape is written as m16n8k64 or m8n8; given {shortened(str(text))}"
             )
         return cls(*(int(number or 0) for number in match.groups()))
 
@@ -365,6 +365,7 @@ class Instruction:
     execute = methods.execute
     __call__ = methods.call
     explain = methods.explain
+    sums = methods.sums
     to_cuda = methods.to_cuda
     to_ptx = methods.to_ptx
     on_device = methods.on_device

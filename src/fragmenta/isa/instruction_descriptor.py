@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import UnknownInstruction, nearest, one_of
+from fragmenta.errors import UnknownInstruction, nearest, one_of, shortened
 from fragmenta.isa.table import read
 from fragmenta.isa.tables.tcgen05_shapes import (
     OF_KIND,
@@ -303,7 +303,8 @@ A has code 5 (bits 9:7); it is 1 for e2m1; 5 is e2m1 in f8f6f4 and mxf8f6f4
         kind = check_kind(kind)
         if not is_whole(word) or not 0 <= word < 1 << 32:
             raise UnknownInstruction(
-                f"an instruction descriptor has 32 bits; given {word!r}"
+                "an instruction descriptor is a whole number of 32 bits; given "
+                f"{shortened(word) if isinstance(word, str) else repr(word)}"
             )
         left, values = int(word), dict[str, Any]()
         for line in read(TABLES[kind]):
@@ -425,14 +426,16 @@ it has 64 and 128; M = 256 is in cta_group::2
             )
 
     def _check_sizes(self) -> None:
-        units = {line["field"]: line for line in read(TABLES[self.kind])}
-        for name in ("m", "n"):
-            given, line = getattr(self, name), units[name]
-            unit, most = int(line["unit"]), (1 << int(line["bits"])) - 1
-            if not is_whole(given) or given % unit or not 0 < given <= unit * most:
+        forms = ((1, False), (2, False), (1, True))
+        heights = sorted({m for g, ws in forms for m in sizes(self.kind, g, ws=ws)})
+        for name, allowed, told in (
+            ("m", heights, one_of(heights)),
+            ("n", range(8, 257, 8), "a multiple of 8 from 8 to 256"),
+        ):
+            given = getattr(self, name)
+            if not is_whole(given) or given not in allowed:
                 raise UnknownInstruction(
-                    f"{name} of kind {self.kind} is a multiple of {unit}; "
-                    f"given {given!r}"
+                    f"{name} of kind {self.kind} is {told}; given {given!r}"
                 )
             object.__setattr__(self, name, int(given))
         if self.wide and self.sparse:

@@ -81,7 +81,12 @@ def misspelled(mnemonic: str, readings: Sequence[Reading]) -> str:
             f"the families are {one_of(FAMILIES, 'and')}"
         )
     if reading.named:  # of tcgen05.mma and tcgen05.mma.ws, the longer name is meant
-        longest = max(readings, key=lambda each: len(each.form.any_order))
+        heads = [
+            each
+            for each in readings
+            if f"{mnemonic}.".startswith(f"{each.form.any_order}.")
+        ]
+        longest = max(heads or readings, key=lambda each: len(each.form.any_order))
         return _unordered(tokens, longest)
     if reading.consumed == len(tokens):
         what = _WORDS.get(reading.expected) or _literals(readings)

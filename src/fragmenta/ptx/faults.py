@@ -214,9 +214,34 @@ def stuck(place: Place, cluster: Any = None) -> KernelFault:
     block = place.shape.block_at(place.context.index)
     about = f"deadlock: every warp of block {_tuple(block)} waits"
     for each in [] if cluster is None else cluster.blocks:
+        about += _allocations(place, cluster, each)
         for found in each.mbarriers.values():
             about += _mbarrier(place, each, found)
     return _listed(place, about, "deadlock")
+
+
+def _allocations(place: Place, cluster: Any, block: Any) -> str:
+    """Who waits for tensor memory, and why it does not come."""
+    about = ""
+    if block.tensor is None:
+        return about
+    of = f"block {_tuple(place.shape.block_at(block.index))}"
+    asked = cluster.barriers.get("tcgen05", {})
+    for number, columns in block.tensor.waiting.items():
+        about += f"\n  warp {number} of {of} waits for tcgen05.alloc"
+        if block.rank in asked and block.rank ^ 1 not in asked:
+            peer = cluster.blocks[block.rank ^ 1]
+            about += (
+                ".cta_group::2: a warp of both CTAs of the pair has to execute it, and "
+                f"none of block {_tuple(place.shape.block_at(peer.index))} has"
+            )
+            continue
+        taken = int(block.tensor.allocated.sum())
+        about += (
+            f" of {columns} columns: {taken} of the {block.tensor.allocated.size} "
+            "columns are allocated, and nobody frees them"
+        )
+    return about
 
 
 def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
@@ -266,6 +291,8 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
         instruction = place.module.functions[function].instructions[index]
         first = first or instruction
         lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
+        if kind == "deadlock" and "aligned" in instruction.qualifiers:
+            lines += _divided(place, instruction, who)
     return KernelFault(
         "\n".join([about, *lines]),
         kind,
@@ -287,6 +314,18 @@ def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:
             function, index = place.compiled.waits[pc]
             found[function, index].append(f"warp {number} lanes {ranges(lanes)}")
     return found
+
+
+def _divided(place: Place, instruction: Instruction, who: list[str]) -> list[str]:
+    """What is missing where only some lanes of a warp execute an instruction."""
+    for number in range(place.shape.warps):
+        live = word(place.context.warp(number), layout.LIVE, np.uint32)
+        every = ranges([lane for lane in range(LANES) if live >> lane & 1])
+        named = [each for each in who if each.startswith(f"warp {number} ")]
+        if named and named[0] != f"warp {number} lanes {every}":
+            aligned = f"    {instruction.mnemonic} is .aligned"
+            return [f"{aligned}: all lanes of warp {number} have to execute it"]
+    return []
 
 
 def _short(names: list[str]) -> str:

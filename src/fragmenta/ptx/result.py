@@ -75,12 +75,8 @@ class Result:
         if not any(each.severity == "error" for _, each in self.found):
             return
         wrong = [each for each in self.hazards if each.severity == "error"]
-        told = [each.paragraph() for each in wrong[:MOST_TOLD]]
-        if len(wrong) > MOST_TOLD:
-            told.append(f"and {len(wrong) - MOST_TOLD} more errors")
-        text = "\n\n".join(told)
         first = wrong[0]
-        hazard = KernelHazard(text, first.rule, self.hazards)
+        hazard = KernelHazard(told(wrong), first.rule, self.hazards)
         hazard.output, hazard.result = self.output, self
         hazard.line, hazard.block = first.line, first.block
         hazard.source = str(first.source or "")
@@ -92,6 +88,14 @@ class Result:
     def instructions(self) -> int:
         """All executed warp instructions."""
         return sum(self.counts.values())
+
+
+def told(wrong: list[Problem]) -> str:
+    """The first errors of a launch, in the message of an exception."""
+    said = [each.paragraph() for each in wrong[:MOST_TOLD]]
+    if len(wrong) > MOST_TOLD:
+        said.append(f"and {len(wrong) - MOST_TOLD} more errors")
+    return "\n\n".join(said)
 
 
 def counted(compiled: Compiled, blocks: Any) -> tuple[dict[str, int], dict[str, int]]:

@@ -14,6 +14,7 @@ from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
+from fragmenta.ptx.result import told
 from fragmenta.ptx.watching.findings import Found, Problems
 
 FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
@@ -87,10 +88,22 @@ class Runs:
             output = self._run(launch)
         except KernelFault as fault:
             if not self._reports or launch.machine is None:
+                self._found_before(launch, fault)
                 raise
             self._fatal(launch, fault)
         self._gather(launch)
         return output
+
+    def _found_before(self, launch: Launch, fault: KernelFault) -> None:
+        """Tell with a fault what was wrong before: it may be the cause."""
+        if launch.machine is None or fault.problems:
+            return
+        before = [each for each in launch.machine.problems if each.severity == "error"]
+        if before:
+            from fragmenta.ptx.watching.telling import tell_all
+
+            fault.problems = tell_all((launch, each) for each in before)
+            fault.before = told(fault.problems)
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
         """A run that could not go on is a problem like the others."""

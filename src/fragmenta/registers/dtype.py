@@ -295,12 +295,12 @@ array([-10, -24], dtype=int32))
             return f"{self} has no sign"
         if self.name == "ue8m0":
             return f"{self} holds powers of two from 2**-127 to 2**127"
-        largest = _largest(self)
-        if abs(value) > largest:
+        most = largest(self)
+        if abs(value) > most:
             absent = (
                 "" if self.has_infinity or np.isfinite(value) else " and no infinity"
             )
-            return f"{self} holds magnitudes up to {largest:g}{absent}"
+            return f"{self} holds magnitudes up to {most:g}{absent}"
         module = self.storage.type.__module__.replace("numpy", "np")
         how = "is accepted as it is" if self.name == "tf32" else "rounds it"
         return (
@@ -503,8 +503,12 @@ def _float64(numbers: Array) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return wide, exact
 
 
-def _largest(dt: DType) -> float:
-    """The greatest finite value of a floating-point type."""
+def largest(dt: DType) -> float:
+    """The greatest finite value of a floating-point type.
+
+    >>> largest(dtype("e2m1")), largest(dtype("e4m3"))
+    (6.0, 448.0)
+    """
     if dt.kind == "scale" or not dt.has_infinity:
         patterns = np.arange(dt.mask + 1, dtype=np.uint8)
     else:

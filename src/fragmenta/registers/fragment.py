@@ -20,7 +20,7 @@ from fragmenta import methods
 from fragmenta.arrays.checks import as_array, check_numbers, is_whole
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import ShapeError
-from fragmenta.registers import notation
+from fragmenta.registers import expressions, notation
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.layout import Index, Layout
 from fragmenta.registers.tiles import cut_tiles, whole_tiles
@@ -398,6 +398,40 @@ class Fragment:
         col = (threadID_in_group * 2) + (i & 0x1)
         """
         return str(notation.formula(self.layout, self.letter, self.stored))
+
+    def to_cuda(
+        self,
+        direction: expressions.Direction,
+        *,
+        language: expressions.Language = "cuda",
+        **names: str | int,
+    ) -> expressions.Expressions:
+        """Index expressions of CUDA C++, or of Python: :meth:`Layout.to_cuda`.
+
+        ``"where"`` also gives ``bit``, the lowest bit of the element in its register.
+        In tensor memory, columns are counted from the address.  If cells hold parts
+        of no element, ``"holds"`` also gives ``held``: whether there is one.
+
+        >>> import fragmenta as fm
+        >>> a = fm.mma("m16n8k64", a="s4").a
+        >>> print(a.to_cuda("holds"))
+        int row = (lane >> 2) + 8 * (reg & 1);
+        int col = 8 * (lane & 3) + 32 * (reg >> 1) + element;
+        >>> print(a.to_cuda("where", language="python"))
+        lane = ((col >> 3) & 3) + 4 * (row & 7)
+        register = (row >> 3) + 2 * (col >> 5)
+        element = col & 7
+        bit = 4 * (col & 7)
+        >>> d = fm.tcgen05("m64n32k16", a="f16", d="f32").d
+        >>> print(d.to_cuda("where", base=0))
+        int lane = (row & 15) + 32 * (row >> 4);
+        int column = col;
+        """
+        return expressions.write(self.layout, direction, language, names, self._part())
+
+    def _part(self) -> expressions.Part:
+        """What the layout does not say."""
+        return expressions.Part(self.container.bits, self.container.shift)
 
     def to_cute(self) -> str:
         """The thread-value layout in CuTe's notation, ``shape:stride``.

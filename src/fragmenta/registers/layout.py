@@ -1,9 +1,10 @@
 """Which lane and register hold which element?
 
-A *place* has one value for each axis.  An axis is named by one capital letter; a
-register fragment has the axes W (warp), L (lane), R (register) and E (element in
-the register), one in tensor memory P (CTA), T (lane), C (column) and E.  An
-*element* has one value for each coordinate, such as row and col.  Every digit of a
+A *place* has one value for each axis.  An axis is named by one capital letter, or by
+a word without digits.  A register fragment has the axes W (warp), L (lane),
+R (register) and E (element in the register), one in tensor memory P (CTA), T (lane),
+C (column) and E.
+An *element* has one value for each coordinate, such as row and col.  Every digit of a
 coordinate is equal to one digit of the place.  So a layout is one line that lists
 the digits of each coordinate, least significant first::
 
@@ -11,9 +12,9 @@ the digits of each coordinate, least significant first::
 
 ``L2`` is bit 2 of axis L.  ``R1*`` is everything of axis R from bit 1 on.  It is
 one digit, whose size need not be a power of two; if no bits are left, there is no
-digit.  ``I`` is E and R joined (``i = register * elements + element``, the index in
-the PTX manual).  So ``I0`` is E0 if a register holds several elements, and R0 if it
-holds one.
+digit.  ``R1*3`` has three values, and ``R/3*2`` has two, in steps of three.  ``I`` is
+E and R joined (``i = register * elements + element``, the index in the PTX manual).
+So ``I0`` is E0 if a register holds several elements, and R0 if it holds one.
 
 Coordinates after a ``|`` are *free*: they do not change which element is held.
 Examples are a copy number, or a selector that chooses the lanes that are read::
@@ -39,12 +40,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
+from fragmenta.registers import expressions
 
 Index = NDArray[np.intp]
 
-_TOKEN = re.compile(r"([A-Z])(\d*)(\*?)(\d*)$")
+_TOKEN = re.compile(r"([A-Za-z_]+)(?:(\d*)(\*?)(\d*)|/(\d+)\*(\d+))$", re.ASCII)
 # A name begins at the beginning of a word: searching in a long word stays fast.
-_ASSIGNMENT = re.compile(r"(?<!\w)(\w+)\s*=\s*((?:(?:[A-Z]\d*\*?\d*|0\b)\s*)*)")
+_ASSIGNMENT = re.compile(
+    r"(?<!\w)(\w+)\s*=\s*((?:(?:[A-Za-z_]+[\d*/]*|0)(?!\w|\s*=)\s*)*)"
+)
 LONGEST = 4096
 """The most characters that a line may have; the longest in the tables has about 80."""
 _JOINED = {"I": ("E", "R")}
@@ -63,6 +67,8 @@ class Digit(NamedTuple):
 
     def __str__(self) -> str:
         position = self.stride.bit_length() - 1
+        if self.stride != 1 << position:
+            return f"{self.axis}/{self.stride}*{self.size}"
         if self.size == 2:
             return f"{self.axis}{position}"
         return f"{self.axis}{position}*{self.size}"
@@ -116,6 +122,8 @@ class Layout:
             if _ASSIGNMENT.sub("", part).strip():
                 raise LayoutError(f"{line}: expected 'name = digits …'")
             for name, tokens in _ASSIGNMENT.findall(part):
+                if name in dict(coordinates):
+                    raise LayoutError(f"{line}: {name} is given twice")
                 digits = _digits(line, tokens.split(), sizes)
                 # A free coordinate with only one value is left out.
                 if digits or part is data:
@@ -250,21 +258,137 @@ class Layout:
     def tile(self, **tiles: int) -> Layout:
         """The layout of several tiles, repeated along coordinates; tiles are outermost.
 
-        Each repeated coordinate gets a new place axis, named in the order
-        Y, X, Z, that counts the tiles along it.
+        Each repeated coordinate gets a new place axis that counts the tiles along
+        it.  It is named Y, X or Z, in this order, or V, U or S if these are taken.
 
         >>> layout = Layout.parse("row = L1  col = L0", L=4)
         >>> layout.tile(row=4, col=3)
         Layout('row = L1 Y0 Y1  col = L0 X0*3', Y=4, X=3, L=4)
         """
         self._check_names("coordinates", (), tiles, optional=self.data)
-        letters = dict(zip(tiles, "YXZ", strict=False))
+        taken = dict(self.axes)
+        unused = [letter for letter in "YXZVUS" if letter not in taken]
+        letters = dict(zip(tiles, unused[:3], strict=False))
         if len(letters) < len(tiles):
-            raise LayoutError("at most three coordinates can be tiled")
+            raise LayoutError(
+                "at most three coordinates can be tiled, and six times in all; given "
+                f"{one_of(tiles, 'and')}, and the axes {one_of(taken, 'and')}"
+            )
         extra = {n: tuple(Digit(letters[n], 1, c).bits()) for n, c in tiles.items()}
         coordinates = tuple((n, ds + extra.get(n, ())) for n, ds in self.coordinates)
         axes = tuple((letters[n], c) for n, c in tiles.items() if c > 1)
         return Layout(coordinates, axes + self.axes, self.free)
+
+    # ── other layouts, and expressions ──────────────────────────────────────
+
+    def inverse(self) -> Layout:
+        """The layout the other way round: its places are elements.
+
+        Its axes are the coordinates of this one, free ones included, and its
+        coordinates are the axes of this one.  ``row2`` is bit 2 of the row;
+        ``col/24*2`` is the digit with 2 values that counts steps of 24.
+
+        >>> layout = Layout.parse("row = L2 L3 L4 R1  col = R0 L0 L1", L=32, R=4)
+        >>> layout.inverse()
+        Layout('L = col1 col2 row0 row1 row2  R = col0 row3', row=16, col=8)
+        >>> layout.inverse().element(row=np.array([0, 9]), col=5)
+        {'L': array([2, 6]), 'R': array([1, 3])}
+        >>> layout.inverse().inverse() == layout
+        True
+        """
+        coordinates = tuple(
+            (axis, tuple(Digit(n, w, d.size) for d, n, w in self.weights(axis)))
+            for axis, _ in self.axes
+        )
+        return Layout(coordinates, tuple(self.sizes.items()))
+
+    def then(self, other: Layout) -> Layout:
+        """This layout, and then one whose places are the elements of this one.
+
+        Axes of ``other`` that are no coordinates here stay axes, and coordinates that
+        are no axes of ``other`` stay coordinates.
+
+        >>> held = Layout.parse("K = E0 L0 L1  N = L2 L3 L4", L=32, E=2)
+        >>> memory = Layout.parse("offset = K0 N0 N1 N2 K1 K2", K=8, N=8)
+        >>> held.then(memory)
+        Layout('offset = E0 L2 L3 L4 L0 L1', L=32, E=2)
+        """
+        _check_layout(other)
+        sizes, digits = dict(other.axes), dict(self.coordinates)
+        shared = [name for name in self.sizes if name in sizes]
+        wrong = [name for name in shared if self.sizes[name] != sizes[name]]
+        if wrong or not shared:
+            raise LayoutError(
+                f"elements with {_told(self.sizes)} are not the places with "
+                f"{_told(sizes)}; names and sizes must be equal, and tile() repeats a "
+                "layout"
+            )
+
+        def followed(digit: Digit) -> list[Digit]:
+            return (
+                _pieces(digits[digit.axis], digit) if digit.axis in digits else [digit]
+            )
+
+        coordinates = [
+            (name, tuple(piece for each in ds for piece in followed(each)))
+            for name, ds in other.coordinates
+        ]
+        coordinates += [pair for pair in self.coordinates if pair[0] not in sizes]
+        axes = [pair for pair in other.axes if pair[0] not in digits] + [*self.axes]
+        for names in ([name for name, _ in coordinates], [name for name, _ in axes]):
+            twice = [name for name in names if names.count(name) > 1]
+            if twice:
+                raise LayoutError(f"{twice[0]} would be there twice: {self}; {other}")
+        kept = tuple(name for name in self.free if name not in sizes)
+        return Layout(tuple(coordinates), tuple(axes), other.free + kept)
+
+    def to(self, other: Layout) -> Layout:
+        """Where each place of this layout is in another one of the same elements.
+
+        The coordinates of the result are the axes of the other layout.
+
+        >>> mma = Layout.parse("row = L2 L3 L4 R1  col = R0 L0 L1", L=32, R=4)
+        >>> rows = Layout.parse("row = L0 L1 L2 L3  col = R0 R1 L4", L=32, R=4)
+        >>> mma.to(rows)
+        Layout('L = L2 L3 L4 R1 L1  R = R0 L0', L=32, R=4)
+        >>> mma.to(rows).element(L=5, R=1)
+        {'L': 1, 'R': 3}
+        """
+        _check_layout(other)
+        return self.then(other.inverse())
+
+    def to_cuda(
+        self,
+        direction: expressions.Direction,
+        *,
+        language: expressions.Language = "cuda",
+        **names: str | int,
+    ) -> expressions.Expressions:
+        """Index expressions of CUDA C++, or of Python and NumPy.
+
+        ``"holds"`` gives each coordinate of the element that a place holds.
+        ``"where"`` gives each axis of the place of an element.  Free coordinates, such
+        as a copy or a selector, are results of the first and inputs of the second.
+
+        The variables of the axes are cta (P), warp (W), lane (L; T in tensor memory),
+        column (C), register (R) and element (E); those of other letters are the
+        letters.  CUDA reserves the word register, so it is ``reg`` there.  If an axis
+        and a coordinate have the same name, that of the coordinate begins with
+        ``to_``.  Names may be given, by letter or by word; for an input, a number also.
+
+        >>> layout = Layout.parse("row = L2 L3 L4  col = R* L0 L1", L=32, R=6)
+        >>> print(layout.to_cuda("holds"))
+        int row = lane >> 2;
+        int col = 6 * (lane & 3) + reg;
+        >>> print(layout.to_cuda("where", row="m", col="k", lane="thread"))
+        int thread = (k / 6) + 4 * m;
+        int reg = k % 6;
+        >>> layout.to_cuda("where", language="python", row=7)["lane"]
+        '(col // 6) + 28'
+        """
+        return expressions.write(self, direction, language, names)
+
+    # ── parts of a layout ───────────────────────────────────────────────────
 
     def low_run(self, axis: str) -> str | None:
         """The data coordinate whose lowest digits are all of this axis.
@@ -345,6 +469,12 @@ def _resolve(line: str, token: str, sizes: Mapping[str, int]) -> list[Digit]:
     if match is None:
         raise LayoutError(f"{line}: {token!r} is not a digit such as L2 or R1*")
     axis, position, rest = match[1], int(match[2] or 0), bool(match[3])
+    if axis in sizes and (match[4] or match[5]):
+        position = min(position, sizes[axis].bit_length())  # too large to divide it
+        stride, size = int(match[5] or 1 << position), int(match[4] or match[6])
+        if stride * size == 0 or sizes[axis] % (stride * size):
+            raise LayoutError(f"{line}: {token} does not fit {axis}={sizes[axis]}")
+        return Digit(axis, stride, size).bits()
     digits = []
     for part in _JOINED.get(axis, (axis,)) if axis not in sizes else (axis,):
         if part not in sizes:
@@ -390,6 +520,37 @@ def _join(digits: Digits, values: Mapping[str, Any]) -> Any:
         total = total + weight * digit.of(values[digit.axis])
         weight *= digit.size
     return total
+
+
+def _pieces(digits: Digits, wanted: Digit) -> list[Digit]:
+    """The digits of a coordinate that are this digit of its value."""
+    found, low = [], 1
+    for digit in digits:
+        high = low * digit.size
+        first = max(low, wanted.stride)
+        last = min(high, wanted.stride * wanted.size)
+        if first < last:
+            if first % low or last % first or high % last:
+                raise LayoutError(
+                    f"{wanted} is no digit of {' '.join(map(str, digits))}: steps of "
+                    f"{first} do not divide {last} values"
+                )
+            part = Digit(digit.axis, digit.stride * (first // low), last // first)
+            found += part.bits()
+        low = high
+    return found
+
+
+def _check_layout(other: object) -> None:
+    if not isinstance(other, Layout):
+        raise LayoutError(
+            "expected the places of another layout, such as op.a.layout; given "
+            f"{other!r}"
+        )
+
+
+def _told(sizes: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={size}" for name, size in sizes.items())
 
 
 def _in_range(name: str, value: ArrayLike, size: int) -> Any:

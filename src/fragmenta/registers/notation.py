@@ -14,21 +14,22 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fragmenta.errors import LayoutError
+from fragmenta.registers.expressions import (
+    MANUAL,
+    Run,
+    held,
+    joined,
+    part_of,
+    placed,
+    total,
+    weighted,
+)
 from fragmenta.registers.layout import Digit, Layout
 
 LinearLayout = dict[str, list[tuple[int, ...]]]
 
 
 # ── the PTX manual's formulas ───────────────────────────────────────────────
-
-
-class Run(NamedTuple):
-    """Consecutive digits of one axis that are also consecutive in a coordinate."""
-
-    axis: str
-    stride: int
-    size: int
-    weight: int
 
 
 class Branch(NamedTuple):
@@ -98,11 +99,11 @@ def _bounds(
     runs: list[Run], letter: str, count: int, stored: int
 ) -> tuple[tuple[str, tuple[Branch, ...]], ...]:
     """The range of columns of A from which neighbouring elements of a lane come."""
-    together = runs[0].size if runs[0].axis == "i" else 1
+    together = runs[0].size if runs[0].source == "i" else 1
     rest = [
         run._replace(weight=run.weight * stored)
         for run in runs
-        if run.axis != "i" or run.weight > 1
+        if run.source != "i" or run.weight > 1
     ]
     first = tuple(
         case._replace(expression=re.sub(r"^\(([^()]*)\)$", r"\1", case.expression))
@@ -115,24 +116,18 @@ def _bounds(
 def _runs(layout: Layout, coordinate: str) -> list[Run]:
     """The coordinate as a sum of runs, with E and R joined into axis i."""
     elements = dict(layout.axes).get("E", 1)
-    runs: list[Run] = []
-    weight = 1
-    for digit in dict(layout.coordinates)[coordinate]:
-        axis, stride = digit.axis, digit.stride
-        if axis in "ER":
-            axis, stride = "i", stride * (elements if axis == "R" else 1)
-        last = runs[-1] if runs else None
-        if last and last.axis == axis and last.stride * last.size == stride:
-            runs[-1] = last._replace(size=last.size * digit.size)
-        else:
-            runs.append(Run(axis, stride, digit.size, weight))
-        weight *= digit.size
-    return runs
+    steps = {"E": 1, "R": elements}
+    return joined(
+        run._replace(source="i", stride=run.stride * steps[run.source])
+        if run.source in steps
+        else run
+        for run in held(layout, coordinate)
+    )
 
 
 def _cases(runs: list[Run], letter: str, count: int) -> tuple[Branch, ...]:
     """Two cases if one bit of i only adds a constant, as in the manual; else one."""
-    split = [run for run in runs if run.axis == "i" and run.size == 2]
+    split = [run for run in runs if run.source == "i" and run.size == 2]
     split = [run for run in split if run.weight > 1 or len(runs) == 1]
     plain = [run for run in runs if run not in split]
     if len(split) != 1:
@@ -161,38 +156,21 @@ def _conditions(run: Run, letter: str, count: int) -> tuple[str, str]:
 def _sum(runs: Sequence[Run], count: int) -> str:
     """The runs as a sum in the manual's order: warp, lane, then i."""
     order = {"W": 0, "L": 1, "i": 2}
-    ranked = sorted(runs, key=lambda run: order.get(run.axis, 3))
-    return " + ".join(_term(run, count) for run in ranked) or "0"
-
-
-def _term(run: Run, count: int) -> str:
-    value = _value(run, count)
-    if run.weight == 1:
-        return value
-    return f"({value} * {run.weight})"
+    ranked = sorted(runs, key=lambda run: order.get(run.source, 3))
+    terms = [weighted(_value(run, count), run.weight, MANUAL) for run in ranked]
+    return " + ".join(terms) or "0"
 
 
 def _value(run: Run, count: int) -> str:
-    if run.axis == "L" and (run.stride, run.size) == (4, 8):
+    if run.source == "L" and (run.stride, run.size) == (4, 8):
         return "groupID"
-    if run.axis == "L" and (run.stride, run.size) == (1, 4):
+    if run.source == "L" and (run.stride, run.size) == (1, 4):
         return "threadID_in_group"
-    if run.axis == "W" and (run.stride, run.size) == (1, 4):
+    if run.source == "W" and (run.stride, run.size) == (1, 4):
         return "warpID"
-    name = {"L": "%laneid", "W": "warpID"}.get(run.axis, run.axis)
-    full = {"L": 32, "W": 4}.get(run.axis, count)
-    return _digit_text(name, run.stride, run.size, full)
-
-
-def _digit_text(name: str, stride: int, size: int, full: int) -> str:
-    shift = stride.bit_length() - 1
-    if stride * size == full:
-        return f"({name} >> {shift})" if shift else name
-    if size & (size - 1):
-        raise LayoutError(f"digit {name}/{stride} of size {size} is not outermost")
-    if not shift:
-        return f"({name} & {size - 1:#x})"
-    return f"(({name} >> {shift}) & {size - 1:#x})"
+    name = {"L": "%laneid", "W": "warpID"}.get(run.source, run.source)
+    full = {"L": 32, "W": 4}.get(run.source, count)
+    return part_of(name, run.stride, run.size, full, MANUAL)
 
 
 # ── tensor memory ───────────────────────────────────────────────────────────
@@ -211,24 +189,15 @@ def cells_formula(layout: Layout, bits: int) -> str:
     col    = column + ((lane >> 6) * 24)
     <BLANKLINE>
     lane   = row + ((col / 24) * 64)
-    column = col % 24
+    column = (col % 24)
     """
-    axes = {axis: size for axis, size in layout.axes if size > 1}
-    forward, backward = [], []
-    terms: dict[str, list[tuple[int, str]]] = {axis: [] for axis in axes}
-    for name, digits in layout.coordinates:
-        whole, weight, sums = layout.sizes[name], 1, []
-        for run in _cell_runs(digits):
-            held = _part(_CELL[run.axis], run.stride, run.size, axes[run.axis])
-            sums.append(held if weight == 1 else f"({held} * {weight})")
-            given = _part(name, weight, run.size, whole)
-            placed = given if run.stride == 1 else f"({given} * {run.stride})"
-            terms[run.axis].append((run.stride, placed))
-            weight *= run.size
-        forward.append((name, " + ".join(sums) or "0"))
-    for axis, found in terms.items():
-        inside = " + ".join(text for _, text in sorted(found)) or "0"
-        backward.append((_CELL[axis], inside))
+    axes = {axis: (_CELL[axis], size) for axis, size in layout.axes if size > 1}
+    given = {name: (name, size) for name, size in layout.sizes.items()}
+    forward = [(name, total(held(layout, name), axes, MANUAL)) for name in layout.sizes]
+    backward = [
+        (word, total(placed(layout, axis), given, MANUAL))
+        for axis, (word, _) in axes.items()
+    ]
     if "E" in axes:
         backward.append(("bits", f"element * {bits} and up"))
     width = max(len(name) for name, _ in (*forward, *backward))
@@ -237,26 +206,6 @@ def cells_formula(layout: Layout, bits: int) -> str:
         for lines in (forward, backward)
     ]
     return "\n\n".join(blocks)
-
-
-def _cell_runs(digits: Iterable[Digit]) -> list[Digit]:
-    """Digits that follow each other in one axis, joined."""
-    runs: list[Digit] = []
-    for digit in digits:
-        last = runs[-1] if runs else None
-        if last and (last.axis, last.stride * last.size) == (digit.axis, digit.stride):
-            runs[-1] = last._replace(size=last.size * digit.size)
-        else:
-            runs.append(digit)
-    return runs
-
-
-def _part(name: str, stride: int, size: int, full: int) -> str:
-    """One digit of a value, written with shifts where its size allows."""
-    if not (stride & (stride - 1) or size & (size - 1)):
-        return _digit_text(name, stride, size, full)
-    high = f"({name} / {stride})" if stride > 1 else name
-    return high if stride * size == full else f"{high} % {size}"
 
 
 # ── CuTe ────────────────────────────────────────────────────────────────────

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape, check_numbers, is_whole
 from fragmenta.errors import AddressError, ShapeError, one_of
-from fragmenta.registers import notation
+from fragmenta.registers import expressions, notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Index
 from fragmenta.registers.words import pack_words, unpack_words
@@ -52,7 +52,8 @@ class TensorAddress(NamedTuple):
 
     def encode(self) -> int:
         """The 32-bit word that instructions take."""
-        return self.lane << 16 | self.column
+        lane, column = TensorAddress.of(self)
+        return lane << 16 | column
 
     @classmethod
     def decode(cls, word: int) -> TensorAddress:
@@ -111,6 +112,11 @@ class Window(NamedTuple):
     first: int = 0
     part: int = 0
     padded: int = 0
+
+    @property
+    def parts(self) -> bool:
+        """Whether there are several parts, each of them filled up."""
+        return 0 < self.part < self.size
 
     def at(self, index: Any) -> Any:
         """The index in the layout.
@@ -425,6 +431,10 @@ class TensorFragment(Fragment):
         slot = (lane * COLUMNS + by_axis["C"]) * self.elements
         return np.asarray(slot + by_axis.get("E", 0), dtype=np.intp)
 
+    def _part(self) -> expressions.Part:
+        windows = dict(zip(self.layout.data, self.windows, strict=False))
+        return super()._part()._replace(windows=windows, skipped=self.skipped)
+
     def _base(self, at: TensorAddress) -> dict[str, int]:
         return {"base": at.lane // 16} if "base" in self.layout.free else {}
 
@@ -514,6 +524,13 @@ class TensorFragment(Fragment):
         >>> next(fm.tcgen05("m128n16k16", a="f16", d="f32").a.rows())
         {'lane': 0, 'column': 0, 'low': 0, 'high': 15, 'row': 0, 'col': 0}
         """
+        records = self.held()
+        columns = [column.tolist() for column in records.values()]
+        for row in zip(*columns, strict=True):
+            yield dict(zip(records, row, strict=True))
+
+    def held(self) -> dict[str, Index]:
+        """The same as arrays, one for each name."""
         axes = {"P": "cta", "T": "lane", "C": "column"}
         layout = self.layout
         places = np.indices(layout.place_shape).reshape(len(layout.axes), -1)
@@ -528,9 +545,7 @@ class TensorFragment(Fragment):
         records = {axes[a]: by_axis[a] for a, _ in layout.axes if a in axes}
         records["column"] = records["column"] + self.skipped
         records |= {"low": low, "high": low + self.dtype.bits - 1, **grid}
-        columns = [column[inside].tolist() for column in records.values()]
-        for row in zip(*columns, strict=True):
-            yield dict(zip(records, row, strict=True))
+        return {name: np.asarray(column[inside]) for name, column in records.items()}
 
     def pack_tiles(self, matrix: ArrayLike, *, pad: bool = False) -> Image:
         """Refused: one image of tensor memory holds the tiles where the kernel says."""

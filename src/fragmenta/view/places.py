@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fragmenta.registers.tensor import TensorAddress, TensorFragment
 
@@ -80,8 +80,8 @@ def told(place: Mapping[str, int]) -> str:
     return ", ".join(f"{_TOLD.get(name, name)} {at}" for name, at in place.items())
 
 
-def reaching_warp(lane: int) -> int:
-    """The warp of a warpgroup that reaches a lane of tensor memory.
+def reaching_warp(lane: Any) -> Any:
+    """The warp of a warpgroup that reaches a lane of tensor memory; or of many lanes.
 
     >>> reaching_warp(33)
     1

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from fragmenta.errors import one_of
-from fragmenta.registers.tensor import TensorAddress, TensorFragment
+from fragmenta.registers.tensor import COLUMNS, TensorAddress, TensorFragment
 from fragmenta.view import places
 from fragmenta.view.svg import Drawing, across, document, down, words
 
@@ -86,19 +88,9 @@ def blocks(part: TensorFragment, at: TensorAddress) -> list[Block]:
     D, rows 0–15, cols 0–31: lanes 0–15, columns 8–39, warp 0
     D, rows 16–31, cols 0–31: lanes 32–47, columns 8–39, warp 1
     """
-    row, col = part.layout.data[-2:]
-    seen: dict[tuple[int, int, int], list[int]] = {}
-    for record in places.records(part, at):
-        lane, r, c = record["lane"], record[row], record[col]
-        key = record.get("cta", 0), places.reaching_warp(lane), record["column"]
-        found = seen.setdefault(key, [lane, lane, r, r, c, c])
-        found[0], found[1] = min(found[0], lane), max(found[1], lane)
-        found[2], found[3] = min(found[2], r), max(found[3], r)
-        found[4], found[5] = min(found[4], c), max(found[5], c)
     apart = part.name.startswith("scale")  # the next 32 rows are in the next column
     joined: list[Block] = []
-    for (cta, warp, column), ends in sorted(seen.items()):
-        l0, l1, r0, r1, c0, c1 = ends
+    for cta, warp, column, l0, l1, r0, r1, c0, c1 in _columns(part, at):
         here = Block(cta, warp, (l0, l1), (column, column), (r0, r1), (c0, c1))
         last = joined[-1] if joined else None
         if last and not apart and _goes_on(last, here):
@@ -110,6 +102,29 @@ def blocks(part: TensorFragment, at: TensorAddress) -> list[Block]:
         else:
             joined.append(here)
     return joined
+
+
+def _columns(part: TensorFragment, at: TensorAddress) -> list[list[int]]:
+    """For each CTA, warp and column: the first and last lane, row and column."""
+    held = part.held()
+    if "base" in held:
+        chosen = held["base"] == at.lane // 16
+        held = {name: each[chosen] for name, each in held.items()}
+    row, col = part.layout.data[-2:]
+    cta = held.get("cta", np.zeros_like(held["lane"]))
+    band = cta * WARPS + places.reaching_warp(held["lane"])
+    key = band * COLUMNS + held["column"] + at.column
+    order = np.argsort(key, kind="stable")
+    each, starts = np.unique(key[order], return_index=True)
+    bands, columns = np.divmod(each, COLUMNS)
+    found = np.vstack([*np.divmod(bands, WARPS), columns])
+    ends = [
+        reduce.reduceat(held[name][order], starts)
+        for name in ("lane", row, col)
+        for reduce in (np.minimum, np.maximum)
+    ]
+    listed: list[list[int]] = np.vstack([found, *ends]).T.tolist()
+    return listed
 
 
 def _goes_on(last: Block, here: Block) -> bool:

@@ -17,9 +17,9 @@ from typing import NamedTuple
 from fragmenta.cuda.source.page import legal_values, signature, template
 from fragmenta.errors import Error
 from fragmenta.isa.instruction import register_class
-from fragmenta.registers import notation
+from fragmenta.registers import expressions
 from fragmenta.registers.fragment import Fragment
-from fragmenta.registers.layout import Digit, Layout
+from fragmenta.registers.layout import Layout
 
 #: C type and asm constraint of each PTX register class.
 REGISTERS = {
@@ -56,47 +56,19 @@ def expression(layout: Layout, coordinate: str, *, run: int = 1) -> str:
     >>> expression(a.layout, "row"), expression(a.layout, "col")
     ('(lane >> 2) + 8 * (r & 1)', '2 * (lane & 3) + 8 * (r >> 1) + e')
     """
-    sizes = dict(layout.axes)
-    order = "PWLTCRE"
-    runs = sorted(_runs(layout, coordinate, run), key=lambda r: order.index(r.axis))
-    terms = [_term(each, sizes[each.axis]) for each in runs]
-    if len(terms) == 1 and terms[0].startswith("("):
-        return terms[0][1:-1]
-    return " + ".join(terms) or "0"
+    return expressions.coordinate(layout, coordinate, NAMES, run=run)
 
 
-def _runs(layout: Layout, coordinate: str, run: int) -> list[notation.Run]:
-    """The digits of a coordinate, those that count on in one axis as one."""
-    found: list[notation.Run] = []
-    weight = 1
-    for digit in dict(layout.coordinates)[coordinate]:
-        last = found[-1] if found else None
-        if digit.axis == "E" and digit.stride < run:
-            pass
-        elif last and _follows(last, digit, weight):
-            found[-1] = last._replace(size=last.size * digit.size)
-        else:
-            found.append(notation.Run(*digit, weight))
-        weight *= digit.size
-    return found
+def summand(layout: Layout, coordinate: str) -> str:
+    """The same as a part of a sum: ``&`` and ``>>`` bind less than ``+``.
 
-
-def _follows(last: notation.Run, digit: Digit, weight: int) -> bool:
-    return (last.axis, last.stride * last.size, last.weight * last.size) == (
-        digit.axis,
-        digit.stride,
-        weight,
-    )
-
-
-def _term(run: notation.Run, size: int) -> str:
-    """``weight * (axis >> shift & mask)``, without what changes nothing."""
-    name, shift = NAMES[run.axis], run.stride.bit_length() - 1
-    value = f"{name} >> {shift}" if shift else name
-    if run.stride * run.size < size:
-        value = f"({value}) & {run.size - 1}" if shift else f"{name} & {run.size - 1}"
-    value = value if value == name else f"({value})"
-    return value if run.weight == 1 else f"{run.weight} * {value}"
+    >>> import fragmenta as fm
+    >>> summand(fm.tcgen05("m32n64k16", a="f16", ws=True).d.layout, "row")
+    '(tensor_lane & 31)'
+    """
+    text = expression(layout, coordinate)
+    bare = " + " not in text and (" & " in text or " >> " in text)
+    return f"({text})" if bare else text
 
 
 # ── one function ────────────────────────────────────────────────────────────

@@ -147,7 +147,7 @@ __device__ __forceinline__ void wgmma_wait_group()
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
 }
 
-// Make what this thread wrote to shared memory visible to wgmma.
+// Make what this thread wrote to shared memory visible to wgmma and tcgen05.
 __device__ __forceinline__ void fence_proxy_async()
 {
     asm volatile("fence.proxy.async;" ::: "memory");

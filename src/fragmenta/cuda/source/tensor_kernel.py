@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from fragmenta.cuda.source import tensor_moves
-from fragmenta.cuda.source.access import expression
+from fragmenta.cuda.source.access import expression, summand
 from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.inline import function_name, instruction_piece
 from fragmenta.cuda.source.page import comment, signature, wrapped
@@ -257,8 +257,8 @@ class TensorKernel:
         inside = [
             f"int tensor_lane = 32 * warp + {tensor_moves.lane_of(load)};",
             f"int column = first + {tensor_moves.column_of(load)};",
-            *folded(f"int row = row_0 + {expression(layout, 'row')};"),
-            *folded(f"int col = col_0 + {expression(layout, 'col')};"),
+            *folded(f"int row = row_0 + {summand(layout, 'row')};"),
+            *folded(f"int col = col_0 + {summand(layout, 'col')};"),
             f"D[static_cast<long long>(row) * n + col] = {value};",
         ]
         if "base" in layout.free:

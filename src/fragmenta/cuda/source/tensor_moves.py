@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fragmenta.cuda.source.access import expression
+from fragmenta.cuda.source.access import summand
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.shared.elements import stored
@@ -56,12 +56,12 @@ def _times(columns: int) -> str:
 
 def lane_of(move: Instruction) -> str:
     """As C: the lane of a register, from the first one that the warp reaches."""
-    return expression(move.fragments["R"].layout, "row")
+    return summand(move.fragments["R"].layout, "row")
 
 
 def column_of(move: Instruction) -> str:
     """As C: the column of a register, from that of the address."""
-    return expression(move.fragments["R"].layout, "col")
+    return summand(move.fragments["R"].layout, "col")
 
 
 def stored_bits(op: Instruction, operand: str) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fragmenta.cuda.source.access import expression
+from fragmenta.cuda.source.access import expression, summand
 from fragmenta.cuda.source.page import wrapped
 from fragmenta.cuda.source.tensor_moves import STEPS, column_of, lane_of, stored_bits
 from fragmenta.isa.instruction import Instruction
@@ -228,7 +228,7 @@ def gathered(op: Instruction, name: str, store: Instruction) -> list[str]:
     """Statements that gather the words of each lane, without the store."""
     part = op.fragments[name]
     count, each = STEPS * part.registers, part.registers
-    rows = f"row_0 + {expression(part.layout, 'row')}"
+    rows = f"row_0 + {summand(part.layout, 'row')}"
     body = [
         f"int tensor_lane = 32 * warp + {lane_of(store)};",
         f"int column = {column_of(store)}, step = column / {each};",

@@ -56,6 +56,9 @@ class RawKernel:
                 raise Error(f"{what} is a text; given {type(given).__name__}")
         if isinstance(options, str):
             raise Error(f"options is a sequence of texts; given the text {options!r}")
+        for word in map(str, options):
+            if word.startswith(("-arch", "--gpu-architecture", "-gencode")):
+                raise Error(f"the target is given as target='sm_100a', not as {word}")
         self.code, self.name = code, name
         self.options, self.backend = tuple(options), backend
         self.target = check_target(target)

@@ -60,8 +60,11 @@ def alloc(warp: Warp, event: Event, lanes: int) -> int:
         found = _meet(warp, event, lanes, requests, blocks, columns)
     else:
         found = _take(warp, event, lanes, blocks, columns)
+    waiting = _memory(warp.block).waiting
     if found is None:
+        waiting[warp.number] = columns
         return 0
+    waiting.pop(warp.number, None)
     shared = warp.block.shared
     shared[place : place + _WORD] = list(found.to_bytes(_WORD, "little"))
     cluster = warp.block.cluster

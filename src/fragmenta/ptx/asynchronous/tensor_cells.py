@@ -60,6 +60,8 @@ class TensorMemory:
         self.allocator = Allocator()
         self.takers: dict[int, Any] = {}
         """Which warp allocated each block of columns, and where in the kernel."""
+        self.waiting: dict[int, int] = {}
+        """How many columns warps wait for, by their number."""
         self.late = late
         self._stores = np.zeros((LANES, COLUMNS) if late else 0, np.uint16)
         self._queued = np.zeros((LANES, COLUMNS) if late else 0, np.uint16)

@@ -64,7 +64,7 @@ def _reached(op: Op, lane: int) -> tuple[tuple[int, ...], int]:
 def cp(warp: Warp, event: Event, lanes: int) -> int:
     """A copy by each lane; usually there is one."""
     for lane in numbers(lanes):
-        issue(Fill(warp, event, lane))
+        issue(Fill(warp, event, lane), lanes)
     return lanes
 
 

@@ -7,7 +7,7 @@ behind them is told.  Their operands are read then, not when they are issued.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from functools import lru_cache
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadMetadata, Error
+from fragmenta.execution.tcgen05 import check_apart
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out, numbers
 from fragmenta.ptx.asynchronous.machine import Stop, Thread, Warp
@@ -37,6 +38,7 @@ from fragmenta.ptx.asynchronous.tensor_operands import (
 from fragmenta.ptx.asynchronous.tensor_sources import sources
 from fragmenta.ptx.asynchronous.work import Range, ranks
 from fragmenta.ptx.engine.layout import RANK_BITS
+from fragmenta.ptx.naming import counted
 from fragmenta.registers.tensor import TensorAddress
 
 IN_TENSOR_MEMORY = ("d", "metadata", "scale_a", "scale_b")
@@ -85,6 +87,8 @@ class Queued:
                     "whose threads have all ended",
                 )
         self.done = self.hides = False
+        self.threads = 1
+        """How many lanes issued such work, with one instruction."""
         self.reads: list[Cells] = []
         self.writes: list[Cells] = []
         self.sources: list[Range] = []
@@ -189,6 +193,10 @@ class Product(Queued):
                 self.writes += cells
             if name != "d" or self.given["enable_input_d"]:
                 self.reads += cells
+        try:
+            check_apart(self.op, self.given["d"], self.given)
+        except Error as error:
+            raise self.stop("tensor-memory", str(error)) from error
         for name in ("a", "b"):
             if not isinstance(self.given[name], TensorAddress):
                 self.read_shared(name.upper(), self.given[name])
@@ -248,13 +256,14 @@ def _value(name: str, operand: Operand, warp: Warp, lane: int) -> Any:
 def mma(warp: Warp, event: Event, lanes: int) -> int:
     """A product by each lane; usually there is one."""
     for lane in numbers(lanes):
-        issue(Product(warp, event, lane))
+        issue(Product(warp, event, lane), lanes)
     return lanes
 
 
-def issue(task: Queued) -> None:
-    """Work is under way."""
+def issue(task: Queued, lanes: int) -> None:
+    """Work is under way; ``lanes`` are all that execute the instruction."""
     warp, lane = task.thread
+    task.threads = lanes.bit_count()
     check_cells(warp, task.event, 1 << lane, [*task.reads, *task.writes])
     task.queue.waiting.append(task)
     task.queue.uncommitted.append(task)
@@ -286,13 +295,14 @@ class Commit(Arrival):
 def commit(warp: Warp, event: Event, lanes: int) -> int:
     """Tell an mbarrier, or one in each of several blocks, when the work is done."""
     cluster = warp.block.cluster
-    for lane in numbers(lanes):
+    mbarriers = {lane: _mbarriers(warp, event, lane) for lane in numbers(lanes)}
+    _check_arrivals(warp, event, lanes, mbarriers)
+    for lane, found in mbarriers.items():
         mine = queue(warp, lane)
         # Who is told of a commit need not wait for the earlier ones of the thread.
         mine.commits = [each for each in mine.commits if not each.done]
         before, covers = [*mine.commits, *mine.waiting], mine.uncommitted
         mine.uncommitted = []
-        found = _mbarriers(warp, event, lane)
         arrivals = [Commit(warp, event, lane, m, before, covers) for m in found]
         mine.commits += arrivals
         for each in arrivals:
@@ -300,6 +310,23 @@ def commit(warp: Warp, event: Event, lanes: int) -> int:
         for each in arrivals:
             cluster.start(each)
     return lanes
+
+
+def _check_arrivals(
+    warp: Warp, event: Event, lanes: int, mbarriers: dict[int, list[Mbarrier]]
+) -> None:
+    """Report that more lanes commit together than an mbarrier expects."""
+    told = Counter(each for found in mbarriers.values() for each in found)
+    for each, threads in told.items():
+        if threads > each.expected:
+            expected = counted(each.expected, "arrival")
+            warp.report(
+                "mbarrier", event, lanes,
+                f"{threads} threads commit their work, which makes {threads} arrivals "
+                f"at {each}; a phase of it expects {expected}",
+                repair="Let one thread of the warp (elect.sync) issue the work and "
+                "commit it, or initialise the mbarrier with a larger count.",
+            )  # fmt: skip
 
 
 def _mbarriers(warp: Warp, event: Event, lane: int) -> list[Mbarrier]:

@@ -118,18 +118,36 @@ _PRODUCT = (
 _COMMITTED = (
     "Let a tcgen05.commit follow it, and wait for the mbarrier of that before {access}."
 )
+_PEER = (
+    "If that instruction is to read what is written here, let a barrier of the cluster "
+    "come between the two; a barrier of the block (bar.sync, __syncthreads) is not "
+    "enough. If it is to come first, let a tcgen05.commit follow it, and wait for the "
+    "mbarrier of that before {access}."
+)
 UNCOMMITTED = (
     "Let a tcgen05.commit follow it, and wait for the mbarrier of that before this "
     "instruction."
 )
+COVERS = "a tcgen05.commit covers what its own thread has issued"
+OWN_COMMIT = (
+    "Let the thread that issued it execute the tcgen05.commit, too, and wait for the "
+    "mbarrier of that before this instruction."
+)
+UNSEEN_LOAD = (
+    "If the tcgen05.ld is to load what this instruction writes, wait for the mbarrier "
+    "of its tcgen05.commit before the tcgen05.ld; a barrier alone does not help. If "
+    "the tcgen05.ld is to come first, let a barrier (bar.sync, __syncthreads) come "
+    "between the two."
+)
 UNSEEN = "Wait for phase {phase} of {mbarrier} before this instruction."
+ELECT = "Let one thread of the warp issue it: the one that elect.sync chooses."
 UNWAITED = "Execute tcgen05.wait::{kind} there first{others}."
 UNORDERED = (
     "Let a barrier (bar.sync, __syncthreads) or an mbarrier come between the two."
 )
 _WRITERS = (
     "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "
-    "that before the copy is issued."
+    "that before {user} is issued."
 )
 _READERS = (
     "Let the readers arrive at a barrier or an mbarrier when they have read, and wait "
@@ -157,7 +175,7 @@ def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str
         case "wgmma":
             return _PRODUCT
         case "tcgen05":
-            return _COMMITTED
+            return _COMMITTED if now.rank == before.rank else _PEER
         case "cp.async":
             wait = "cp.async.wait_group and a barrier"
             return f"Let {{access}} come after {wait} of the threads that issued it."
@@ -170,7 +188,10 @@ def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str
                 "{others}", others
             )
     if now.kind != "warp":
-        return _READERS if now_write else _WRITERS
+        phrase = _READERS if now_write else _WRITERS
+        if now.rank == before.rank:
+            return phrase
+        return phrase.replace("a barrier", "a barrier of the cluster")
     if now.rank != before.rank:
         return "Let a barrier of the cluster come between the two."
     if now.kind == "warp" and now.number == before.number:

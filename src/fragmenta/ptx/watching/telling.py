@@ -148,11 +148,16 @@ class Teller:
             phrase = phrases.SAME_VALUE
         other = self._agent(before, now)
         verb = "wrote" if found.more["was_write"] else "read"
-        user = _USERS.get(now.kind, "the copy")
-        rest = phrase.format(other=other, verb=verb, user=user)
+        rest = phrase.format(other=other, verb=verb, user=self._user(now))
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
+
+    def _user(self, who: Agent) -> str:
+        """What reads through the async proxy."""
+        if who.kind == "tcgen05":
+            return f"the {self.names.mnemonic(who.site)}"
+        return "the wgmma" if who.kind == "wgmma" else "the copy"
 
     def _agent(self, who: Agent, than: Agent | None = None) -> str:
         """Who did something, and where it is written.
@@ -241,13 +246,10 @@ class Teller:
         phrase = phrases.repair(found.rule, found.more["space"], writes, now, before)
         return phrase.format(
             access="the write" if writes else "the read", mbarrier=mbarrier,
+            user=self._user(now),
             phase=before.epoch,
             readers=phrases.warps([number for _, number in before.warps]),
         )  # fmt: skip
-
-
-_USERS = {"wgmma": "the wgmma", "tcgen05": "the tcgen05 instruction"}
-"""What reads through the async proxy, by the kind of agent."""
 
 
 def _lanes(lanes: int) -> str:

@@ -49,6 +49,8 @@ class Access(NamedTuple):
     site: int
     form: Any = None
     """For products: what has to be the same for one to follow another."""
+    threads: int = 1
+    """How many lanes issued it, each for itself, with one instruction."""
 
     @property
     def words(self) -> str:

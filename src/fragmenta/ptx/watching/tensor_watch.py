@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from fragmenta.ptx.asynchronous.events import first
 from fragmenta.ptx.asynchronous.tensor_cells import Cells
 from fragmenta.ptx.watching import phrases
@@ -49,8 +51,10 @@ class TensorObserver(Blind):
         """The present epoch of each agent of a warp."""
         self._numbers: dict[tuple[int, int], int] = {}
         """How many accesses each warp has issued."""
-        self._commits: dict[tuple[int, int], tuple[Any, int]] = {}
-        """The mbarrier and the phase of commits, by agent and epoch."""
+        self._commits: dict[tuple[int, int], list[tuple[int, Any, int]]] = {}
+        """The epoch, the mbarrier and the phase of commits, by agent and lane."""
+        self._idle: dict[int, tuple[int, int]] = {}
+        """By block: the warp and the lane that last committed no work."""
         self._last: tuple[Any, Any] = (None, None)
         """The work of the last commit, and its clock."""
         self._group: tuple[str, int] | None = None
@@ -61,7 +65,7 @@ class TensorObserver(Blind):
         self._cells.begin()
         self._fences.begin()
         self.loaded.begin()
-        for each in (self._periods, self._numbers, self._commits):
+        for each in (self._periods, self._numbers, self._commits, self._idle):
             each.clear()
         self._last = (None, None)
 
@@ -167,6 +171,7 @@ class TensorObserver(Blind):
         """A thread issues a product, a copy or a shift."""
         lane = first(lanes)
         new = self._access(task.kind, "tcgen05", warp, event, lane, _form(task))
+        new = new._replace(threads=task.threads)
         self._same_group(warp, event, lanes)
         self._check(new, warp, event, lanes, task.reads, task.writes)
         self.note("tensor", warp, lanes, event, [(new.agent, new.epoch)])
@@ -192,10 +197,13 @@ class TensorObserver(Blind):
             )
             mine = self.watch.new_clock()
             mine[:, 1, agent] = self._next_period("tcgen05", warp)
-            mine[:, 2, agent] = 1 << lane
+            mine[:, 2, agent] = np.uint32(1 << lane).astype(np.int32)  # a bit each
             self.watch.merge(clock, mine)
             self._last = arrival.covers, clock
-            self._commits[agent, epoch] = mbarrier, mbarrier.phase
+            made = epoch, mbarrier, mbarrier.phase
+            self._commits.setdefault((agent, lane), []).append(made)
+            if not arrival.covers:
+                self._idle[warp.block.rank] = warp.number, lane
         arrival.clock = clock
 
     def tensor_arrive(self, arrival: Any, mbarrier: Any) -> None:
@@ -256,23 +264,41 @@ class TensorObserver(Blind):
         late = " and need not be done: "
         if old.kind not in QUEUED:
             return self._unwaited(old, new, late)
-        why, repair = "no tcgen05.commit came after it", phrases.UNCOMMITTED
-        found = self._commits.get((old.agent, old.epoch))
+        why, repair = self._uncommitted(old)
+        made = self._commits.get((old.agent, old.lane), [])
+        found = next((each for each in made if each[0] >= old.epoch), None)
         if found is not None:
-            mbarrier, phase = found
+            _, mbarrier, phase = found
             repair = phrases.UNSEEN.format(phase=phase, mbarrier=mbarrier)
             why = (
                 f"its tcgen05.commit signals phase {phase} of {mbarrier}, and warp "
                 f"{new.warp} does not know that this phase is over"
             )
+        if new.threads > 1 and (old.site, old.rank, old.warp) == (
+            new.site, new.rank, new.warp,
+        ):  # fmt: skip
+            why = f"{new.threads} threads of the warp issue it, each for itself"
+            repair = phrases.ELECT
         if old.kind == new.kind == "mma" and old.form != new.form:
             why = "only products with one D and one shape follow one another"
         return late + why, repair
 
+    def _uncommitted(self, old: Access) -> tuple[str, str]:
+        """What to say about work that its thread has not committed."""
+        idle = self._idle.get(old.rank)
+        if idle is None or idle == (old.warp, old.lane):
+            return "no tcgen05.commit of its thread came after it", phrases.UNCOMMITTED
+        why = "the tcgen05.commit of warp {} lane {} does not cover it, since ".format(
+            *idle
+        )
+        return why + phrases.COVERS, phrases.OWN_COMMIT
+
     def _unwaited(self, old: Access, new: Access, late: str) -> tuple[str, str]:
         key = f"tcgen05.{old.kind}", old.rank, old.warp
         if old.epoch < self._periods.get(key, 0):
-            return ", and nothing orders the two", phrases.UNORDERED
+            loads = old.kind == "ld" and new.kind in QUEUED
+            repair = phrases.UNSEEN_LOAD if loads else phrases.UNORDERED
+            return ", and nothing orders the two", repair
         same = (old.rank, old.warp) == (new.rank, new.warp)
         others = "" if same else ", and let a barrier come between the two"
         repair = phrases.UNWAITED.format(kind=old.kind, others=others)

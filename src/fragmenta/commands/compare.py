@@ -1,0 +1,129 @@
+"""How exact are instructions, beside each other?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from fragmenta.arrays.checks import Array
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import (
+    AsJson,
+    complete_instruction,
+    complete_target,
+    find,
+    number,
+)
+from fragmenta.commands.files import (
+    Force,
+    check_output,
+    complete_file,
+    load,
+    save_text,
+)
+from fragmenta.commands.output import emit, emit_json
+from fragmenta.errors import Error, one_of
+from fragmenta.execution import compare as comparing
+from fragmenta.execution.samples import KINDS, LENGTHS
+
+Instructions = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INSTRUCTION",
+        help="PTX mnemonics, or some of their qualifiers in order.",
+        autocompletion=complete_instruction,
+        show_default=False,
+    ),
+]
+
+
+@command(
+    "compare",
+    "fragmenta compare mma.m16n8k16.f32.f16 mma.m16n8k32.f32.e4m3.e4m3",
+    "fragmenta compare wgmma.m64n8k32.f32.e4m3.e4m3 --input uniform --k 4096",
+    "fragmenta compare mma.m16n8k16.f32.f16 --targets sm_80,sm_90 --plot f16.svg",
+    "fragmenta compare mma.m16n8k16.f32.f16 --input a.npy b.npy --json",
+)
+def compare(
+    instructions: Instructions,
+    targets: Annotated[
+        str,
+        typer.Option(
+            metavar="TARGETS",
+            help="Targets, with commas between them.",
+            autocompletion=complete_target,
+        ),
+    ] = ",".join(comparing.TARGETS),
+    k: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K",
+            help="Products in a sum, or several numbers with commas between them.  "
+            f"Default: {','.join(map(str, LENGTHS))}, or all columns of a file.",
+        ),
+    ] = None,
+    input: Annotated[
+        str,
+        typer.Option(
+            metavar="normal|uniform|A B",
+            help="Random numbers around 0, from 0 to 1, or two .npy files.",
+            autocompletion=complete_file,
+        ),
+    ] = "normal",
+    seed: Annotated[int, typer.Option(help="Of the random numbers.")] = 0,
+    plot: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw the mean relative errors over k, as SVG.",
+            autocompletion=complete_file,
+        ),
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prints the greatest and the mean error of D = A B against the exact product,
+    relative and in units in the last place of D.  The numbers are rounded to each
+    instruction's types first.  A target without the instruction is named.
+    """
+    if plot is not None:
+        check_output(plot, force, ".svg", "--plot")
+    # An option takes one word, so the second file is among the instructions.
+    files = [each for each in instructions if each.endswith(".npy")]
+    told = comparing.compare(
+        [find(each) for each in instructions if each not in files],
+        targets,
+        None if k is None else [number(each, "k") for each in k.split(",")],
+        input if input in KINDS and not files else _files(input, files),
+        seed=seed,
+    )
+    if plot is not None:
+        save_text(plot, told.to_svg(), force)
+    if as_json:
+        emit_json({**told.to_dict(), **({"plot": plot} if plot else {})})
+    else:
+        emit(str(told) + (f"\n\nplot in {plot}" if plot else ""))
+
+
+def _files(first: str, others: list[str]) -> tuple[Array, Array]:
+    names = [*first.split(","), *others]
+    if len(names) != 2 or first in KINDS:
+        raise Error(
+            f"--input is {one_of(KINDS)}, or two files, as in --input a.npy b.npy; "
+            f"given {' '.join(names)}"
+        )
+    a, b = (_matrix(name) for name in names)
+    return a, b
+
+
+def _matrix(path: str) -> Array:
+    found = load(path)
+    if isinstance(found, Mapping):
+        raise Error(f"{path} is an archive; --input takes two .npy files")
+    if found.dtype.kind not in "fiub":
+        raise Error(
+            f"{path} holds {found.dtype}, which is not a type of numbers; save float32"
+        )
+    return found

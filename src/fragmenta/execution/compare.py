@@ -1,0 +1,272 @@
+"""How exact are instructions, target by target?
+
+The same matrices are multiplied with each instruction as each target computes it, and
+every element is compared with the exact product.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fragmenta import methods
+from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.checks import Array
+from fragmenta.errors import Error, UnsupportedTarget, one_of
+from fragmenta.execution.matmul import matmul
+from fragmenta.execution.mma import numeric_model
+from fragmenta.execution.reference import (
+    Wide,
+    product,
+    scaled_values,
+    twice_as_precise,
+)
+from fragmenta.execution.samples import Samples
+from fragmenta.execution.summing import summing
+from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.reading import instruction
+from fragmenta.isa.searching import find
+from fragmenta.isa.target import check_target, number
+from fragmenta.progress import Progress, bar
+from fragmenta.registers.dtype import DType
+
+TARGETS = ("sm_80", "sm_89", "sm_90", "sm_100", "sm_120")
+"""One target of each way to add."""
+
+
+@dataclass(frozen=True)
+class ErrorRow:
+    """The errors of one instruction on one target at one length of the sum.
+
+    An error is None if no element counts: those that are not finite do not, nor
+    those whose exact value is zero.
+    """
+
+    instruction: str
+    target: str
+    k: int
+    max_relative: float | None
+    mean_relative: float | None
+    max_ulp: float | None  #: in units in the last place of D at the exact value
+    mean_ulp: float | None
+    not_finite: int  #: elements of D that are infinite or NaN
+    elements: int
+
+    @property
+    def numbers(self) -> tuple[Any, ...]:
+        """All but the target: targets that agree in them are shown together."""
+        return tuple(asdict(replace(self, target="")).values())
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The errors of instructions on targets; ``str()`` is a table."""
+
+    rows: tuple[ErrorRow, ...]
+    missing: dict[tuple[str, str], str]  #: why an instruction has no row on a target
+    input: str
+    shape: tuple[int, int]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values."""
+        missing = [
+            {"instruction": op, "target": target, "why": why}
+            for (op, target), why in self.missing.items()
+        ]
+        return {
+            "input": self.input,
+            "shape": list(self.shape),
+            "rows": [asdict(row) for row in self.rows],
+            "missing": missing,
+        }
+
+    def folded(self) -> dict[str, list[tuple[list[str], list[ErrorRow]]]]:
+        """For each instruction the targets that agree, and the rows of one of them."""
+        found: dict[str, list[tuple[list[str], list[ErrorRow]]]] = {}
+        for op, target in dict.fromkeys((r.instruction, r.target) for r in self.rows):
+            rows = [r for r in self.rows if (r.instruction, r.target) == (op, target)]
+            numbers = [row.numbers for row in rows]
+            for targets, others in found.setdefault(op, []):
+                if [row.numbers for row in others] == numbers:
+                    targets.append(target)
+                    break
+            else:
+                found[op].append(([target], rows))
+        return found
+
+    def __str__(self) -> str:
+        size = f"{self.shape[0]} x {self.shape[1]}"
+        lines = [f"errors of {size} elements against the exact product; {self.input}"]
+        folded = self.folded()
+        names = dict.fromkeys([*folded, *(op for op, _ in self.missing)])
+        for name in names:
+            lines += ["", name, *_table(name, folded.get(name, []))]
+            without: dict[str, list[str]] = {}
+            for (op, target), why in self.missing.items():
+                if op == name:
+                    without.setdefault(why, []).append(target)
+            for why, targets in without.items():
+                lines += _wrapped(f"{' '.join(targets)}: {why}")
+        return "\n".join(lines)
+
+    to_svg = methods.compared_to_svg
+
+    def _repr_svg_(self) -> str:
+        return self.to_svg()
+
+
+def compare(
+    ops: Instruction | str | Sequence[Instruction | str],
+    targets: str | Sequence[str] = TARGETS,
+    k: int | Sequence[int] | None = None,
+    input: str | tuple[ArrayLike, ArrayLike] = "normal",
+    *,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Compared:
+    """How far instructions are from the exact product, on several targets.
+
+    ``k`` is the length of the sums, or several lengths; 64, 512 and 4096 if it is left
+    out.  ``input`` is ``"normal"`` (a normal distribution around zero), ``"uniform"``
+    (from 0 to 1) or a pair of arrays A and B.  Random matrices are the same for all
+    instructions, and A is 32 x k.  All values are rounded to the instruction's types
+    first, and a sparse instruction takes A pruned: only the errors of the sum are
+    counted.  Integer types get values of their whole range, block scales are powers
+    of two.  A target without the instruction is listed in ``missing``; ``sm_90`` also
+    stands for ``sm_90a``.
+
+    >>> ops = ["mma.m16n8k16.f32.f16", "wgmma.m64n8k32.f32.e4m3.e4m3"]
+    >>> told = compare(ops, ["sm_80", "sm_90"], k=512, input="uniform")
+    >>> for row in told.rows:
+    ...     print(row.target, row.instruction[:5], f"{row.max_relative:.0e}")
+    sm_80 mma.s 6e-06
+    sm_90 mma.s 3e-06
+    sm_90a wgmma 7e-03
+    >>> print(*told.missing)
+    ('wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3', 'sm_80')
+    """
+    listed = [ops] if isinstance(ops, Instruction | str) else list(ops)
+    found = [each if isinstance(each, Instruction) else find(each) for each in listed]
+    names = targets.replace(",", " ").split() if isinstance(targets, str) else targets
+    if not found or not names:
+        what = "targets" if found else "instructions"
+        raise Error(f"there are no {what} to compare; give one or more")
+    for op in found:
+        check_multiplies(op)
+    samples = Samples.make(input, k, seed)
+    pairs, missing = _pairs(found, [check_target(each) for each in names])
+    rows: list[ErrorRow] = []
+    known: dict[tuple[str, Model], list[ErrorRow]] = {}
+    with bar("comparing") as shown:
+        for place, (op, target, model) in enumerate(pairs):
+            key = str(op), replace(model, target="", source="")
+            share = partial(_part, progress or shown, place, len(pairs))
+            if key not in known:
+                known[key] = list(_errors(op, target, samples, share))
+            rows += [replace(row, target=target) for row in known[key]]
+    return Compared(tuple(rows), missing, samples.told, samples.shape)
+
+
+def _part(progress: Progress, place: int, count: int, done: float) -> None:
+    progress((place + done) / count)
+
+
+def _pairs(
+    ops: Sequence[Instruction], targets: Sequence[str]
+) -> tuple[list[tuple[Instruction, str, Model]], dict[tuple[str, str], str]]:
+    """Instructions with the targets that have them, and why the others do not."""
+    pairs, missing = [], {}
+    for op in dict.fromkeys(ops):
+        for target in dict.fromkeys(targets):
+            have = op.requires.targets
+            same = (each for each in have if number(each) == number(target))
+            chosen = target if target in have else next(same, None)
+            if chosen is None:
+                missing[str(op), target] = f"needs {op.requires}"
+                continue
+            try:
+                pairs.append((op, chosen, numeric_model(op, chosen)))
+            except Error as why:
+                missing[str(op), target] = str(why)
+    if not pairs:
+        needs = one_of(dict.fromkeys(f"{op} needs {op.requires}" for op in ops), "and")
+        given = one_of(targets, "and")
+        raise UnsupportedTarget(f"nothing to compare on {given}: {needs}")
+    return pairs, missing
+
+
+def _errors(
+    op: Instruction, target: str, samples: Samples, progress: Progress
+) -> Iterator[ErrorRow]:
+    """The errors at each length."""
+    for place, k in enumerate(samples.lengths):
+        a, b, scales = samples.operands(op, k)
+        share = partial(_part, progress, place, len(samples.lengths))
+        d = matmul(a, b, op, target=target, progress=share, **scales)
+        left = scaled_values(op, "a", a, scales.get("scale_a"))
+        right = scaled_values(op, "b", b, scales.get("scale_b"))
+        of = op.types["d"]
+        high, low = (
+            twice_as_precise(left, right)
+            if of.name == "f64"
+            else (product(op, left, right), np.zeros(d.shape))
+        )
+        yield ErrorRow(str(op), target, k, *_measured(d, high, low, of), d.size)
+
+
+def _measured(
+    d: Array, high: Wide, low: Wide, of: DType
+) -> tuple[float | None, float | None, float | None, float | None, int]:
+    """Greatest and mean errors, relative and in ulp, and what is not finite."""
+    found = of.to_float64(of.encode(d))
+    finite = np.isfinite(found)
+    counted = finite & (high != 0)
+    error = np.abs((found - high) - low)[counted]
+    if not error.size:
+        return None, None, None, None, int(np.count_nonzero(~finite))
+    exact = np.abs(high[counted])
+    relative = error / exact
+    ulp = np.ones_like(exact)
+    if not of.is_integer:
+        power = np.maximum(np.frexp(exact)[1] - 1, 1 - of.bias)
+        ulp = np.ldexp(1.0, power - of.fraction_bits)
+    units = error / ulp
+    return (
+        float(relative.max()),
+        float(relative.mean()),
+        float(units.max()),
+        float(units.mean()),
+        int(np.count_nonzero(~finite)),
+    )
+
+
+_HEADS = ("max relative", "mean relative", "max ulp", "mean ulp")
+
+
+def _table(name: str, groups: list[tuple[list[str], list[ErrorRow]]]) -> Iterator[str]:
+    if groups:
+        yield f"  {'k':>8}" + "".join(f"{head:>15}" for head in _HEADS)
+    for targets, rows in groups:
+        how = summing(instruction(name), targets[0]).how
+        yield from _wrapped(f"{' '.join(targets)}: {how}")
+        for row in rows:
+            errors = (row.max_relative, row.mean_relative, row.max_ulp, row.mean_ulp)
+            yield f"  {row.k:>8}" + "".join(f"{_short(each):>15}" for each in errors)
+            if row.not_finite:
+                yield f"  {row.not_finite} of {row.elements} not finite, left out"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(
+        text, 80, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+    )
+
+
+def _short(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
