@@ -1,5 +1,7 @@
 // What is in the page?  The records that Python packed into it.
 
+import { fits, meaning, typesFit, type Meaning } from "./words.js";
+
 export interface Part {
   name: string;
   letter: string;
@@ -86,6 +88,8 @@ export interface Catalogue {
   targets: Requirement[];
   patterns: Pattern[];
   words: string[];
+  /** Words as people say them, with what is not empty of their meaning. */
+  said: Record<string, Partial<Meaning>>;
   instructions: Instruction[];
 }
 
@@ -138,18 +142,30 @@ export interface Filter {
   target: string;
 }
 
-/** The instructions that fit every filter; each word must occur in the name. */
+/**
+ * The instructions that fit every filter.  Each word occurs in the name, or is what
+ * people say and means it.
+ */
 export function search(catalogue: Catalogue, filter: Filter): Instruction[] {
   const words = filter.words
     .toLowerCase()
     .split(/[\s.]+/)
-    .filter(Boolean);
+    .filter(Boolean)
+    .map((word) => ({ word, said: meaning(catalogue, word) }));
+  const said = words.flatMap((each) => each.said ?? []);
+  const plain = words.filter((each) => !each.said).map((each) => each.word);
   return catalogue.instructions.filter(
     (op) =>
       (!filter.family || op.family === filter.family) &&
       (!filter.type || typesOf(op).includes(filter.type)) &&
       (!filter.shape || shapeOf(op) === filter.shape) &&
       (!filter.target || filter.target in catalogue.targets[op.requires].targets) &&
-      words.every((word) => op.name.includes(word) || saidBy(op).includes(word)),
+      words.every(
+        (each) =>
+          op.name.includes(each.word) ||
+          saidBy(op).includes(each.word) ||
+          (each.said && fits(catalogue, op, each.said)),
+      ) &&
+      typesFit(op, said, plain),
   );
 }

@@ -21,7 +21,7 @@ function catalogueOf(html) {
 /** The page's own modules, as Node can load them. */
 async function modules() {
   const folder = mkdtempSync(join(tmpdir(), "explorer-"));
-  const names = ["layout", "matrix", "values", "shared", "route"];
+  const names = ["layout", "matrix", "values", "shared", "route", "catalogue"];
   const contents = names.map((name) => `export * from "./${name}.ts";`).join("\n");
   const outfile = join(folder, "modules.mjs");
   const stdin = { contents, resolveDir: join(here, "../src") };
@@ -37,7 +37,7 @@ const digest = (...arrays) => {
   return hash.digest("hex");
 };
 
-const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded, Route } =
+const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded, Route, search } =
   await modules();
 const catalogue = catalogueOf(readFileSync(page, "utf8"));
 const gathers = catalogue.parts.map(({ line, axes }) =>
@@ -103,6 +103,21 @@ function routeOf(op) {
   return { registers, scales: Object.fromEntries(bytes) };
 }
 
+// Words as people say them, for Python to say what they find.
+const ASKED = [
+  "fp8", "mma fp8 fp4", "half fp32", "nvfp4", "mxfp8 blackwell", "sparse int8 hopper",
+  "2:4", "1:2 wgmma", "binary", "int4 turing", "HMMA 16816", "IMMA.16832", "QGMMA",
+  "UTCHMMA.2CTA", "UTCOMMA", "LDSM", "16x8x16 dense", "tcgen05 fp6", "sm_120a fp4",
+];
+
+/** The names of the instructions that words find, in short. */
+function foundBy(words) {
+  const anything = { family: "", type: "", shape: "", target: "" };
+  const found = search(catalogue, { words, ...anything }).map((op) => op.name);
+  const hash = createHash("sha256").update(found.join("\n")).digest("hex");
+  return [found.length, hash];
+}
+
 const wanted = new Set(readFileSync(0, "utf8").split("\n").filter(Boolean));
 const ops = catalogue.instructions;
 const chosen = ops.filter((op) => wanted.has(op.name));
@@ -111,6 +126,7 @@ const result = {
   places: Object.fromEntries(ops.map((op) => [op.name, placesOf(op)])),
   values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op)])),
   memory: memoryOf(),
+  found: Object.fromEntries(ASKED.map((words) => [words, foundBy(words)])),
   routes: Object.fromEntries(
     ops.filter((op) => op.tensor).map((op) => [op.name, routeOf(op)]),
   ),

@@ -120,6 +120,10 @@ const TESTS = {
     const picked = (await text(page, "#name")).replace(/\s/g, "");
     assert.match(picked, /^mma\.sp.*m16n8k64.*s4\.s4/);
     assert.ok((await where(page)).includes("m16n8k64"));
+    await page.fill("#search", "hopper FP8 64x8x32");
+    const spoken = await rows.allInnerTexts();
+    assert.equal(spoken.length, 8);
+    assert.ok(spoken.every((n) => /m64n8k32\.f(16|32)\.e[45]m[32]/.test(n)));
     await page.fill("#search", "no such thing");
     assert.match(await text(page, "#count"), /Nothing fits/);
     await page.click("#reset-filter");

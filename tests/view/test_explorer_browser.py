@@ -19,6 +19,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import tensor_memory
+from fragmenta.isa import fitting
 from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.view import explorer, explorer_data
@@ -98,6 +99,20 @@ def test_layouts_of_every_operand(worked_out):
             if part.layout not in digests:
                 digests[part.layout] = digest(part.layout.gather())
             assert worked_out["gathers"][number] == digests[part.layout], f"{op} {name}"
+
+
+@pytest.mark.xdist_group("explorer")
+def test_words_find_what_python_finds(worked_out):
+    """The rules of a word are in both; the page leaves optional qualifiers in."""
+    holding = explorer_data.holding()
+    for text, found in worked_out["found"].items():
+        words = text.lower().replace(".", " ").split()
+        names = [str(op) for op in holding if fitting.fits(op, words)]
+        assert found == [
+            len(names),
+            hashlib.sha256("\n".join(names).encode()).hexdigest(),
+        ]
+        assert names, text
 
 
 @pytest.mark.xdist_group("explorer")

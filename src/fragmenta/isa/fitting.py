@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import product
 
 from fragmenta.errors import UnknownInstruction
@@ -103,7 +103,12 @@ def fits(op: Instruction, words: Sequence[str]) -> bool:
     >>> fits(fm.find("mma.m16n8k32.f32.e4m3.e4m3"), ["fp8", "ada"])
     True
     """
-    return _fits(op, Asked(words))
+    return _fits(op, _asked(tuple(words)))
+
+
+@lru_cache(maxsize=64)
+def _asked(words: tuple[str, ...]) -> Asked:
+    return Asked(words)
 
 
 def _is_shape(word: str) -> bool:
@@ -151,6 +156,8 @@ def _multiplied(row: Row) -> set[str]:
 def _fits(op: Instruction, asked: Asked) -> bool:
     words = op.mnemonic.lower().split(".")
     for m in asked.meanings:
+        if m.families and op.family not in m.families:
+            return False
         if not all(any(word in words for word in each) for each in m.has):
             return False
         if any(word in words for word in m.lacks):

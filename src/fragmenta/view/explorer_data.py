@@ -17,6 +17,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.spoken import meaning, vocabulary
 from fragmenta.isa.table import read
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.isa.target import TARGETS
@@ -84,8 +86,18 @@ def catalogue_record() -> JsonRecord:
             for theme in ("light", "dark")
         },
         **{name: pool.items for name, pool in pools.items()},
+        "said": {word: _meant(word) for word in vocabulary()},
         "instructions": ops,
     }
+
+
+def _meant(word: str) -> JsonRecord:
+    """What a word as people say it means: what is not empty of it."""
+    found = meaning(word)
+    assert found is not None
+    about = {name: value for name, value in asdict(found).items() if value}
+    del about["word"]
+    return json.loads(json.dumps(about))  # type: ignore[no-any-return]
 
 
 def holding() -> list[Instruction]:
