@@ -55,8 +55,10 @@ class Commands(TyperGroup):
         """Let ``-1`` be a number, for the library to refuse in its own words."""
         read_plainly(self.get_params(ctx))
         # A number with a space before it is not an option, and int() ignores it.
-        numbers = (f" {a}" if re.fullmatch(r"-\d+", a) else a for a in args[1:])
-        whole = _with_descriptors([*args[:1], *numbers])
+        whole = [
+            f" {a}" if i and re.fullmatch(r"-\d+", a) else a
+            for i, a in enumerate(_arranged(args))
+        ]
         try:
             return super().parse_args(ctx, whole)
         except Error as error:  # --version answers while arguments are read
@@ -84,19 +86,14 @@ class Commands(TyperGroup):
             raise typer.Exit(BAD_INPUT) from None
 
 
-def _with_descriptors(args: list[str]) -> list[str]:
-    """A ``tcgen05.mma`` and the descriptor after it as one argument.
+def _arranged(args: list[str]) -> list[str]:
+    """The arguments as :mod:`fragmenta.commands.words` puts them together.
 
-    Instructions are printed with a space between the two, which shells split.
+    It knows the instructions, which help does not need.
     """
-    found: list[str] = []
-    for each in args:
-        before = found[-1] if found else ""
-        number = re.fullmatch(r"0[xX][0-9a-fA-F]+", each)
-        if number and re.fullmatch(r"tcgen05\.mma[^\s,]*", before):
-            found[-1] = f"{before} {each}"
-        else:
-            found.append(each)
+    if len(args) < 3:
+        return args
+    found: list[str] = import_module("fragmenta.commands.words").arranged(args)
     return found
 
 
@@ -155,7 +152,8 @@ def _fragmenta(
 
     INSTRUCTION is a PTX mnemonic.  It may be shortened to some of its
     qualifiers, in their order.  A tcgen05.mma is its mnemonic and its instruction
-    descriptor, or its shape and types.
+    descriptor, or its shape and types.  Words as people say them are understood,
+    too: fp8, nvfp4, int8, half, sparse, 2:4, hopper, 16x8x16, HMMA.16816.F32.
     """
 
 

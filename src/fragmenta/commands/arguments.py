@@ -35,12 +35,25 @@ def _complete_operand(incomplete: str) -> list[str]:
     return [each for each in names if each.lower().startswith(incomplete.lower())]
 
 
+HELP = (
+    "A PTX mnemonic, some of its qualifiers in order, or words such as fp8, sparse, "
+    "16x8x32, HMMA.16816.  A tcgen05.mma also has a descriptor after a space, or a "
+    "shape and types after dots."
+)
 InstructionText = Annotated[
     str,
     typer.Argument(
         metavar="INSTRUCTION",
-        help="A PTX mnemonic, or some of its qualifiers in order.  A tcgen05.mma also "
-        "has a descriptor after a space, or a shape and types after dots.",
+        help=HELP,
+        autocompletion=complete_instruction,
+        show_default=False,
+    ),
+]
+InstructionWords = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="INSTRUCTION...",
+        help=HELP,
         autocompletion=complete_instruction,
         show_default=False,
     ),

@@ -15,7 +15,10 @@ from fragmenta.commands.descriptors import possible_shapes, possible_types
 from fragmenta.commands.output import complain, emit
 from fragmenta.errors import Error, nearest
 from fragmenta.isa.families import FAMILIES, FORMS, catalogue
+from fragmenta.isa.fitting import fits
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.searching import find, search
+from fragmenta.isa.spoken import meaning, vocabulary
 from fragmenta.isa.target import check_target
 from fragmenta.isa.wording import TYPES as TENSOR_TYPES
 
@@ -33,8 +36,19 @@ def _complete_family(incomplete: str) -> list[str]:
     "fragmenta list --shape 'm64n256k*' --long",
     "fragmenta list --target sm_75",
     "fragmenta list --family tcgen05.mma --shape m256n256k32 --type e4m3",
+    "fragmenta list sparse fp8 hopper",
+    "fragmenta list --type int8 --shape 16x8x32 --target ampere",
 )
 def list_(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORD]...",
+            help="Only what has these words, such as fp8, sparse, hopper, 16x8x16, "
+            "HMMA or qualifiers.",
+            show_default=False,
+        ),
+    ] = None,
     family: Annotated[
         str | None,
         typer.Option(
@@ -49,7 +63,8 @@ def list_(
         typer.Option(
             "--type",
             metavar="TYPE",
-            help="Only with an operand of this type; may be repeated.",
+            help="Only with an operand of this type, such as e4m3 or fp8; may be "
+            "repeated.",
         ),
     ] = None,
     shape: Annotated[
@@ -57,7 +72,7 @@ def list_(
         typer.Option(
             "--shape",
             metavar="SHAPE",
-            help="Only this shape, such as m16n8k64; * matches anything.",
+            help="Only this shape, such as m16n8k64 or 16x8x64; * matches anything.",
         ),
     ] = None,
     target: Annotated[
@@ -65,7 +80,7 @@ def list_(
         typer.Option(
             "--target",
             metavar="TARGET",
-            help="Only what this target has, such as sm_90a.",
+            help="Only what this target has, such as sm_90a or hopper.",
             autocompletion=complete_target,
         ),
     ] = None,
@@ -77,7 +92,7 @@ def list_(
     """A tcgen05.mma is listed by its mnemonic.  Shapes and types are those that its
     instruction descriptor may give it.
     """
-    found = _chosen(family, type_ or [], shape, target)
+    found = _chosen(" ".join(words or ()), family, type_ or [], shape, target)
     if as_json:
         lines = ",\n ".join(json.dumps(_brief(op)) for op in found)
         emit(f"[\n {lines}\n]" if found else "[]")
@@ -91,29 +106,49 @@ def list_(
 
 
 def _chosen(
-    family: str | None, types: list[str], shape: str | None, target: str | None
-) -> list[Instruction]:
-    words = {v for form in FORMS for t in TYPES for v in form.vocabulary(t) if v}
+    words: str, family: str | None, types: list[str], shape: str | None,
+    target: str | None,
+) -> list[Instruction]:  # fmt: skip
     shapes = {word for form in FORMS for word in form.vocabulary("shape") if word}
-    words |= TENSOR_TYPES
     types = [each.lstrip(".").lower() for each in types]
-    shape = shape and shape.lower()
+    said = [each for each in types if (m := meaning(each)) and m.types]
+    plain = {each for each in types if each not in said}
+    shape = shape and _spelled(shape.lower())
     if family is not None:
         _known("family", family, FAMILIES)
-    for each in types:
-        _known("type", each, sorted(words))
-    if target is not None:
-        check_target(target)
+    for each in plain:
+        _known("type", each, _types(), vocabulary())
     found = [
         op
-        for op in catalogue(family)
-        if set(types) <= {*types_of(op).values(), *possible_types(op)}
+        for op in (_found(words) if words else catalogue(family))
+        if family in (None, op.family)
+        and plain <= {*types_of(op).values(), *possible_types(op)}
+        and (not said or fits(op, said))
         and (shape is None or _has_shape(op, shape))
-        and (target is None or op.supported_on(target))
     ]
+    if target is not None:
+        meant = meaning(target)
+        places = meant.targets if meant and meant.targets else (check_target(target),)
+        found = [op for op in found if any(op.supported_on(t) for t in places)]
     if shape is not None and not found and not _exists(shape, shapes):
         raise Error(f"no instruction has the shape {shape}{nearest(shape, shapes)}")
     return found
+
+
+def _found(words: str) -> list[Instruction]:
+    """What has these words; an error says why there is nothing."""
+    return search(words, every=True) or [find(words)]
+
+
+def _types() -> list[str]:
+    words = {v for form in FORMS for t in TYPES for v in form.vocabulary(t) if v}
+    return sorted(words | TENSOR_TYPES)
+
+
+def _spelled(shape: str) -> str:
+    """A shape as PTX writes it: m16n8k64 for 16x8x64 and 16864."""
+    meant = meaning(shape)
+    return meant.shapes[0] if meant and meant.shapes else shape
 
 
 def _exists(wanted: str, shapes: Iterable[str]) -> bool:
@@ -129,10 +164,13 @@ def _has_shape(op: Instruction, wanted: str) -> bool:
     return "shape" in op.values and fnmatchcase(op.values["shape"], wanted)
 
 
-def _known(what: str, given: str, allowed: Iterable[str]) -> None:
+def _known(
+    what: str, given: str, allowed: Iterable[str], said: Iterable[str] = ()
+) -> None:
+    """Refuse what is not allowed; a hint may also be a word that people say."""
     allowed = list(allowed)
     if given not in allowed:
-        hint = nearest(given, allowed)
+        hint = nearest(given, [*allowed, *said])
         raise Error(f"unknown {what} {given!r}{hint}; known: {', '.join(allowed)}")
 
 

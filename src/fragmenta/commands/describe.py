@@ -14,6 +14,7 @@ from fragmenta.commands.arguments import (
     AsJson,
     Idesc,
     InstructionText,
+    InstructionWords,
     OperandName,
     find,
     find_holding,
@@ -26,9 +27,11 @@ from fragmenta.commands.descriptors import (
     shapes_told,
 )
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.errors import Error, LayoutError, one_of
+from fragmenta.commands.summary import tell_many
+from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.instruction import MULTIPLYING, Instruction, Operand
+from fragmenta.isa.searching import search
 from fragmenta.isa.tables import tcgen05_mma
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.tables.wgmma import operands_from
@@ -48,11 +51,22 @@ from fragmenta.registers.tensor import TensorFragment
     "fragmenta show tcgen05.mma.cta_group::1.kind::f16",
     "fragmenta show tcgen05.mma.cta_group::1.kind::f16 0x08400010",
     "fragmenta show tcgen05.m128n256k16.f32.f16",
+    "fragmenta show sparse int8 16x8x64",
+    "fragmenta show HMMA.16816.F32",
+    "fragmenta show mma m16n8k16",
 )
 def show(
-    instruction: InstructionText, idesc: Idesc = None, as_json: AsJson = False
+    instruction: InstructionWords, idesc: Idesc = None, as_json: AsJson = False
 ) -> None:
-    op = find(instruction, idesc)
+    """Of words that fit several instructions, it shows their shapes and types."""
+    text = " ".join(instruction)
+    try:
+        op = find(text, idesc)
+    except AmbiguousInstruction:
+        if idesc is not None or not search(text):
+            raise
+        tell_many(text, as_json)
+        return
     if as_json:
         emit_json(_about(op))
         return

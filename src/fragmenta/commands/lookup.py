@@ -32,7 +32,9 @@ from fragmenta.view.table import Span
 Indices = Annotated[
     list[int],
     typer.Argument(
-        metavar="INDEX", help="The row, then the column.", show_default=False
+        metavar="INDEX",
+        help="The row, then the column; also as 3,17.",
+        show_default=False,
     ),
 ]
 
@@ -54,6 +56,7 @@ Address = Annotated[
     "fragmenta where mma.m16n8k64.s4.s4 A 3 17",
     "fragmenta where mma.sp.m16n8k64.s4.s4 metadata 3 2 --json",
     "fragmenta where tcgen05.m128n64k16.f32.f16 D 100 40 --address 0x20",
+    "fragmenta where mma m16n8k16 f32 f16 'B[9,3]'",
 )
 def where(
     instruction: InstructionText,
@@ -329,6 +332,7 @@ def table(
     "fragmenta which mma.sp.m16n8k64.s4.s4 3 5",
     "fragmenta which wgmma.m64n8k16.f32.f16 40 5 --json",
     "fragmenta which tcgen05.mma.sp.m128n64k32.f32.f16 100 40",
+    "fragmenta which HMMA.16816.F32 3,5",
 )
 def which(
     instruction: InstructionText,

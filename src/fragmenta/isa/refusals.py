@@ -235,12 +235,12 @@ def _shapes_with(form: Form, name: str, value: str) -> str:
 
 def _nearest_text(form: Form, values: Mapping[str, str]) -> str:
     """The instruction that differs in the fewest qualifiers."""
-    weights = {"a": 4, "b": 4, "sp": 3, "kind": 3, "shape": 2}
+    weights = {"a": 4, "b": 4, "sp": 3, "kind": 3, "shape": 4}
 
     def distance(row: Row) -> tuple[int, int]:
         wrong = [n for n, v in values.items() if not row.takes(n, v)]
         shape = values.get("shape", "")
-        shapes = [_difference(shape, each) for each in row.allowed.get("shape", ("",))]
+        shapes = [difference(shape, each) for each in row.allowed.get("shape", ("",))]
         return sum(weights.get(n, 1) for n in wrong), min(shapes)
 
     row = min(form.rows, key=distance)
@@ -253,11 +253,11 @@ def _nearest_text(form: Form, values: Mapping[str, str]) -> str:
 
 def _closest(wanted: str, allowed: tuple[str, ...]) -> str:
     """The allowed value that looks most like the wanted one."""
-    return min(allowed, key=lambda value: (_difference(wanted, value), len(value)))
+    return min(allowed, key=lambda value: (difference(wanted, value), len(value)))
 
 
 @lru_cache(maxsize=1 << 14)
-def _difference(wanted: str, value: str) -> int:
+def difference(wanted: str, value: str) -> int:
     """How far the numbers in two names are apart."""
     numbers = [map(_number, re.findall(r"\d+", text)) for text in (wanted, value)]
     return sum(abs(x - y) for x, y in zip(*numbers, strict=False))

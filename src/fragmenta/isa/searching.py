@@ -1,6 +1,7 @@
-"""Which instructions do these words abbreviate?
+"""Which instructions do these words mean?
 
-An abbreviation is some of the qualifiers of a mnemonic, in their order.
+An abbreviation is some of the qualifiers of a mnemonic, in their order.  Words as people
+say them, such as fp8, sparse, Hopper or HMMA.16816, are understood, too.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ from functools import cache
 
 from fragmenta.errors import BadOperands, UnknownInstruction, nearest, one_of, shortened
 from fragmenta.isa.families import FORMS, catalogue, uncovered
+from fragmenta.isa.fitting import RESULTS, VARIANTS, fitting, row_words
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import check_text, instruction
-from fragmenta.isa.refusals import ambiguous, nearest_shape, told
-from fragmenta.isa.table import Form
+from fragmenta.isa.refusals import ambiguous, difference, nearest_shape, told
+from fragmenta.isa.spoken import meaning, said, uttered, vocabulary
+from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.wording import built
+from fragmenta.registers.dtype import DTYPES
 
-# Words that make another instruction of one, not named unless they are meant.
-_VARIANTS = ("red", "spcompress")
+FAR = 1 << 20
+"""How unlike a shape is to none."""
 
 
 def find(text: str) -> Instruction:
@@ -27,17 +31,26 @@ def find(text: str) -> Instruction:
     that may be left out is taken to be absent unless it is named.  A ``tcgen05.mma``
     is also found by its shape and types, which its instruction descriptor has.
 
+    Words as people say them are understood, too, in any order: types (fp8, nvfp4,
+    int4, half), sparsity (sparse, 2:4), architectures (Hopper, sm_90a), shapes
+    (16x8x16, 16816) and the names of machine instructions.
+
     >>> str(find("mma.m16n8k64.s4.s4"))
     'mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32'
     >>> str(find("tcgen05.m128n256k16.f32.f16"))
     'tcgen05.mma.cta_group::1.kind::f16 0x08400010'
+    >>> str(find("sparse int8 16x8x64"))
+    'mma.sp.sync.aligned.m16n8k64.row.col.s32.s8.s8.s32'
+    >>> str(find("HMMA.16816.F32.BF16"))
+    'mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32'
     """
     try:
         return instruction(text)
     except BadOperands:
         raise
     except UnknownInstruction as unknown:
-        candidates = built(_words(text)) or search(text)
+        words = _words(text)
+        candidates = ([] if said(words) else built(words)) or search(text)
         if len(candidates) == 1:
             return candidates[0]
         if not candidates:
@@ -45,28 +58,47 @@ def find(text: str) -> Instruction:
         raise ambiguous(repr(text), candidates) from None
 
 
-def search(text: str) -> list[Instruction]:
+def search(text: str, *, every: bool = False) -> list[Instruction]:
     """Instructions whose qualifiers include these, in this order.
 
-    If any of them leaves every optional qualifier out, only those count.
+    If any of them leaves every optional qualifier out, only those count; with
+    ``every``, all of them.  Words as people say them may stand in any order, as for
+    :func:`find`.
 
     >>> [str(op) for op in search("movmatrix")]
     ['movmatrix.sync.aligned.m8n8.trans.b16']
+    >>> [str(op) for op in search("hopper binary wgmma 64x8x256")]
+    ['wgmma.mma_async.sync.aligned.m64n8k256.s32.b1.b1.and.popc']
+    >>> len(search("nvfp4 hopper"))
+    0
     """
     wanted = _words(text)
     if not wanted or len(wanted) > _most_words():
         return []
+    if said(wanted):
+        return fitting(wanted, every=every)
+    found = _abbreviated(wanted, every)
+    apart = len(text.split()) > 1  # words, and not a mnemonic
+    return found or (fitting(wanted, every=every) if apart else [])
+
+
+def _abbreviated(wanted: list[str], every: bool) -> list[Instruction]:
     found = [
         op
         for form in FORMS
-        for row, words in zip(form.rows, _row_words(form), strict=True)
+        for row, words in zip(form.rows, row_words(form), strict=True)
         if words.issuperset(wanted)  # cheap, before anything is spelled
         for op in (Instruction(form, row, values) for values in row.combinations())
         if _is_abbreviation(wanted, op.mnemonic)
     ]
-    unique = list({op.mnemonic: op for op in found}.values())
+    first: dict[str, Instruction] = {}
+    for op in found:  # rows may overlap; the first one counts
+        first.setdefault(op.mnemonic, op)
+    unique = list(first.values())
     exact = [op for op in unique if op.mnemonic.split(".")[0] == wanted[0]]
     unique = exact or unique
+    if every:
+        return unique
     plain = [op for op in unique if not _extra_options(op, wanted)]
     return plain or unique
 
@@ -81,27 +113,70 @@ def _no_such_abbreviation(text: str, unknown: UnknownInstruction) -> UnknownInst
             f"no instruction has more than {_most_words()} qualifiers; given "
             f"{len(words):,}: {shortened(text)}"
         )
-    everything = frozenset[str]().union(
-        *(w for form in FORMS for w in _row_words(form))
-    )
-    strange = next((word for word in words if word not in everything), None)
-    if strange is not None:
-        hint = nearest_shape(strange, everything) or nearest(strange, everything)
-        return UnknownInstruction(f"no instruction has {told(strange)}{hint}")
-    near = [str(op) for op in _without_one(words)[:3]]
+    everything = frozenset[str]().union(*(w for form in FORMS for w in row_words(form)))
+    known = everything.union(vocabulary())
+    strange = [w for w in words if w not in everything and not said([w])]
+    if strange:
+        hint = nearest_shape(strange[0], everything) or nearest(strange[0], known)
+        return UnknownInstruction(f"no instruction has {told(strange[0])}{hint}")
+    near = [str(op) for op in _nearly(words)[:3]]
     hint = f"; without one of them there are {one_of(near, 'and')}" if near else ""
-    return UnknownInstruction(
-        f"no instruction has {one_of(words, 'and')} in this order{hint}"
-    )
+    meant = [str(meaning(word) or word) for word in words]
+    order = " together" if said(words) else " in this order"
+    return UnknownInstruction(f"no instruction has {one_of(meant, 'and')}{order}{hint}")
 
 
-def _without_one(words: list[str]) -> list[Instruction]:
-    """The instructions that fit when the first word in the way is left out."""
-    for i in range(len(words)):
-        found = search(".".join(words[:i] + words[i + 1 :]))
-        if found:
-            return found
-    return []
+def _nearly(words: list[str]) -> list[Instruction]:
+    """The instructions that fit without one of the words, the nearest first.
+
+    Near is what has the types that are said, then what fits without a word that says
+    little, such as an architecture, then what has a similar shape.
+    """
+    shape = next((each for word in words for each in _shapes(word)), "")
+    between = " " if said(words) else "."
+    found: dict[Instruction, tuple[int, int, int]] = {}
+    for i, word in enumerate(words):
+        said_so = meaning(word)
+        instead = ["sparse"] if said_so and said_so.sparsity else []
+        try:
+            near = search(between.join([*words[:i], *instead, *words[i + 1 :]]))
+        except UnknownInstruction:  # a shape of tcgen05.mma that does not exist
+            continue
+        for op in near:
+            has = op.values.get("shape", "")
+            unlike = difference(shape, has) if has else FAR
+            distance = _missing(op, words), _weight(word), unlike
+            found[op] = min(distance, found.get(op, distance))
+    least = min((each[:2] for each in found.values()), default=(0, 0))
+    best = [op for op, distance in found.items() if distance[:2] == least]
+    return sorted(best, key=found.__getitem__)
+
+
+def _shapes(word: str) -> tuple[str, ...]:
+    found = meaning(word)
+    if found is None:
+        return (word,) if re.match(r"m\d+n\d+", word) else ()
+    return found.shapes
+
+
+def _missing(op: Instruction, words: list[str]) -> int:
+    """How many of the types that are said an instruction does not multiply."""
+    have = {*op.mnemonic.lower().split("."), *op.values.values()}
+    if op.tensor_memory and op.kind in OF_KIND:
+        have.update(OF_KIND[op.kind].operands, OF_KIND[op.kind].results)
+    wanted = [{word} for word in words if word in DTYPES and word not in RESULTS]
+    wanted += [{*m.types} for word in words if (m := meaning(word)) and m.types]
+    return sum(not have & types for types in wanted)
+
+
+def _weight(word: str) -> int:
+    """How much of what is meant a word says: a place, a type, a shape, a family."""
+    if _shapes(word):
+        return 2
+    found = meaning(word)
+    if found is None:
+        return 3 if any(form.name.split(".")[0] == word for form in FORMS) else 1
+    return 3 if found.families else int(bool(found.types))
 
 
 @cache
@@ -112,22 +187,8 @@ def _most_words() -> int:
 
 def _words(text: str) -> list[str]:
     check_text(text)
-    return [word for word in re.split(r"[.;\s]+", text.strip().lower()) if word]
-
-
-@cache
-def _row_words(form: Form) -> tuple[frozenset[str], ...]:
-    """For each row of a form, every word that a mnemonic of it can have."""
-    fixed = re.findall(r"[\w:]+", re.sub(r"\{\w+\}", "", form.spellings[0]))
-    return tuple(
-        frozenset(fixed).union(
-            word
-            for values in row.allowed.values()
-            for value in values
-            for word in value.lower().split(".")
-        )
-        for row in form.rows
-    )
+    spelled = uttered(text.strip()).lower()
+    return [word for word in re.split(r"[.;\s]+", spelled) if word]
 
 
 def _is_abbreviation(wanted: list[str], mnemonic: str) -> bool:
@@ -141,7 +202,7 @@ def _extra_options(op: Instruction, wanted: list[str]) -> bool:
         return True
     if op.kind and not any(word.startswith("kind::") for word in wanted):
         return True
-    if any(word in op.mnemonic.split(".") and word not in wanted for word in _VARIANTS):
+    if any(word in op.mnemonic.split(".") and word not in wanted for word in VARIANTS):
         return True
     optional = [op.values[n] for n, vs in op.row.allowed.items() if "" in vs]
     return any(value and value not in wanted for value in optional)

@@ -1,0 +1,176 @@
+"""What is there, where words fit many instructions?
+
+A line for each group of instructions with the same types: their shapes, the types of D,
+the first PTX version and the targets.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from fragmenta.commands.output import emit, emit_json
+from fragmenta.errors import Error
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.searching import find, search
+from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
+from fragmenta.isa.target import Version
+from fragmenta.registers.dtype import DTYPES
+
+LISTED = 12
+"""So many instructions are listed by their names."""
+_FURTHER = ("kind", "block_scale", "scale_vec", "stype", "bitop")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Instructions of one family that differ in shape, types and options only."""
+
+    family: str
+    further: tuple[str, ...]
+    shapes: tuple[str, ...]
+    types: tuple[str, ...]
+    results: tuple[str, ...]
+    ptx: Version
+    targets: str
+
+    def about(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {**vars(self), "ptx": str(self.ptx)}
+
+
+def tell_many(text: str, as_json: bool) -> None:
+    """Print what words that fit several instructions fit."""
+    every, plain = search(text, every=True), search(text)
+    found = groups(every)
+    if as_json:
+        told = [group.about() for group in found]
+        names = [str(op) for op in plain]
+        emit_json({"asked": text, "count": len(every), "groups": told, "plain": names})
+        return
+    lines = [f"{text} fits {len(every)} instructions"]
+    for family in dict.fromkeys(op.family for op in every):
+        lines += ["", *_family_lines(family, every, found)]
+    if len(plain) <= LISTED:
+        lines += ["", "without optional qualifiers:", *(f"  {op}" for op in plain)]
+    lines += ["", "more about one of them:", f"  fragmenta show {_example(plain)}"]
+    emit("\n".join(lines))
+
+
+def groups(ops: Iterable[Instruction]) -> list[Group]:
+    """Instructions in groups, in their order; those that do not multiply are left out.
+
+    >>> [each.shapes for each in groups(search("mma.tf32"))]
+    [('m16n8k4', 'm16n8k8')]
+    """
+    single: dict[Group, Version] = {}
+    for op in ops:
+        for group in _of(op):
+            key = replace(group, ptx=Version(0, 0))
+            single[key] = min(group.ptx, single.get(key, group.ptx))
+    found = [replace(group, ptx=ptx) for group, ptx in single.items()]
+    for field in ("results", "shapes", "types"):
+        found = _merged(found, field)
+    return found
+
+
+def _of(op: Instruction) -> Iterator[Group]:
+    """The instruction as groups of its own, one for each type of A and of D."""
+    further = tuple(v for name in _FURTHER if (v := op.values.get(name, "")))
+    types: tuple[str, ...] = (op.values.get("a", ""),)
+    results: tuple[str, ...] = (op.values.get("d", ""),)
+    if op.tensor_memory and op.idesc is None:
+        row = OF_KIND.get(op.kind or "")
+        types, results = (row.operands, row.results) if row else ((), ())
+    shape, needs = op.values.get("shape", ""), op.requires
+    shapes = (shape,) if shape else ()
+    for a, d in product(filter(None, types), results):
+        yield Group(op.family, further, shapes, (a,), (d,), needs.ptx, needs.text)
+
+
+def _merged(found: Iterable[Group], field: str) -> list[Group]:
+    """Groups that differ in this field alone, as one."""
+    alike: defaultdict[Group, list[str]] = defaultdict(list)
+    for group in found:
+        alike[_with(group, field, ())] += getattr(group, field)
+    return [_with(g, field, dict.fromkeys(values)) for g, values in alike.items()]
+
+
+def _with(group: Group, field: str, values: Iterable[str]) -> Group:
+    given: dict[str, Any] = {field: tuple(values)}
+    return replace(group, **given)
+
+
+# ── as text ─────────────────────────────────────────────────────────────────
+
+_COLUMNS = (("shape", 26), ("A, B", 14), ("D", 7), ("PTX", 3), ("targets", 20))
+
+
+def _family_lines(
+    family: str, ops: Sequence[Instruction], found: Sequence[Group]
+) -> list[str]:
+    count = sum(op.family == family for op in ops)
+    mine = [group for group in found if group.family == family]
+    many = f"{family}: {count} instruction{'s' * (count > 1)}"
+    if not mine:
+        return [f"{many}; fragmenta list --family {family} has them"]
+    lines = [many, _row([[title] for title, _ in _COLUMNS])[0]]
+    for group in mine:
+        cells = [
+            " ".join(_short(group.shapes)) or "by its descriptor",
+            " ".join(group.types),
+            " ".join(sorted(group.results, key=list(DTYPES).index)),
+            str(group.ptx),
+            group.targets,
+        ]
+        wrapped = [
+            textwrap.wrap(cell, size, break_long_words=False, break_on_hyphens=False)
+            for cell, (_, size) in zip(cells, _COLUMNS, strict=True)
+        ]
+        lines += _row(wrapped)
+        if group.further:
+            lines.append(f"    with .{' .'.join(group.further)}")
+    return lines
+
+
+def _row(cells: Sequence[Sequence[str]]) -> list[str]:
+    height = max(map(len, cells))
+    padded = [[*cell, *[""] * (height - len(cell))] for cell in cells]
+    sizes = [size for _, size in _COLUMNS]
+    return [
+        "  " + "  ".join(f"{t:<{n}}" for t, n in zip(line, sizes, strict=True)).rstrip()
+        for line in zip(*padded, strict=True)
+    ]
+
+
+def _short(shapes: Sequence[str]) -> list[str]:
+    """The shapes; many that differ in n alone as one: m64n8..256k16."""
+    widths: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for shape in shapes:
+        m, n, k = re.fullmatch(r"(m\d+)n(\d+)(.*)", shape, re.ASCII).groups()  # type: ignore[union-attr]
+        widths[m, k].append(int(n))
+    found = []
+    for (m, k), each in widths.items():
+        many = [f"{min(each)}..{max(each)}"] if len(each) > 3 else map(str, each)
+        found += [f"{m}n{n}{k}" for n in many]
+    return found
+
+
+def _example(plain: Sequence[Instruction]) -> str:
+    """A name in short that means one of them, if there is one."""
+    for op in plain[:40]:
+        family = op.family.removesuffix(".mma")
+        words = [op.values.get(name, "") for name in ("shape", "d", "a", "b")]
+        for some in (words[:3], words):
+            short = ".".join((family, *some))
+            try:
+                if all(some) and op.idesc is None and find(short) == op:
+                    return short
+            except Error:
+                continue
+    return str(plain[0])

@@ -1,0 +1,110 @@
+"""Which words of a command line belong together?
+
+Shells split at blanks.  Here an instruction in several words, an instruction with its
+descriptor, and the indices of an element get the places that the commands have for
+them.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from fragmenta.errors import Error
+from fragmenta.isa.families import FORMS
+from fragmenta.isa.fitting import row_words
+from fragmenta.isa.searching import find
+from fragmenta.isa.spoken import said
+
+# The commands that take one instruction, then other things that are not files.
+_ONE_INSTRUCTION = (
+    "formula", "where", "holds", "table", "which", "draw", "run", "explain", "metadata",
+    "shared",
+)  # fmt: skip
+_ELEMENT = re.compile(
+    r"(?P<operand>[A-Za-z_]*)\s*[\[(]?\s*(?P<indices>-?\d+(\s*,\s*-?\d+)+)\s*[\])]?",
+    re.ASCII,
+)
+
+
+def arranged(args: list[str]) -> list[str]:
+    """The arguments of a command, the name of the command first.
+
+    >>> arranged(["where", "mma", "m16n8k16", "f32", "f16", "B[9,3]"])
+    ['where', 'mma m16n8k16 f32 f16', 'B', '9', '3']
+    >>> arranged(["which", "HMMA.16816.F32", "9,3"])
+    ['which', 'HMMA.16816.F32', '9', '3']
+    """
+    if not args:
+        return args
+    found = _with_descriptors(args)
+    if found[0] in ("where", "which"):
+        found = [each for arg in found for each in _element(arg, found[0])]
+    return _with_instruction(found) if found[0] in _ONE_INSTRUCTION else found
+
+
+def _with_descriptors(args: list[str]) -> list[str]:
+    """A ``tcgen05.mma`` and the descriptor after it as one argument.
+
+    Instructions are printed with a space between the two, which shells split.
+    """
+    found: list[str] = []
+    for each in args:
+        before = found[-1] if found else ""
+        number = re.fullmatch(r"0[xX][0-9a-fA-F]+", each)
+        if number and re.fullmatch(r"tcgen05\.mma[^\s,]*", before):
+            found[-1] = f"{before} {each}"
+        else:
+            found.append(each)
+    return found
+
+
+def _element(arg: str, command: str) -> list[str]:
+    """``B[9,3]``, ``B[9][3]``, ``9,3`` and ``9,`` as an operand and indices."""
+    if re.fullmatch(r"-?\d+,|,-?\d+", arg, re.ASCII):
+        return [arg.strip(",")]
+    whole = _ELEMENT.fullmatch(arg.strip().replace("][", ","))
+    if whole is None:
+        return [arg]
+    name, indices = whole["operand"], re.split(r"\s*,\s*", whole["indices"])
+    if command == "which":  # it is about D
+        return indices if name.lower() in ("", "d") else [arg]
+    return [name, *indices] if name else indices
+
+
+def _with_instruction(args: list[str]) -> list[str]:
+    """The words of an instruction as one argument.
+
+    They end where they name one instruction, or where a word is none of its words.
+    """
+    start = 2 if args[1:2] == ["--json"] else 1
+    end = start + 1
+    if len(args) <= end or not (_is_word(args[start]) and _is_word(args[end])):
+        return args
+    while end < len(args) and _is_word(args[end]) and not _is_one(args[start:end]):
+        end += 1
+    return [*args[:start], " ".join(args[start:end]), *args[end:]]
+
+
+def _is_word(text: str) -> bool:
+    """Whether an instruction may have all of the words in the text."""
+    words = [word for word in re.split(r"[.\s]+", text.lower()) if word]
+    return bool(words) and all(
+        len(word) > 1
+        and (word in _known() or said([word]) or re.fullmatch(r"m\d+n\d+(k\d+)?", word))
+        for word in words
+    )
+
+
+@cache
+def _known() -> frozenset[str]:
+    """Every word of a mnemonic."""
+    return frozenset(w for form in FORMS for row in row_words(form) for w in row)
+
+
+def _is_one(words: list[str]) -> bool:
+    try:
+        find(" ".join(words))
+    except Error:
+        return False
+    return True

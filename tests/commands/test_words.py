@@ -1,0 +1,145 @@
+"""Do commands understand words as people say them, and several of them?"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import fragmenta as fm
+from fragmenta.commands.words import arranged
+from tests.asking import answer, complaint, page
+
+F16 = "mma.m16n8k16.f32.f16"
+F16_FULL = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+
+
+def test_show_of_many_is_a_summary() -> None:
+    """Known by heart: what mma m16n8k16 multiplies."""
+    text = page("show", "mma", "m16n8k16")
+    rows = [line.split() for line in text.splitlines() if " m16n8k16 " in line]
+    assert ["m16n8k16", "f16", "f16", "f32", "7.0", "sm_80+"] in rows
+    assert ["m16n8k16", "bf16", "f32", "7.0", "sm_80+"] in rows
+    assert ["m16n8k16", "s8", "u8", "s32", "7.0", "sm_80+"] in rows
+    assert ["m16n8k16", "f64", "f64", "7.8", "sm_90+"] in rows
+    assert "fragmenta show mma.m16n8k16.f16.f16.f16\n" in text
+    assert text == page("show", "mma.m16n8k16").replace(
+        "mma.m16n8k16 fits", "mma m16n8k16 fits"
+    )
+
+
+def test_show_of_a_family_has_all_of_its_shapes() -> None:
+    text = page("show", "mma")
+    shapes = {op.values["shape"] for op in fm.catalogue("mma")}
+    assert shapes <= {*text.split()}
+    wide = page("show", "wgmma")
+    assert "m64n8..256k16" in wide.split()
+    assert "sync: 3 instructions" in wide
+    few = page("show", "hmma.1688").splitlines()
+    assert f"  {fm.find('mma.m16n8k8.f32.tf32')}" in few
+
+
+@pytest.mark.parametrize("family", ["ldmatrix", "tcgen05.mma"])
+def test_every_family_has_a_summary(family: str) -> None:
+    assert f"{family}: " in page("show", family)
+
+
+def test_a_summary_for_programs() -> None:
+    """The groups have each instruction once, and nothing else."""
+    parsed = json.loads(answer("show", "mma", "int8", "--json"))
+    assert parsed["asked"] == "mma int8"
+    assert parsed["plain"] == [str(op) for op in fm.search("mma int8")]
+    assert parsed["count"] == len(fm.search("mma int8", every=True))
+    dense = [each for each in parsed["groups"] if each["family"] == "mma"]
+    assert [(each["shapes"], each["ptx"]) for each in dense] == [
+        (["m8n8k16"], "6.5"),
+        (["m16n8k16", "m16n8k32"], "7.0"),
+    ]
+
+
+def test_a_group_has_the_targets_of_its_results() -> None:
+    """Sparse fp8 with D of f16 is not on Ada; with f32 it is."""
+    parsed = json.loads(answer("show", "sparse", "mma", "fp8", "--json"))
+    plain = [each for each in parsed["groups"] if not each["further"]]
+    assert {each["family"] for each in plain} == {"mma.sp"}
+    told = {tuple(each["results"]): each["targets"] for each in plain}
+    assert told == {("f32",): "sm_89+", ("f16",): "120a/f"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("mma", "m16n8k16", "f32", "f16"),
+        ("m16n8k16", "mma", "f32", "f16"),
+        ("half", "fp32", "mma", "16x8x16"),
+        ("HMMA.16816.F32",),
+        ("HMMA.16816.F32 R4, R8, R12, R4",),
+        ("mma m16n8k16 f32 f16",),
+    ],
+)
+def test_an_instruction_in_several_words(words: tuple[str, ...]) -> None:
+    assert answer("show", *words).startswith(f"{F16_FULL}\n")
+    assert answer("where", *words, "B", 9, 3) == answer("where", F16, "B", 9, 3)
+    assert answer("which", *words, 3, 5).startswith(f"{F16_FULL}\nD[3, 5]")
+
+
+@pytest.mark.parametrize(
+    "element",
+    [("B[9,3]",), ("B[9, 3]",), ("b[9][3]",), ("B(9,3)",), ("B", "9,3"), ("B", "9,", "3")],
+)  # fmt: skip
+def test_an_element_as_it_is_written(element: tuple[str, ...]) -> None:
+    told = answer("where", F16, *element)
+    assert told == answer("where", F16, "B", 9, 3)
+    assert "B[9, 3]  lane 12, register 1, bits 31:16 (b3)" in told
+
+
+def test_an_element_of_d_and_bad_ones() -> None:
+    told = answer("which", F16, 3, 5)
+    assert told == answer("which", F16, "3,5") == answer("which", F16, "D[3,5]")
+    assert "row -1 is out of range" in complaint("where", F16, "B[-1,3]")
+    assert "row 99 is out of range" in complaint("where", F16, "B", "99,3")
+    assert "not a whole number" in complaint("which", F16, "B[3,5]")
+    assert "not a whole number" in complaint("where", F16, "B", "3,x")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["where", F16, "A", "3", "17"],
+        ["which", "mma", "3", "5"],
+        ["holds", F16_FULL, "A", "--lane", "13"],
+        ["run", F16, "half", "int8"],  # files
+        ["emit", F16, "wgmma.m64n8k16.f32.f16"],
+        ["sparsity", "half", "mma.sp.m16n8k64.s4.s4"],
+        ["draw", F16, "metadata"],
+        ["where"],
+        [],
+    ],
+)
+def test_what_was_apart_stays_apart(args: list[str]) -> None:
+    assert arranged(args) == args
+
+
+def test_list_by_words() -> None:
+    found = answer("list", "sparse", "fp8", "hopper").splitlines()
+    assert found == [
+        str(op)
+        for op in fm.catalogue()
+        if op.sparse
+        and op.values.get("a") in ("e4m3", "e5m2")
+        and op.values.get("b") in ("e4m3", "e5m2")
+        and (op.supported_on("sm_90") or op.supported_on("sm_90a"))
+    ]
+    both = answer("list", "hmma", "--family", "wmma.mma", "--type", "bf16")
+    assert both == answer("list", "--family", "wmma.mma", "--type", "bf16")
+
+
+def test_options_of_list_take_the_same_words() -> None:
+    said = answer("list", "--type", "int8", "--shape", "16x8x32", "--target", "ampere")
+    assert said == answer(
+        "list", "--type", "int8", "--shape", "16832", "--target", "a100"
+    )
+    plain = answer("list", "--type", "s8", "--shape", "m16n8k32", "--target", "sm_80")
+    assert {*said.split()} == {line for line in plain.split() if "u8" not in line}
+    assert "did you mean fp8?" in complaint("list", "--type", "fp9")
+    assert "did you mean hopper?" in complaint("list", "hoper")
