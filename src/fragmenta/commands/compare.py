@@ -51,6 +51,7 @@ def compare(
     targets: Annotated[
         str,
         typer.Option(
+            "--targets",
             metavar="TARGETS",
             help="Targets, with commas between them.",
             autocompletion=complete_target,
@@ -59,6 +60,7 @@ def compare(
     k: Annotated[
         str | None,
         typer.Option(
+            "--k",
             metavar="K",
             help="Products in a sum, or several numbers with commas between them.  "
             f"Default: {','.join(map(str, LENGTHS))}, or all columns of a file.",
@@ -67,6 +69,7 @@ def compare(
     input: Annotated[
         str,
         typer.Option(
+            "--input",
             metavar="normal|uniform|A B",
             help="Random numbers around 0, from 0 to 1, or two .npy files.",
             autocompletion=complete_file,
@@ -76,6 +79,7 @@ def compare(
     plot: Annotated[
         str | None,
         typer.Option(
+            "--plot",
             metavar="FILE",
             help="Also draw the mean relative errors over k, as SVG.",
             autocompletion=complete_file,
