@@ -190,6 +190,8 @@ def test_a_kernels_word_is_read() -> None:
         _ = bare.shape
     with pytest.raises(fm.UnknownOperand, match="give idesc="):
         _ = bare.d
+    with pytest.raises(fm.UnknownInstruction, match="operand"):
+        fm.instruction("tcgen05.mma.cta_group::1.kind::f16 9999 A")
     with pytest.raises(fm.UnknownInstruction, match="two instruction descriptors"):
         fm.instruction(text, idesc=0)
     with pytest.raises(fm.UnknownInstruction, match="has no instruction descriptor"):

@@ -15,6 +15,12 @@ from fragmenta.evidence import launches
 from tests.ptx import recordings
 
 LAUNCHES = recordings.every_launch()
+#: Without ``make hopper``, one of three is left out, the same every time.
+REPLAYED = [
+    each
+    for each in LAUNCHES
+    if "FRAGMENTA_HOPPER" in os.environ or zlib.crc32(each.identity.encode()) % 3
+]
 RACES = {
     # While a thread climbs to its root by volatile loads, others shorten the same path
     # by a plain store.  Every order gives the same labels, but PTX calls it a race.
@@ -28,7 +34,7 @@ def is_watched(launch: recordings.Launch) -> bool:
     return chosen or launch.identity in RACES or "FRAGMENTA_HOPPER" in os.environ
 
 
-@pytest.mark.parametrize("launch", LAUNCHES, ids=[each.identity for each in LAUNCHES])
+@pytest.mark.parametrize("launch", REPLAYED, ids=[each.identity for each in REPLAYED])
 def test_a_launch_leaves_the_bytes_of_the_gpu(launch: recordings.Launch) -> None:
     found = launches.replay_one(launch.file, launch.row, check=is_watched(launch))
     assert not found.told

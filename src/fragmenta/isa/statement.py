@@ -140,7 +140,9 @@ def integer(item: str) -> int | None:
     True
     """
     digits = item.lstrip("+-").removesuffix("U")
-    if kind_of(item) != "integer" or len(digits) > len("0b") + 64:
+    if len(digits) > len("0b") + 64 or len(digits.split()) != 1:
+        return None
+    if kind_of(item) != "integer":
         return None
     if re.fullmatch(r"0[0-7]+", digits):
         digits = f"0o{digits}"
