@@ -95,11 +95,11 @@ def calls(op, source):
         yield f"{call.name}<{', '.join(other)}>({listed});"
 
 
-@pytest.mark.parametrize("part", (0, 5))
+@pytest.mark.parametrize("part", (5,))
 def test_wgmma_compiles(part):
     """All of one width and accumulator share a kernel, and its registers.
 
-    A quarter of the widths: the assembler reads the modules of all of them below.
+    Some of the widths: the assembler reads the modules of all of them below.
     """
     widths = sorted({op.shape.n for op in WGMMA})[part::8]
     groups = {}
