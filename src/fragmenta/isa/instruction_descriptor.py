@@ -95,6 +95,10 @@ scale | mxf8f6f4 mxf4      | ue8m0=1
 scale | mxf4nvf4           | ue4m3=0 ue8m0=1
 """
 
+# Read once: a descriptor asks for its fields several times.
+_LINES = {kind: read(table) for kind, table in TABLES.items()}
+_TYPE_LINES = read(_TYPES)
+
 _MEANINGS = {
     "selector": "sparsity selector: the column of metadata",
     "sparse": "A is sparse",
@@ -149,7 +153,7 @@ def type_codes(name: str, kind: str) -> dict[str, int]:
     ({'e2m1': 1}, {'s32': 2})
     """
     field = "ab" if name in ("a", "b") else name
-    for line in read(_TYPES):
+    for line in _TYPE_LINES:
         if line["field"] == field and kind in line["kinds"].split():
             pairs = (word.split("=") for word in line["codes"].split())
             return {word: int(code) for word, code in pairs}
@@ -278,7 +282,7 @@ class InstructionDescriptor:
            9:7  a              5  type of A: e2m1
         """
         found = []
-        for line in read(TABLES[self.kind]):
+        for line in _LINES[self.kind]:
             name, low, bits = line["field"], int(line["low"]), int(line["bits"])
             value = getattr(self, name)
             if line["unit"] == "type":
@@ -307,7 +311,7 @@ A has code 5 (bits 9:7); it is 1 for e2m1; 5 is e2m1 in f8f6f4 and mxf8f6f4
                 f"{shortened(word) if isinstance(word, str) else repr(word)}"
             )
         left, values = int(word), dict[str, Any]()
-        for line in read(TABLES[kind]):
+        for line in _LINES[kind]:
             name, low, bits = line["field"], int(line["low"]), int(line["bits"])
             code = left >> low & (1 << bits) - 1
             left &= ~((1 << bits) - 1 << low)
@@ -391,7 +395,7 @@ it has 64 and 128; M = 256 is in cta_group::2
 
     def _check_fields(self) -> None:
         """Refuse values of fields that the kind does not have."""
-        have = {line["field"]: line for line in read(TABLES[self.kind])}
+        have = {line["field"]: line for line in _LINES[self.kind]}
         for name in ("a", "b", "d", "scale"):
             codes = type_codes(name, self.kind)
             given = getattr(self, name)

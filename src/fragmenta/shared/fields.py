@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import AddressError, one_of
+from fragmenta.errors import AddressError, Error, one_of
 from fragmenta.isa.table import read
 from fragmenta.shared.swizzles import ATOM_32, WGMMA_SWIZZLES, Swizzle, pattern
 
@@ -100,7 +100,7 @@ def decode_fields(family: Family, word: object) -> dict[str, Any]:
     >>> decode_fields("wgmma", 0x8000000000010002)["start"]
     32
     """
-    given = _word(word)
+    given = word_of(word)
     values: dict[str, Any] = {}
     rest = given
     for line in FIELDS_OF[family]:
@@ -121,15 +121,20 @@ def decode_fields(family: Family, word: object) -> dict[str, Any]:
     return values
 
 
-def _word(word: object) -> int:
+def word_of(
+    word: object, what: str = "a descriptor", error: type[Error] = AddressError
+) -> int:
+    """A 64-bit word; anything else is refused.
+
+    >>> word_of(5)
+    5
+    """
     try:
         given = operator.index(word)  # type: ignore[arg-type]
     except TypeError:
-        raise AddressError(
-            f"a descriptor must be a whole number; given {word!r}"
-        ) from None
+        raise error(f"{what} must be a whole number; given {word!r}") from None
     if not 0 <= given < 1 << 64:
-        raise AddressError(f"a descriptor has 64 bits; given {given:#x}")
+        raise error(f"{what} has 64 bits; given {given:#x}")
     return given
 
 

@@ -13,7 +13,6 @@ that the mask is all zeros when it is 0; so it is here.
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.table import read
+from fragmenta.shared.fields import word_of
 
 #: The fields, lowest first.  ``plus`` is added to what is stored.
 FIELDS = """
@@ -104,7 +104,7 @@ class ZeroColumnMask:
         fragmenta.errors.Error: 0x0000001000000000 is not a zero-column mask: bit 36 \
 must be 0
         """
-        given = _word(word)
+        given = word_of(word, "a zero-column mask", Error)
         found, rest = {}, given
         for line in _FIELDS:
             low, bits, many = (int(line[key]) for key in ("low", "bits", "many"))
@@ -171,15 +171,3 @@ def _values(name: str, given: object, many: int) -> tuple[int, ...]:
             raise Error(f"{name} must be whole numbers; given {given!r}")
         numbers.append(int(value))
     return tuple(numbers)
-
-
-def _word(word: object) -> int:
-    try:
-        given = operator.index(word)  # type: ignore[arg-type]
-    except TypeError:
-        raise Error(
-            f"a zero-column mask must be a whole number; given {word!r}"
-        ) from None
-    if not 0 <= given < 1 << 64:
-        raise Error(f"a zero-column mask has 64 bits; given {given:#x}")
-    return given
