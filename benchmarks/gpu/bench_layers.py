@@ -1,0 +1,238 @@
+"""Is a sparse layer ever slower than a dense one?
+
+The linear layers of real models at batches from 1 to 8192: the time of a dense
+layer divided by that of a sparse one.  Weights rotate through more memory than the L2
+holds, calls are replayed from CUDA graphs, and times are medians of one run.  Dense:
+``torch.nn.functional.linear`` (bf16, tf32), ``torch._scaled_mm`` (fp8) and
+``torch._int_mm`` (int8); these need batches of 16 and 32, so smaller ones are rounded
+up for them.
+
+    python benchmarks/gpu/bench_layers.py [--out FOLDER] [--types bf16,e4m3] [--tiles]
+
+With ``--tiles`` every tile is measured, to fit the choice of tiles to.  Writes
+layers.json and layers.md into the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from bench_gemm import compile_all, dense, packed, versions
+from torch import Tensor
+
+from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
+from fragmenta.registers.dtype import dtype
+from fragmenta.torch import run
+
+#: Rows and columns of weights: models of 8 and 70 billion parameters, and others.
+LAYERS = (
+    (6144, 4096),
+    (4096, 4096),
+    (14336, 4096),
+    (28672, 4096),
+    (4096, 14336),
+    (28672, 8192),
+    (8192, 28672),
+    (10240, 8192),
+    (8192, 8192),
+    (1024, 4096),
+)
+BATCHES = (
+    1, 2, 5, 8, 16, 17, 32, 48, 64, 65, 96, 100, 128, 160, 192, 200, 256, 320, 384,
+    512, 700, 1024, 1536, 2000, 4096, 8192,
+)  # fmt: skip
+TYPES = ("bf16", "e4m3", "s8", "tf32")
+SETS_BYTES = 160 << 20  # the L2 holds 50 MB
+MOST_SETS = 40
+
+
+@dataclass
+class Case:
+    """One layer at one batch."""
+
+    type: str
+    m: int
+    k: int
+    n: int
+    dense_us: float = math.nan
+    sparse_us: float = math.nan
+    tile: str = ""
+    tiles: dict[str, float] | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Times as fast as dense."""
+        return self.dense_us / self.sparse_us
+
+
+def sets_for(size: int) -> int:
+    """Weights of so many bytes that do not fit in the L2 together."""
+    return max(2, min(MOST_SETS, -(-SETS_BYTES // size)))
+
+
+def median_us(calls: list[Callable[[], object]], budget: float = 4e-3) -> float:
+    """Microseconds of one call, in a graph of all of them; the median of replays."""
+    for call in calls[:2]:
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for call in calls:
+            call()
+    times: list[float] = []
+    spent = 0.0
+    graph.replay()
+    while len(times) < 7 or (spent < budget and len(times) < 60):
+        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        before.record()
+        graph.replay()
+        after.record()
+        after.synchronize()
+        took = before.elapsed_time(after) * 1e-3
+        spent += took
+        times.append(took * 1e6 / len(calls))
+    return statistics.median(times)
+
+
+def dense_call(of: str, weight: Tensor, x: Tensor) -> Callable[[], object]:
+    """The dense layer, as PyTorch has it."""
+    if of == "e4m3":
+        one = torch.ones((), device="cuda")
+        return lambda: torch._scaled_mm(
+            x, weight.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
+        )
+    if of == "s8":
+        return lambda: torch._int_mm(x, weight.t())
+    return lambda: torch.nn.functional.linear(x, weight)
+
+
+def base_kernel(of: str) -> Kernel:
+    """The kernel of a layer, before its tile is chosen."""
+    out = {"bf16": "bf16", "e4m3": "bf16", "s8": "s32", "tf32": "f32"}[of]
+    return Kernel(of, out=out, tile=Tile(64, 64), transposed=True)
+
+
+def candidates(of: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
+    """The chosen kernel first, then those that look best after it."""
+    kernel = base_kernel(of)
+    best = choose(kernel, m, n, k)
+    if most <= 1:
+        return [best]
+    near = [replace(kernel, tile=tile) for tile in tiles_for(kernel)]
+    near.sort(key=lambda each: expected_time(each, m, n, k))
+    return [best, *(each for each in near[:most] if each != best)]
+
+
+def measured(of: str, m: int, k: int, batches: list[int], most: int) -> Iterator[Case]:
+    """All batches of one layer; the weights are made once."""
+    bits = dtype(of).bits
+    if of == "tf32":
+        torch.backends.cuda.matmul.allow_tf32 = True
+    whole = [dense(of, m, k) for _ in range(sets_for(m * k * bits // 8))]
+    stored = [packed(of, m, k) for _ in range(sets_for(m * k * bits // 15))]
+    for n in batches:
+        case = Case(of, m, k, n)
+        least = {"e4m3": 16, "s8": 32}.get(of, 1)
+        x = dense(of, max(least, n), k)
+        case.dense_us = median_us([dense_call(of, weight, x) for weight in whole])
+        x = x[:n]
+        found: dict[str, float] = {}
+        for kernel in candidates(of, m, n, k, most):
+            calls = [lambda a=a, kernel=kernel: run(kernel, a, x, m) for a in stored]
+            found[str(kernel.tile)] = median_us(calls)
+        case.tile, case.sparse_us = next(iter(found.items()))
+        case.tiles = found if most > 1 else None
+        yield case
+
+
+def mean(ratios: list[float]) -> float:
+    """The geometric mean."""
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def summary(cases: list[Case]) -> str:
+    """Means by type and batch, and every case slower than dense."""
+    lines = ["| type | n | cases | geometric mean | least | slower than dense |",
+             "|---|---|---:|---:|---:|---:|"]  # fmt: skip
+    for of in dict.fromkeys(case.type for case in cases):
+        for low, high in ((1, 64), (65, 512), (513, 1 << 20)):
+            some = [c.ratio for c in cases if c.type == of and low <= c.n <= high]
+            if some:
+                lines.append(
+                    f"| {of} | {low} to {high if high < 1 << 20 else ''} | {len(some)} | "
+                    f"{mean(some):.2f} | {min(some):.2f} | "
+                    f"{sum(r < 1 for r in some)} |"
+                )
+    return "\n".join(lines)
+
+
+def table(cases: list[Case]) -> str:
+    """All cases: one row for each layer, one column for each batch."""
+    lines: list[str] = []
+    for of in dict.fromkeys(case.type for case in cases):
+        batches = list(dict.fromkeys(c.n for c in cases if c.type == of))
+        lines += [f"### {of}", "", "| layer | " + " | ".join(map(str, batches)) + " |",
+                  "|---|" + "---:|" * len(batches)]  # fmt: skip
+        for m, k in dict.fromkeys((c.m, c.k) for c in cases if c.type == of):
+            row = {c.n: c for c in cases if (c.type, c.m, c.k) == (of, m, k)}
+            cells = [f"{row[n].ratio:.2f}" if n in row else "" for n in batches]
+            lines.append(f"| {m} x {k} | " + " | ".join(cells) + " |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--types", default=",".join(TYPES))
+    parser.add_argument("--layers", default="", help="such as 4096x4096,1024x4096")
+    parser.add_argument("--batches", default=",".join(map(str, BATCHES)))
+    parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
+    parser.add_argument("--seconds", type=float, default=500.0, help="stop after")
+    options = parser.parse_args()
+    begun = time.time()
+    layers = [tuple(map(int, each.split("x"))) for each in options.layers.split(",")
+              if each] or LAYERS  # fmt: skip
+    batches = [int(n) for n in options.batches.split(",")]
+    types = options.types.split(",")
+    needed = {
+        kernel
+        for of in types
+        for m, k in layers
+        for n in batches
+        for kernel in candidates(of, m, n, k, options.tiles)
+    }
+    compile_all(sorted(needed, key=str))
+    print(f"{len(needed)} kernels compiled in {time.time() - begun:.0f} s", flush=True)
+    cases: list[Case] = []
+    options.out.mkdir(parents=True, exist_ok=True)
+    for of in types:
+        for m, k in layers:
+            if time.time() - begun > options.seconds:
+                print(f"not reached: {of} {m}x{k}", flush=True)
+                continue
+            cases += measured(of, m, k, batches, options.tiles)
+            torch.cuda.empty_cache()
+            rows = [c for c in cases if (c.type, c.m, c.k) == (of, m, k)]
+            said = " ".join(f"{c.n}:{c.ratio:.2f}" for c in rows)
+            print(f"{of} {m}x{k}  {said}  ({time.time() - begun:.0f} s)", flush=True)
+            record = {"about": versions(), "cases": [vars(c) for c in cases]}
+            (options.out / "layers.json").write_text(json.dumps(record, indent=0))
+    text = f"{summary(cases)}\n\n{table(cases)}"
+    (options.out / "layers.md").write_text(text + "\n")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
