@@ -127,9 +127,39 @@ def candidates(of: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
     best = choose(kernel, m, n, k)
     if most <= 1:
         return [best]
-    near = [replace(kernel, tile=tile) for tile in tiles_for(kernel)]
+    near = [replace(kernel, tile=tile, early=True) for tile in explored(n)]
+    near = [x for x in near if x.tile.split == 1 or x.stages * x.stage_bytes
+            >= -(-x.tile.m // 64 * (x.tile.n // x._columns) // x.tile.split)
+            * x.tile.split * x._columns * 256]
     near.sort(key=lambda each: expected_time(each, m, n, k))
-    return [best, *(each for each in near[:most] if each != best)]
+    seen, found = {}, [best]
+    for each in near:
+        t = each.tile
+        key = (t.m, t.n, t.cluster, t.resident)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= 2 and len(found) < most:
+            if len(found) < 4:
+                found.append(replace(each, early=False))
+            found.append(each)
+    return found
+
+
+def explored(n: int) -> list[Tile]:
+    widths = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192)
+    found = []
+    for m in (64, 128, 256):
+        for w in widths:
+            if w - n >= 16 + n // 4 or w * 12 < n:
+                continue
+            for cluster in (1, 2):
+                for split in (1, 2, 3, 4, 5, 6, 8):
+                    for resident in (1, 2):
+                        if resident == 2 and (m > 64 or w > 64):
+                            continue
+                        if cluster * split > 8 or w % (8 * cluster):
+                            continue
+                        found.append(Tile(m, w, cluster, False, split, resident))
+    return found
 
 
 def measured(of: str, m: int, k: int, batches: list[int], most: int) -> Iterator[Case]:
@@ -148,7 +178,7 @@ def measured(of: str, m: int, k: int, batches: list[int], most: int) -> Iterator
         found: dict[str, float] = {}
         for kernel in candidates(of, m, n, k, most):
             calls = [lambda a=a, kernel=kernel: run(kernel, a, x, m) for a in stored]
-            found[str(kernel.tile)] = median_us(calls)
+            found[f"{kernel.tile}{' early' * kernel.early}"] = median_us(calls)
         case.tile, case.sparse_us = next(iter(found.items()))
         case.tiles = found if most > 1 else None
         yield case

@@ -75,12 +75,13 @@ def geometry(kernel: Kernel, m: int, n: int, k: int, blocks: int) -> Geometry:
     Box(wide=128, high=64, swizzle=128)
     """
     tile = kernel.tile
+    kernel.parts(k)  # refuses a k that is too short for its tile
     wide, high = kernel.box
     return Geometry(
         kernel,
         kernel.grid(m, n, blocks),
         kernel.threads,
-        (tile.cluster, 1, 1),
+        (tile.cluster * tile.split, 1, 1),
         kernel.shared_bytes,
         (m, n, -(-k // kernel.slab_k)),
         Box(SLAB_BYTES, tile.m, SLAB_BYTES),

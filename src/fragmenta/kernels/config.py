@@ -34,14 +34,15 @@ It also stores whole units of this size.  If a row of D ends within a unit, the 
 after it are overwritten, and the buffer must have room for them.
 """
 
-_SHARED = 232_448  # most bytes of shared memory in a block
+_SHARED = {1: 232_448, 2: 115_712}  # most bytes of a block, by blocks that share them
 _BARRIERS = 1024 + 1024  # aligning the ring to 1024, and the barriers
 _STAGING = (24_576, 16_384, 8192)  # possible sizes of a consumer's buffer for results
 _ENOUGH = 4  # stages that hide the latency of memory
 _STAGES = {4: 6, 2: 8, 1: 12}  # slabs in a stage: most stages (more are slower)
 _PROCESSORS = 132
 _HEIGHTS = (64, 128, 256)
-_WIDTHS = (8, 16, 32, 64, 128, 192, 256)
+_WIDTHS = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+_SPLITS = (1, 2, 3, 4, 5, 6, 7, 8)
 _ACCUMULATORS = 192  # most registers for sums in a thread of a consumer
 
 OUTPUTS = {"f32": 0, "bf16": 1, "f16": 2, "s32": 3}
@@ -56,17 +57,23 @@ class Tile:
     The blocks of a ``cluster`` compute tiles one below the other and share what
     they read of B.  The warpgroups that multiply share a tile; with ``turns``, two
     of them take whole tiles alternately, and one stores while the other multiplies.
+    With a ``split``, so many blocks share a tile along k.  ``resident`` blocks fit on a
+    multiprocessor together.
 
     >>> Tile(256, 192, cluster=2).consumers, Tile(64, 16).consumers
     (2, 1)
     >>> str(Tile(256, 192, cluster=2)), str(Tile(128, 192, turns=True))
     ('256x192/2', '2*128x192')
+    >>> str(Tile(64, 8, split=4, resident=2))
+    '64x8 k/4 twice'
     """
 
     m: int
     n: int
     cluster: int = 1
     turns: bool = False
+    split: int = 1
+    resident: int = 1
 
     @property
     def consumers(self) -> int:
@@ -85,7 +92,9 @@ class Tile:
 
     def __str__(self) -> str:
         cluster = f"/{self.cluster}" if self.cluster > 1 else ""
-        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}"
+        split = f" k/{self.split}" if self.split > 1 else ""
+        twice = " twice" if self.resident > 1 else ""
+        return f"{'2*' if self.turns else ''}{self.m}x{self.n}{cluster}{split}{twice}"
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,8 @@ class Kernel:
     """Whether D is stored as n x m."""
     xor: bool = False
     """Count the bits that differ, not those set in both (b1 only)."""
+    early: bool = False
+    """Start before the previous kernel has ended, and copy of A what fits."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "b", self.b or self.a)
@@ -148,6 +159,8 @@ class Kernel:
     def _check_tile(self) -> None:
         tile = self.tile
         known = tile.m in _HEIGHTS and tile.n in _WIDTHS and tile.cluster in (1, 2)
+        known = known and tile.split in _SPLITS and tile.resident in _SHARED
+        known = known and not (tile.turns and tile.split > 1)
         if not known or tile.blocks not in (1, 2) or tile.n % (8 * tile.cluster):
             raise ShapeError(
                 f"no kernel for tiles of {tile}: m is {one_of(map(str, _HEIGHTS))}, "
@@ -227,9 +240,21 @@ class Kernel:
     @property
     def box(self) -> tuple[int, int]:
         """Width in bytes and rows of the part of D that one copy stores."""
-        if self.transposed:
-            return 128, min(64, self.tile.n)
-        return min(128, self.tile.n * _BYTES[self.out]), 64
+        columns = self._columns
+        return (128, columns) if self.transposed else (columns * _BYTES[self.out], 64)
+
+    @property
+    def _columns(self) -> int:
+        """Columns of an m64 block of D that are stored at a time.
+
+        As many as a box can have, but so few that all parts of k store some.
+        """
+        tile, size = self.tile, _BYTES[self.out]
+        allowed = range(8, 65, 8) if self.transposed else (16, 32, 64, 128)
+        found = [x if self.transposed else x // size for x in allowed]
+        found = [x for x in found if x >= 8 and tile.n % x == 0]
+        even = [x for x in found if tile.m // 64 * (tile.n // x) % tile.split == 0]
+        return max(even or found[:1])
 
     def _piece_bytes(self) -> int:
         """Bytes of the least that is stored at a time: columns of D that fill boxes."""
@@ -245,7 +270,7 @@ class Kernel:
 
     def _free(self, room: int) -> int:
         """Bytes left for the ring, if ``room`` bytes are set aside for results."""
-        return _SHARED - _BARRIERS - self._storing * self._staged(room)
+        return _SHARED[self.tile.resident] - _BARRIERS - self._storing * self._staged(room)
 
     def _stages(self, room: int) -> int:
         return min(_STAGES[self.slabs], self._free(room) // self.stage_bytes)
@@ -295,6 +320,8 @@ class Kernel:
             "SLABS": self.slabs,
             "STAGING_ROOM": self.staging_room,
             "CLUSTER": tile.cluster,
+            "SPLIT": tile.split,
+            "RESIDENT": tile.resident,
             "CONSUMERS": tile.consumers,
             "TURNS": int(tile.turns),
             "BLOCKS": tile.blocks,
@@ -303,11 +330,30 @@ class Kernel:
             "PAIRED": int(self.sparse and self.instruction.metadata.tiles == 2),
             "ACCUMULATOR": {"f32": "float", "s32": "int"}[self.accumulator],
             "OUTPUT": OUTPUTS[self.out],
+            "BOX_WIDE": self.box[0],
+            "BOX_HIGH": self.box[1],
             "PROMOTE": int(self.promote),
             "SCALED": int(self.scaled),
             "TRANSPOSED": int(self.transposed),
             "XOR": int(self.xor),
+            "EARLY": int(self.early),
         }
+
+    def parts(self, k: int) -> list[tuple[int, int]]:
+        """The first and the last (exclusive) k of each part that is summed by itself.
+
+        >>> Kernel("bf16", tile=Tile(128, 96, split=2)).parts(300)
+        [(0, 128), (128, 300)]
+        """
+        split, slabs = self.tile.split, -(-k // self.slab_k)
+        stages = -(-slabs // self.slabs)
+        if stages < split:
+            raise ShapeError(
+                f"tiles of {self.tile} need k of at least "
+                f"{((split - 1) * self.slabs) * self.slab_k + 1}; given {k}"
+            )
+        ends = [stages * x // split * self.slabs * self.slab_k for x in range(split)]
+        return list(zip(ends, [*ends[1:], k], strict=True))
 
     def tiles(self, m: int, n: int) -> int:
         """Number of tiles of D; the tiles of a cluster count as one."""
@@ -316,8 +362,10 @@ class Kernel:
 
     def grid(self, m: int, n: int, processors: int = _PROCESSORS) -> int:
         """Blocks to launch; each computes one tile after the other."""
-        clusters = processors // self.tile.cluster
-        return min(self.tiles(m, n), clusters) * self.tile.cluster
+        tile, tiles = self.tile, self.tiles(m, n)
+        if tile.split == 1:
+            tiles = min(tiles, processors * tile.resident // tile.cluster)
+        return tiles * tile.cluster * tile.split
 
     @property
     def kind(self) -> str:
@@ -328,7 +376,7 @@ class Kernel:
         """
         words = [self.a if self.a == self.b else f"{self.a}.{self.b}", self.out]
         words.append("sparse" if self.sparse else "dense")
-        for name in ("promote", "scaled", "transposed", "xor"):
+        for name in ("promote", "scaled", "transposed", "xor", "early"):
             words += [name] if getattr(self, name) else []
         return " ".join(words)
 
@@ -379,28 +427,25 @@ def tiles_for(kernel: Kernel) -> Iterator[Tile]:
 
 
 def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
-    """Microseconds on an H200, roughly.
-
-    The greater of two times: that of the waves of tiles, each limited by arithmetic
-    or by copies, with their stores; and that of reading and writing memory.  The
-    constants were fitted to 300 measurements so that the fastest tile is chosen;
-    the time itself is less exact.
-
-    >>> round(expected_time(Kernel("bf16", tile=Tile(256, 192, 2)), 8192, 8192, 8192))
-    960
-    """
+    """Microseconds on an H200, roughly."""
     tile, slabs = kernel.tile, -(-k // kernel.slab_k)
-    waves = -(-kernel.tiles(m, n) // (_PROCESSORS // tile.cluster))
-    multiplied = _slab_time(kernel) * slabs
-    stored = tile.m * tile.n * _BYTES[kernel.out] / 49_000
-    if tile.turns:  # only the last store is not hidden
-        body = waves * max(1.04 * multiplied, stored) + stored
-    else:
-        body = waves * (multiplied + stored)
+    if -(-slabs // kernel.slabs) < tile.split:
+        return float("inf")
+    size = tile.cluster * tile.split
+    blocks = kernel.tiles(m, n) * size
+    slots = _PROCESSORS // size * size * tile.resident
+    waves = -(-blocks // slots)
+    busy = min(tile.resident, -(-blocks // _PROCESSORS))
+    multiplied = _slab_time(kernel) * busy * -(-slabs // tile.split)
+    stored = tile.m * tile.n * _BYTES[kernel.out] / 49_000 / tile.split
+    exchanged = 0.0
+    if tile.split > 1:
+        share = (tile.split - 1) / tile.split
+        exchanged = 0.8 + tile.m * tile.n * 4 * share / 25_000
+    body = waves * (multiplied + stored + exchanged)
     a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
-    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.0e6
-    # Blocks of a cluster wait for each other; several waves even that out.
-    waiting = 1.2 if waves == 1 and tile.cluster > 1 else 1.0
+    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.2e6
+    waiting = 1.1 if waves == 1 and tile.cluster > 1 else 1.0
     exposed = 0.2 * min(body, memory)  # the part that does not overlap
     return (max(body, memory) + exposed) * waiting + 2.9
 

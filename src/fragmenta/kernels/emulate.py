@@ -1,8 +1,9 @@
 """Which bits does a kernel compute, without a GPU?
 
-With any tile, a kernel adds along k in ascending order.  So its result is that of
-:func:`fragmenta.matmul` with the kernel's instruction.  Promotion adds the sums of
-the slabs in f32.  The epilogue rounds to f32 after every step, and once more to the
+A kernel adds along k in ascending order.  So its result is that of
+:func:`fragmenta.matmul` with the kernel's instruction.  If its tile is split along k,
+each part of k is summed so, and then the parts are added in f32, in ascending order.
+Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after every step, and once more to the
 output type.
 """
 
@@ -86,17 +87,32 @@ def accumulate(
     """
     a = unpack(A) if isinstance(A, Packed) else A
     b = np.swapaxes(as_array(B), -1, -2)
+    if not b.shape[-2]:
+        raise ShapeError("k must be at least 1; given 0")
+    total: Array | None = None
+    with np.errstate(all="ignore"):
+        for first, last in kernel.parts(b.shape[-2]):
+            part = _part(kernel, _columns(a, first, last), b[first:last])
+            total = part if total is None else _added(total, part)
+    assert total is not None  # noqa: S101 - there is at least one part
+    return total
+
+
+def _part(kernel: Kernel, a: Any, b: Array) -> Array:
+    """The sums of one part of k."""
     if not kernel.promote:
         return matmul(a, b, kernel.instruction)
     total: Array | None = None
-    with np.errstate(all="ignore"):
-        for first in range(0, b.shape[-2], kernel.slab_k):
-            last = min(first + kernel.slab_k, b.shape[-2])
-            part = matmul(_columns(a, first, last), b[first:last], kernel.instruction)
-            total = part if total is None else _one_nan(total + part, "f32")
-    if total is None:
-        raise ShapeError("k must be at least 1; given 0")
+    for first in range(0, len(b), kernel.slab_k):
+        last = min(first + kernel.slab_k, len(b))
+        part = matmul(_columns(a, first, last), b[first:last], kernel.instruction)
+        total = part if total is None else _added(total, part)
+    assert total is not None  # noqa: S101 - k is at least 1
     return total
+
+
+def _added(x: Array, y: Array) -> Array:
+    return _one_nan(x + y, "f32" if x.dtype == np.float32 else "")
 
 
 def _columns(a: ArrayLike | Compressed, first: int, last: int) -> Any:

@@ -12,10 +12,18 @@
 // B the 32 (dense) or 64 (sparse) bytes that they are multiplied with.  A stage is SLABS
 // slabs: the slabs of small tiles have little arithmetic, so several share one barrier.
 //
-// The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER CONSUMERS TURNS
-// BLOCKS; SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
-// instructions share a word); ACCUMULATOR OUTPUT; PROMOTE SCALED TRANSPOSED XOR; and the
-// function `multiply` around one wgmma.
+// With SPLIT, so many blocks of a cluster share a tile along k.  Each sums its part of
+// the stages.  Then they exchange their sums through shared memory, and each adds and
+// stores some columns: the parts are always added in ascending k.
+//
+// The weights of a layer do not depend on the kernel that ran before.  So with EARLY a
+// kernel starts before that one has ended, and copies of A what fits in its ring.
+//
+// The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER SPLIT CONSUMERS
+// TURNS BLOCKS RESIDENT (blocks of threads that a multiprocessor can hold); SPARSE, WORDS
+// (metadata words per lane and slab), PAIRED (whether two instructions share a word);
+// ACCUMULATOR OUTPUT, BOX_WIDE and BOX_HIGH (bytes and rows of D that a copy stores);
+// PROMOTE SCALED TRANSPOSED XOR EARLY; and the function `multiply` around one wgmma.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -43,6 +51,7 @@ static_assert(TILE_M == 64 * TEAM * BLOCKS, "consumers share a tile by rows");
 static_assert(!TURNS || CONSUMERS == 2, "two take turns");
 static_assert(!PROMOTE || SLABS == 1, "what a slab gives is added outside");
 static_assert(TILE_N % (8 * CLUSTER) == 0, "a block brings whole swizzle patterns");
+static_assert(SPLIT == 1 || !TURNS, "blocks that share a tile compute no other one");
 
 struct alignas(64) TensorMap { char opaque[128]; };
 
@@ -79,7 +88,7 @@ __device__ __forceinline__ void barrier_arrive_here(u32 bar) {
 
 // Arrive at the barrier with the same address in another block of the cluster.
 __device__ __forceinline__ void barrier_arrive(u32 bar, u32 block) {
-    if constexpr (CLUSTER == 1) {
+    if constexpr (CLUSTER * SPLIT == 1) {
         barrier_arrive_here(bar);
     } else {
         asm volatile(
@@ -99,10 +108,10 @@ __device__ __forceinline__ void copy_tile(
         ::"r"(to), "l"(map), "r"(bar), "r"(x), "r"(y), "l"(policy) : "memory");
 }
 
-// Copy into every block of the cluster.  Data and signal have the same address in each.
+// Copy into these blocks of the cluster.  Data and signal have the same address in each.
 __device__ __forceinline__ void copy_tile_to_all(
-    u32 to, const TensorMap* map, u32 bar, int x, int y, u64 policy) {
-    constexpr unsigned short all = (1 << CLUSTER) - 1;
+    u32 to, const TensorMap* map, u32 bar, int x, int y, unsigned short all,
+    u64 policy) {
     asm volatile(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
         ".multicast::cluster.L2::cache_hint [%0], [%1, {%3, %4}], [%2], %5, %6;"
@@ -128,6 +137,16 @@ __device__ __forceinline__ void store_tile(
 __device__ __forceinline__ void cluster_sync() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n"
                  "barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+// Wait until what ran before this kernel has ended, and its results are there.
+__device__ __forceinline__ void previous_wait() {
+    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+// Let the next kernel start where there is room.
+__device__ __forceinline__ void next_start() {
+    if constexpr (EARLY) asm volatile("griddepcontrol.launch_dependents;");
 }
 
 __device__ __forceinline__ u32 cluster_rank() {
@@ -219,8 +238,7 @@ typedef int result_t;
 #endif
 
 constexpr int ITEM = OUTPUT_BYTES;
-constexpr int WIDE = TRANSPOSED ? 128 : TILE_N * ITEM < 128 ? TILE_N * ITEM : 128;
-constexpr int HIGH = TRANSPOSED ? (TILE_N < 64 ? TILE_N : 64) : 64;
+constexpr int WIDE = BOX_WIDE, HIGH = BOX_HIGH;
 constexpr int BOX = WIDE * HIGH;  // bytes that one tensor-map copy stores
 // A slice is the fewest columns of an m64 block of D that fill whole boxes.
 constexpr int COLUMNS = TRANSPOSED ? HIGH : WIDE / ITEM;
@@ -297,7 +315,7 @@ __device__ __forceinline__ result_t finish(
 // Half a warp stores pairs of 32-bit results: four rows of two 16-byte units each.  The
 // swizzle alone would send adjacent rows to the same banks.  Therefore odd rows store
 // the group of eight columns that is two groups further, within the same slice.
-constexpr int APART = !TRANSPOSED && OUTPUT_BYTES == 4 && TILE_N % 32 == 0 ? 2 : 0;
+constexpr int APART = !TRANSPOSED && OUTPUT_BYTES == 4 && COLUMNS % 32 == 0 ? 2 : 0;
 
 // The four results of a lane in the group g of eight columns.
 __device__ __forceinline__ void take_group(
@@ -370,13 +388,24 @@ __device__ __forceinline__ void store_slice(
 #endif
 }
 
-// Store one m64 block of D.  Its slices take turns in the TOGETHER slots of the staging
-// buffer, and `slot` is the next one: while one is stored, another is written.
+// The slices of a tile are numbered, and the parts of k take them in turn.
+__device__ __forceinline__ int slice_number(int block, int slice) {
+    return block * SLICES + slice;
+}
+__device__ __forceinline__ int owner(int block, int slice) {
+    return slice_number(block, slice) % SPLIT;
+}
+
+// Store one m64 block of D, or what of it this part of k stores.  Its slices take turns in
+// the TOGETHER slots of the staging buffer, and `slot` is the next one: while one is
+// stored, another is written.
 __device__ __forceinline__ void store_block(
     const ACCUMULATOR (&acc)[ACCUMULATORS], const Rows& rows, const Columns& columns,
-    const TensorMap* map, u32 staging, int& slot, int consumer, int row, int col) {
+    const TensorMap* map, u32 staging, int& slot, int consumer, int row, int col,
+    int block, int part) {
 #pragma unroll
     for (int s = 0; s < SLICES; s++) {
+        if (SPLIT > 1 && owner(block, s) != part) continue;
         u32 slice = staging + slot * SLICE;
 #pragma unroll
         for (int i = 0; i < COLUMNS / 8; i++) {
@@ -451,7 +480,19 @@ struct Tiles {
         tall = (m + TILE_M * CLUSTER - 1) / (TILE_M * CLUSTER);
         wide = (n + TILE_N - 1) / TILE_N;
         count = tall * wide;
-        first = blockIdx.x / CLUSTER, pace = gridDim.x / CLUSTER;
+        first = blockIdx.x / (CLUSTER * SPLIT), pace = gridDim.x / (CLUSTER * SPLIT);
+    }
+};
+
+// Where this block stands in its cluster: which of the tiles one below the other, which
+// part of k, and the slabs of that part.
+struct Place {
+    int rank, part, first, last;
+    __device__ __forceinline__ Place(u32 in_cluster, int slabs_k) {
+        rank = in_cluster % CLUSTER, part = in_cluster / CLUSTER;
+        int stages = (slabs_k + SLABS - 1) / SLABS;
+        first = stages * part / SPLIT * SLABS;
+        last = min(stages * (part + 1) / SPLIT * SLABS, slabs_k);
     }
 };
 
@@ -474,52 +515,91 @@ __device__ __forceinline__ void copy_a(
 // Copy COUNT slabs of B.  Each block of a cluster copies its share to all of them.
 template <int COUNT>
 __device__ __forceinline__ void copy_b(
-    u32 to, const TensorMap* map, u32 bar, int col, int k, u32 rank, u64 policy) {
+    u32 to, const TensorMap* map, u32 bar, int col, int k, const Place& place,
+    u64 policy) {
 #pragma unroll
     for (int s = 0; s < COUNT; s++) {
         u32 there = to + s * SLAB + OFFSET_B;
         if constexpr (CLUSTER > 1) {
             constexpr int share = TILE_N / CLUSTER;
-            copy_tile_to_all(there + rank * share * ROW_B, map, bar, (k + s) * ROW_B,
-                             col + rank * share, policy);
+            unsigned short all = ((1 << CLUSTER) - 1) << place.part * CLUSTER;
+            copy_tile_to_all(there + place.rank * share * ROW_B, map, bar,
+                             (k + s) * ROW_B, col + place.rank * share, all, policy);
         } else {
             copy_tile(there, map, bar, (k + s) * ROW_B, col, policy);
         }
     }
 }
 
+// What the producer copies: the slabs of a tile's rows of A and columns of B.
+struct Source {
+    const TensorMap *map_a, *map_b;
+    const char* packed;
+    int row, col;
+    u64 policy_a, policy_b;
+    // Go to another tile.
+    __device__ __forceinline__ void take(
+        const Tiles& tiles, const Place& place, const char* all, int tile, int m,
+        int slabs_k) {
+        int tm, tn;
+        tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
+        row = (tm * CLUSTER + place.rank) * TILE_M, col = tn * TILE_N;
+        // A tile entirely below A has no data and no result, so it may read any rows.
+        if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
+        packed = all + (long long)(row / PACKED_M) * slabs_k * PACKED_SLAB
+                 + row % PACKED_M / 64 * BLOCK_A;
+    }
+    // Copy the slabs from k on into a stage: A, B or both.
+    template <bool A, bool B>
+    __device__ __forceinline__ void copy(
+        const Place& place, u32 to, u32 bar, int k) const {
+        const char* from = packed + (long long)k * PACKED_SLAB;
+        int left = place.last - k;
+        if (SLABS == 1 || left >= SLABS) {
+            if constexpr (A) {
+                barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
+                copy_a<SLABS>(to, from, map_a, bar, row, k, policy_a);
+            }
+            if constexpr (B) copy_b<SLABS>(to, map_b, bar, col, k, place, policy_b);
+        } else if constexpr (SLABS > 1) {  // the end of k
+            if constexpr (A) barrier_expect(bar, left * (BYTES_A + BYTES_B));
+            for (; k < place.last; k++, to += SLAB, from += PACKED_SLAB) {
+                if constexpr (A) copy_a<1>(to, from, map_a, bar, row, k, policy_a);
+                if constexpr (B) copy_b<1>(to, map_b, bar, col, k, place, policy_b);
+            }
+        }
+    }
+};
+
 __device__ __forceinline__ void produce(
-    const Room& room, const Tiles& tiles, const TensorMap* map_a,
-    const TensorMap* map_b, const char* packed, u32 rank, int m, int slabs_k) {
+    const Room& room, const Tiles& tiles, const Place& place, const TensorMap* map_a,
+    const TensorMap* map_b, const char* packed, int m, int slabs_k) {
+    Source from{map_a, map_b};
     u64 keep, once;
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
-    u64 policy_a = tiles.wide > 1 ? keep : once;  // is A read again?
+    from.policy_a = tiles.wide > 1 ? keep : once;  // is A read again?
+    from.policy_b = keep;
     Position at{0, 1};
+    int ahead = 0;  // stages whose A was copied before the previous kernel ended
+    from.take(tiles, place, packed, tiles.first, m, slabs_k);
+    if constexpr (EARLY && SPARSE) {
+        for (int k = place.first; k < place.last && ahead < STAGES; k += SLABS, ahead++)
+            from.copy<true, false>(
+                place, room.stages + ahead * STAGE, room.full + 8 * ahead, k);
+    }
+    previous_wait();
+    next_start();
     for (int tile = tiles.first; tile < tiles.count; tile += tiles.pace) {
-        int tm, tn;
-        tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
-        int row = (tm * CLUSTER + rank) * TILE_M, col = tn * TILE_N;
-        // A tile entirely below A has no data and no result, so it may read any rows.
-        if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
-        const char* from =
-            packed + (long long)(row / PACKED_M) * slabs_k * PACKED_SLAB
-            + row % PACKED_M / 64 * BLOCK_A;
-        for (int k = 0; k < slabs_k; k += SLABS) {
-            barrier_wait(room.empty + 8 * at.stage, at.phase);
+        from.take(tiles, place, packed, tile, m, slabs_k);
+        for (int k = place.first; k < place.last; k += SLABS) {
             u32 bar = room.full + 8 * at.stage, to = room.stages + at.stage * STAGE;
-            int left = slabs_k - k;
-            if (SLABS == 1 || left >= SLABS) {
-                barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
-                copy_a<SLABS>(to, from, map_a, bar, row, k, policy_a);
-                copy_b<SLABS>(to, map_b, bar, col, k, rank, keep);
-                from += SLABS * PACKED_SLAB;
-            } else if constexpr (SLABS > 1) {  // the end of k
-                barrier_expect(bar, left * (BYTES_A + BYTES_B));
-                for (; k < slabs_k; k++, to += SLAB, from += PACKED_SLAB) {
-                    copy_a<1>(to, from, map_a, bar, row, k, policy_a);
-                    copy_b<1>(to, map_b, bar, col, k, rank, keep);
-                }
+            if (ahead > 0) {
+                from.copy<false, true>(place, to, bar, k);
+                ahead--;
+            } else {
+                barrier_wait(room.empty + 8 * at.stage, at.phase);
+                from.copy<true, true>(place, to, bar, k);
             }
             at.next();
         }
@@ -571,16 +651,99 @@ __device__ __forceinline__ void release_codes(const Room& room, int stage) {
     if constexpr (SPARSE) barrier_arrive_here(room.empty + 8 * stage);
 }
 
-// Signal every block of the cluster, one lane for each, that this warp has finished with
-// the stage.
-__device__ __forceinline__ void release(const Room& room, int stage) {
+// Signal every block that copies into this one, one lane for each, that this warp has
+// finished with the stage.
+__device__ __forceinline__ void release(
+    const Room& room, const Place& place, int stage) {
     if (threadIdx.x % 32 < CLUSTER)
-        barrier_arrive(room.empty + 8 * stage, threadIdx.x % 32);
+        barrier_arrive(room.empty + 8 * stage, place.part * CLUSTER + threadIdx.x % 32);
+}
+
+// ── parts of k ──────────────────────────────────────────────────────────────
+
+// Each block sends every other one its sums of the slices that the other one stores.
+// They go where the stages were.  A lane sends the sums of eight columns as 16 bytes.
+constexpr int SENT = COLUMNS / 8 * 128 * 16;  // bytes of a slice, from one block
+constexpr int OWNED = (TILE_M / 64 * SLICES + SPLIT - 1) / SPLIT;  // slices, at most
+static_assert(SPLIT == 1 || OWNED * SPLIT * SENT <= STAGES * STAGE, "sums need room");
+
+__device__ __forceinline__ u32 sums_at(const Room& room, int number, int from, int g) {
+    int slot = number / SPLIT * SPLIT + from;
+    return room.stages + slot * SENT + (g * 128 + threadIdx.x % 128) * 16;
+}
+
+__device__ __forceinline__ u32 in_block(u32 address, int block) {
+    u32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(there) : "r"(address), "r"(block));
+    return there;
+}
+
+// The registers keep their type: if they were moved, the products would wait for it.
+__device__ __forceinline__ void send(u32 to, const float* x) {
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3]) : "memory");
+}
+__device__ __forceinline__ void send(u32 to, const int* x) {
+    asm volatile("st.shared::cluster.v4.s32 [%0], {%1, %2, %3, %4};"
+                 ::"r"(to), "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]) : "memory");
+}
+__device__ __forceinline__ void receive(u32 from, float (&x)[4]) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3]) : "r"(from));
+}
+__device__ __forceinline__ void receive(u32 from, int (&x)[4]) {
+    asm volatile("ld.shared.v4.s32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(from));
+}
+
+// Add the sums of all parts, in ascending k, in the slices that this block stores.
+__device__ __forceinline__ void add_parts(
+    const Room& room, const Place& place, Sums& acc, int member) {
+    cluster_sync();  // every block has finished with its stages
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+        for (int s = 0; s < SLICES; s++) {
+            int block = member * BLOCKS + i, to = owner(block, s);
+            if (to == place.part) continue;
+            int number = slice_number(block, s);
+#pragma unroll
+            for (int g = 0; g < COLUMNS / 8; g++)
+                send(in_block(sums_at(room, number, place.part, g),
+                              to * CLUSTER + place.rank),
+                     &acc[i][(s * (COLUMNS / 8) + g) * 4]);
+        }
+    cluster_sync();  // all sums have arrived
+#pragma unroll
+    for (int i = 0; i < BLOCKS; i++)
+#pragma unroll
+        for (int s = 0; s < SLICES; s++) {
+            int block = member * BLOCKS + i;
+            if (owner(block, s) != place.part) continue;
+            int number = slice_number(block, s);
+#pragma unroll
+            for (int g = 0; g < COLUMNS / 8; g++) {
+                ACCUMULATOR* own = &acc[i][(s * (COLUMNS / 8) + g) * 4];
+                ACCUMULATOR sum[4], next[4];
+#pragma unroll
+                for (int p = 0; p < SPLIT; p++) {
+                    if (p != place.part) receive(sums_at(room, number, p, g), next);
+#pragma unroll
+                    for (int x = 0; x < 4; x++) {
+                        ACCUMULATOR y = p == place.part ? own[x] : next[x];
+                        sum[x] = p ? sum[x] + y : y;
+                    }
+                }
+#pragma unroll
+                for (int x = 0; x < 4; x++) own[x] = sum[x];
+            }
+        }
 }
 
 __device__ __forceinline__ void consume(
-    const Room& room, const Tiles& tiles, const Epilogue& e, const TensorMap* map_d,
-    int consumer, u32 rank, int m, int n, int slabs_k) {
+    const Room& room, const Tiles& tiles, const Place& place, const Epilogue& e,
+    const TensorMap* map_d, int consumer, int m, int n) {
     u32 staging = room.stages + STAGES * STAGE + (TURNS ? 0 : consumer * STAGING);
     Sums acc;
 #if PROMOTE
@@ -588,36 +751,38 @@ __device__ __forceinline__ void consume(
 #endif
     Position at{0, 0};
     int slot = 0;
-    int stages_k = (slabs_k + SLABS - 1) / SLABS;
-    int member = TURNS ? 0 : consumer, place = TURNS ? consumer : 0;
-    int parity = place ^ 1;  // consumer 0 has the first turn
-    if (place) at.pass(stages_k);
-    for (int tile = tiles.first + place * tiles.pace; tile < tiles.count;
+    int slabs = place.last - place.first;
+    int stages_k = (slabs + SLABS - 1) / SLABS;
+    int member = TURNS ? 0 : consumer, turn = TURNS ? consumer : 0;
+    int parity = turn ^ 1;  // consumer 0 has the first turn
+    if (turn) at.pass(stages_k);
+    previous_wait();
+    for (int tile = tiles.first + turn * tiles.pace; tile < tiles.count;
          tile += CONSUMERS / TEAM * tiles.pace) {
         int tm, tn;
         tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
-        int row = (tm * CLUSTER + rank) * TILE_M + member * BLOCKS * 64;
+        int row = (tm * CLUSTER + place.rank) * TILE_M + member * BLOCKS * 64;
         // Wait for our turn.  Without it, a stage of the other consumer's tile could be
         // taken for one of this tile: the parity of a barrier only tells one round of
         // the ring from the next.
-        if constexpr (TURNS) barrier_wait(room.turns + 8 * place, parity);
+        if constexpr (TURNS) barrier_wait(room.turns + 8 * turn, parity);
         int last = 0;
         auto one_stage = [&](u32 (&codes)[SLABS][CODES], int k) {
             barrier_wait(room.full + 8 * at.stage, at.phase);
             u32 a = room.stages + at.stage * STAGE + member * BLOCKS * BLOCK_A;
             u32 b = room.stages + at.stage * STAGE + OFFSET_B;
-            multiply_stage(acc, codes, a, b, PROMOTE || k == 0, slabs_k - k * SLABS);
+            multiply_stage(acc, codes, a, b, PROMOTE || k == 0, slabs - k * SLABS);
             release_codes(room, at.stage);
 #if PROMOTE
             wgmma_wait<0>();
-            release(room, at.stage);
+            release(room, place, at.stage);
 #pragma unroll
             for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
                 for (int x = 0; x < ACCUMULATORS; x++)
                     total[i][x] = __fadd_rn(total[i][x], acc[i][x]);
 #else
-            if (k) { wgmma_wait<1>(); release(room, last); }
+            if (k) { wgmma_wait<1>(); release(room, place, last); }
             last = at.stage;
 #endif
             at.next();
@@ -637,7 +802,7 @@ __device__ __forceinline__ void consume(
         }
         if constexpr (TURNS) {  // all products of this tile are started
             if (threadIdx.x % 32 == 0)
-                barrier_arrive_here(room.turns + 8 * (place ^ 1));
+                barrier_arrive_here(room.turns + 8 * (turn ^ 1));
             at.pass(stages_k);
         }
         // Load what the epilogue needs while the last products still run.
@@ -647,30 +812,31 @@ __device__ __forceinline__ void consume(
         for (int i = 0; i < BLOCKS; i++) rows[i] = rows_of(e, row + i * 64, m);
 #if !PROMOTE
         wgmma_wait<0>();
-        release(room, last);
+        release(room, place, last);
         auto& total = acc;
 #endif
+        if constexpr (SPLIT > 1) add_parts(room, place, total, member);
         if constexpr (TURNS) {  // both share one staging buffer
-            barrier_wait(room.stores + 8 * place, parity);
+            barrier_wait(room.stores + 8 * turn, parity);
             parity ^= 1;
         }
 #pragma unroll
         for (int i = 0; i < BLOCKS; i++)
             store_block(total[i], rows[i], columns, map_d, staging, slot, consumer,
-                        row + i * 64, tn * TILE_N);
+                        row + i * 64, tn * TILE_N, member * BLOCKS + i, place.part);
         if constexpr (TURNS) {  // every thread wrote there, so every thread signals
             if (threadIdx.x % 128 == 0)
                 asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
             group_sync(consumer);
-            barrier_arrive_here(room.stores + 8 * (place ^ 1));
+            barrier_arrive_here(room.stores + 8 * (turn ^ 1));
         }
     }
 }
 
 // ── the kernel ──────────────────────────────────────────────────────────────
 
-extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1)
-__launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
+extern "C" __global__ void __cluster_dims__(CLUSTER * SPLIT, 1, 1)
+__launch_bounds__(128 * CONSUMERS + 128, RESIDENT) gemm(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
     const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
     const __grid_constant__ Epilogue e, int m, int n, int slabs_k) {
@@ -681,7 +847,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     room.full = shared_address(bars), room.empty = room.full + 8 * STAGES;
     room.turns = room.empty + 8 * STAGES, room.stores = room.turns + 16;
     int warp = threadIdx.x / 32;
-    u32 rank = CLUSTER > 1 ? cluster_rank() : 0;
+    Place place(CLUSTER * SPLIT > 1 ? cluster_rank() : 0, slabs_k);
 
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
@@ -694,21 +860,23 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    if (CLUSTER > 1) cluster_sync(); else __syncthreads();
+    if (CLUSTER * SPLIT > 1) cluster_sync(); else __syncthreads();
 
     Tiles tiles(m, n);
     if (warp >= WARPS) {
-        if constexpr (CONSUMERS == 2)
+        if constexpr (CONSUMERS == 2 && RESIDENT == 1)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 128 * CONSUMERS)
-            produce(room, tiles, &map_a, &map_b, packed, rank, m, slabs_k);
+            produce(room, tiles, place, &map_a, &map_b, packed, m, slabs_k);
         __syncwarp();
+        if constexpr (SPLIT > 1) cluster_sync(), cluster_sync();  // see add_parts
     } else {
-        if constexpr (CONSUMERS == 2)
+        if constexpr (CONSUMERS == 2 && RESIDENT == 1)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-        consume(room, tiles, e, &map_d, warp / 4, rank, m, n, slabs_k);
+        consume(room, tiles, place, e, &map_d, warp / 4, m, n);
     }
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
     __syncwarp();
-    if (CLUSTER > 1) cluster_sync();  // no block may exit while others still signal it
+    if (CLUSTER > 1 && SPLIT == 1)
+        cluster_sync();  // no block may exit while others still signal it
 }

@@ -103,7 +103,10 @@ def launch(
         ctypes.addressof(parts),
         *planned.addresses,
     )
-    start(planned.function, (made.grid, 1), made.block, made.shared, stream, addresses)
+    start(
+        planned.function, (made.grid, 1), made.block, made.shared, stream, addresses,
+        early=made.kernel.early,
+    )  # fmt: skip
 
 
 def start(
@@ -113,15 +116,43 @@ def start(
     shared: int,
     stream: int,
     addresses: Sequence[int],
+    *,
+    early: bool = False,
 ) -> None:
-    """Launch a function; its arguments are at these addresses on the host."""
+    """Launch a function; its arguments are at these addresses on the host.
+
+    An ``early`` one may start before the kernel before it has ended.
+    """
     pointers = array("Q", addresses)
     where, _ = pointers.buffer_info()
-    _check(
-        _driver().cuLaunchKernel(
-            handle, *grid, 1, threads, 1, 1, shared, stream, where, 0
+    driver = _driver()
+    if early:
+        config = _early_config(grid, threads, shared, stream)
+        _check(driver.cuLaunchKernelEx(config, handle, where, 0))
+    else:
+        _check(
+            driver.cuLaunchKernel(
+                handle, *grid, 1, threads, 1, 1, shared, stream, where, 0
+            )
         )
-    )
+
+
+@lru_cache(maxsize=1024)
+def _early_config(
+    grid: tuple[int, int], threads: int, shared: int, stream: int
+) -> Any:
+    """A launch that the end of the previous kernel does not hold back."""
+    driver = _driver()
+    attribute = driver.CUlaunchAttribute()
+    name = "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION"
+    attribute.id = getattr(driver.CUlaunchAttributeID, name)
+    attribute.value.programmaticStreamSerializationAllowed = 1
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = *grid, 1
+    config.blockDimX, config.blockDimY, config.blockDimZ = threads, 1, 1
+    config.sharedMemBytes, config.hStream = shared, stream
+    config.attrs, config.numAttrs = [attribute], 1
+    return config
 
 
 @lru_cache(maxsize=1024)
