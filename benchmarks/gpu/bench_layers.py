@@ -22,14 +22,15 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from bench_gemm import compile_all, dense, packed, versions
 from torch import Tensor
 
-from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
+from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
 from fragmenta.registers.dtype import dtype
 from fragmenta.torch import run
 
@@ -121,45 +122,10 @@ def base_kernel(of: str) -> Kernel:
     return Kernel(of, out=out, tile=Tile(64, 64), transposed=True)
 
 
-def candidates(of: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
+def tried(of: str, m: int, n: int, k: int, most: int) -> list[Kernel]:
     """The chosen kernel first, then those that look best after it."""
-    kernel = base_kernel(of)
-    best = choose(kernel, m, n, k)
-    if most <= 1:
-        return [best]
-    near = [replace(kernel, tile=tile, early=True) for tile in explored(n)]
-    near = [x for x in near if x.tile.split == 1 or x.stages * x.stage_bytes
-            >= -(-x.tile.m // 64 * (x.tile.n // x._columns) // x.tile.split)
-            * x.tile.split * x._columns * 256]
-    near.sort(key=lambda each: expected_time(each, m, n, k))
-    seen, found = {}, [best]
-    for each in near:
-        t = each.tile
-        key = (t.m, t.n, t.cluster, t.resident)
-        seen[key] = seen.get(key, 0) + 1
-        if seen[key] <= 2 and len(found) < most:
-            if len(found) < 4:
-                found.append(replace(each, early=False))
-            found.append(each)
-    return found
-
-
-def explored(n: int) -> list[Tile]:
-    widths = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192)
-    found = []
-    for m in (64, 128, 256):
-        for w in widths:
-            if w - n >= 16 + n // 4 or w * 12 < n:
-                continue
-            for cluster in (1, 2):
-                for split in (1, 2, 3, 4, 5, 6, 8):
-                    for resident in (1, 2):
-                        if resident == 2 and (m > 64 or w > 64):
-                            continue
-                        if cluster * split > 8 or w % (8 * cluster):
-                            continue
-                        found.append(Tile(m, w, cluster, False, split, resident))
-    return found
+    listed = candidates(base_kernel(of))
+    return sorted(listed, key=lambda each: expected_time(each, m, n, k))[:most]
 
 
 def measured(of: str, m: int, k: int, batches: list[int], most: int) -> Iterator[Case]:
@@ -174,11 +140,10 @@ def measured(of: str, m: int, k: int, batches: list[int], most: int) -> Iterator
         least = {"e4m3": 16, "s8": 32}.get(of, 1)
         x = dense(of, max(least, n), k)
         case.dense_us = median_us([dense_call(of, weight, x) for weight in whole])
-        x = x[:n]
         found: dict[str, float] = {}
-        for kernel in candidates(of, m, n, k, most):
-            calls = [lambda a=a, kernel=kernel: run(kernel, a, x, m) for a in stored]
-            found[f"{kernel.tile}{' early' * kernel.early}"] = median_us(calls)
+        for kernel in tried(of, m, n, k, most):
+            calls = [partial(run, kernel, a, x[:n], m) for a in stored]
+            found[str(kernel.tile)] = median_us(calls)
         case.tile, case.sparse_us = next(iter(found.items()))
         case.tiles = found if most > 1 else None
         yield case
@@ -194,13 +159,13 @@ def summary(cases: list[Case]) -> str:
     lines = ["| type | n | cases | geometric mean | least | slower than dense |",
              "|---|---|---:|---:|---:|---:|"]  # fmt: skip
     for of in dict.fromkeys(case.type for case in cases):
-        for low, high in ((1, 64), (65, 512), (513, 1 << 20)):
+        for low, high in ((1, 64), (65, 512), (513, max(BATCHES))):
             some = [c.ratio for c in cases if c.type == of and low <= c.n <= high]
             if some:
+                slower = sum(ratio < 1 for ratio in some)
                 lines.append(
-                    f"| {of} | {low} to {high if high < 1 << 20 else ''} | {len(some)} | "
-                    f"{mean(some):.2f} | {min(some):.2f} | "
-                    f"{sum(r < 1 for r in some)} |"
+                    f"| {of} | {low} to {high} | {len(some)} | {mean(some):.2f} | "
+                    f"{min(some):.2f} | {slower} |"
                 )
     return "\n".join(lines)
 
@@ -240,7 +205,7 @@ def main() -> int:
         for of in types
         for m, k in layers
         for n in batches
-        for kernel in candidates(of, m, n, k, options.tiles)
+        for kernel in tried(of, m, n, k, options.tiles)
     }
     compile_all(sorted(needed, key=str))
     print(f"{len(needed)} kernels compiled in {time.time() - begun:.0f} s", flush=True)

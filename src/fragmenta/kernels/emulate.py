@@ -3,13 +3,14 @@
 A kernel adds along k in ascending order.  So its result is that of
 :func:`fragmenta.matmul` with the kernel's instruction.  If its tile is split along k,
 each part of k is summed so, and then the parts are added in f32, in ascending order.
-Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after every step, and once more to the
-output type.
+Promotion adds the sums of the slabs in f32.  The epilogue rounds to f32 after every
+step, and once more to the output type.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import ml_dtypes
@@ -89,26 +90,20 @@ def accumulate(
     b = np.swapaxes(as_array(B), -1, -2)
     if not b.shape[-2]:
         raise ShapeError("k must be at least 1; given 0")
-    total: Array | None = None
     with np.errstate(all="ignore"):
-        for first, last in kernel.parts(b.shape[-2]):
-            part = _part(kernel, _columns(a, first, last), b[first:last])
-            total = part if total is None else _added(total, part)
-    assert total is not None  # noqa: S101 - there is at least one part
-    return total
+        sums = [
+            _part(kernel, _columns(a, first, last), b[first:last])
+            for first, last in kernel.parts(b.shape[-2])
+        ]
+        return reduce(_added, sums)
 
 
 def _part(kernel: Kernel, a: Any, b: Array) -> Array:
     """The sums of one part of k."""
-    if not kernel.promote:
-        return matmul(a, b, kernel.instruction)
-    total: Array | None = None
-    for first in range(0, len(b), kernel.slab_k):
-        last = min(first + kernel.slab_k, len(b))
-        part = matmul(_columns(a, first, last), b[first:last], kernel.instruction)
-        total = part if total is None else _added(total, part)
-    assert total is not None  # noqa: S101 - k is at least 1
-    return total
+    step = kernel.slab_k if kernel.promote else len(b)
+    ends = [(first, min(first + step, len(b))) for first in range(0, len(b), step)]
+    sums = (matmul(_columns(a, *x), b[slice(*x)], kernel.instruction) for x in ends)
+    return reduce(_added, sums)
 
 
 def _added(x: Array, y: Array) -> Array:

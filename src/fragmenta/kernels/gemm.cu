@@ -16,14 +16,14 @@
 // the stages.  Then they exchange their sums through shared memory, and each adds and
 // stores some columns: the parts are always added in ascending k.
 //
-// The weights of a layer do not depend on the kernel that ran before.  So with EARLY a
-// kernel starts before that one has ended, and copies of A what fits in its ring.
+// The weights of a layer do not depend on the kernel that ran before.  If the launcher
+// says so, a kernel starts before that one has ended, and fills its ring with A.
 //
 // The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER SPLIT CONSUMERS
-// TURNS BLOCKS RESIDENT (blocks of threads that a multiprocessor can hold); SPARSE, WORDS
-// (metadata words per lane and slab), PAIRED (whether two instructions share a word);
-// ACCUMULATOR OUTPUT, BOX_WIDE and BOX_HIGH (bytes and rows of D that a copy stores);
-// PROMOTE SCALED TRANSPOSED XOR EARLY; and the function `multiply` around one wgmma.
+// TURNS BLOCKS; SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
+// instructions share a word); ACCUMULATOR OUTPUT, BOX_WIDE and BOX_HIGH (bytes and rows of
+// D that a copy stores); PROMOTE SCALED TRANSPOSED XOR; and the function `multiply` around
+// one wgmma.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
@@ -141,12 +141,13 @@ __device__ __forceinline__ void cluster_sync() {
 
 // Wait until what ran before this kernel has ended, and its results are there.
 __device__ __forceinline__ void previous_wait() {
-    if constexpr (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-// Let the next kernel start where there is room.
+// Let the next kernel start where there is room.  After previous_wait: so whatever the
+// next one copies early is older than this kernel.
 __device__ __forceinline__ void next_start() {
-    if constexpr (EARLY) asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
 __device__ __forceinline__ u32 cluster_rank() {
@@ -583,7 +584,7 @@ __device__ __forceinline__ void produce(
     Position at{0, 1};
     int ahead = 0;  // stages whose A was copied before the previous kernel ended
     from.take(tiles, place, packed, tiles.first, m, slabs_k);
-    if constexpr (EARLY && SPARSE) {
+    if constexpr (SPARSE) {
         for (int k = place.first; k < place.last && ahead < STAGES; k += SLABS, ahead++)
             from.copy<true, false>(
                 place, room.stages + ahead * STAGE, room.full + 8 * ahead, k);
@@ -836,7 +837,7 @@ __device__ __forceinline__ void consume(
 // ── the kernel ──────────────────────────────────────────────────────────────
 
 extern "C" __global__ void __cluster_dims__(CLUSTER * SPLIT, 1, 1)
-__launch_bounds__(128 * CONSUMERS + 128, RESIDENT) gemm(
+__launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
     const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
     const __grid_constant__ Epilogue e, int m, int n, int slabs_k) {
@@ -864,14 +865,14 @@ __launch_bounds__(128 * CONSUMERS + 128, RESIDENT) gemm(
 
     Tiles tiles(m, n);
     if (warp >= WARPS) {
-        if constexpr (CONSUMERS == 2 && RESIDENT == 1)
+        if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 128 * CONSUMERS)
             produce(room, tiles, place, &map_a, &map_b, packed, m, slabs_k);
         __syncwarp();
         if constexpr (SPLIT > 1) cluster_sync(), cluster_sync();  // see add_parts
     } else {
-        if constexpr (CONSUMERS == 2 && RESIDENT == 1)
+        if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         consume(room, tiles, place, e, &map_d, warp / 4, m, n);
     }

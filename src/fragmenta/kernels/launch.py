@@ -86,11 +86,14 @@ def launch(
     *,
     stream: int = 0,
     epilogue: dict[str, int] | None = None,
+    early: bool = False,
 ) -> None:
     """Start D = A B; ``a`` is a dense matrix, or the address of a packed A.
 
     ``epilogue`` has addresses by name: of the f32 numbers scale, scale_m, scale_n
-    and bias, and for xor of the s32 numbers count_m and count_n.
+    and bias, and for xor of the s32 numbers count_m and count_n.  An ``early`` launch
+    may read a packed A before the kernel in front of it on the stream has ended, so
+    that one must not write it.
     """
     made = planned.geometry
     given = arguments(made, a, b, d, _tensor_map, epilogue)
@@ -105,7 +108,7 @@ def launch(
     )
     start(
         planned.function, (made.grid, 1), made.block, made.shared, stream, addresses,
-        early=made.kernel.early,
+        early=early,
     )  # fmt: skip
 
 
@@ -138,9 +141,7 @@ def start(
 
 
 @lru_cache(maxsize=1024)
-def _early_config(
-    grid: tuple[int, int], threads: int, shared: int, stream: int
-) -> Any:
+def _early_config(grid: tuple[int, int], threads: int, shared: int, stream: int) -> Any:
     """A launch that the end of the previous kernel does not hold back."""
     driver = _driver()
     attribute = driver.CUlaunchAttribute()

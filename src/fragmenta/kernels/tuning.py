@@ -13,7 +13,8 @@ from dataclasses import astuple, replace
 from functools import cache
 from hashlib import sha256
 
-from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
+from fragmenta.errors import ShapeError
+from fragmenta.kernels.config import Kernel, Tile, candidates, choose, expected_time
 from fragmenta.kernels.source import text
 from fragmenta.machine.cache import Cache
 
@@ -45,16 +46,29 @@ def tune(
 ) -> Kernel:
     """Measure the ``most`` tiles that look best, and remember the fastest.
 
+    All of them add floats along k in the order of the one that is expected best, so
+    that tuning changes no bit of a result.
+
     >>> best = tune(Kernel("s8"), (64, 8, 64), "nothing", lambda k: k.tile.n)
     >>> best.tile.n, known(Kernel("s8"), (64, 8, 64), "nothing") == best
     (8, True)
     """
-    listed = [replace(kernel, tile=tile) for tile in tiles_for(kernel)]
-    listed.sort(key=lambda each: expected_time(each, *shape))
+    listed = sorted(candidates(kernel), key=lambda each: expected_time(each, *shape))
+    if kernel.accumulator == "f32":
+        parts = listed[0].parts(shape[-1])
+        listed = [each for each in listed if _parts(each, shape[-1]) == parts]
     best = min(listed[:most], key=measure)
     _kept()[key(kernel, shape, gpu)] = best.tile
     _write()
     return best
+
+
+def _parts(kernel: Kernel, k: int) -> list[tuple[int, int]] | None:
+    """How the sum is split along k; None if k is too short for that."""
+    try:
+        return kernel.parts(k)
+    except ShapeError:
+        return None
 
 
 @cache

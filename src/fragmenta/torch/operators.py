@@ -161,7 +161,7 @@ def _product_on_cuda(product: Product) -> Tensor:
 
 def _product_on_cpu(product: Product) -> Tensor:
     kernel = product.kernel()
-    if product.tile:  # changes no bit of the result, but must be valid
+    if product.m and product.shape[1]:  # a tile split along k changes the sum
         kernel = tiled(kernel, product.shape, product.tile)
     a: Any
     if product.sparse:

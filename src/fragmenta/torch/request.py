@@ -68,7 +68,7 @@ class Product(NamedTuple):  # five times as fast to make as a frozen dataclass
     transposed: bool
     promote: bool
     tile: tuple[int, ...]
-    """m, n, cluster and turns; empty if the tile is to be chosen."""
+    """m, n, cluster, turns and split; empty if the tile is to be chosen."""
     names: OperandNames = MATRICES
     leading: tuple[int, ...] | None = None
     """All axes of x but the last, if x does not have two."""

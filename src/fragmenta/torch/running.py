@@ -8,6 +8,7 @@ call may take the host only microseconds.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.arguments import Matrix
-from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
+from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, choose
 from fragmenta.kernels.emulate import Epilogue, emulate
 from fragmenta.kernels.launch import LaunchPlan, launch, plan
 from fragmenta.kernels.tuning import ProductShape, known
@@ -75,14 +76,19 @@ def tiled(
 ) -> Kernel:
     """The kernel with the given tile, or with the best known for the shape.
 
+    Without a ``gpu`` it is the tile that is expected best.  What was measured on a GPU
+    may be another one, but never with another sum.
+
     >>> kernel = Kernel("bf16", out="bf16")
-    >>> str(tiled(kernel, (64, 64, 64), (128, 64, 1, 0)).tile)
+    >>> str(tiled(kernel, (64, 64, 64), (128, 64, 1, 0, 1)).tile)
     '128x64'
     """
     check_tile(tile)
     if tile:
-        m, n, cluster, turns = tile
-        return replace(kernel, tile=Tile(m, n, cluster, bool(turns)))
+        m, n, cluster, turns, split = tile
+        return replace(kernel, tile=Tile(m, n, cluster, bool(turns), split))
+    if gpu is None:
+        return choose(kernel, *shape)
     return known(kernel, shape, torch.cuda.get_device_name(gpu))
 
 
@@ -119,6 +125,38 @@ SEARCHES: list[TileSearch] = []
 
 
 # ── on the GPU ──────────────────────────────────────────────────────────────
+
+
+class Settled:
+    """The packed weights that were read by a launch before, and not changed since.
+
+    A kernel may read such a weight before the kernel in front of it has ended: that one
+    cannot have written it.  So the first launch after a change waits, and later ones
+    start early.
+
+    >>> settled, weight = Settled(), torch.zeros(4)
+    >>> settled.has(weight), settled.has(weight), settled.has(weight.add_(1))
+    (False, True, False)
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Tensor], int]] = {}
+
+    def has(self, weight: Tensor) -> bool:
+        """Whether it is settled; from now on it is."""
+        if weight.is_inference():  # counts no changes
+            return False
+        name, version = id(weight), weight._version
+        known = self._known.get(name)
+        if known is not None and known[0]() is weight and known[1] == version:
+            return True
+        if len(self._known) >= _MOST:
+            self._known = {x: y for x, y in self._known.items() if y[0]() is not None}
+        self._known[name] = weakref.ref(weight), version
+        return False
+
+
+SETTLED = Settled()
 
 
 class Ready(NamedTuple):
@@ -168,6 +206,7 @@ class Ready(NamedTuple):
             Matrix(d.data_ptr(), self.rows, self.columns * size, self.pitch * size),
             stream=_TORCH._cuda_getCurrentRawStream(self.device.index),
             epilogue={name: part.data_ptr() for name, part in parts.items()},
+            early=planned.kernel.sparse and SETTLED.has(a),
         )
 
 
@@ -255,16 +294,17 @@ def check_depth(b: Tensor) -> None:
 
 
 def check_tile(tile: Sequence[int]) -> None:
-    """Refuse a tile that does not have four sizes.
+    """Refuse a tile that does not have five sizes.
 
     >>> check_tile([64, 64])
     Traceback (most recent call last):
-    fragmenta.errors.ShapeError: a tile must be m, n, cluster and turns, or empty; \
-given [64, 64]
+    fragmenta.errors.ShapeError: a tile must be m, n, cluster, turns and split, or \
+empty; given [64, 64]
     """
-    if len(tile) not in (0, 4):
+    if len(tile) not in (0, 5):
         raise ShapeError(
-            f"a tile must be m, n, cluster and turns, or empty; given {list(tile)}"
+            "a tile must be m, n, cluster, turns and split, or empty; given "
+            f"{list(tile)}"
         )
 
 
