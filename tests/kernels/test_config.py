@@ -64,7 +64,10 @@ def test_more_work_takes_longer():
         ({"a": "e4m3", "promote": True, "tile": Tile(256, 128)}, "no registers"),
         ({"a": "s8", "xor": True}, "xor is for b1"),
         ({"a": "e4m3", "tile": Tile(256, 200)}, "no kernel for tiles"),
-        ({"a": "e4m3", "tile": Tile(64, 48)}, "n 8, 16, 32"),
+        ({"a": "e4m3", "tile": Tile(64, 40)}, "n 8, 16, 24, 32"),
+        ({"a": "e4m3", "tile": Tile(64, 32, 2, split=2)}, "neither a cluster nor"),
+        ({"a": "e4m3", "tile": Tile(64, 32, split=5)}, "k is 2, 3, 4, 6 or 8"),
+        ({"a": "e4m3", "tile": Tile(256, 192, split=2)}, "more shared memory"),
         ({"a": "e4m3", "tile": Tile(64, 0)}, "no kernel for tiles"),
         ({"a": "e4m3", "tile": Tile(64, 8, 2)}, "no kernel for tiles"),
         ({"a": "e4m3", "tile": Tile(64, 64, 4)}, "clusters of 1 or 2"),
@@ -93,7 +96,7 @@ def test_a_measured_choice_is_kept(tmp_path, monkeypatch):
     tuning._kept()  # before another process adds what it found
     kept = Cache(tmp_path)
     read = json.loads(kept.get(tuning._version()))
-    more = read | {"other": [64, 8, 1, False]}
+    more = read | {"other": [64, 8, 1, False, 2]}
     kept.put(tuning._version(), json.dumps(more).encode())
     tune(Kernel("s8"), shape, "GPU", lambda each: each.tile.n)
     assert set(json.loads(kept.get(tuning._version()))) == {

@@ -161,8 +161,8 @@ class Kernel:
         if not known or tile.blocks not in (1, 2) or tile.n % (8 * tile.cluster):
             raise ShapeError(
                 f"no kernel for tiles of {tile}: m is {one_of(map(str, _HEIGHTS))}, "
-                f"n {one_of(map(str, _WIDTHS))}, in clusters of 1 or 2; a split along k "
-                f"is {one_of(map(str, _SPLITS))}, with neither a cluster nor turns"
+                f"n {one_of(map(str, _WIDTHS))}, in clusters of 1 or 2; a split along "
+                f"k is {one_of(map(str, _SPLITS))}, with neither a cluster nor turns"
             )
         if tile.blocks * tile.n // 2 > _ACCUMULATORS:
             raise ShapeError(f"tiles of {tile} need more registers than a thread has")
@@ -456,7 +456,7 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     The time itself is less exact than the order of the tiles of a shape.
 
     >>> round(expected_time(Kernel("bf16", tile=Tile(256, 192, 2)), 8192, 8192, 8192))
-    960
+    975
     """
     estimate = _sparse_time if kernel.sparse else _dense_time
     return estimate(kernel, m, n, k)

@@ -232,6 +232,9 @@ def sized(kernel: Kernel, number: int, **more: Any) -> Gemm:
     tall, wide = (3, 2) if area <= 8192 else ((1, 4), (2, 2))[number % 2]
     shares = 2 if number % 4 == 3 else 1  # clusters, or blocks
     stages = max(2, kernel.stages * shares // (tall * wide) + 1)
+    if tile.split > 1:  # every part has a cluster of its own, and one tile
+        tall, wide = (2, 1) if number % 2 else (1, 2)
+        stages = tile.split * (kernel.stages + 1) - number % 2
     slabs = stages * kernel.slabs - (kernel.slabs > 1 and number % 2)
     step = 128 // dtype(kernel.a).bits  # elements in 16 bytes
     less = (0, step, step // 2 + 8 * (kernel.a == "b1"))[number % 3]

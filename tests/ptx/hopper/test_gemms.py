@@ -43,8 +43,9 @@ def test_most_blocks_go_round_their_ring():
     for each in GEMMS:
         made, kernel = each.geometry, each.kernel
         stages = -(-made.sizes[2] // kernel.slabs)
-        clusters = made.grid // kernel.tile.cluster
-        around += kernel.tiles(each.m, each.n) * stages > kernel.stages * clusters
+        clusters = made.grid // kernel.tile.cluster // kernel.tile.split
+        rounds = kernel.stages * clusters * kernel.tile.split
+        around += kernel.tiles(each.m, each.n) * stages > rounds
     assert around >= len(GEMMS) - 2
 
 
@@ -59,7 +60,7 @@ def test_the_arguments_are_those_of_the_ptx(gemm):
     assert sizes[:3] == [128] * 3
     assert sizes[4] == 48
     assert kernel.function.directives["reqnctapercluster"][:1] == (
-        gemm.kernel.tile.cluster,
+        gemm.kernel.tile.cluster * gemm.kernel.tile.split,
     )
 
 
