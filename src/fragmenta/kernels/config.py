@@ -43,7 +43,7 @@ _STAGES = {4: 6, 2: 8, 1: 12}  # slabs in a stage: most stages (more are slower)
 _PROCESSORS = 132
 _CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 6: 17, 8: 15}  # that fit, by their blocks
 _HEIGHTS = (64, 128, 256)
-_WIDTHS = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 160, 192, 224, 256)
+_WIDTHS = (*range(8, 128, 8), *range(128, 257, 16))
 _SPLITS = (2, 3, 4, 6, 8)
 _ACCUMULATORS = 192  # most registers for sums in a thread of a consumer
 
@@ -227,10 +227,12 @@ class Kernel:
         >>> Kernel("bf16", tile=Tile(64, 8)).slabs, Kernel("bf16").slabs
         (4, 1)
         """
-        small = self.tile.m == 64 and self.tile.n <= 64 and not self.tile.turns
+        tile = self.tile
+        most = 4 if tile.m == 64 and tile.n <= 64 else 2 if self.sparse else 1
+        if tile.turns or self.promote:  # promotion adds after every slab
+            most = 1
         fit = self._free(min(_STAGING)) // self._slab_bytes
-        several = small and not self.promote  # promotion adds after every slab
-        return next(n for n in _STAGES if n == 1 or (several and fit // n >= _ENOUGH))
+        return next(n for n in _STAGES if n <= most and (n == 1 or fit // n >= _ENOUGH))
 
     @property
     def stage_bytes(self) -> int:
@@ -250,11 +252,13 @@ class Kernel:
         As many as a box can have, but so few that all parts of k store some.
         """
         tile, size = self.tile, _BYTES[self.out]
-        allowed = range(8, 65, 8) if self.transposed else (16, 32, 64, 128)
+        allowed = range(8, 129, 8) if self.transposed else (16, 32, 64, 128)
         found = [x if self.transposed else x // size for x in allowed]
         found = [x for x in found if x >= 8 and tile.n % x == 0]
         even = [x for x in found if tile.m // 64 * (tile.n // x) % tile.split == 0]
-        return max(even or found[:1])
+        even = even or found[:1]
+        few = [x for x in even if x <= 64]
+        return max(few) if few and max(few) >= 24 else max(even)
 
     @property
     def _exchanged(self) -> int:
@@ -393,14 +397,15 @@ class Kernel:
 
 #: Tiles of sparse kernels: rows, columns, and the splits along k beside no split.
 _SPARSE = """
-256 : 192 160                     :
-256 : 128 112 96                  : 2
-128 : 256 224 192 160 128         : 2 3
-128 : 112 96 80 64                : 2 3
-128 : 48 32 24 16 8               :
- 64 : 256 224 192 160             : 2
- 64 : 128 112 96 80               : 2 3 4
- 64 : 64 48 32 24 16 8            : 2 3 4 6 8
+256 : 192 176 160 144                :
+256 : 128 120 112 104 96 88 80 72 64 : 2
+128 : 256 240 224 208 192 176 160    : 2
+128 : 144 128 120 112 104 96 88 80   : 2 3
+128 : 72 64                          : 2 3
+128 : 56 48 40 32 24 16 8            :
+ 64 : 256 240 224 208 192 176 160    : 2
+ 64 : 144 128 120 112 104 96 88 80   : 2 3 4
+ 64 : 72 64 56 48 40 32 24 16 8      : 2 3 4 6 8
 """
 
 
@@ -408,7 +413,7 @@ def _sparse_tiles() -> Iterator[Tile]:
     for line in _SPARSE.split("\n")[1:-1]:
         m, widths, splits = line.split(":")
         for n in map(int, widths.split()):
-            if int(m) > 64 and n in (128, 160, 192, 256):  # worth the multicast
+            if int(m) > 64 and n >= 128 and n % 32 == 0:  # worth the multicast
                 yield Tile(int(m), n, 2)
             yield Tile(int(m), n)
             yield from (Tile(int(m), n, split=int(x)) for x in splits.split())
@@ -445,8 +450,10 @@ def tiles_for(kernel: Kernel) -> Iterator[Tile]:
     >>> [str(t) for t in tiles_for(Kernel("e4m3", promote=True))][:3]
     ['128x192/2', '128x192', '128x192 k/2']
     """
+    whole = _KEPT.get(kernel.a) is not None  # integers have fewer widths
     for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
-        if tile.promotes or not kernel.promote:
+        exists = not whole or tile.n % 16 == 0 or tile.n in (8, 24)
+        if exists and (tile.promotes or not kernel.promote):
             yield tile
 
 
@@ -473,7 +480,7 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     """
     tile, slabs = kernel.tile, -(-k // kernel.slab_k)
     stages = -(-slabs // kernel.slabs)
-    if stages < tile.split:
+    if stages < tile.split or tile.n >= n + 8 > 16:  # k is too short, or n
         return math.inf
     tiles, blocks = kernel.tiles(m, n), tile.m // 64
     waves = -(-tiles // _CLUSTERS[tile.cluster * tile.split])

@@ -532,40 +532,41 @@ __device__ __forceinline__ void copy_b(
     }
 }
 
-// What the producer copies: the slabs of a tile's rows of A and columns of B.
+// What the producer copies next: slabs of a tile's rows of A and columns of B.
 struct Source {
     const TensorMap *map_a, *map_b;
     const char* packed;
-    int row, col;
+    int row, col, k;
     u64 policy_a, policy_b;
-    // Go to another tile.
+
+    // Go to the first slab of a tile.
     __device__ __forceinline__ void take(
         const Tiles& tiles, const Place& place, const char* all, int tile, int m,
         int slabs_k) {
         int tm, tn;
         tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
-        row = (tm * CLUSTER + place.rank) * TILE_M, col = tn * TILE_N;
+        row = (tm * CLUSTER + place.rank) * TILE_M, col = tn * TILE_N, k = place.first;
         // A tile entirely below A has no data and no result, so it may read any rows.
         if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
-        packed = all + (long long)(row / PACKED_M) * slabs_k * PACKED_SLAB
+        packed = all + ((long long)(row / PACKED_M) * slabs_k + k) * PACKED_SLAB
                  + row % PACKED_M / 64 * BLOCK_A;
     }
-    // Copy the slabs from k on into a stage: A, B or both.
+
+    // Copy a stage of A, B or both.
     template <bool A, bool B>
-    __device__ __forceinline__ void copy(
-        const Place& place, u32 to, u32 bar, int k) const {
-        const char* from = packed + (long long)k * PACKED_SLAB;
+    __device__ __forceinline__ void copy(const Place& place, u32 to, u32 bar) {
         int left = place.last - k;
         if (SLABS == 1 || left >= SLABS) {
             if constexpr (A) {
                 barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
-                copy_a<SLABS>(to, from, map_a, bar, row, k, policy_a);
+                copy_a<SLABS>(to, packed, map_a, bar, row, k, policy_a);
             }
             if constexpr (B) copy_b<SLABS>(to, map_b, bar, col, k, place, policy_b);
+            packed += SLABS * PACKED_SLAB, k += SLABS;
         } else if constexpr (SLABS > 1) {  // the end of k
             if constexpr (A) barrier_expect(bar, left * (BYTES_A + BYTES_B));
-            for (; k < place.last; k++, to += SLAB, from += PACKED_SLAB) {
-                if constexpr (A) copy_a<1>(to, from, map_a, bar, row, k, policy_a);
+            for (; k < place.last; k++, to += SLAB, packed += PACKED_SLAB) {
+                if constexpr (A) copy_a<1>(to, packed, map_a, bar, row, k, policy_a);
                 if constexpr (B) copy_b<1>(to, map_b, bar, col, k, place, policy_b);
             }
         }
@@ -582,28 +583,29 @@ __device__ __forceinline__ void produce(
     from.policy_a = tiles.wide > 1 ? keep : once;  // is A read again?
     from.policy_b = keep;
     Position at{0, 1};
-    int ahead = 0;  // stages whose A was copied before the previous kernel ended
     from.take(tiles, place, packed, tiles.first, m, slabs_k);
-    if constexpr (SPARSE) {
-        for (int k = place.first; k < place.last && ahead < STAGES; k += SLABS, ahead++)
-            from.copy<true, false>(
-                place, room.stages + ahead * STAGE, room.full + 8 * ahead, k);
+    Source first = from;
+    if constexpr (SPARSE) {  // fill the ring with A before the previous kernel ends
+        for (int s = 0; s < STAGES && first.k < place.last; s++)
+            first.copy<true, false>(
+                place, room.stages + s * STAGE, room.full + 8 * s);
     }
     previous_wait();
     next_start();
-    for (int tile = tiles.first; tile < tiles.count; tile += tiles.pace) {
-        from.take(tiles, place, packed, tile, m, slabs_k);
-        for (int k = place.first; k < place.last; k += SLABS) {
-            u32 bar = room.full + 8 * at.stage, to = room.stages + at.stage * STAGE;
-            if (ahead > 0) {
-                from.copy<false, true>(place, to, bar, k);
-                ahead--;
-            } else {
-                barrier_wait(room.empty + 8 * at.stage, at.phase);
-                from.copy<true, true>(place, to, bar, k);
-            }
+    while (from.k < first.k) {  // B beside it
+        from.copy<false, true>(
+            place, room.stages + at.stage * STAGE, room.full + 8 * at.stage);
+        at.next();
+    }
+    for (int tile = tiles.first; tile < tiles.count;) {
+        while (from.k < place.last) {
+            barrier_wait(room.empty + 8 * at.stage, at.phase);
+            from.copy<true, true>(
+                place, room.stages + at.stage * STAGE, room.full + 8 * at.stage);
             at.next();
         }
+        tile += tiles.pace;
+        from.take(tiles, place, packed, tile, m, slabs_k);
     }
 }
 
