@@ -228,7 +228,9 @@ class Kernel:
         (4, 1)
         """
         tile = self.tile
-        most = 4 if tile.m == 64 and tile.n <= 64 else 2 if self.sparse else 1
+        most = 4 if tile.m == 64 and tile.n <= 64 else 1
+        if self.sparse and (tile.m > 64 or 64 < tile.n < 128):
+            most = 2
         if tile.turns or self.promote:  # promotion adds after every slab
             most = 1
         fit = self._free(min(_STAGING)) // self._slab_bytes
@@ -469,6 +471,10 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     return estimate(kernel, m, n, k)
 
 
+#: Microseconds for the signals of a slab, by the slabs of a stage.
+_SIGNALS = {1: 0.075, 2: 0.119, 4: 0.070}
+
+
 def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     """Three times, of which the greatest counts most.
 
@@ -486,21 +492,20 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     waves = -(-tiles // _CLUSTERS[tile.cluster * tile.split])
     read = blocks * (tile.n + kernel.block_bytes / 128)
     written = tile.n + blocks * kernel.block_bytes / 128
-    signals = 0.195 if kernel.slabs == 1 else 0.128
     promotion = 0.09 if kernel.promote else 0.0
-    slab = max(4.99e-4 * (read + written) + 0.0117 * blocks + promotion, signals)
-    stored = 1.4e-5 * tile.m * tile.n * _BYTES[kernel.out] / tile.split
+    slab = 4.48e-4 * (read + written) + 0.0079 * blocks + promotion
+    slab = max(slab, _SIGNALS[kernel.slabs])
     sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
-    exchange = 1.88 + 4e-5 * sent if sent else 0.0
+    exchange = 0.91 + 4.4e-5 * sent if sent else 0.0
     summed = -(-stages // tile.split) * kernel.slabs * slab
-    body = waves * (summed + stored + exchange)
+    body = waves * (1.18 + summed + exchange)
     a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
-    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.41e6
+    memory = (a + b + m * n * _BYTES[kernel.out]) / 3.88e6
     each = tile.cluster * blocks * kernel.block_bytes + tile.n * SLAB_BYTES
-    cache = tiles * each * slabs / 71.6e6
+    cache = tiles * each * slabs / 22.2e6
     # Blocks of a cluster wait for each other; several waves even that out.
-    waiting = 1.01 if waves == 1 and tile.cluster > 1 else 1.0
-    power = 2.66
+    waiting = 1.06 if waves == 1 and tile.cluster > 1 else 1.0
+    power = 2.53
     whole = math.pow(body**power + memory**power + cache**power, 1 / power)
     return (whole + 0.89) * waiting
 
