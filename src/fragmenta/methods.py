@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.kernel import Kernel
     from fragmenta.ptx.result import Result
     from fragmenta.registers.fragment import Fragment, Words
+    from fragmenta.shared.loops import MatrixLoop
     from fragmenta.view.timeline import Timeline
 
 
@@ -127,6 +128,16 @@ def instruction_to_svg(self: Instruction) -> str:
     from fragmenta.view.svg import instruction_svg
 
     return instruction_svg(self)
+
+
+# ── of a loop of ldmatrix ──────────────────────────────────────────────────
+
+
+def loop_to_cuda(self: MatrixLoop, name: str | None = None) -> str:
+    """A CUDA function that does the loop; see :mod:`fragmenta.cuda.source.loops`."""
+    from fragmenta.cuda.source.loops import to_cuda
+
+    return to_cuda(self, name)
 
 
 # ── of a comparison ─────────────────────────────────────────────────────────

@@ -252,7 +252,7 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         ((WGMMA, "A", "--num", "x4"), "an ldmatrix; wgmma does not use it"),
         ((WGMMA, "A", "--swizzle", 16), "0, 32, 64 or 128 bytes; given 16"),
         ((WGMMA, "A", "--swizzle", "128/32"), "or 128 bytes; given '128/32'"),
-        ((MMA, "A", "--swizzle", "wide"), "128 or '128/32'; given 'wide'"),
+        ((MMA, "A", "--swizzle", "wide"), "(bits, base, shift); given 'wide'"),
         ((TCGEN05, "A", "--swizzle", "128/32"), "a K-major operand cannot have"),
         ((TCGEN05, "B", "--major", "mn"), "is K-major: bit 16 of its instruction"),
         ((TCGEN05, "B", "--pitch", 144), "a tcgen05 tile has no --pitch"),

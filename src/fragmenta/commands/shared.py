@@ -33,7 +33,7 @@ from fragmenta.shared.descriptor import (
     span,
 )
 from fragmenta.shared.elements import allowed_swizzles, stored
-from fragmenta.shared.moves import ldmatrix_addresses
+from fragmenta.shared.loops import ldmatrix_addresses
 from fragmenta.shared.operands import family_of
 from fragmenta.shared.swizzles import WGMMA_SWIZZLES, read_swizzle
 from fragmenta.shared.tile_copies import TileCopies, tensor_map
