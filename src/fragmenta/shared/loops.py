@@ -305,11 +305,16 @@ class MatrixLoop:
         steps = ", ".join(f"{name} {size}" for name, size in self.steps.items())
         count = int(np.prod(list(self.steps.values())))
         return "\n".join([
-            f"{count} {self.move}: {steps}",
+            f"{count} {self.move}{self._warps}: {steps}",
             f"{self.operand}: {rows} x {cols} {self.part.dtype}, {self.memory.words}",
             str(self.layout),
             str(self.conflicts()),
         ])  # fmt: skip
+
+    @property
+    def _warps(self) -> str:
+        warps = self.part.lanes // LANES
+        return f" in each of {warps} warps" if warps > 1 else ""
 
     def __repr__(self) -> str:
         return f"<MatrixLoop {str(self).splitlines()[0]}>"
@@ -384,7 +389,7 @@ def stmatrix_loop(
     >>> import fragmenta as fm
     >>> op = fm.wgmma("m64n64k16", a="f16", d="f16")
     >>> print(fm.stmatrix_loop(op, "D", order="row", swizzle=128))
-    8 stmatrix.sync.aligned.m8n8.x4.b16: m 1, n 1, part 8
+    4 stmatrix.sync.aligned.m8n8.x4.b16 in each of 4 warps: m 1, n 1, part 4
     D: 64 x 64 f16, row-major, rows 128 bytes apart, 128-byte swizzle
     row = L0 L1 L2 L3 W0 W1  col = U0 U1 U2 L4 part0 part1
     no bank conflicts: 64 turns for 64 phases of 16 instructions
