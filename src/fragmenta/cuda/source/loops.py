@@ -27,7 +27,6 @@ from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.expressions import STYLES, Run, held, joined, total
-from fragmenta.registers.layout import Layout
 from fragmenta.shared.loops import MatrixLoop
 from fragmenta.shared.matching import SIDES
 from fragmenta.shared.matching import held as moved_part
@@ -36,6 +35,8 @@ from fragmenta.shared.swizzles import XorSwizzle, moved
 _STYLE = STYLES["cuda"]
 _LANES = ("W", "L")
 _NAMES = {"W": "warp", "L": "lane", "R": "reg"}
+_INLINE = 60
+"""Columns of an expression that is written where it is used."""
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -99,6 +100,8 @@ class _Text:
     def __init__(self, loop: MatrixLoop) -> None:
         self.loop = loop
         self.layout, self.swizzle = loop.unit_layout, loop.memory.swizzle
+        self.repeat = self.swizzle.repeat if self.swizzle.bits else 1
+        """Bytes after which the swizzle repeats."""
         self.warps = "W" in dict(self.layout.axes)
         self.steps = {name: size for name, size in loop.steps.items() if size > 1}
         self.register = loop.operand.lower()
@@ -109,65 +112,65 @@ class _Text:
         """The bytes by which digits of some axes move a lane's row."""
         wanted = tuple(axes)
         return [
-            run._replace(weight=run.weight * weight)
+            piece
             for name, weight in self.loop.memory.weights.items()
             for run in joined(held(self.layout, name))
             if run.source in wanted
+            for piece in _cut(run._replace(weight=run.weight * weight), self.repeat)
         ]
 
-    def offsets(self, axes: Iterable[str]) -> NDArray[np.int64]:
+    def offsets(self, runs: list[Run]) -> NDArray[np.int64]:
         """All values of the sum of these runs."""
-        found = np.zeros(1, np.int64)
-        sizes = dict(self.layout.axes)
-        for axis in axes:
-            values = np.arange(sizes.get(axis, 1))
-            terms = [v.weight * (values // v.stride % v.size) for v in self.runs([axis])]
-            found = (found[:, None] + sum(terms, np.zeros_like(values))).ravel()
+        found, sizes = np.zeros(1, np.int64), dict(self.layout.axes)
+        for axis in dict.fromkeys(run.source for run in runs):
+            values = np.arange(sizes[axis])
+            terms = [
+                run.weight * (values // run.stride % run.size)
+                for run in runs
+                if run.source == axis
+            ]
+            found = (found[:, None] + sum(terms)).ravel()
         return found
 
     @cached_property
-    def added(self) -> list[str]:
-        """The steps that are multiples of the swizzle's pattern."""
-        repeat = self.swizzle.repeat if self.swizzle.bits else 1
-        return [name for name in self.steps if not (self.offsets([name]) % repeat).any()]
+    def added(self) -> list[Run]:
+        """The parts of the steps that are multiples of the swizzle's pattern."""
+        return [run for run in self.runs(self.steps) if run.weight % self.repeat == 0]
 
     @cached_property
-    def exchanged(self) -> list[str]:
-        """The steps that the swizzle depends on."""
-        return [name for name in self.steps if name not in self.added]
+    def exchanged(self) -> list[Run]:
+        """The parts of the steps that the swizzle depends on."""
+        return [run for run in self.runs(self.steps) if run not in self.added]
 
     @cached_property
     def carries(self) -> bool:
         """Whether the swizzle must be computed in every step."""
-        lanes = self.loop.memory.start + self.offsets(_LANES)
+        lanes = self.loop.memory.start + self.offsets(self.runs(_LANES))
         constants = self.offsets(self.exchanged)
         both = (lanes[:, None] & constants).any()
-        return bool(both) or int(constants.max()) >= self.swizzle.repeat
+        return bool(both) or int(constants.max()) >= self.repeat
 
     # ── expressions ─────────────────────────────────────────────────────────
 
-    def sum(self, axes: Iterable[str], layout: Layout | None = None) -> str:
-        """The bytes that these axes add, as an expression."""
-        return self._total(self.runs(axes), layout or self.layout)
-
-    def _total(self, runs: list[Run], layout: Layout, added: int = 0) -> str:
+    def sum(self, runs: list[Run], added: int = 0) -> str:
+        """The bytes that these runs add, as an expression."""
         sources: dict[str, tuple[str | int, int]] = {
-            axis: (_NAMES.get(axis, axis), size) for axis, size in layout.axes
+            axis: (_NAMES.get(axis, axis), size) for axis, size in self.layout.axes
         }
         order = [*self.loop.steps, *_LANES]
-        ranked = sorted(runs, key=lambda run: order.index(run.source))
-        return total(ranked, sources, _STYLE, added)
+        ranked = sorted(runs, key=lambda run: (order.index(run.source), run.stride))
+        return total(joined(ranked), sources, _STYLE, added)
 
     @property
     def offset(self) -> str:
         """The offset of a lane in the first step."""
-        return self._total(self.runs(_LANES), self.layout, self.loop.memory.start)
+        return self.sum(self.runs(_LANES), self.loop.memory.start)
 
     @property
     def address(self) -> str:
         """The address of a lane's row in one step."""
-        if self.swizzle.bits and self.carries:
-            steps = self.sum(self.steps)
+        if self.carries:
+            steps = self.sum([*self.exchanged, *self.added])
             return f"shared + {_function(self.swizzle)}(offset + {steps})"
         plain = "address"
         if self.exchanged:
@@ -212,7 +215,9 @@ class _Text:
         verb = "Load" if loop.move.family == "ldmatrix" else "Store"
         index = "".join(f"[{side}]" for side in loop.tiles.counts)
         align = max(memory.repeat, 16)
-        begins = f" The tile begins {memory.start} bytes behind it." * bool(memory.start)
+        begins = f" The tile begins {memory.start} bytes behind it." * bool(
+            memory.start
+        )
         said = (
             f"{verb} {loop.operand}, a tile of {rows} x {cols} {loop.part.dtype}: "
             f"{memory.words}. {self.register}{index} is a fragment of {loop.op}. "
@@ -223,12 +228,13 @@ class _Text:
         return [
             *comment(said),
             f"//   {loop.layout}",
-            *comment("L: bits of the lane that gives an address; U: of the element at it."),
+            *comment(
+                "L: bits of the lane that gives an address; U: of the element at it."
+            ),
             *comment(f"{str(cost)[:1].upper()}{str(cost)[1:]}."),
         ]
 
     def _body(self) -> list[str]:
-        whole = bool(self.swizzle.bits) and self.carries
         lines = ["int lane = lane_id();"]
         used = dict(self.layout.axes).get("L", 1)
         if used < 32:
@@ -241,7 +247,7 @@ class _Text:
         first = "offset"
         if self.swizzle.bits:
             first = f"{_function(self.swizzle)}(offset)"
-        if not whole:
+        if not self.carries:
             lines.append(f"unsigned address = shared + {first};")
         depth = 0
         for name, size in self.steps.items():
@@ -255,28 +261,38 @@ class _Text:
 
     def _asm(self) -> list[str]:
         """The instruction, with 32-bit addresses of shared memory."""
-        loop = self.loop
-        move = _in_shared(loop.move)
-        count = moved_part(loop.move).registers
-        loads = loop.move.family == "ldmatrix"
+        move = _in_shared(self.loop.move)
+        count = moved_part(move).registers
+        loads = move.family == "ldmatrix"
         each = [self._index(number) for number in range(count)]
-        if loads:
-            registers = ", ".join(f"%{number}" for number in range(count))
-            text = f'"{move} {{{registers}}}, [%{count}];\\n"'
-            outputs = wrapped([f'"=r"({one}),' for one in each], 60)
-            inputs = [f'"r"({self.address})']
-        else:
-            registers = ", ".join(f"%{number + 1}" for number in range(count))
-            text = f'"{move} [%0], {{{registers}}};\\n"'
-            outputs, parts = [], [f'"r"({one}),' for one in each]
-            inputs = [f'"r"({self.address}),', *wrapped(parts, 60)]
+        first = 0 if loads else 1
+        listed = ", ".join(f"%{first + number}" for number in range(count))
+        places = f"{{{listed}}}, [%{count}]" if loads else f"[%0], {{{listed}}}"
+        address, before = self.address, []
+        if len(address) > _INLINE:
+            before, address = _folded(f"unsigned row = {address};"), "row"
+        outputs = wrapped([f'"=r"({one}),' for one in each], 60) if loads else []
+        inputs = [f'"r"({address}),']
+        if not loads:
+            inputs += wrapped([f'"r"({one}),' for one in each], 60)
         return [
+            *before,
             "asm volatile(",
-            f"    {text}",
+            f'    "{move}\\n"',
+            f'    "  {places};\\n"',
             *_bound(outputs),
             *_bound(inputs),
             '    : "memory");',
         ]
+
+
+def _cut(run: Run, repeat: int) -> list[Run]:
+    """A run as two, if its upper part is a multiple of the swizzle's pattern."""
+    count, over = divmod(repeat, run.weight)
+    if over or count <= 1 or run.size <= count or run.size % count:
+        return [run]
+    upper = Run(run.source, run.stride * count, run.size // count, repeat)
+    return [run._replace(size=count), upper]
 
 
 def _bound(lines: list[str]) -> list[str]:
@@ -289,13 +305,12 @@ def _bound(lines: list[str]) -> list[str]:
 
 def _folded(line: str) -> list[str]:
     """A long sum on several lines."""
-    if len(line) <= 84:
+    if len(line) <= _INLINE + 10:
         return [line]
     head, *terms = line.split(" + ")
-    return [head, *(f"    {each}" for each in wrapped([f"+ {t}" for t in terms], 76))]
+    return [head, *(f"    {each}" for each in wrapped([f"+ {t}" for t in terms], 64))]
 
 
 def _in_shared(move: Instruction) -> Instruction:
     """The move that takes addresses of shared memory, which have 32 bits."""
     return instruction(move.form.spell({**move.values, "space": "shared"}))
-
