@@ -55,7 +55,7 @@ OWNERS = {
     "fragmenta.registers.fragment",
     "fragmenta.isa.instruction",
     "fragmenta.execution.compare",
-    "fragmenta.shared.loops",
+    "fragmenta.shared.matrix_loop",
     "fragmenta.ptx",
     "fragmenta.ptx.kernel",
     "fragmenta.ptx.result",

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fragmenta.ptx.kernel import Kernel
     from fragmenta.ptx.result import Result
     from fragmenta.registers.fragment import Fragment, Words
-    from fragmenta.shared.loops import MatrixLoop
+    from fragmenta.shared.matrix_loop import MatrixLoop
     from fragmenta.view.timeline import Timeline
 
 

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.shared.boxes import plan
 from fragmenta.shared.suggestions import Suggestions
+from fragmenta.shared.tensor_map import TensorMap
 
 F16 = fm.mma("m16n8k16", a="f16", d="f32")
 D16 = fm.mma("m16n8k16", a="f16", d="f16")
@@ -30,7 +32,9 @@ D16 = fm.mma("m16n8k16", a="f16", d="f16")
 def test_the_best_is_what_kernels_use(op, operand, tile, order, wanted):
     found = fm.suggest_swizzle(op, operand, tile=tile, order=order)
     assert found.best.arguments == {"order": order} | wanted
-    assert found.best.free and found.best.tma and found.best.extra == 0
+    assert found.best.free
+    assert found.best.tma
+    assert found.best.extra == 0
     make = fm.stmatrix_loop if operand == "D" else fm.ldmatrix_loop
     again = make(op, operand, tile=tile, **found.best.arguments)
     assert (again.addresses == found.best.loop.addresses).all()
@@ -39,7 +43,7 @@ def test_the_best_is_what_kernels_use(op, operand, tile, order, wanted):
 def test_everything_that_is_called_free_is_free():
     """Counted access by access, for loads and for the copies of threads."""
     found = fm.suggest_swizzle(F16, "A", tile=(32, 48), order="row", copy="cp.async")
-    assert found.free and len(found.free) < len(found.found)
+    assert 0 < len(found.free) < len(found.found)
     for each in found.found:
         loop, memory = each.loop, each.loop.memory
         loads = [fm.bank_conflicts(loop.addresses[s]) for s in np.ndindex(3, 2)]
@@ -81,6 +85,25 @@ def test_tma_has_only_its_own_swizzles():
     wide = fm.suggest_swizzle(F16, "A", tile=(16, 512), order="row")
     plain = wide.plain
     assert (plain.words, plain.tma) == ("no swizzle", False)  # boxes have 256 elements
+
+
+@pytest.mark.parametrize(("tile", "order"), [((64, 32), "row"), ((32, 192), "row")])
+def test_tensor_maps_write_what_is_called_theirs(tile, order):
+    """Box by box, against the addresses of a copy."""
+    found = fm.suggest_swizzle(F16, "A", tile=tile, order=order, copy="tma")
+    assert len(found.found) >= 3
+    for each in found.found:
+        memory = each.loop.memory
+        wide = memory.span // 2
+        name = each.arguments["swizzle"]
+        map = TensorMap(
+            "f16", tile[::-1], (2 * tile[1],), (wide, tile[0]), swizzle=name
+        )
+        boxes = [
+            plan(map, (box * wide, 0), at=box * tile[0] * memory.pitch).shared
+            for box in range(memory.boxes)
+        ]
+        assert (np.concatenate(boxes, axis=1)[:, ::8] == memory.units()).all()
 
 
 def test_the_explanation_names_the_best_and_the_plain_one():

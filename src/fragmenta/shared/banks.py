@@ -19,7 +19,12 @@ from fragmenta.arrays.checks import as_array
 from fragmenta.errors import AddressError, ShapeError, one_of, ranges
 from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
 from fragmenta.shared.descriptor import LIMIT, UNIT, Addresses, Swizzle, swizzled
-from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, xor_swizzle
+from fragmenta.shared.swizzles import (
+    WGMMA_SWIZZLES,
+    AnySwizzle,
+    unit_swizzle,
+    xor_swizzle,
+)
 
 LaneAccess: TypeAlias = Literal["ldmatrix", "rows", "column"]
 
@@ -175,8 +180,9 @@ def degrees(addresses: ArrayLike, width: int) -> Addresses:
     first[..., 1:] = cells[..., 1:] != cells[..., :-1]
     taken = first & (cells >= 0)
     bank = np.arange(lanes)[:, None]
-    found: Addresses = ((cells % lanes)[..., None, :] == bank) & taken[..., None, :]
-    return found.sum(axis=-1).max(axis=-1)
+    each = ((cells % lanes)[..., None, :] == bank) & taken[..., None, :]
+    found: Addresses = each.sum(axis=-1).max(axis=-1)
+    return found
 
 
 def _width(addresses: object, given: int | None) -> int:
@@ -226,7 +232,7 @@ class RowTile(NamedTuple):
 
     def check(self) -> None:
         """Refuse a tile that does not consist of whole 16-byte units."""
-        xor_swizzle(self.swizzle)
+        unit_swizzle(self.swizzle)
         step = self.pitch if self.pitch is not None else self.row_bytes
         if self.rows < 1 or self.row_bytes < UNIT or self.row_bytes % UNIT:
             raise AddressError(

@@ -26,7 +26,7 @@ from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Digit, Digits, Layout
 from fragmenta.registers.words import pack_words, unpack_words
 from fragmenta.shared.descriptor import LIMIT, Addresses
-from fragmenta.shared.swizzles import UNIT, AnySwizzle, XorSwizzle, moved, xor_swizzle
+from fragmenta.shared.swizzles import UNIT, AnySwizzle, XorSwizzle, moved, unit_swizzle
 from fragmenta.shared.tiles import Image, as_image
 
 Order = Literal["row", "col"]
@@ -79,12 +79,12 @@ class Placement:
         slot = 8 if packed else part.container.bits
         line = -(-shape[order == "row"] * slot // 8)
         cut = line if span is None else span
-        if not is_whole(cut) or cut < UNIT or cut % UNIT or line % cut:
-            if span is not None:
-                raise AddressError(
-                    f"span must be a multiple of {UNIT} bytes that divides a line of "
-                    f"{line} bytes; given {span!r}"
-                )
+        odd = not is_whole(cut) or cut < UNIT or cut % UNIT or line % cut
+        if odd and span is not None:
+            raise AddressError(
+                f"span must be a multiple of {UNIT} bytes that divides a line of "
+                f"{line} bytes; given {span!r}"
+            )
         apart = cut if pitch is None else pitch
         whole = is_whole(start) and is_whole(apart)
         if not whole or start % UNIT or apart % UNIT or apart < cut or start < 0:
@@ -93,12 +93,7 @@ class Placement:
                 f"a multiple of {UNIT}, and its {_lines(order)} of {cut} bytes must be "
                 f"a multiple of {UNIT} apart; given start {start!r}, pitch {apart!r}"
             )
-        xor = xor_swizzle(swizzle)
-        if xor.bits and xor.low < 4:
-            raise AddressError(
-                f"{xor} separates the {UNIT} bytes of a row of a matrix; its lowest bit "
-                f"that changes must be 4 or higher, but it is {xor.low}"
-            )
+        xor = unit_swizzle(swizzle)
         made = cls(
             part, shape, order, int(apart), int(start), xor, int(cut), bool(packed)
         )

@@ -283,6 +283,23 @@ def span(swizzle: Swizzle) -> int:
     return pattern(swizzle).span
 
 
+def unit_swizzle(swizzle: AnySwizzle) -> XorSwizzle:
+    """:func:`xor_swizzle`, if it keeps 16 aligned bytes together.
+
+    >>> unit_swizzle((3, 3, 3))
+    Traceback (most recent call last):
+    fragmenta.errors.AddressError: Swizzle<3,3,3> separates 16 aligned bytes, which \
+one lane takes; the lowest bit that it changes must be 4 or higher, but it is 3
+    """
+    found = xor_swizzle(swizzle)
+    if found.bits and 1 << found.low < UNIT:
+        raise AddressError(
+            f"{found} separates {UNIT} aligned bytes, which one lane takes; the lowest "
+            f"bit that it changes must be 4 or higher, but it is {found.low}"
+        )
+    return found
+
+
 def moved(address: Any, swizzle: AnySwizzle, base_offset: Any = 0) -> Any:
     """Addresses to which a swizzle moves bytes; nothing but the swizzle is checked.
 

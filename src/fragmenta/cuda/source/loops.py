@@ -27,14 +27,15 @@ from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.expressions import STYLES, Run, held, joined, total
-from fragmenta.shared.loops import MatrixLoop
 from fragmenta.shared.matching import SIDES
 from fragmenta.shared.matching import held as moved_part
+from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.swizzles import XorSwizzle, moved
 
 _STYLE = STYLES["cuda"]
 _LANES = ("W", "L")
 _NAMES = {"W": "warp", "L": "lane", "R": "reg"}
+_SHARED = "static_cast<unsigned>(__cvta_generic_to_shared(memory))"
 _INLINE = 60
 """Columns of an expression that is written where it is used."""
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -48,10 +49,11 @@ def to_cuda(loop: MatrixLoop, name: str | None = None) -> str:
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
     >>> loop = fm.ldmatrix_loop(op, "B", tile=(64, 64), order="col", swizzle=128)
-    >>> lines = to_cuda(loop).splitlines()
-    >>> print("\\n".join(line for line in lines if "address" in line and "//" not in line))
-        unsigned address = shared + swizzle_3_4_3(offset);
-                : "r"((address ^ 32 * k) + 2048 * n)
+    >>> for line in to_cuda(loop).splitlines():
+    ...     if "address" in line and "//" not in line:
+    ...         print(line.strip())
+    unsigned address = shared + swizzle_3_4_3(offset);
+    : "r"((address ^ 32 * k) + 2048 * n)
     """
     called = name if name is not None else _name(loop)
     if not _IDENTIFIER.fullmatch(called):
@@ -241,7 +243,7 @@ class _Text:
             lines[0] = f"int lane = lane_id() & {used - 1};"
         lines += ["int warp = warp_id();"] if self.warps else []
         lines += [
-            "unsigned shared = static_cast<unsigned>(__cvta_generic_to_shared(memory));",
+            f"unsigned shared = {_SHARED};",
             *_folded(f"unsigned offset = {self.offset};"),
         ]
         first = "offset"
