@@ -133,11 +133,15 @@ def instruction_to_svg(self: Instruction) -> str:
 # ── of a loop of ldmatrix ──────────────────────────────────────────────────
 
 
-def loop_to_cuda(self: MatrixLoop, name: str | None = None) -> str:
-    """A CUDA function that does the loop; see :mod:`fragmenta.cuda.source.loops`."""
+def loop_to_cuda(self: MatrixLoop, name: str | None = None, *, after: str = "") -> str:
+    """A CUDA function that does the loop, with the small functions that it calls.
+
+    Those that the source ``after`` which it is written already has are left out.  See
+    :func:`fragmenta.cuda.source.loops.to_cuda`.
+    """
     from fragmenta.cuda.source.loops import to_cuda
 
-    return to_cuda(self, name)
+    return to_cuda(self, name, after=after)
 
 
 # ── of a comparison ─────────────────────────────────────────────────────────

@@ -326,7 +326,7 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         ((MMA, "A", "--swizzle", "3,3,3"), "must be 4 or higher, but it is 3"),
         (
             ("mma.m16n8k32.s32.s8.s8", "B", "--major", "mn", "--rows", 16, "--cuda"),
-            "but these have 8; column-major memory works",
+            "but these have 8; column-major memory works, with",
         ),
     ],
 )

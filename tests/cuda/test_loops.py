@@ -138,6 +138,18 @@ def test_a_name_may_be_given():
         loop.to_cuda("a b")
 
 
+def test_what_is_there_is_not_written_again():
+    a = fm.ldmatrix_loop(F16, "A", tile=(16, 64), order="row", swizzle=128)
+    b = fm.ldmatrix_loop(F16, "B", tile=(64, 16), order="col", swizzle=64)
+    source = F16.to_cuda()
+    source += a.to_cuda(after=source)
+    source += b.to_cuda(after=source)
+    assert source.count("int lane_id()\n") == 1
+    assert source.count("__forceinline__ unsigned swizzle_") == 2
+    assert a.to_cuda(after=source).startswith("// Load A")
+    assert to_cubin(source, "sm_80")
+
+
 def test_a_load_of_blackwell_compiles():
     loop = fm.ldmatrix_loop(S8, "B", tile=(64, 32), order="row", target="sm_120a")
     source = loop.to_cuda()

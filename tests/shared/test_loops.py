@@ -247,7 +247,7 @@ S8 = fm.mma("m16n8k32", a="s8")
         (F16, "A", {"swizzle": (-1, 4, 3)}, "must be 0 to 32"),
         (F16, "A", {"swizzle": (9, 20, 12)}, "beyond bit 31"),
         (S8, "B", {"tile": (32, 16)},
-         "but these have 8; column-major memory works: .*x4.b16"),
+         "but these have 8; column-major memory works, with .*x4.b16; sm_100a has .*m16n16"),
         (S8, "A", {"order": "col"}, "column-major memory.*; row-major memory works"),
         (fm.mma("m16n8k8", a="tf32", d="f32"), "B", {"tile": (8, 8)},
          "transposes elements of 16 bits, but these have 32; column-major"),

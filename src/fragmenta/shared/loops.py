@@ -176,24 +176,31 @@ def _check_chosen(
 
 def _instead(family: Family, tiles: Tiles, memory: Placement, target: str) -> str:
     """What does work: the other order, or another target."""
-    told: dict[str, Any] = {"packed": memory.packed}
-    other: Any
-    for other in {"row": "col", "col": "row"}[memory.order], memory.order:
-        for chip in (target, *OTHER_TARGETS):
-            if (other, chip) == (memory.order, target):
-                continue
-            try:
-                place = Placement.of(tiles.part, tiles.shape, order=other, **told)
-                found, _ = loops(family, tiles, place, chip)
-            except Error:
-                continue
-            if found:
-                where = {"row": "row-major", "col": "column-major"}[other]
-                on = f" on {chip}" if chip != target else ""
-                return f"; {where} memory works{on}: {found[0].move}"
+    turned = {"row": "col", "col": "row"}[memory.order]
+    ways = [(turned, target), *((memory.order, chip) for chip in OTHER_TARGETS)]
+    found = {}
+    for order, chip in ways:
+        move = _possible(family, tiles, order, memory.packed, chip)
+        if move is not None and order == memory.order:
+            found.setdefault(str(move), f"{chip} has {move}")
+        elif move is not None:
+            where = {"row": "row-major", "col": "column-major"}[order]
+            found[where] = f"{where} memory works, with {move}"
     if tiles.part.dtype.bits == 32 and tiles.operand in "CD":
-        return "; convert to 16 bits first: D of the same mma with d='f16' works"
-    return ""
+        found["wide"] = "convert to 16 bits first: D of the same mma with d='f16' works"
+    return "".join(f"; {each}" for each in found.values())
+
+
+def _possible(
+    family: Family, tiles: Tiles, order: Any, packed: bool, target: str
+) -> Instruction | None:
+    """The instruction that moves such a tile, if there is one."""
+    try:
+        memory = Placement.of(tiles.part, tiles.shape, order=order, packed=packed)
+        found, _ = loops(family, tiles, memory, target)
+    except Error:
+        return None
+    return found[0].move if found else None
 
 
 # ── one instruction ─────────────────────────────────────────────────────────

@@ -211,7 +211,7 @@ def addressed(group: Grouping, tiles: Tiles, memory: Placement) -> Layout | str:
     >>> memory = Placement.of(op.b, (64, 64), order="row")
     >>> group = next(groupings("ldmatrix", tiles, False, "sm_80"))
     >>> addressed(group, tiles, memory)
-    'ldmatrix.m8n8.x4.b16 moves 16 adjacent bytes, but these are in several rows'
+    'ldmatrix.m8n8.b16 moves 16 adjacent bytes, but these are in several rows'
     >>> turned = fm.find("ldmatrix.m8n8.x4.trans.b16")
     >>> print(addressed(group._replace(move=turned), tiles, memory))
     row = L0 L1 L2 L3 k0 k1  col = U0 U1 U2 L4 n0 n1
@@ -301,6 +301,6 @@ def _why(move: Instruction, found: dict[str, Digits], memory: Placement) -> str:
 
 
 def _short(move: Instruction) -> str:
-    return ".".join(
-        word for word in str(move).split(".") if word not in ("sync", "aligned")
-    )
+    """The form, whatever the number of its matrices."""
+    left = ("sync", "aligned", move.values["num"])
+    return ".".join(word for word in str(move).split(".") if word not in left)

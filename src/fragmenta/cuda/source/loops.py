@@ -41,10 +41,11 @@ _INLINE = 60
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-def to_cuda(loop: MatrixLoop, name: str | None = None) -> str:
+def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> str:
     """A CUDA function that moves all fragments of a tile, with what it calls.
 
-    ``name`` is that of the function; by default it says what it moves.
+    ``name`` is that of the function; by default it says what it moves.  What the
+    source ``after`` which it is written has already, such as ``lane_id``, is left out.
 
     >>> import fragmenta as fm
     >>> op = fm.mma("m16n8k16", a="f16", d="f32")
@@ -62,7 +63,9 @@ def to_cuda(loop: MatrixLoop, name: str | None = None) -> str:
     needs = ("lane_id", "warp_id") if text.warps else ("lane_id",)
     pieces = needed([Piece(called, "", needs)])
     swizzle = [_swizzle(loop.memory.swizzle)] if text.swizzle.bits else []
-    return "\n".join([*(piece.text for piece in pieces), *swizzle, text.write(called)])
+    called_by_it = [*(piece.text for piece in pieces), *swizzle]
+    new = [helper for helper in called_by_it if helper not in after]
+    return "\n".join([*new, text.write(called)])
 
 
 def _name(loop: MatrixLoop) -> str:
