@@ -161,13 +161,25 @@ def _alike(one: Grouping, other: Grouping) -> bool:
     return one._replace(tiles_first=other.tiles_first) == other
 
 
+def check_choice(name: str, given: object, allowed: tuple[str, ...]) -> None:
+    """Refuse a word that is none of these; None is no choice.
+
+    >>> check_choice("num", "x3", ("x1", "x2", "x4"))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: num must be 'x1', 'x2' or 'x4'; given 'x3'
+    """
+    if given is None or (isinstance(given, str) and given in allowed):
+        return
+    raise Error(f"{name} must be {one_of(map(repr, allowed))}; given {given!r}")
+
+
 def _check_chosen(
     operand: str, num: object, along: object, several: bool = False
 ) -> None:
-    if num not in (None, "x1", "x2", "x4"):
-        raise Error(f"num must be 'x1', 'x2' or 'x4'; given {num!r}")
+    check_choice("num", num, ("x1", "x2", "x4"))
     sides = SIDES[operand]
-    if along not in (None, *sides) or (along is None and several):
+    known = along is None or (isinstance(along, str) and along in tuple(sides))
+    if not known or (along is None and several):
         raise Error(
             f"tiles of {operand} must be adjacent along {one_of(sides)}; given "
             f"along={along!r}"
@@ -178,7 +190,7 @@ def _instead(family: Family, tiles: Tiles, memory: Placement, target: str) -> st
     """What does work: the other order, or another target."""
     turned = {"row": "col", "col": "row"}[memory.order]
     ways = [(turned, target), *((memory.order, chip) for chip in OTHER_TARGETS)]
-    found = {}
+    found: dict[str, str] = {}
     for order, chip in ways:
         move = _possible(family, tiles, order, memory.packed, chip)
         if move is not None and order == memory.order:

@@ -107,7 +107,7 @@ class Tiles:
 
 def movable(op: Instruction, operand: str) -> Fragment:
     """The fragment of an operand that moves can have, or why they cannot."""
-    if operand not in op.fragments:
+    if not isinstance(operand, str) or operand not in op.fragments:
         raise Error(
             f"{op} has the fragments {one_of(op.fragments, 'and')}; given {operand!r}"
         )

@@ -73,7 +73,7 @@ class Placement:
         packed: bool = False,
     ) -> Placement:
         """The placement of a tile, checked."""
-        if order not in ("row", "col"):
+        if not isinstance(order, str) or order not in ("row", "col"):
             raise Error(f'order must be "row" or "col"; given {order!r}')
         _check_packed(part, packed)
         slot = 8 if packed else part.container.bits
@@ -267,6 +267,8 @@ def _lines(order: Order) -> str:
 
 
 def _check_packed(part: Fragment, packed: bool) -> None:
+    if not isinstance(packed, bool | np.bool_):
+        raise Error(f"packed must be True or False; given {packed!r}")
     if not packed:
         return
     if part.dtype.bits not in (4, 6):

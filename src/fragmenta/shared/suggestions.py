@@ -13,10 +13,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error
 from fragmenta.isa.instruction import Instruction
 from fragmenta.shared.banks import BANKS, IDLE, LANES, WORD, degrees
-from fragmenta.shared.loops import find_loop
+from fragmenta.shared.loops import check_choice, find_loop
 from fragmenta.shared.matching import Along, Family
 from fragmenta.shared.matrix_loop import LoopConflicts, MatrixLoop
 from fragmenta.shared.placement import Order, Placement
@@ -234,11 +234,9 @@ def suggest_swizzle(
     >>> found.best.loop.conflicts().free, found.plain.loop.conflicts().degree
     (True, 8)
     """
-    if copy not in (None, *COPIES):
-        raise Error(f"copy must be {one_of(map(repr, COPIES))}; given {copy!r}")
-    if move not in (None, "ldmatrix", "stmatrix"):
-        raise Error(f"move must be 'ldmatrix' or 'stmatrix'; given {move!r}")
-    family: Family = move or ("stmatrix" if operand in ("C", "D") else "ldmatrix")
+    check_choice("copy", copy, COPIES)
+    check_choice("move", move, ("ldmatrix", "stmatrix"))
+    family: Family = move or ("stmatrix" if str(operand) in ("C", "D") else "ldmatrix")
     # Which instruction moves it does not depend on pitch and swizzle.
     placed = {"order": order, "packed": packed}
     if family == "stmatrix" and packed:
