@@ -6,6 +6,7 @@ instructions is taken.  If nothing fits, the reasons are told, and what works in
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fragmenta.arrays.checks import is_whole
@@ -120,40 +121,44 @@ def find_loop(
     tiles = Tiles.of(instruction(op), operand, shape)
     memory = Placement.of(tiles.part, tiles.shape, **placed)
     _check_chosen(operand, *chosen)
-    found, reasons = loops(family, tiles, memory, target)
-    for loop in found:
-        num, along = chosen
-        if num in (None, loop.group.num) and along in (None, loop.along):
+    (num, along), found, reasons = chosen, [], []
+    for loop in tried(family, tiles, memory, target):
+        if isinstance(loop, str):
+            reasons.append(loop)
+        elif num in (None, loop.group.num) and along in (None, loop.along):
             return loop
+        else:
+            found.append(str(loop.group))
     where = {"row": "row-major", "col": "column-major"}[memory.order]
     if found:
-        there = one_of(dict.fromkeys(str(loop.group) for loop in found))
-        words = [chosen[0], chosen[1] and f"along {chosen[1]}"]
+        words = [num, along and f"along {along}"]
         raise Error(
-            f"{family} moves {operand} of this {where} tile as {there}; given "
+            f"{family} moves {operand} of this {where} tile as "
+            f"{one_of(dict.fromkeys(found))}; given "
             + " ".join(word for word in words if word)
         )
     raise Error(
         f"no {family} of {target} moves {operand} of {tiles.op} "
         f"{'from' if family == 'ldmatrix' else 'to'} {where} memory"
-        + "".join(f"; {why}" for why in reasons)
+        + "".join(f"; {why}" for why in dict.fromkeys(reasons))
         + _instead(family, tiles, memory, target)
     )
 
 
-def loops(
+def tried(
     family: Family, tiles: Tiles, memory: Placement, target: str
-) -> tuple[list[MatrixLoop], list[str]]:
+) -> Iterator[MatrixLoop | str]:
     """All loops, the one with the fewest instructions first, and why others fail."""
-    found: list[MatrixLoop] = []
-    reasons = []
+    found: list[Grouping] = []
     for group in groupings(family, tiles, memory.packed, check_target(target)):
+        if any(_alike(group, other) for other in found):
+            continue
         rows = addressed(group, tiles, memory)
         if isinstance(rows, str):
-            reasons.append(rows)
-        elif not any(_alike(group, loop.group) for loop in found):
-            found.append(MatrixLoop(tiles, memory, group, rows))
-    return found, list(dict.fromkeys(reasons))
+            yield rows
+        else:
+            found.append(group)
+            yield MatrixLoop(tiles, memory, group, rows)
 
 
 def _alike(one: Grouping, other: Grouping) -> bool:
@@ -209,10 +214,12 @@ def _possible(
     """The instruction that moves such a tile, if there is one."""
     try:
         memory = Placement.of(tiles.part, tiles.shape, order=order, packed=packed)
-        found, _ = loops(family, tiles, memory, target)
+        for loop in tried(family, tiles, memory, target):
+            if not isinstance(loop, str):
+                return loop.move
     except Error:
-        return None
-    return found[0].move if found else None
+        pass
+    return None
 
 
 # ── one instruction ─────────────────────────────────────────────────────────

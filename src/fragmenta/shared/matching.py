@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from math import prod
 from typing import Any, Literal, NamedTuple
 
@@ -134,17 +135,26 @@ def groupings(
     wanted = {6: "b8x16.b6x16_p32", 4: "b8x16.b4x16_p64"}.get(tiles.part.dtype.bits)
     moves = [
         move
-        for move in catalogue(family)
-        if not move.values["space"]
-        and move.supported_on(target)
-        and (move.values["type"] in PADDED) == packed
+        for move in _moves(family, target)
+        if (move.values["type"] in PADDED) == packed
         and (not packed or move.values["type"] == wanted)
     ]
     if not moves:
         what = f"packed {tiles.part.dtype} elements" if packed else "any operand"
         raise Error(f"{target} has no {family} for {what}")
-    for move in sorted(moves, key=lambda each: -held(each).registers):
+    for move in moves:
         yield from _of_move(move, tiles)
+
+
+@cache
+def _moves(family: Family, target: str) -> tuple[Instruction, ...]:
+    """The instructions of a target, those with more registers first."""
+    found = [
+        move
+        for move in catalogue(family)
+        if not move.values["space"] and move.supported_on(target)
+    ]
+    return tuple(sorted(found, key=lambda each: -held(each).registers))
 
 
 def _of_move(move: Instruction, tiles: Tiles) -> Iterator[Grouping]:
@@ -239,6 +249,7 @@ def addressed(group: Grouping, tiles: Tiles, memory: Placement) -> Layout | str:
     return Layout(tuple(by_element.items()), axes)
 
 
+@cache
 def _rows_by_lanes(part: Fragment) -> Layout:
     """Where each bit of the row that a lane addresses goes: L, R and B by lane and V.
 
