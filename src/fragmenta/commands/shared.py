@@ -51,7 +51,7 @@ from fragmenta.shared.tiles import default_swizzle
     "fragmenta shared wgmma.m64n128k16.f32.f16 B --swizzle 64",
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 64 --pitch 144",
     "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --num x4 --along n",
-    "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --rows 128 --swizzle 128 --cuda",
+    "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --swizzle 128 --cuda",
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 32 --rows 64 --suggest",
     "fragmenta shared wgmma.m64n128k16.f32.bf16 A --major mn --json",
     "fragmenta shared tcgen05.m128n256k16.f32.f16 B --swizzle 128",
