@@ -249,6 +249,7 @@ S8 = fm.mma("m16n8k32", a="s8")
         (F16, "A", {"swizzle": (3, 4, 2)}, "shift must be at least 3"),
         (F16, "A", {"swizzle": (-1, 4, 3)}, "must be 0 to 32"),
         (F16, "A", {"swizzle": (9, 20, 12)}, "beyond bit 31"),
+        (F16, "A", {"swizzle": (1, 4, 15)}, "has 1,048,576 bytes; shared memory has"),
         (S8, "B", {"tile": (32, 16)},
          "but these have 8; column-major memory works, with .*x4.b16; sm_100a has .*m16n16"),
         (S8, "A", {"order": "col"}, "column-major memory.*; row-major memory works"),

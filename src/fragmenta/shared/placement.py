@@ -94,6 +94,11 @@ class Placement:
                 f"a multiple of {UNIT} apart; given start {start!r}, pitch {apart!r}"
             )
         xor = unit_swizzle(swizzle)
+        if xor.repeat > LIMIT:
+            raise AddressError(
+                f"the pattern of {xor} has {xor.repeat:,} bytes; shared memory has at "
+                f"most {LIMIT:,}"
+            )
         made = cls(
             part, shape, order, int(apart), int(start), xor, int(cut), bool(packed)
         )

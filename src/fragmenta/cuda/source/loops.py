@@ -14,7 +14,6 @@ Which of these it is, is found from all addresses.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -22,8 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.cuda.source.helpers import Piece, needed
-from fragmenta.cuda.source.page import comment, signature, wrapped
-from fragmenta.errors import Error
+from fragmenta.cuda.source.page import check_identifier, comment, signature, wrapped
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.expressions import STYLES, Run, held, joined, total
@@ -38,7 +36,6 @@ _NAMES = {"W": "warp", "L": "lane", "R": "reg"}
 _SHARED = "static_cast<unsigned>(__cvta_generic_to_shared(memory))"
 _INLINE = 60
 """Columns of an expression that is written where it is used."""
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
 def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> str:
@@ -57,14 +54,13 @@ def to_cuda(loop: MatrixLoop, name: str | None = None, *, after: str = "") -> st
     : "r"((address ^ 32 * k) + 2048 * n)
     """
     called = name if name is not None else _name(loop)
-    if not _IDENTIFIER.fullmatch(called):
-        raise Error(f"name must be a name of C++; given {name!r}")
+    check_identifier("name", called)
     text = _Text(loop)
     needs = ("lane_id", "warp_id") if text.warps else ("lane_id",)
     pieces = needed([Piece(called, "", needs)])
     swizzle = [_swizzle(loop.memory.swizzle)] if text.swizzle.bits else []
-    called_by_it = [*(piece.text for piece in pieces), *swizzle]
-    new = [helper for helper in called_by_it if helper not in after]
+    helpers = [*(piece.text for piece in pieces), *swizzle]
+    new = [helper for helper in helpers if helper not in after]
     return "\n".join([*new, text.write(called)])
 
 
