@@ -93,6 +93,9 @@ if TYPE_CHECKING:
     from fragmenta.sparse.exchange import to_sparse_marlin as to_sparse_marlin
     from fragmenta.sparse.exchange import to_torch as to_torch
     from fragmenta.sparse.prune import prune as prune
+    from fragmenta.tensor_memory.scaled_mm import ScaledMM as ScaledMM
+    from fragmenta.tensor_memory.scaled_mm import from_scaled_mm as from_scaled_mm
+    from fragmenta.tensor_memory.scaled_mm import to_scaled_mm as to_scaled_mm
 
 __version__ = "0.1.0"
 
@@ -123,6 +126,7 @@ _MODULES = {
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
     "arithmetic.quantization": "quantize dequantize Quantized",
+    "tensor_memory.scaled_mm": "to_scaled_mm from_scaled_mm ScaledMM",
     "execution.matmul": "matmul",
     "execution.compare": "compare",
     "evidence.testing": "assert_same_bits",

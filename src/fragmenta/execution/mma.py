@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits
+from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
@@ -291,6 +292,11 @@ def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) ->
 
 
 def _encode(of: Any, matrix: ArrayLike) -> Bits:
+    if isinstance(matrix, Quantized):
+        raise Error(
+            "a Quantized is given by its parts here, its values and its scales as "
+            "scale_a= or scale_b=; fm.matmul takes it whole"
+        )
     bits: Bits = of.encode(as_array(matrix))
     return bits
 
