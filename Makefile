@@ -31,7 +31,7 @@ test: lint types unit  ## install, then lint, check types and run all tests
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
 	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/torch \
-	  tests/sparse/test_exchange.py tests/test_docs.py tests/registers/test_dtype.py
+	  tests/sparse/test_exchange.py tests/tensor_memory/test_scaled_mm.py tests/test_docs.py tests/registers/test_dtype.py
 
 # What is compiled is kept in the environment, so that a second run is fast.
 triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their own, and its tests

@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from fragmenta.arithmetic.quantization import Quantized as Quantized
     from fragmenta.arithmetic.quantization import dequantize as dequantize
     from fragmenta.arithmetic.quantization import quantize as quantize
+    from fragmenta.arithmetic.quantization_report import (
+        QuantizationReport as QuantizationReport,
+    )
+    from fragmenta.arithmetic.quantization_report import (
+        quantization_report as quantization_report,
+    )
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
@@ -126,6 +132,7 @@ _MODULES = {
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
     "arithmetic.quantization": "quantize dequantize Quantized",
+    "arithmetic.quantization_report": "quantization_report QuantizationReport",
     "tensor_memory.scaled_mm": "to_scaled_mm from_scaled_mm ScaledMM",
     "execution.matmul": "matmul",
     "execution.compare": "compare",

@@ -93,16 +93,3 @@ def test_tensors_of_pytorch(name: str) -> None:
     assert (fm.dequantize(back) == fm.dequantize(q)).all()
     if values.dtype != torch.float4_e2m1fn_x2:
         assert (values.float().numpy() == q.values.astype(np.float32)).all()
-
-
-@pytest.mark.torch
-def test_pytorch_packs_fp4_in_the_same_order() -> None:
-    """Its tests make nibbles of float32 and put the second one into the high half."""
-    torch = pytest.importorskip("torch")
-    quantized_tests = pytest.importorskip("torch.testing._internal.common_quantized")
-    q = quantized("nvfp4", "A", 8, 64)
-    exact = torch.from_numpy(q.values.astype(np.float32))
-    codes = quantized_tests._f32_to_floatx_unpacked(exact, 2, 1)
-    assert (codes[:, 1::2] << 4 | codes[:, ::2]).numpy().tobytes() == (
-        fm.to_scaled_mm(q).values.tobytes()
-    )

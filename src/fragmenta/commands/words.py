@@ -75,15 +75,28 @@ def _element(arg: str, command: str) -> list[str]:
 def _with_instruction(args: list[str]) -> list[str]:
     """The words of an instruction as one argument.
 
-    They end where they name one instruction, or where a word is none of its words.
+    They end where a word is none of its words, or where they name one instruction that
+    the next word would not name, too.
     """
     start = 2 if args[1:2] == ["--json"] else 1
     end = start + 1
     if len(args) <= end or not (_is_word(args[start]) and _is_word(args[end])):
         return args
-    while end < len(args) and _is_word(args[end]) and not _is_one(args[start:end]):
+    while end < len(args) and _is_word(args[end]) and not _ends(args[start : end + 1]):
         end += 1
     return [*args[:start], " ".join(args[start:end]), *args[end:]]
+
+
+def _ends(words: list[str]) -> bool:
+    """Whether the last word does not belong to the others.
+
+    A number may be an index, and what follows an instruction in one argument is
+    something else, perhaps a file that is called ``half``.
+    """
+    *others, last = words
+    if not _is_one(others):
+        return False
+    return len(others) == 1 or last.isdecimal() or not _is_one(words)
 
 
 def _is_word(text: str) -> bool:

@@ -11,8 +11,8 @@ multiplies D with at its end::
                           column of B, or all
     no scales             for some elements along k   nowhere: refused
 
-The factors of A and of B are multiplied with each other, then with D.  Both products are
-rounded to float32, as in kernels that take alpha = t_a * t_b.
+The factors of A and of B are multiplied with each other, then with D.  Both products
+are rounded to float32, as in kernels that take alpha = t_a * t_b.
 """
 
 from __future__ import annotations
