@@ -13,7 +13,13 @@ from fragmenta.arrays.checks import Array
 from fragmenta.arrays.npy import Archive
 from fragmenta.commands import comparison
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import AsJson, InstructionText, complete_target, find
+from fragmenta.commands.arguments import (
+    AsJson,
+    InstructionText,
+    complete_target,
+    find,
+    target_of,
+)
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -52,8 +58,8 @@ Target = Annotated[
     typer.Option(
         "--target",
         metavar="TARGET",
-        help="Compute as this GPU does, such as sm_80.  Default: sm_90a, or the first "
-        "target that has the instruction.",
+        help="Compute as this GPU does, such as sm_80, hopper or h100.  Default: "
+        "sm_90a, or the first target that has the instruction.",
         autocompletion=complete_target,
     ),
 ]
@@ -158,7 +164,7 @@ class _Task:
     ) -> _Task:
         """Read the files; a target without the instruction is refused first."""
         check_multiplies(op)
-        where = chosen_target(op, target)
+        where = chosen_target(op, target_of(target, op))
         a, b = (
             _load_operand(op, name, file, scales[f"scale_{name.lower()}"])
             for name, file in zip("AB", files[:2], strict=True)
@@ -199,7 +205,8 @@ class _Task:
             for name, part in parts.items()
         }
         a = prune(a, op) if op.sparse else a
-        return cls(op, chosen_target(op, target), a, b, c, scales, {})
+        where = chosen_target(op, target_of(target, op))
+        return cls(op, where, a, b, c, scales, {})
 
     def result(self) -> Array:
         try:
