@@ -65,7 +65,7 @@ def _family(names: str) -> Any:
     "verify",
     "fragmenta verify --family mma --family mma.sp",
     "fragmenta verify mma.m16n8k16.f32.f16 --tiles 100000",
-    "fragmenta verify mma m16n8k16 bf16, wgmma m64n8k32 e4m3 f32",
+    "fragmenta verify mma m16n8k16 bf16, wgmma m64n8k16 half f32",
     "fragmenta verify --markdown docs/verification/mine.md",
 )
 def verify(
