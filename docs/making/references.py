@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
 from importlib import import_module
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any
 
 from making.markdown import anchor, table
@@ -91,7 +94,26 @@ def _entry(
 ) -> str:
     shown = signature(name, thing, called=called)
     told = markdown(inspect.getdoc(thing) or "", links)
-    return f"{level} {title}\n\n```python\n{shown}\n```\n\n{told}"
+    fields = "".join(
+        f"\n- `{field}`: {_prose(' '.join(text.split()), links)}"
+        for field, text in _fields(thing).items()
+    )
+    more = f"\n\nIts attributes:\n{fields}" if fields else ""
+    return f"{level} {title}\n\n```python\n{shown}\n```\n\n{told}{more}"
+
+
+def _fields(thing: Any) -> dict[str, str]:
+    """The attributes of a class that have a docstring, which only its source has."""
+    if not inspect.isclass(thing) or issubclass(thing, Exception):
+        return {}
+    body = ast.parse(dedent(inspect.getsource(thing))).body[0]
+    assert isinstance(body, ast.ClassDef)
+    found = {}
+    for node, after in pairwise(body.body):
+        if isinstance(node, ast.AnnAssign) and isinstance(after, ast.Expr):
+            name, text = ast.unparse(node.target), ast.literal_eval(after.value)
+            found |= {} if name.startswith("_") else {name: text}
+    return found
 
 
 # ── signatures ──────────────────────────────────────────────────────────────
