@@ -65,12 +65,16 @@ def from_archive(found: Archive, path: str) -> Quantized:
 def _word(found: Archive, name: str, path: str) -> str:
     given = found[name]
     if given.shape != () or given.dtype.kind != "U":
-        raise Error(f"{name} in {path} must be a word; given {given.dtype}")
+        raise Error(f"{name} in {path} must be one word; given {_told(given)}")
     return str(given)
 
 
 def _number(found: Archive, name: str, path: str) -> int:
     given = found[name]
     if given.shape != () or given.dtype.kind not in "iu":
-        raise Error(f"{name} in {path} must be a whole number; given {given.dtype}")
+        raise Error(f"{name} in {path} must be one number; given {_told(given)}")
     return int(given)
+
+
+def _told(given: Array) -> str:
+    return f"{given.dtype} of shape {given.shape}"
