@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
+    from fragmenta.errors import BadCall as BadCall
     from fragmenta.errors import BadMetadata as BadMetadata
     from fragmenta.errors import BadOperands as BadOperands
     from fragmenta.errors import CompileError as CompileError
@@ -126,7 +127,7 @@ _MODULES = {
     "execution.matmul": "matmul",
     "execution.compare": "compare",
     "evidence.testing": "assert_same_bits",
-    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
+    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands BadCall "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "
     "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice",

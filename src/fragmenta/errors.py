@@ -52,6 +52,13 @@ class BadOperands(UnknownInstruction, ValueError):
     """The instruction exists, but not with these operands."""
 
 
+class BadCall(Error, TypeError):
+    """A method of an instruction was called with other arguments than it takes.
+
+    The message says how it is called: which operands there are, and in which order.
+    """
+
+
 class ShapeError(Error, ValueError):
     """An array has the wrong shape, or an index lies outside its range."""
 
