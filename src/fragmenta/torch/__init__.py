@@ -22,6 +22,15 @@ they work with ``torch.compile`` and in CUDA graphs.
     tuning      which tiles are the fastest here, for these calls?
 """
 
+from fragmenta.errors import MissingPackage, missing
+
+try:
+    import torch as _torch  # noqa: F401 - before what cannot do without it
+except (ImportError, OSError) as why:  # OSError: a library of it does not load
+    raise MissingPackage(
+        f"fragmenta.torch needs PyTorch: {missing('torch', why)}"
+    ) from None
+
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
 from fragmenta.torch.modules import SparseLinear, linears
 from fragmenta.torch.products import (
