@@ -549,6 +549,8 @@ def _methods(owner: str, thing: type) -> Iterator[str]:
             continue
         inner = getattr(member, "__func__", getattr(member, "fget", member))
         inner = getattr(inner, "func", inner)
+        if not inspect.isfunction(inner):  # one that a later room does
+            inner = getattr(thing, name)
         if inspect.isfunction(inner) and inner.__doc__:
             yield _entry(f"### {owner}.{name}", f"{owner}.{name}", inner)
 

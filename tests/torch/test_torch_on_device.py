@@ -7,6 +7,7 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
+from tests.torch.test_pruning import bits, sparse_pattern
 
 pytestmark = [
     pytest.mark.gpu,
@@ -36,6 +37,13 @@ def test_the_bits_of_the_emulation(layer, x):
     there = ft.SparseLinear.from_linear(layer.cuda(), prune=True)
     assert torch.equal(here.weight_packed, there.weight_packed.cpu())
     assert torch.equal(here(x), there(x.cuda()).cpu())
+
+
+@pytest.mark.parametrize("kind", ft.TYPES, ids=str)
+def test_a_sparse_weight_survives_bit_for_bit(kind):
+    weight = sparse_pattern(kind)
+    found = ft.compress(weight.cuda())
+    assert torch.equal(bits(found.to_dense().cpu()), bits(weight))
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
