@@ -98,6 +98,17 @@ def test_negative_zeros_become_zeros_and_change_no_product(kind):
     assert torch.equal(bits(sparse(x)), bits(plain))
 
 
+def test_float32_is_one_of_two():
+    """2:4 is not enough for tf32: two neighbours cannot both be stored."""
+    layer = _layer(torch.tensor([[1.0, 2.0, 0.0, 0.0]] * 8))
+    with pytest.warns(ft.PruningWarning, match=r"0\.4472 of the norm"):
+        found = ft.SparseLinear.from_linear(layer)
+    assert found.pruning.granularity == "1:2"
+    assert found.weight.to_dense()[0].tolist() == [0.0, 2.0, 0.0, 0.0]
+    half = ft.SparseLinear.from_linear(layer.half(), prune=False)
+    assert half.pruning.state == "kept"
+
+
 def test_a_width_that_is_not_whole_chunks_survives():
     weight = torch.tensor([[0, 3, 0, 4, 5, 0]] * 8, dtype=torch.int8)
     assert torch.equal(ft.compress(weight).to_dense(), weight)
