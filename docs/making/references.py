@@ -77,8 +77,11 @@ def _methods(owner: str, thing: type, links: dict[str, str]) -> Iterator[str]:
             continue
         inner = getattr(member, "__func__", getattr(member, "fget", member))
         inner = getattr(inner, "func", inner)
+        later = not inspect.isfunction(inner) and hasattr(member, "__get__")
+        if later:  # what a later room does
+            inner = getattr(thing, name)
         if inspect.isfunction(inner) and inner.__doc__:
-            called = inspect.isfunction(member) or hasattr(member, "__func__")
+            called = later or inspect.isfunction(member) or hasattr(member, "__func__")
             whole = f"{owner}.{name}"
             yield _entry(whole, whole, inner, links, "###", called=called)
 

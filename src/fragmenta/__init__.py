@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
+    from fragmenta.errors import BadCall as BadCall
     from fragmenta.errors import BadMetadata as BadMetadata
     from fragmenta.errors import BadOperands as BadOperands
     from fragmenta.errors import CompileError as CompileError
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LayoutError as LayoutError
+    from fragmenta.errors import MissingPackage as MissingPackage
     from fragmenta.errors import NoDevice as NoDevice
     from fragmenta.errors import NotSparse as NotSparse
     from fragmenta.errors import OutOfBounds as OutOfBounds
@@ -137,10 +139,11 @@ _MODULES = {
     "execution.matmul": "matmul",
     "execution.compare": "compare",
     "evidence.testing": "assert_same_bits",
-    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
+    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands BadCall "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "
-    "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice",
+    "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice "
+    "MissingPackage",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 

@@ -30,6 +30,7 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.summary import tell_many
 from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
 from fragmenta.execution.mma import numeric_model
+from fragmenta.isa.calling import call_line
 from fragmenta.isa.instruction import MULTIPLYING, Instruction, Operand
 from fragmenta.isa.searching import search
 from fragmenta.isa.tables import tcgen05_mma
@@ -95,6 +96,7 @@ def _about(op: Instruction) -> dict[str, Any]:
             for form, operands in {**_operand_forms(op), **_extra(op)}.items()
         },
         "fragments": {n: _fragment_about(part) for n, part in op.fragments.items()},
+        "python": _calls(op),
         "notes": op.notes,
         **({"sums": [e.to_dict() for e in op.sums()]} if _multiplies(op) else {}),
         **({"certainty": _sure(op)} if op.certainty else {}),
@@ -207,11 +209,21 @@ def _facts(op: Instruction) -> str:
     optional = _optional(op)
     told = [line for each in optional for line in _wrap(str(each))]
     rows += [("optional", told)] if told else []
+    told = [each for call in _calls(op).values() for each in _wrap(call)]
+    rows += [("Python", told)] if told else []
     rows += [("note", _wrap(note)) for note in op.notes]
     rows += [("sums", _sums_told(op))] if _multiplies(op) else []
     sure = [line for each in _sure(op).items() for line in _wrap(": ".join(each))]
     rows += [("how sure", sure)] if sure else []
     return "\n".join(_labelled(label, lines) for label, lines in rows)
+
+
+def _calls(op: Instruction) -> dict[str, str]:
+    """How its methods are called in Python."""
+    found = {"execute": call_line(op.execute)}
+    if _multiplies(op):
+        found |= {"matrices": call_line(op.__call__), "explain": call_line(op.explain)}
+    return {name: call for name, call in found.items() if call}
 
 
 def _multiplies(op: Instruction) -> bool:
