@@ -54,7 +54,7 @@ def ldmatrix_loop(
     (``order="row"``: elements of a row are adjacent) or by columns, ``pitch`` bytes
     apart, by default without gaps.  ``swizzle`` is 0, 32, 64, 128, ``"128/32"`` or an
     :class:`~fragmenta.XorSwizzle`.  It takes addresses, so address 0 must be a multiple
-    of :attr:`Placement.repeat` in shared memory.  With ``span``, rows are cut into
+    of ``loop.memory.repeat`` in shared memory.  With ``span``, rows are cut into
     spans of so many bytes, and all rows of one span come first: so do tensor-map
     copies of rows that are longer than the swizzle.
 
