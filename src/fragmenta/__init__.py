@@ -93,6 +93,8 @@ if TYPE_CHECKING:
     from fragmenta.sparse.exchange import to_sparse_marlin as to_sparse_marlin
     from fragmenta.sparse.exchange import to_torch as to_torch
     from fragmenta.sparse.prune import prune as prune
+    from fragmenta.weights.shuffle import Shuffle as Shuffle
+    from fragmenta.weights.shuffle import shuffle as shuffle
 
 __version__ = "0.1.0"
 
@@ -116,6 +118,7 @@ _MODULES = {
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
+    "weights.shuffle": "shuffle Shuffle",
     "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",
