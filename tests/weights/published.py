@@ -26,7 +26,10 @@ def words_of(codes: list[int], bits: int) -> list[int]:
     """Codes in the order of memory as words, the first in the lowest bits."""
     per = 32 // bits
     return [
-        sum(code << (bits * slot) for slot, code in enumerate(codes[first : first + per]))
+        sum(
+            code << (bits * slot)
+            for slot, code in enumerate(codes[first : first + per])
+        )
         for first in range(0, len(codes), per)
     ]
 

@@ -168,7 +168,9 @@ def test_the_kernel_repacks_a_weight(number: int) -> None:
     W = np.random.default_rng(5).integers(0, 1 << order.bits, order.shape)
     given = source.pack(W if source.shape == order.shape else W.T)
     words = np.zeros(order.word_shape, np.uint32)
-    repacks().kernels[f"repack{number}"].launch(-(-words.size // 256), 256, [given, words])
+    repacks().kernels[f"repack{number}"].launch(
+        -(-words.size // 256), 256, [given, words]
+    )
     assert (words == order.pack(W)).all()
 
 

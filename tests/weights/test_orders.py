@@ -23,7 +23,9 @@ CASES = [
 def codes(shape: tuple[int, ...], bits: int) -> np.ndarray:
     kind = np.uint8 if bits <= 8 else np.uint16
     high = min(1 << bits, 1 << 16)
-    return np.random.default_rng(7).integers(0, high, shape, dtype=np.uint32).astype(kind)
+    return (
+        np.random.default_rng(7).integers(0, high, shape, dtype=np.uint32).astype(kind)
+    )
 
 
 @pytest.mark.parametrize(("name", "bits", "shape"), CASES)

@@ -19,7 +19,7 @@ from fragmenta.isa.spoken import said
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (
     "formula", "where", "holds", "table", "which", "draw", "run", "explain", "metadata",
-    "shared",
+    "shared", "shuffle",
 )  # fmt: skip
 _ELEMENT = re.compile(
     r"(?P<operand>[A-Za-z_]*)\s*[\[(]?\s*(?P<indices>-?\d+(\s*,\s*-?\d+)+)\s*[\])]?",

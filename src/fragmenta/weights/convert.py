@@ -43,7 +43,9 @@ class Conversion(NamedTuple):
         head = f"{_DEVICE} void dequantize(unsigned word, {named})"
         if len(head) > 80:
             named = f",\n{' ' * 4}".join(
-                ", ".join(f"unsigned& r{j}" for j in range(i, min(i + 4, self.registers)))
+                ", ".join(
+                    f"unsigned& r{j}" for j in range(i, min(i + 4, self.registers))
+                )
                 for i in range(0, self.registers, 4)
             )
             head = f"{_DEVICE} void dequantize(unsigned word,\n    {named})"
@@ -153,9 +155,7 @@ def _bfloat(of: Conversion) -> tuple[list[str], list[str]]:
             lines.append(f"word >>= {of.bits};")
         lines.append(f"r{register} = and_or(word, {mask}, {_bf16(128)});")
         added = _bf16(-(128 + of.zero))
-        lines.append(
-            f"r{register} = multiply_add(r{register}, {_bf16(1)}, {added});"
-        )
+        lines.append(f"r{register} = multiply_add(r{register}, {_bf16(1)}, {added});")
     return [_SELECT, _FMA_BF16], lines
 
 
@@ -185,7 +185,9 @@ def _half_of_bytes(of: Conversion) -> tuple[list[str], list[str]]:
 def _bfloat_of_bytes(of: Conversion) -> tuple[list[str], list[str]]:
     """By way of f32: 2^23 + code, less 2^23 + zero, has its bits in the upper half."""
     lines = ["float low, high;"]
-    for register, (low, high) in enumerate((("0x7650", "0x7652"), ("0x7651", "0x7653"))):
+    for register, (low, high) in enumerate(
+        (("0x7650", "0x7652"), ("0x7651", "0x7653"))
+    ):
         less = f"{(1 << 23) + of.zero}.0f"
         for name, selector in (("low", low), ("high", high)):
             made = f"permute(word, 0x4b000000, {selector})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -117,7 +117,7 @@ def codes_of(given: Array, bits: int) -> Array:
     if ours and "int" in of.name:
         given = given.astype(np.int8)
     elif of.kind == "f" or ours:
-        width = ml_dtypes.finfo(of).bits if ours else of.itemsize * 8
+        width = _float_bits(of) if ours else of.itemsize * 8
         if width != bits:
             raise ValueRangeError(
                 f"a weight of {bits} bits is given as codes, whole numbers from 0 to "
@@ -136,6 +136,10 @@ def codes_of(given: Array, bits: int) -> Array:
             f"{index}{hint}"
         )
     return given.astype(f"u{max(8, bits) // 8}", copy=False)
+
+
+def _float_bits(of: np.dtype[Any]) -> int:
+    return int(ml_dtypes.finfo(of).bits)  # type: ignore[no-untyped-call]
 
 
 def packed(codes: Array, bits: int) -> Words:

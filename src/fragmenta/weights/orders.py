@@ -161,7 +161,9 @@ def nibble_digits(nibbles: Nibbles, bits: int, container: int) -> list[int]:
             return list(range(count))
     else:
         given = list(nibbles)
-        powers = [given[1 << bit] for bit in range(count)] if _whole(given, bits) else []
+        powers = (
+            [given[1 << bit] for bit in range(count)] if _whole(given, bits) else []
+        )
         digits = [power.bit_length() - 1 for power in powers]
         if powers and sorted(digits) == list(range(count)):
             made = listed(digits)

@@ -199,7 +199,9 @@ def _listed(given: Mapping[str, int]) -> str:
 def memory_of(line: str, axes: Sizes) -> Layout:
     """The order in memory that a line says, over some axes."""
     if not isinstance(line, str):
-        raise LayoutError(f"memory is a line, such as 'offset = E* R* L*'; given {line!r}")
+        raise LayoutError(
+            f"memory is a line, such as 'offset = E* R* L*'; given {line!r}"
+        )
     whole = line if "=" in line else f"offset = {line}"
     found = Layout.parse(whole, **axes)
     if found.data != ("offset",) or found.free:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error
 from fragmenta.registers.layout import Digit, Layout
 from fragmenta.weights.convert import Conversion, conversion
 from fragmenta.weights.orders import WORD
@@ -40,8 +40,9 @@ def repack(order: Shuffle, source: Shuffle) -> str:
         value = "source[from_word]"
     size = "x".join(map(str, order.shape))
     return f"""\
-// Repacks a weight of {size}, {order.bits} bits, from the order of {source.name} to that
-// of {order.name}: {words} words, one for each thread.
+// Repacks a weight of {size}, {order.bits} bits: {words} words, one in each thread.
+// from: {_called(source)}
+// to:   {_called(order)}
 // repack<<<{-(-words // _THREADS)}, {_THREADS}>>>(source, stored);
 extern "C" __global__ void repack(const unsigned* source, unsigned* stored)
 {{
@@ -56,6 +57,10 @@ extern "C" __global__ void repack(const unsigned* source, unsigned* stored)
     }}
     stored[word] = packed;
 }}"""
+
+
+def _called(order: Shuffle) -> str:
+    return f"{order.name} of {order.op}" if order.name in "AB" else order.name
 
 
 # ── loads ───────────────────────────────────────────────────────────────────
@@ -74,9 +79,8 @@ def load(order: Shuffle) -> str:
     for each in range(loads):
         at = "at" if loads == 1 else f"{loads} * at{f' + {each}' if each else ''}"
         vector = _VECTORS[size]
-        lines.append(
-            f"    {vector} part{each} = reinterpret_cast<const {vector}*>(stored)[{at}];"
-        )
+        loaded = f"reinterpret_cast<const {vector}*>(stored)[{at}]"
+        lines.append(f"    {vector} part{each} = {loaded};")
         names = [""] if size == 4 else [f".{name}" for name in "xyzw"[: size // 4]]
         lines += [
             f"    words[{each * len(names) + word}] = part{each}{name};"
@@ -130,15 +134,11 @@ def _address(order: Shuffle) -> Layout:
     for coordinate, axis in order.tile_axes.items():
         blocks[axis] = (f"{coordinate}_block", steps[coordinate])
     for digit in digits:
-        if digit.axis in blocks:
-            name, step = blocks[digit.axis]
-            digit = Digit(name, digit.stride // step, digit.size)
-        renamed.append(digit)
+        name, step = blocks.get(digit.axis, (digit.axis, 1))
+        renamed.append(Digit(name, digit.stride // step, digit.size))
     axes = [(name, sizes[axis] // step) for axis, (name, step) in blocks.items()]
     axes = sorted(axes) + [(a, sizes[a]) for a in "WL" if a in sizes]
     return Layout((("at", tuple(renamed)),), tuple(axes))
-
-
 
 
 def _parameters(order: Shuffle) -> str:
@@ -203,8 +203,9 @@ def fragments(order: Shuffle, to: str | None, zero: int | None) -> str:
     array = f"[{order.k_steps}][{order.n_steps}][{order.fragment.registers}]"
     warp = "warp, " if "W" in dict(order.memory.axes) else ""
     parts.append(f"""\
-// The registers of {order.operand} for a block: {letter}[step of k][tile of n][register].
-// They are those of {order.op}.
+// The registers of {order.operand} for a block, {letter}[step of k][tile of n]\
+[register], as
+// {order.op} takes them.
 {_DEVICE} load_fragments(
     {_parameters(order)},
     unsigned (&{letter}){array})
@@ -231,7 +232,11 @@ def _wrapped(call: str) -> list[str]:
 def _conversion(order: Shuffle, to: str | None, zero: int | None) -> Conversion:
     fragment = order.fragment
     return conversion(
-        order.bits, order.container, fragment.dtype.name if fragment else "f16", to, zero
+        order.bits,
+        order.container,
+        fragment.dtype.name if fragment else "f16",
+        to,
+        zero,
     )
 
 
