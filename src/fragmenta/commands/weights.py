@@ -47,7 +47,7 @@ def _file(name: str, what: str) -> Any:
     "fragmenta shuffle marlin",
     "fragmenta shuffle mma.m16n8k16.f32.f16 B --shape 4096x4096 --k-steps 4",
     "fragmenta shuffle marlin --pack codes.npy -o words.npy",
-    "fragmenta shuffle marlin --shape 4096x4096 --unpack words.npy -o codes.npy",
+    "fragmenta shuffle marlin --shape 64x128 --unpack words.npy -o again.npy",
     "fragmenta shuffle marlin --shape 4096x11008 --cuda repack --source awq",
     "fragmenta shuffle marlin --shape 4096x11008 --cuda fragments -o load.cuh",
 )

@@ -18,6 +18,8 @@ from fragmenta.errors import Error, one_of
 
 _TYPES = {"f16": 16, "bf16": 16, "s8": 8, "u8": 8}
 """The types of registers that words are converted to, and their bits."""
+_FAMILIES = (("f16", "bf16"), ("s8", "u8"))
+"""Types whose instructions have the same fragments."""
 _DEVICE = "__device__ __forceinline__"
 
 
@@ -58,17 +60,16 @@ class Conversion(NamedTuple):
         return "\n\n".join([*helpers, f"{about}\n{head}\n{{\n{body}\n}}"])
 
 
-def conversion(
-    bits: int, container: int, operand: str, to: str | None, zero: int | None
-) -> Conversion:
+def conversion(bits: int, operand: str, to: str | None, zero: int | None) -> Conversion:
     """The conversion that is asked for; what does not exist is refused."""
     wanted = operand if to is None else str(to)
-    allowed = [name for name, width in _TYPES.items() if width == container]
-    if wanted not in allowed or bits >= container:
-        have = one_of(allowed) if allowed and bits < container else "nothing"
+    allowed = next((family for family in _FAMILIES if operand in family), ())
+    if any(bits >= _TYPES[name] for name in allowed):
+        allowed = ()
+    if wanted not in allowed:
         raise Error(
-            f"codes of {bits} bits in registers of {container} bits can be converted "
-            f"to {have}; given {wanted}"
+            f"for an operand of {operand}, codes of {bits} bits are converted to "
+            f"{one_of(allowed) or 'nothing'}; given {wanted}"
         )
     highest = (1 << bits) - 1
     if zero is None:

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fragmenta.arrays.checks import is_whole
-from fragmenta.errors import LayoutError, one_of
+from fragmenta.errors import LayoutError
 from fragmenta.registers.layout import Layout
 
 WORD = 32
@@ -136,8 +136,9 @@ def multiples(line: str) -> dict[str, int]:
     """
     found: dict[str, int] = {}
     for axis, digit, rest in re.findall(r"([A-Za-z_]+)(\d*)(\*?)", line):
-        least = 1 << int(digit or 0) + (not rest)
-        found[axis] = max(found.get(axis, 1), least)
+        if len(digit) < 3:  # no weight has a larger one
+            least = 1 << int(digit or 0) + (not rest)
+            found[axis] = max(found.get(axis, 1), least)
     return found
 
 
@@ -154,32 +155,22 @@ def nibble_digits(nibbles: Nibbles, bits: int, container: int) -> list[int]:
     """
     count = (WORD // bits).bit_length() - 1
     in_register = (WORD // container).bit_length() - 1
-    if isinstance(nibbles, str):
-        if nibbles == "fast":
-            return [*range(in_register, count), *range(in_register)]
-        if nibbles == "plain":
-            return list(range(count))
-    else:
-        given = list(nibbles)
-        powers = (
-            [given[1 << bit] for bit in range(count)] if _whole(given, bits) else []
-        )
-        digits = [power.bit_length() - 1 for power in powers]
-        if powers and sorted(digits) == list(range(count)):
-            made = listed(digits)
-            if made == tuple(given):
-                return digits
+    if isinstance(nibbles, str) and nibbles == "fast":
+        return [*range(in_register, count), *range(in_register)]
+    if isinstance(nibbles, str) and nibbles == "plain":
+        return list(range(count))
+    given = tuple(nibbles) if isinstance(nibbles, tuple | list) else ()
+    if len(given) == 1 << count and all(map(is_whole, given)):
+        # If bits are permuted, the slots 1, 2, 4 ... hold the elements 1, 2, 4 ...
+        digits = [int(given[1 << bit]).bit_length() - 1 for bit in range(count)]
+        if sorted(digits) == list(range(count)) and listed(digits) == given:
+            return digits
     usual = max(16, bits)
     raise LayoutError(
         f"nibbles are 'fast', 'plain', or the {WORD // bits} elements of a word from "
         f"the lowest bits on, such as {listed(nibble_digits('fast', bits, usual))}, in "
         f"an order that permutes the bits of their number; given {nibbles!r}"
     )
-
-
-def _whole(given: list[int], bits: int) -> bool:
-    every = all(map(is_whole, given))
-    return every and sorted(given) == list(range(WORD // bits))
 
 
 def listed(digits: Sequence[int]) -> tuple[int, ...]:
@@ -205,8 +196,3 @@ def stored(natural: Layout, digits: Sequence[int]) -> Layout:
     inside = " ".join(f"offset{digit}" for digit in digits)
     line = f"offset = {inside} offset{len(digits)}*"
     return natural.then(Layout.parse(line, offset=natural.sizes["offset"]))
-
-
-def known_names() -> str:
-    """The names of all orders, for messages."""
-    return one_of(KNOWN)

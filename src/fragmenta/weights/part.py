@@ -97,6 +97,7 @@ class Part:
 
     def counts(self, line: str, sizes: Sizes, name: str) -> dict[str, int]:
         """The tiles along each axis; sizes that are no whole number are refused."""
+        check_line(line)
         least, tile = multiples(line), self.tile
         units = {each: tile[each] * least.get(self.axes[each], 1) for each in tile}
         check_multiples(sizes, units, self.names, name)
@@ -196,12 +197,14 @@ def _listed(given: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in given.items())
 
 
+def check_line(line: object) -> None:
+    """Refuse what is no text of one line."""
+    if not isinstance(line, str):
+        raise LayoutError(f"memory is a line, such as 'E* R* L* Y* X*'; given {line!r}")
+
+
 def memory_of(line: str, axes: Sizes) -> Layout:
     """The order in memory that a line says, over some axes."""
-    if not isinstance(line, str):
-        raise LayoutError(
-            f"memory is a line, such as 'offset = E* R* L*'; given {line!r}"
-        )
     whole = line if "=" in line else f"offset = {line}"
     found = Layout.parse(whole, **axes)
     if found.data != ("offset",) or found.free:

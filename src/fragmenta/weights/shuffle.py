@@ -386,7 +386,7 @@ offset9 offset1 offset3 offset4 offset10
             const unsigned* stored, int k_block, int n_block, int lane,
             unsigned (&words)[4])
         {
-            int at = 2048 * k_block + 32 * n_block + lane;
+            int at = 32 * n_block + 2048 * k_block + lane;
             uint4 part0 = reinterpret_cast<const uint4*>(stored)[at];
             words[0] = part0.x;
             words[1] = part0.y;
@@ -403,6 +403,11 @@ offset9 offset1 offset3 offset4 offset10
         if what in ("repack", "load") and (to, zero) != (None, None):
             raise Error("to and zero are for 'dequantize' and 'fragments'")
         if what == "repack":
+            if source is None and self.bits not in KNOWN["gptq"].memory:
+                raise Error(
+                    f"gptq, the default source, has no {self.bits} bits; give source="
+                    "'plain', another name or a Shuffle"
+                )
             return text.repack(self, self._source("gptq" if source is None else source))
         if what == "load":
             return text.load(self)

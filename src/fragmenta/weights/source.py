@@ -109,11 +109,13 @@ def _check_instruction(order: Shuffle, what: str) -> None:
             f"{order.name} follows no instruction, so no lane has words of its own to "
             f"{what}; shuffle the weight for an operand, with source={order.name!r}"
         )
-    if not order.load_bytes or order.load_bytes % 4:
+    later = order.memory.coordinates[0][1][len(order.run) :]
+    parted = any(digit.axis in "ER" for digit in later)
+    if parted or order.load_bytes % 4:
         raise Error(
             f"in the order {order.natural}, {order.load_bytes} bytes of a lane are "
-            "side by side; a lane loads whole words, so put E, R and some digits of Y "
-            "and X before L"
+            "side by side; they must be whole words with all registers of an "
+            "instruction, so put E, R and some digits of Y and X before L"
         )
     for coordinate, axis in order.tile_axes.items():
         inside = sorted(digit.stride for digit in order.run if digit.axis == axis)
@@ -231,13 +233,8 @@ def _wrapped(call: str) -> list[str]:
 
 def _conversion(order: Shuffle, to: str | None, zero: int | None) -> Conversion:
     fragment = order.fragment
-    return conversion(
-        order.bits,
-        order.container,
-        fragment.dtype.name if fragment else "f16",
-        to,
-        zero,
-    )
+    operand = fragment.dtype.name if fragment else "f16"
+    return conversion(order.bits, operand, to, zero)
 
 
 def _register_slots(order: Shuffle) -> list[list[tuple[int, int, int]]]:
@@ -256,7 +253,8 @@ def _register_slots(order: Shuffle) -> list[list[tuple[int, int, int]]]:
         return []
     count = order.load_bytes * 8 // WORD
     offsets = np.arange(count * per).reshape(count, elements, apart)
-    found = order.memory.inverse().element(offset=offsets)
+    places = order.memory.inverse().element(offset=offsets)
+    found = {name: np.broadcast_to(at, offsets.shape) for name, at in places.items()}
     for axis, value in found.items():
         wanted = value[:, :1, :]
         if axis == "E":
