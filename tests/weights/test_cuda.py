@@ -15,6 +15,7 @@ import pytest
 import fragmenta as fm
 from fragmenta import ptx
 from fragmenta.cuda.tools import compiler
+from tests.weights import published
 
 K, N = 128, 128
 F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -150,7 +151,7 @@ def orders() -> list[tuple[fm.Shuffle, fm.Shuffle]]:
         for name, bits, source in REPACKED
     ]  # fmt: skip
     a = fm.shuffle(F16, "A", shape=(320, 128))
-    return [*found, (a, fm.shuffle("gptq", shape=(128, 320)))]
+    return [*found, (a, fm.shuffle("gptq", shape=(128, 320))), (a, a._source("plain"))]
 
 
 @cache
@@ -162,11 +163,13 @@ def repacks() -> Any:
     return ptx.parse(compiler.to_ptx("\n".join(texts), "sm_80"))
 
 
-@pytest.mark.parametrize("number", range(len(REPACKED) + 1))
+@pytest.mark.parametrize("number", range(len(REPACKED) + 2))
 def test_the_kernel_repacks_a_weight(number: int) -> None:
     order, source = orders()[number]
     W = np.random.default_rng(5).integers(0, 1 << order.bits, order.shape)
     given = source.pack(W if source.shape == order.shape else W.T)
+    if source.name == "plain":  # rows of the weight, whichever operand it is
+        assert (given == published.plain(W, order.bits)).all()
     words = np.zeros(order.word_shape, np.uint32)
     repacks().kernels[f"repack{number}"].launch(
         -(-words.size // 256), 256, [given, words]
@@ -178,7 +181,7 @@ def test_sources_by_name() -> None:
     order = fm.shuffle(F16, "A", shape=(64, 128))
     gptq = order.to_cuda("repack")
     assert gptq == order.to_cuda("repack", source=fm.shuffle("gptq", shape=(128, 64)))
-    assert "order of plain" in order.to_cuda("repack", source="plain")
+    assert "// from: plain" in order.to_cuda("repack", source="plain")
     assert order.to_cuda("repack", source="awq") != gptq
 
 
@@ -290,6 +293,8 @@ def test_sparse_marlin_multiplies_with_its_own_metadata() -> None:
         (make("marlin", "", 4), {"what": "load", "source": "awq"}, "source is for"),
         (make("marlin", "", 4), {"what": "load", "zero": 1}, "to and zero are for"),
         (make("marlin", "", 4), {"what": "fragments", "to": "s8"}, "to f16 or bf16"),
+        (make(F16, "B", 16), {"what": "repack"}, "give source='plain'"),
+        (make(F16, "B", 4, memory="E* L* R* Y* X*"), {"what": "load"}, "E, R and some"),
         (make("marlin", "", 4), {"what": "fragments", "zero": 16}, "0 to 15; given 16"),
         (make(U8, "B", 4), {"what": "dequantize", "zero": 8}, "no negative numbers"),
         (make(F16, "B", 16), {"what": "fragments", "zero": 8}, "nothing to convert"),
