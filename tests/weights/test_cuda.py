@@ -28,9 +28,9 @@ STORAGE = {
 }  # fmt: skip
 
 
-def codes(bits: int) -> Any:
+def codes(bits: int, shape: tuple[int, int] = (K, N)) -> Any:
     kind = np.uint8 if bits <= 8 else np.uint16
-    return np.random.default_rng(3).integers(0, 1 << bits, (K, N), dtype=kind)
+    return np.random.default_rng(3).integers(0, 1 << bits, shape, dtype=kind)
 
 
 def make(name: str, operand: str, bits: int, **options: Any) -> fm.Shuffle:
@@ -59,6 +59,8 @@ CASES: list[tuple[fm.Shuffle, str, int | None]] = [
     (make(WGMMA, "A", 4), "f16", None),
     (make(F16, "B", 16), "f16", None),
     (make(S8, "B", 8), "s8", None),
+    # 12 bytes, three loads: six steps of k.
+    (fm.shuffle(F16, "B", shape=(96, 128), memory="E* R* Y* L* X*"), "f16", None),
 ]
 
 
@@ -100,7 +102,7 @@ def module(target: str) -> Any:
 )
 def test_a_lane_has_the_registers_of_the_instruction(number: int, target: str) -> None:
     order, to, zero = CASES[number]
-    part, W = order.fragment, codes(order.bits)
+    part, W = order.fragment, codes(order.bits, order.shape)
     tiles = {axis: dict(order.memory.axes)[axis] for axis in "YX"}
     along, across = order.tile_axes["k"], order.tile_axes["n"]
     grid = (tiles[along] // order.k_steps, tiles[across] // order.n_steps)

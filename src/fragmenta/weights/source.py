@@ -19,7 +19,8 @@ from fragmenta.weights.orders import WORD
 if TYPE_CHECKING:
     from fragmenta.weights.shuffle import Shuffle
 
-_VECTORS = {4: "unsigned", 8: "uint2", 16: "uint4"}
+_VECTORS = {16: "uint4", 8: "uint2", 4: "unsigned"}
+"""The types of loads by their bytes, the widest first."""
 _DEVICE = "__device__ __forceinline__ void"
 _THREADS = 256
 
@@ -73,7 +74,7 @@ def load(order: Shuffle) -> str:
     assert fragment is not None
     count = order.load_bytes * 8 // WORD
     address = _address(order).to_cuda("holds")["at"]
-    size = min(16, order.load_bytes)
+    size = next(size for size in _VECTORS if order.load_bytes % size == 0)
     loads = order.load_bytes // size
     lines = []
     for each in range(loads):
@@ -118,13 +119,15 @@ def _check_instruction(order: Shuffle, what: str) -> None:
             "instruction, so put E, R and some digits of Y and X before L"
         )
     for coordinate, axis in order.tile_axes.items():
-        inside = sorted(digit.stride for digit in order.run if digit.axis == axis)
-        if inside and inside != [1 << bit for bit in range(len(inside))]:
-            raise Error(
-                f"in the order {order.natural}, a load does not bring neighbouring "
-                f"tiles of {coordinate}; the digits of {axis} before L must be its "
-                "lowest"
-            )
+        reached = 1
+        for digit in sorted(each for each in order.run if each.axis == axis):
+            if digit.stride != reached:
+                raise Error(
+                    f"in the order {order.natural}, a load does not bring neighbouring "
+                    f"tiles of {coordinate}; the digits of {axis} before L must be its "
+                    "lowest"
+                )
+            reached *= digit.size
 
 
 def _address(order: Shuffle) -> Layout:
