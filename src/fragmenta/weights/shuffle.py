@@ -289,6 +289,7 @@ offset9 offset1 offset3 offset4 offset10
         One group means one scale for each column; see :meth:`scale_order`.
         ``group_size`` counts elements of k (of the whole k of a sparse weight); -1 is
         one group.  If it is given, the number of groups must fit it.
+        ``packed[..., order.scale_order().scatter()]`` are the scales again.
 
         >>> import numpy as np, fragmenta as fm
         >>> order = fm.shuffle("marlin", shape=(64, 64))
