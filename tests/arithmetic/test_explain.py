@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from fragmenta.arithmetic import explain_steps, model, multiply
-
 from tests.thinning import some
 
 from .inputs import KINDS, operands
