@@ -22,9 +22,16 @@ if TYPE_CHECKING:
     from fragmenta.arithmetic.quantization import Quantized as Quantized
     from fragmenta.arithmetic.quantization import dequantize as dequantize
     from fragmenta.arithmetic.quantization import quantize as quantize
+    from fragmenta.arithmetic.quantization_report import (
+        QuantizationReport as QuantizationReport,
+    )
+    from fragmenta.arithmetic.quantization_report import (
+        quantization_report as quantization_report,
+    )
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
+    from fragmenta.errors import BadCall as BadCall
     from fragmenta.errors import BadMetadata as BadMetadata
     from fragmenta.errors import BadOperands as BadOperands
     from fragmenta.errors import CompileError as CompileError
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LayoutError as LayoutError
+    from fragmenta.errors import MissingPackage as MissingPackage
     from fragmenta.errors import NoDevice as NoDevice
     from fragmenta.errors import NotSparse as NotSparse
     from fragmenta.errors import OutOfBounds as OutOfBounds
@@ -71,11 +79,16 @@ if TYPE_CHECKING:
     from fragmenta.shared.addresses import LaneAddresses as LaneAddresses
     from fragmenta.shared.banks import bank_conflicts as bank_conflicts
     from fragmenta.shared.descriptor import Descriptor as Descriptor
+    from fragmenta.shared.loops import ldmatrix_addresses as ldmatrix_addresses
+    from fragmenta.shared.loops import ldmatrix_loop as ldmatrix_loop
+    from fragmenta.shared.loops import stmatrix_addresses as stmatrix_addresses
+    from fragmenta.shared.loops import stmatrix_loop as stmatrix_loop
+    from fragmenta.shared.matrix_loop import MatrixLoop as MatrixLoop
     from fragmenta.shared.moves import ldmatrix as ldmatrix
-    from fragmenta.shared.moves import ldmatrix_addresses as ldmatrix_addresses
     from fragmenta.shared.moves import movmatrix as movmatrix
     from fragmenta.shared.moves import stmatrix as stmatrix
-    from fragmenta.shared.moves import stmatrix_addresses as stmatrix_addresses
+    from fragmenta.shared.suggestions import suggest_swizzle as suggest_swizzle
+    from fragmenta.shared.swizzles import XorSwizzle as XorSwizzle
     from fragmenta.shared.tiles import read_tile as read_tile
     from fragmenta.shared.tiles import shared_tile as shared_tile
     from fragmenta.shared.zero_columns import ZeroColumnMask as ZeroColumnMask
@@ -93,6 +106,11 @@ if TYPE_CHECKING:
     from fragmenta.sparse.exchange import to_sparse_marlin as to_sparse_marlin
     from fragmenta.sparse.exchange import to_torch as to_torch
     from fragmenta.sparse.prune import prune as prune
+    from fragmenta.tensor_memory.scaled_mm import ScaledMM as ScaledMM
+    from fragmenta.tensor_memory.scaled_mm import from_scaled_mm as from_scaled_mm
+    from fragmenta.tensor_memory.scaled_mm import to_scaled_mm as to_scaled_mm
+    from fragmenta.weights.shuffle import Shuffle as Shuffle
+    from fragmenta.weights.shuffle import shuffle as shuffle
 
 __version__ = "0.1.0"
 
@@ -116,20 +134,28 @@ _MODULES = {
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
+    "weights.shuffle": "shuffle Shuffle",
     "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",
     "shared.zero_columns": "ZeroColumnMask",
-    "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
+    "shared.moves": "ldmatrix stmatrix movmatrix",
+    "shared.loops": "ldmatrix_loop stmatrix_loop ldmatrix_addresses stmatrix_addresses",
+    "shared.matrix_loop": "MatrixLoop",
+    "shared.suggestions": "suggest_swizzle",
+    "shared.swizzles": "XorSwizzle",
     "shared.banks": "bank_conflicts",
     "arithmetic.quantization": "quantize dequantize Quantized",
+    "arithmetic.quantization_report": "quantization_report QuantizationReport",
+    "tensor_memory.scaled_mm": "to_scaled_mm from_scaled_mm ScaledMM",
     "execution.matmul": "matmul",
     "execution.compare": "compare",
     "evidence.testing": "assert_same_bits",
-    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
+    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands BadCall "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "
-    "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice",
+    "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice "
+    "MissingPackage",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 

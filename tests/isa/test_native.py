@@ -11,12 +11,16 @@ from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import IN_REGISTERS
 from fragmenta.isa.native import expansion
+from tests.thinning import some
 
 TARGETS = [
     "sm_75", "sm_80", "sm_86", "sm_87", "sm_88", "sm_89", "sm_90", "sm_90a",
     "sm_100", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120", "sm_120a",
     "sm_121f",
 ]  # fmt: skip
+
+#: Of every generation one target is asked about all instructions, others about some.
+COMPLETE = ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
 #: How each element type shows in the name of a matrix instruction.
 SHOWN = {
@@ -74,6 +78,8 @@ def agrees(op, becomes, opcodes):
 @pytest.mark.parametrize("target", TARGETS)
 def test_expansions_are_what_the_machine_code_shows(target):
     ops = [op for op in OPS if op.supported_on(target)]
+    if target not in COMPLETE:
+        ops = some(ops, 3, TARGETS.index(target))
     wrong = [
         (str(op), expansion(op, target), sorted(codes))
         for op, codes in zip(ops, matrix_instructions(ops, target), strict=True)

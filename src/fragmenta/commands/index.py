@@ -43,11 +43,17 @@ COMMANDS = {
     "compare": Listed(
         "compare", "Compare the errors of instructions on several targets."
     ),
+    "quantize": Listed(
+        "quantize", "Quantise a matrix to elements and scales, and show the error."
+    ),
     "sparsity": Listed(
         "sparse", "Check that a matrix is as sparse as an instruction needs."
     ),
     "metadata": Listed(
         "sparse", "Show which columns metadata words keep, and illegal codes."
+    ),
+    "shuffle": Listed(
+        "weights", "Reorder a quantised weight so that lanes load it with wide loads."
     ),
     "shared": Listed("shared", "Show a tile in shared memory and its bank conflicts."),
     "check": Listed("check", "Check PTX files, or one instruction, without running."),
