@@ -260,11 +260,27 @@ TYPES = (
 
 
 def tiles() -> Iterator[Kernel]:
-    """Every tile, sparse and dense, with one type after the other."""
+    """Every dense tile and many sparse ones, with one type after the other."""
     for sparse in (True, False):
-        for number, tile in enumerate(SPARSE_TILES if sparse else DENSE_TILES):
+        for number, tile in enumerate(many() if sparse else DENSE_TILES):
             a, b = TYPES[(number + 3 * sparse) % len(TYPES)]
+            if a in ("s8", "u8") and tile.n % 16 and tile.n not in (8, 24):
+                a = b = "f16"  # integers have fewer widths
             yield Kernel(a, b, tile=tile, sparse=sparse)
+
+
+def many() -> list[Tile]:
+    """Tiles of every height with every split and cluster, and of every width."""
+    found: list[Tile] = []
+    kinds: set[tuple[int, int, int]] = set()
+    widths: set[tuple[int, bool]] = set()
+    for tile in SPARSE_TILES:
+        kind, width = (tile.m, tile.cluster, tile.split), (tile.n, tile.split > 1)
+        if kind not in kinds or width not in widths:
+            kinds.add(kind)
+            widths.add(width)
+            found.append(tile)
+    return found
 
 
 def bit_kernels() -> Iterator[Kernel]:

@@ -29,7 +29,11 @@ def names(gemms: list[Gemm]) -> list[str]:
 def test_every_kind_of_kernel_is_there():
     kernels = [each.kernel for each in GEMMS]
     assert len(set(names(GEMMS))) == len(GEMMS) >= 60
-    assert {each.tile for each in kernels if each.sparse} >= set(SPARSE_TILES)
+    tiles = {each.tile for each in kernels if each.sparse}
+    assert {x.n for x in tiles} >= {x.n for x in SPARSE_TILES}
+    for kind in ("cluster", "split"):
+        met = {(x.m, getattr(x, kind)) for x in tiles}
+        assert met >= {(x.m, getattr(x, kind)) for x in SPARSE_TILES}
     assert {each.tile for each in kernels if not each.sparse} >= set(DENSE_TILES)
     for sparse in (True, False):
         assert {(x.a, x.b) for x in kernels if x.sparse == sparse} >= set(TYPES)
