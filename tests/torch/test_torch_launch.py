@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import inspect
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,13 +20,34 @@ class Listener:
 
     def __init__(self):
         self.launches = []
+        self.early = []
 
     def cuLaunchKernel(self, function, *given):
         *sizes, shared, _, addresses, _ = given
+        self._note(function, sizes[0], sizes[3], shared, addresses)
+        self.early.append(False)
+        return (0,)
+
+    def cuLaunchKernelEx(self, config, function, addresses, _):
+        sizes = config.gridDimX, config.blockDimX, config.sharedMemBytes
+        self._note(function, *sizes, addresses)
+        (attribute,) = config.attrs
+        assert (attribute.id, config.numAttrs) == ("serialization", 1)
+        self.early.append(attribute.value.programmaticStreamSerializationAllowed == 1)
+        return (0,)
+
+    def _note(self, function, blocks, threads, shared, addresses):
         pointers = (ctypes.c_void_p * 8).from_address(addresses)
         numbers = [ctypes.c_int.from_address(each).value for each in pointers[5:]]
-        self.launches.append((function, sizes[0], sizes[3], shared, numbers))
-        return (0,)
+        self.launches.append((function, blocks, threads, shared, numbers))
+
+    CUlaunchConfig = SimpleNamespace
+    CUlaunchAttributeID = SimpleNamespace(
+        CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION="serialization"
+    )
+
+    def CUlaunchAttribute(self):
+        return SimpleNamespace(value=SimpleNamespace())
 
     def cuCtxGetCurrent(self):
         return 0, 1234
@@ -51,9 +73,12 @@ def driver(monkeypatch):
     monkeypatch.setattr(
         torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False
     )
+    monkeypatch.setattr(running, "SETTLED", running.Settled())
+    launch._early_config.cache_clear()
     running._planned.cache_clear()
     running.forget()
     yield listener
+    launch._early_config.cache_clear()
     running._planned.cache_clear()
     running.forget()
 
@@ -81,9 +106,32 @@ def test_one_launch_for_one_product(driver, weight):
 
 
 def test_the_tile_that_is_asked_for(driver, weight):
-    linear(torch.ones(6, 192).bfloat16(), weight, tile=(128, 64, 2, 0))
+    linear(torch.ones(6, 192).bfloat16(), weight, tile=(128, 64, 2, 0, 1))
     assert driver.launches[0][0].tile == Tile(128, 64, 2)
     assert driver.launches[0][1] == 2
+    linear(torch.ones(6, 192).bfloat16(), weight, tile=(64, 64, 1, 0, 2))
+    assert driver.launches[1][0].tile == Tile(64, 64, split=2)
+    assert driver.launches[1][1] == 8
+
+
+def test_a_launch_starts_early_if_its_weight_was_read_before(driver, weight):
+    x = torch.ones(6, 192).bfloat16()
+    other = ft.compress(torch.randn(256, 192).bfloat16())
+    for _ in range(2):
+        linear(x, weight)
+    linear(x, other)
+    weight.data.add_(0)  # whoever writes it may be the kernel before
+    for _ in range(2):
+        linear(x, weight)
+    assert driver.early == [False, True, False, False, True]
+
+
+def test_a_dense_product_never_starts_early(driver):
+    a, b = (torch.ones(rows, 64, dtype=torch.int8) for rows in (65, 3))
+    rest = (torch.int32, None, None, None, None, False, False, [])
+    for _ in range(2):
+        operators._OPERATORS["dense_mm"].cuda(a, b, *rest)
+    assert driver.early == [False, False]
 
 
 @pytest.mark.parametrize("name", ["dense_mm", "binary_mm"])
