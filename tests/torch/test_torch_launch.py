@@ -109,8 +109,8 @@ def test_the_tile_that_is_asked_for(driver, weight):
     linear(torch.ones(6, 192).bfloat16(), weight, tile=(128, 64, 2, 0, 1))
     assert driver.launches[0][0].tile == Tile(128, 64, 2)
     assert driver.launches[0][1] == 2
-    linear(torch.ones(6, 192).bfloat16(), weight, tile=(64, 64, 1, 0, 2))
-    assert driver.launches[1][0].tile == Tile(64, 64, split=2)
+    linear(torch.ones(6, 192).bfloat16(), weight, tile=(64, 128, 1, 0, 2))
+    assert driver.launches[1][0].tile == Tile(64, 128, split=2)
     assert driver.launches[1][1] == 8
 
 

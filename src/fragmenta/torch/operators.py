@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error, ShapeError
-from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.config import Kernel, choose
 from fragmenta.kernels.emulate import emulate
 from fragmenta.kernels.packing import Packed, packed_shape
 from fragmenta.kernels.prepare import count_bits
@@ -161,8 +161,10 @@ def _product_on_cuda(product: Product) -> Tensor:
 
 def _product_on_cpu(product: Product) -> Tensor:
     kernel = product.kernel()
-    if product.m and product.shape[1]:  # a tile split along k changes the sum
+    if product.tile:
         kernel = tiled(kernel, product.shape, product.tile)
+    elif product.m and product.shape[1]:  # a tile that is split along k changes the sum
+        kernel = choose(kernel, *product.shape)
     a: Any
     if product.sparse:
         m, _, k = product.shape

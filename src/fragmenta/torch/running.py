@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.arguments import Matrix
-from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile, choose
+from fragmenta.kernels.config import ALIGNMENT, Kernel, Tile
 from fragmenta.kernels.emulate import Epilogue, emulate
 from fragmenta.kernels.launch import LaunchPlan, launch, plan
 from fragmenta.kernels.tuning import ProductShape, known
@@ -76,8 +76,8 @@ def tiled(
 ) -> Kernel:
     """The kernel with the given tile, or with the best known for the shape.
 
-    Without a ``gpu`` it is the tile that is expected best.  What was measured on a GPU
-    may be another one, but never with another sum.
+    What was measured on a GPU may be another tile than :func:`choose` expects to be
+    best, but never one with another sum.
 
     >>> kernel = Kernel("bf16", out="bf16")
     >>> str(tiled(kernel, (64, 64, 64), (128, 64, 1, 0, 1)).tile)
@@ -87,8 +87,6 @@ def tiled(
     if tile:
         m, n, cluster, turns, split = tile
         return replace(kernel, tile=Tile(m, n, cluster, bool(turns), split))
-    if gpu is None:
-        return choose(kernel, *shape)
     return known(kernel, shape, torch.cuda.get_device_name(gpu))
 
 
