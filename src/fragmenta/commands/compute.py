@@ -31,8 +31,8 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, one_of
 from fragmenta.execution.explain import explain as told
 from fragmenta.execution.matmul import matmul
-from fragmenta.execution.mma import chosen_target
 from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.target import chosen_target
 from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.sparse.compress import Compressed
