@@ -1,0 +1,111 @@
+"""Which instruction of PTX is this machine instruction, and which is it on a target?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from fragmenta.commands.arguments import find
+from fragmenta.commands.output import emit, emit_json
+from fragmenta.errors import Error, one_of
+from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.sass import (
+    Origin,
+    by_architecture,
+    from_sass,
+    is_machine_name,
+    machine_name,
+    names,
+    names_below,
+    told_targets,
+)
+
+MOST = 8
+"""How many instructions are listed under one name."""
+
+
+def tell_machine(
+    text: str, idesc: str | None, target: str | None, as_json: bool
+) -> None:
+    """What a machine instruction comes from; of an instruction of PTX, what it becomes."""
+    if not is_machine_name(text):
+        _tell_code(find(text, idesc), target, as_json)
+        return
+    if idesc is not None:
+        raise Error("a machine instruction has no --idesc; leave it out")
+    origins = from_sass(text, target)
+    if as_json:
+        emit_json(_about(machine_name(text), origins))
+        return
+    lines = []
+    for name in dict.fromkeys(origin.name for origin in origins):
+        lines += [name, *_block([each for each in origins if each.name == name])]
+    emit("\n".join([*lines, *_further(machine_name(text), origins)]))
+
+
+def _about(name: str, origins: Iterable[Origin]) -> dict[str, Any]:
+    return {
+        "name": name,
+        "origins": [
+            {
+                "name": each.name,
+                "instruction": str(each.instruction),
+                "targets": each.targets,
+                "alone": each.alone,
+                "sass": str(each.instruction.sass(each.targets[0])),
+            }
+            for each in origins
+        ],
+    }
+
+
+def _block(origins: list[Origin]) -> Iterator[str]:
+    """The instructions of one name: those that are it, then those that contain it."""
+    alone = [each for each in origins if each.alone]
+    for each in alone[:MOST]:
+        yield f"  is {each.instruction}"
+        yield f"    on {told_targets(each.targets)}"
+    if len(alone) > MOST:
+        yield f"  and {len(alone) - MOST} more; --json lists all"
+    groups: dict[tuple[str, str], list[Origin]] = {}
+    for each in origins:
+        if not each.alone:
+            to = each.instruction.expanded_to(each.targets[0]) or ""
+            groups.setdefault((each.instruction.family, to), []).append(each)
+    for (family, to), some in groups.items():
+        yield f"  is part of {len(some)} {family}{f', expanded to {to}' if to else ''}:"
+        yield f"    {some[0].instruction}"
+        have = dict.fromkeys(target for each in some for target in each.targets)
+        yield f"    {'… ' if len(some) > 1 else ''}on {told_targets(have)}"
+
+
+def _further(name: str, origins: tuple[Origin, ...]) -> Iterator[str]:
+    """Who holds what, and how to go on."""
+    ops = list(dict.fromkeys(each.instruction for each in origins if each.alone))
+    first = ops[0] if ops else origins[0].instruction
+    if len(ops) == 1:
+        yield from _held(first)
+    below = names_below(name) if names(name) == (name,) else ()
+    if below:
+        yield f"names that begin so: {one_of(below, 'and')}"
+    yield f"fragmenta show {first}"
+
+
+def _held(op: Instruction) -> Iterator[str]:
+    """Each fragment in its one line."""
+    for part in op.fragments.values():
+        size = " x ".join(map(str, part.shape))
+        yield f"{part.name}: {size} {part.dtype}: {part.layout}"
+
+
+def _tell_code(op: Instruction, target: str | None, as_json: bool) -> None:
+    if target is not None:
+        found = [(target, op.sass(target))]
+    else:
+        found = by_architecture(op)
+    if as_json:
+        targets = op.requires.targets if target is None else (target,)
+        code = {each: op.sass(each).to_dict() for each in targets}
+        emit_json({"instruction": str(op), "sass": code})
+        return
+    emit("\n".join([str(op), *(f"  {where}: {code}" for where, code in found)]))
