@@ -28,7 +28,7 @@ COMMANDS = {
     "holds": Listed("lookup", "Show which elements a lane holds, lowest bits first."),
     "table": Listed("lookup", "Print a whole fragment as a table."),
     "which": Listed(
-        "lookup", "Show what an element of D is made from, or a machine instruction."
+        "lookup", "Show what feeds one element of D, or what a SASS name means."
     ),
     "draw": Listed("draw", "Draw an instruction or one operand, here or in a file."),
     "explore": Listed(

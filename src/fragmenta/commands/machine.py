@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from textwrap import wrap
 from typing import Any
 
 from fragmenta.commands.arguments import find
-from fragmenta.commands.output import emit, emit_json
+from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.sass import (
@@ -27,7 +28,7 @@ MOST = 8
 def tell_machine(
     text: str, idesc: str | None, target: str | None, as_json: bool
 ) -> None:
-    """What a machine instruction comes from; of an instruction of PTX, what it becomes."""
+    """What a machine instruction comes from, or what one of PTX becomes."""
     if not is_machine_name(text):
         _tell_code(find(text, idesc), target, as_json)
         return
@@ -61,22 +62,26 @@ def _about(name: str, origins: Iterable[Origin]) -> dict[str, Any]:
 
 def _block(origins: list[Origin]) -> Iterator[str]:
     """The instructions of one name: those that are it, then those that contain it."""
-    alone = [each for each in origins if each.alone]
-    for each in alone[:MOST]:
-        yield f"  is {each.instruction}"
-        yield f"    on {told_targets(each.targets)}"
-    if len(alone) > MOST:
-        yield f"  and {len(alone) - MOST} more; --json lists all"
+    alone: dict[str, list[Origin]] = {}
+    for each in origins:
+        if each.alone:
+            alone.setdefault(told_targets(each.targets), []).append(each)
+    for where, some in alone.items():
+        yield from (f"  is {each.instruction}" for each in some[:MOST])
+        if len(some) > MOST:
+            yield f"  and {len(some) - MOST} more, which --json lists"
+        yield f"     on {where}"
     groups: dict[tuple[str, str], list[Origin]] = {}
     for each in origins:
         if not each.alone:
             to = each.instruction.expanded_to(each.targets[0]) or ""
             groups.setdefault((each.instruction.family, to), []).append(each)
     for (family, to), some in groups.items():
-        yield f"  is part of {len(some)} {family}{f', expanded to {to}' if to else ''}:"
-        yield f"    {some[0].instruction}"
         have = dict.fromkeys(target for each in some for target in each.targets)
-        yield f"    {'… ' if len(some) > 1 else ''}on {told_targets(have)}"
+        many = f"part of {len(some)} {family}, such as" if len(some) > 1 else "part of"
+        yield f"  is {many}"
+        yield f"     {some[0].instruction}"
+        yield f"     on {told_targets(have)}{f', expanded to {to}' if to else ''}"
 
 
 def _further(name: str, origins: tuple[Origin, ...]) -> Iterator[str]:
@@ -87,8 +92,10 @@ def _further(name: str, origins: tuple[Origin, ...]) -> Iterator[str]:
         yield from _held(first)
     below = names_below(name) if names(name) == (name,) else ()
     if below:
-        yield f"names that begin so: {one_of(below, 'and')}"
-    yield f"fragmenta show {first}"
+        yield from wrap(
+            f"longer names: {one_of(below, 'and')}", width(), break_long_words=False
+        )
+    yield f"more: fragmenta show {first}"
 
 
 def _held(op: Instruction) -> Iterator[str]:
@@ -99,10 +106,8 @@ def _held(op: Instruction) -> Iterator[str]:
 
 
 def _tell_code(op: Instruction, target: str | None, as_json: bool) -> None:
-    if target is not None:
-        found = [(target, op.sass(target))]
-    else:
-        found = by_architecture(op)
+    one = [] if target is None else [(target, op.sass(target))]
+    found = one or by_architecture(op)
     if as_json:
         targets = op.requires.targets if target is None else (target,)
         code = {each: op.sass(each).to_dict() for each in targets}

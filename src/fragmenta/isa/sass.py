@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from fragmenta.errors import UnknownInstruction, nearest, one_of, shortened
+from fragmenta.errors import UnknownInstruction, one_of, shortened
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.recording import Code, ranges, recorded
 from fragmenta.isa.target import (
@@ -34,9 +34,9 @@ class Sass:
     >>> import fragmenta as fm
     >>> code = fm.mma("m16n8k64", a="s4").sass("sm_90")
     >>> print(code)
-    IMMA.16832.S8.S8 x 2, and 117 others; expanded to s8/u8
+    IMMA.16832.S8.S8 x 2, and 178 others; expanded to s8/u8
     >>> code.names, code.others, code.toolkit
-    (('IMMA.16832.S8.S8',), 117, '13.4')
+    (('IMMA.16832.S8.S8',), 178, '13.4')
     """
 
     target: str
@@ -160,7 +160,7 @@ def by_architecture(op: Instruction) -> list[tuple[str, Sass]]:
     >>> for targets, code in by_architecture(fm.mma("m16n8k32", a="s4")):
     ...     print(f"{targets}: {code}")
     sm_80..89: IMMA.16832.S4.S4
-    sm_90..121: IMMA.16816.S8.S8 x 2, and 57 others; expanded to s8/u8
+    sm_90..121: IMMA.16816.S8.S8 x 2, and 91 others; expanded to s8/u8
     """
     found: dict[str, tuple[list[str], Sass]] = {}
     for targets in _by_number(op.requires.targets).values():
@@ -213,8 +213,7 @@ def from_sass(text: str, target: str | None = None) -> tuple[Origin, ...]:
     Traceback (most recent call last):
     ...
     fragmenta.errors.UnknownInstruction: no machine instruction HMMA.16818.F32 is \
-recorded (did you mean HMMA.16816.F32?); ptxas wrote HMMA.16816, HMMA.1684, HMMA.1688, \
-HMMA.884 and HMMA.SP
+recorded; the nearest are HMMA.1688.F32, HMMA.16816.F32 and HMMA.SP.16816.F32
     """
     if target is not None:
         check_target(target)
@@ -236,6 +235,19 @@ HMMA.884 and HMMA.SP
     if target is not None:
         found = [Origin(o.name, o.instruction, (target,), o.alone) for o in found]
     return tuple(sorted(found, key=lambda origin: not origin.alone))
+
+
+def written_as(text: str) -> list[Instruction]:
+    """The instructions that are one machine instruction of exactly this name.
+
+    >>> [str(op) for op in written_as("LDTM.16dp128bit.x2")]
+    ['tcgen05.ld.sync.aligned.16x128b.x2.b32']
+    >>> written_as("HMMA.16816")
+    []
+    """
+    name = machine_name(text)
+    found = _origins(name) if name in _index() else ()
+    return list(dict.fromkeys(each.instruction for each in found if each.alone))
 
 
 def machine_name(text: str) -> str:
@@ -304,19 +316,16 @@ def _among(wanted: list[str], words: list[str]) -> bool:
 
 
 def _unknown(name: str) -> UnknownInstruction:
-    first = name.partition(".")[0]
-    hint = nearest(name.upper(), _index())
-    if first in opcodes():
-        have = {
-            ".".join(n.split(".")[:2]) for n in _index() if n.split(".")[0] == first
-        }
-        told = f"ptxas wrote {one_of(sorted(have), 'and')}"
-    else:
-        told = f"the names begin with {one_of(opcodes(), 'and')}"
+    from difflib import get_close_matches  # imported only when there is an error
+
     given = name if len(name) <= 60 else shortened(name)
-    return UnknownInstruction(
-        f"no machine instruction {given} is recorded{hint}; {told}"
-    )
+    near = get_close_matches(name, _index(), n=3, cutoff=0.6) if len(name) <= 60 else []
+    hint = f"; the nearest are {one_of(near, 'and')}" if near else ""
+    first = name.partition(".")[0]
+    told = ""
+    if first not in opcodes():
+        told = f"; the names begin with {one_of(opcodes(), 'and')}"
+    return UnknownInstruction(f"no machine instruction {given} is recorded{hint}{told}")
 
 
 @cache
