@@ -100,9 +100,11 @@ def _further(name: str, origins: tuple[Origin, ...]) -> Iterator[str]:
 
 def _held(op: Instruction) -> Iterator[str]:
     """Each fragment in its one line."""
+    alike: dict[str, list[str]] = {}
     for part in op.fragments.values():
         size = " x ".join(map(str, part.shape))
-        yield f"{part.name}: {size} {part.dtype}: {part.layout}"
+        alike.setdefault(f"{size} {part.dtype}: {part.layout}", []).append(part.name)
+    yield from (f"{' and '.join(names)}: {text}" for text, names in alike.items())
 
 
 def _tell_code(op: Instruction, target: str | None, as_json: bool) -> None:

@@ -69,6 +69,8 @@ def _with_descriptors(args: list[str]) -> list[str]:
 def _with_line(args: list[str]) -> list[str]:
     """The words of a line that a disassembler printed as one argument."""
     end = next((i for i, arg in enumerate(args) if arg.startswith("--")), len(args))
+    while end > 2 and re.fullmatch(r"[-\d, ]+", args[end - 1]):  # an index
+        end -= 1
     line = " ".join(args[1:end])
     whole = end > 2 and _OPERANDS.search(line) and is_machine_name(line)
     return [args[0], line, *args[end:]] if whole else args
