@@ -317,8 +317,8 @@ def test_words_of_searches_are_first_words_of_names() -> None:
     assert {*opcodes()} - known == ORDERING | MEMORY | {"FADD", "FMUL", "FFMA"}
 
 
-# Ordinary instructions, and those that order others: no words of searches.
-ORDERING = {"FENCE", "MEMBAR", "WARPGROUP", "UVIRTCOUNT"}
+# Ordinary instructions, and those that order or shift: no words of searches.
+ORDERING = {"FENCE", "MEMBAR", "WARPGROUP", "UVIRTCOUNT", "UTCSHIFT"}
 MEMORY = {"LD", "LDG", "LDS", "ST", "STG", "STS"}
 
 

@@ -112,7 +112,16 @@ def _tell_code(op: Instruction, target: str | None, as_json: bool) -> None:
     found = one or by_architecture(op)
     if as_json:
         targets = op.requires.targets if target is None else (target,)
-        code = {each: op.sass(each).to_dict() for each in targets}
-        emit_json({"instruction": str(op), "sass": code})
+        about = {each: op.sass(each).to_dict() for each in targets}
+        emit_json({"instruction": str(op), "sass": about})
         return
-    emit("\n".join([str(op), *(f"  {where}: {code}" for where, code in found)]))
+    lines = [str(op)]
+    for where, code in found:
+        lines += wrap(
+            f"{where}: {code}",
+            width(),
+            initial_indent="  ",
+            subsequent_indent="    ",
+            break_long_words=False,
+        )
+    emit("\n".join(lines))

@@ -93,7 +93,6 @@ ldtm    | tcgen05.ld                 |                          |
 sttm    | tcgen05.st                 |                          |
 utccp   | tcgen05.cp                 |                          |
 utcbar  | tcgen05                    |                          | commit
-utcshift | tcgen05                   |                          | shift
 utcatomsws | tcgen05                 |                          | alloc/dealloc
 sf      |                            |                          | block_scale
 sat     |                            |                          | satfinite
