@@ -19,7 +19,7 @@ CUTLASS := nvidia-cutlass==4.2.0.0
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test torch triton cutlass published hopper lint types unit fuzz bench dist docs browser explorer clean help
+.PHONY: demo test torch triton cutlass published hopper lint types unit fuzz bench dist pages docs browser explorer clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -31,7 +31,7 @@ test: lint types unit  ## install, then lint, check types and run all tests
 
 torch: $(VENV)-torch/.stamp  ## PyTorch (gigabytes) in its own environment, and its tests
 	$(VENV)-torch/bin/pytest -q -n $(JOBS) src/fragmenta/torch tests/torch \
-	  tests/sparse/test_exchange.py tests/test_docs.py tests/registers/test_dtype.py
+	  tests/sparse/test_exchange.py tests/tensor_memory/test_scaled_mm.py tests/test_docs.py tests/registers/test_dtype.py
 
 # What is compiled is kept in the environment, so that a second run is fast.
 triton: $(VENV)-triton/.stamp  ## Triton and PyTorch in an environment of their own, and its tests
@@ -69,6 +69,7 @@ unit: $(VENV)/.test browser  ## the tests alone
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) \
 	  --output docs/verification/fuzz.json
+	$(BIN)/python docs/generate.py
 
 hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded ones; mutants
 	FRAGMENTA_HOPPER=1 $(BIN)/pytest -q -n $(JOBS) tests/ptx/hopper tests/ptx/hazards tests/ptx/test_launches.py tests/ptx/test_triton_hopper.py tests/ptx/test_triton_blackwell.py
@@ -79,8 +80,11 @@ bench: $(VENV)/.test  ## the benchmarks on the CPU, one after the other
 dist: $(VENV)/.test  ## wheel and source archive into dist/
 	$(BIN)/python -m build --no-isolation --outdir dist
 
-docs: $(VENV)/.docs  ## the site into build/site
+pages: $(VENV)/.test  ## what is generated in the pages of docs/
 	$(BIN)/python docs/generate.py
+
+docs: $(VENV)/.docs  ## the same, and the site into build/site
+	$(BIN)/python docs/generate.py --site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # Chromium and what drives it, for the tests of the explorer.

@@ -114,7 +114,7 @@ def timed(*calls: Callable[[], object]) -> tuple[float, ...]:
 def layer_times(size: int = 8192) -> dict[int, tuple[float, ...]]:
     """Dense and sparse microseconds of one bf16 layer, by batch."""
     layer = nn.Linear(size, size, bias=False, device="cuda", dtype=torch.bfloat16)
-    sparse = ft.SparseLinear.from_linear(layer)
+    sparse = ft.SparseLinear.from_linear(layer, prune=True)
     found = {}
     with torch.no_grad():
         for batch in (16, 256, 2048, 8192):
@@ -137,7 +137,7 @@ def experiment(steps: int) -> dict[str, dict]:
     scores["trained on"] = accuracy(model)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     sparse = copy.deepcopy(model).bfloat16().to(device)
-    ft.linears(sparse, least=CLASSES * HIDDEN + 1)
+    ft.linears(sparse, prune=True, least=CLASSES * HIDDEN + 1)
     scores[f"SparseLinear, bf16, {device}"] = accuracy(sparse, torch.bfloat16)
     return {"accuracy": scores, "times": layer_times() if device == "cuda" else {}}
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import inspect
 import json
 import re
 import shlex
+from collections import Counter
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
@@ -22,14 +25,20 @@ from fragmenta.ptx.opcodes.textures import TEXTURES
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
+GENERATED = re.compile(r"(?s)<!-- generated: \S+ -->.*?<!-- /generated -->")
 
 
 def name(page: Path) -> str:
     return str(page.relative_to(DOCS))
 
 
+def written(page: Path) -> str:
+    """A page without what is generated: examples of docstrings run as their tests."""
+    return GENERATED.sub("", page.read_text(encoding="utf-8"))
+
+
 def uses_torch(page: Path) -> bool:
-    return ">>> import torch" in page.read_text(encoding="utf-8")
+    return ">>> import torch" in written(page)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +51,7 @@ def uses_torch(page: Path) -> bool:
 )
 def test_python_examples(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # recordings are named from here
-    text = page.read_text(encoding="utf-8")
+    text = written(page)
     examples = doctest.DocTestParser().get_doctest(text, {}, page.name, None, 0)
     assert text.count(">>> ") == 0 or examples.examples
     report: list[str] = []
@@ -54,8 +63,7 @@ def console() -> list[tuple[str, str]]:
     """Each command that a page shows, and its answer."""
     found = []
     for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        blocks = re.findall(r"(?s)```console\n(.*?)```", text)
+        blocks = re.findall(r"(?s)```console\n(.*?)```", written(page))
         for run in (r for block in blocks for r in re.split(r"(?m)^\$ ", block) if r):
             command, _, shown = run.partition("\n")
             found.append((command, shown))
@@ -74,10 +82,25 @@ def test_console_examples(
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_links_lead_somewhere(page: Path) -> None:
-    text = re.sub(r"(?s)```.*?```", "", page.read_text(encoding="utf-8"))
-    for link in re.findall(r"\]\(([^)#]+)", text):
-        if not link.startswith(("http", "../pictures", "pictures")):
-            assert (page.parent / link).exists(), link
+    """Files are there, and headings have the name that a link gives them."""
+    for link, heading in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", prose(page)):
+        if link.startswith("http"):
+            continue
+        to = (page.parent / link) if link else page
+        assert to.exists(), link
+        assert not heading or heading in anchors(to), f"{link}#{heading}"
+
+
+def prose(page: Path) -> str:
+    return re.sub(r"(?s)```.*?```", "", page.read_text(encoding="utf-8"))
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """What the headings of a page are called, if no two have the same name."""
+    titles = re.findall(r"(?m)^#+ (.*)$", prose(page))
+    found = Counter(generator().anchor(title) for title in titles)
+    return frozenset(each for each, count in found.items() if count == 1)
 
 
 def script(path: str) -> ModuleType:
@@ -90,39 +113,110 @@ def script(path: str) -> ModuleType:
     return module
 
 
+@cache
 def generator() -> ModuleType:
     return script("generate.py")
 
 
-def test_generated_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if "<!-- gen" in page.read_text("utf-8")], ids=name
+)
+def test_generated_text_is_up_to_date(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    now = generator().page(text)
+    if page.name == "commands.md":  # its layout is that of the installed typer
+        assert words(text) == words(now), "run: python docs/generate.py"
+    else:
+        assert text == now, "run: python docs/generate.py"
+    assert len(text) < 300_000  # code hosts show no longer pages
+    assert text.count("<!-- generated: ") == text.count("<!-- /generated -->")
+    made = "".join(GENERATED.findall(text))
+    plain = re.sub(r"(?s)```.*?```|`[^`]*`", "", made)
+    assert not re.search(r"<BLANKLINE>|doctest:| at 0x\w+>", made)
+    assert not re.search(r":\w+:$|``|\{ ?[#:.]|\{\{", plain), "only mkdocs reads that"
+
+
+def words(text: str) -> list[str]:
+    """What help says, without types, brackets and line breaks."""
+    return re.findall(r"[\w'-]+", re.sub(r"<[^>]*>", "", text))
+
+
+def test_pictures_are_up_to_date() -> None:
+    for path, svg in generator().pictures().items():
+        assert path.read_text("utf-8") == svg, "run: python docs/generate.py"
+
+
+def test_the_site_has_more_pictures() -> None:
+    """Each picture has the name of its heading; the first of a page is drawn here."""
     made = generator()
-    monkeypatch.setattr(made, "BUILT", tmp_path / "docs")
-    made.main()
-    pages = {
-        name: (tmp_path / "docs" / name).read_text(encoding="utf-8")
-        for name in map(name, PAGES)
-    }
-    assert not [page for page, text in pages.items() if "<!-- generated" in text]
-    listed = re.findall(r"(?m)^\| `(\S+)` \|", pages["instructions.md"])
+    for family in (*made.families.FAMILIES, "tcgen05"):
+        text = (DOCS / "families" / f"{family}.md").read_text("utf-8")
+        marked = made.PICTURE.findall(text)
+        assert marked == re.findall(r"(?m)^### `(.*)`$", text)
+        [(file, svg), *_] = made.drawings(f"<!-- picture: {marked[0]} -->")
+        assert made.PICTURE.sub(made._image, text).count(f"../pictures/{file}") == 1
+        assert svg.startswith("<svg")
+
+
+def test_what_generated_pages_list() -> None:
+    listed = [
+        each
+        for page in (DOCS / "instructions").glob("*.md")
+        for each in re.findall(r"(?m)^\| `(.+?)` \|", page.read_text("utf-8"))
+    ]
     assert sorted(listed) == sorted(map(str, fm.catalogue()))
-    check_opcodes(pages["opcodes.md"])
-    for family in made.FAMILIES:
-        text = pages[f"families/{family}.md"]
-        linked, drawn = (
-            set(re.findall(r"\(#([\w-]+)\)", text)),
-            set(re.findall(r"\{ #([\w-]+) \}", text)),
-        )
-        # The page of tcgen05 has no table of instructions: its pictures are one each.
-        assert linked == drawn or family == "tcgen05"
-        for slug in drawn:
-            assert (tmp_path / "docs" / "pictures" / f"{slug}.svg").exists()
-    assert all(
-        f"## {each}\n" in pages["reference/api.md"] for each in ("find", "Layout")
-    )
+    check_opcodes((DOCS / "opcodes.md").read_text("utf-8"))
+    pages = {
+        name(page): page.read_text("utf-8")
+        for page in (DOCS / "reference").glob("*.md")
+    }
+    assert "\n## find\n" in pages["reference/api.md"]
+    assert "\n## class Layout\n" in pages["reference/api.md"]
     assert "ptx.Kernel" in pages["reference/ptx.md"]
     assert "### Kernel.launch\n" in pages["reference/ptx.md"]
     assert "### Allocator.free\n" in pages["reference/tensor_memory.md"]
     assert "fragmenta draw [OPTIONS]" in pages["reference/commands.md"]
+
+
+def test_docstrings_as_markdown() -> None:
+    """Roles, lists, code and examples; what only doctest reads is left out."""
+    made = generator().references
+    told = """See :func:`~fragmenta.find` and :func:`dtype`::
+
+        a line
+
+    Then ``x``:
+    - one
+    - two
+
+    >>> print()  # doctest: +SKIP
+    <BLANKLINE>
+
+    >>> 1
+    1
+    """
+    assert made.markdown(inspect.cleandoc(told), {"dtype": "#dtype"}) == (
+        "See `find` and [`dtype`](#dtype):\n\n```text\na line\n```\n\n"
+        "Then `x`:\n\n- one\n- two\n\n"
+        "```python\n>>> print()\n\n\n>>> 1\n1\n```"
+    )
+
+
+def test_signatures_as_written() -> None:
+    def given(x: int, /, *y: str, z: float = 1.0, **rest: object) -> None: ...
+
+    def shown(self: object, *, function: object = print) -> None: ...
+
+    signature = generator().references.signature
+    assert signature("f", given) == (
+        "f(x: int, /, *y: str, z: float = 1.0, **rest: object) -> None"
+    )
+    assert signature("f", shown) == "f(*, function: object = print) -> None"
+    assert signature("f" * 60, shown).splitlines()[1:3] == [
+        "    *,",
+        "    function: object = print,",
+    ]
+    assert signature("C.p", shown, called=False) == "C.p -> None"
 
 
 def check_opcodes(page: str) -> None:
@@ -140,18 +234,18 @@ def test_what_is_said_about_launches_is_recorded() -> None:
     """The README's numbers are those of the recordings."""
     made = generator()
     total = r"\| all \| (\d+) \| (\d+) \|"
-    [(kernels, launches)] = re.findall(total, made.launch_table())
+    [(kernels, launches)] = re.findall(total, made.kernels.launch_table())
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert f"{launches} launches of {kernels} kernels" in readme
-    assert "| `opcodes/integer.py` |" in made.scalar_table()
+    assert "| `opcodes/integer.py` |" in made.kernels.scalar_table()
     every = r"(?m)^\| `tanh.approx.f32` \| all \| [\d,]{13} \| 0 \|$"
-    assert re.search(every, made.special_table())
+    assert re.search(every, made.kernels.special_table())
 
 
 def test_the_comparison_with_mma_sim_is_the_committed_one() -> None:
     """Every number of the committed result is in the table, and no other."""
     told = json.loads((DOCS / "published" / "mma-sim.json").read_text("utf-8"))
-    compared, left_out = generator().published_tables().split("Not compared")
+    compared, left_out = generator().numbers.published_tables().split("Not compared")
     line = r"(?m)^\| (sm_\w+|all) \|.*\| (\d+) \| ([\d,]+) \| (\d+) \|$"
     lines = re.findall(line, compared)
     found = [[int(each.replace(",", "")) for each in counts] for _, *counts in lines]
@@ -167,7 +261,7 @@ def test_the_comparison_with_mma_sim_is_the_committed_one() -> None:
 
 
 def test_status_is_said_with_care() -> None:
-    status = generator().status
+    status = generator().numbers.status
     assert status(fm.wgmma("m64n104k32", a="e4m3", d="f32")) == "exact on H200"
     assert status(fm.find("mma.m16n8k16.f32.f16")) == "exact on H200"
     scaled = next(op for op in fm.catalogue("mma") if op.kind == "mxf4")

@@ -183,8 +183,15 @@ def test_a_leading_dimension_may_be_any_number_that_fits(ldm):
 
 @pytest.mark.parametrize("error", [getattr(fm, name) for name in fm._HOME if isinstance(getattr(fm, name), type) and issubclass(getattr(fm, name), fm.Error)], ids=lambda each: each.__name__)  # fmt: skip
 def test_errors_are_also_the_ones_python_programs_catch(error):
-    """What does not exist is a LookupError, a wrong value a ValueError."""
+    """What does not exist is a LookupError, a wrong value a ValueError.
+
+    A wrong call is a TypeError, a package that is not installed an ImportError.
+    """
     assert error.__module__ == "fragmenta.errors"
+    others = {fm.BadCall: TypeError, fm.MissingPackage: ImportError}
+    if error in others:
+        assert issubclass(error, others[error])
+        return
     plain = (fm.Error, fm.KernelFault, fm.KernelHazard, fm.NoDevice, fm.CompileError)
     if error in plain:
         assert not issubclass(error, (LookupError, ValueError))

@@ -341,7 +341,7 @@ def calls() -> dict[str, float]:
     found = {}
     for name, module in (
         ("torch.nn.Linear", layer),
-        ("SparseLinear", SparseLinear.from_linear(layer)),
+        ("SparseLinear", SparseLinear.from_linear(layer, prune=True)),
     ):
         times = []
         with torch.no_grad():

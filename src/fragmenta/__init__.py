@@ -22,9 +22,16 @@ if TYPE_CHECKING:
     from fragmenta.arithmetic.quantization import Quantized as Quantized
     from fragmenta.arithmetic.quantization import dequantize as dequantize
     from fragmenta.arithmetic.quantization import quantize as quantize
+    from fragmenta.arithmetic.quantization_report import (
+        QuantizationReport as QuantizationReport,
+    )
+    from fragmenta.arithmetic.quantization_report import (
+        quantization_report as quantization_report,
+    )
     from fragmenta.errors import AddressError as AddressError
     from fragmenta.errors import AlignmentError as AlignmentError
     from fragmenta.errors import AmbiguousInstruction as AmbiguousInstruction
+    from fragmenta.errors import BadCall as BadCall
     from fragmenta.errors import BadMetadata as BadMetadata
     from fragmenta.errors import BadOperands as BadOperands
     from fragmenta.errors import CompileError as CompileError
@@ -32,6 +39,7 @@ if TYPE_CHECKING:
     from fragmenta.errors import KernelFault as KernelFault
     from fragmenta.errors import KernelHazard as KernelHazard
     from fragmenta.errors import LayoutError as LayoutError
+    from fragmenta.errors import MissingPackage as MissingPackage
     from fragmenta.errors import NoDevice as NoDevice
     from fragmenta.errors import NotSparse as NotSparse
     from fragmenta.errors import OutOfBounds as OutOfBounds
@@ -94,6 +102,9 @@ if TYPE_CHECKING:
     from fragmenta.sparse.exchange import to_sparse_marlin as to_sparse_marlin
     from fragmenta.sparse.exchange import to_torch as to_torch
     from fragmenta.sparse.prune import prune as prune
+    from fragmenta.tensor_memory.scaled_mm import ScaledMM as ScaledMM
+    from fragmenta.tensor_memory.scaled_mm import from_scaled_mm as from_scaled_mm
+    from fragmenta.tensor_memory.scaled_mm import to_scaled_mm as to_scaled_mm
 
 __version__ = "0.1.0"
 
@@ -125,13 +136,16 @@ _MODULES = {
     "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
     "shared.banks": "bank_conflicts",
     "arithmetic.quantization": "quantize dequantize Quantized",
+    "arithmetic.quantization_report": "quantization_report QuantizationReport",
+    "tensor_memory.scaled_mm": "to_scaled_mm from_scaled_mm ScaledMM",
     "execution.matmul": "matmul",
     "execution.compare": "compare",
     "evidence.testing": "assert_same_bits",
-    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands "
+    "errors": "Error UnknownInstruction AmbiguousInstruction BadOperands BadCall "
     "UnknownOperand UnknownType UnsupportedTarget ShapeError ValueRangeError "
     "LayoutError NotSparse BadMetadata AddressError AlignmentError OutOfBounds "
-    "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice",
+    "PtxSyntaxError KernelFault KernelHazard CompileError NoDevice "
+    "MissingPackage",
 }
 _HOME = {name: f"{__name__}.{m}" for m, ns in _MODULES.items() for name in ns.split()}
 

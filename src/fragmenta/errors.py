@@ -52,6 +52,13 @@ class BadOperands(UnknownInstruction, ValueError):
     """The instruction exists, but not with these operands."""
 
 
+class BadCall(Error, TypeError):
+    """A method of an instruction was called with other arguments than it takes.
+
+    The message says how it is called: which operands there are, and in which order.
+    """
+
+
 class ShapeError(Error, ValueError):
     """An array has the wrong shape, or an index lies outside its range."""
 
@@ -153,6 +160,10 @@ class KernelHazard(KernelFault):
 # ── what is missing or refuses to work ──────────────────────────────────────
 
 
+class MissingPackage(Error, ImportError):
+    """A package of one of the extras is not installed; the message says which extra."""
+
+
 class NoDevice(Error):
     """There is no GPU, or the ``cuda`` extra is not installed."""
 
@@ -162,6 +173,32 @@ class CompileError(Error):
 
 
 # ── how a message is worded ─────────────────────────────────────────────────
+
+EXTRAS = {
+    "cuda-core": "cuda",
+    "cuda-bindings": "cuda",
+    "torch": "torch",
+    "triton": "triton",
+    "cairosvg": "pictures",
+}
+"""The packages that are not always installed, and the extra that brings each."""
+
+
+def missing(package: str, why: Exception) -> str:
+    """That a package of an extra cannot be imported, and what installs it.
+
+    >>> missing("torch", ModuleNotFoundError("No module named 'torch'", name="torch"))
+    "the package torch is missing; pip install 'fragmenta[torch]'"
+    >>> missing("torch", OSError("libc.so is too old"))
+    "the package torch does not load (libc.so is too old); pip install \
+'fragmenta[torch]'"
+    """
+    # A package that another one needs may be what is missing.
+    root = (getattr(why, "name", None) or "").split(".")[0]
+    absent = isinstance(why, ModuleNotFoundError) and package.partition("-")[0] == root
+    state = "is missing" if absent else f"does not load ({why})"
+    return f"the package {package} {state}; pip install 'fragmenta[{EXTRAS[package]}]'"
+
 
 LONGEST_WORD = 200
 """The most characters that any name has."""

@@ -17,24 +17,84 @@ reads every import.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from types import MethodType
+from typing import TYPE_CHECKING, Any, overload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from fragmenta.cuda.tools.raw import RawKernel as RawKernel  # noqa: PLC0414
     from fragmenta.evidence.kernels import Verified
     from fragmenta.execution.compare import Compared
-    from fragmenta.execution.explain import Explained
     from fragmenta.execution.summing import Summing
+    from fragmenta.execution.tcgen05 import Address
     from fragmenta.isa.instruction import Instruction
     from fragmenta.isa.sass import Sass
     from fragmenta.ptx.kernel import Kernel
     from fragmenta.ptx.result import Result
     from fragmenta.registers.fragment import Fragment, Words
+    from fragmenta.registers.tensor import Image, TensorAddress
+    from fragmenta.shared.descriptor import Descriptor
+    from fragmenta.shared.zero_columns import ZeroColumnMask
     from fragmenta.view.timeline import Timeline
+
+
+# ── methods of later rooms ──────────────────────────────────────────────────
+
+
+class Late:
+    """A method that a later room does: the room is opened when it is asked for.
+
+    ``find`` returns the function, which takes the instruction as its first argument.
+    """
+
+    def __init__(self, find: Callable[[Instruction | None], Any]) -> None:
+        self.find = find
+        self.__doc__ = find.__doc__
+        self.name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, op: Instruction | None, owner: type) -> Any:
+        if op is None:
+            return self.of_class()
+        found = vars(op).get(self.name)
+        if found is None:  # kept in the instruction, where Python looks first
+            found = vars(op)[self.name] = MethodType(self.of_one(op), op)
+        return found
+
+    def of_class(self) -> Any:
+        """The method as the class has it."""
+        return self.find(None)
+
+    def of_one(self, op: Instruction) -> Any:
+        """The function that one instruction has as its method."""
+        return self.find(op)
+
+
+class Fitted(Late):
+    """A method whose arguments depend on the instruction.
+
+    Its signature and its help are made for each: :mod:`fragmenta.isa.calling`.  For the
+    class, ``find`` returns all functions that may do it.
+    """
+
+    @cache  # noqa: B019 - one for each method, for as long as the class exists
+    def of_class(self) -> Any:
+        """A function with the arguments of all instructions."""
+        from fragmenta.isa.calling import general
+
+        return general(self.name, self.find(None), self.__doc__ or "")
+
+    def of_one(self, op: Instruction) -> Any:
+        """A function with the arguments of this instruction."""
+        from fragmenta.isa.calling import method
+
+        return method(op, self.find(op), self.name)
 
 
 # ── of an instruction ───────────────────────────────────────────────────────
@@ -49,36 +109,111 @@ def reduce_instruction(
     return instruction, (str(self),)
 
 
-def execute(self: Instruction, *operands: ArrayLike, **options: Any) -> Words:
-    """Registers in, registers out, bit for bit.
+if TYPE_CHECKING:
 
-    See :func:`fragmenta.execution.mma.execute`, for the instructions of a
-    warpgroup :func:`fragmenta.execution.wgmma.execute`, and for those with D in
-    tensor memory :func:`fragmenta.execution.tcgen05.execute`.
-    """
-    room: Any
-    if self.tensor_memory:
-        from fragmenta.execution import tcgen05 as room
-    elif self.warpgroup:
-        from fragmenta.execution import wgmma as room
-    else:
-        from fragmenta.execution import mma as room
-    result: Words = room.execute(self, *operands, **options)
-    return result
+    @overload
+    def execute(
+        op: Instruction,
+        a: ArrayLike,
+        b: ArrayLike,
+        c: ArrayLike,
+        *,
+        metadata: ArrayLike | None = None,
+        selector: int = 0,
+        scale_a: ArrayLike | None = None,
+        scale_b: ArrayLike | None = None,
+        byte_a: int = 0,
+        thread_a: int = 0,
+        byte_b: int = 0,
+        thread_b: int = 0,
+        target: str | None = None,
+    ) -> Words: ...
+    @overload
+    def execute(
+        op: Instruction,
+        d: ArrayLike,
+        a: ArrayLike | Descriptor,
+        b: ArrayLike | Descriptor,
+        *,
+        smem: ArrayLike,
+        metadata: ArrayLike | None = None,
+        selector: int = 0,
+        scale_d: ArrayLike = 1,
+        scale_a: int = 1,
+        scale_b: int = 1,
+        trans_a: int = 0,
+        trans_b: int = 0,
+        target: str | None = None,
+    ) -> Words: ...
+    @overload
+    def execute(
+        op: Instruction,
+        tmem: ArrayLike,
+        a: ArrayLike | Descriptor | TensorAddress,
+        b: ArrayLike | Descriptor,
+        *,
+        smem: ArrayLike,
+        d: Address = 0,
+        enable_input_d: ArrayLike = 1,
+        scale_input_d: int | None = None,
+        disable_output_lane: ArrayLike | None = None,
+        scale_a: Address | None = None,
+        scale_b: Address | None = None,
+        metadata: Address | None = None,
+        zero_column_mask: int | ZeroColumnMask | None = None,
+        target: str | None = None,
+    ) -> Image: ...
+    @overload
+    def execute(op: Instruction, image: ArrayLike, addresses: ArrayLike) -> Words: ...
+    @overload
+    def execute(
+        op: Instruction, image: ArrayLike, addresses: ArrayLike, registers: ArrayLike
+    ) -> Image: ...
+    @overload
+    def execute(op: Instruction, registers: ArrayLike) -> Words: ...
+    def execute(op: Instruction, *operands: Any, **options: Any) -> Any:
+        """What type checkers see; what runs is below."""
 
+else:
 
-def call(self: Instruction, *matrices: ArrayLike, **options: Any) -> NDArray[Any]:
-    """Matrices in, matrix out; see :func:`fragmenta.execution.mma.call`."""
-    from fragmenta.execution.mma import call
+    @Fitted
+    def execute(op):
+        """Registers in, registers out, bit for bit.
 
-    return call(self, *matrices, **options)
+        The operands and their order depend on the instruction::
 
+            d = op.execute(a, b, c)                             mma, wmma.mma
+            d = op.execute(a, b, c, metadata=…)                 mma.sp
+            d = op.execute(d, a, b, smem=…)                     wgmma
+            tmem = op.execute(tmem, a, b, smem=…)               tcgen05.mma
+            registers = op.execute(image, addresses)            ldmatrix
+            image = op.execute(image, addresses, registers)     stmatrix
+            registers = op.execute(registers)                   movmatrix
 
-def explain(self: Instruction, *matrices: ArrayLike, **options: Any) -> Explained:
-    """One element of D step by step; see :mod:`fragmenta.execution.explain`."""
-    from fragmenta.execution.explain import explain
+        ``help(op.execute)`` shows the call of one instruction, with all that it takes.
 
-    return explain(self, *matrices, **options)
+        >>> import inspect, fragmenta as fm
+        >>> op = fm.mma("m16n8k64", a="s4", sp="sp")
+        >>> print(inspect.signature(op.execute))
+        (a, b, c, *, metadata, selector=0, target=None)
+        """
+        from fragmenta.execution.mma import execute, refuse
+        from fragmenta.execution.tcgen05 import execute as in_tensor_memory
+        from fragmenta.execution.wgmma import execute as of_warpgroup
+        from fragmenta.shared.moves import ldmatrix, movmatrix, stmatrix
+
+        if op is None:
+            return execute, of_warpgroup, in_tensor_memory
+        if op.tensor_memory:
+            return in_tensor_memory
+        families = {
+            **dict.fromkeys(("mma", "mma.sp", "wmma.mma"), execute),
+            **dict.fromkeys(("wgmma", "wgmma.sp"), of_warpgroup),
+            "ldmatrix": ldmatrix,
+            "stmatrix": stmatrix,
+            "movmatrix": movmatrix,
+        }
+        return families.get(op.family, refuse)
 
 
 def sums(self: Instruction) -> tuple[Summing, ...]:
@@ -112,25 +247,58 @@ def sass(self: Instruction, target: str | None = None) -> Sass:
     return sass(self, target)
 
 
-def to_cuda(self: Instruction, **options: Any) -> str:
-    """A CUDA function around it; see :func:`fragmenta.cuda.source.emit.to_cuda`."""
-    from fragmenta.cuda.source.emit import to_cuda
+if TYPE_CHECKING:
+    from fragmenta.cuda.source.emit import to_cuda as to_cuda  # noqa: PLC0414
+    from fragmenta.cuda.source.emit import to_ptx as to_ptx  # noqa: PLC0414
+    from fragmenta.cuda.tools.launch import on_device as on_device  # noqa: PLC0414
+    from fragmenta.execution.explain import explain as explain  # noqa: PLC0414
+    from fragmenta.execution.mma import call as call  # noqa: PLC0414
+else:
 
-    return to_cuda(self, **options)
+    @Fitted
+    def call(op):
+        """Matrices in, matrix out: D = A B + C, bit for bit.
 
+        See :func:`fragmenta.execution.mma.call`.
 
-def to_ptx(self: Instruction, **options: Any) -> str:
-    """A PTX module that does it; see :func:`fragmenta.cuda.source.emit.to_ptx`."""
-    from fragmenta.cuda.source.emit import to_ptx
+        >>> import inspect, fragmenta as fm, numpy as np
+        >>> op = fm.mma("m16n8k32", a="s8")
+        >>> print(inspect.signature(op.__call__))
+        (A, B, C=None, *, target=None)
+        >>> int(op(np.ones((16, 32), np.int8), np.ones((32, 8), np.int8))[3, 5])
+        32
+        """
+        from fragmenta.execution.mma import call
 
-    return to_ptx(self, **options)
+        return (call,) if op is None else call
 
+    @Fitted
+    def explain(op):
+        """One element of D step by step; see :mod:`fragmenta.execution.explain`."""
+        from fragmenta.execution.explain import explain
 
-def on_device(self: Instruction, *operands: ArrayLike, **options: Any) -> Words:
-    """As ``execute``, on the GPU; see :mod:`fragmenta.cuda.tools.launch`."""
-    from fragmenta.cuda.tools.launch import on_device
+        return (explain,) if op is None else explain
 
-    return on_device(self, *operands, **options)
+    @Late
+    def to_cuda(op):
+        """A CUDA function around it; see :func:`fragmenta.cuda.source.emit.to_cuda`."""
+        from fragmenta.cuda.source.emit import to_cuda
+
+        return to_cuda
+
+    @Late
+    def to_ptx(op):
+        """A PTX module that does it; see :func:`fragmenta.cuda.source.emit.to_ptx`."""
+        from fragmenta.cuda.source.emit import to_ptx
+
+        return to_ptx
+
+    @Fitted
+    def on_device(op):
+        """As ``execute``, on the GPU; see :mod:`fragmenta.cuda.tools.launch`."""
+        from fragmenta.cuda.tools.launch import on_device
+
+        return (on_device,) if op is None else on_device
 
 
 def instruction_to_svg(self: Instruction) -> str:

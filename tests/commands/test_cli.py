@@ -97,6 +97,9 @@ def matrices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files["sparse"][:, ::2] = 0
     for name, matrix in files.items():
         np.save(f"{name}.npy", matrix)
+    for name in "ab":
+        words = (f"{name}.npy", "nvfp4", "--operand", name.upper())
+        answer("quantize", *words, "-o", f"q{name}.npz")
     Path("kernel.ptx").write_text(KERNEL)
     Path("tests").symlink_to(Path(__file__).parents[1])  # for the recordings there
     monkeypatch.setattr(webbrowser, "open", lambda *_args, **_options: True)

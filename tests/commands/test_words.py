@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import webbrowser
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.commands.words import arranged
-from tests.asking import answer, complaint, page
+from fragmenta.commands.arguments import target_of
+from fragmenta.commands.words import arranged, grouped
+from fragmenta.isa.spoken import named_target
+from tests.asking import answer, ask, complaint, page
 
 F16 = "mma.m16n8k16.f32.f16"
 F16_FULL = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
@@ -143,3 +148,135 @@ def test_options_of_list_take_the_same_words() -> None:
     assert {*said.split()} == {line for line in plain.split() if "u8" not in line}
     assert "did you mean fp8?" in complaint("list", "--type", "fp9")
     assert "did you mean hopper?" in complaint("list", "hoper")
+
+
+# ── several instructions, targets, names ────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("given", "known"),
+    [
+        ("mma m16n8k16 bf16", ["mma m16n8k16 bf16"]),
+        (f"{F16} wgmma.m64n8k16.f32.f16", [F16, "wgmma.m64n8k16.f32.f16"]),
+        ("mma wgmma", ["mma", "wgmma"]),
+        ("sparse fp8 mma , fp8 mma", ["sparse fp8 mma", "fp8 mma"]),
+        ("fp8 mma,int8 mma", ["fp8 mma", "int8 mma"]),
+        (f"{F16} sparse int8 mma", [F16, "sparse int8 mma"]),
+        ("HMMA.16816.F32 QMMA.16832.F32", ["HMMA.16816.F32", "QMMA.16832.F32"]),
+        ("hmma 16816 f32 igmma", ["hmma 16816 f32", "igmma"]),
+        ("", []),
+    ],
+)
+def test_words_of_several_instructions(given: str, known: list[str]) -> None:
+    assert grouped(given.split()) == known
+
+
+def test_quotes_still_work() -> None:
+    statement = "mma.sync.aligned {%r1, %r2}, {%r3}"
+    assert grouped(["mma int8", statement, "mma fp8"]) == [
+        "mma int8", statement, "mma fp8",
+    ]  # fmt: skip
+    assert "no instruction is named; given ','" in complaint("compare", ",")
+
+
+def test_emit_takes_words() -> None:
+    full = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+    assert answer("emit", "mma", "m16n8k16", "bf16") == answer("emit", full)
+    both = ("mma", "m16n8k16", "bf16,", "mma.m16n8k32.s8.s8", "--header")
+    assert answer("emit", *both) == answer(
+        "emit", full, "mma.m16n8k32.s8.s8", "--header"
+    )
+    ptx = answer("emit", "wgmma", "m64n8k16", "bf16", "--language", "ptx")
+    assert ".target sm_90a" in ptx
+    assert "one instruction at a time" in complaint("emit", F16, "mma", "int8")
+
+
+def test_compare_takes_words() -> None:
+    words = ("mma", "m16n8k16", "bf16,", "mma", "m16n8k32", "int8", "--k", 16, "--json")
+    parsed = json.loads(answer("compare", *words, "--targets", "ampere,Hopper"))
+    assert {row["instruction"].split(".", 3)[3] for row in parsed["rows"]} == {
+        "m16n8k16.row.col.f32.bf16.bf16.f32", "m16n8k32.row.col.s32.s8.s8.s32",
+    }  # fmt: skip
+    assert {row["target"] for row in parsed["rows"]} == {
+        "sm_80", "sm_86", "sm_87", "sm_88", "sm_90a",
+    }  # fmt: skip
+
+
+def test_sparsity_takes_words_before_or_after_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.save("w.npy", np.zeros((4, 64), np.float16))
+    words = ("sparse", "mma", "m16n8k32", "half", "f32")
+    text = page("sparsity", "w.npy", *words)
+    assert text == page("sparsity", *words, "w.npy")
+    assert text == page("sparsity", "w.npy", " ".join(words))
+    assert text.startswith(str(fm.find("mma.sp.m16n8k32.f32.f16")))
+
+
+def test_explore_takes_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webbrowser, "open", lambda *_args, **_options: True)
+    words = ("mma", "m16n8k16", "bf16")
+    assert answer("explore", *words) == answer("explore", " ".join(words))
+
+
+@pytest.mark.parametrize(
+    ("command", "known"),
+    [
+        (["run", F16, "a.npy", "b.npy", "--target", "H100"], "target  sm_90a"),
+        (["run", F16, "a.npy", "b.npy", "--target", "ada"], "target  sm_89"),
+        (["run", F16, "a.npy", "b.npy", "--target", "ampere"], "target  sm_80"),
+        (["explain", F16, "--random", "1", "--row", "0", "--col", "0",
+          "--target", "turing"], "needs PTX 7.0, sm_80+; given sm_75"),
+        (["emit", F16, "--language", "ptx", "--target", "hopper"], ".target sm_90a"),
+        (["emit", F16, "--language", "ptx", "--target", "hoper"], "did you mean hopper?"),
+        (["list", "--target", "hoper"], "no target 'hoper' (did you mean hopper?)"),
+        (["check", "add.s32 %r1, %r2, 5;", "--target", "ada"], "no problems"),
+        (["check", "add.s32 %r1, %r2, 5;", "--target", "ampere"],
+         "ampere is sm_80, sm_86, sm_87 or sm_88; name one of them"),
+        (["compare", F16, "--targets", "sm_91"], "did you mean sm_90?"),
+        (["compare", F16, "--targets", "sm_80,amper"], "did you mean ampere?"),
+    ],
+)  # fmt: skip
+def test_targets_by_words(
+    command: list[str], known: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in "ab":
+        np.save(f"{name}.npy", np.ones((4, 4), np.float16))
+    assert (
+        known in " ".join(ask(*command).output.split()) or known in ask(*command).output
+    )
+
+
+def test_a_word_for_targets_that_compute_differently() -> None:
+    """f16 on Blackwell is the same everywhere; a word of two arithmetics is refused."""
+    op = fm.find(F16)
+    assert target_of("blackwell", op) == "sm_100a"
+    with pytest.raises(fm.UnsupportedTarget, match="name one of them"):
+        named_target("blackwell", op.requires.targets, same=str)
+
+
+def test_formula_names_variables() -> None:
+    text = answer("formula", F16, "A", "--cuda", "--name", "L=threadIdx.x")
+    part = fm.find(F16).a
+    assert str(part.to_cuda("holds", L="threadIdx.x")) in text
+    assert str(part.to_cuda("where")) in text  # lane is the result
+    words = ("--name", "lane=thread", "--name", "row=i", "--name", "bit=b", "--name")
+    text = answer("formula", F16, "A", "--python", *words, "register=0")
+    assert str(
+        part.to_cuda("where", language="python", lane="thread", row="i", bit="b")
+    ) in text  # fmt: skip
+    assert str(
+        part.to_cuda("holds", language="python", lane="thread", row="i", register=0)
+    ) in text  # fmt: skip
+    for given, message in (
+        (["--name", "L=x"], "--name is for the variables of --cuda or --python"),
+        (["--cuda", "--name", "Lx"], "--name is VARIABLE=NAME"),
+        (["--cuda", "--name", "self=x"], "--name is VARIABLE=NAME"),
+        (["--cuda", "--name", "q=x"], "the variables are"),
+        (["--cuda", "--name", "row=1+1"], "row is called '1+1'"),
+        (["--cuda", "--name", "L=x", "--name", "L=y"], "two names"),
+        (["--cuda", "--name", "row=x", "--name", "col=x"], "x"),
+    ):
+        assert message in complaint("formula", F16, "A", *given)

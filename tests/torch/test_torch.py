@@ -87,7 +87,7 @@ def test_epilogue_and_output_types():
 
 def test_linear_like_torch():
     layer = torch.nn.Linear(64, 24).bfloat16()
-    sparse = ft.SparseLinear.from_linear(layer)
+    sparse = ft.SparseLinear.from_linear(layer, prune=True)
     x = drawn(torch.bfloat16, 6, 64).reshape(2, 3, 64)
     dense = torch.nn.functional.linear(
         x.float(), sparse.weight.to_dense().float(), layer.bias.float()
@@ -99,7 +99,7 @@ def test_linear_like_torch():
 
 
 def test_state_dict_round_trip(tmp_path):
-    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).half())
+    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).half(), prune=True)
     torch.save(layer.state_dict(), tmp_path / "state")
     other = ft.SparseLinear(64, 24, dtype=torch.float16)
     other.load_state_dict(torch.load(tmp_path / "state"))
@@ -113,7 +113,9 @@ def test_state_dict_round_trip(tmp_path):
 )
 def test_a_state_of_another_layer_is_refused(other):
     """The bytes alone would fit."""
-    state = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).half()).state_dict()
+    state = ft.SparseLinear.from_linear(
+        torch.nn.Linear(64, 24).half(), prune=True
+    ).state_dict()
     sizes = {"in_features": 64, "out_features": 24, "dtype": torch.float16, **other}
     layer = ft.SparseLinear(**sizes, bias=False)
     before = layer.weight_packed.clone()
@@ -130,7 +132,9 @@ def test_a_new_layer_is_zero():
 
 
 def test_channels_last_moves_no_bytes():
-    layer = ft.SparseLinear.from_linear(torch.nn.Linear(256, 512).bfloat16())
+    layer = ft.SparseLinear.from_linear(
+        torch.nn.Linear(256, 512).bfloat16(), prune=True
+    )
     x = drawn(torch.bfloat16, 2, 256)
     before = layer(x)
     assert torch.equal(layer.to(memory_format=torch.channels_last)(x), before)
@@ -140,7 +144,7 @@ def test_copies_and_files(tmp_path):
     sparse = ft.compress(drawn(torch.float16, 8, 32))
     torch.save(sparse, tmp_path / "matrix")
     assert torch.equal(torch.load(tmp_path / "matrix").data, sparse.data)
-    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).half())
+    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).half(), prune=True)
     x = drawn(torch.float16, 3, 64)
     assert torch.equal(copy.deepcopy(layer)(x), layer(x))
     assert torch.equal(layer(input=x), layer(x))
@@ -160,7 +164,7 @@ def test_illegal_codes_are_refused():
 
 
 def test_autocast_as_in_torch():
-    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).bfloat16())
+    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).bfloat16(), prune=True)
     x = drawn(torch.float32, 3, 64)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(layer(x), layer(x.bfloat16()))
@@ -174,7 +178,9 @@ def test_fp8_layers_choose_their_result():
     kind = torch.float8_e4m3fn
     linear = torch.nn.Linear(64, 24, bias=False)
     linear.weight = torch.nn.Parameter(linear.weight.to(kind), requires_grad=False)
-    layer = ft.SparseLinear.from_linear(linear, out_dtype=torch.bfloat16, promote=True)
+    layer = ft.SparseLinear.from_linear(
+        linear, prune=True, out_dtype=torch.bfloat16, promote=True
+    )
     x = drawn(kind, 3, 64)
     want = ft.sparse_linear(x, layer.weight, out_dtype=torch.bfloat16, promote=True)
     assert torch.equal(layer(x), want)
@@ -184,27 +190,27 @@ def test_linears_replaces_all():
     model = torch.nn.Sequential(
         torch.nn.Linear(8, 8), torch.nn.Sequential(torch.nn.Linear(8, 64))
     ).bfloat16()
-    ft.linears(model, least=100)
+    ft.linears(model, prune=True, least=100)
     assert type(model[0]) is torch.nn.Linear
     assert type(model[1][0]) is ft.SparseLinear
 
 
 def test_linears_of_odd_models():
     layer = torch.nn.Linear(8, 8).bfloat16()
-    assert type(ft.linears(layer)) is ft.SparseLinear
-    twice = ft.linears(torch.nn.Sequential(layer, torch.nn.ReLU(), layer))
+    assert type(ft.linears(layer, prune=True)) is ft.SparseLinear
+    twice = ft.linears(torch.nn.Sequential(layer, torch.nn.ReLU(), layer), prune=True)
     assert twice[0] is twice[2]
     assert type(twice[0]) is ft.SparseLinear
     half = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8).double())
     with pytest.raises(fm.Error, match="layer 1: a weight must be of"):
-        ft.linears(half)
+        ft.linears(half, prune=True)
     assert type(half[0]) is torch.nn.Linear
 
 
 def test_inside_a_transformer():
     """Its short cut for inference asks for weights that are tensors."""
     encoder = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
-    encoder = ft.linears(encoder.bfloat16().eval())
+    encoder = ft.linears(encoder.bfloat16().eval(), prune=True)
     with torch.no_grad():
         assert encoder(drawn(torch.bfloat16, 6, 16).reshape(2, 3, 16)).shape == (
             2,
@@ -241,7 +247,7 @@ def test_the_operators_are_well_formed():
 
 
 def test_no_gradient_is_told_so():
-    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).bfloat16())
+    layer = ft.SparseLinear.from_linear(torch.nn.Linear(64, 24).bfloat16(), prune=True)
     x = drawn(torch.bfloat16, 3, 64).requires_grad_()
     y = layer(x)  # an evaluation need not say no_grad
     assert torch.equal(y, layer(x.detach()))
@@ -327,7 +333,7 @@ def test_nothing_in_nothing_out():
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_a_compiled_layer_has_no_gradient_either():
     model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 24))
-    model[1] = ft.SparseLinear.from_linear(model[1])
+    model[1] = ft.SparseLinear.from_linear(model[1], prune=True)
     compiled = torch.compile(model, backend="aot_eager")
     with pytest.raises(Exception, match="for inference"):
         compiled(drawn(torch.float32, 3, 64)).sum().backward()
@@ -345,7 +351,9 @@ def test_shapes_through_fake_tensors():
 
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_compiled_without_a_break():
-    model = ft.linears(torch.nn.Sequential(torch.nn.Linear(64, 24), torch.nn.GELU()))
+    model = ft.linears(
+        torch.nn.Sequential(torch.nn.Linear(64, 24), torch.nn.GELU()), prune=True
+    )
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     x = drawn(torch.float32, 3, 64)
     with torch.no_grad():
@@ -451,7 +459,7 @@ def test_sums_of_nothing_are_refused(device):
 )
 def test_a_model_is_carried_elsewhere(carried):
     layers = torch.nn.Linear(64, 32), torch.nn.ReLU(), torch.nn.Linear(32, 16)
-    model = ft.linears(torch.nn.Sequential(*layers).bfloat16()).eval()
+    model = ft.linears(torch.nn.Sequential(*layers).bfloat16(), prune=True).eval()
     x = drawn(torch.bfloat16, 5, 64)
     with torch.no_grad():
         assert torch.equal(carried(model, x)(x), model(x))
@@ -528,7 +536,7 @@ def test_autocast_rounds_nothing_to_eight_bits(kind):
     made = torch.nn.Linear(64, 24, bias=False)
     weight = drawn(torch.int8, 24, 64).to(kind)
     made.weight = torch.nn.Parameter(weight, requires_grad=False)
-    sparse = ft.SparseLinear.from_linear(made)
+    sparse = ft.SparseLinear.from_linear(made, prune=True)
     x = torch.full((2, 64), 0.5)
     with (
         torch.autocast("cpu", torch.bfloat16),
@@ -539,7 +547,8 @@ def test_autocast_rounds_nothing_to_eight_bits(kind):
 
 def test_new_bytes_are_seen():
     first, second = (
-        ft.SparseLinear.from_linear(torch.nn.Linear(32, 8).bfloat16()) for _ in range(2)
+        ft.SparseLinear.from_linear(torch.nn.Linear(32, 8).bfloat16(), prune=True)
+        for _ in range(2)
     )
     x = drawn(torch.bfloat16, 3, 32)
     again = pickle.loads(pickle.dumps(first))
@@ -555,7 +564,7 @@ def test_a_bias_is_float32_whatever_the_default():
     made = torch.nn.Linear(32, 8)
     try:
         torch.set_default_dtype(torch.bfloat16)
-        sparse = ft.SparseLinear.from_linear(made)
+        sparse = ft.SparseLinear.from_linear(made, prune=True)
     finally:
         torch.set_default_dtype(torch.float32)
     assert torch.equal(sparse.bias, made.bias)
@@ -564,7 +573,7 @@ def test_a_bias_is_float32_whatever_the_default():
 def test_an_encoder_is_compiled_whole():
     torch.manual_seed(0)
     encoder = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
-    ft.linears(encoder)
+    ft.linears(encoder, prune=True)
     x = torch.randn(2, 3, 16)
     with torch.no_grad():
         compiled = torch.compile(encoder, fullgraph=True, backend="aot_eager")

@@ -7,6 +7,7 @@ import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
+from tests.torch.test_pruning import bits, sparse_pattern
 
 pytestmark = [
     pytest.mark.gpu,
@@ -32,17 +33,24 @@ def x():
 
 
 def test_the_bits_of_the_emulation(layer, x):
-    here = ft.SparseLinear.from_linear(layer)
-    there = ft.SparseLinear.from_linear(layer.cuda())
+    here = ft.SparseLinear.from_linear(layer, prune=True)
+    there = ft.SparseLinear.from_linear(layer.cuda(), prune=True)
     assert torch.equal(here.weight_packed, there.weight_packed.cpu())
     assert torch.equal(here(x), there(x.cuda()).cpu())
+
+
+@pytest.mark.parametrize("kind", ft.TYPES, ids=str)
+def test_a_sparse_weight_survives_bit_for_bit(kind):
+    weight = sparse_pattern(kind)
+    found = ft.compress(weight.cuda())
+    assert torch.equal(bits(found.to_dense().cpu()), bits(weight))
 
 
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 def test_compiled_by_torch(layer, x, mode):
     """One graph without breaks; reduce-overhead replays it as a CUDA graph."""
     model = torch.nn.Sequential(layer, torch.nn.GELU(), torch.nn.Linear(384, 64))
-    model = ft.linears(model.bfloat16().cuda())
+    model = ft.linears(model.bfloat16().cuda(), prune=True)
     compiled = torch.compile(model, fullgraph=True, mode=mode)
     with torch.no_grad():
         for each in (x, x.flip(0), x.flip(1), -x, x[:2].contiguous(), x[2:4]):
@@ -92,7 +100,7 @@ def test_autotune_of_a_model(layer, x, tmp_path, monkeypatch):
     monkeypatch.setenv("FRAGMENTA_CACHE", str(tmp_path))
     tuning._kept.cache_clear()
     model = torch.nn.Sequential(layer, torch.nn.GELU(), torch.nn.Linear(384, 64))
-    model, given = ft.linears(model.bfloat16().cuda()), x.cuda()
+    model, given = ft.linears(model.bfloat16().cuda(), prune=True), x.cuda()
     before = model(given)
     assert len(ft.autotune(model, given)) == 2
     assert torch.equal(model(given), before)
@@ -101,7 +109,7 @@ def test_autotune_of_a_model(layer, x, tmp_path, monkeypatch):
 
 def test_strange_memory(layer):
     """Rows that lie apart, on top of one another, or not on multiples of 16 bytes."""
-    sparse = ft.SparseLinear.from_linear(layer.cuda())
+    sparse = ft.SparseLinear.from_linear(layer.cuda(), prune=True)
     wide = torch.randn(33, 300, device="cuda").bfloat16()
     for x in (wide[:, 3:259], wide[:1, :256].expand(7, 256), wide[:0, :256]):
         assert torch.equal(sparse(x), sparse(x.contiguous().clone()))
@@ -112,7 +120,7 @@ def test_strange_memory(layer):
 
 
 def test_operands_elsewhere_are_refused(layer, x):
-    sparse = ft.SparseLinear.from_linear(layer)
+    sparse = ft.SparseLinear.from_linear(layer, prune=True)
     with pytest.raises(fm.Error, match="the weight is on cpu and x on cuda"):
         sparse(x.cuda())
     with pytest.raises(fm.Error, match="bias must be a tensor of 384 float32 on cuda"):
@@ -121,7 +129,7 @@ def test_operands_elsewhere_are_refused(layer, x):
 
 def test_a_call_does_not_wait(layer):
     """The host is done long before the GPU, which was kept busy."""
-    sparse = ft.SparseLinear.from_linear(layer.cuda())
+    sparse = ft.SparseLinear.from_linear(layer.cuda(), prune=True)
     x = torch.randn(64, 256, device="cuda").bfloat16()
     sparse(x)
     torch.cuda.synchronize()
@@ -134,7 +142,7 @@ def test_a_call_does_not_wait(layer):
 
 
 def test_memory_of_another_stream(layer, x):
-    sparse, given = ft.SparseLinear.from_linear(layer.cuda()), x.cuda()
+    sparse, given = ft.SparseLinear.from_linear(layer.cuda(), prune=True), x.cuda()
     wanted = sparse(given)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())

@@ -152,7 +152,9 @@ def test_other_formats(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(fm.Error, match="svg, png or pdf"):
         convert(picture, "gif")
     monkeypatch.setitem(__import__("sys").modules, "cairosvg", None)
-    with pytest.raises(fm.Error, match=r"pip install cairosvg.*SVG does not need it"):
+    with pytest.raises(
+        fm.Error, match=r"pip install 'fragmenta\[pictures\]'; SVG does not need it"
+    ):
         convert(picture, "png")
 
 

@@ -239,7 +239,7 @@ def quantize(
     array([[2.3622048]], dtype=float32)
     """
     how = _format(op, operand, per, rule)
-    given = _numbers(X)
+    given = numbers(X)
     if tensor_scale is not None and not how.two_level:
         raise Error(f"{how.name} has no tensor scale; nvfp4 has one")
     rows = given if how.axis == -1 else given.swapaxes(-1, -2)
@@ -282,18 +282,27 @@ def dequantize(q: Quantized) -> NDArray[np.float64]:
             f"dequantize takes what quantize returns, Quantized; given "
             f"{type(q).__name__}"
         )
+    return np.asarray(q.values.astype(np.float64) * element_scales(q))
+
+
+def element_scales(q: Quantized) -> NDArray[np.float64]:
+    """The scale of each element, the tensor scale included, to multiply with.
+
+    >>> element_scales(quantize([[1.0, 4.0]], "s4", per=1))
+    array([[0.14285715, 0.5714286 ]])
+    """
     size = q.shape[q.axis]
     scales = q.scales.astype(np.float64).repeat(min(q.block, size), axis=q.axis)
     scales = scales[..., :size] if q.axis == -1 else scales[..., :size, :]
     if q.tensor_scale is not None:
         scales = scales * q.tensor_scale.astype(np.float64)
-    return np.asarray(q.values.astype(np.float64) * scales)
+    return scales
 
 
 # ── the numbers ─────────────────────────────────────────────────────────────
 
 
-def _numbers(X: ArrayLike) -> Numbers:
+def numbers(X: ArrayLike) -> Numbers:
     """X as float64, exactly; what is not a finite number is refused."""
     given = as_array(X)
     if not is_real(given):

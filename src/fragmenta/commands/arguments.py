@@ -7,14 +7,17 @@ they name.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from fragmenta.errors import Error
+from fragmenta.execution.mma import numeric_model
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import Instruction, check_holds
+from fragmenta.isa.instruction import MULTIPLYING, Instruction, check_holds
+from fragmenta.isa.spoken import architectures, named_target
 from fragmenta.isa.target import TARGETS
 from fragmenta.registers.fragment import Fragment
 
@@ -26,8 +29,9 @@ def complete_instruction(incomplete: str) -> list[str]:
 
 
 def complete_target(incomplete: str) -> list[str]:
-    """The targets that begin so, for the shell."""
-    return [each for each in TARGETS if each.startswith(incomplete)]
+    """The targets and the words for them that begin so, for the shell."""
+    names = (*TARGETS, *architectures())
+    return [each for each in names if each.startswith(incomplete)]
 
 
 def _complete_operand(incomplete: str) -> list[str]:
@@ -39,6 +43,10 @@ HELP = (
     "A PTX mnemonic, some of its qualifiers in order, or words such as fp8, sparse, "
     "16x8x32, HMMA.16816.  A tcgen05.mma also has a descriptor after a space, or a "
     "shape and types after dots."
+)
+HELP_OF_SEVERAL = (
+    "PTX mnemonics, some of their qualifiers in order, or words such as fp8, sparse, "
+    "16x8x32; commas between several instructions."
 )
 InstructionText = Annotated[
     str,
@@ -102,6 +110,23 @@ def find(text: str, idesc: str | None = None) -> Instruction:
             f"two instruction descriptors are given: {op.idesc:#010x} and {idesc}"
         )
     return op.with_descriptor(word)
+
+
+def target_of(text: str | None, op: Instruction | None = None) -> str | None:
+    """The target that an option names, also by a word such as hopper.
+
+    A word may mean several: those that have the instruction count, and they must
+    compute it in the same way.
+    """
+    if text is None:
+        return None
+    if op is None or op.family not in MULTIPLYING:
+        return named_target(text, TARGETS if op is None else op.requires.targets)
+
+    def how(target: str) -> object:
+        return replace(numeric_model(op, target), target="", source="")
+
+    return named_target(text, op.requires.targets, how)
 
 
 def find_holding(text: str, what: str, idesc: str | None = None) -> Instruction:

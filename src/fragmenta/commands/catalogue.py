@@ -18,8 +18,7 @@ from fragmenta.isa.families import FAMILIES, FORMS, catalogue
 from fragmenta.isa.fitting import fits
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.searching import find, search
-from fragmenta.isa.spoken import meaning, vocabulary
-from fragmenta.isa.target import check_target
+from fragmenta.isa.spoken import meaning, meant_targets, vocabulary
 from fragmenta.isa.wording import TYPES as TENSOR_TYPES
 
 # The qualifiers that are types; stype is that of block scales, type of moves.
@@ -127,8 +126,7 @@ def _chosen(
         and (shape is None or _has_shape(op, shape))
     ]
     if target is not None:
-        meant = meaning(target)
-        places = meant.targets if meant and meant.targets else (check_target(target),)
+        places = meant_targets(target)
         found = [op for op in found if any(op.supported_on(t) for t in places)]
     if shape is not None and not found and not _exists(shape, shapes):
         raise Error(f"no instruction has the shape {shape}{nearest(shape, shapes)}")

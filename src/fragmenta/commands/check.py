@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target
+from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import complete_file
 from fragmenta.commands.output import emit_json, write
 from fragmenta.commands.problems import counts, problem_text, sarif
@@ -41,7 +41,7 @@ def check(
         typer.Option(
             "--target",
             metavar="TARGET",
-            help="Check whether this target can run it, too.",
+            help="Check whether this target can run it, such as sm_90 or hopper.",
             autocompletion=complete_target,
         ),
     ] = None,
@@ -53,7 +53,8 @@ def check(
     """The exit status is 1 if there is an error."""
     if as_json and as_sarif:
         raise Error("--json and --sarif cannot both be printed")
-    found = [(file, problem) for file in files for problem in _problems(file, target)]
+    where = target_of(target)
+    found = [(file, problem) for file in files for problem in _problems(file, where)]
     if as_json:
         emit_json([{"file": file, **problem.to_dict()} for file, problem in found])
     elif as_sarif:

@@ -10,6 +10,7 @@ import typer
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import (
+    HELP_OF_SEVERAL,
     AsJson,
     complete_instruction,
     complete_target,
@@ -24,15 +25,17 @@ from fragmenta.commands.files import (
     save_text,
 )
 from fragmenta.commands.output import emit, emit_json
+from fragmenta.commands.words import grouped
 from fragmenta.errors import Error, one_of
 from fragmenta.execution import compare as comparing
 from fragmenta.execution.samples import KINDS, LENGTHS
+from fragmenta.isa.spoken import named_targets
 
 Instructions = Annotated[
     list[str],
     typer.Argument(
-        metavar="INSTRUCTION",
-        help="PTX mnemonics, or some of their qualifiers in order.",
+        metavar="INSTRUCTION...",
+        help=HELP_OF_SEVERAL,
         autocompletion=complete_instruction,
         show_default=False,
     ),
@@ -45,6 +48,7 @@ Instructions = Annotated[
     "fragmenta compare wgmma.m64n8k32.f32.e4m3.e4m3 --input uniform --k 4096",
     "fragmenta compare mma.m16n8k16.f32.f16 --targets sm_80,sm_90 --plot f16.svg",
     "fragmenta compare mma.m16n8k16.f32.f16 --input a.npy b.npy --json",
+    "fragmenta compare mma m16n8k16 bf16, mma m16n8k32 int8 --targets ada,hopper",
 )
 def compare(
     instructions: Instructions,
@@ -53,7 +57,7 @@ def compare(
         typer.Option(
             "--targets",
             metavar="TARGETS",
-            help="Targets, with commas between them.",
+            help="Targets, or words such as hopper, with commas between them.",
             autocompletion=complete_target,
         ),
     ] = ",".join(comparing.TARGETS),
@@ -97,8 +101,8 @@ def compare(
     # An option takes one word, so the second file is among the instructions.
     files = [each for each in instructions if each.endswith(".npy")]
     told = comparing.compare(
-        [find(each) for each in instructions if each not in files],
-        targets,
+        [find(each) for each in grouped(e for e in instructions if e not in files)],
+        _targets(targets),
         None if k is None else [number(each, "k") for each in k.split(",")],
         input if input in KINDS and not files else _files(input, files),
         seed=seed,
@@ -109,6 +113,12 @@ def compare(
         emit_json({**told.to_dict(), **({"plot": plot} if plot else {})})
     else:
         emit(str(told) + (f"\n\nplot in {plot}" if plot else ""))
+
+
+def _targets(text: str) -> list[str]:
+    """Targets; a word such as ampere means one of each architecture."""
+    names = text.replace(",", " ").split()
+    return [each for name in names for each in named_targets(name)]
 
 
 def _files(first: str, others: list[str]) -> tuple[Array, Array]:

@@ -7,7 +7,7 @@ but for the last bits of a float64, far below what any accumulator keeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,11 +127,12 @@ def compare(
     D: Array,
     scales: Mapping[str, Array],
     progress: Progress,
+    factors: Sequence[Array] = (),
 ) -> Comparison:
-    """Compare D with A B + C in float64, in blocks of rows."""
+    """Compare D with A B + C in float64, times the factors, in blocks of rows."""
     dense = decompress(A, op) if isinstance(A, Compressed) else A
-    result = Comparison(op.types["d"].name)
-    accumulator = np.zeros((1, 1), D.dtype) if C is None else C
+    result = Comparison("f32" if factors else op.types["d"].name)
+    accumulator = np.zeros((1, 1), op.types["d"].storage) if C is None else C
     places = list(np.ndindex(D.shape[:-2]))
     for number, place in enumerate(places):
         one = {name: _at(s, D, place) for name, s in scales.items()}
@@ -142,9 +143,10 @@ def compare(
             left_scale = one["scale_a"][block] if one else None
             left = scaled_values(op, "a", a[block], left_scale)[:, : len(right)]
             start = values(op, "c", np.broadcast_to(c, d.shape)[block])
-            result.add(
-                product(op, left, right) + start, d[block], [*place, block.start]
-            )
+            exact = product(op, left, right) + start
+            for each in factors:
+                exact = exact * np.broadcast_to(_at(each, D, place), d.shape)[block]
+            result.add(exact, d[block], [*place, block.start])
             progress((number + min(1.0, block.stop / len(d))) / len(places))
     return result
 

@@ -13,7 +13,13 @@ from fragmenta.arrays.checks import Array
 from fragmenta.arrays.npy import Archive
 from fragmenta.commands import comparison
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import AsJson, InstructionText, complete_target, find
+from fragmenta.commands.arguments import (
+    AsJson,
+    InstructionText,
+    complete_target,
+    find,
+    target_of,
+)
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -28,9 +34,11 @@ from fragmenta.commands.files import (
     size_text,
 )
 from fragmenta.commands.output import emit, emit_json, width
+from fragmenta.commands.quantized import from_archive, is_quantized
 from fragmenta.errors import Error, one_of
 from fragmenta.execution.explain import explain as told
 from fragmenta.execution.matmul import matmul
+from fragmenta.execution.scaled import Operand, operand, rescaled
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.target import chosen_target
 from fragmenta.progress import bar
@@ -38,8 +46,8 @@ from fragmenta.registers.dtype import DType, dtype
 from fragmenta.sparse.compress import Compressed
 from fragmenta.sparse.prune import prune
 
-FileA = Annotated[str, matrix_argument("A", "A .npy file, M x K.")]
-FileB = Annotated[str, matrix_argument("B", "A .npy file, K x N.")]
+FileA = Annotated[str, matrix_argument("A", "A .npy or .npz file, M x K.")]
+FileB = Annotated[str, matrix_argument("B", "A .npy or .npz file, K x N.")]
 FileC = Annotated[
     str | None, matrix_argument("C", "A .npy file, M x N; zeros if left out.")
 ]
@@ -50,8 +58,8 @@ Target = Annotated[
     typer.Option(
         "--target",
         metavar="TARGET",
-        help="Compute as this GPU does, such as sm_80.  Default: sm_90a, or the first "
-        "target that has the instruction.",
+        help="Compute as this GPU does, such as sm_80, hopper or h100.  Default: "
+        "sm_90a, or the first target that has the instruction.",
         autocompletion=complete_target,
     ),
 ]
@@ -76,6 +84,7 @@ ScaleB = Annotated[str | None, _scale("--scale-b")]
     "run",
     "fragmenta run mma.m16n8k16.f32.f16 a.npy b.npy -o d.npy",
     "fragmenta run mma.m16n8k16.f32.f16 a.npy b.npy c.npy --compare float64",
+    "fragmenta run mma nvfp4 m16n8k64 qa.npz qb.npz --target blackwell",
 )
 def run(
     instruction: InstructionText,
@@ -101,6 +110,10 @@ def run(
     and other types of ml_dtypes as raw items; they are read as the type that the
     instruction takes.  A sparse instruction takes a pruned A, or a .npz file that
     'fragmenta sparsity' wrote.
+
+    A and B may be .npz files of 'fragmenta quantize'.  Block scales go into the
+    instruction.  D is multiplied with the other scales, such as the tensor scales
+    of nvfp4, in float32.
     """
     op = find(instruction)
     if output is not None:
@@ -138,6 +151,8 @@ class _Task:
     c: Array | None
     scales: dict[str, Array]
     files: dict[str, str]
+    factors: tuple[Operand, ...] = ()
+    """What D is multiplied with, if A or B is quantised."""
 
     @classmethod
     def load(
@@ -149,18 +164,27 @@ class _Task:
     ) -> _Task:
         """Read the files; a target without the instruction is refused first."""
         check_multiplies(op)
-        where = chosen_target(op, target)
-        a, b, c = files
+        where = chosen_target(op, target_of(target, op))
+        a, b = (
+            _load_operand(op, name, file, scales[f"scale_{name.lower()}"])
+            for name, file in zip("AB", files[:2], strict=True)
+        )
+        c = files[2]
+        if c is not None and any(part.factor is not None for part in (a, b)):
+            raise Error(
+                "C would be multiplied with the scales of A and B; leave it out"
+            )
         of_c = op.types.get("c", op.types["d"])
         named = dict(zip("ABC", files, strict=True)) | scales
         return cls(
             op,
             where,
-            load_a(a, op),
-            _elements(b, op.types["b"]),
+            a.values,
+            b.values,
             None if c is None else _elements(c, of_c),
-            _load_scales(op, scales),
+            _given_scales(op, a, b),
             {name: file for name, file in named.items() if file is not None},
+            (a, b),
         )
 
     @classmethod
@@ -181,11 +205,12 @@ class _Task:
             for name, part in parts.items()
         }
         a = prune(a, op) if op.sparse else a
-        return cls(op, chosen_target(op, target), a, b, c, scales, {})
+        where = chosen_target(op, target_of(target, op))
+        return cls(op, where, a, b, c, scales, {})
 
     def result(self) -> Array:
         try:
-            return matmul(
+            D = matmul(
                 self.a,
                 self.b,
                 self.op,
@@ -194,6 +219,7 @@ class _Task:
                 scale_b=self.scales.get("scale_b"),
                 target=self.target,
             )
+            return rescaled(D, *self.factors) if self.factors else D
         except MemoryError:
             size = size_text((*self.a.shape[:-1], self.b.shape[-1]))
             raise Error(f"there is not enough memory for a D of {size}") from None
@@ -201,7 +227,14 @@ class _Task:
     def compared(self, result: Array) -> comparison.Comparison:
         with bar("comparing") as progress:
             return comparison.compare(
-                self.op, self.a, self.b, self.c, result, self.scales, progress
+                self.op,
+                self.a,
+                self.b,
+                self.c,
+                result,
+                self.scales,
+                progress,
+                [each.factor for each in self.factors if each.factor is not None],
             )
 
     def _operands(self) -> dict[str, tuple[Any, Any]]:
@@ -213,8 +246,21 @@ class _Task:
             "C": (self.c, types.get("c", types["d"])),
         }
         for name, matrix in self.scales.items():
-            given[name] = (matrix, self.op.scale_a.dtype)
+            if name in self.files:
+                given[name] = (matrix, self.op.scale_a.dtype)
         return {name: pair for name, pair in given.items() if pair[0] is not None}
+
+    def factor(self, row: int, col: int) -> float | None:
+        """What an element of D is multiplied with, by those who quantised A and B."""
+        if all(part.factor is None for part in self.factors):
+            return None
+        whole = np.ones((self.a.shape[-2], self.b.shape[-1]))
+        return float(rescaled(whole, *self.factors)[row, col])
+
+    def _type(self, result: Array) -> DType:
+        """The type of D: float32 where it was multiplied with factors."""
+        of = self.op.types["d"]
+        return of if result.dtype == of.storage else dtype("f32")
 
     def described(self, result: Array, output: str | None) -> list[str]:
         rows = [("target", self.target)]
@@ -225,7 +271,7 @@ class _Task:
             more = f", low bits of {ignored} element{many} ignored" if ignored else ""
             rows.append((name, text + more))
         kept = f" to {output}" if output else ""
-        rows.append(("D", f"{described(result, self.op.types['d'])}{kept}"))
+        rows.append(("D", f"{described(result, self._type(result))}{kept}"))
         return [f"{label:<8}{text}" for label, text in rows]
 
     def about(
@@ -236,19 +282,37 @@ class _Task:
             name: {"file": self.files[name], "shape": matrix.shape, "type": of.name}
             for name, (matrix, of) in self._operands().items()
         }
-        of_d = self.op.types["d"].name
+        of_d = self._type(result).name
         operands["D"] = {"file": output, "shape": result.shape, "type": of_d}
         about = {"instruction": str(self.op), "target": self.target, **operands}
         return about if judged is None else {**about, "compare": judged.to_dict()}
 
 
-def _load_scales(op: Instruction, files: dict[str, str | None]) -> dict[str, Array]:
-    given = {name: file for name, file in files.items() if file is not None}
-    if not op.scale_vec and given:
+def _load_operand(op: Instruction, name: str, path: str, scales: str | None) -> Operand:
+    """A or B with its scales, which a quantised matrix brings along."""
+    if scales is not None and not op.scale_vec:
         raise Error(f"{op} takes no scales")
-    if op.scale_vec and len(given) < 2:
-        raise Error(f"{op} is block-scaled: give --scale-a and --scale-b")
-    return {name: _elements(file, op.scale_a.dtype) for name, file in given.items()}
+    option = f"--scale-{name.lower()}"
+    found = load(path)
+    if isinstance(found, Mapping) and is_quantized(found):
+        if scales is not None:
+            raise Error(f"{path} has its own scales; leave {option} out")
+        return operand(op, name, from_archive(found, path), None)
+    values = load_a(path, op) if name == "A" else _elements(path, op.types["b"])
+    if scales is None:
+        return Operand(values)
+    return Operand(values, _elements(scales, op.scale_a.dtype))
+
+
+def _given_scales(op: Instruction, a: Operand, b: Operand) -> dict[str, Array]:
+    if not op.scale_vec:
+        return {}
+    if a.scales is None or b.scales is None:
+        raise Error(
+            f"{op} is block-scaled: give --scale-a and --scale-b, or files of "
+            "fragmenta quantize"
+        )
+    return {"scale_a": a.scales, "scale_b": b.scales}
 
 
 # ── explain ─────────────────────────────────────────────────────────────────
@@ -296,10 +360,14 @@ def explain(
     found = told(
         op, task.a, task.b, task.c, row=row, col=col, target=task.target, **task.scales
     )
+    factor = task.factor(row, col)
+    more = {} if factor is None else {"factor": factor}
     if as_json:
-        emit_json(found.to_dict())
+        emit_json({**found.to_dict(), **more})
     else:
-        emit(str(found))
+        emit(
+            str(found) if factor is None else f"{found}\nD is multiplied with {factor}"
+        )
 
 
 def _random(generator: np.random.Generator, of: DType, shape: tuple[int, ...]) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
@@ -30,6 +30,7 @@ from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.summary import tell_many
 from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
 from fragmenta.execution.mma import numeric_model
+from fragmenta.isa.calling import call_line
 from fragmenta.isa.instruction import MULTIPLYING, Instruction, Operand
 from fragmenta.isa.sass import told_code, told_targets
 from fragmenta.isa.searching import search
@@ -38,7 +39,7 @@ from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.isa.wording import SCALES
 from fragmenta.registers import notation
-from fragmenta.registers.expressions import Language
+from fragmenta.registers.expressions import Direction, Expressions, Language
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.tensor import TensorFragment
 
@@ -97,6 +98,7 @@ def _about(op: Instruction) -> dict[str, Any]:
             for form, operands in {**_operand_forms(op), **_extra(op)}.items()
         },
         "fragments": {n: _fragment_about(part) for n, part in op.fragments.items()},
+        "python": _calls(op),
         "notes": op.notes,
         **({"sums": [e.to_dict() for e in op.sums()]} if _multiplies(op) else {}),
         **({"certainty": _sure(op)} if op.certainty else {}),
@@ -210,6 +212,8 @@ def _facts(op: Instruction) -> str:
     optional = _optional(op)
     told = [line for each in optional for line in _wrap(str(each))]
     rows += [("optional", told)] if told else []
+    told = [each for call in _calls(op).values() for each in _wrap(call)]
+    rows += [("Python", told)] if told else []
     rows += [("note", _wrap(note)) for note in op.notes]
     rows += [("sums", _sums_told(op))] if _multiplies(op) else []
     sure = [line for each in _sure(op).items() for line in _wrap(": ".join(each))]
@@ -233,6 +237,14 @@ def _sass_told(op: Instruction) -> list[str]:
         for code, targets in found.items()
         for line in _wrap(f"{told_targets(targets)}: {code}")
     ]
+
+
+def _calls(op: Instruction) -> dict[str, str]:
+    """How its methods are called in Python."""
+    found = {"execute": call_line(op.execute)}
+    if _multiplies(op):
+        found |= {"matrices": call_line(op.__call__), "explain": call_line(op.explain)}
+    return {name: call for name, call in found.items() if call}
 
 
 def _multiplies(op: Instruction) -> bool:
@@ -357,6 +369,7 @@ def _linear_lines(part: Fragment) -> list[str]:
     "fragmenta formula mma.sp.m16n8k64.s4.s4",
     "fragmenta formula mma.m16n8k16.f32.f16 C",
     "fragmenta formula mma.m16n8k64.s4.s4 A --cuda",
+    "fragmenta formula mma.m16n8k64.s4.s4 A --cuda --name lane=threadIdx.x",
     "fragmenta formula tcgen05.m64n32k16.f32.f16 D --python --json",
 )
 def formula(
@@ -368,16 +381,36 @@ def formula(
     python: Annotated[
         bool, typer.Option("--python", help="Print index expressions of Python.")
     ] = False,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--name",
+            metavar="VARIABLE=NAME",
+            help="What a variable is called, such as L=threadIdx.x or row=i; may be "
+            "repeated.",
+            show_default=False,
+        ),
+    ] = None,
     idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
-    """--cuda and --python print both ways: the element of a place, and its place."""
+    """--cuda and --python print both ways: the element of a place, and its place.
+
+    --name names their variables, by letter or by word.  One that is given may also be
+    called threadIdx.x or be a number; where it is the result, it then keeps its own
+    name.
+    """
     if cuda and python:
         raise Error("--cuda and --python contradict each other; give one of them")
+    if name and not (cuda or python):
+        raise Error(
+            "--name is for the variables of --cuda or --python; give one of them"
+        )
     op = find_holding(instruction, "write a formula for", idesc)
     parts = [operand(op, operand_)] if operand_ else list(op.fragments.values())
     if cuda or python:
-        _expressions(op, parts, "cuda" if cuda else "python", as_json)
+        language: Language = "cuda" if cuda else "python"
+        _expressions(op, _written(parts, language, name or []), language, as_json)
         return
     if as_json:
         formulas = {part.name: part.formula() for part in parts}
@@ -387,17 +420,68 @@ def formula(
     emit("\n\n".join([str(op), *texts]))
 
 
+DIRECTIONS: tuple[Direction, ...] = ("holds", "where")
+Written = dict[str, dict[str, Expressions]]
+"""The expressions of each direction, by operand."""
+
+
+def _written(parts: list[Fragment], language: Language, given: list[str]) -> Written:
+    """Index expressions in both directions; a name that fits nowhere is refused."""
+    names = dict(map(_variable, given))
+    if len(names) < len(given):
+        raise Error(f"--name gives a variable two names: {' '.join(given)}")
+    used: set[str] = set()
+    found: Written = {}
+    for part in parts:
+        for direction in DIRECTIONS:
+            fitting = _fitting(part, direction, language, names)
+            used |= set(fitting)
+            each = part.to_cuda(direction, language=language, **fitting)
+            found.setdefault(part.name, {})[direction] = each
+    for variable in sorted(names.keys() - used):
+        raise Error(_why_not(parts, language, {variable: names[variable]}))
+    return found
+
+
+def _why_not(parts: list[Fragment], language: Language, name: dict[str, Any]) -> str:
+    """Why a variable cannot have a name; or which variables there are."""
+    said = []
+    for part in parts:
+        for direction in DIRECTIONS:
+            try:
+                part.to_cuda(direction, language=language, **name)
+            except LayoutError as error:
+                said.append(str(error))
+    called = [each for each in said if not each.startswith("the variables are")]
+    return (called or said)[0]
+
+
+def _variable(text: str) -> tuple[str, str | int]:
+    variable, sign, name = (each.strip() for each in text.partition("="))
+    reserved = ("self", "direction", "language")  # words of to_cuda itself
+    if not (variable and sign and name) or variable in reserved:
+        raise Error(f"--name is VARIABLE=NAME, such as L=threadIdx.x; given {text!r}")
+    return variable, int(name) if name.isdecimal() else name
+
+
+def _fitting(
+    part: Fragment, direction: Direction, language: Language, names: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The names that the variables of one direction can have."""
+    found = {}
+    for variable, name in names.items():
+        try:
+            part.to_cuda(direction, language=language, **{variable: name})
+        except LayoutError:
+            continue
+        found[variable] = name
+    return found
+
+
 def _expressions(
-    op: Instruction, parts: list[Fragment], language: Language, as_json: bool
+    op: Instruction, found: Written, language: Language, as_json: bool
 ) -> None:
-    """Index expressions in both directions."""
-    found = {
-        part.name: {
-            "holds": part.to_cuda("holds", language=language),
-            "where": part.to_cuda("where", language=language),
-        }
-        for part in parts
-    }
+    """Print index expressions."""
     if as_json:
         about = {"instruction": str(op), "language": language}
         emit_json({**about, "expressions": found})

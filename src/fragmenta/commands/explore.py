@@ -24,9 +24,9 @@ from fragmenta.view.explorer_data import holding
 )
 def explore(
     instruction: Annotated[
-        str | None,
+        list[str] | None,
         typer.Argument(
-            metavar="INSTRUCTION",
+            metavar="INSTRUCTION...",
             help="The instruction to open first.",
             autocompletion=complete_instruction,
             show_default=False,
@@ -36,7 +36,8 @@ def explore(
     idesc: Idesc = None,
     force: Force = False,
 ) -> None:
-    op = None if instruction is None else find_holding(instruction, "explore", idesc)
+    text = " ".join(instruction or ())
+    op = find_holding(text, "explore", idesc) if text else None
     if op is not None and op.tensor_memory:
         _check_listed(op)
     if output is None:
@@ -49,8 +50,7 @@ def explore(
         return
     if op is not None:
         raise Error(
-            "the page that -o writes has every instruction; leave out "
-            f"{instruction!r}, or -o"
+            f"the page that -o writes has every instruction; leave out {text!r}, or -o"
         )
     check_output(output, force)
     text = explorer.page()

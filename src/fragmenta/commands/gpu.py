@@ -15,7 +15,7 @@ import typer
 
 from fragmenta.arrays.threads import cores
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import AsJson, find
+from fragmenta.commands.arguments import HELP_OF_SEVERAL, AsJson, find
 from fragmenta.commands.files import Force, Output, complete_file
 from fragmenta.commands.launch_arguments import Args, Block, Grid, Shared
 from fragmenta.commands.output import emit, emit_json
@@ -26,6 +26,7 @@ from fragmenta.commands.recorded_launches import (
     record_launch,
     replayed_launches,
 )
+from fragmenta.commands.words import grouped
 from fragmenta.cuda.tools import device
 from fragmenta.errors import Error
 from fragmenta.evidence import record as recordings
@@ -43,8 +44,8 @@ DIFFERENT = 1
 Instructions = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="INSTRUCTION",
-        help="PTX mnemonics, or some of their qualifiers in order.",
+        metavar="INSTRUCTION...",
+        help=HELP_OF_SEVERAL,
         show_default=False,
     ),
 ]
@@ -64,6 +65,7 @@ def _family(names: str) -> Any:
     "verify",
     "fragmenta verify --family mma --family mma.sp",
     "fragmenta verify mma.m16n8k16.f32.f16 --tiles 100000",
+    "fragmenta verify mma m16n8k16 bf16, wgmma m64n8k16 half f32",
     "fragmenta verify --markdown docs/verification/mine.md",
 )
 def verify(
@@ -92,7 +94,7 @@ def verify(
         ),
     ] = None,
 ) -> None:
-    ops = [find(text) for text in instructions or ()]
+    ops = [find(text) for text in grouped(instructions or ())]
     if markdown is not None:
         Path(markdown).open("a").close()  # a wrong name shows now, not in minutes
     with bar("verifying") as progress:
@@ -280,7 +282,7 @@ def throughput(
     ] = 31,
     as_json: AsJson = False,
 ) -> None:
-    ops = [find(text) for text in instructions or ()]
+    ops = [find(text) for text in grouped(instructions or ())]
     if runs < 1:
         raise Error(f"--runs must be 1 or more; given {runs}")
     gpu = device.present()

@@ -45,6 +45,9 @@ COMMANDS = {
     "compare": Listed(
         "compare", "Compare the errors of instructions on several targets."
     ),
+    "quantize": Listed(
+        "quantize", "Quantise a matrix to elements and scales, and show the error."
+    ),
     "sparsity": Listed(
         "sparse", "Check that a matrix is as sparse as an instruction needs."
     ),

@@ -12,7 +12,7 @@ import typer
 from numpy.typing import NDArray
 
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, complete_target
+from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import (
     Force,
     check_output,
@@ -107,7 +107,8 @@ def launch(
         typer.Option(
             "--target",
             metavar="TARGET",
-            help="The GPU whose bits are wanted; by default that of the file.",
+            help="The GPU whose bits are wanted, such as sm_80 or hopper; by default "
+            "that of the file.",
             autocompletion=complete_target,
         ),
     ] = None,
@@ -186,6 +187,7 @@ def launch(
     places = _places(save or (), given, force)
     _check_files(sarif_file, timeline, no_check, force)
     sizes = sides(grid, "--grid"), block_of(found, block)
+    target = target_of(target)
     options: dict[str, Any] = {"target": target, "limit": limit, "strict": strict}
     options |= {"shared": shared, "contract": not no_contract, "check": not no_check}
     options |= {"problems": "report" if timeline else problems}

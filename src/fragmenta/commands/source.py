@@ -7,9 +7,16 @@ from typing import Annotated, Literal
 import typer
 
 from fragmenta.commands.app import command
-from fragmenta.commands.arguments import complete_instruction
+from fragmenta.commands.arguments import (
+    HELP_OF_SEVERAL,
+    complete_instruction,
+    complete_target,
+    find,
+    target_of,
+)
 from fragmenta.commands.files import Force, Output, check_output, save_text
 from fragmenta.commands.output import printable, write
+from fragmenta.commands.words import grouped
 from fragmenta.cuda.source import emit as library
 from fragmenta.cuda.source.ptx import Options
 from fragmenta.errors import Error, nearest, one_of
@@ -21,14 +28,15 @@ from fragmenta.errors import Error, nearest, one_of
     "fragmenta emit wgmma.m64n64k32.f32.e4m3.e4m3 --a-registers",
     "fragmenta emit mma.m16n8k64.s4.s4 --language ptx --target sm_80",
     "fragmenta emit 'tcgen05.mma.cta_group::1.kind::f16 0x08400010' --kernel",
+    "fragmenta emit mma m16n8k16 bf16 --language ptx --target hopper",
     "fragmenta emit mma.m16n8k16.f32 mma.m16n8k32.s8.s8 --header -o mma.cuh",
 )
 def emit(
     instruction: Annotated[
         list[str],
         typer.Argument(
-            metavar="INSTRUCTION",
-            help="A PTX mnemonic, or some of its qualifiers in order.",
+            metavar="INSTRUCTION...",
+            help=HELP_OF_SEVERAL,
             autocompletion=complete_instruction,
             show_default=False,
         ),
@@ -71,7 +79,8 @@ def emit(
         typer.Option(
             "--target",
             metavar="TARGET",
-            help="The target of the PTX; by default the first.",
+            help="The target of the PTX, such as sm_80 or hopper; default: the first.",
+            autocompletion=complete_target,
         ),
     ] = None,
     output: Output = None,
@@ -81,12 +90,13 @@ def emit(
         raise Error("--target needs --language ptx; CUDA code is for every target")
     if output is not None:
         check_output(output, force)
+    texts = grouped(instruction)
     text = library.emit(
-        instruction,
+        texts,
         language=language,
         as_header=header,
         a_registers=a_registers,
-        target=target,
+        target=target_of(target, find(texts[0])) if target else None,
         kernel=kernel,
         options=_options(a_tensor, operand or []),
     )

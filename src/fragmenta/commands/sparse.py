@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
 from fragmenta.commands.app import NOTHING, command
-from fragmenta.commands.arguments import AsJson, InstructionText, find
+from fragmenta.commands.arguments import AsJson, InstructionText, InstructionWords, find
 from fragmenta.commands.files import (
     Force,
     Output,
@@ -46,10 +46,11 @@ _BLOCK = 1 << 20
     "sparsity",
     "fragmenta sparsity sparse.npy mma.sp.m16n8k32.f32.f16",
     "fragmenta sparsity w.npy mma.sp.m16n8k32.f32.f16 --prune --compress -o w.npz",
+    "fragmenta sparsity sparse.npy sparse mma m16n8k32 half f32",
 )
 def sparsity(
     file: Annotated[str, matrix_argument("FILE", "A .npy file.")],
-    instruction: InstructionText,
+    instruction: InstructionWords,
     prune: Annotated[
         bool,
         typer.Option(
@@ -89,9 +90,9 @@ def sparsity(
     --selector it also has 'metadata', the words of every tile by tile row, tile
     column and lane; incomplete tiles are filled with zeros.
     """
-    if os.path.exists(instruction) and not os.path.exists(file):
-        file, instruction = instruction, file  # other commands take them so
-    op, _ = library.sparse(find(instruction))
+    if os.path.exists(instruction[-1]) and not os.path.exists(file):
+        *instruction, file = file, *instruction  # other commands take them so
+    op, _ = library.sparse(find(" ".join(instruction)))
     _check_request(prune or compress, output, force)
     if selector is not None:
         if not compress:

@@ -8,6 +8,7 @@ them.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import cache
 
 from fragmenta.errors import Error
@@ -15,13 +16,14 @@ from fragmenta.isa.families import FORMS
 from fragmenta.isa.fitting import row_words
 from fragmenta.isa.sass import is_machine_name
 from fragmenta.isa.searching import find
-from fragmenta.isa.spoken import said
+from fragmenta.isa.spoken import meaning, said
 
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (
     "formula", "where", "holds", "table", "which", "draw", "run", "explain", "metadata",
     "shared",
 )  # fmt: skip
+_HEADS = {form.name.split(".")[0] for form in FORMS} - {"sync"}
 _ELEMENT = re.compile(
     r"(?P<operand>[A-Za-z_]*)\s*[\[(]?\s*(?P<indices>-?\d+(\s*,\s*-?\d+)+)\s*[\])]?",
     re.ASCII,
@@ -48,6 +50,50 @@ def arranged(args: list[str]) -> list[str]:
     if found[0] in ("where", "which"):
         found = [each for arg in found for each in _element(arg, found[0])]
     return _with_instruction(found) if found[0] in _ONE_INSTRUCTION else found
+
+
+def grouped(words: Iterable[str]) -> list[str]:
+    """The instructions that several arguments name, each as one text.
+
+    Bare words belong together, up to a comma or to the name of another instruction.
+    What is in quotes stays as it is.
+
+    >>> grouped(["mma", "m16n8k16", "bf16"])
+    ['mma m16n8k16 bf16']
+    >>> grouped(["mma.m16n8k16.f32.f16", "wgmma", "fp8", "m64n8k32"])
+    ['mma.m16n8k16.f32.f16', 'wgmma fp8 m64n8k32']
+    >>> grouped(["sparse", "fp8", "mma,", "fp8", "mma"])
+    ['sparse fp8 mma', 'fp8 mma']
+    """
+    groups: list[list[str]] = [[]]
+    given = list(words)
+    for arg in given:
+        if re.search(r"[\s{}%]", arg.strip()):
+            groups += [[arg], []]
+            continue
+        for number, piece in enumerate(arg.split(",")):
+            if number or (piece and _begins(piece.strip(), groups[-1])):
+                groups.append([])
+            groups[-1] += [piece.strip()] * bool(piece.strip())
+    found = [" ".join(group) for group in groups if group]
+    if given and not found:
+        raise Error(f"no instruction is named; given {' '.join(given)!r}")
+    return found
+
+
+def _begins(word: str, group: list[str]) -> bool:
+    """Whether another instruction begins with this word."""
+    if not group:
+        return False
+    whole = len(group) == 1 and "." in group[0] and _is_one(group)
+    return whole or (_is_head(word) and any(map(_is_head, group)))
+
+
+def _is_head(word: str) -> bool:
+    """Whether it is, or begins with, the name of an instruction."""
+    first = word.lower().split(".")[0]
+    found = meaning(first)
+    return first in _HEADS or bool(found and found.families)
 
 
 def _with_descriptors(args: list[str]) -> list[str]:
@@ -92,15 +138,28 @@ def _element(arg: str, command: str) -> list[str]:
 def _with_instruction(args: list[str]) -> list[str]:
     """The words of an instruction as one argument.
 
-    They end where they name one instruction, or where a word is none of its words.
+    They end where a word is none of its words, or where they name one instruction that
+    the next word would not name, too.
     """
     start = 2 if args[1:2] == ["--json"] else 1
     end = start + 1
     if len(args) <= end or not (_is_word(args[start]) and _is_word(args[end])):
         return args
-    while end < len(args) and _is_word(args[end]) and not _is_one(args[start:end]):
+    while end < len(args) and _is_word(args[end]) and not _ends(args[start : end + 1]):
         end += 1
     return [*args[:start], " ".join(args[start:end]), *args[end:]]
+
+
+def _ends(words: list[str]) -> bool:
+    """Whether the last word does not belong to the others.
+
+    A number may be an index, and what follows an instruction in one argument is
+    something else, perhaps a file that is called ``half``.
+    """
+    *others, last = words
+    if not _is_one(others):
+        return False
+    return len(others) == 1 or last.isdecimal() or not _is_one(words)
 
 
 def _is_word(text: str) -> bool:

@@ -4,6 +4,9 @@ Every element of D depends on only one row of A and one column of B, so tiling a
 m and n does not change the result.  Tiling along k does: instructions follow each
 other in ascending k, and the result of one is the C of the next.  The last tile is
 filled up with zeros.
+
+Quantised operands bring their scales; :mod:`fragmenta.execution.scaled` says where each
+of them goes.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arithmetic.operands import Bits
+from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import batch_shape
-from fragmenta.errors import ShapeError
+from fragmenta.errors import Error, ShapeError
 from fragmenta.execution.mma import (
     Stored,
     accumulator,
@@ -25,6 +29,7 @@ from fragmenta.execution.mma import (
     scale_bits,
     stored,
 )
+from fragmenta.execution.scaled import Operand, operand, rescaled
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.target import chosen_target
@@ -33,13 +38,14 @@ from fragmenta.sparse.compress import Compressed
 
 
 def matmul(
-    A: ArrayLike | Compressed,
-    B: ArrayLike,
+    A: ArrayLike | Compressed | Quantized,
+    B: ArrayLike | Quantized,
     op: Instruction | str,
     C: ArrayLike | None = None,
     *,
     scale_a: ArrayLike | None = None,
     scale_b: ArrayLike | None = None,
+    rescale: bool = True,
     target: str | None = None,
     progress: Progress | None = None,
 ) -> NDArray[Any]:
@@ -51,6 +57,13 @@ def matmul(
     are Dask arrays, so is the result.  A long computation shows a progress bar
     unless ``progress`` is given.
 
+    A and B may be what :func:`quantize` returns.  Their block scales go into the
+    instruction.  Scales that it does not take (the tensor scales of nvfp4; float32 of
+    rows, columns or matrices) are factors of D, which a kernel multiplies with at its
+    end.  So does this function: D becomes float32, times the product of the factors.
+    ``rescale=False`` returns the bits that the instruction leaves.  C is added by the
+    instruction; with factors it is refused unless ``rescale`` is false.
+
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.mma("m16n8k32", a="s8")
     >>> A = np.full((100, 70), 2, np.int8)
@@ -58,10 +71,17 @@ def matmul(
     >>> D = matmul(A, B, op)
     >>> D.shape, D.dtype, int(D[99, 29])
     ((100, 30), dtype('int32'), 420)
+
+    >>> a, b = fm.quantize(A / 7, op), fm.quantize(B, op, operand="B")
+    >>> float(matmul(a, b, op)[0, 0]), int(matmul(a, b, op, rescale=False)[0, 0])
+    (60.0, 1129030)
     """
     found = instruction(op)
     check_multiplies(found)
     model = numeric_model(found, chosen_target(found, target))
+    if isinstance(A, Quantized) or isinstance(B, Quantized):
+        parts = (operand(found, "A", A, scale_a), operand(found, "B", B, scale_b))
+        return _scaled(found, *parts, C, rescale, target=target, progress=progress)
     if _is_dask(A) or _is_dask(B) or _is_dask(C):
         from fragmenta.execution.dask import matmul as lazily
 
@@ -79,6 +99,27 @@ def matmul(
     with bar(f"{shape[-2]}x{shape[-1]}x{b.shape[-2]}") as shown:
         d = multiply_bits(a, b, c, model, index, scales, progress or shown)
     return found.types["d"].decode(d)
+
+
+def _scaled(
+    op: Instruction,
+    a: Operand,
+    b: Operand,
+    C: ArrayLike | None,
+    rescale: bool,
+    **options: Any,
+) -> NDArray[Any]:
+    """The product of quantised matrices."""
+    if not isinstance(rescale, bool):
+        raise Error(f"rescale must be True or False; given {rescale!r}")
+    factors = a.factor is not None or b.factor is not None
+    if C is not None and factors and rescale:
+        raise Error(
+            "C would be multiplied with the scales of A and B, too; add it to the "
+            "result, or give rescale=False and a C in units of these scales"
+        )
+    D = matmul(a.values, b.values, op, C, scale_a=a.scales, scale_b=b.scales, **options)
+    return rescaled(D, a, b) if rescale else D
 
 
 def _block(*matrices: Any, **options: Any) -> NDArray[Any]:

@@ -8,7 +8,7 @@ the target, because targets round differently.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from fragmenta import arithmetic
 from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits
+from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import as_array, is_whole
 from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
@@ -26,6 +27,15 @@ from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.sparse.compress import Compressed, check_compressed, compress
 
 _FAMILIES = ("mma", "mma.sp", "wmma.mma")
+_INSTEAD = {
+    "wmma.load": "fm.wmma.load_matrix_sync loads a fragment",
+    "wmma.store": "fm.wmma.store_matrix_sync stores a fragment",
+    "tcgen05.ld": "fm.tensor_memory.load(image, op, address) returns the registers",
+    "tcgen05.st": "fm.tensor_memory.store(image, op, address, registers) returns "
+    "tensor memory",
+    "tcgen05.cp": "fm.tensor_memory.copy(image, smem, op, address, descriptor) returns "
+    "tensor memory",
+}
 
 
 def numeric_model(op: Instruction, target: str) -> Model:
@@ -104,6 +114,22 @@ def execute(
         scales,
     )
     return op.d.pack(op.d.dtype.decode(d))
+
+
+def refuse(op: Instruction, *operands: Any, **options: Any) -> NoReturn:
+    """Say why an instruction cannot be executed alone, and what to use instead.
+
+    >>> import fragmenta as fm
+    >>> refuse(fm.find("wgmma.fence"))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: wgmma.fence.sync.aligned has no result of its own; what it \
+does is seen in a kernel: fm.ptx.parse
+    """
+    kernel = "what it does is seen in a kernel: fm.ptx.parse"
+    other = _INSTEAD.get(op.family)
+    if other is None:
+        raise Error(f"{op} has no result of its own; {kernel}")
+    raise Error(f"{op} has no execute; {other}")
 
 
 def call(
@@ -269,6 +295,11 @@ def accumulator(op: Instruction, C: ArrayLike | None, shape: tuple[int, ...]) ->
 
 
 def _encode(of: Any, matrix: ArrayLike) -> Bits:
+    if isinstance(matrix, Quantized):
+        raise Error(
+            "a Quantized is given by its parts here, its values and its scales as "
+            "scale_a= or scale_b=; fm.matmul takes it whole"
+        )
     bits: Bits = of.encode(as_array(matrix))
     return bits
 

@@ -62,6 +62,7 @@ def execute(
     where = chosen_target(op, target)
     registers = in_registers(a)
     check_immediates(op, scale_a, scale_b, trans_a, trans_b, registers=registers)
+    index = stored_columns(op, metadata, selector)
     if registers:
         bits_a = op.a.unpack_bits(a)  # type: ignore[arg-type]
     else:
@@ -72,7 +73,7 @@ def execute(
         bits_b if scale_b == 1 else negated(bits_b, op.types["b"]),
         _accumulator(op, d, scale_d),
         numeric_model(op, where),
-        index=stored_columns(op, metadata, selector),
+        index=index,
     )
     return op.d.pack(op.d.dtype.decode(result))
 

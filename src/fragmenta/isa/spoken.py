@@ -8,14 +8,14 @@ what each such word means in the words of PTX.  Shapes are also read as ``16x8x1
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 
-from fragmenta.errors import one_of
+from fragmenta.errors import UnsupportedTarget, nearest, one_of, shortened
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.table import read
-from fragmenta.isa.target import TARGETS, expand
+from fragmenta.isa.target import TARGETS, check_target, expand, number
 
 # ``types``: those of A and B; of D, where A and B have none of them.
 # ``has``: words of the mnemonic; "/" parts those of which one is enough, and "!" stands
@@ -176,6 +176,89 @@ def vocabulary() -> tuple[str, ...]:
     True
     """
     return tuple(_table())
+
+
+# ── targets ─────────────────────────────────────────────────────────────────
+
+
+def architectures() -> tuple[str, ...]:
+    """Every word that means targets.
+
+    >>> architectures()[:3]
+    ('volta', 'v100', 'turing')
+    """
+    return tuple(word for word, found in _table().items() if found.targets)
+
+
+def meant_targets(text: str) -> tuple[str, ...]:
+    """The targets that a word means, in any case; the name of one means that one.
+
+    >>> meant_targets("Hopper"), meant_targets("sm_90")
+    (('sm_90', 'sm_90a'), ('sm_90',))
+    >>> meant_targets("hoper")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnsupportedTarget: no target 'hoper' (did you mean hopper?); \
+the targets are sm_70 to sm_121f, and words such as volta, turing, ampere, ada, \
+hopper, h100, blackwell and b200
+    """
+    word = str(text).strip().lower()
+    found = meaning(word)
+    if found is not None and found.targets:
+        return found.targets
+    if word.startswith("sm_"):
+        return (check_target(word),)
+    first, *_, last = TARGETS
+    near = nearest(word, (*architectures(), *TARGETS))
+    some = "volta, turing, ampere, ada, hopper, h100, blackwell and b200"
+    raise UnsupportedTarget(
+        f"no target {shortened(str(text))}{near}; the targets are {first} to {last}, "
+        f"and words such as {some}"
+    )
+
+
+def named_targets(text: str) -> tuple[str, ...]:
+    """One target of each architecture that a word means: that with most instructions.
+
+    >>> named_targets("hopper"), named_targets("sm_90"), named_targets("ada")
+    (('sm_90a',), ('sm_90',), ('sm_89',))
+    >>> named_targets("ampere")
+    ('sm_80', 'sm_86', 'sm_87', 'sm_88')
+    """
+    best: dict[int, str] = {}
+    for each in meant_targets(text):
+        if number(each) not in best or each.endswith("a"):
+            best[number(each)] = each
+    return tuple(best.values())
+
+
+def named_target(
+    text: str,
+    have: Iterable[str] = TARGETS,
+    same: Callable[[str], object] | None = None,
+) -> str:
+    """The one target that a word means, of those in ``have``.
+
+    If it means several, and ``same`` gives the same for all of them, it is the first.
+
+    >>> named_target("h100")
+    'sm_90a'
+    >>> named_target("blackwell", ["sm_80", "sm_120a", "sm_120f"])
+    'sm_120a'
+    >>> named_target("ampere")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnsupportedTarget: ampere is sm_80, sm_86, sm_87 or sm_88; name \
+one of them
+    """
+    every, known = named_targets(text), set(have)
+    found = [each for each in every if each in known] or list(every[:1])
+    if len(found) > 1 and not (same and len({same(each) for each in found}) == 1):
+        raise UnsupportedTarget(f"{text} is {one_of(found)}; name one of them")
+    return found[0]
+
+
+# ── machine instructions ────────────────────────────────────────────────────
 
 
 def uttered(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-from fragmenta.errors import Error, NoDevice
+from fragmenta.errors import Error, NoDevice, missing
 from fragmenta.kernels.arguments import (
     EPILOGUE,
     Box,
@@ -25,7 +25,7 @@ from fragmenta.kernels.arguments import (
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.source import cubin
 
-_HINT = "pip install 'fragmenta[cuda]' on a machine with a Hopper GPU and its driver"
+_WHERE = "on a machine with a Hopper GPU and its driver"
 
 
 class _Epilogue(ctypes.Structure):
@@ -213,7 +213,7 @@ def _driver() -> Any:
     try:
         from cuda.bindings import driver
     except ImportError as why:
-        raise NoDevice(f"the package cuda-bindings is missing; {_HINT}") from why
+        raise NoDevice(f"{missing('cuda-bindings', why)} {_WHERE}") from None
     return driver
 
 
@@ -221,7 +221,10 @@ def _context() -> int:
     """The caller's CUDA context; there must be one."""
     current = int(_check(_driver().cuCtxGetCurrent()))
     if not current:
-        raise NoDevice("no CUDA context is current in this thread; " + _HINT)
+        raise NoDevice(
+            "no CUDA context is current in this thread; pip install 'fragmenta[cuda]' "
+            + _WHERE
+        )
     return current
 
 

@@ -8,6 +8,7 @@
     autotune        measure the tiles for every product in a call, keep the fastest
     SparseLinear    torch.nn.Linear with a sparse weight
     linears         every torch.nn.Linear of a model -> SparseLinear
+    pruning_report  what pruning took, or would take, from each layer of a model
 
 On a Hopper GPU each product is one kernel on the caller's stream.  On the CPU an
 emulation computes the same bits, slowly.  All are ``torch.library`` operators, so
@@ -18,12 +19,22 @@ they work with ``torch.compile`` and in CUDA graphs.
     request     which product is asked for, and is there a kernel for it?
     operators   how does PyTorch know the products?
     products    what can be called?
+    pruning     what did pruning take from a model?
     modules     what can be a layer of a model?
     tuning      which tiles are the fastest here, for these calls?
 """
 
+from fragmenta.errors import MissingPackage, missing
+
+try:
+    import torch as _torch  # noqa: F401 - before what cannot do without it
+except (ImportError, OSError) as why:  # OSError: a library of it does not load
+    raise MissingPackage(
+        f"fragmenta.torch needs PyTorch: {missing('torch', why)}"
+    ) from None
+
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
-from fragmenta.torch.modules import SparseLinear, linears
+from fragmenta.torch.modules import SparseLinear, linears, pruning_report
 from fragmenta.torch.products import (
     binary_mm,
     compress,
@@ -31,12 +42,16 @@ from fragmenta.torch.products import (
     sparse_linear,
     sparse_mm,
 )
+from fragmenta.torch.pruning import LayerPruning, PruningReport, PruningWarning
 from fragmenta.torch.running import run
 from fragmenta.torch.tuning import autotune
 
 __all__ = [
     "OUTPUTS",
     "TYPES",
+    "LayerPruning",
+    "PruningReport",
+    "PruningWarning",
     "SparseLinear",
     "SparseMatrix",
     "autotune",
@@ -44,6 +59,7 @@ __all__ = [
     "compress",
     "dense_mm",
     "linears",
+    "pruning_report",
     "run",
     "sparse_linear",
     "sparse_mm",

@@ -25,6 +25,7 @@ from fragmenta.registers.granularity import Granularity
 from fragmenta.shared.descriptor import UNIT
 from fragmenta.sparse.compress import compress as compress_matrix
 from fragmenta.sparse.compress import sparse
+from fragmenta.sparse.exchange import from_torch
 from fragmenta.sparse.prune import prune as pruned
 
 TYPES: dict[torch.dtype, str] = {
@@ -266,6 +267,37 @@ def packed_of(weight: Tensor, element_type: str, prune: bool) -> Tensor:
     return torch.from_numpy(packed.data).to(weight.device)
 
 
+def is_semi_structured(weight: Tensor) -> bool:
+    """Whether it is PyTorch's own 2:4 tensor, of either backend.
+
+    >>> is_semi_structured(torch.ones(2, 4))
+    False
+    """
+    return isinstance(weight, torch.sparse.SparseSemiStructuredTensor)
+
+
+def packed_of_pytorch(weight: Any, element_type: str) -> Tensor:
+    """The packed bytes of a ``SparseSemiStructuredTensor``, on its device.
+
+    The values and codes of the CUTLASS backend are taken as they are.  What cuSPARSELt
+    stores is not documented, so that PyTorch makes it dense first, on the GPU.
+    """
+    values, codes = weight.packed, weight.meta
+    if values is None:
+        raise Error(
+            "this SparseSemiStructuredTensor has only the transposed weight; give "
+            "the weight itself"
+        )
+    plain = type(weight) is torch.sparse.SparseSemiStructuredTensorCUTLASS
+    if not plain or codes is None or codes.ndim != 2:
+        with torch.no_grad():
+            return packed_of(weight.to_dense(), element_type, prune=False)
+    op = Kernel(element_type).instruction
+    stored = from_torch(matrix_of(values, element_type), bytes_of(codes), op)
+    packed = pack(stored, op)
+    return torch.from_numpy(packed.data).to(weight.device)
+
+
 def dense_of(data: Tensor, element_type: str, m: int, k: int) -> Tensor:
     """The dense matrix of packed bytes, on their device.
 
@@ -340,13 +372,13 @@ def is_aligned(x: Tensor) -> bool:
 # ── tensors and arrays ──────────────────────────────────────────────────────
 
 
-def bytes_of(x: Tensor) -> NDArray[np.uint8]:
-    """A tensor of bytes as an array.
+def bytes_of(x: Tensor) -> NDArray[Any]:
+    """A tensor of bytes, or of integers, as an array.
 
     >>> bytes_of(torch.tensor([1, 2], dtype=torch.uint8))
     array([1, 2], dtype=uint8)
     """
-    found: NDArray[np.uint8] = x.detach().cpu().contiguous().numpy()
+    found: NDArray[Any] = x.detach().cpu().contiguous().numpy()
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,12 +12,21 @@ from torch import Tensor
 from fragmenta.errors import Error
 from fragmenta.torch.matrix import (
     DTYPES,
+    TYPES,
     SparseMatrix,
     empty_packed,
     type_name,
     whole_sizes,
 )
 from fragmenta.torch.products import compress, linear
+from fragmenta.torch.pruning import (
+    LayerPruning,
+    PruningReport,
+    Skip,
+    taken,
+    warn_pruned,
+    without_skipped,
+)
 
 
 def layer(
@@ -56,13 +66,16 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     the result has the type of x, or float32 if x is fp8.  ``promote`` adds fp8
     products in f32, see :func:`~fragmenta.torch.sparse_mm`.
 
-    >>> layer = SparseLinear.from_linear(torch.nn.Linear(8, 4).bfloat16())
+    >>> linear = torch.nn.Linear(8, 4).bfloat16()
+    >>> layer = SparseLinear.from_linear(linear, prune=True)
     >>> layer(torch.ones(2, 8, dtype=torch.bfloat16)).shape
     torch.Size([2, 4])
     """
 
     weight_packed: Tensor
     bias: Tensor | None
+    pruning: LayerPruning | None
+    """What pruning took from the weight; None if it was not made from a Linear."""
 
     def __init__(
         self,
@@ -80,6 +93,7 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.weight_type = type_name(dtype, "a weight")
         self.out_dtype = out_dtype
         self.promote = promote
+        self.pruning = None
         empty = empty_packed(self.weight_type, out_features, in_features, device)
         self._packed_shape = tuple(empty.shape)
         # Two axes: with four, a change to channels_last would reorder the bytes.
@@ -89,13 +103,29 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
     @classmethod
     def from_linear(
-        cls, module: torch.nn.Linear, *, prune: bool = True, **options: Any
+        cls,
+        module: torch.nn.Linear,
+        *,
+        prune: bool | None = None,
+        out_dtype: torch.dtype | None = None,
+        promote: bool = False,
     ) -> SparseLinear:
         """A SparseLinear from a Linear, with its weight pruned and compressed.
 
-        With ``prune=False`` the weight must be sparse already.  ``options`` are
-        ``out_dtype`` and ``promote``.
+        A weight that is sparse already keeps every value, bit for bit.  Any other is
+        pruned, with a warning; ``layer.pruning`` says what it lost.  ``prune=True``
+        says that pruning is meant, without a warning.  With ``prune=False`` the weight
+        must be sparse already.
         """
+        made = cls._made(module, prune, out_dtype=out_dtype, promote=promote)
+        if prune is None and made.pruning is not None:
+            warn_pruned(PruningReport((made.pruning,)), 2)
+        return made
+
+    @classmethod
+    def _made(
+        cls, module: torch.nn.Linear, prune: bool | None, name: str = "", **options: Any
+    ) -> SparseLinear:
         if not isinstance(module, torch.nn.Linear):
             raise Error(
                 f"from_linear takes a torch.nn.Linear; given a {type(module).__name__}"
@@ -103,12 +133,14 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         if isinstance(module.weight, torch.nn.UninitializedParameter):
             raise Error("the layer has no weight yet: it is lazy; call it once before")
         weight = module.weight.detach()
+        sparse = compress(weight, prune=True if prune is None else prune)
         has_bias = module.bias is not None
         made = cls(
             module.in_features, module.out_features, has_bias, dtype=weight.dtype,
             device=weight.device, **options,
         )  # fmt: skip
-        made.weight_packed.copy_(compress(weight, prune=prune).data.flatten(1))
+        made.weight_packed.copy_(sparse.data.flatten(1))
+        made.pruning = taken(weight, sparse, name)
         if has_bias:
             made.bias.copy_(module.bias.detach())  # type: ignore[union-attr, unused-ignore]
         made.train(module.training)
@@ -161,36 +193,92 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
 
 def linears(
-    model: torch.nn.Module, *, least: int = 1, **options: Any
+    model: torch.nn.Module,
+    *,
+    prune: bool | None = None,
+    skip: Skip = (),
+    least: int = 1,
+    out_dtype: torch.dtype | None = None,
+    promote: bool = False,
 ) -> torch.nn.Module:
     """Replace every ``torch.nn.Linear`` of a model by a SparseLinear.
 
     The model is changed in place and returned; a model that is itself a Linear is
-    not changed, so use what is returned.  Layers with fewer than ``least`` weights
-    and subclasses of Linear are left as they are.  Hooks of a layer are lost.
-    ``options`` are those of :meth:`SparseLinear.from_linear`.
+    not changed, so use what is returned.  Hooks of a layer are lost.
 
-    >>> print(linears(torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())))
+    A weight that is sparse already keeps every value, bit for bit.  Any other is
+    pruned, with a warning; :func:`pruning_report` says what each layer lost.
+    ``prune=True`` says that pruning is meant, without a warning; ``prune=False``
+    refuses it.
+
+    Left as they are: layers that ``skip`` names, layers with fewer than ``least``
+    weights, and subclasses of Linear.  ``skip`` is a name, several, or patterns such as
+    ``"*.head"``; a name of a module stands for all in it.  Or it is a function of the
+    name and the layer.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 2))
+    >>> print(linears(model.bfloat16(), prune=True, skip="1"))
     Sequential(
       (0): SparseLinear(in_features=8, out_features=4, bias=True, weight=bf16 2:4)
+      (1): Linear(in_features=4, out_features=2, bias=True)
     )
     """
+    every = [each for each in model.named_modules() if type(each[1]) is torch.nn.Linear]
     listed = [
         (name, module)
-        for name, module in model.named_modules()
-        if type(module) is torch.nn.Linear and math.prod(module.weight.shape) >= least
+        for name, module in without_skipped(every, skip)
+        if math.prod(module.weight.shape) >= least
     ]
-    for name, layer in listed:  # check all before changing any
+    made: dict[torch.nn.Module, SparseLinear] = {}
+    for name, layer in listed:  # make all before changing any
         try:
-            type_name(layer.weight.dtype, "a weight")
+            made[layer] = SparseLinear._made(
+                layer, prune, name, out_dtype=out_dtype, promote=promote
+            )
         except Error as why:
-            raise Error(f"layer {name or 'itself'}: {why}") from why
-    made: dict[torch.nn.Module, SparseLinear] = {
-        layer: SparseLinear.from_linear(layer, **options) for _, layer in listed
-    }
+            raise type(why)(f"layer {name or 'itself'}: {why}") from None
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):
             if child in made:
                 setattr(parent, name, made[child])
+    if prune is None:
+        found = [each.pruning for each in made.values() if each.pruning is not None]
+        warn_pruned(PruningReport(tuple(found)), 2)
     replaced: torch.nn.Module = made.get(model, model)
     return replaced
+
+
+def pruning_report(model: torch.nn.Module) -> PruningReport:
+    """What pruning took from each SparseLinear of a model, and would from each Linear.
+
+    Ask it before :func:`linears` to see what would be lost, and after it to see what
+    was.  What a layer lost is not in its state dict.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())
+    >>> pruning_report(model).layers[0].state
+    'dense'
+    >>> pruning_report(linears(model, prune=True)).layers[0].state
+    'pruned'
+    """
+    found = []
+    for name, module in model.named_modules():
+        if isinstance(module, SparseLinear):
+            found.append(_known(module, name))
+        elif type(module) is torch.nn.Linear:
+            found.append(_expected(module, name))
+    return PruningReport(tuple(found))
+
+
+def _known(layer: SparseLinear, name: str) -> LayerPruning:
+    if layer.pruning is not None:
+        return replace(layer.pruning, name=name)
+    shape, granularity = layer.weight.shape, str(layer.weight.granularity)
+    return LayerPruning(name, shape, layer.weight_type, granularity, "loaded")
+
+
+def _expected(layer: torch.nn.Linear, name: str) -> LayerPruning:
+    weight = layer.weight.detach()
+    if weight.dtype not in TYPES or weight.is_meta:
+        shape = (layer.out_features, layer.in_features)
+        return LayerPruning(name, shape, "", "", "dense")
+    return replace(taken(weight, compress(weight), name), state="dense")

@@ -19,7 +19,14 @@ from torch.utils.dlpack import from_dlpack
 
 from fragmenta.errors import Error, ShapeError
 from fragmenta.kernels.config import Tile
-from fragmenta.torch.matrix import OUTPUTS, SparseMatrix, listed, type_name
+from fragmenta.torch.matrix import (
+    OUTPUTS,
+    SparseMatrix,
+    is_semi_structured,
+    listed,
+    packed_of_pytorch,
+    type_name,
+)
 from fragmenta.torch.operators import call, check_weight
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -116,7 +123,9 @@ def _check_options(out_dtype: Any, **flags: Any) -> None:
 def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
     """A weight pruned to the largest magnitudes of each chunk, and packed.
 
-    With ``prune=False`` the weight must be sparse already.
+    A weight that is sparse already keeps every value, bit for bit.  With
+    ``prune=False`` it must be.  A ``torch.sparse.SparseSemiStructuredTensor`` is taken,
+    too.
 
     >>> compress(torch.ones(4, 8, dtype=torch.bfloat16)).to_dense()[0]
     tensor([1., 1., 0., 0., 1., 1., 0., 0.], dtype=torch.bfloat16)
@@ -130,9 +139,14 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
             "a weight must have numbers; given a tensor on meta, which has none"
         )
     _check_options(None, prune=prune)
+    shape = (weight.shape[0], weight.shape[1])
+    if is_semi_structured(weight):
+        return SparseMatrix(
+            packed_of_pytorch(weight, element_type), element_type, shape
+        )
     with torch._C.DisableTorchFunctionSubclass():  # the bytes are a plain tensor
         data = call("compress", weight.detach(), prune)
-    return SparseMatrix(data, element_type, (weight.shape[0], weight.shape[1]))
+    return SparseMatrix(data, element_type, shape)
 
 
 # ── products ────────────────────────────────────────────────────────────────

@@ -12,7 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fragmenta.errors import Error, KernelFault, nearest, one_of
+from fragmenta.errors import (
+    Error,
+    KernelFault,
+    MissingPackage,
+    missing,
+    nearest,
+    one_of,
+)
 from fragmenta.isa.target import check_target, number
 from fragmenta.ptx.kernel import Kernel, parse
 from fragmenta.ptx.result import Result
@@ -23,9 +30,9 @@ try:
     from triton.runtime import driver as triton_driver
     from triton.runtime.cache import get_cache_manager
 except ImportError as why:
-    raise ImportError(
-        f"fragmenta.triton needs Triton ({why}); pip install 'fragmenta[triton]'"
-    ) from why
+    raise MissingPackage(
+        f"fragmenta.triton needs Triton: {missing('triton', why)}"
+    ) from None
 
 from fragmenta.triton.arguments import flat
 from fragmenta.triton.arrays import give_back, take_arrays

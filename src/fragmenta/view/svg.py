@@ -15,7 +15,7 @@ from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error, MissingPackage, missing, one_of
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view import palette
 from fragmenta.view.grid import Grid, Slot, grids
@@ -521,10 +521,10 @@ def convert(svg: str, format: str) -> bytes:
         raise Error(f"a picture is written as {one_of(FORMATS)}; given {format!r}")
     try:
         import cairosvg
-    except (ImportError, OSError) as error:
-        raise Error(
-            f"{format.upper()} needs the library CairoSVG ({error}); "
-            "pip install cairosvg installs it; SVG does not need it"
+    except (ImportError, OSError) as why:  # OSError: the system lacks libcairo
+        raise MissingPackage(
+            f"{format.upper()} needs CairoSVG: {missing('cairosvg', why)}; "
+            "SVG does not need it"
         ) from None
     write = cairosvg.svg2png if format == "png" else cairosvg.svg2pdf
     options = {"scale": 2.0} if format == "png" else {}

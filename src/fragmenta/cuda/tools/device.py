@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.cuda.tools import assembler
-from fragmenta.errors import Error, NoDevice
+from fragmenta.errors import Error, NoDevice, missing
 
-_HINT = "pip install 'fragmenta[cuda]' on a machine with an NVIDIA GPU and driver"
+_WHERE = "on a machine with an NVIDIA GPU and driver"
 
 
 @cache
@@ -39,13 +39,15 @@ def present() -> GPU:
     try:
         from cuda.core import Device
     except ImportError as why:
-        raise NoDevice(f"the package cuda-core is missing; {_HINT}") from why
+        raise NoDevice(f"{missing('cuda-core', why)} {_WHERE}") from None
     try:
         device = Device()
         device.set_current()
         return GPU(device)
     except Exception as why:  # cuda-core raises its own error, or OSError
-        raise NoDevice(f"no usable GPU ({why}); {_HINT}") from why
+        raise NoDevice(
+            f"no usable GPU ({why}); pip install 'fragmenta[cuda]' {_WHERE}"
+        ) from why
 
 
 class GPU:

@@ -1,0 +1,1 @@
+"""What do the generated pages say?  ``docs/generate.py`` writes them."""

@@ -1,0 +1,104 @@
+"""What did quantisation cost?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fragmenta.arithmetic.quantization import Quantized, element_scales, numbers
+from fragmenta.arithmetic.rounding import Numbers, largest_element
+from fragmenta.errors import Error, ShapeError
+from fragmenta.registers.dtype import DType
+
+
+@dataclass(frozen=True)
+class QuantizationReport:
+    """How far elements and scales are from the numbers that they stand for.
+
+    ``str()`` is a sentence about it.
+
+    >>> import fragmenta as fm
+    >>> X = [[1.0, -2.7, 0.3, 12.0]]
+    >>> print(fm.quantization_report(X, fm.quantize(X, "mxfp4")))
+    rms error 3.44% of the rms; largest error 0.3 at [0, 2]; 0 of 4 clipped, 1 zeroed
+    """
+
+    elements: int
+    max_error: float
+    """The largest |x - x'|, with x' what element and scale stand for."""
+    at: tuple[int, ...]
+    """The index of that number."""
+    relative_rms: float
+    """The root mean square of the errors, divided by that of the numbers."""
+    clipped: int
+    """Numbers beyond the largest element by more than half of its last step."""
+    zeroed: int
+    """Numbers other than 0 whose element is 0."""
+    smallest_scale: float
+    """Of the blocks that are not zeros; 0 if all of them are."""
+    largest_scale: float
+
+    def __str__(self) -> str:
+        return (
+            f"rms error {self.relative_rms:.2%} of the rms; largest error "
+            f"{self.max_error:.3g} at {list(self.at)}; {self.clipped} of "
+            f"{self.elements} clipped, {self.zeroed} zeroed"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {**asdict(self), "at": list(self.at)}
+
+
+def quantization_report(X: ArrayLike, q: Quantized) -> QuantizationReport:
+    """Compare numbers with what their elements and scales stand for, in float64.
+
+    Scales count with the tensor scale.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> X = np.array([[7.0, 0.1, 1.0, -7.5]])
+    >>> report = quantization_report(X, fm.quantize(X, "mxfp4"))
+    >>> report.clipped, report.zeroed, report.max_error, report.at
+    (1, 1, 1.5, (0, 3))
+    """
+    given = numbers(X)
+    if not isinstance(q, Quantized):
+        raise Error(f"q is what quantize returns; given {type(q).__name__}")
+    if given.shape != q.shape:
+        raise ShapeError(f"X has shape {given.shape} and q has shape {q.shape}")
+    scales = np.broadcast_to(element_scales(q), given.shape)
+    elements = q.values.astype(np.float64)
+    errors = np.abs(given - elements * scales)
+    at = tuple(int(i) for i in np.unravel_index(errors.argmax(), errors.shape))
+    beyond = np.abs(given) > _bound(q.dtype) * scales
+    used = scales[given != 0]
+    return QuantizationReport(
+        elements=given.size,
+        max_error=float(errors[at]),
+        at=at,
+        relative_rms=_ratio(errors, given),
+        clipped=int(np.count_nonzero(beyond & (elements != 0))),
+        zeroed=int(np.count_nonzero((elements == 0) & (given != 0))),
+        smallest_scale=float(used.min()) if used.size else 0.0,
+        largest_scale=float(used.max()) if used.size else 0.0,
+    )
+
+
+def _bound(of: DType) -> float:
+    """The largest element and half a step: what is beyond is not only rounded."""
+    patterns = np.arange(1 << of.bits).astype(of.bits_dtype)
+    every = np.abs(of.to_float64(patterns))
+    most = largest_element(of)
+    return (3 * most - float(every[every < most].max())) / 2
+
+
+def _ratio(errors: Numbers, given: Numbers) -> float:
+    """The ratio of two root mean squares; squares of tiny numbers are not lost."""
+    most = float(np.abs(given).max())
+    if not most:
+        return 0.0
+    with np.errstate(under="ignore"):
+        return float(np.linalg.norm(errors / most) / np.linalg.norm(given / most))

@@ -1,0 +1,235 @@
+"""What do numbers become in a small format, and what does it cost?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+
+from fragmenta.arithmetic import quantization as library
+from fragmenta.arithmetic.quantization import Quantized
+from fragmenta.arithmetic.quantization_report import (
+    QuantizationReport,
+    quantization_report,
+)
+from fragmenta.arrays.checks import Array
+from fragmenta.commands.app import command
+from fragmenta.commands.arguments import AsJson, complete_instruction, find
+from fragmenta.commands.files import (
+    Force,
+    Output,
+    check_output,
+    load,
+    matrix_argument,
+    save_array,
+    save_arrays,
+    size_text,
+)
+from fragmenta.commands.output import emit, emit_json
+from fragmenta.commands.quantized import from_archive, is_quantized, to_arrays
+from fragmenta.errors import Error, one_of
+from fragmenta.isa.instruction import Instruction
+from fragmenta.progress import bar
+
+
+def _complete(incomplete: str) -> list[str]:
+    """The formats and the instructions that begin so, for the shell."""
+    names = (*library.FORMATS, *library.ELEMENTS)
+    found = [name for name in names if name.startswith(incomplete)]
+    return found + complete_instruction(incomplete)
+
+
+@command(
+    "quantize",
+    "fragmenta quantize w.npy nvfp4 -o w.npz",
+    "fragmenta quantize b.npy mxfp8_e4m3 --operand B --rule up",
+    "fragmenta quantize a.npy int8 --per tensor --json",
+    "fragmenta quantize a.npy int4 --per 16 -o a.npz",
+    "fragmenta quantize w.npy mma nvfp4 m16n8k64",
+    "fragmenta quantize w.npz --dequantize -o back.npy",
+)
+def quantize(
+    file: Annotated[
+        str, matrix_argument("FILE", "A .npy file; with --dequantize a .npz file.")
+    ],
+    form: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="FORMAT...",
+            help="nvfp4, mxfp4, mxfp6_e2m3, mxfp6_e3m2, mxfp8_e4m3 or mxfp8_e5m2; an "
+            "element type, such as e4m3 or int4; or an instruction.",
+            autocompletion=_complete,
+            show_default=False,
+        ),
+    ] = None,
+    operand: Annotated[
+        Literal["A", "B"],
+        typer.Option(help="A has blocks along its rows, B along its columns."),
+    ] = "A",
+    per: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHAT",
+            help="What shares a float32 scale: row, column, tensor, or how many "
+            "elements along k.",
+        ),
+    ] = None,
+    rule: Annotated[
+        str | None,
+        typer.Option(metavar="RULE", help="How scales are chosen: ocp, up or nearest."),
+    ] = None,
+    tensor_scale: Annotated[
+        float | None,
+        typer.Option(
+            metavar="NUMBER",
+            help="The tensor scale of nvfp4; by default it is computed.",
+        ),
+    ] = None,
+    dequantize: Annotated[
+        bool,
+        typer.Option(
+            "--dequantize", help="Write the numbers that a .npz file stands for."
+        ),
+    ] = False,
+    output: Output = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Prints how far elements and scales are from the numbers: the largest error and
+    its place, the root mean square of the errors by that of the numbers, how many
+    numbers are clipped at the largest element, and how many become 0.
+
+    -o writes a .npz file with 'values', 'scales', 'tensor_scale' if there is one, and
+    what else describes them.  'fragmenta run' takes it for A or B, and --dequantize
+    writes the numbers that it stands for, float64, to a .npy file.
+    """
+    if dequantize:
+        options = {"--per": per, "--rule": rule, "--tensor-scale": tensor_scale}
+        given = [name for name, value in options.items() if value is not None]
+        if form or given:
+            extra = one_of([*(form or []), *given], "and")
+            raise Error(f"--dequantize takes a .npz file alone; given also {extra}")
+        _dequantize(file, output, force, as_json)
+        return
+    if not form:
+        known = one_of((*library.FORMATS, *library.ELEMENTS))
+        raise Error(f"name a format after the file: {known}, or an instruction")
+    if output is not None:
+        check_output(output, force, ".npz")
+    op = _format(form)
+    matrix = _numbers(file)
+    q = library.quantize(
+        matrix,
+        op,
+        operand=operand,
+        per=int(per) if per is not None and per.isdecimal() else per,
+        rule=rule,
+        tensor_scale=tensor_scale,
+    )
+    report = quantization_report(matrix, q)
+    if output is not None:
+        with bar("writing") as progress:
+            save_arrays(output, to_arrays(q), force, progress)
+    if as_json:
+        emit_json(_about(file, q, report, output))
+    else:
+        emit("\n".join(_lines(file, matrix, q, report, output)))
+
+
+def _format(words: list[str]) -> Instruction | str:
+    """A format's name, or the instruction that the words mean."""
+    text = " ".join(words)
+    return find(text) if "." in text or len(words) > 1 or " " in text else text
+
+
+def _numbers(path: str) -> Array:
+    """The matrix of a file; what has no type cannot be quantised."""
+    found = load(path)
+    if is_quantized(found):
+        raise Error(f"{path} is quantised already; --dequantize writes its numbers")
+    if not isinstance(found, np.ndarray):
+        have = one_of(found, "and") or "nothing"
+        raise Error(
+            f"{path} is an archive of {have}; one matrix is needed, a .npy file"
+        )
+    if found.dtype.kind == "V":
+        raise Error(
+            f"{path} holds items of {found.dtype.itemsize} bytes without a type; save "
+            ".astype(np.float32) of them"
+        )
+    return found
+
+
+def _lines(
+    file: str,
+    matrix: Array,
+    q: Quantized,
+    report: QuantizationReport,
+    output: str | None,
+) -> list[str]:
+    size = report.elements
+    ends = f"{report.smallest_scale:.4g} to {report.largest_scale:.4g}"
+    second = q.tensor_scale
+    rows = [
+        ("file", f"{file}, {size_text(matrix.shape)} {matrix.dtype.name}"),
+        ("format", _described(q)),
+        ("scales", f"{size_text(q.scales.shape)}, {ends}"),
+        ("error", f"rms {report.relative_rms:.3%} of the rms of the numbers"),
+        ("", f"largest {report.max_error:.4g} at {list(report.at)}"),
+        ("clipped", f"{report.clipped} of {size} ({report.clipped / size:.2%})"),
+        ("zeroed", f"{report.zeroed} of {size} ({report.zeroed / size:.2%})"),
+    ]
+    if second is not None and second.size == 1:
+        rows.insert(3, ("", f"with the tensor scale, {second.item():.6g}"))
+    if output is not None:
+        rows.append(("written", output))
+    return [f"{label:<9}{text}" for label, text in rows]
+
+
+def _described(q: Quantized) -> str:
+    name = f"{q.format}: " if q.format not in ("", q.dtype.name) else ""
+    rule = f", rule {q.rule}" if q.rule else ""
+    return (
+        f"{name}{q.dtype}, one {q.scale_dtype} for {q.block} along axis {q.axis}{rule}"
+    )
+
+
+def _about(
+    file: str, q: Quantized, report: QuantizationReport, output: str | None
+) -> dict[str, Any]:
+    """For programs."""
+    scale = q.tensor_scale
+    return {
+        "file": file,
+        "shape": q.shape,
+        "format": q.format,
+        "type": q.dtype.name,
+        "scale_type": q.scale_dtype.name,
+        "scales": q.scales.shape,
+        "block": q.block,
+        "axis": q.axis,
+        "rule": q.rule,
+        "tensor_scale": None if scale is None else scale.ravel().tolist(),
+        **report.to_dict(),
+        "output": output,
+    }
+
+
+def _dequantize(path: str, output: str | None, force: bool, as_json: bool) -> None:
+    if output is None:
+        raise Error("--dequantize writes a file; name it with -o FILE.npy")
+    check_output(output, force, ".npy")
+    found = load(path)
+    if isinstance(found, np.ndarray):
+        raise Error(f"{path} is one matrix; --dequantize takes a .npz of quantize")
+    q = from_archive(found, path)
+    numbers = library.dequantize(q)
+    with bar("writing") as progress:
+        save_array(output, numbers, force, progress)
+    if as_json:
+        about = {"file": path, "format": q.format, "shape": q.shape, "output": output}
+        emit_json(about)
+        return
+    lines = [f"{'file':<9}{path}", f"{'format':<9}{_described(q)}"]
+    emit("\n".join([*lines, f"{'written':<9}{size_text(q.shape)} float64 to {output}"]))

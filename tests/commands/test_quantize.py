@@ -1,0 +1,137 @@
+"""Does ``quantize`` do what the library does, and do files keep it?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fragmenta as fm
+from tests.asking import answer, complaint, page
+
+NVFP4 = fm.mma("m16n8k64", a="e2m1", kind="mxf4nvf4", stype="ue4m3")
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    np.save("x.npy", rng.standard_t(3, (20, 100)))
+    np.save("y.npy", rng.standard_t(3, (100, 9)).astype(np.float32))
+
+
+def x() -> np.ndarray:
+    return np.load("x.npy")
+
+
+def test_the_report_is_that_of_the_library() -> None:
+    q = fm.quantize(x(), "nvfp4")
+    told = fm.quantization_report(x(), q)
+    parsed = json.loads(answer("quantize", "x.npy", "nvfp4", "--json"))
+    assert {key: parsed[key] for key in told.to_dict()} == told.to_dict()
+    assert parsed["format"] == "nvfp4"
+    assert parsed["scales"] == [20, 7]
+    assert q.tensor_scale is not None
+    assert parsed["tensor_scale"] == [float(q.tensor_scale.item())]
+    text = page("quantize", "x.npy", "nvfp4")
+    assert "format   nvfp4: e2m1, one ue4m3 for 16 along axis -1, rule nearest" in text
+    assert f"zeroed   {told.zeroed} of 2000" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "options", "known"),
+    [
+        (["mxfp4"], ["--rule", "up"], {"op": "mxfp4", "rule": "up"}),
+        (["int8"], ["--per", "tensor"], {"op": "s8", "per": "tensor"}),
+        (["int4"], ["--per", "16"], {"op": "s4", "per": 16}),
+        (["e4m3"], ["--operand", "B"], {"op": "e4m3", "operand": "B"}),
+        (["nvfp4"], ["--tensor-scale", "1"], {"op": "nvfp4", "tensor_scale": 1}),
+        (["mma", "nvfp4", "m16n8k64"], [], {"op": NVFP4}),
+        ([str(NVFP4)], [], {"op": NVFP4}),
+    ],
+)
+def test_files_keep_everything(
+    words: list[str], options: list[str], known: dict[str, object]
+) -> None:
+    q = fm.quantize(x(), **known)  # type: ignore[arg-type]
+    page("quantize", "x.npy", *words, *options, "-o", "q.npz")
+    page("quantize", "q.npz", "--dequantize", "-o", "back.npy")
+    assert (np.load("back.npy") == fm.dequantize(q)).all()
+    with np.load("q.npz") as kept:
+        assert kept["values"].tobytes() == q.values.tobytes()
+        assert kept["scales"].tobytes() == q.scales.tobytes()
+        assert [str(kept[name]) for name in ("format", "rule", "block", "axis")] == [
+            q.format, q.rule, str(q.block), str(q.axis),
+        ]  # fmt: skip
+
+
+def test_run_takes_the_files() -> None:
+    answer("quantize", "x.npy", "nvfp4", "-o", "a.npz")
+    answer("quantize", "y.npy", "nvfp4", "--operand", "B", "-o", "b.npz")
+    text = page("run", "mma", "nvfp4", "m16n8k64", "a.npz", "b.npz", "-o", "d.npy")
+    assert "A       20 x 100 e2m1 from a.npz" in text
+    a, b = fm.quantize(x(), NVFP4), fm.quantize(np.load("y.npy"), NVFP4, operand="B")
+    assert (np.load("d.npy") == fm.matmul(a, b, NVFP4)).all()
+    words = ("run", NVFP4, "a.npz", "b.npz", "--compare", "float64", "--json")
+    judged = json.loads(answer(*words))["compare"]
+    assert judged["relative_error"]["max"] < 1e-4
+    told = json.loads(
+        answer("explain", NVFP4, "a.npz", "b.npz", "--row", 1, "--col", 2, "--json")
+    )
+    assert a.tensor_scale is not None
+    assert b.tensor_scale is not None
+    assert told["factor"] == float((a.tensor_scale * b.tensor_scale).item())
+
+
+def test_run_multiplies_with_outer_scales() -> None:
+    answer("quantize", "x.npy", "s8", "-o", "a.npz")
+    answer("quantize", "y.npy", "s8", "--operand", "B", "-o", "b.npz")
+    words = ("run", "mma.m16n8k32.s8.s8", "a.npz", "b.npz")
+    assert "D       20 x 9 f32 to d.npy" in page(*words, "-o", "d.npy")
+    a, b = fm.quantize(x(), "s8"), fm.quantize(np.load("y.npy"), "s8", operand="B")
+    assert (np.load("d.npy") == fm.matmul(a, b, fm.mma("m16n8k32", a="s8"))).all()
+    np.save("c.npy", np.ones((20, 9), np.int32))
+    assert "C would be multiplied" in complaint(*words, "c.npy")
+
+
+def test_what_is_refused() -> None:
+    answer("quantize", "x.npy", "mxfp4", "-o", "q.npz")
+    np.savez("parts.npz", values=np.ones((2, 2)), scales=np.ones((2, 1)))
+    np.save("raw.npy", np.ones((4, 4), np.uint8).view("V1"))
+    for words, message in (
+        (("x.npy",), "name a format after the file: nvfp4"),
+        (("x.npy", "fp8"), "fp8 may be mxfp8_e4m3, mxfp8_e5m2, e4m3 or e5m2"),
+        (("x.npy", "nvfp5"), "did you mean nvfp4?"),
+        (("x.npy", "mxfp4", "-o", "q.npz"), "q.npz already exists; --force overwrites"),
+        (("x.npy", "mxfp4", "-o", "q.npy"), "-o must name a .npz file"),
+        (("x.npy", "mxfp4", "--rule", "down"), "the rules ocp, up and nearest"),
+        (("x.npy", "s8", "--per", "half"), "per is row, column or tensor"),
+        (("x.npy", "mxfp4", "--tensor-scale", "2"), "mxfp4 has no tensor scale"),
+        (("q.npz", "mxfp4"), "q.npz is quantised already"),
+        (("raw.npy", "mxfp4"), "items of 1 bytes without a type"),
+        (("q.npz", "--dequantize"), "name it with -o FILE.npy"),
+        (("x.npy", "--dequantize", "-o", "z.npy"), "takes a .npz of quantize"),
+        (("q.npz", "e4m3", "--dequantize", "-o", "z.npy"), "given also e4m3"),
+        (("parts.npz", "--dequantize", "-o", "z.npy"), "has no dtype, scale_dtype"),
+    ):
+        assert message in complaint("quantize", *words), words
+    assert "has its own scales" in complaint(
+        "run", NVFP4, "q.npz", "q.npz", "--scale-a", "x.npy"
+    )
+
+
+def test_the_report_counts_by_hand() -> None:
+    """7.5 / 1 is beyond 6 and its half step; 0.1 becomes 0; 7.0 is half way."""
+    X = np.array([[7.5, 7.0, 0.1, 0.0, -6.0]])
+    found = fm.quantization_report(X, fm.quantize(X, "mxfp4"))
+    assert (found.clipped, found.zeroed, found.elements) == (1, 1, 5)
+    assert (found.max_error, found.at) == (1.5, (0, 0))
+    assert found.smallest_scale == found.largest_scale == 1.0
+    errors = np.sqrt(1.5**2 + 1 + 0.1**2) / np.sqrt((X**2).sum())
+    assert found.relative_rms == pytest.approx(errors)
+    nothing = fm.quantization_report([[0.0]], fm.quantize([[0.0]], "e4m3"))
+    assert nothing.relative_rms == nothing.max_error == nothing.largest_scale == 0
+    with pytest.raises(fm.ShapeError):
+        fm.quantization_report(np.ones((2, 2)), fm.quantize(X, "mxfp4"))

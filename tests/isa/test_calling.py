@@ -1,0 +1,256 @@
+"""How is an instruction called: signatures, help and errors that say the same?"""
+
+import ast
+import copy
+import inspect
+import pickle
+import pydoc
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fragmenta as fm
+from fragmenta import methods
+from fragmenta.execution import explain, mma, tcgen05, wgmma
+from fragmenta.isa import calling
+from fragmenta.isa.taking import lists
+from fragmenta.shared import moves
+
+DENSE = fm.mma("m16n8k16", a="f16", d="f32")
+SPARSE = fm.mma("m16n8k64", a="s4", sp="sp")
+SCALED = fm.mma("m16n8k64", a="e2m1", kind="mxf4")
+WARPGROUP = fm.wgmma("m64n8k16", a="f16", d="f32")
+TENSOR = fm.tcgen05("m128n256k16", a="f16", d="f32")
+LOAD = fm.find("ldmatrix.m8n8.x1.b16")
+
+SIGNATURES = {
+    DENSE: "(a, b, c, *, target=None)",
+    SPARSE: "(a, b, c, *, metadata, selector=0, target=None)",
+    SCALED: "(a, b, c, *, scale_a, scale_b, byte_a=0, thread_a=0, byte_b=0, thread_b=0, "
+    "target=None)",
+    fm.find("wmma.mma.m8n8k32.s4"): "(a, b, c, *, target=None)",
+    WARPGROUP: "(d, a, b, *, smem, scale_d=1, scale_a=1, scale_b=1, trans_a=0, trans_b=0, "
+    "target=None)",
+    fm.wgmma("m64n8k64", a="s8", sp="sp"): "(d, a, b, *, smem, metadata, selector=0, "
+    "scale_d=1, target=None)",
+    TENSOR: "(tmem, a, b, *, smem, d=0, enable_input_d=1, scale_input_d=None, "
+    "disable_output_lane=None, target=None)",
+    fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4"): "(tmem, a, b, *, smem, d=0, "
+    "enable_input_d=1, scale_a, scale_b, target=None)",
+    fm.tcgen05("m64n64k16", a="f16", ws=True): "(tmem, a, b, *, smem, d=0, "
+    "enable_input_d=1, zero_column_mask=None, target=None)",
+    LOAD: "(image, addresses)",
+    fm.find("stmatrix.m8n8.x1.b16"): "(image, addresses, registers)",
+    fm.find("movmatrix"): "(registers)",
+}
+
+
+@pytest.mark.parametrize("op", SIGNATURES, ids=str)
+def test_execute_shows_the_operands_of_its_instruction(op):
+    assert str(inspect.signature(op.execute)) == SIGNATURES[op]
+    assert calling.call_line(op.execute) == f"op.execute{SIGNATURES[op]}"
+    page = pydoc.render_doc(op.execute, renderer=pydoc.plaintext)
+    assert f"execute{SIGNATURES[op]} method" in page
+    for name in inspect.signature(op.execute).parameters:
+        assert f"\n        {name} " in page
+    # Every argument is told in words that fit a terminal.
+    told = calling.arguments(op, inspect.signature(op.execute))
+    assert all(told.values())
+    assert max(map(len, page.partition("::")[2].splitlines()[:16])) <= 88
+
+
+@pytest.mark.parametrize(
+    "op, matrices, element",
+    [
+        (DENSE, "(A, B, C=None, *, target=None)", "row, col, target=None)"),
+        (
+            SCALED,
+            "(A, B, C=None, *, scale_a, scale_b, target=None)",
+            "scale_a, scale_b, ",
+        ),
+        (WARPGROUP, "(A, B, C=None, *, target=None)", "row, col, target=None)"),
+    ],
+    ids=str,
+)
+def test_matrices_and_explain(op, matrices, element):
+    assert str(inspect.signature(op.__call__)) == matrices
+    assert element in str(inspect.signature(op.explain))
+    assert all(calling.arguments(op, inspect.signature(op.explain)).values())
+
+
+def test_on_device_takes_what_execute_takes():
+    assert str(inspect.signature(SPARSE.on_device)) == (
+        "(a, b, c, *, metadata, selector=0, target=None, gpu=None)"
+    )
+
+
+def test_the_class_has_help_of_its_own():
+    page = pydoc.render_doc(fm.Instruction.execute, renderer=pydoc.plaintext)
+    assert "execute(self, *operands, " in page
+    assert "smem=None" in page
+    assert "op.execute(d, a, b, smem=…)" in page
+    assert str(inspect.signature(fm.Instruction.__call__)) == (
+        "(self, A, B, C=None, *, scale_a=None, scale_b=None, target=None)"
+    )
+    whole = pydoc.render_doc(fm.Instruction, renderer=pydoc.plaintext)
+    assert "explain(self, A, B, C=None, *, row, col," in whole
+    assert "to_ptx(" in whole
+
+
+def test_methods_of_the_class_are_those_of_the_instruction():
+    words = [part.pack(np.ones(part.shape)) for part in (DENSE.a, DENSE.b, DENSE.c)]
+    found = fm.Instruction.execute(DENSE, *words)
+    assert (found == DENSE.execute(*words)).all()
+    assert (found == DENSE.execute(c=words[2], b=words[1], a=words[0])).all()
+    assert DENSE.execute is DENSE.execute
+    again = pickle.loads(pickle.dumps(DENSE.execute))
+    assert (again(*words) == found).all()
+    assert copy.deepcopy(DENSE) == DENSE
+    assert pickle.loads(pickle.dumps(fm.Instruction.execute)) is fm.Instruction.execute
+
+
+def test_moves_are_executed():
+    image = np.arange(128, dtype=np.uint8)
+    addresses = np.arange(32) * 16 % 128
+    words = LOAD.execute(image, addresses)
+    assert (words == moves.ldmatrix(LOAD, image, addresses)).all()
+    store = fm.find("stmatrix.m8n8.x1.b16")
+    assert (store.execute(np.zeros_like(image), addresses, words) == image).all()
+    turned = fm.find("movmatrix")
+    assert (turned.execute(turned.execute(words)) == words).all()
+
+
+# ── wrong calls ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    "call, error, why",
+    [
+        (lambda: DENSE.execute(1, 2), fm.BadCall, "needs c"),
+        (lambda: DENSE.execute(1, 2, 3, 4), fm.BadCall, "takes 3 operands; given 4"),
+        (lambda: DENSE.execute(1, 2, 3, a=4), fm.BadCall, "is given a twice"),
+        (
+            lambda: SPARSE.execute(1, 2, 3, metdata=4),
+            fm.BadCall,
+            "did you mean metadata",
+        ),
+        (lambda: SPARSE.execute(1, 2, 3), fm.BadMetadata, r"op\.metadata\.pack"),
+        (lambda: DENSE.execute(1, 2, 3, metadata=4), fm.Error, "is dense"),
+        (lambda: DENSE.execute(1, 2, 3, selector=1), fm.Error, "is dense"),
+        (lambda: SCALED.execute(1, 2, 3), fm.Error, "needs scale_a and scale_b"),
+        (lambda: WARPGROUP.execute(1, 2, 3), fm.BadCall, "needs smem"),
+        (lambda: WARPGROUP.execute(1, 2, 3, c=4), fm.BadCall, "takes no c"),
+        (lambda: TENSOR.execute(1), fm.BadCall, "needs a, b and smem"),
+        (lambda: LOAD.execute(1), fm.BadCall, "needs addresses"),
+    ],
+)
+def test_a_wrong_call_says_the_right_one(call, error, why):
+    with pytest.raises(error, match=why) as caught:
+        call()
+    assert isinstance(caught.value, fm.Error)
+    line = str(caught.value).split("the call is ")[1]
+    assert line in {f"op.execute{each}" for each in SIGNATURES.values()}
+
+
+def test_a_wrong_call_of_matrices_says_the_right_one():
+    with pytest.raises(
+        fm.BadCall, match=r"needs B; the call is op\(A, B, C=None, \*, t"
+    ):
+        DENSE(np.ones((16, 16)))
+    with pytest.raises(
+        TypeError, match=r"needs row; the call is op\.explain\(A, B, C="
+    ):
+        DENSE.explain(1, 2, col=3)
+
+
+def test_what_says_nothing_is_taken():
+    words = [part.pack(np.ones(part.shape)) for part in (DENSE.a, DENSE.b, DENSE.c)]
+    DENSE.execute(*words, metadata=None, selector=0, scale_a=None, byte_a=0)
+
+
+def test_what_cannot_be_executed_says_so():
+    with pytest.raises(fm.Error, match=r"seen in a kernel"):
+        fm.find("wgmma.fence").execute(1, 2, 3)
+    with pytest.raises(fm.Error, match=r"fm\.tensor_memory\.load\("):
+        fm.instruction("tcgen05.ld.sync.aligned.32x32b.x1.b32").execute()
+    assert not calling.call_line(fm.find("wgmma.fence").execute)
+
+
+# ── one source ──────────────────────────────────────────────────────────────
+
+ROOMS = {"mma": mma.execute, "wmma": mma.execute, "wgmma": wgmma.execute}
+GIVEN = {"trans_a": 1, "trans_b": 1, "scale_d": 0, "selector": 1, "scale_input_d": 1}
+
+
+def kinds():
+    """One multiplying instruction for each set of operands."""
+    found = {}
+    for op in fm.catalogue():
+        if op.family in ("mma", "mma.sp", "wmma.mma", "wgmma", "wgmma.sp"):
+            names = tuple(each.name for each in lists(op)[0])
+            found.setdefault((op.family, names), op)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("op", kinds(), ids=str)
+def test_what_is_not_shown_is_refused(op):
+    room = ROOMS[op.family.split(".")[0]]
+    shown = inspect.signature(op.execute).parameters
+    more = {"smem": np.zeros(8, np.uint8)} if "smem" in shown else {}
+    needed = {n for n, p in shown.items() if p.default is p.empty and n not in "abcd"}
+    for name in needed - {"smem"}:
+        with pytest.raises(fm.Error, match=name):
+            op.execute(0, 0, 0, **more)
+    if op.sparse:
+        codes = np.full(
+            (op.shape.m, op.metadata.shape[-1]), op.granularity.empty, np.uint8
+        )
+        more["metadata"] = op.metadata.pack(codes)
+    for name in list(inspect.signature(room).parameters)[1:]:
+        if name not in shown:
+            value = GIVEN.get(name, -1 if op.warpgroup else 1)
+            with pytest.raises(fm.Error, match=name.split("_")[0]):
+                op.execute(0, 0, 0, **more, **{name: value})
+
+
+def test_type_checkers_see_the_signatures_of_the_functions():
+    tree = ast.parse(Path(methods.__file__).read_text(encoding="utf-8"))
+    overloads = [
+        ast.unparse(node.args)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(each) == "overload" for each in node.decorator_list)
+    ]
+    functions = (mma.execute, wgmma.execute, tcgen05.execute, moves.ldmatrix,
+                 moves.stmatrix, moves.movmatrix)  # fmt: skip
+    wanted = []
+    for function in functions:
+        node = ast.parse(inspect.getsource(function)).body[0]
+        wanted.append(
+            ast.unparse(node.args).replace("op: Instruction | str", "op: Instruction")
+        )
+    assert overloads == wanted
+
+
+def test_every_argument_has_its_words():
+    for function in (mma.execute, wgmma.execute, tcgen05.execute):
+        unit = function.__module__.split(".")[-1]
+        for each in calling._parameters(function):
+            assert (unit, each.name) in calling._ARGUMENTS or each.name == "target"
+    for each in calling._parameters(explain.explain):
+        assert ("whole", each.name) in calling._ARGUMENTS or each.name == "target"
+
+
+def test_an_instruction_opens_no_later_room():
+    code = (
+        "import sys, fragmenta as fm; op = fm.mma('m16n8k16', a='f16', d='f32'); op.a; "
+        "print([m for m in sys.modules if m.startswith(('fragmenta.execution', "
+        "'fragmenta.cuda', 'llvmlite'))])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
