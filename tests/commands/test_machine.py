@@ -85,6 +85,15 @@ def test_and_back() -> None:
     assert list(told) == list(find(S4).requires.targets)
 
 
+def test_targets_are_named_by_words_too() -> None:
+    assert answer("which", S4, "--target", "ampere") == answer(
+        "which", S4, "--target", "sm_80"
+    )
+    assert answer("which", "HMMA.16816.F32", "--target", "hopper") == answer(
+        "which", "HMMA.16816.F32", "--target", "sm_90a"
+    )
+
+
 def test_show_tells_the_machine_instructions() -> None:
     assert "\nsass      HMMA.16816.F32.BF16\n" in answer("show", str(BF16))
     assert "\nsass      sm_80..89: IMMA.16864.S4.S4\n" in answer("show", S4)

@@ -356,7 +356,7 @@ def which(
         typer.Option(
             "--target",
             metavar="TARGET",
-            help="Without an index: only for this target, such as sm_90.",
+            help="Without an index: only for this target, such as sm_90 or hopper.",
             autocompletion=complete_target,
             show_default=False,
         ),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Any
 
-from fragmenta.commands.arguments import find
+from fragmenta.commands.arguments import find, target_of
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, one_of
 from fragmenta.isa.instruction import Instruction
@@ -20,6 +20,7 @@ from fragmenta.isa.sass import (
     names_below,
     told_targets,
 )
+from fragmenta.isa.spoken import named_target
 
 MOST = 8
 """How many instructions are listed under one name."""
@@ -34,7 +35,7 @@ def tell_machine(
         return
     if idesc is not None:
         raise Error("a machine instruction has no --idesc; leave it out")
-    origins = from_sass(text, target)
+    origins = from_sass(text, target_of(target))
     if as_json:
         emit_json(_about(machine_name(text), origins))
         return
@@ -108,6 +109,9 @@ def _held(op: Instruction) -> Iterator[str]:
 
 
 def _tell_code(op: Instruction, target: str | None, as_json: bool) -> None:
+    if target is not None:  # a word may mean several, if their code is the same
+        have = op.requires.targets
+        target = named_target(target, have, lambda each: op.sass(each).code)
     one = [] if target is None else [(target, op.sass(target))]
     found = one or by_architecture(op)
     if as_json:
