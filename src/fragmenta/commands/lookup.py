@@ -345,7 +345,7 @@ def which(
     index: Annotated[
         list[int] | None,
         typer.Argument(
-            metavar="[INDEX]...",
+            metavar="INDEX",
             help="The row, then the column; also as 3,17.",
             show_default=False,
         ),
