@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -52,6 +53,9 @@ def test_many_names_and_many_instructions_are_told_in_short() -> None:
     assert len(lines) < 30
     every = answer("which", "LDSM.16", "--target", "sm_90")
     assert every.count("\nLDSM.16.") == 5
+    assert re.search(
+        r"longer names: LDTM\S+,(?s:.*) and \d+ more", answer("which", "LDTM")
+    )
     assert "longer names: LDSM.16.MT88.2 and LDSM.16.MT88.4" in answer(
         "which", "LDSM.16.MT88"
     )

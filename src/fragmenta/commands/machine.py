@@ -93,9 +93,10 @@ def _further(name: str, origins: tuple[Origin, ...]) -> Iterator[str]:
         yield from _held(first)
     below = names_below(name) if names(name) == (name,) else ()
     if below:
-        yield from wrap(
-            f"longer names: {one_of(below, 'and')}", width(), break_long_words=False
-        )
+        more = len(below) - MOST
+        listed = [*below[:MOST], f"{more} more"] if more > 1 else below
+        told = f"longer names: {one_of(listed, 'and')}"
+        yield from wrap(told, width(), break_long_words=False)
     yield f"more: fragmenta show {first}"
 
 

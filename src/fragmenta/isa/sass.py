@@ -264,6 +264,10 @@ def machine_name(text: str) -> str:
     words = re.sub(r"/\*.*?\*/", " ", text).replace(";", " ").split()
     known = [word for word in words if _opcode(word) in opcodes()]
     likely = [word for word in words if re.fullmatch(r"[A-Za-z][\w.]*", word)]
+    if len(known) > 1:
+        raise UnknownInstruction(
+            f"one machine instruction at a time; given {one_of(known[:3], 'and')}"
+        )
     found = (known or likely or [text.strip()])[0]
     return _spelled().get(found.lower(), found.upper().rstrip("."))
 
