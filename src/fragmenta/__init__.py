@@ -105,6 +105,8 @@ if TYPE_CHECKING:
     from fragmenta.tensor_memory.scaled_mm import ScaledMM as ScaledMM
     from fragmenta.tensor_memory.scaled_mm import from_scaled_mm as from_scaled_mm
     from fragmenta.tensor_memory.scaled_mm import to_scaled_mm as to_scaled_mm
+    from fragmenta.weights.shuffle import Shuffle as Shuffle
+    from fragmenta.weights.shuffle import shuffle as shuffle
 
 __version__ = "0.1.0"
 
@@ -129,6 +131,7 @@ _MODULES = {
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
+    "weights.shuffle": "shuffle Shuffle",
     "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",

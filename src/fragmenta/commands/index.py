@@ -54,6 +54,9 @@ COMMANDS = {
     "metadata": Listed(
         "sparse", "Show which columns metadata words keep, and illegal codes."
     ),
+    "shuffle": Listed(
+        "weights", "Reorder a quantised weight so that lanes load it with wide loads."
+    ),
     "shared": Listed("shared", "Show a tile in shared memory and its bank conflicts."),
     "check": Listed("check", "Check PTX files, or one instruction, without running."),
     "launch": Listed(

@@ -21,7 +21,7 @@ from fragmenta.isa.spoken import meaning, said
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (
     "formula", "where", "holds", "table", "which", "draw", "run", "explain", "metadata",
-    "shared",
+    "shared", "shuffle",
 )  # fmt: skip
 _HEADS = {form.name.split(".")[0] for form in FORMS} - {"sync"}
 _ELEMENT = re.compile(
