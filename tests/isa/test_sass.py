@@ -15,6 +15,7 @@ from fragmenta.isa.sass import machine_name, names, opcodes
 from fragmenta.isa.table import read
 from fragmenta.isa.target import ARCHITECTURES, TARGETS, number
 from tests.isa import sass
+from tests.thinning import some
 
 OPS = list(fm.catalogue())
 NEWEST = sass.Tools()
@@ -101,14 +102,14 @@ def test_what_has_no_instruction_of_its_own() -> None:
 
 @pytest.mark.parametrize("arch", [a for a in ARCHITECTURES if a >= 75])
 def test_the_record_is_what_the_tools_say(arch: int) -> None:
-    """Some of each architecture; ``python -m tests.isa.sass --check`` compares all."""
+    """A run takes some of each architecture; a thorough one, all."""
     target = [each for each in TARGETS if number(each) == arch][-1]
     every = [op for op in OPS if op.supported_on(target)]
-    some = every[arch % 59 :: 59]
-    told = sass.codes(some, target, NEWEST)
+    asked = some(every, 59, arch)
+    told = sass.codes(asked, target, NEWEST)
     wrong = [
         (str(op), code, recorded().on(op.mnemonic, arch))
-        for op, code in zip(some, told, strict=True)
+        for op, code in zip(asked, told, strict=True)
         if code != recorded().on(op.mnemonic, arch)
     ]
     assert not wrong
@@ -257,7 +258,7 @@ def test_what_is_that_instruction_alone_comes_first() -> None:
 
 
 def test_every_way_there_leads_back() -> None:
-    for op in OPS[::101]:
+    for op in some(OPS, 101):
         for target in (op.requires.targets[0], op.requires.targets[-1]):
             code = op.sass(target)
             for name in code.names:
@@ -298,7 +299,7 @@ def test_a_target_that_has_no_such_instruction_is_refused() -> None:
 def test_searches_know_every_name() -> None:
     """What fm.find and fm.search understand rests on the same record."""
     everything = [name for name in sorted(recorded_names()) if "." in name]
-    for name in everything[::67]:
+    for name in some(everything, 67):
         alone = {each.instruction for each in fm.from_sass(name) if each.alone}
         if alone and name.partition(".")[0] not in ORDERING:
             assert set(fm.search(name, every=True)) == alone, name
