@@ -56,6 +56,7 @@ OWNERS = {
     "fragmenta.registers.fragment",
     "fragmenta.isa.instruction",
     "fragmenta.execution.compare",
+    "fragmenta.shared.matrix_loop",
     "fragmenta.ptx",
     "fragmenta.ptx.kernel",
     "fragmenta.ptx.result",

@@ -80,11 +80,16 @@ if TYPE_CHECKING:
     from fragmenta.shared.addresses import LaneAddresses as LaneAddresses
     from fragmenta.shared.banks import bank_conflicts as bank_conflicts
     from fragmenta.shared.descriptor import Descriptor as Descriptor
+    from fragmenta.shared.loops import ldmatrix_addresses as ldmatrix_addresses
+    from fragmenta.shared.loops import ldmatrix_loop as ldmatrix_loop
+    from fragmenta.shared.loops import stmatrix_addresses as stmatrix_addresses
+    from fragmenta.shared.loops import stmatrix_loop as stmatrix_loop
+    from fragmenta.shared.matrix_loop import MatrixLoop as MatrixLoop
     from fragmenta.shared.moves import ldmatrix as ldmatrix
-    from fragmenta.shared.moves import ldmatrix_addresses as ldmatrix_addresses
     from fragmenta.shared.moves import movmatrix as movmatrix
     from fragmenta.shared.moves import stmatrix as stmatrix
-    from fragmenta.shared.moves import stmatrix_addresses as stmatrix_addresses
+    from fragmenta.shared.suggestions import suggest_swizzle as suggest_swizzle
+    from fragmenta.shared.swizzles import XorSwizzle as XorSwizzle
     from fragmenta.shared.tiles import read_tile as read_tile
     from fragmenta.shared.tiles import shared_tile as shared_tile
     from fragmenta.shared.zero_columns import ZeroColumnMask as ZeroColumnMask
@@ -136,7 +141,11 @@ _MODULES = {
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",
     "shared.zero_columns": "ZeroColumnMask",
-    "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
+    "shared.moves": "ldmatrix stmatrix movmatrix",
+    "shared.loops": "ldmatrix_loop stmatrix_loop ldmatrix_addresses stmatrix_addresses",
+    "shared.matrix_loop": "MatrixLoop",
+    "shared.suggestions": "suggest_swizzle",
+    "shared.swizzles": "XorSwizzle",
     "shared.banks": "bank_conflicts",
     "arithmetic.quantization": "quantize dequantize Quantized",
     "arithmetic.quantization_report": "quantization_report QuantizationReport",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from fragmenta.registers.fragment import Fragment, Words
     from fragmenta.registers.tensor import Image, TensorAddress
     from fragmenta.shared.descriptor import Descriptor
+    from fragmenta.shared.matrix_loop import MatrixLoop
     from fragmenta.shared.zero_columns import ZeroColumnMask
     from fragmenta.view.timeline import Timeline
 
@@ -313,6 +314,20 @@ def instruction_to_svg(self: Instruction) -> str:
     from fragmenta.view.svg import instruction_svg
 
     return instruction_svg(self)
+
+
+# ── of a loop of ldmatrix ──────────────────────────────────────────────────
+
+
+def loop_to_cuda(self: MatrixLoop, name: str | None = None, *, after: str = "") -> str:
+    """A CUDA function that does the loop, with the small functions that it calls.
+
+    Those that the source ``after`` which it is written already has are left out.  See
+    :func:`fragmenta.cuda.source.loops.to_cuda`.
+    """
+    from fragmenta.cuda.source.loops import to_cuda
+
+    return to_cuda(self, name, after=after)
 
 
 # ── of a comparison ─────────────────────────────────────────────────────────

@@ -109,6 +109,10 @@ sm_90a, sm_100, sm_100a, sm_100f, sm_103, sm_103a, sm_103f, sm_107, sm_107a, \
 sm_107f, sm_110, sm_110a, sm_110f, sm_120, sm_120a, sm_120f, sm_121, sm_121a \
 and sm_121f
     """
+    if not isinstance(target, str):
+        raise UnsupportedTarget(
+            f"a target is a text such as 'sm_90a'; given {target!r}"
+        )
     if target in TARGETS:
         return target
     if target in RENAMED:
