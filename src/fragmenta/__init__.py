@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         InstructionDescriptor as InstructionDescriptor,
     )
     from fragmenta.isa.reading import instruction as instruction
+    from fragmenta.isa.sass import from_sass as from_sass
     from fragmenta.isa.searching import find as find
     from fragmenta.isa.searching import search as search
     from fragmenta.isa.target import Requirement as Requirement
@@ -119,6 +120,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "isa.reading": "instruction",
     "isa.searching": "find search",
+    "isa.sass": "from_sass",
     "isa.building": "mma wgmma tcgen05",
     "isa.families": "catalogue",
     "isa.instruction": "Instruction Shape",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fragmenta.execution.summing import Summing
     from fragmenta.execution.tcgen05 import Address
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.isa.sass import Sass
     from fragmenta.ptx.kernel import Kernel
     from fragmenta.ptx.result import Result
     from fragmenta.registers.fragment import Fragment, Words
@@ -228,6 +229,23 @@ def sums(self: Instruction) -> tuple[Summing, ...]:
     from fragmenta.execution.summing import sums
 
     return sums(self)
+
+
+def sass(self: Instruction, target: str | None = None) -> Sass:
+    """The machine instructions that the assembler writes for it on a target.
+
+    See :func:`fragmenta.isa.sass.sass`; :func:`fragmenta.from_sass` is the way back.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k32", a="e4m3", d="f32")
+    >>> print(op.sass("sm_89"))
+    QMMA.16832.F32.E4M3.E4M3
+    >>> print(op.sass("sm_90"))
+    HMMA.16816.F32 x 2, and 16 others; expanded to f16
+    """
+    from fragmenta.isa.sass import sass
+
+    return sass(self, target)
 
 
 if TYPE_CHECKING:

@@ -27,7 +27,9 @@ COMMANDS = {
     "where": Listed("lookup", "Show which lane, register and bits hold an element."),
     "holds": Listed("lookup", "Show which elements a lane holds, lowest bits first."),
     "table": Listed("lookup", "Print a whole fragment as a table."),
-    "which": Listed("lookup", "Show which registers contribute to one element of D."),
+    "which": Listed(
+        "lookup", "Show what feeds one element of D, or what a SASS name means."
+    ),
     "draw": Listed("draw", "Draw an instruction or one operand, here or in a file."),
     "explore": Listed(
         "explore",

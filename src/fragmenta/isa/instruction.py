@@ -366,6 +366,7 @@ class Instruction:
     __call__ = methods.call
     explain = methods.explain
     sums = methods.sums
+    sass = methods.sass
     to_cuda = methods.to_cuda
     to_ptx = methods.to_ptx
     on_device = methods.on_device
