@@ -37,8 +37,8 @@ class Listener:
         return (0,)
 
     def _note(self, function, blocks, threads, shared, addresses):
-        pointers = (ctypes.c_void_p * 9).from_address(addresses)
-        numbers = [ctypes.c_int.from_address(each).value for each in pointers[6:]]
+        pointers = (ctypes.c_void_p * 8).from_address(addresses)
+        numbers = [ctypes.c_int.from_address(each).value for each in pointers[5:]]
         self.launches.append((function, blocks, threads, shared, numbers))
 
     CUlaunchConfig = SimpleNamespace

@@ -16,8 +16,6 @@ from fragmenta.kernels.config import ALIGNMENT, SLAB_BYTES, Kernel
 
 EPILOGUE = ("scale", "scale_m", "scale_n", "bias", "count_m", "count_n")
 """The pointers of the struct ``Epilogue`` in ``gemm.cu``, in order."""
-EDGE = 16
-"""Rows of B in a copy of the last tile, which may not have all of its rows."""
 _NO_EPILOGUE = (0,) * len(EPILOGUE)
 
 
@@ -64,7 +62,6 @@ class Geometry(NamedTuple):
     """m, n and the number of slabs."""
     box_a: Box
     box_b: Box
-    edge_b: Box
     box_d: Box
 
 
@@ -90,7 +87,6 @@ def geometry(kernel: Kernel, m: int, n: int, k: int, blocks: int) -> Geometry:
         Box(SLAB_BYTES, tile.m, SLAB_BYTES),
         # Each block of a cluster copies its share of the rows of B.
         Box(SLAB_BYTES, tile.n // tile.cluster, SLAB_BYTES),
-        Box(SLAB_BYTES, min(EDGE, tile.n // tile.cluster), SLAB_BYTES),
         Box(wide, high, wide if wide > 16 else 0),
     )
 
@@ -104,7 +100,6 @@ class Arguments(NamedTuple):
 
     map_a: Any
     map_b: Any
-    edge_b: Any
     map_d: Any
     packed: Any
     """Where a packed A is; 0 for a dense A."""
@@ -132,14 +127,13 @@ def arguments(
     >>> rows = Matrix(4096, 64, 128, 128)
     >>> given = geometry(Kernel("bf16"), 64, 64, 64, 1)
     >>> arguments(given, 256, rows, rows, named, {"bias": 512})
-    Arguments(map_a='B', map_b='B', edge_b='B', map_d='D', packed=256, \
+    Arguments(map_a='B', map_b='B', map_d='D', packed=256, \
 epilogue=(0, 0, 0, 512, 0, 0), m=64, n=64, slabs=1)
     """
     map_b = tensor_map("B", b, of.box_b)
-    edge_b = tensor_map("B", b, of.edge_b)
     map_d = tensor_map("D", d, of.box_d)
     packed, map_a = a, map_b
     if isinstance(a, Matrix):
         packed, map_a = 0, tensor_map("A", a, of.box_a)
     parts = tuple(epilogue.get(x, 0) for x in EPILOGUE) if epilogue else _NO_EPILOGUE
-    return Arguments(map_a, map_b, edge_b, map_d, packed, parts, *of.sizes)
+    return Arguments(map_a, map_b, map_d, packed, parts, *of.sizes)

@@ -37,12 +37,6 @@ constexpr int BLOCK_A = BLOCK_VALUES + (SPARSE ? 128 * WORDS * 4 : 0);
 constexpr int BYTES_A = TILE_M / 64 * BLOCK_A;
 constexpr int BYTES_B = TILE_N * ROW_B;
 constexpr int OFFSET_B = (BYTES_A + 1023) / 1024 * 1024;
-constexpr int SHARE = TILE_N / CLUSTER;  // rows of B that a block of a cluster copies
-// A copy of rows beyond the end of B takes longer than one of real rows.  So the last
-// tile copies B in units of EDGE rows, as far as there are any.  What is in the other
-// rows of a stage only affects columns of D that are not stored.
-constexpr int EDGE = 16;
-constexpr bool EDGES = SHARE > EDGE && !TURNS;  // whether a tile may have fewer rows
 constexpr int SLAB = OFFSET_B + BYTES_B;
 constexpr int STAGE = SLABS * SLAB;
 constexpr int ACCUMULATORS = TILE_N / 2;  // per lane and m64 block
@@ -519,55 +513,36 @@ __device__ __forceinline__ void copy_a(
     }
 }
 
-// Copy rows of a slab of B.  Each block of a cluster copies its share to all of them.
-__device__ __forceinline__ void copy_rows(
-    u32 to, const TensorMap* map, u32 bar, int x, int row, const Place& place,
-    u64 policy) {
-    if constexpr (CLUSTER > 1) {
-        unsigned short all = ((1 << CLUSTER) - 1) << place.part * CLUSTER;
-        copy_tile_to_all(to, map, bar, x, row, all, policy);
-    } else {
-        copy_tile(to, map, bar, x, row, policy);
-    }
-}
-
-// The rows of B that a block of a cluster copies for the tile at a column of D.
-__device__ __forceinline__ int rows_b(int col, int rank, int n) {
-    int there = max(n - col - rank * SHARE, 0);
-    return EDGES ? min((there + EDGE - 1) / EDGE * EDGE, SHARE) : SHARE;
-}
-
-// Copy COUNT slabs of B.
+// Copy COUNT slabs of B.  Each block of a cluster copies its share to all of them.
 template <int COUNT>
 __device__ __forceinline__ void copy_b(
-    u32 to, const TensorMap* map, const TensorMap* edge, u32 bar, int col, int rows,
-    int k, const Place& place, u64 policy) {
-    int row = col + place.rank * SHARE;
+    u32 to, const TensorMap* map, u32 bar, int col, int k, const Place& place,
+    u64 policy) {
 #pragma unroll
     for (int s = 0; s < COUNT; s++) {
-        u32 there = to + s * SLAB + OFFSET_B + place.rank * SHARE * ROW_B;
-        int x = (k + s) * ROW_B;
-        if (!EDGES || rows == SHARE) {
-            copy_rows(there, map, bar, x, row, place, policy);
+        u32 there = to + s * SLAB + OFFSET_B;
+        if constexpr (CLUSTER > 1) {
+            constexpr int share = TILE_N / CLUSTER;
+            unsigned short all = ((1 << CLUSTER) - 1) << place.part * CLUSTER;
+            copy_tile_to_all(there + place.rank * share * ROW_B, map, bar,
+                             (k + s) * ROW_B, col + place.rank * share, all, policy);
         } else {
-            for (int r = 0; r < rows; r += EDGE)
-                copy_rows(there + r * ROW_B, edge, bar, x, row + r, place, policy);
+            copy_tile(there, map, bar, (k + s) * ROW_B, col, policy);
         }
     }
 }
 
 // What the producer copies next: slabs of a tile's rows of A and columns of B.
 struct Source {
-    const TensorMap *map_a, *map_b, *edge_b;
+    const TensorMap *map_a, *map_b;
     const char* packed;
     int row, col, k;
-    int rows, bytes;  // of B in a slab: those that this block copies, and those it gets
     u64 policy_a, policy_b;
 
     // Go to the first slab of a tile.
     __device__ __forceinline__ void take(
         const Tiles& tiles, const Place& place, const char* all, int tile, int m,
-        int n, int slabs_k) {
+        int slabs_k) {
         int tm, tn;
         tile_at(tile, tiles.tall, tiles.wide, &tm, &tn);
         row = (tm * CLUSTER + place.rank) * TILE_M, col = tn * TILE_N, k = place.first;
@@ -575,9 +550,6 @@ struct Source {
         if (SPARSE) row = min(row, (m - 1) / TILE_M * TILE_M);
         packed = all + ((long long)(row / PACKED_M) * slabs_k + k) * PACKED_SLAB
                  + row % PACKED_M / 64 * BLOCK_A;
-        rows = rows_b(col, place.rank, n), bytes = 0;
-        for (int r = 0; r < CLUSTER; r++)
-            bytes += rows_b(col, r, n) * ROW_B;
     }
 
     // Copy a stage of A, B or both.
@@ -586,18 +558,16 @@ struct Source {
         int left = place.last - k;
         if (SLABS == 1 || left >= SLABS) {
             if constexpr (A) {
-                barrier_expect(bar, SLABS * (BYTES_A + bytes));
+                barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
                 copy_a<SLABS>(to, packed, map_a, bar, row, k, policy_a);
             }
-            if constexpr (B)
-                copy_b<SLABS>(to, map_b, edge_b, bar, col, rows, k, place, policy_b);
+            if constexpr (B) copy_b<SLABS>(to, map_b, bar, col, k, place, policy_b);
             packed += SLABS * PACKED_SLAB, k += SLABS;
         } else if constexpr (SLABS > 1) {  // the end of k
-            if constexpr (A) barrier_expect(bar, left * (BYTES_A + bytes));
+            if constexpr (A) barrier_expect(bar, left * (BYTES_A + BYTES_B));
             for (; k < place.last; k++, to += SLAB, packed += PACKED_SLAB) {
                 if constexpr (A) copy_a<1>(to, packed, map_a, bar, row, k, policy_a);
-                if constexpr (B)
-                    copy_b<1>(to, map_b, edge_b, bar, col, rows, k, place, policy_b);
+                if constexpr (B) copy_b<1>(to, map_b, bar, col, k, place, policy_b);
             }
         }
     }
@@ -605,16 +575,15 @@ struct Source {
 
 __device__ __forceinline__ void produce(
     const Room& room, const Tiles& tiles, const Place& place, const TensorMap* map_a,
-    const TensorMap* map_b, const TensorMap* edge_b, const char* packed, int m, int n,
-    int slabs_k) {
-    Source from{map_a, map_b, edge_b};
+    const TensorMap* map_b, const char* packed, int m, int slabs_k) {
+    Source from{map_a, map_b};
     u64 keep, once;
     asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(keep));
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(once));
     from.policy_a = tiles.wide > 1 ? keep : once;  // is A read again?
     from.policy_b = keep;
     Position at{0, 1};
-    from.take(tiles, place, packed, tiles.first, m, n, slabs_k);
+    from.take(tiles, place, packed, tiles.first, m, slabs_k);
     Source first = from;
     if constexpr (SPARSE) {  // fill the ring with A before the previous kernel ends
         for (int s = 0; s < STAGES && first.k < place.last; s++)
@@ -636,7 +605,7 @@ __device__ __forceinline__ void produce(
             at.next();
         }
         tile += tiles.pace;
-        from.take(tiles, place, packed, tile, m, n, slabs_k);
+        from.take(tiles, place, packed, tile, m, slabs_k);
     }
 }
 
@@ -691,22 +660,6 @@ __device__ __forceinline__ void release(
     const Room& room, const Place& place, int stage) {
     if (threadIdx.x % 32 < CLUSTER)
         barrier_arrive(room.empty + 8 * stage, place.part * CLUSTER + threadIdx.x % 32);
-}
-
-// If the first tile has fewer rows of B, zero the others in all stages: nobody else
-// writes there before the products read.
-__device__ __forceinline__ void clear_edge(const Room& room, int col, int n) {
-    for (int r = 0; r < CLUSTER; r++) {
-        int rows = rows_b(col, r, n), units = (SHARE - rows) * (ROW_B / 16);
-        u32 to = room.stages + OFFSET_B + (r * SHARE + rows) * ROW_B;
-        for (int s = 0; s < STAGES * SLABS; s++)
-            for (int u = threadIdx.x; u < units; u += 128 * CONSUMERS)
-                asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};"
-                             ::"r"(to + s * SLAB + u * 16), "r"(0) : "memory");
-    }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-    asm volatile("bar.sync %0, %1;" ::"n"(CONSUMERS + 1), "n"(128 * CONSUMERS)
-                 : "memory");
 }
 
 // ── parts of k ──────────────────────────────────────────────────────────────
@@ -806,11 +759,6 @@ __device__ __forceinline__ void consume(
     int member = TURNS ? 0 : consumer, turn = TURNS ? consumer : 0;
     int parity = turn ^ 1;  // consumer 0 has the first turn
     if (turn) at.pass(stages_k);
-    if constexpr (EDGES) {
-        int tm, tn;
-        tile_at(tiles.first, tiles.tall, tiles.wide, &tm, &tn);
-        if (tn * TILE_N + TILE_N > n) clear_edge(room, tn * TILE_N, n);
-    }
     previous_wait();
     for (int tile = tiles.first + turn * tiles.pace; tile < tiles.count;
          tile += CONSUMERS / TEAM * tiles.pace) {
@@ -893,8 +841,7 @@ __device__ __forceinline__ void consume(
 extern "C" __global__ void __cluster_dims__(CLUSTER * SPLIT, 1, 1)
 __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
     const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-    const __grid_constant__ TensorMap edge_b, const __grid_constant__ TensorMap map_d,
-    const char* __restrict__ packed,
+    const __grid_constant__ TensorMap map_d, const char* __restrict__ packed,
     const __grid_constant__ Epilogue e, int m, int n, int slabs_k) {
     extern __shared__ __align__(1024) char memory[];
     __shared__ alignas(8) u64 bars[2 * STAGES + 4];
@@ -923,8 +870,7 @@ __launch_bounds__(128 * CONSUMERS + 128, 1) gemm(
         if constexpr (CONSUMERS == 2)
             asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x == 128 * CONSUMERS)
-            produce(room, tiles, place, &map_a, &map_b, &edge_b, packed, m, n,
-                    slabs_k);
+            produce(room, tiles, place, &map_a, &map_b, packed, m, slabs_k);
         __syncwarp();
         if constexpr (SPLIT > 1) cluster_sync(), cluster_sync();  // see add_parts
     } else {

@@ -101,7 +101,6 @@ def launch(
     addresses = (
         given.map_a.address,
         given.map_b.address,
-        given.edge_b.address,
         given.map_d.address,
         ctypes.addressof(packed),
         ctypes.addressof(parts),

@@ -28,7 +28,7 @@ def given(gemm: Gemm, memory: Memory) -> list[Any]:
     )
     parts = [None if isinstance(each, int) else each for each in made.epilogue]
     sizes = (made.m, made.n, made.slabs)
-    maps = (made.map_a, made.map_b, made.edge_b, made.map_d)
+    maps = (made.map_a, made.map_b, made.map_d)
     return [*maps, made.packed, ptx.struct(*parts), *sizes]
 
 

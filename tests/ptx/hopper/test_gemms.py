@@ -61,8 +61,8 @@ def test_the_arguments_are_those_of_the_ptx(gemm):
     assert len(given) == len(kernel.parameters)
     for parameter, size in zip(kernel.parameters, sizes, strict=True):
         assert size in (None, parameter.size)
-    assert sizes[:4] == [128] * 4
-    assert sizes[5] == 48
+    assert sizes[:3] == [128] * 3
+    assert sizes[4] == 48
     assert kernel.function.directives["reqnctapercluster"][:1] == (
         gemm.kernel.tile.cluster * gemm.kernel.tile.split,
     )
