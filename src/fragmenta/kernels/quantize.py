@@ -1,9 +1,9 @@
 """How do rows of numbers become 8-bit elements and scales, at the speed of memory?
 
-``quantize.cu`` reads a matrix of f32, bf16 or f16 and writes elements of e4m3 or s8, and
-one f32 scale for each row.  The rule is that of :func:`fragmenta.quantize`: the scale is
-the largest magnitude / 448 (s8: 127), rounded to f32; each number is divided by it and
-rounded once, to the nearest element, ties to even, as if the quotient was exact.
+``quantize.cu`` reads a matrix of f32, bf16 or f16 and writes elements of e4m3 or s8,
+and one f32 scale for each row.  The rule is that of :func:`fragmenta.quantize`.  The
+scale is the largest magnitude / 448 (s8: 127), rounded to f32.  Each number is divided by
+it and rounded once, to the nearest element, ties to even, as if the quotient was exact.
 
 What has no element is never a number: a row with NaN or an infinity has the scale NaN.
 """
@@ -108,7 +108,8 @@ def emulate_quantize(
     if given.ndim != 2 or not given.shape[1]:
         raise ShapeError(f"X must be a matrix with columns; given shape {given.shape}")
     of = dtype(element_type)
-    wide = given.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        wide = given.astype(np.float64)
     finite = np.isfinite(wide)
     rows = finite.all(axis=1)
     values = np.zeros(given.shape, of.storage)
