@@ -2,8 +2,9 @@
 
 ``quantize.cu`` reads a matrix of f32, bf16 or f16 and writes elements of e4m3 or s8,
 and one f32 scale for each row.  The rule is that of :func:`fragmenta.quantize`.  The
-scale is the largest magnitude / 448 (s8: 127), rounded to f32.  Each number is divided by
-it and rounded once, to the nearest element, ties to even, as if the quotient was exact.
+scale is the largest magnitude / 448 (s8: 127), rounded to f32.  Each number is divided
+by it and rounded once, to the nearest element, ties to even, as if the quotient was
+exact.
 
 What has no element is never a number: a row with NaN or an infinity has the scale NaN.
 """
