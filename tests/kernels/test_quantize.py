@@ -69,7 +69,8 @@ def hostile(given, of, columns=501):
     x = rng.normal(size=(10, columns)).astype(kind)
     words = f"u{kind.itemsize}"
     any_bits = rng.integers(0, 1 << 8 * kind.itemsize, (2, columns), words).view(kind)
-    x[0] = np.where(np.isfinite(any_bits[0]), any_bits[0], kind.type(0))
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        x[0] = np.where(np.isfinite(any_bits[0]), any_bits[0], kind.type(0))
     x[1] = any_bits[1]  # NaN and infinities
     for at, amax in ((2, 3.0), (3, 0.7)):
         most = kind.type(amax)

@@ -75,7 +75,7 @@ class ModelReport:
     >>> print(ModelReport((LayerReport("body.0", (8, 4), "bf16", 5, "64x8"),)))
     shape  batch  type  tile  us  ratio  error  layer
     8x4        5  bf16  64x8   -      -      -  body.0
-    error: of y against x W^T in float32, W as the layer stores it
+    error: of y against x W^T + bias in float32, W as the layer stores it
     times: measured on a Hopper GPU only
     """
 
@@ -105,7 +105,7 @@ class ModelReport:
         whose = "of the reference model" if self.reference else "as the layer stores it"
         lines = [
             *table(short, (1, 4, 5, 6)),
-            f"error: of y against x W^T in float32, W {whose}",
+            f"error: of y against x W^T + bias in float32, W {whose}",
         ]
         if all(each.time_us is None for each in self.rows):
             return "\n".join([*lines, "times: measured on a Hopper GPU only"])
@@ -158,8 +158,8 @@ def report(
     >>> model = torch.nn.Sequential(torch.nn.Linear(64, 32).bfloat16())
     >>> from fragmenta.torch import linears
     >>> found = report(linears(model, prune=True), torch.ones(5, 64).bfloat16())
-    >>> found.rows[0].batch, found.rows[0].tile, found.rows[0].error < 0.01
-    (5, '64x8', True)
+    >>> found.rows[0].batch, found.rows[0].time_us, found.rows[0].error < 0.01
+    (5, None, True)
     """
     watched = original(model)
     layers = {
