@@ -66,7 +66,7 @@ def hostile(given, of, columns=501):
     """Rows of all kinds: any bits, ties, tiny and huge ones, zeros, NaN, infinities."""
     rng = np.random.default_rng(7)
     kind = np.dtype(GIVEN[given])
-    x = rng.normal(size=(10, columns)).astype(kind)
+    x = rng.normal(size=(11, columns)).astype(kind)
     words = f"u{kind.itemsize}"
     any_bits = rng.integers(0, 1 << 8 * kind.itemsize, (2, columns), words).view(kind)
     with np.errstate(invalid="ignore"):  # signalling NaN
@@ -87,6 +87,7 @@ def hostile(given, of, columns=501):
     x[7, -1] = kind.type(np.inf)
     x[8, 0] = kind.type(np.nan)
     x[9, :-1] = 0  # the only one is the last one
+    x[10] = (rng.integers(-99, 99, columns) * np.float64(tiny)).astype(kind)
     return x
 
 

@@ -273,6 +273,8 @@ def test_other_things_that_are_refused(linear):
         ft.SparseLinear(8, 8, static=True)
     with pytest.raises(fm.Error, match="bfloat16, float16 or float32 is quantised"):
         made(linear.double())
+    with pytest.raises(fm.Error, match="a weight must have numbers"):
+        made(torch.nn.Linear(8, 8, device="meta"))
     linear.bfloat16().weight.data[0, 0] = math.inf
     with pytest.raises(fm.ValueRangeError, match="must be finite"):
         made(linear)

@@ -64,12 +64,12 @@ __device__ __forceinline__ u32 largest(const Given& in, u32 so_far) {
 
 // ── one element ─────────────────────────────────────────────────────────────
 
-// x / scale is (x * lift) / (scale * lift).  The lift is a power of two that keeps the
-// reciprocal, and the rest of the division, away from the ends of the range of f32.
+// x / scale is (x * lift) / (scale * lift).  The lift is a power of two.  It keeps the
+// reciprocal of a tiny scale, and the rest of the division, within the range of f32.
 struct Divisor { float lift, lifted, reciprocal; };
 
 __device__ __forceinline__ Divisor divisor(float scale) {
-    float lift = scale < 0x1p-60f ? 0x1p80f : scale > 0x1p100f ? 0x1p-40f : 1.0f;
+    float lift = scale < 0x1p-60f ? 0x1p80f : 1.0f;
     float lifted = __fmul_rn(scale, lift);
     return {lift, lifted, __frcp_rn(lifted)};
 }

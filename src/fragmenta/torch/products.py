@@ -133,6 +133,21 @@ def _check_options(out_dtype: Any, **flags: Any) -> None:
             raise Error(f"{name} must be True or False; given {flag!r}")
 
 
+def check_numbers(weight: Tensor) -> None:
+    """Refuse a weight that is not a dense matrix with numbers.
+
+    >>> check_numbers(torch.ones(8, 8, device="meta"))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: a weight must have numbers; given a tensor on meta, which \
+has none
+    """
+    check_weight(weight)
+    if weight.is_meta:
+        raise Error(
+            "a weight must have numbers; given a tensor on meta, which has none"
+        )
+
+
 # ── sparse matrices ─────────────────────────────────────────────────────────
 
 
@@ -149,11 +164,7 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
     if not isinstance(weight, Tensor):
         raise Error(f"a weight must be a tensor; given a {type(weight).__name__}")
     element_type = type_name(weight.dtype, "a weight")
-    check_weight(weight)
-    if weight.is_meta:
-        raise Error(
-            "a weight must have numbers; given a tensor on meta, which has none"
-        )
+    check_numbers(weight)
     _check_options(None, prune=prune)
     shape = (weight.shape[0], weight.shape[1])
     if is_semi_structured(weight):

@@ -21,7 +21,7 @@ from fragmenta.torch.matrix import (
     matrix_of,
     tensor_of,
 )
-from fragmenta.torch.products import compress, quantize_rows
+from fragmenta.torch.products import check_numbers, compress, quantize_rows
 from fragmenta.torch.quantizing import PER, QUANTIZED, quantized_type, scale_for
 
 
@@ -97,6 +97,7 @@ def _pruned(weight: Any, element_type: str, prune: bool) -> Tensor:
             f"a weight of bfloat16, float16 or float32 is quantised to "
             f"{one_of(QUANTIZED)}; given {weight.dtype}"
         )
+    check_numbers(weight)
     # As tf32 it would be pruned to 1:2.
     op = Kernel(element_type).instruction
     matrix = matrix_of(weight, "f32")
