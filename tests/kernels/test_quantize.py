@@ -123,11 +123,11 @@ def test_narrow_rows(columns):
 
 
 def test_the_rule_is_that_of_quantize_and_not_two_roundings():
-    """448 * 9/3 / 64 is 21, half way between 20 and 22; the scale 3/448 is rounded."""
-    x = np.float32([[3.0, 9 / 64]])
-    q = fm.quantize(x, "e4m3")
-    values, _ = launched(x, "f32", "e4m3")
-    np.testing.assert_array_equal(values, q.values.view(np.uint8))
+    """27/64 / (9/448) is 21.0000003 with the scale in f32, and 21, a tie, in f32."""
+    x = np.float32([[9.0, 27 / 64]])
+    values, scales = launched(x, "f32", "e4m3")
+    assert values.view(ml_dtypes.float8_e4m3fn).astype(float).tolist() == [[448, 22]]
+    assert x[0, 1] / scales.view(np.float32)[0] == np.float32(21)
     drawn = hostile("f32", dtype("e4m3"))[2:4]
     quotients = drawn / fm.quantize(drawn, "e4m3").scales  # rounded to f32
     twice = round_elements(quotients.astype(np.float64), dtype("e4m3"))

@@ -12,6 +12,7 @@ What has no element is never a number: a row with NaN or an infinity has the sca
 from __future__ import annotations
 
 import ctypes
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -156,8 +157,9 @@ def quantize_on_device(
     if scale is not None:
         arguments.append(ctypes.c_void_p(scale.data_ptr()))
         name = "quantize_rows_by"
-    with torch.cuda.device(x.device):
-        raw: Any = torch._C
+    raw: Any = torch._C
+    here = x.device.index == raw._cuda_getDevice()  # changing the device takes time
+    with nullcontext() if here else torch.cuda.device(x.device):
         stream = raw._cuda_getCurrentRawStream(x.device.index)
         handle = load(quantize_cubin(given, element_type), name)
         addresses = [ctypes.addressof(each) for each in arguments]
