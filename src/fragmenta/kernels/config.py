@@ -472,7 +472,7 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
 
 
 #: Microseconds for the signals of a slab, by the slabs of a stage.
-_SIGNALS = {1: 0.075, 2: 0.119, 4: 0.070}
+_SIGNALS = {1: 0.051, 2: 0.073, 4: 0.070}
 
 
 def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
@@ -480,7 +480,7 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
 
     They are that of the waves of tiles, that of reading and writing memory, and that
     of reading the L2.  In a wave, the lines of 128 bytes that shared memory takes and
-    gives limit the products.  The constants were fitted to 6,000 measurements of
+    gives limit the products.  The constants were fitted to 10,000 measurements of
     ``benchmarks/gpu/bench_layers.py``: on average, the tile of the least estimate is 1%
     slower than the fastest one.
     """
@@ -488,26 +488,39 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     stages = -(-slabs // kernel.slabs)
     if stages < tile.split or tile.n >= n + 8 > 16:  # k is too short, or n
         return math.inf
-    tiles, blocks = kernel.tiles(m, n), tile.m // 64
+    tiles = kernel.tiles(m, n)
     waves = -(-tiles // _CLUSTERS[tile.cluster * tile.split])
+    sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
+    exchange = 1.1 + 3.76e-5 * sent if sent else 0.0
+    count = -(-stages // tile.split) * kernel.slabs
+    slab, edge = _slab_times(kernel, n)
+    edges = -(-waves // -(-n // tile.n))
+    body = waves * (1.05 + count * slab + exchange) + edges * count * (edge - slab)
+    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
+    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.82e6
+    each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * SLAB_BYTES
+    cache = tiles * each * slabs / 20.9e6
+    # Blocks of a cluster wait for each other; several waves even that out.
+    waiting = 1.06 if waves == 1 and tile.cluster > 1 else 1.0
+    power = 2.78
+    whole = math.pow(body**power + memory**power + cache**power, 1 / power)
+    return (whole + 0.75) * waiting
+
+
+def _slab_times(kernel: Kernel, n: int) -> tuple[float, float]:
+    """Microseconds of a slab: of most tiles, and of the last tile of a row.
+
+    The last tile may reach beyond B, and a copy of rows that are not there takes
+    longer than one of real rows.
+    """
+    tile, blocks = kernel.tile, kernel.tile.m // 64
     read = blocks * (tile.n + kernel.block_bytes / 128)
     written = tile.n + blocks * kernel.block_bytes / 128
     promotion = 0.09 if kernel.promote else 0.0
-    slab = 4.48e-4 * (read + written) + 0.0079 * blocks + promotion
+    slab = 4.24e-4 * (read + written) + 0.0114 * blocks + promotion
     slab = max(slab, _SIGNALS[kernel.slabs])
-    sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
-    exchange = 0.91 + 4.4e-5 * sent if sent else 0.0
-    summed = -(-stages // tile.split) * kernel.slabs * slab
-    body = waves * (1.18 + summed + exchange)
-    a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
-    memory = (a + b + m * n * _BYTES[kernel.out]) / 3.88e6
-    each = tile.cluster * blocks * kernel.block_bytes + tile.n * SLAB_BYTES
-    cache = tiles * each * slabs / 22.2e6
-    # Blocks of a cluster wait for each other; several waves even that out.
-    waiting = 1.06 if waves == 1 and tile.cluster > 1 else 1.0
-    power = 2.53
-    whole = math.pow(body**power + memory**power + cache**power, 1 / power)
-    return (whole + 0.89) * waiting
+    missing = -n % tile.n
+    return slab, max(slab, 1.03e-3 * (tile.n - missing) + 3.94e-3 * missing)
 
 
 def _dense_time(kernel: Kernel, m: int, n: int, k: int) -> float:
