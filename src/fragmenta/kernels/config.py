@@ -224,8 +224,9 @@ class Kernel:
         In a small tile, the barriers around a slab take longer than the slab itself.
         Therefore several slabs share them: as many as leave enough stages.
 
-        >>> Kernel("bf16", tile=Tile(64, 8)).slabs, Kernel("bf16").slabs
-        (4, 1)
+        >>> low, middle, high = Tile(64, 8), Tile(128, 96), Tile(256, 192)
+        >>> [Kernel("bf16", tile=tile).slabs for tile in (low, middle, high)]
+        [4, 2, 1]
         """
         tile = self.tile
         most = 4 if tile.m == 64 and tile.n <= 64 else 1
@@ -465,7 +466,7 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     The time itself is less exact than the order of the tiles of a shape.
 
     >>> round(expected_time(Kernel("bf16", tile=Tile(256, 192, 2)), 8192, 8192, 8192))
-    975
+    834
     """
     estimate = _sparse_time if kernel.sparse else _dense_time
     return estimate(kernel, m, n, k)

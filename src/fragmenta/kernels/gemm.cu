@@ -490,10 +490,14 @@ struct Tiles {
 struct Place {
     int rank, part, first, last;
     __device__ __forceinline__ Place(u32 in_cluster, int slabs_k) {
-        rank = in_cluster % CLUSTER, part = in_cluster / CLUSTER;
-        int stages = (slabs_k + SLABS - 1) / SLABS;
-        first = stages * part / SPLIT * SLABS;
-        last = min(stages * (part + 1) / SPLIT * SLABS, slabs_k);
+        if constexpr (SPLIT == 1) {
+            rank = in_cluster, part = 0, first = 0, last = slabs_k;
+        } else {
+            rank = in_cluster % CLUSTER, part = in_cluster / CLUSTER;
+            int stages = (slabs_k + SLABS - 1) / SLABS;
+            first = stages * part / SPLIT * SLABS;
+            last = min(stages * (part + 1) / SPLIT * SLABS, slabs_k);
+        }
     }
 };
 
@@ -584,18 +588,21 @@ __device__ __forceinline__ void produce(
     from.policy_b = keep;
     Position at{0, 1};
     from.take(tiles, place, packed, tiles.first, m, slabs_k);
-    Source first = from;
     if constexpr (SPARSE) {  // fill the ring with A before the previous kernel ends
-        for (int s = 0; s < STAGES && first.k < place.last; s++)
-            first.copy<true, false>(
+        Source early = from;
+        for (int s = 0; s < STAGES && early.k < place.last; s++)
+            early.copy<true, false>(
                 place, room.stages + s * STAGE, room.full + 8 * s);
-    }
-    previous_wait();
-    next_start();
-    while (from.k < first.k) {  // B beside it
-        from.copy<false, true>(
-            place, room.stages + at.stage * STAGE, room.full + 8 * at.stage);
-        at.next();
+        previous_wait();
+        next_start();
+        while (from.k < early.k) {  // B beside it
+            from.copy<false, true>(
+                place, room.stages + at.stage * STAGE, room.full + 8 * at.stage);
+            at.next();
+        }
+    } else {
+        previous_wait();
+        next_start();
     }
     for (int tile = tiles.first; tile < tiles.count;) {
         while (from.k < place.last) {
