@@ -29,6 +29,7 @@ KERNELS = (
     Kernel("b1", tile=Tile(64, 16, 2), sparse=False, xor=True),
     Kernel("f16", out="bf16", tile=Tile(64, 8), scaled=True),
     Kernel("e5m2", tile=Tile(64, 64), sparse=False, promote=True),
+    Kernel("bf16", tile=Tile(64, 16, split=2)),
 )
 """Every kind of kernel, with small tiles: all their mutants are judged."""
 RINGS = (3, 8)
@@ -113,8 +114,18 @@ def _shapes(kernel: Kernel) -> list[tuple[int, int]]:
     - with turns, tiles that do not fit into the ring;
     - if a stage has several slabs: the last stage is complete, or the only one is not,
       or it has an odd number.  An incomplete one has any number of slabs.
+
+    If the tile is split along k, a block has one tile: more stages than its ring, or
+    one for each part.
     """
-    size, turns = kernel.slabs, kernel.tile.turns
+    size, turns, split = kernel.slabs, kernel.tile.turns, kernel.tile.split
+    if split > 1:
+        whole = split * size
+        return [
+            (4 * whole - 1, 2),
+            (whole, 2),
+            *((whole - x, 2) for x in range(1, size)),
+        ]
     shapes = [(7 if size == 1 else 3 * size - 1, 5), (1, 266 if turns else 120)]
     if turns:
         shapes.append((15, 3))
