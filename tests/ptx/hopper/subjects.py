@@ -115,17 +115,13 @@ def _shapes(kernel: Kernel) -> list[tuple[int, int]]:
     - if a stage has several slabs: the last stage is complete, or the only one is not,
       or it has an odd number.  An incomplete one has any number of slabs.
 
-    If the tile is split along k, a block has one tile: more stages than its ring, or
-    one for each part.
+    If the tile is split along k, a block has one tile.  First, it has more stages than
+    its ring, twice over; then three or two, of which the last has any number of slabs.
     """
     size, turns, split = kernel.slabs, kernel.tile.turns, kernel.tile.split
     if split > 1:
-        whole = split * size
-        return [
-            (4 * whole - 1, 2),
-            (whole, 2),
-            *((whole - x, 2) for x in range(1, size)),
-        ]
+        few = [(x * size - less, 2) for x in (5, 4) for less in range(size)]
+        return [(8 * split * size - 1, 2), *few]
     shapes = [(7 if size == 1 else 3 * size - 1, 5), (1, 266 if turns else 120)]
     if turns:
         shapes.append((15, 3))
