@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fragmenta.isa.searching import find
-from tests.asking import answer, refusal
+from tests.asking import answer, page, refusal
 from tests.commands.names import S4
 
 BF16 = find("mma.m16n8k16.f32.bf16")
@@ -59,6 +59,16 @@ def test_many_names_and_many_instructions_are_told_in_short() -> None:
     assert "longer names: LDSM.16.MT88.2 and LDSM.16.MT88.4" in answer(
         "which", "LDSM.16.MT88"
     )
+
+
+def test_many_names_are_listed_alone_by_their_numbers() -> None:
+    lines = page("which", "BGMMA").splitlines()
+    assert lines[0] == "BGMMA fits 18 machine instructions"
+    assert lines[1].split() == ["BGMMA.64x8x256.AND.POPC", "BGMMA.64x16x256.AND.POPC"]
+    assert lines[-1] == "  fragmenta which BGMMA.64x8x256.AND.POPC"
+    assert "  and 208 more, which --json lists" in page("which", "HGMMA")
+    told = json.loads(answer("which", "HGMMA", "--json"))
+    assert len({each["name"] for each in told["origins"]}) == 48 + 208
 
 
 def test_which_json_of_a_name() -> None:
