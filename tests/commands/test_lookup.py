@@ -144,7 +144,7 @@ def test_which_of_a_move() -> None:
 
 
 def test_an_ambiguous_name_lists_its_candidates() -> None:
-    text = refusal("table", "mma.m16n8k64.s4", "A")
+    text = refusal("which", "mma.m16n8k64.s4", 3, 5)
     assert f"  {S4_FULL}\n" in text
     assert len(text.splitlines()) == 4
 
@@ -198,12 +198,13 @@ def test_instructions_that_agree_on_an_operand_are_answered_at_once() -> None:
     words = ("mma", "m16n8k16", "fp16", "B", 9, 3)
     one = page("where", "mma.m16n8k16.f32.f16", *words[3:]).splitlines()
     many = page("where", *words).splitlines()
-    assert many[1] == "and 1 more, in which B is the same"
+    assert many[1] == "and 1 more, in which B has the same places"
     assert many[2:] == one[1:]
     told = json.loads(answer("where", *words, "--json"))
     assert told["alike"] == ["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+    assert page("table", *words[:4]).splitlines()[:2] == many[:2]
     held = page("holds", "mma.m16n8k32.e4m3", "A", "--lane", 5).splitlines()
-    assert held[1] == "and 5 more, in which A is the same"
+    assert held[1] == "and 5 more, in which A has the same places"
 
 
 def test_instructions_that_do_not_agree_are_listed() -> None:

@@ -103,6 +103,9 @@ def test_targets_are_named_by_words_too() -> None:
     assert answer("which", S4, "--target", "ampere") == answer(
         "which", S4, "--target", "sm_80"
     )
+    assert answer("which", "HMMA.16816.F32", "--target", "ampere") == answer(
+        "which", "HMMA.16816.F32", "--target", "sm_80"
+    )
     assert answer("which", "HMMA.16816.F32", "--target", "hopper") == answer(
         "which", "HMMA.16816.F32", "--target", "sm_90a"
     )

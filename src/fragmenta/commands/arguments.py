@@ -149,8 +149,10 @@ class Meant(NamedTuple):
     @property
     def head(self) -> list[str]:
         """The lines that name the instructions."""
-        more = f"and {len(self.others)} more, in which {self.part.name} is the same"
-        return [str(self.op), *([more] if self.others else [])]
+        if not self.others:
+            return [str(self.op)]
+        same = f"in which {self.part.name} has the same places"
+        return [str(self.op), f"and {len(self.others)} more, {same}"]
 
     @property
     def record(self) -> dict[str, Any]:

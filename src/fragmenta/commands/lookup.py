@@ -18,7 +18,6 @@ from fragmenta.commands.arguments import (
     find,
     find_operand,
     number,
-    operand,
 )
 from fragmenta.commands.machine import tell_machine
 from fragmenta.commands.output import emit, emit_json, width
@@ -319,11 +318,11 @@ def table(
     if as_json and format_ not in ("text", "json"):
         raise Error(f"--json and --format {format_} contradict each other")
     format_ = "json" if as_json else format_
-    op = find(instruction, idesc)
-    part = operand(op, operand_)
+    meant = find_operand(instruction, operand_, idesc)
+    part = meant.part
     text = tables.table(part, by, format_, width(), _address(part, address))
     if format_ == "text":
-        text = "\n".join([str(op), text, *_observed(part)])
+        text = "\n".join([*meant.head, text, *_observed(part)])
     emit(text)
 
 

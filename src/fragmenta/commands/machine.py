@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Any
 
-from fragmenta.commands.arguments import find, target_of
+from fragmenta.commands.arguments import find
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error, UnknownInstruction, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.sass import (
     Origin,
@@ -38,7 +38,9 @@ def tell_machine(
         return
     if idesc is not None:
         raise Error("a machine instruction has no --idesc; leave it out")
-    origins = from_sass(text, target_of(target))
+    if target is not None:  # a word may mean several, if they write the same
+        target = named_target(target, same=lambda each: _written_on(text, each))
+    origins = from_sass(text, target)
     if as_json:
         emit_json(_about(machine_name(text), origins))
         return
@@ -50,6 +52,15 @@ def tell_machine(
     for name in found:
         lines += [name, *_block([each for each in origins if each.name == name])]
     emit("\n".join([*lines, *_further(machine_name(text), origins)]))
+
+
+def _written_on(text: str, target: str) -> object:
+    """What the name comes from on a target, to compare targets."""
+    try:
+        found = from_sass(text, target)
+    except UnknownInstruction:
+        return None
+    return tuple((each.name, str(each.instruction), each.alone) for each in found)
 
 
 def _numbered(name: str) -> list[tuple[int, str]]:
