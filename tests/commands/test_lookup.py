@@ -203,6 +203,8 @@ def test_instructions_that_agree_on_an_operand_are_answered_at_once() -> None:
     told = json.loads(answer("where", *words, "--json"))
     assert told["alike"] == ["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
     assert page("table", *words[:4]).splitlines()[:2] == many[:2]
+    both = page("formula", *words[:4], "--cuda").splitlines()
+    assert both[:2] == [f"// {line}" for line in many[:2]]
     held = page("holds", "mma.m16n8k32.e4m3", "A", "--lane", 5).splitlines()
     assert held[1] == "and 5 more, in which A has the same places"
 

@@ -155,16 +155,26 @@ class Meant(NamedTuple):
         return [str(self.op), f"and {len(self.others)} more, {same}"]
 
     @property
-    def record(self) -> dict[str, Any]:
+    def named(self) -> dict[str, Any]:
         """The same for a program."""
         alike = {"alike": list(map(str, self.others))} if self.others else {}
-        return {"instruction": str(self.op), **alike, "operand": self.part.name}
+        return {"instruction": str(self.op), **alike}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The instructions and the operand."""
+        return {**self.named, "operand": self.part.name}
 
 
-def find_operand(text: str, name: str, idesc: str | None = None) -> Meant:
-    """The operand of one instruction, or of several that agree on its places."""
+def find_operand(
+    text: str, name: str, idesc: str | None = None, what: str = ""
+) -> Meant:
+    """The operand of one instruction, or of several that agree on its places.
+
+    ``what`` is to be done with it, as for :func:`find_holding`.
+    """
     try:
-        op = find(text, idesc)
+        op = find_holding(text, what, idesc) if what else find(text, idesc)
     except AmbiguousInstruction:
         ops = searching.search(text)
         if idesc is not None or any(op.tensor_memory for op in ops):
