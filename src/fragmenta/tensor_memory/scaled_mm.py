@@ -22,9 +22,11 @@ from fragmenta.arithmetic.quantization import FORMATS, Quantized
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import (
     Error,
+    MissingPackage,
     ShapeError,
     UnknownOperand,
     UnknownType,
+    missing,
     nearest,
     one_of,
 )
@@ -57,9 +59,14 @@ class ScaledMM(NamedTuple):
     def tensors(self) -> tuple[Any, Any, Any]:
         """Elements, scales and tensor scale as tensors that share the memory.
 
-        ``scaled_mm`` takes B as ``tensors()[0].t()``.
+        ``scaled_mm`` takes B as ``tensors()[0].t()``.  Needs PyTorch.
         """
-        import torch
+        try:
+            import torch
+        except (ImportError, OSError) as why:  # OSError: a library of it does not load
+            raise MissingPackage(
+                f"tensors() needs PyTorch: {missing('torch', why)}"
+            ) from None
 
         values, scales = map(torch.from_numpy, (self.values, self.scales))
         of, scale = (getattr(torch, name) for name in self.types)
