@@ -94,12 +94,13 @@ def compare(
 ) -> None:
     """Prints the greatest and the mean error of D = A B against the exact product,
     relative and in units in the last place of D.  The numbers are rounded to each
-    instruction's types first.  A target without the instruction is named.
+    instruction's types first, or quantised if it takes block scales; so only the errors
+    of the sums are counted.  A target without the instruction is named.
     """
     if plot is not None:
         check_output(plot, force, ".svg", "--plot")
     # An option takes one word, so the second file is among the instructions.
-    files = [each for each in instructions if each.endswith(".npy")]
+    files = [each for each in instructions if each.endswith((".npy", ".npz"))]
     told = comparing.compare(
         [find(each) for each in grouped(e for e in instructions if e not in files)],
         _targets(targets),

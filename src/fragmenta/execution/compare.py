@@ -137,9 +137,9 @@ def compare(
     (from 0 to 1) or a pair of arrays A and B.  Random matrices are the same for all
     instructions, and A is 32 x k.  All values are rounded to the instruction's types
     first, and a sparse instruction takes A pruned: only the errors of the sum are
-    counted.  Integer types get values of their whole range, block scales are powers
-    of two.  A target without the instruction is listed in ``missing``; ``sm_90`` also
-    stands for ``sm_90a``.
+    counted.  Random integers are of the whole range, random block scales are powers
+    of two; given matrices are quantised if there are block scales.  A target without
+    the instruction is listed in ``missing``; ``sm_90`` also stands for ``sm_90a``.
 
     >>> ops = ["mma.m16n8k16.f32.f16", "wgmma.m64n8k32.f32.e4m3.e4m3"]
     >>> told = compare(ops, ["sm_80", "sm_90"], k=512, input="uniform")
