@@ -31,7 +31,8 @@ fp8 float8                | e4m3 e5m2 |                                         
 fp6 float6                | e2m3 e3m2 |                                             |
 fp4 float4                | e2m1      |                                             |
 e4m3fn float8_e4m3fn      | e4m3      |                                             |
-float8_e5m2               | e5m2      |                                             |
+fp8_e4m3                  | e4m3      |                                             |
+fp8_e5m2 float8_e5m2      | e5m2      |                                             |
 e2m1fn float4_e2m1fn      | e2m1      |                                             |
 int32                     | s32       |                                             |
 int8                      | s8        |                                             |
