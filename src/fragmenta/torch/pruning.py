@@ -64,7 +64,7 @@ class LayerPruning:
 
     @property
     def share(self) -> float:
-        """The share of the norm that was lost, 0 to 1; NaN if its norm is not finite."""
+        """The share of the norm that was lost, 0 to 1; NaN if it is not finite."""
         return self.lost / self.norm if self.lost else 0.0
 
     def to_dict(self) -> dict[str, Any]:
