@@ -88,6 +88,15 @@ def test_given_numbers_get_the_block_scales_that_they_need(text):
     assert row.mean_relative > 0
 
 
+def test_targets_may_be_words():
+    rows = fm.compare(F16, "ada, Hopper", k=16).rows
+    assert [row.target for row in rows] == ["sm_89", "sm_90a"]
+    with pytest.raises(fm.UnsupportedTarget, match=r"no target 'hoper' \(did you mean"):
+        fm.compare(F16, "hoper", k=16)
+    with pytest.raises(fm.UnsupportedTarget, match="H100 is sm_90 or sm_90a; name one"):
+        F16.supported_on("H100")
+
+
 def test_two_floats_hold_a_sum_of_f64_products():
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((2, 50)), rng.standard_normal((50, 2))

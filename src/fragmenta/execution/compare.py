@@ -32,7 +32,8 @@ from fragmenta.execution.summing import summing
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.searching import find
-from fragmenta.isa.target import check_target, number
+from fragmenta.isa.spoken import named_targets
+from fragmenta.isa.target import number
 from fragmenta.progress import Progress, bar
 from fragmenta.registers.dtype import DType
 
@@ -132,6 +133,7 @@ def compare(
 ) -> Compared:
     """How far instructions are from the exact product, on several targets.
 
+    A target may be a word, such as hopper, which means one of each architecture.
     ``k`` is the length of the sums, or several lengths; 64, 512 and 4096 if it is left
     out.  ``input`` is ``"normal"`` (a normal distribution around zero), ``"uniform"``
     (from 0 to 1) or a pair of arrays A and B.  Random matrices are the same for all
@@ -160,7 +162,7 @@ def compare(
     for op in found:
         check_multiplies(op)
     samples = Samples.make(input, k, seed)
-    pairs, missing = _pairs(found, [check_target(each) for each in names])
+    pairs, missing = _pairs(found, [t for each in names for t in named_targets(each)])
     rows: list[ErrorRow] = []
     known: dict[tuple[str, Model], list[ErrorRow]] = {}
     with bar("comparing") as shown:
