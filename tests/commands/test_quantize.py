@@ -85,6 +85,11 @@ def test_run_takes_the_files() -> None:
     assert told["factor"] == float((a.tensor_scale * b.tensor_scale).item())
 
 
+def test_run_says_what_scales_numbers() -> None:
+    said = complaint("run", NVFP4, "x.npy", "y.npy")
+    assert "'fragmenta quantize' scales numbers so that they fit" in said
+
+
 def test_run_multiplies_with_outer_scales() -> None:
     answer("quantize", "x.npy", "s8", "-o", "a.npz")
     answer("quantize", "y.npy", "s8", "--operand", "B", "-o", "b.npz")

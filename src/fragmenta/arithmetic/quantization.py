@@ -424,7 +424,7 @@ def _named(op: Any, operand: str) -> _Format:
     choice = _SEVERAL.get(word.replace("float", "fp"))
     if choice:
         raise UnknownType(f"{word} may be {one_of(choice)}; name one of them")
-    word = _element(word)
+    word = element_name(word)
     if word in ELEMENTS:
         return _Format(word, dtype(word), dtype("f32"))
     if "." in word:
@@ -436,10 +436,10 @@ def _named(op: Any, operand: str) -> _Format:
     )
 
 
-def _element(word: str) -> str:
+def element_name(word: str) -> str:
     """What PTX calls an element type that people, NumPy or PyTorch call otherwise.
 
-    >>> _element("int8"), _element("float8_e4m3fn"), _element("omma")
+    >>> element_name("int8"), element_name("float8_e4m3fn"), element_name("omma")
     ('s8', 'e4m3', 'omma')
     """
     meant = meaning(word)

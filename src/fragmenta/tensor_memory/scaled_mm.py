@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arithmetic.quantization import FORMATS, Quantized
+from fragmenta.arithmetic.quantization import FORMATS, Quantized, element_name
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import (
     Error,
@@ -201,7 +201,7 @@ def _check_types(of: DType, scale: DType) -> None:
 
 def _format(name: object) -> tuple[DType, DType, int]:
     """The types of a format, and the elements that share a scale; 0 for all."""
-    word = str(name).lower()
+    word = element_name(str(name).lower().removeprefix("torch."))
     blocks = {n: f for n, f in FORMATS.items() if f.dtype.name in ELEMENTS}
     plain = [each for each in ELEMENTS if each != "e2m1"]
     if word in blocks:
@@ -210,7 +210,8 @@ def _format(name: object) -> tuple[DType, DType, int]:
     if word not in plain:
         known = (*blocks, *plain)
         raise UnknownType(
-            f"no format {word!r}{nearest(word, known)}; scaled_mm takes {one_of(known)}"
+            f"no format {str(name)!r}{nearest(str(name), known)}; scaled_mm takes "
+            f"{one_of(known)}"
         )
     return dtype(word), dtype("f32"), 0
 
