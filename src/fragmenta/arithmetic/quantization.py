@@ -50,6 +50,7 @@ from fragmenta.errors import (
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.spoken import meaning
+from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType, dtype
 
 ELEMENTS = ("e2m1", "e2m3", "e3m2", "e4m3", "e5m2", "s4", "s8")
@@ -381,7 +382,8 @@ def _elements(parts: Numbers, scales: Numbers, of: DType) -> Array:
             quotient = flat[rows] / divisors[rows]
         found[rows] = round_elements(quotient, of).astype(of.storage)  # exact
 
-    in_blocks(work, len(flat), 4 * flat[0].nbytes)
+    with bar("quantising") as progress:
+        in_blocks(work, len(flat), 4 * flat[0].nbytes, progress)
     return found.reshape(parts.shape)
 
 
