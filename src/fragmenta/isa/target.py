@@ -97,16 +97,20 @@ class Requirement:
 
 # Architectures and GPUs, as people say them.
 _SAID = """
-volta v100          | sm_70..72
-turing t4           | sm_75
-ampere              | sm_80..88
-a100                | sm_80
-ada lovelace l4 l40 | sm_89
-hopper h100 h200    | sm_90..90
-blackwell           | sm_100..103 sm_110+
-b200                | sm_100..100
-b300                | sm_103..103
-thor                | sm_110..110
+volta v100                       | sm_70..72
+turing t4                        | sm_75
+ampere                           | sm_80..88
+a100 a30                         | sm_80
+a10 a40 rtx3090                  | sm_86
+orin                             | sm_87
+ada lovelace l4 l40 l40s rtx4090 | sm_89
+hopper h100 h200 gh200           | sm_90..90
+blackwell                        | sm_100..103 sm_110+
+b200 gb200                       | sm_100..100
+b300 gb300                       | sm_103..103
+thor                             | sm_110..110
+rtx5090                          | sm_120..120
+gb10                             | sm_121..121
 """
 
 
