@@ -21,6 +21,7 @@ from fragmenta.commands import app
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
+from tests.pages import examples
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -52,10 +53,10 @@ def uses_torch(page: Path) -> bool:
 def test_python_examples(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # recordings are named from here
     text = written(page)
-    examples = doctest.DocTestParser().get_doctest(text, {}, page.name, None, 0)
-    assert text.count(">>> ") == 0 or examples.examples
+    found = examples(text, page.name)
+    assert text.count(">>> ") == 0 or found.examples
     report: list[str] = []
-    doctest.DocTestRunner().run(examples, out=report.append)
+    doctest.DocTestRunner().run(found, out=report.append)
     assert not report, "".join(report)
 
 
@@ -89,6 +90,17 @@ def test_links_lead_somewhere(page: Path) -> None:
         to = (page.parent / link) if link else page
         assert to.exists(), link
         assert not heading or heading in anchors(to), f"{link}#{heading}"
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem
+)
+def test_code_hosts_show_the_page_as_meant(page: Path) -> None:
+    """Rows of a table have as many cells as its head; marks of doctest are not shown."""
+    assert "<BLANKLINE>" not in page.read_text(encoding="utf-8")
+    for block in re.findall(r"(?m)(?:^\|.*\n)+", prose(page)):
+        cells = {len(re.split(r"(?<!\\)\|", row)) for row in block.splitlines()}
+        assert len(cells) == 1, block[:200]
 
 
 def prose(page: Path) -> str:
@@ -221,7 +233,7 @@ def test_signatures_as_written() -> None:
 
 def check_opcodes(page: str) -> None:
     """Every line of the table of opcodes has a row, and says whether it runs."""
-    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    rows = [row for row in page.splitlines() if row.startswith(("| `", "| <code>"))]
     lines = [line for some in TABLE.lines.values() for line in some]
     public = [line for line in lines if not line.opcode.startswith("_")]
     said = {row.split(" | ")[3] for row in rows if row.count(" | ") > 3}

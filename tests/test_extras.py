@@ -52,6 +52,13 @@ def test_a_room_without_its_library(hide, room, package):
     assert caught.value.__suppress_context__  # one sentence, not a chain of causes
 
 
+def test_tensors_of_a_scaled_product_without_pytorch(hide):
+    hide("torch")
+    part = fm.to_scaled_mm(fm.quantize([[1.0, 2.0]], "mxfp4"))
+    with pytest.raises(fm.MissingPackage, match=r"tensors\(\) needs PyTorch: the pack"):
+        part.tensors()
+
+
 def test_a_gpu_without_its_packages(hide):
     hide("cuda", "cuda.core", "cuda.bindings")
     with pytest.raises(

@@ -17,16 +17,17 @@ from typer.testing import CliRunner
 import fragmenta
 from fragmenta.commands import app
 from fragmenta.commands.index import COMMANDS
+from tests.pages import examples
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_python_examples() -> None:
-    examples = doctest.DocTestParser().get_doctest(README, {}, "README", None, 0)
-    assert len(examples.examples) > 10
+    found = examples(README, "README")
+    assert len(found.examples) > 10
     report: list[str] = []
-    doctest.DocTestRunner().run(examples, out=report.append)
+    doctest.DocTestRunner().run(found, out=report.append)
     assert not report, "".join(report)
 
 

@@ -11,9 +11,25 @@ DOCS = ROOT / "docs"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table."""
-    cells = [head, ("---",) * len(head), *rows]
+    """A table.
+
+    >>> print(table(["line"], [["`d|p`"]]).splitlines()[-1])
+    | <code>d&#124;p</code> |
+    """
+    cells = [
+        head,
+        ("---",) * len(head),
+        *([_cell(each) for each in row] for row in rows),
+    ]
     return "\n".join(f"| {' | '.join(row)} |" for row in cells)
+
+
+def _cell(text: str) -> str:
+    """Code hosts end a cell at a bar, in code too, and the site shows a backslash."""
+    if "|" not in text:
+        return text
+    code = re.sub(r"`([^`]*)`", r"<code>\1</code>", text)
+    return re.sub(r"[|{}*_\[\]]", lambda mark: f"&#{ord(mark[0])};", code)
 
 
 def anchor(title: str) -> str:

@@ -302,6 +302,33 @@ def test_zeros() -> None:
     assert (small.values == 0).all()
 
 
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("fp8_e4m3", "e4m3"),
+        ("torch.float8_e5m2", "e5m2"),
+        (ml_dtypes.float8_e4m3fn, "e4m3"),
+        (np.dtype(np.int8), "s8"),
+    ],
+    ids=str,
+)
+def test_types_as_libraries_call_them(given: Any, name: str) -> None:
+    q = fm.quantize([[1.0, 300.0]], given)
+    assert (q.format, q.scale_dtype.name) == (name, "f32")
+
+
+def test_what_shares_a_scale_is_told() -> None:
+    X = np.ones((4, 8))
+    told = [repr(fm.quantize(X, "s8", per=per)) for per in ("row", "column", "tensor")]
+    assert [each.split(", ")[1] for each in told] == [
+        "one f32 for 8 along axis -1",
+        "one f32 for 4 along axis -2",
+        "one f32 for each matrix",
+    ]
+    made = fm.Quantized(X, np.ones((1, 2)), fm.dtype("s8"), fm.dtype("f32"), block=4)
+    assert "one f32 for 4 along axis -1 of each matrix>" in repr(made)
+
+
 REFUSED = {
     "NaN": (([[1.0, np.nan]], "mxfp4"), {}, r"nan at \[0, 1\]: it has no place"),
     "infinity": (([[-np.inf]], "s8"), {}, r"-inf at \[0, 0\]"),
@@ -314,6 +341,9 @@ REFUSED = {
     "type": (([[1.0]], fm.mma("m16n8k16", a="f16", d="f32")), {}, "is f16; numbers"),
     "operand": (([[1.0]], "s8"), {"operand": "D"}, "are A and B; given 'D'"),
     "rule": (([[1.0]], "nvfp4"), {"rule": "ocp"}, "the rules nearest and up"),
+    "torchao": (([[1.0]], "mxfp4"), {"rule": "RCEIL"}, "torchao calls rceil is up"),
+    "fp4": (([[1.0]], "float4"), {}, "float4 may be nvfp4, mxfp4 or e2m1"),
+    "unit": (([[1.0]], "omma"), {}, "no format 'omma'"),
     "per": (([[1.0]], "s8"), {"per": "lane"}, "per is row, column or tensor"),
     "group": (([[1.0]], "s8"), {"per": 0}, "per is row, column or tensor"),
     "block": (([[1.0]], "mxfp4"), {"per": 8}, "one scale for 32 elements along k"),

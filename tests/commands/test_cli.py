@@ -150,6 +150,10 @@ def test_version() -> None:
     ("words", "message"),
     [
         (("wher",), "Did you mean 'where'"),
+        (("find", "fp8", "hopper"), "did you mean: fragmenta list fp8 hopper"),
+        (("mma", "m16n8k16"), "no command mma; did you mean: fragmenta show mma m16n8"),
+        (("HMMA.16816.F32",), "did you mean: fragmenta show HMMA.16816.F32"),
+        (("nothing",), "No such command 'nothing'"),
         (("show", ""), ""),
     ],
 )

@@ -49,6 +49,7 @@ def test_files_and_plots() -> None:
         (("--input", "normal", "b.npy"), "given normal b.npy"),
         (("--input", "a.npy,none.npy"), "none.npy"),
         (("--input", "a.npy,both.npz"), "both.npz is an archive"),
+        (("--input", "both.npz", "both.npz"), "both.npz is an archive"),
         (("--input", "a.npy,raw.npy"), "raw.npy holds"),
         (("--plot", "p.png"), "--plot must name a .svg file"),
         (("--k", "many"), "k is a number"),

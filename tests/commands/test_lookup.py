@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fragmenta.isa.searching import find
-from tests.asking import answer, refusal
+from tests.asking import answer, page, refusal
 from tests.commands.names import S4, S4_FULL, SPARSE, WGMMA
 
 
@@ -144,7 +144,7 @@ def test_which_of_a_move() -> None:
 
 
 def test_an_ambiguous_name_lists_its_candidates() -> None:
-    text = refusal("where", "mma.m16n8k64.s4", "A", 3, 17)
+    text = refusal("which", "mma.m16n8k64.s4", 3, 5)
     assert f"  {S4_FULL}\n" in text
     assert len(text.splitlines()) == 4
 
@@ -189,3 +189,27 @@ def test_a_register_that_is_not_there() -> None:
 def test_refusals(words: tuple[object, ...], message: str) -> None:
     text = " ".join(refusal(*words).split())
     assert message in text
+
+
+# ── words that fit several instructions ─────────────────────────────────────
+
+
+def test_instructions_that_agree_on_an_operand_are_answered_at_once() -> None:
+    words = ("mma", "m16n8k16", "fp16", "B", 9, 3)
+    one = page("where", "mma.m16n8k16.f32.f16", *words[3:]).splitlines()
+    many = page("where", *words).splitlines()
+    assert many[1] == "and 1 more, in which B has the same places"
+    assert many[2:] == one[1:]
+    told = json.loads(answer("where", *words, "--json"))
+    assert told["alike"] == ["mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"]
+    assert page("table", *words[:4]).splitlines()[:2] == many[:2]
+    both = page("formula", *words[:4], "--cuda").splitlines()
+    assert both[:2] == [f"// {line}" for line in many[:2]]
+    held = page("holds", "mma.m16n8k32.e4m3", "A", "--lane", 5).splitlines()
+    assert held[1] == "and 5 more, in which A has the same places"
+
+
+def test_instructions_that_do_not_agree_are_listed() -> None:
+    assert "fits 2 instructions" in refusal("where", "mma m16n8k16 fp16", "C", 0, 0)
+    assert "fits 16 instructions" in refusal("where", "mma.m16n8k16", "B[9,3]")
+    assert "fits 2 instructions" in refusal("where", "mma m16n8k16 fp16", "metadata", 0)

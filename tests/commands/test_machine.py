@@ -8,7 +8,7 @@ import re
 import pytest
 
 from fragmenta.isa.searching import find
-from tests.asking import answer, refusal
+from tests.asking import answer, page, refusal
 from tests.commands.names import S4
 
 BF16 = find("mma.m16n8k16.f32.bf16")
@@ -61,6 +61,16 @@ def test_many_names_and_many_instructions_are_told_in_short() -> None:
     )
 
 
+def test_many_names_are_listed_alone_by_their_numbers() -> None:
+    lines = page("which", "BGMMA").splitlines()
+    assert lines[0] == "BGMMA fits 18 machine instructions"
+    assert lines[1].split() == ["BGMMA.64x8x256.AND.POPC", "BGMMA.64x16x256.AND.POPC"]
+    assert lines[-1] == "  fragmenta which BGMMA.64x8x256.AND.POPC"
+    assert "  and 208 more, which --json lists" in page("which", "HGMMA")
+    told = json.loads(answer("which", "HGMMA", "--json"))
+    assert len({each["name"] for each in told["origins"]}) == 48 + 208
+
+
 def test_which_json_of_a_name() -> None:
     told = json.loads(
         answer("which", "IMMA.16832.S8.S8", "--target", "sm_90", "--json")
@@ -92,6 +102,9 @@ def test_and_back() -> None:
 def test_targets_are_named_by_words_too() -> None:
     assert answer("which", S4, "--target", "ampere") == answer(
         "which", S4, "--target", "sm_80"
+    )
+    assert answer("which", "HMMA.16816.F32", "--target", "ampere") == answer(
+        "which", "HMMA.16816.F32", "--target", "sm_80"
     )
     assert answer("which", "HMMA.16816.F32", "--target", "hopper") == answer(
         "which", "HMMA.16816.F32", "--target", "sm_90a"

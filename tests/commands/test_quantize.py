@@ -85,6 +85,11 @@ def test_run_takes_the_files() -> None:
     assert told["factor"] == float((a.tensor_scale * b.tensor_scale).item())
 
 
+def test_run_says_what_scales_numbers() -> None:
+    said = complaint("run", NVFP4, "x.npy", "y.npy")
+    assert "'fragmenta quantize' scales numbers so that they fit" in said
+
+
 def test_run_multiplies_with_outer_scales() -> None:
     answer("quantize", "x.npy", "s8", "-o", "a.npz")
     answer("quantize", "y.npy", "s8", "--operand", "B", "-o", "b.npz")
@@ -135,3 +140,15 @@ def test_the_report_counts_by_hand() -> None:
     assert nothing.relative_rms == nothing.max_error == nothing.largest_scale == 0
     with pytest.raises(fm.ShapeError):
         fm.quantization_report(np.ones((2, 2)), fm.quantize(X, "mxfp4"))
+
+
+def test_the_report_of_many_rows_is_that_of_one_piece() -> None:
+    X = np.random.default_rng(1).standard_t(2, (3, 200, 900))
+    X[2, 150, 7] = 1e5  # far from the first rows
+    q = fm.quantize(X, "mxfp4")
+    found, errors = fm.quantization_report(X, q), np.abs(X - fm.dequantize(q))
+    assert found.at == np.unravel_index(errors.argmax(), X.shape)
+    assert found.max_error == errors.max()
+    assert found.zeroed == np.count_nonzero((q.values == 0) & (X != 0))
+    rms = np.linalg.norm(errors) / np.linalg.norm(X)
+    assert found.relative_rms == pytest.approx(rms, rel=1e-12)

@@ -233,6 +233,22 @@ def test_a_suggestion() -> None:
     assert told["loop"]["degree"] == 1
 
 
+def test_the_function_of_a_suggestion() -> None:
+    words = ("shared", MMA, "A", "--k", 32, "--rows", 64, "--suggest", "--cuda")
+    best = fm.suggest_swizzle(MMA_OP, "A", tile=(64, 32), order="row").best
+    assert answer(*words) == best.loop.to_cuda()
+    told = json.loads(page(*words, "--json"))
+    assert told["source"] == best.loop.to_cuda()
+    assert told["suggestions"]
+
+
+@pytest.mark.parametrize(("along", "size"), [("n", "16 x 16"), ("k", "32 x 8")])
+def test_a_tile_has_what_one_ldmatrix_loads(along: str, size: str) -> None:
+    words = ("shared", MMA, "B", "--num", "x4", "--along", along)
+    assert f"\nB: {size} f16, K-major\n" in page(*words)
+    assert f"// Load B, a tile of {size} f16" in answer(*words, "--cuda")
+
+
 def test_without_an_ldmatrix_none_is_analysed() -> None:
     words = ("wmma.mma.row.col.m16n16k16.f16.f16", "A")
     found = json.loads(page("shared", *words, "--json"))
@@ -319,10 +335,11 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
             "wgmma has no Swizzle<2,4,4>; it has 0, 32",
         ),
         ((MMA, "B", "--copy", "tma"), "--copy is for --suggest; given --copy tma"),
-        ((MMA, "B", "--suggest", "--cuda"), "do not go with --cuda"),
-        ((MMA, "B", "--suggest", "--pitch", 64), "do not go with --pitch 64"),
-        ((MMA, "B", "--cuda", "--access", "rows"), "do not go with --access rows"),
+        ((MMA, "B", "--suggest", "--pitch", 64), "does not go with --pitch 64"),
+        ((MMA, "B", "--cuda", "--access", "rows"), "does not go with --access rows"),
         ((MMA, "B", "--cuda", "--num", "x4"), "as x2 or x1; given x4"),
+        ((MMA, "A", "--along", "k"), "more than one A, so leave along out"),
+        ((MMA, "A", "--along", "k", "--cuda"), "given along k; none of them loads"),
         ((MMA, "A", "--swizzle", "3,3,3"), "must be 4 or higher, but it is 3"),
         (
             ("mma.m16n8k32.s32.s8.s8", "B", "--major", "mn", "--rows", 16, "--cuda"),

@@ -105,6 +105,7 @@ def test_cuda_is_the_library() -> None:
         (["marlin", "--shape", "64"], "such as 4096x11008"),
         (["marlin", "B"], "own order; operand"),
         (["marlon"], "did you mean marlin"),
+        (["bf16", "B"], "fits 58 instructions; say more"),
         ([MMA], "A or B?"),
         ([MMA, "B", "--nibbles", "x"], "numbers and commas"),
         (["marlin", "--shape", "32x128", "--pack", "w.npy", "-o", "x.npy"], "32x128"),

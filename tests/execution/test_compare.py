@@ -71,6 +71,32 @@ def test_errors_are_those_of_fractions(op, target):
     assert row.mean_ulp == pytest.approx(sum(units) / 6, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mma.kind::mxf8f6f4.e4m3.e4m3",
+        "mma.sp::ordered_metadata.kind::mxf8f6f4.e4m3.e4m3",
+    ],
+)
+def test_given_numbers_get_the_block_scales_that_they_need(text):
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_t(2, (8, 900)), rng.standard_t(2, (900, 8))
+    op = fm.find(f"{text}.f32.ue8m0")
+    (row,) = fm.compare(op, "sm_120a", input=(a, b)).rows
+    (large,) = fm.compare(op, "sm_120a", input=(a * 2.0**20, b)).rows  # beyond e4m3
+    assert row == large
+    assert row.mean_relative > 0
+
+
+def test_targets_may_be_words():
+    rows = fm.compare(F16, "ada, Hopper", k=16).rows
+    assert [row.target for row in rows] == ["sm_89", "sm_90a"]
+    with pytest.raises(fm.UnsupportedTarget, match=r"no target 'hoper' \(did you mean"):
+        fm.compare(F16, "hoper", k=16)
+    with pytest.raises(fm.UnsupportedTarget, match="H100 is sm_90 or sm_90a; name one"):
+        F16.supported_on("H100")
+
+
 def test_two_floats_hold_a_sum_of_f64_products():
     rng = np.random.default_rng(1)
     a, b = rng.standard_normal((2, 50)), rng.standard_normal((50, 2))

@@ -94,6 +94,18 @@ def test_text_is_wanted():
         fm.instruction(5)
 
 
+@pytest.mark.parametrize(
+    "mnemonic",
+    [
+        "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32",
+        "wmma.mma.sync.aligned.row.row.m16n16k16.f16.f16",
+        "tcgen05.ld.red.sync.aligned.32x32b.x64.max.NaN.f32",
+    ],
+)
+def test_a_mnemonic_without_sync_and_aligned_is_complete(mnemonic: str) -> None:
+    assert str(fm.find(mnemonic.replace(".sync.aligned", ""))) == mnemonic
+
+
 def test_construction_by_keyword():
     assert str(fm.mma("m16n8k64", a="s4", b="s4")) == S4
     assert fm.mma("m16n8k32", a="e4m3", b="e2m1", d="f16", kind="f8f6f4").kind

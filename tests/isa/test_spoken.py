@@ -191,3 +191,18 @@ def test_what_is_found_needs_what_the_mnemonic_needs() -> None:
     for text in ("mma.m16n8k32.kind::f8f6f4.f32.e4m3.e4m3", "mma kind::f8f6f4 fp8"):
         for op in fm.search(text):
             assert op.requires == fm.instruction(str(op)).requires
+
+
+@pytest.mark.parametrize(
+    "word, target",
+    [
+        ("rtx4090", "sm_89"),
+        ("RTX5090", "sm_120a"),
+        ("gb200", "sm_100a"),
+        ("a10", "sm_86"),
+    ],
+)
+def test_gpus_by_their_names(word: str, target: str) -> None:
+    assert spoken.named_target(word) == target
+    with pytest.raises(fm.UnsupportedTarget, match=f"{word} is .*; name one target"):
+        fm.mma("m16n8k16", a="bf16").supported_on(word)

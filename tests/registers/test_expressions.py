@@ -180,6 +180,8 @@ def test_numbers_are_folded_into_the_expressions() -> None:
         ({"row": 3}, "row is called 3"),
         ({"row": "lane"}, "two variables are called lane"),
         ({"lane": 1.5}, "no name of a variable"),
+        ({"L": "a", "lane": "b"}, "L and lane are one variable; .* 'a' and 'b'"),
+        ({"reg": "a", "register": "a"}, "reg and register are one variable"),
     ],
 )
 def test_wrong_names_are_refused(names: dict[str, Any], complaint: str) -> None:

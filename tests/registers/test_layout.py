@@ -105,6 +105,8 @@ def test_joined_digits_follow_the_element_width():
         ("row = L/2*2", {"L": 8}, "L0 of L=8 is not used"),
         ("row = L1*", {"L": 3}, "does not divide"),
         ("row = L0*3", {"L": 4}, "does not fit"),
+        ("row = L*", {"L": "8"}, "size of axis L is a whole number from 1 on"),
+        ("row = L*", {"L": 0}, "whole number from 1 on; given 0"),
     ],
 )
 def test_what_is_not_a_bijection_is_refused(line, sizes, complaint):

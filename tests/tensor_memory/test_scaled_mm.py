@@ -79,6 +79,13 @@ def test_what_is_refused() -> None:
             fm.from_scaled_mm(*given, **options)  # type: ignore[arg-type]
 
 
+def test_a_plain_type_may_have_its_name_in_pytorch() -> None:
+    q = fm.quantize(np.arange(8.0).reshape(2, 4), "e4m3")
+    part = fm.to_scaled_mm(q)
+    back = fm.from_scaled_mm(part.values, part.scales, part.types[0])
+    assert (fm.dequantize(back) == fm.dequantize(q)).all()
+
+
 @pytest.mark.torch
 @pytest.mark.parametrize("name", FORMATS)
 def test_tensors_of_pytorch(name: str) -> None:

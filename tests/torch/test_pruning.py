@@ -189,6 +189,15 @@ def test_a_report_of_what_cannot_be_told():
     assert math.isnan(ft.pruning_report(_layer(weight)).layers[0].share)
 
 
+def test_nothing_is_lost_of_a_sparse_weight_with_nan():
+    weight = torch.tensor([[torch.nan, 1, 0, 0], [0, 0, torch.inf, 2]]).half()
+    model = ft.linears(torch.nn.Sequential(_layer(weight)), prune=False)
+    report = ft.pruning_report(model)
+    assert report.layers[0].state == "kept"
+    assert report.layers[0].share == report.share == 0
+    assert "nan" not in str(report)
+
+
 def _layer(weight):
     layer = torch.nn.Linear(
         weight.shape[1], weight.shape[0], bias=False, dtype=weight.dtype

@@ -22,6 +22,7 @@ F16 = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
 BF16 = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 S8 = "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
 U8 = "mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32"
+E4M3 = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
 WGMMA = "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16"
 STORAGE = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "s8": np.int8, "u8": np.uint8,
@@ -300,7 +301,8 @@ def test_sparse_marlin_multiplies_with_its_own_metadata() -> None:
         (make("marlin", "", 4), {"what": "fragments", "zero": 16}, "0 to 15; given 16"),
         (make(U8, "B", 4), {"what": "dequantize", "zero": 8}, "no negative numbers"),
         (make(F16, "B", 16), {"what": "fragments", "zero": 8}, "nothing to convert"),
-        (make(F16, "B", 16), {"what": "dequantize"}, "to nothing"),
+        (make(F16, "B", 16), {"what": "dequantize"}, "no function converts codes of 16 bits"),
+        (make(E4M3, "B", 4), {"what": "fragments"}, "of f16, bf16, s8 or u8 have one"),
         (make(F16, "B", 4, nibbles="plain"), {"what": "fragments"}, "nibbles='fast'"),
         (make(F16, "B", 4, memory="E* R* Y1 L* Y0 Y2* X*"), {"what": "load"},
          "digits of Y before L must be its lowest"),
@@ -321,3 +323,9 @@ def test_awq_words_become_pairs_of_columns() -> None:
     text = fm.shuffle("awq", shape=(1, 8)).to_cuda("dequantize", zero=0)
     assert text.count("lop3") == 1
     assert "4 registers of f16" in text
+
+
+def test_a_long_address_is_written_on_several_lines() -> None:
+    text = fm.shuffle("tensorrt_llm", shape=(4096, 4096)).to_cuda("load")
+    assert "int at =\n" in text
+    assert max(map(len, text.splitlines())) <= 80

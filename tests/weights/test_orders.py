@@ -50,6 +50,12 @@ def test_indices_are_the_same_order(name: str) -> None:
     assert sorted(order.indices()) == list(range(128 * 64))
 
 
+def test_indices_of_several_blocks_are_those_of_the_layout() -> None:
+    order = fm.shuffle("tensorrt_llm", shape=(512, 384))
+    assert order._blocks.outer  # the weight is larger than a block
+    assert (order.indices() == order.layout.gather()).all()
+
+
 @pytest.mark.parametrize(
     ("name", "groups", "wanted"),
     [

@@ -12,6 +12,7 @@ from pathlib import Path
 import fragmenta as fm
 from fragmenta import wmma
 from fragmenta.registers.dtype import DTYPES
+from tests.pages import examples
 from tests.wmma.fragments import BY_CUDA, EXTENDED, FRAGMENTS, GUIDE, ROOT, part_of
 
 
@@ -20,7 +21,7 @@ def page():
 
 
 def test_the_page_runs():
-    found = doctest.DocTestParser().get_doctest(page(), {}, "wmma.md", None, 0)
+    found = examples(page(), "wmma.md")
     assert len(found.examples) > 60
     report = []
     doctest.DocTestRunner().run(found, out=report.append)

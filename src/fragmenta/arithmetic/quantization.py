@@ -49,6 +49,8 @@ from fragmenta.errors import (
 )
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.reading import instruction
+from fragmenta.isa.spoken import meaning
+from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType, dtype
 
 ELEMENTS = ("e2m1", "e2m3", "e3m2", "e4m3", "e5m2", "s4", "s8")
@@ -90,7 +92,6 @@ def _block_formats() -> dict[str, _Format]:
 
 
 FORMATS = _block_formats()
-_ALSO = {"int8": "s8", "int4": "s4"}
 _SEVERAL = {
     "fp4": ("nvfp4", "mxfp4", "e2m1"),
     "fp6": ("mxfp6_e2m3", "mxfp6_e3m2"),
@@ -99,6 +100,8 @@ _SEVERAL = {
     "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
 }
 """Names that leave a choice."""
+_TORCHAO = {"floor": "ocp", "rceil": "up"}
+"""Rules that torchao has under other names."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -194,11 +197,21 @@ class Quantized:
     def __repr__(self) -> str:
         size = "x".join(map(str, self.shape))
         name = f" {self.format}" if self.format else ""
-        rule = f", rule {self.rule}" if self.rule else ""
-        return (
-            f"<Quantized {size}{name}: {self.dtype}, one {self.scale_dtype} for "
-            f"{self.block} along axis {self.axis}{rule}>"
-        )
+        return f"<Quantized {size}{name}: {described(self)}>"
+
+
+def described(q: Quantized) -> str:
+    """The types, what shares a scale, and the rule.
+
+    >>> described(quantize([[1.0, 2.0], [3.0, 4.0]], "s8", per="tensor"))
+    's8, one f32 for each matrix, rule nearest'
+    """
+    shared = f"{q.block} along axis {q.axis}"
+    if q.scales.shape[-3 - q.axis] < q.shape[-3 - q.axis]:  # rows, or columns, share it
+        alone = q.scales.shape[q.axis] == 1
+        shared = "each matrix" if alone else f"{shared} of each matrix"
+    rule = f", rule {q.rule}" if q.rule else ""
+    return f"{q.dtype}, one {q.scale_dtype} for {shared}{rule}"
 
 
 def quantize(
@@ -375,7 +388,8 @@ def scaled_elements(parts: Numbers, scales: Numbers, of: DType) -> Array:
             quotient = flat[rows] / divisors[rows]
         found[rows] = round_elements(quotient, of).astype(of.storage)  # exact
 
-    in_blocks(work, len(flat), 4 * flat[0].nbytes)
+    with bar("quantising") as progress:
+        in_blocks(work, len(flat), 4 * flat[0].nbytes, progress)
     return found.reshape(parts.shape)
 
 
@@ -396,34 +410,50 @@ def _format(op: Any, operand: object, per: object, rule: object) -> _Format:
             f"formats without block scales; given {per!r}"
         )
     rules = RULES[how.scale_dtype.name]
-    chosen = rules[0] if rule is None else rule
+    chosen = rules[0] if rule is None else str(rule).lower()
     if chosen not in rules:
+        here = _TORCHAO.get(chosen)
+        same = f"; what torchao calls {chosen} is {here}" if here in rules else ""
         raise Error(
             f"scales of {how.scale_dtype} have the rules {one_of(rules, 'and')}; given "
-            f"{rule!r}"
+            f"{rule!r}{same}"
         )
-    return replace(how, rule=str(chosen))
+    return replace(how, rule=chosen)
 
 
 def _named(op: Any, operand: str) -> _Format:
     """The format of a name, an element type or an operand of an instruction."""
     if isinstance(op, Instruction):
         return _of_instruction(op, operand)
-    word = str(op).strip().lower()
+    given = op.__name__ if isinstance(op, type) else str(op).strip()
+    word = given.lower().removeprefix("torch.").removeprefix(".")
     if word in FORMATS:
         return FORMATS[word]
-    word = _ALSO.get(word, word.removeprefix("."))
+    choice = _SEVERAL.get(word.replace("float", "fp"))
+    if choice:
+        raise UnknownType(f"{word} may be {one_of(choice)}; name one of them")
+    word = element_name(word)
     if word in ELEMENTS:
         return _Format(word, dtype(word), dtype("f32"))
     if "." in word:
         return _of_instruction(instruction(op), operand)
-    if word in _SEVERAL:
-        raise UnknownType(f"{word} may be {one_of(_SEVERAL[word])}; name one of them")
     known = (*FORMATS, *ELEMENTS)
     raise UnknownType(
-        f"no format {shortened(word)}{nearest(word, known)}; there are "
+        f"no format {shortened(given)}{nearest(word, known)}; there are "
         f"{one_of(known, 'and')}, and every instruction with these types"
     )
+
+
+def element_name(word: str) -> str:
+    """What PTX calls an element type that people, NumPy or PyTorch call otherwise.
+
+    >>> element_name("int8"), element_name("float8_e4m3fn"), element_name("omma")
+    ('s8', 'e4m3', 'omma')
+    """
+    meant = meaning(word)
+    if meant is None or meant.families or meant.has or len(meant.types) != 1:
+        return word
+    return meant.types[0]
 
 
 def _of_instruction(op: Instruction, operand: str) -> _Format:

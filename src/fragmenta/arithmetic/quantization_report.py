@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arithmetic.quantization import Quantized, element_scales, numbers
 from fragmenta.arithmetic.rounding import Numbers, largest_element
+from fragmenta.arrays.checks import Array
+from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import Error, ShapeError
+from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType
 
 
@@ -69,22 +73,67 @@ def quantization_report(X: ArrayLike, q: Quantized) -> QuantizationReport:
         raise Error(f"q is what quantize returns; given {type(q).__name__}")
     if given.shape != q.shape:
         raise ShapeError(f"X has shape {given.shape} and q has shape {q.shape}")
-    scales = np.broadcast_to(element_scales(q), given.shape)
-    elements = q.values.astype(np.float64)
-    errors = np.abs(given - elements * scales)
-    at = tuple(int(i) for i in np.unravel_index(errors.argmax(), errors.shape))
-    beyond = np.abs(given) > _bound(q.dtype) * scales
-    used = scales[given != 0]
+    most = float(np.abs(given).max())
+    flat = given.reshape(-1, given.shape[-1])
+    scales = np.broadcast_to(element_scales(q), given.shape).reshape(flat.shape)
+    values = q.values.reshape(flat.shape)
+    bound = _bound(q.dtype)
+
+    def work(rows: slice) -> tuple[_Part, int]:
+        return _Part.of(flat[rows], values[rows], scales[rows], bound, most), rows.start
+
+    with bar("measuring the error") as progress:
+        parts = in_blocks(work, len(flat), 4 * flat[0].nbytes, progress)
+    worst, first = max(parts, key=lambda part: part[0].max_error)
+    place = worst.place + first * flat.shape[1]
+    every = [part for part, _ in parts]
+    squares, size = map(sum, zip(*(part.squares for part in every), strict=True))
+    lowest = min(part.smallest_scale for part in every)
     return QuantizationReport(
         elements=given.size,
-        max_error=float(errors[at]),
-        at=at,
-        relative_rms=_ratio(errors, given),
-        clipped=int(np.count_nonzero(beyond & (elements != 0))),
-        zeroed=int(np.count_nonzero((elements == 0) & (given != 0))),
-        smallest_scale=float(used.min()) if used.size else 0.0,
-        largest_scale=float(used.max()) if used.size else 0.0,
+        max_error=worst.max_error,
+        at=tuple(int(i) for i in np.unravel_index(place, given.shape)),
+        relative_rms=math.sqrt(squares / size) if most else 0.0,
+        clipped=sum(part.clipped for part in every),
+        zeroed=sum(part.zeroed for part in every),
+        smallest_scale=lowest if most else 0.0,
+        largest_scale=max(part.largest_scale for part in every),
     )
+
+
+class _Part(NamedTuple):
+    """The errors of some rows."""
+
+    max_error: float
+    place: int
+    squares: tuple[float, float]
+    """The squares of the errors and of the numbers, by that of the largest number."""
+    clipped: int
+    zeroed: int
+    smallest_scale: float
+    largest_scale: float
+
+    @classmethod
+    def of(
+        cls, given: Numbers, values: Array, scales: Numbers, bound: float, most: float
+    ) -> _Part:
+        elements = values.astype(np.float64)
+        errors = np.abs(given - elements * scales)
+        place = int(errors.argmax())
+        beyond = np.abs(given) > bound * scales
+        used = scales[given != 0]
+        unit = most or 1.0  # squares of tiny numbers are not lost
+        with np.errstate(under="ignore"):
+            squares = [float(np.square(x / unit).sum()) for x in (errors, given)]
+        return cls(
+            max_error=float(errors.flat[place]),
+            place=place,
+            squares=(squares[0], squares[1]),
+            clipped=int(np.count_nonzero(beyond & (elements != 0))),
+            zeroed=int(np.count_nonzero((elements == 0) & (given != 0))),
+            smallest_scale=float(used.min()) if used.size else math.inf,
+            largest_scale=float(used.max()) if used.size else 0.0,
+        )
 
 
 def _bound(of: DType) -> float:
@@ -93,12 +142,3 @@ def _bound(of: DType) -> float:
     every = np.abs(of.to_float64(patterns))
     most = largest_element(of)
     return (3 * most - float(every[every < most].max())) / 2
-
-
-def _ratio(errors: Numbers, given: Numbers) -> float:
-    """The ratio of two root mean squares; squares of tiny numbers are not lost."""
-    most = float(np.abs(given).max())
-    if not most:
-        return 0.0
-    with np.errstate(under="ignore"):
-        return float(np.linalg.norm(errors / most) / np.linalg.norm(given / most))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import shlex
 import sys
 import textwrap
 from collections.abc import Callable
@@ -48,6 +49,8 @@ class Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The command that is meant, with its parameters and its code."""
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
+            _check_meant(args)
         name, _, rest = super().resolve_command(ctx, args)
         return name, name and _load(name), rest
 
@@ -84,6 +87,23 @@ class Commands(TyperGroup):
                 raise typer.Exit(PIPE_CLOSED) from None
             complain(f"Error: {error.strerror or error}")
             raise typer.Exit(BAD_INPUT) from None
+
+
+_SAID = {"find": "list", "search": "list"}
+"""What the library's functions are called here."""
+
+
+def _check_meant(args: list[str]) -> None:
+    """Refuse a first word that is no command, but clearly means one."""
+    first, *rest = args
+    line = [_SAID.get(first, "show"), *(rest if first in _SAID else args)]
+    if first not in _SAID:
+        words = " ".join(each for each in args if not each.startswith("-"))
+        if not import_module("fragmenta.isa.searching").search(words):
+            return
+    raise Error(
+        f"there is no command {first}; did you mean: fragmenta {shlex.join(line)}"
+    )
 
 
 def _arranged(args: list[str]) -> list[str]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from fragmenta.errors import Error
+from fragmenta.errors import AmbiguousInstruction, Error, UnknownOperand
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa import searching
 from fragmenta.isa.families import catalogue
@@ -136,6 +136,63 @@ def find_holding(text: str, what: str, idesc: str | None = None) -> Instruction:
         op.shape  # noqa: B018 - without a descriptor, this says what is missing
     check_holds(op, what)
     return op
+
+
+class Meant(NamedTuple):
+    """An operand, and the instructions that have it."""
+
+    op: Instruction
+    part: Fragment
+    others: tuple[Instruction, ...]
+    """Those that the words fit, too, and whose operand is the same."""
+
+    @property
+    def head(self) -> list[str]:
+        """The lines that name the instructions."""
+        if not self.others:
+            return [str(self.op)]
+        same = f"in which {self.part.name} has the same places"
+        return [str(self.op), f"and {len(self.others)} more, {same}"]
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """The same for a program."""
+        alike = {"alike": list(map(str, self.others))} if self.others else {}
+        return {"instruction": str(self.op), **alike}
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """The instructions and the operand."""
+        return {**self.named, "operand": self.part.name}
+
+
+def find_operand(
+    text: str, name: str, idesc: str | None = None, what: str = ""
+) -> Meant:
+    """The operand of one instruction, or of several that agree on its places.
+
+    ``what`` is to be done with it, as for :func:`find_holding`.
+    """
+    try:
+        op = find_holding(text, what, idesc) if what else find(text, idesc)
+    except AmbiguousInstruction:
+        ops = searching.search(text)
+        if idesc is not None or any(op.tensor_memory for op in ops):
+            raise
+        if len({_places(op, name) for op in ops}) != 1:
+            raise
+        return Meant(ops[0], ops[0].fragment(name), tuple(ops[1:]))
+    return Meant(op, operand(op, name), ())
+
+
+def _places(op: Instruction, name: str) -> tuple[object, ...]:
+    """All that decides which place holds an element of an operand."""
+    try:
+        part = op.fragment(name)
+    except UnknownOperand:
+        return (op,)
+    held = (part.layout, part.container, part.stored, part.observed)
+    return (*held, part.dtype.bits, str(op.granularity))
 
 
 def operand(op: Instruction, text: str) -> Fragment:

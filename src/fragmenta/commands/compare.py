@@ -29,7 +29,6 @@ from fragmenta.commands.words import grouped
 from fragmenta.errors import Error, one_of
 from fragmenta.execution import compare as comparing
 from fragmenta.execution.samples import KINDS, LENGTHS
-from fragmenta.isa.spoken import named_targets
 
 Instructions = Annotated[
     list[str],
@@ -94,15 +93,16 @@ def compare(
 ) -> None:
     """Prints the greatest and the mean error of D = A B against the exact product,
     relative and in units in the last place of D.  The numbers are rounded to each
-    instruction's types first.  A target without the instruction is named.
+    instruction's types first, or quantised if it takes block scales; so only the errors
+    of the sums are counted.  A target without the instruction is named.
     """
     if plot is not None:
         check_output(plot, force, ".svg", "--plot")
     # An option takes one word, so the second file is among the instructions.
-    files = [each for each in instructions if each.endswith(".npy")]
+    files = [each for each in instructions if each.endswith((".npy", ".npz"))]
     told = comparing.compare(
         [find(each) for each in grouped(e for e in instructions if e not in files)],
-        _targets(targets),
+        targets,
         None if k is None else [number(each, "k") for each in k.split(",")],
         input if input in KINDS and not files else _files(input, files),
         seed=seed,
@@ -113,12 +113,6 @@ def compare(
         emit_json({**told.to_dict(), **({"plot": plot} if plot else {})})
     else:
         emit(str(told) + (f"\n\nplot in {plot}" if plot else ""))
-
-
-def _targets(text: str) -> list[str]:
-    """Targets; a word such as ampere means one of each architecture."""
-    names = text.replace(",", " ").split()
-    return [each for name in names for each in named_targets(name)]
 
 
 def _files(first: str, others: list[str]) -> tuple[Array, Array]:

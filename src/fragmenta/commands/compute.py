@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
+from fragmenta.arithmetic.quantization import ELEMENTS
 from fragmenta.arrays.checks import Array
 from fragmenta.arrays.npy import Archive
 from fragmenta.commands import comparison
@@ -35,7 +36,7 @@ from fragmenta.commands.files import (
 )
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.commands.quantized import from_archive, is_quantized
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error, ValueRangeError, one_of
 from fragmenta.execution.explain import explain as told
 from fragmenta.execution.matmul import matmul
 from fragmenta.execution.scaled import Operand, operand, rescaled
@@ -51,8 +52,8 @@ FileB = Annotated[str, matrix_argument("B", "A .npy or .npz file, K x N.")]
 FileC = Annotated[
     str | None, matrix_argument("C", "A .npy file, M x N; zeros if left out.")
 ]
-OptionalA = Annotated[str | None, matrix_argument("A", "A .npy file, M x K.")]
-OptionalB = Annotated[str | None, matrix_argument("B", "A .npy file, K x N.")]
+OptionalA = Annotated[str | None, matrix_argument("A", "A .npy or .npz file, M x K.")]
+OptionalB = Annotated[str | None, matrix_argument("B", "A .npy or .npz file, K x N.")]
 Target = Annotated[
     str | None,
     typer.Option(
@@ -322,6 +323,7 @@ def _given_scales(op: Instruction, a: Operand, b: Operand) -> dict[str, Array]:
     "explain",
     "fragmenta explain wgmma.m64n8k32.f32.e4m3.e4m3 --random 1 --row 3 --col 5",
     "fragmenta explain mma.m16n8k16.f32.f16 a.npy b.npy c.npy --row 0 --col 0",
+    "fragmenta explain mma nvfp4 qa.npz qb.npz --row 3 --col 5",
 )
 def explain(
     instruction: InstructionText,
@@ -345,7 +347,7 @@ def explain(
 ) -> None:
     """Prints each product and its exponent, how the terms are aligned and which
     bits that cuts off, the sum, its rounding, and the difference from the exact
-    value.
+    value.  A and B may be .npz files of 'fragmenta quantize'.
     """
     op = find(instruction)
     scales = {"scale_a": scale_a, "scale_b": scale_b}
@@ -435,7 +437,9 @@ def _checked(array: Array, of: DType, path: str) -> Array:
     try:
         return of.decode(of.encode(array))
     except Error as error:
-        raise type(error)(f"{path}: {error}") from None
+        scaled = of.name in ELEMENTS and isinstance(error, ValueRangeError)
+        how = "; 'fragmenta quantize' scales numbers so that they fit" if scaled else ""
+        raise type(error)(f"{path}: {error}{how}") from None
 
 
 def _ignored(matrix: Array | Compressed, of: DType) -> int:

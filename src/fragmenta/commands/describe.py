@@ -18,7 +18,7 @@ from fragmenta.commands.arguments import (
     OperandName,
     find,
     find_holding,
-    operand,
+    find_operand,
 )
 from fragmenta.commands.catalogue import types_of
 from fragmenta.commands.descriptors import (
@@ -406,18 +406,28 @@ def formula(
         raise Error(
             "--name is for the variables of --cuda or --python; give one of them"
         )
-    op = find_holding(instruction, "write a formula for", idesc)
-    parts = [operand(op, operand_)] if operand_ else list(op.fragments.values())
+    what = "write a formula for"
+    if operand_:
+        meant = find_operand(instruction, operand_, idesc, what)
+        parts, head, about = [meant.part], meant.head, meant.named
+    else:
+        op = find_holding(instruction, what, idesc)
+        parts, head = list(op.fragments.values()), [str(op)]
+        about = {"instruction": str(op)}
     if cuda or python:
         language: Language = "cuda" if cuda else "python"
-        _expressions(op, _written(parts, language, name or []), language, as_json)
+        found = _written(parts, language, name or [])
+        if as_json:
+            emit_json({**about, "language": language, "expressions": found})
+        else:
+            emit(_expressions(head, found, language))
         return
     if as_json:
         formulas = {part.name: part.formula() for part in parts}
-        emit_json({"instruction": str(op), "formulas": formulas})
+        emit_json({**about, "formulas": formulas})
         return
     texts = [f"{part.name}:\n{formula_text(part, width())}" for part in parts]
-    emit("\n\n".join([str(op), *texts]))
+    emit("\n\n".join(["\n".join(head), *texts]))
 
 
 DIRECTIONS: tuple[Direction, ...] = ("holds", "where")
@@ -478,21 +488,15 @@ def _fitting(
     return found
 
 
-def _expressions(
-    op: Instruction, found: Written, language: Language, as_json: bool
-) -> None:
-    """Print index expressions."""
-    if as_json:
-        about = {"instruction": str(op), "language": language}
-        emit_json({**about, "expressions": found})
-        return
+def _expressions(head: list[str], found: Written, language: Language) -> str:
+    """Index expressions below the names of the instructions."""
     sign = "//" if language == "cuda" else "#"
     texts = [
         f"{sign} {name}: the element at a place\n{each['holds']}\n\n"
         f"{sign} {name}: the place of an element\n{each['where']}"
         for name, each in found.items()
     ]
-    emit("\n\n".join([f"{sign} {op}", *texts]))
+    return "\n\n".join(["\n".join(f"{sign} {line}" for line in head), *texts])
 
 
 def formula_text(part: Fragment, room: int) -> str:

@@ -16,8 +16,8 @@ from fragmenta.commands.arguments import (
     OperandName,
     complete_target,
     find,
+    find_operand,
     number,
-    operand,
 )
 from fragmenta.commands.machine import tell_machine
 from fragmenta.commands.output import emit, emit_json, width
@@ -68,22 +68,21 @@ def where(
     idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
-    op = find(instruction, idesc)
-    part = operand(op, operand_)
+    meant = find_operand(instruction, operand_, idesc)
+    op, part, _ = meant
     _check_stored(op, part, index)
     at = _address(part, address)
     found = list(_places(part, index, at))
     if as_json:
         element = dict(zip(part.layout.data, index, strict=True))
         told = [{**selected, **_place(part, place)} for selected, place in found]
-        about: dict[str, Any] = {"instruction": str(op), "operand": part.name}
-        about |= {"element": element, "places": told}
+        about = {**meant.record, "element": element, "places": told}
         if part.stored > 1:
             about["columns"] = _logical(op, element["col"], element["col"])
         emit_json(about)
         return
     name = f"{part.name}[{', '.join(map(str, index))}]"
-    lines = [str(op)]
+    lines = meant.head
     for selected, place in found:
         chosen = ", ".join(f"{key} {value}" for key, value in selected.items())
         lines.append(f"{name}  {chosen + ': ' if chosen else ''}{_told(part, place)}")
@@ -230,8 +229,8 @@ def holds(
     idesc: Idesc = None,
     as_json: AsJson = False,
 ) -> None:
-    op = find(instruction, idesc)
-    part = operand(op, operand_)
+    meant = find_operand(instruction, operand_, idesc)
+    part = meant.part
     at = _address(part, address)
     asked = {"lane": lane}
     inside = isinstance(part, TensorFragment)
@@ -251,10 +250,11 @@ def holds(
     ]
     if as_json:
         told = [{**each, "bits": [each["low"], each["high"]]} for each in records]
-        emit_json({"instruction": str(op), "operand": part.name, "elements": told})
+        emit_json({**meant.record, "elements": told})
         return
     outer = [axis for axis in places.axes(part)[:-1] if axis in asked]
-    lines = [str(op), f"{part.name} in {places.told({k: asked[k] for k in outer})}"]
+    held = f"{part.name} in {places.told({k: asked[k] for k in outer})}"
+    lines = [*meant.head, held]
     lines += _held(part, list(tables.spans(part, records, join=True)))
     if inside:
         lines.append(f"warp {reaching_warp(lane)} of a warpgroup reaches this lane")
@@ -318,11 +318,11 @@ def table(
     if as_json and format_ not in ("text", "json"):
         raise Error(f"--json and --format {format_} contradict each other")
     format_ = "json" if as_json else format_
-    op = find(instruction, idesc)
-    part = operand(op, operand_)
+    meant = find_operand(instruction, operand_, idesc)
+    part = meant.part
     text = tables.table(part, by, format_, width(), _address(part, address))
     if format_ == "text":
-        text = "\n".join([str(op), text, *_observed(part)])
+        text = "\n".join([*meant.head, text, *_observed(part)])
     emit(text)
 
 

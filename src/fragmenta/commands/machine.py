@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Any
 
-from fragmenta.commands.arguments import find, target_of
+from fragmenta.commands.arguments import find
 from fragmenta.commands.output import emit, emit_json, width
-from fragmenta.errors import Error, one_of
+from fragmenta.errors import Error, UnknownInstruction, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.sass import (
     Origin,
@@ -23,7 +24,9 @@ from fragmenta.isa.sass import (
 from fragmenta.isa.spoken import named_target
 
 MOST = 8
-"""How many instructions are listed under one name."""
+"""How many instructions are listed under one name, and names with all about them."""
+NAMES = 48
+"""How many names are listed alone."""
 
 
 def tell_machine(
@@ -35,14 +38,48 @@ def tell_machine(
         return
     if idesc is not None:
         raise Error("a machine instruction has no --idesc; leave it out")
-    origins = from_sass(text, target_of(target))
+    if target is not None:  # a word may mean several, if they write the same
+        target = named_target(target, same=lambda each: _written_on(text, each))
+    origins = from_sass(text, target)
     if as_json:
         emit_json(_about(machine_name(text), origins))
         return
+    found = sorted({origin.name for origin in origins}, key=_numbered)
+    if len(found) > MOST:
+        emit("\n".join(_listed(machine_name(text), found)))
+        return
     lines = []
-    for name in dict.fromkeys(origin.name for origin in origins):
+    for name in found:
         lines += [name, *_block([each for each in origins if each.name == name])]
     emit("\n".join([*lines, *_further(machine_name(text), origins)]))
+
+
+def _written_on(text: str, target: str) -> object:
+    """What the name comes from on a target, to compare targets."""
+    try:
+        found = from_sass(text, target)
+    except UnknownInstruction:
+        return None
+    return tuple((each.name, str(each.instruction), each.alone) for each in found)
+
+
+def _numbered(name: str) -> list[tuple[int, str]]:
+    """The parts of a name, so that 64x8x16 comes before 64x16x16."""
+    return [(int(each or 0), rest) for each, rest in re.findall(r"(\d*)(\D*)", name)]
+
+
+def _listed(name: str, found: list[str]) -> Iterator[str]:
+    """The names alone, in columns, if they are many."""
+    yield f"{name} fits {len(found)} machine instructions"
+    shown = found[:NAMES]
+    wide = max(map(len, shown)) + 2
+    columns = max(1, (width() - 2) // wide)
+    for at in range(0, len(shown), columns):
+        line = "".join(each.ljust(wide) for each in shown[at : at + columns])
+        yield f"  {line}".rstrip()
+    if len(found) > len(shown):
+        yield f"  and {len(found) - len(shown)} more, which --json lists"
+    yield f"more about one of them:\n  fragmenta which {found[0]}"
 
 
 def _about(name: str, origins: Iterable[Origin]) -> dict[str, Any]:

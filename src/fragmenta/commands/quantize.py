@@ -8,7 +8,7 @@ import numpy as np
 import typer
 
 from fragmenta.arithmetic import quantization as library
-from fragmenta.arithmetic.quantization import Quantized
+from fragmenta.arithmetic.quantization import Quantized, described
 from fragmenta.arithmetic.quantization_report import (
     QuantizationReport,
     quantization_report,
@@ -189,10 +189,7 @@ def _lines(
 
 def _described(q: Quantized) -> str:
     name = f"{q.format}: " if q.format not in ("", q.dtype.name) else ""
-    rule = f", rule {q.rule}" if q.rule else ""
-    return (
-        f"{name}{q.dtype}, one {q.scale_dtype} for {q.block} along axis {q.axis}{rule}"
-    )
+    return f"{name}{described(q)}"
 
 
 def _about(

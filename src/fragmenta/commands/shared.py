@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -38,7 +38,7 @@ from fragmenta.shared.descriptor import (
     span,
 )
 from fragmenta.shared.elements import allowed_swizzles, stored
-from fragmenta.shared.loops import single_loop
+from fragmenta.shared.loops import only_as, single_loop
 from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.operands import family_of
 from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
@@ -53,6 +53,7 @@ from fragmenta.shared.tiles import default_swizzle
     "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --num x4 --along n",
     "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --swizzle 128 --cuda",
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 32 --rows 64 --suggest",
+    "fragmenta shared mma.m16n8k16.f32.f16 A --k 32 --rows 64 --suggest --cuda",
     "fragmenta shared wgmma.m64n128k16.f32.bf16 A --major mn --json",
     "fragmenta shared tcgen05.m128n256k16.f32.f16 B --swizzle 128",
 )
@@ -118,7 +119,8 @@ def shared(
     along: Annotated[
         Literal["m", "n", "k"] | None,
         typer.Option(
-            help="The dimension along which a larger ldmatrix loads more operands."
+            help="The dimension along which a larger ldmatrix loads more operands; "
+            "by default, the tile then has so many of them."
         ),
     ] = None,
     suggest: Annotated[
@@ -133,7 +135,11 @@ def shared(
     ] = None,
     cuda: Annotated[
         bool,
-        typer.Option("--cuda", help="Write the CUDA function that loads the tile."),
+        typer.Option(
+            "--cuda",
+            help="Write the CUDA function that loads the tile; with --suggest, from "
+            "the best memory that was found.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -146,12 +152,14 @@ def shared(
     lying = _Lying.of(op, operand.upper(), mode, major, (rows, k), pitch)
     if copy is not None and not suggest:
         raise Error(f"--copy is for --suggest; given --copy {copy}")
+    if along and not lying.family and (k if along == "k" else rows) is None:
+        lying = lying.widened(num, along)
     if suggest or cuda:
-        check_alone({"access": access} | ({"cuda": cuda} if suggest else {}))
+        check_alone("--suggest" if suggest else "--cuda", access=access)
         if suggest:
-            check_alone({"swizzle": swizzle, "pitch": pitch})
+            check_alone("--suggest", swizzle=swizzle, pitch=pitch)
         whole, asked = lying.whole(), {"num": num, "along": along}
-        told = whole.suggested(asked, copy) if suggest else whole.written(asked)
+        told = whole.suggested(asked, copy, cuda) if suggest else whole.written(asked)
         if as_json:
             emit_json(told.record)
         else:
@@ -448,13 +456,11 @@ class _Lying:
         for load in loads:
             if num in (None, load.num) and along in (None, load.along):
                 return load
-        there = one_of(
+        there = [
             load.num + (f" along {load.along}" if load.along else "") for load in loads
-        )
-        asked = " ".join(word for word in (num, along and f"along {along}") if word)
-        raise Error(
-            f"ldmatrix loads {self.operand} of this tile as {there}; given {asked}"
-        )
+        ]
+        told = only_as(self.operand, there, (num, along))
+        raise Error(f"ldmatrix loads {self.operand} of this tile as {told}")
 
     def _must(self, access: str) -> Chosen:
         found = self._doing(access, self.swizzle)
@@ -496,6 +502,19 @@ class _Lying:
         load, addresses = loop.first
         where = expressions(loop)
         return Chosen("ldmatrix", str(load), tile, addresses, where, tiles, along)
+
+    def widened(self, num: str | None, along: str) -> _Lying:
+        """The tile with as many operands along a dimension as one ldmatrix loads."""
+        for tiles in (2, 4):
+            side = "k" if along == "k" else "rows"
+            wide = replace(self, **{side: tiles * getattr(self, side)})
+            loads = wide.loads(wide.swizzle)
+            if not isinstance(loads, str) and any(
+                (load.tiles, load.along) == (tiles, along) and num in (None, load.num)
+                for load in loads
+            ):
+                return wide
+        return self
 
     @property
     def order(self) -> str:

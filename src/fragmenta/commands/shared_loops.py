@@ -36,14 +36,18 @@ class WholeTile(NamedTuple):
         told = {"tile": self.shape, "order": self.order, **self.placed, **asked}
         return ldmatrix_loop(self.op, self.operand, **told)
 
-    def suggested(self, asked: dict[str, Any], copy: Copy | None) -> Told:
-        """Swizzles and paddings, the best first."""
+    def suggested(self, asked: dict[str, Any], copy: Copy | None, cuda: bool) -> Told:
+        """Swizzles and paddings, the best first, or the function of the best."""
         found = suggest_swizzle(
             self.op, self.operand, tile=self.shape, order=self.order, copy=copy, **asked
         )
         best = found.best.loop
         text = f"{self.op}\n{found}\n\nthe best of them:\n{indented(described(best))}"
-        return Told(text, {**self._about(best), "suggestions": found.records()})
+        record = {**self._about(best), "suggestions": found.records()}
+        if not cuda:
+            return Told(text, record)
+        source = best.to_cuda()
+        return Told(source.rstrip("\n"), {**record, "source": source})
 
     def written(self, asked: dict[str, Any]) -> Told:
         """The CUDA function."""
@@ -60,14 +64,18 @@ class WholeTile(NamedTuple):
         }
 
 
-def check_alone(given: dict[str, object]) -> None:
-    """Refuse options that --suggest or --cuda would ignore."""
+_OWN = {
+    "--suggest": "searches the swizzle and the pitch of what ldmatrix loads",
+    "--cuda": "writes what ldmatrix loads",
+}
+
+
+def check_alone(option: str, **given: object) -> None:
+    """Refuse what --suggest or --cuda would ignore."""
     for name, value in given.items():
-        if value not in (None, False):
-            shown = f"--{name}" if value is True else f"--{name} {value}"
+        if value is not None:
             raise Error(
-                f"--suggest searches swizzles and paddings of what ldmatrix loads, and "
-                f"--cuda writes what loads it; they do not go with {shown}"
+                f"{option} {_OWN[option]}; it does not go with --{name} {value}"
             )
 
 

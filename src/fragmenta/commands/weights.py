@@ -23,6 +23,7 @@ from fragmenta.commands.files import (
 )
 from fragmenta.commands.output import emit, emit_json, printable, width, write
 from fragmenta.errors import Error, one_of
+from fragmenta.isa.searching import search
 from fragmenta.progress import bar
 from fragmenta.weights.orders import KNOWN, Nibbles
 from fragmenta.weights.shuffle import Shuffle
@@ -73,7 +74,8 @@ def shuffle(
         str | None,
         typer.Option(
             metavar="KxN",
-            help="Rows and columns of the weight: K x N, or N x K if it is A.",
+            help="Rows and columns of the weight: K x N, or N x K if it is A.  By "
+            "default those of the file, or 4096 x 4096 to describe an order.",
             show_default=False,
         ),
     ] = None,
@@ -154,7 +156,8 @@ def shuffle(
              "n_steps": n_steps, "inner": inner, "memory": memory,
              "nibbles": _nibbles(nibbles)}  # fmt: skip
     size = _size(shape, codes, bool(asked))
-    named = order if order in KNOWN or not {".", " "} & {*order} else find(order)
+    means = order not in KNOWN and ({".", " "} & {*order} or search(order))
+    named = find(order) if means else order
     made = library(named, shape=size, bits=bits, **steps)  # type: ignore[arg-type]
     about = _about(made)
     if cuda is not None:

@@ -32,7 +32,8 @@ from fragmenta.execution.summing import summing
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.searching import find
-from fragmenta.isa.target import check_target, number
+from fragmenta.isa.spoken import named_targets
+from fragmenta.isa.target import number
 from fragmenta.progress import Progress, bar
 from fragmenta.registers.dtype import DType
 
@@ -132,14 +133,15 @@ def compare(
 ) -> Compared:
     """How far instructions are from the exact product, on several targets.
 
+    A target may be a word, such as hopper, which means one of each architecture.
     ``k`` is the length of the sums, or several lengths; 64, 512 and 4096 if it is left
     out.  ``input`` is ``"normal"`` (a normal distribution around zero), ``"uniform"``
     (from 0 to 1) or a pair of arrays A and B.  Random matrices are the same for all
     instructions, and A is 32 x k.  All values are rounded to the instruction's types
     first, and a sparse instruction takes A pruned: only the errors of the sum are
-    counted.  Integer types get values of their whole range, block scales are powers
-    of two.  A target without the instruction is listed in ``missing``; ``sm_90`` also
-    stands for ``sm_90a``.
+    counted.  Random integers are of the whole range, random block scales are powers
+    of two; given matrices are quantised if there are block scales.  A target without
+    the instruction is listed in ``missing``; ``sm_90`` also stands for ``sm_90a``.
 
     >>> ops = ["mma.m16n8k16.f32.f16", "wgmma.m64n8k32.f32.e4m3.e4m3"]
     >>> told = compare(ops, ["sm_80", "sm_90"], k=512, input="uniform")
@@ -160,7 +162,7 @@ def compare(
     for op in found:
         check_multiplies(op)
     samples = Samples.make(input, k, seed)
-    pairs, missing = _pairs(found, [check_target(each) for each in names])
+    pairs, missing = _pairs(found, [t for each in names for t in named_targets(each)])
     rows: list[ErrorRow] = []
     known: dict[tuple[str, Model], list[ErrorRow]] = {}
     with bar("comparing") as shown:

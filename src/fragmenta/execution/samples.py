@@ -2,6 +2,7 @@
 
 Random matrices of the same numbers for every instruction, or matrices that were given.
 Both are rounded to the instruction's types: float64 has values that no small type has.
+If the instruction takes block scales, given matrices are quantised.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fragmenta.arithmetic.quantization import quantize
 from fragmenta.arrays.checks import Array, as_array, is_whole
 from fragmenta.errors import Error, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.execution.reference import Wide
@@ -74,6 +76,8 @@ class Samples:
 
     def operands(self, op: Instruction, k: int) -> tuple[Array, Array, dict[str, Any]]:
         """A, B and scales of the first k products, in the instruction's types."""
+        if op.scale_vec and self.kind == "given":
+            return self._quantized(op, k)
         a = self._typed("A", op.types["a"], self.a[:, :k])
         b = self._typed("B", op.types["b"], self.b[:k])
         if op.sparse:  # with zeros up to whole chunks
@@ -93,6 +97,21 @@ class Samples:
             else:
                 x = np.rint(np.clip(x / 4, -1, 1) * high)
         return rounded(of, x, name)
+
+    def _quantized(
+        self, op: Instruction, k: int
+    ) -> tuple[Array, Array, dict[str, Any]]:
+        """Given numbers, with the block scales that they need.
+
+        The factor of the whole matrix, of nvfp4, changes no relative error.
+        """
+        a, b = self.a[:, :k], self.b[:k]
+        if op.sparse:
+            a = prune(a, op, pad=True)
+            b = np.pad(b, ((0, a.shape[1] - k), (0, 0)))
+        left, right = quantize(a, op), quantize(b, op, operand="B")
+        scales = {"scale_a": left.scales, "scale_b": right.scales}
+        return left.values, right.values, scales
 
     def _scales(self, op: Instruction, k: int) -> dict[str, Array]:
         """Powers of two around one, a scale for each block of k."""

@@ -17,7 +17,6 @@ from fragmenta.errors import UnknownInstruction, one_of, shortened
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.recording import Code, ranges, recorded
 from fragmenta.isa.target import (
-    TARGETS,
     check_target,
     chosen_target,
     number,
@@ -92,7 +91,7 @@ class Sass:
         }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Origin:
     """An instruction of PTX from which a machine instruction comes.
 
@@ -102,6 +101,8 @@ class Origin:
     mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
     >>> first.name, first.targets[:2], first.alone
     ('HMMA.16816.F32.BF16', ('sm_80', 'sm_86'), True)
+    >>> fm.from_sass("IMMA.16864.S4.S4")[0]
+    <IMMA.16864.S4.S4 is mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32 on sm_80..89>
     """
 
     name: str
@@ -111,6 +112,11 @@ class Origin:
     """The targets on which the assembler writes it so."""
     alone: bool
     """Whether it is all that the assembler writes, not a part of a sequence."""
+
+    def __repr__(self) -> str:
+        part = "is" if self.alone else "is part of"
+        where = told_targets(self.targets)
+        return f"<{self.name} {part} {self.instruction} on {where}>"
 
 
 def told_code(code: Code, others: int) -> str:
@@ -229,8 +235,7 @@ recorded; the nearest are HMMA.1688.F32, HMMA.16816.F32 and HMMA.SP.16816.F32
             t for n in names(name) for o in _origins(n) for t in o.targets
         )
         raise UnknownInstruction(
-            f"ptxas writes no {name} for {target}; it does for "
-            f"{one_of((each for each in TARGETS if each in have), 'and')}"
+            f"ptxas writes no {name} for {target}; it does for {told_targets(have)}"
         )
     if target is not None:
         found = [Origin(o.name, o.instruction, (target,), o.alone) for o in found]

@@ -29,7 +29,8 @@ def find(text: str) -> Instruction:
     """The one instruction that a mnemonic or an abbreviation of it means.
 
     An abbreviation is some of the qualifiers, in their order.  A qualifier
-    that may be left out is taken to be absent unless it is named.  A ``tcgen05.mma``
+    that may be left out is taken to be absent unless it is named.  If only
+    ``sync.aligned`` is left out of one mnemonic, that one is meant.  A ``tcgen05.mma``
     is also found by its shape and types, which its instruction descriptor has.
 
     Words as people say them are understood, too, in any order: types (fp8, nvfp4,
@@ -52,11 +53,17 @@ def find(text: str) -> Instruction:
     except UnknownInstruction as unknown:
         words = _words(text)
         candidates = ([] if said(words) else built(words)) or search(text)
-        if len(candidates) == 1:
-            return candidates[0]
+        complete = [op for op in candidates if _spelled(op) == words]
+        if len(candidates) == 1 or len(complete) == 1:
+            return (complete or candidates)[0]
         if not candidates:
             raise _no_such_abbreviation(text, unknown) from None
         raise ambiguous(repr(text), candidates) from None
+
+
+def _spelled(op: Instruction) -> list[str]:
+    """All qualifiers of an instruction but those that every one of its family has."""
+    return [w for w in op.mnemonic.lower().split(".") if w not in ("sync", "aligned")]
 
 
 def search(text: str, *, every: bool = False) -> list[Instruction]:

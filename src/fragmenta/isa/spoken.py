@@ -15,7 +15,7 @@ from functools import cache
 from fragmenta.errors import UnsupportedTarget, nearest, one_of, shortened
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.table import read
-from fragmenta.isa.target import TARGETS, check_target, expand, number
+from fragmenta.isa.target import TARGETS, check_target, number, said_targets
 
 # ``types``: those of A and B; of D, where A and B have none of them.
 # ``has``: words of the mnemonic; "/" parts those of which one is enough, and "!" stands
@@ -31,7 +31,8 @@ fp8 float8                | e4m3 e5m2 |                                         
 fp6 float6                | e2m3 e3m2 |                                             |
 fp4 float4                | e2m1      |                                             |
 e4m3fn float8_e4m3fn      | e4m3      |                                             |
-float8_e5m2               | e5m2      |                                             |
+fp8_e4m3                  | e4m3      |                                             |
+fp8_e5m2 float8_e5m2      | e5m2      |                                             |
 e2m1fn float4_e2m1fn      | e2m1      |                                             |
 int32                     | s32       |                                             |
 int8                      | s8        |                                             |
@@ -48,21 +49,6 @@ dense                     |           | !sp !sp::ordered_metadata               
 1:2                       |           | sp/sp::ordered_metadata                     | 1:2
 2:4                       |           | sp/sp::ordered_metadata                     | 2:4
 4:8                       |           | sp/sp::ordered_metadata                     | 4:8
-"""
-
-# One of the targets has the instruction.
-ARCHITECTURES = """
-said                | targets
-volta v100          | sm_70..72
-turing t4           | sm_75
-ampere              | sm_80..88
-a100                | sm_80
-ada lovelace l4 l40 | sm_89
-hopper h100 h200    | sm_90..90
-blackwell           | sm_100..103 sm_110+
-b200                | sm_100..100
-b300                | sm_103..103
-thor                | sm_110..110
 """
 
 # Names of machine instructions, as disassemblers and profilers print them.  Each means
@@ -288,13 +274,13 @@ _MODIFIERS = (
 )
 
 
-_EMPTY = dict.fromkeys(("types", "has", "sparsity", "families", "targets"), "")
+_EMPTY = dict.fromkeys(("types", "has", "sparsity", "families"), "")
 
 
 @cache
 def _table() -> dict[str, Meaning]:
     found = {}
-    for row in (*read(TYPES), *read(ARCHITECTURES), *read(SASS)):
+    for row in (*read(TYPES), *read(SASS)):
         line = {**_EMPTY, **row}
         has = [word for word in line["has"].split() if not word.startswith("!")]
         lacks = [word[1:] for word in line["has"].split() if word.startswith("!")]
@@ -308,9 +294,10 @@ def _table() -> dict[str, Meaning]:
                 lacks=tuple(lacks),
                 sparsity=line["sparsity"],
                 families=(*families, *sparse),
-                targets=expand(line["targets"]),
             )
-    return found
+    return found | {
+        word: Meaning(word, targets=have) for word, have in said_targets().items()
+    }
 
 
 @cache

@@ -95,6 +95,36 @@ class Requirement:
         return f"PTX {self.ptx}, {self.text}"
 
 
+# Architectures and GPUs, as people say them.
+_SAID = """
+volta v100                       | sm_70..72
+turing t4                        | sm_75
+ampere                           | sm_80..88
+a100 a30                         | sm_80
+a10 a40 rtx3090                  | sm_86
+orin                             | sm_87
+ada lovelace l4 l40 l40s rtx4090 | sm_89
+hopper h100 h200 gh200           | sm_90..90
+blackwell                        | sm_100..103 sm_110+
+b200 gb200                       | sm_100..100
+b300 gb300                       | sm_103..103
+thor                             | sm_110..110
+rtx5090                          | sm_120..120
+gb10                             | sm_121..121
+"""
+
+
+@cache
+def said_targets() -> dict[str, tuple[str, ...]]:
+    """The targets of each word that people say.
+
+    >>> said_targets()["hopper"]
+    ('sm_90', 'sm_90a')
+    """
+    rows = (row.split("|") for row in _SAID.strip().splitlines())
+    return {word: expand(have) for words, have in rows for word in words.split()}
+
+
 def check_target(target: str) -> str:
     """The name of a target; an unknown name is refused.
 
@@ -119,6 +149,9 @@ and sm_121f
         raise UnsupportedTarget(
             f"{target} is {RENAMED[target]} since PTX 9.0, which renamed it"
         )
+    if target.lower() in said_targets():
+        meant = one_of(said_targets()[target.lower()])
+        raise UnsupportedTarget(f"{target} is {meant}; name one target")
     raise UnsupportedTarget(
         f"no target {target}{nearest(str(target), TARGETS)}; "
         f"the targets are {one_of(TARGETS, 'and')}"

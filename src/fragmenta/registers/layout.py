@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import LayoutError, ShapeError, one_of, shortened
 from fragmenta.registers import expressions
 
@@ -116,6 +116,12 @@ class Layout:
             raise LayoutError(
                 f"a layout has at most {LONGEST:,} characters; given {shortened(line)}"
             )
+        for axis, size in sizes.items():
+            if not is_whole(size) or size < 1:
+                raise LayoutError(
+                    f"{line}: the size of axis {axis} is a whole number from 1 on; "
+                    f"given {size!r}"
+                )
         data, _, free = line.partition("|")
         coordinates: list[tuple[str, Digits]] = []
         for part in (data, free):
@@ -365,6 +371,8 @@ class Layout:
         **names: str | int,
     ) -> expressions.Expressions:
         """Index expressions of CUDA C++, or of Python and NumPy.
+
+        The result is a dictionary of expressions; ``str()`` makes statements of it.
 
         ``"holds"`` gives each coordinate of the element that a place holds.
         ``"where"`` gives each axis of the place of an element.  Free coordinates, such

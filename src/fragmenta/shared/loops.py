@@ -108,6 +108,22 @@ def stmatrix_loop(
     return find_loop("stmatrix", op, operand, tile, placed, (num, along), target)
 
 
+def only_as(
+    operand: str, found: list[str], chosen: tuple[str | None, str | None]
+) -> str:
+    """The instructions that there are, and what was asked for instead.
+
+    >>> only_as("A", ["x4", "x2"], ("x4", "k"))
+    'x4 or x2; given x4 along k; none of them loads more than one A, so leave along out'
+    """
+    num, along = chosen
+    asked = " ".join(word for word in (num, along and f"along {along}") if word)
+    single = along and not any("along" in each for each in found)
+    none = "none of them loads" if len(found) > 1 else "it does not load"
+    hint = f"; {none} more than one {operand}, so leave along out" if single else ""
+    return f"{one_of(found)}; given {asked}{hint}"
+
+
 def find_loop(
     family: Family,
     op: Instruction | str,
@@ -131,12 +147,8 @@ def find_loop(
             found.append(str(loop.group))
     where = {"row": "row-major", "col": "column-major"}[memory.order]
     if found:
-        words = [num, along and f"along {along}"]
-        raise Error(
-            f"{family} moves {operand} of this {where} tile as "
-            f"{one_of(dict.fromkeys(found))}; given "
-            + " ".join(word for word in words if word)
-        )
+        told = only_as(operand, list(dict.fromkeys(found)), chosen)
+        raise Error(f"{family} moves {operand} of this {where} tile as {told}")
     raise Error(
         f"no {family} of {target} moves {operand} of {tiles.op} "
         f"{'from' if family == 'ldmatrix' else 'to'} {where} memory"

@@ -30,11 +30,16 @@ from fragmenta.shared.swizzles import UNIT
 from fragmenta.shared.tiles import Image
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LoopConflicts:
     """What all instructions of a loop cost; ``str()`` says it in one line.
 
     ``degrees`` has the degree of each phase: (steps …, phases).  1 means no conflict.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k16", a="f16", d="f32")
+    >>> fm.ldmatrix_loop(op, "A", tile=(16, 32), order="row").conflicts()
+    <LoopConflicts up to 4-way: 32 turns for 8 phases of 2 instructions>
     """
 
     degrees: NDArray[np.int64]
@@ -68,6 +73,9 @@ class LoopConflicts:
         free = "no bank conflicts" if self.free else f"up to {self.degree}-way"
         many = f"{self.instructions} instruction{'s' * (self.instructions > 1)}"
         return f"{free}: {self.turns} turns for {self.phases} phases of {many}"
+
+    def __repr__(self) -> str:
+        return f"<LoopConflicts {self}>"
 
 
 @dataclass(frozen=True, repr=False)

@@ -37,9 +37,15 @@ _PADDINGS = range(UNIT, BANKS * WORD, UNIT)
 _SHOWN = 6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Suggestion:
-    """One way to store the tile, and what it costs."""
+    """One way to store the tile, and what it costs.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k16", a="f16", d="f32")
+    >>> fm.suggest_swizzle(op, "A", tile=(64, 64), order="row").best
+    <Suggestion 128-byte swizzle: no bank conflicts>
+    """
 
     loop: MatrixLoop
     """The instructions that move the tile."""
@@ -91,6 +97,10 @@ class Suggestion:
         padded = self.pitch != memory.line_bytes
         return f"{said}, {self.pitch} bytes apart" if padded else said
 
+    def __repr__(self) -> str:
+        cost = "no bank conflicts" if self.free else f"{self.turns} turns"
+        return f"<Suggestion {self.words}: {cost}>"
+
     @property
     def arguments(self) -> dict[str, Any]:
         """What :func:`fragmenta.ldmatrix_loop` takes to store the tile so.
@@ -118,7 +128,7 @@ class Suggestion:
         )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Suggestions:
     """What the search found; ``str()`` explains it.
 
@@ -194,6 +204,8 @@ class Suggestions:
         if left:
             lines.append(f"  {left} others, {more} of them without conflicts")
         return "\n".join(lines)
+
+    __repr__ = __str__
 
 
 def _cell(cost: LoopConflicts) -> str:

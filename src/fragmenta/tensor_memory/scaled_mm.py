@@ -18,13 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arithmetic.quantization import FORMATS, Quantized
+from fragmenta.arithmetic.quantization import FORMATS, Quantized, element_name
 from fragmenta.arrays.checks import Array, as_array
 from fragmenta.errors import (
     Error,
+    MissingPackage,
     ShapeError,
     UnknownOperand,
     UnknownType,
+    missing,
     nearest,
     one_of,
 )
@@ -57,9 +59,14 @@ class ScaledMM(NamedTuple):
     def tensors(self) -> tuple[Any, Any, Any]:
         """Elements, scales and tensor scale as tensors that share the memory.
 
-        ``scaled_mm`` takes B as ``tensors()[0].t()``.
+        ``scaled_mm`` takes B as ``tensors()[0].t()``.  Needs PyTorch.
         """
-        import torch
+        try:
+            import torch
+        except (ImportError, OSError) as why:  # OSError: a library of it does not load
+            raise MissingPackage(
+                f"tensors() needs PyTorch: {missing('torch', why)}"
+            ) from None
 
         values, scales = map(torch.from_numpy, (self.values, self.scales))
         of, scale = (getattr(torch, name) for name in self.types)
@@ -194,7 +201,7 @@ def _check_types(of: DType, scale: DType) -> None:
 
 def _format(name: object) -> tuple[DType, DType, int]:
     """The types of a format, and the elements that share a scale; 0 for all."""
-    word = str(name).lower()
+    word = element_name(str(name).lower().removeprefix("torch."))
     blocks = {n: f for n, f in FORMATS.items() if f.dtype.name in ELEMENTS}
     plain = [each for each in ELEMENTS if each != "e2m1"]
     if word in blocks:
@@ -203,7 +210,8 @@ def _format(name: object) -> tuple[DType, DType, int]:
     if word not in plain:
         known = (*blocks, *plain)
         raise UnknownType(
-            f"no format {word!r}{nearest(word, known)}; scaled_mm takes {one_of(known)}"
+            f"no format {str(name)!r}{nearest(str(name), known)}; scaled_mm takes "
+            f"{one_of(known)}"
         )
     return dtype(word), dtype("f32"), 0
 

@@ -66,8 +66,8 @@ class LayerPruning:
 
     @property
     def share(self) -> float:
-        """The share of the norm that was lost, 0 to 1; NaN if a norm is not finite."""
-        return self.lost / self.norm if self.norm else 0.0
+        """The share of the norm that was lost, 0 to 1; NaN if it is not finite."""
+        return self.lost / self.norm if self.lost else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values."""
@@ -109,8 +109,11 @@ class PruningReport:
     def share(self) -> float:
         """The share of the norm of all sparse layers that was lost, 0 to 1."""
         sparse = [each for each in self.layers if each.state in ("pruned", "kept")]
-        norm = math.hypot(*(each.norm for each in sparse))
-        return math.hypot(*(each.lost for each in sparse)) / norm if norm else 0.0
+        norm, lost = (
+            math.hypot(*(getattr(each, name) for each in sparse))
+            for name in ("norm", "lost")
+        )
+        return lost / norm if lost else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain Python values."""

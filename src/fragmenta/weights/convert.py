@@ -66,10 +66,17 @@ def conversion(bits: int, operand: str, to: str | None, zero: int | None) -> Con
     allowed = next((family for family in _FAMILIES if operand in family), ())
     if any(bits >= _TYPES[name] for name in allowed):
         allowed = ()
+    if not allowed:
+        able = [name for name, size in _TYPES.items() if size > bits]
+        others = f"; operands of {one_of(able)} have one" if able else ""
+        raise Error(
+            f"no function converts codes of {bits} bits for an operand of {operand}"
+            f"{others}; to_cuda('load') writes the loads alone"
+        )
     if wanted not in allowed:
         raise Error(
             f"for an operand of {operand}, codes of {bits} bits are converted to "
-            f"{one_of(allowed) or 'nothing'}; given {wanted}"
+            f"{one_of(allowed)}; given {wanted}"
         )
     highest = (1 << bits) - 1
     if zero is None:

@@ -188,7 +188,9 @@ offset9 offset1 offset3 offset4 offset10
         >>> fm.shuffle("awq", shape=(2, 8)).indices()
         array([ 0,  2,  4,  6,  1,  3,  5,  7,  8, 10, 12, 14,  9, 11, 13, 15])
         """
-        return self.layout.gather()
+        rows, columns = self._blocks.shape
+        every = np.arange(rows * columns, dtype=np.intp)
+        return self._blocks.gather(every.reshape(rows, columns))
 
     # ── packing ─────────────────────────────────────────────────────────────
 

@@ -73,7 +73,7 @@ def load(order: Shuffle) -> str:
     fragment = order.fragment
     assert fragment is not None
     count = order.load_bytes * 8 // WORD
-    address = _address(order).to_cuda("holds")["at"]
+    address = str(_address(order).to_cuda("holds")).replace("\n", "\n    ")
     size = next(size for size in _VECTORS if order.load_bytes % size == 0)
     loads = order.load_bytes // size
     lines = []
@@ -99,7 +99,7 @@ def load(order: Shuffle) -> str:
     {_parameters(order)},
     unsigned (&words)[{count}])
 {{
-    int at = {address};
+    {address}
 {body}
 }}"""
 
