@@ -9,6 +9,8 @@
     SparseLinear    torch.nn.Linear with a sparse weight
     linears         every torch.nn.Linear of a model -> SparseLinear
     pruning_report  what pruning took, or would take, from each layer of a model
+    load_sparse     a checkpoint with 2:4 weights -> a model with SparseLinear
+    save_sparse     the way back
 
 On a Hopper GPU each product is one kernel on the caller's stream.  On the CPU an
 emulation computes the same bits, slowly.  All are ``torch.library`` operators, so
@@ -22,6 +24,11 @@ they work with ``torch.compile`` and in CUDA graphs.
     pruning     what did pruning take from a model?
     modules     what can be a layer of a model?
     tuning      which tiles are the fastest here, for these calls?
+    safetensors how are tensors stored in a file?
+    checkpoint  what is in a checkpoint?
+    formats     how does a stored weight become a layer?
+    loading     how does a model get its weights from a checkpoint?
+    saving      how is a model with sparse layers written?
 """
 
 from fragmenta.errors import MissingPackage, missing
@@ -33,6 +40,8 @@ except (ImportError, OSError) as why:  # OSError: a library of it does not load
         f"fragmenta.torch needs PyTorch: {missing('torch', why)}"
     ) from None
 
+from fragmenta.torch.formats import ScaledSparseLinear, from_bitmask, to_bitmask
+from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
 from fragmenta.torch.modules import SparseLinear, linears, pruning_report
 from fragmenta.torch.products import (
@@ -44,23 +53,30 @@ from fragmenta.torch.products import (
 )
 from fragmenta.torch.pruning import LayerPruning, PruningReport, PruningWarning
 from fragmenta.torch.running import run
+from fragmenta.torch.saving import save_sparse
 from fragmenta.torch.tuning import autotune
 
 __all__ = [
     "OUTPUTS",
     "TYPES",
+    "CheckpointWarning",
     "LayerPruning",
     "PruningReport",
     "PruningWarning",
+    "ScaledSparseLinear",
     "SparseLinear",
     "SparseMatrix",
     "autotune",
     "binary_mm",
     "compress",
     "dense_mm",
+    "from_bitmask",
     "linears",
+    "load_sparse",
     "pruning_report",
     "run",
+    "save_sparse",
     "sparse_linear",
     "sparse_mm",
+    "to_bitmask",
 ]
