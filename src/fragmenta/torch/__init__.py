@@ -40,7 +40,7 @@ except (ImportError, OSError) as why:  # OSError: a library of it does not load
         f"fragmenta.torch needs PyTorch: {missing('torch', why)}"
     ) from None
 
-from fragmenta.torch.formats import ScaledSparseLinear, from_bitmask, to_bitmask
+from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
 from fragmenta.torch.modules import SparseLinear, linears, pruning_report
@@ -63,7 +63,6 @@ __all__ = [
     "LayerPruning",
     "PruningReport",
     "PruningWarning",
-    "ScaledSparseLinear",
     "SparseLinear",
     "SparseMatrix",
     "autotune",

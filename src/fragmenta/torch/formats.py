@@ -1,10 +1,10 @@
 """How does a stored weight become a layer, and a layer a stored weight?
 
     sparse-24-bitmask   values and positions are taken as they are, and written so
-    the same, quantised 8-bit values with scales: ScaledSparseLinear
+    the same, quantised the same with 8-bit values, and their scales
     marlin-24           integers x scales, rounded once to the type of the model
 
-No format goes through the dense matrix.
+None of them goes through the dense matrix.
 """
 
 from __future__ import annotations
@@ -30,89 +30,14 @@ from fragmenta.torch.matrix import (
     TYPES,
     SparseMatrix,
     bytes_of,
+    listed,
     matrix_of,
     tensor_of,
     type_name,
 )
-from fragmenta.torch.modules import SparseLinear
-from fragmenta.torch.products import linear
 
-LIMITS = {torch.float8_e4m3fn: 448.0, torch.float8_e5m2: 57344.0, torch.int8: 127.0}
-"""The largest magnitude that activations are quantised to."""
-
-
-class ScaledSparseLinear(SparseLinear):
-    """A SparseLinear with 8-bit weights, their scales, and 8-bit activations.
-
-    ``weight_scale`` has one number for each output.  Activations are divided by
-    ``input_scale``; without it, each row of x by a scale of its own, so that its
-    largest magnitude becomes 448 (e4m3) or 127 (int8).  x may be 8-bit already.
-
-    >>> made = ScaledSparseLinear(8, 4, dtype=torch.float8_e4m3fn)
-    >>> made(torch.ones(2, 8, dtype=torch.bfloat16)).dtype
-    torch.bfloat16
-    """
-
-    weight_scale: Tensor
-    input_scale: Tensor | None
-
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        bias: bool = True,
-        *,
-        dtype: torch.dtype = torch.float8_e4m3fn,
-        device: torch.device | str | None = None,
-        out_dtype: torch.dtype | None = None,
-        promote: bool = False,
-        static: bool = False,
-    ) -> None:
-        if dtype not in LIMITS:
-            raise Error(
-                f"8-bit weights are {', '.join(map(str, LIMITS))}; given {dtype}"
-            )
-        super().__init__(
-            in_features, out_features, bias, dtype=dtype, device=device,
-            out_dtype=out_dtype, promote=promote,
-        )  # fmt: skip
-        options: dict[str, Any] = {"dtype": torch.float32, "device": device}
-        self.register_buffer("weight_scale", torch.ones(out_features, **options))
-        self.register_buffer(
-            "input_scale", torch.ones(1, **options) if static else None
-        )
-
-    def forward(self, input: Tensor) -> Tensor:
-        """y = x W^T + bias, where x is quantised first if it is not 8-bit."""
-        kind, scale = self.weight.dtype, None
-        out = self.out_dtype
-        if input.dtype.itemsize > 1:
-            out = out or input.dtype
-            input, scale = quantized(input, kind, self.input_scale)
-        return linear(
-            input, self.weight_packed, self.weight_type,
-            (self.out_features, self.in_features), self.bias, out_dtype=out,
-            scale=self.input_scale, scale_x=scale, scale_weight=self.weight_scale,
-            promote=self.promote,
-        )  # fmt: skip
-
-
-def quantized(
-    x: Tensor, kind: torch.dtype, scale: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """x divided by a scale and rounded; and the scales of its rows if none is given.
-
-    >>> quantized(torch.tensor([[1.0, -0.5]]), torch.int8, None)
-    (tensor([[127, -64]], dtype=torch.int8), tensor([0.0079]))
-    """
-    limit, rows = LIMITS[kind], None
-    x = x.float()
-    if scale is None:
-        most = x.abs().amax(-1, keepdim=True) / limit
-        scale = torch.where(most > 0, most, torch.ones_like(most))
-        rows = scale.reshape(-1)
-    x = (x / scale).clamp(-limit, limit)
-    return (x if kind.is_floating_point else x.round()).to(kind), rows
+QUANTIZED = {torch.float8_e4m3fn: "fp8", torch.int8: "int8"}
+"""What a layer calls its quantisation, by the type of its weight."""
 
 
 # ── the bitmask ─────────────────────────────────────────────────────────────
@@ -248,17 +173,16 @@ def _scale(parts: Mapping[str, Tensor], values: Tensor, rows: int) -> Tensor | N
     for name in ("weight_zero_point", "input_zero_point"):
         if name in parts and parts[name].float().count_nonzero():
             raise Error(f"{name} is not zero: only symmetric quantisation is read")
-    narrow, given = values.dtype.itemsize == 1, parts.get("weight_scale")
-    if narrow != (given is not None) or (narrow and values.dtype not in LIMITS):
-        what = "no weight_scale" if given is None else "a weight_scale"
-        raise Error(
-            f"8-bit weights (float8_e4m3fn, float8_e5m2, int8) have a weight_scale, "
-            f"and others have none; given {values.dtype} with {what}"
-        )
+    given = parts.get("weight_scale")
     if given is None:
         if "input_scale" in parts:
-            raise Error(f"input_scale is given, but the weights are {values.dtype}")
+            raise Error("an input_scale without a weight_scale has no meaning")
         return None
+    if values.dtype not in QUANTIZED:
+        raise Error(
+            f"only weights of {listed(QUANTIZED)} have a weight_scale; given "
+            f"{values.dtype} with one"
+        )
     if given.numel() not in (1, rows) or not given.is_floating_point():
         raise ShapeError(
             f"weight_scale must be one number, or one for each of {rows} outputs; "
@@ -272,7 +196,7 @@ def _one(scale: Tensor) -> Tensor:
         raise ShapeError(
             f"input_scale must be one number; given shape {tuple(scale.shape)}"
         )
-    return _finite(scale, "input_scale").reshape(1).clone()
+    return _finite(scale, "input_scale").reshape(()).clone()
 
 
 def _finite(scale: Tensor, name: str) -> Tensor:

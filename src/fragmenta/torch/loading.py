@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from inspect import signature
 from typing import Any, TypeAlias
 
 import torch
@@ -17,7 +18,7 @@ from fragmenta.errors import Error, ShapeError, nearest, one_of, shortened
 from fragmenta.torch.checkpoint import MARLIN, Checkpoint, about_layer, dotted
 from fragmenta.torch.formats import (
     FORMS,
-    ScaledSparseLinear,
+    QUANTIZED,
     Weight,
     read_bitmask,
     read_marlin,
@@ -26,6 +27,8 @@ from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import Skip, without_skipped
 
 Module: TypeAlias = torch.nn.Module
+QUANTIZES = "quantize" in signature(SparseLinear.__init__).parameters
+"""Whether layers can have 8-bit weights with scales; if not, they become 16-bit."""
 
 
 class CheckpointWarning(UserWarning):
@@ -194,27 +197,27 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Any) -> Weight:
         if groups > 1:
             checkpoint.check_groups()
     else:
-        found = read_bitmask(parts, None if checkpoint.activations else wide)
+        narrow = QUANTIZES and checkpoint.activations
+        found = read_bitmask(parts, None if narrow else wide)
     shape = (layer.out_features, layer.in_features)
     if found.matrix.shape != shape:
         raise ShapeError(
             f"the model has {shape[0]}x{shape[1]} weights, and the checkpoint "
             f"{found.matrix.shape[0]}x{found.matrix.shape[1]}"
         )
-    if found.scale is None and found.matrix.dtype != wide:
+    kind = found.matrix.dtype
+    if found.scale is None and kind != layer.weight.dtype:
+        why = f"use model.to({kind})" if kind.itemsize > 1 else "weight_scale is missing"
         raise Error(
-            f"the model has weights of {wide}, and the checkpoint of "
-            f"{found.matrix.dtype}; use model.to({found.matrix.dtype})"
+            f"the model has weights of {wide}, and the checkpoint of {kind}; {why}"
         )
     return found
 
 
 def _type(layer: Any) -> torch.dtype:
-    """The type that a layer computes with, outside of its quantised product."""
-    if isinstance(layer, ScaledSparseLinear):
-        return layer.out_dtype or torch.bfloat16
+    """The type of the activations of a layer, as far as it is known."""
     kind: torch.dtype = layer.weight.dtype
-    return kind
+    return kind if kind.itemsize > 1 else layer.out_dtype or torch.bfloat16
 
 
 def _made(layer: Any, weight: Weight, bias: Tensor | None) -> SparseLinear:
@@ -224,18 +227,17 @@ def _made(layer: Any, weight: Weight, bias: Tensor | None) -> SparseLinear:
         "dtype": weight.matrix.dtype,
         "device": "cpu" if old.is_meta else old.device,
     }
+    if weight.scale is not None:
+        options["quantize"] = QUANTIZED[weight.matrix.dtype]
+        options["static"] = weight.input_scale is not None
     sizes = (layer.in_features, layer.out_features, layer.bias is not None)
-    if weight.scale is None:
-        made = SparseLinear(*sizes, **options)
-    else:
-        static = weight.input_scale is not None
-        scaled = ScaledSparseLinear(
-            *sizes, **options, out_dtype=_type(layer), static=static
-        )
-        scaled.weight_scale.copy_(weight.scale)
-        if scaled.input_scale is not None and weight.input_scale is not None:
-            scaled.input_scale.copy_(weight.input_scale)
-        made = scaled
+    made = SparseLinear(*sizes, **options)
+    for name, scale in (
+        ("weight_scale", weight.scale),
+        ("input_scale", weight.input_scale),
+    ):
+        if scale is not None:
+            getattr(made, name).copy_(scale)
     made.weight_packed.copy_(weight.matrix.data.flatten(1))
     if made.bias is not None:
         given = layer.bias.detach() if bias is None else bias

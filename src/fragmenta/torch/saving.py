@@ -27,12 +27,13 @@ from fragmenta.torch.checkpoint import (
     dotted,
     read_json,
 )
-from fragmenta.torch.formats import ScaledSparseLinear, to_bitmask
+from fragmenta.torch.formats import to_bitmask
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.safetensors import check_free, write, write_whole
 
 LARGEST = 5 * 10**9
 """The bytes of tensors in one file of a checkpoint, unless others are asked for."""
+_SCALES = {"weight_scale": (-1, 1), "input_scale": (1,)}  # and their shapes
 
 
 def save_sparse(
@@ -122,25 +123,23 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
 def _stored(layer: SparseLinear) -> dict[str, Tensor]:
     """The tensors of a sparse layer, as the format names them."""
     parts = to_bitmask(layer.weight)
-    kind = parts["compressed"].dtype
-    if isinstance(layer, ScaledSparseLinear):
-        kind = layer.out_dtype or torch.float32
-        parts["weight_scale"] = layer.weight_scale.reshape(-1, 1)
-        if layer.input_scale is not None:
-            parts["input_scale"] = layer.input_scale
+    kinds = [parts["compressed"].dtype]
+    for name, shape in _SCALES.items():
+        if (scale := getattr(layer, name, None)) is not None:
+            parts[name] = scale.reshape(shape)
+            kinds = [torch.bfloat16, torch.float16]
     if layer.bias is not None:
-        # A layer has it in float32; it was 16-bit if nothing is lost so.
-        narrow = layer.bias.to(kind if kind.itemsize > 1 else torch.float32)
-        same = torch.equal(narrow.float(), layer.bias)
-        parts["bias"] = narrow if same else layer.bias
+        # A layer has it in float32.  It was 16-bit if nothing is lost so.
+        narrow = [layer.bias.to(kind) for kind in kinds if kind.itemsize == 2]
+        kept = (each for each in narrow if torch.equal(each.float(), layer.bias))
+        parts["bias"] = next(kept, layer.bias)
     return parts
 
 
 def _scheme(layer: SparseLinear) -> str:
-    """The type of a scaled layer, and whether its activations have a given scale."""
-    if not isinstance(layer, ScaledSparseLinear):
-        return ""
-    return f"{layer.weight_type}{' static' * (layer.input_scale is not None)}"
+    """The type of a layer with scales, and whether its activations have a given one."""
+    given = [name for name in _SCALES if getattr(layer, name, None) is not None]
+    return " ".join([layer.weight_type, *given]) if given else ""
 
 
 def _size(tensor: Tensor) -> int:
@@ -208,7 +207,7 @@ def _described(scaled: str, plain: list[str]) -> dict[str, Any]:
     if scaled:
         kind = "int" if scaled.startswith("s8") else "float"
         each = {"num_bits": 8, "type": kind, "symmetric": True}
-        static = scaled.endswith("static")
+        static = "input_scale" in scaled
         config["format"] = f"{kind}-quantized"
         config["ignore"] = ignore
         config["config_groups"] = {
