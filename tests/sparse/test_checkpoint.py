@@ -38,7 +38,7 @@ def test_half_a_byte_may_be_left():
     assert not (mask[:, 1] >> 4).any()
     assert fm.from_bitmask(sp.values, mask, HALF, 12).shape == (3, 12)
     mask[1, 1] |= 0x10
-    with pytest.raises(fm.BadMetadata, match="12 columns.*bits beyond"):
+    with pytest.raises(fm.BadMetadata, match=r"12 columns.*bits beyond"):
         fm.from_bitmask(sp.values, mask, HALF, 12)
 
 
@@ -46,7 +46,7 @@ def test_half_a_byte_may_be_left():
 def test_other_counts_than_two_are_refused(bits):
     mask = np.full((2, 1), 0x33, np.uint8)
     mask[1, 0] = 0x03 | bits << 4
-    with pytest.raises(fm.BadMetadata, match="row 1, columns 4 to 7.*1 of 4 chunks"):
+    with pytest.raises(fm.BadMetadata, match=r"row 1, columns 4 to 7.*1 of 4 chunks"):
         fm.from_bitmask(np.ones((2, 4), np.float16), mask, HALF)
 
 

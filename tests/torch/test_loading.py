@@ -526,7 +526,7 @@ def test_marlin_that_cannot_be_right_is_refused(tmp_path):
     layer = torch.nn.Linear(384, 64, bias=False)
     with pytest.raises(fm.Error, match="float16 or bfloat16"):
         ft.load_sparse(layer, path)
-    with pytest.raises(fm.Error, match="0.7.1, which stored the scales of groups"):
+    with pytest.raises(fm.Error, match=r"0.7.1, which stored the scales of groups"):
         ft.load_sparse(layer.half(), path)
 
 
@@ -537,7 +537,7 @@ def test_semi_structured_tensors_are_saved(tmp_path):
     from torch.sparse import SparseSemiStructuredTensorCUTLASS as Cutlass
     from torch.sparse import _semi_structured_conversions as conversions
 
-    dense, mask = sparse_weight(32, 64)
+    dense, _ = sparse_weight(32, 64)
     packed, meta = conversions.sparse_semi_structured_from_dense_cutlass(dense)
     with pytest.warns(UserWarning, match="prototype"):
         theirs = Cutlass(dense.shape, packed, meta, None, None, None)
