@@ -14,6 +14,9 @@ from fragmenta.torch.loading import QUANTIZES
 from fragmenta.torch.safetensors import SafeTensors, write
 from tests.sparse.test_checkpoint import marlin
 
+# PyTorch's own, on a CPU without bf16.
+pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
+
 NAMES = {
     torch.bfloat16: "BF16",
     torch.float16: "F16",
