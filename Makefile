@@ -16,10 +16,13 @@ CUTE := nvidia-cutlass-dsl==4.8.1
 PYPTX := pyptx==0.1.1
 CUTLASS := nvidia-cutlass==4.2.0.0
 
+# The tests start many processes, and none should compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test torch triton cutlass published hopper lint types unit fuzz bench dist pages docs browser explorer clean help
+.PHONY: demo test thorough torch triton cutlass published hopper lint types unit fuzz bench dist pages docs browser explorer clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -65,6 +68,9 @@ types: $(VENV)/.test  ## mypy --strict
 
 unit: $(VENV)/.test browser  ## the tests alone
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
+
+thorough: $(VENV)/.test browser  ## the tests alone, with every case that repeats a kind
+	FRAGMENTA_THOROUGH=1 FRAGMENTA_HOPPER=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) \

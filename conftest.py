@@ -51,14 +51,14 @@ def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
     """Leave out what is marked with the name of a package that is not installed."""
-
-    def can_run(item: pytest.Item) -> bool:
-        return not any(item.get_closest_marker(name) for name in MISSING)
-
-    left_out = [item for item in items if not can_run(item)]
+    missing = set(MISSING)
+    kept, left_out = [], []
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        (left_out if marks & missing else kept).append(item)
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if can_run(item)]
+        items[:] = kept
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

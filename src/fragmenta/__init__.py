@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         InstructionDescriptor as InstructionDescriptor,
     )
     from fragmenta.isa.reading import instruction as instruction
+    from fragmenta.isa.sass import from_sass as from_sass
     from fragmenta.isa.searching import find as find
     from fragmenta.isa.searching import search as search
     from fragmenta.isa.target import Requirement as Requirement
@@ -79,17 +80,20 @@ if TYPE_CHECKING:
     from fragmenta.shared.addresses import LaneAddresses as LaneAddresses
     from fragmenta.shared.banks import bank_conflicts as bank_conflicts
     from fragmenta.shared.descriptor import Descriptor as Descriptor
+    from fragmenta.shared.loops import ldmatrix_addresses as ldmatrix_addresses
+    from fragmenta.shared.loops import ldmatrix_loop as ldmatrix_loop
+    from fragmenta.shared.loops import stmatrix_addresses as stmatrix_addresses
+    from fragmenta.shared.loops import stmatrix_loop as stmatrix_loop
+    from fragmenta.shared.matrix_loop import MatrixLoop as MatrixLoop
     from fragmenta.shared.moves import ldmatrix as ldmatrix
-    from fragmenta.shared.moves import ldmatrix_addresses as ldmatrix_addresses
     from fragmenta.shared.moves import movmatrix as movmatrix
     from fragmenta.shared.moves import stmatrix as stmatrix
-    from fragmenta.shared.moves import stmatrix_addresses as stmatrix_addresses
+    from fragmenta.shared.suggestions import suggest_swizzle as suggest_swizzle
+    from fragmenta.shared.swizzles import XorSwizzle as XorSwizzle
     from fragmenta.shared.tiles import read_tile as read_tile
     from fragmenta.shared.tiles import shared_tile as shared_tile
     from fragmenta.shared.zero_columns import ZeroColumnMask as ZeroColumnMask
-    from fragmenta.sparse.checkpoint import Marlin24 as Marlin24
     from fragmenta.sparse.checkpoint import from_bitmask as from_bitmask
-    from fragmenta.sparse.checkpoint import from_marlin_24 as from_marlin_24
     from fragmenta.sparse.checkpoint import to_bitmask as to_bitmask
     from fragmenta.sparse.compress import Compressed as Compressed
     from fragmenta.sparse.compress import check_sparse as check_sparse
@@ -108,6 +112,10 @@ if TYPE_CHECKING:
     from fragmenta.tensor_memory.scaled_mm import ScaledMM as ScaledMM
     from fragmenta.tensor_memory.scaled_mm import from_scaled_mm as from_scaled_mm
     from fragmenta.tensor_memory.scaled_mm import to_scaled_mm as to_scaled_mm
+    from fragmenta.weights.marlin import Marlin24 as Marlin24
+    from fragmenta.weights.marlin import from_marlin_24 as from_marlin_24
+    from fragmenta.weights.shuffle import Shuffle as Shuffle
+    from fragmenta.weights.shuffle import shuffle as shuffle
 
 __version__ = "0.1.0"
 
@@ -116,6 +124,7 @@ __version__ = "0.1.0"
 _MODULES = {
     "isa.reading": "instruction",
     "isa.searching": "find search",
+    "isa.sass": "from_sass",
     "isa.building": "mma wgmma tcgen05",
     "isa.families": "catalogue",
     "isa.instruction": "Instruction Shape",
@@ -131,12 +140,18 @@ _MODULES = {
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
-    "sparse.checkpoint": "to_bitmask from_bitmask from_marlin_24 Marlin24",
+    "sparse.checkpoint": "to_bitmask from_bitmask",
+    "weights.shuffle": "shuffle Shuffle",
+    "weights.marlin": "from_marlin_24 Marlin24",
     "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",
     "shared.zero_columns": "ZeroColumnMask",
-    "shared.moves": "ldmatrix stmatrix movmatrix ldmatrix_addresses stmatrix_addresses",
+    "shared.moves": "ldmatrix stmatrix movmatrix",
+    "shared.loops": "ldmatrix_loop stmatrix_loop ldmatrix_addresses stmatrix_addresses",
+    "shared.matrix_loop": "MatrixLoop",
+    "shared.suggestions": "suggest_swizzle",
+    "shared.swizzles": "XorSwizzle",
     "shared.banks": "bank_conflicts",
     "arithmetic.quantization": "quantize dequantize Quantized",
     "arithmetic.quantization_report": "quantization_report QuantizationReport",

@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from fragmenta.execution.summing import Summing
     from fragmenta.execution.tcgen05 import Address
     from fragmenta.isa.instruction import Instruction
+    from fragmenta.isa.sass import Sass
     from fragmenta.ptx.kernel import Kernel
     from fragmenta.ptx.result import Result
     from fragmenta.registers.fragment import Fragment, Words
     from fragmenta.registers.tensor import Image, TensorAddress
     from fragmenta.shared.descriptor import Descriptor
+    from fragmenta.shared.matrix_loop import MatrixLoop
     from fragmenta.shared.zero_columns import ZeroColumnMask
     from fragmenta.view.timeline import Timeline
 
@@ -229,6 +231,23 @@ def sums(self: Instruction) -> tuple[Summing, ...]:
     return sums(self)
 
 
+def sass(self: Instruction, target: str | None = None) -> Sass:
+    """The machine instructions that the assembler writes for it on a target.
+
+    See :func:`fragmenta.isa.sass.sass`; :func:`fragmenta.from_sass` is the way back.
+
+    >>> import fragmenta as fm
+    >>> op = fm.mma("m16n8k32", a="e4m3", d="f32")
+    >>> print(op.sass("sm_89"))
+    QMMA.16832.F32.E4M3.E4M3
+    >>> print(op.sass("sm_90"))
+    HMMA.16816.F32 x 2, and 16 others; expanded to f16
+    """
+    from fragmenta.isa.sass import sass
+
+    return sass(self, target)
+
+
 if TYPE_CHECKING:
     from fragmenta.cuda.source.emit import to_cuda as to_cuda  # noqa: PLC0414
     from fragmenta.cuda.source.emit import to_ptx as to_ptx  # noqa: PLC0414
@@ -295,6 +314,20 @@ def instruction_to_svg(self: Instruction) -> str:
     from fragmenta.view.svg import instruction_svg
 
     return instruction_svg(self)
+
+
+# ── of a loop of ldmatrix ──────────────────────────────────────────────────
+
+
+def loop_to_cuda(self: MatrixLoop, name: str | None = None, *, after: str = "") -> str:
+    """A CUDA function that does the loop, with the small functions that it calls.
+
+    Those that the source ``after`` which it is written already has are left out.  See
+    :func:`fragmenta.cuda.source.loops.to_cuda`.
+    """
+    from fragmenta.cuda.source.loops import to_cuda
+
+    return to_cuda(self, name, after=after)
 
 
 # ── of a comparison ─────────────────────────────────────────────────────────

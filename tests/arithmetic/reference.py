@@ -6,6 +6,7 @@ against it.  It shares nothing with them but the model's parameters.
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
@@ -36,6 +37,7 @@ MINUS_ZERO = MinusZero(0)
 NAN_BITS = {"f32": 0x7FFFFFFF, "f16": 0x7FFF, "f64": 0xFFF8000000000000}
 
 
+@lru_cache(maxsize=1 << 14)  # small types have few values
 def value(bits, name):
     """A Fraction, or a float that is infinite or NaN."""
     bits = int(bits)

@@ -12,10 +12,11 @@ from fragmenta.shared.banks import conflict_picture, conflict_table
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.moves import ldmatrix
 from fragmenta.shared.tiles import read_tile, shared_tile
-from tests.asking import complaint, page
+from tests.asking import answer, complaint, page
 
 WGMMA = "wgmma.m64n24k16.f32.f16"
 MMA = "mma.m16n8k16.f32.f16"
+MMA_OP = fm.find(MMA)
 TCGEN05 = "tcgen05.mma.cta_group::1.kind::f16 0x08400010"
 PADDED = fm.tcgen05("m128n48k32", a="e2m3", b="e2m1", d="f32")
 PAIR = fm.tcgen05("m256n64k96", a="e2m1", kind="mxf4", cta_group=2)
@@ -185,6 +186,53 @@ def test_b_is_loaded_for_one_mma_or_for_two() -> None:
         assert (got == np.concatenate([first, second], axis=-1)).all()
 
 
+def test_the_expression_of_a_lane_gives_its_address() -> None:
+    words = ("shared", MMA, "B", "--k", 32, "--pitch", 80)
+    found = json.loads(page(*words, "--json"))["loads"]
+    for load in found:
+        assert f"    {load['lane']}\n" in page(*words)
+        k, n = (text.partition(" = ")[2] for text in load["lane"].split(", "))
+        for lane, address in enumerate(load["addresses"]):
+            at = [eval(text, {"lane": lane}) for text in (k, n)]
+            assert address == 2 * at[0] + 80 * at[1]
+
+
+def test_the_loop_over_a_whole_tile() -> None:
+    words = ("shared", MMA, "B", "--k", 64, "--rows", 64, "--swizzle", 128)
+    words = (*words, "--num", "x4", "--along", "n")
+    loop = fm.ldmatrix_loop(MMA_OP, "B", tile=(64, 64), order="col", swizzle=128)
+    text = page(*words)
+    assert "the whole tile (--cuda writes the function):" in text
+    assert "  16 ldmatrix.sync.aligned.m8n8.x4.b16: k 4, n 4\n" in text
+    found = json.loads(page(*words, "--json"))["loop"]
+    assert found["addresses"] == loop.addresses.tolist()
+    assert found["steps"] == {"k": 4, "n": 4}
+    assert answer(*words, "--cuda") == loop.to_cuda()
+    assert json.loads(page(*words, "--cuda", "--json"))["source"] == loop.to_cuda()
+    assert "whole tile" not in page("shared", MMA, "A")
+
+
+def test_a_swizzle_of_cute() -> None:
+    words = ("shared", MMA, "A", "--k", 64, "--swizzle", "Swizzle<3,4,3>")
+    named = page(*words[:-1], 128)
+    assert page(*words).count("128-byte swizzle") == named.count("128-byte swizzle")
+    other = json.loads(page(*words[:-1], "2,4,4", "--json"))
+    assert other["swizzle"] == [2, 4, 4]
+    assert other["by_swizzle"][4]["swizzle"] == [2, 4, 4]
+    assert "      2,4,4\n" in page(*words[:-1], "2,4,4")
+
+
+def test_a_suggestion() -> None:
+    words = ("shared", MMA, "A", "--k", 32, "--rows", 64, "--suggest")
+    found = fm.suggest_swizzle(MMA_OP, "A", tile=(64, 32), order="row", copy="cp.async")
+    assert str(found) in page(*words, "--copy", "cp.async")
+    assert "\n64-byte swizzle: no bank conflicts\n" in page(*words)
+    told = json.loads(page(*words, "--copy", "cp.async", "--json"))
+    assert told["suggestions"] == json.loads(json.dumps(found.records()))
+    assert told["loop"]["swizzle"] == [2, 4, 3]
+    assert told["loop"]["degree"] == 1
+
+
 def test_without_an_ldmatrix_none_is_analysed() -> None:
     words = ("wmma.mma.row.col.m16n16k16.f16.f16", "A")
     found = json.loads(page("shared", *words, "--json"))
@@ -252,7 +300,7 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         ((WGMMA, "A", "--num", "x4"), "an ldmatrix; wgmma does not use it"),
         ((WGMMA, "A", "--swizzle", 16), "0, 32, 64 or 128 bytes; given 16"),
         ((WGMMA, "A", "--swizzle", "128/32"), "or 128 bytes; given '128/32'"),
-        ((MMA, "A", "--swizzle", "wide"), "128 or '128/32'; given 'wide'"),
+        ((MMA, "A", "--swizzle", "wide"), "(bits, base, shift); given 'wide'"),
         ((TCGEN05, "A", "--swizzle", "128/32"), "a K-major operand cannot have"),
         ((TCGEN05, "B", "--major", "mn"), "is K-major: bit 16 of its instruction"),
         ((TCGEN05, "B", "--pitch", 144), "a tcgen05 tile has no --pitch"),
@@ -263,6 +311,23 @@ def test_every_kind_of_operand_fits_80_columns(words: tuple[object, ...]) -> Non
         (("wgmma.m64n8k32.s32.s8.s8", "A", "--major", "mn"), "cannot be MN-major"),
         (("mma.m16n8k32.s32.s8.s8", "B", "--major", "mn"), "a multiple of 16 bytes"),
         (("mma.m8n8k4.row.col.f32.f16.f16.f32", "A"), "several matrices"),
+        ((MMA, "B", "--rows", 12), "the n of a tile must be a multiple of 8; given 12"),
+        ((WGMMA, "B", "--rows", 16), "--rows of a wgmma tile are those of the"),
+        ((WGMMA, "B", "--suggest"), "takes a descriptor, not an ldmatrix"),
+        (
+            (WGMMA, "B", "--swizzle", "2,4,4"),
+            "wgmma has no Swizzle<2,4,4>; it has 0, 32",
+        ),
+        ((MMA, "B", "--copy", "tma"), "--copy is for --suggest; given --copy tma"),
+        ((MMA, "B", "--suggest", "--cuda"), "do not go with --cuda"),
+        ((MMA, "B", "--suggest", "--pitch", 64), "do not go with --pitch 64"),
+        ((MMA, "B", "--cuda", "--access", "rows"), "do not go with --access rows"),
+        ((MMA, "B", "--cuda", "--num", "x4"), "as x2 or x1; given x4"),
+        ((MMA, "A", "--swizzle", "3,3,3"), "must be 4 or higher, but it is 3"),
+        (
+            ("mma.m16n8k32.s32.s8.s8", "B", "--major", "mn", "--rows", 16, "--cuda"),
+            "but these have 8; column-major memory works, with",
+        ),
     ],
 )
 def test_refusals(words: tuple[object, ...], message: str) -> None:

@@ -17,6 +17,7 @@ from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import IN_REGISTERS
 from fragmenta.shared.descriptor import Descriptor, extent
 from fragmenta.shared.tiles import read_tile
+from tests.thinning import some
 
 TARGET = "sm_90a"
 
@@ -46,7 +47,7 @@ def test_kernels_assemble(family):
         if op.types.get("c", op.types["d"]) == op.types["d"]:
             chosen[op.shape, op.types["a"], op.types["d"]] = op
     assert len(chosen) > 9
-    assert cubin(list(chosen.values()), "-O0").startswith(b"\x7fELF")
+    assert cubin(some(chosen.values(), 2), "-O0").startswith(b"\x7fELF")
 
 
 @pytest.mark.parametrize(

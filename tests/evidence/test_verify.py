@@ -9,6 +9,7 @@ import json
 import re
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -64,9 +65,8 @@ class StandIn:
         self.asked.append(name)
         if name in MOVES:
             d = self._moved(MOVES[name], grid, block, inputs)
-        elif name in self._wmma(inputs):
-            case, arrays = self._wmma(inputs)[name]
-            d = case.expect(arrays, self.target)
+        elif case := self._wmma(name, inputs):
+            d = case.expect(case.inputs(), self.target)
         else:
             d = self._named(name, block, inputs)
         assert d.shape == output.shape
@@ -97,17 +97,22 @@ class StandIn:
         given = dict(zip(tiled.parameters(op)[1:], inputs, strict=True))
         return MoveCase(op, grid, seed=1).expect(given, self.target)
 
-    def _wmma(self, inputs):
-        """The cases of wmma that read just this, by kernel."""
-        if not hasattr(self, "cases"):
-            cases = ALL_WMMA(self.target, tiles=8, seed=1)
-            self.cases = [(case, case.inputs()) for case in cases]
-        return {
-            case.name: (case, arrays)
-            for case, arrays in self.cases
-            if len(arrays) == len(inputs)
-            and all(map(np.array_equal, arrays.values(), inputs))
-        }
+    def _wmma(self, name, inputs):
+        """The case of wmma with this kernel that reads just this, if there is one."""
+        for case in wmma_cases(self.target).get(name, ()):
+            arrays = case.inputs().values()
+            if len(arrays) == len(inputs) and all(map(np.array_equal, arrays, inputs)):
+                return case
+        return None
+
+
+@cache
+def wmma_cases(target):
+    """Every case of wmma, by kernel; several may share one."""
+    found = {}
+    for case in ALL_WMMA(target, tiles=8, seed=1):
+        found.setdefault(case.name, []).append(case)
+    return found
 
 
 ALL_WMMA, ALL_WGMMA = wmma.cases, warpgroup.cases
@@ -132,7 +137,8 @@ def test_every_instruction_on_registers_is_asked(family):
     assert not report.differing
     assert all(each.trials >= 3 for each in report.outcomes)
     for op in ops:
-        asked = [x for x in gpu.asked if x.startswith(f"{TileKernel(op).name}")]
+        name = TileKernel(op).name
+        asked = [x for x in gpu.asked if x.startswith(name)]
         assert len(asked) >= len(op.selectors or (0,))
     assert report.summary().endswith("no bit differs")
 

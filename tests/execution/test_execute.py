@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.execution.mma import call, chosen_target, execute
+from fragmenta.execution.mma import call, execute
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.reading import instruction
+from fragmenta.isa.target import chosen_target
 
 RNG = np.random.default_rng(7)
 S8 = instruction("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32")

@@ -24,14 +24,15 @@ from tests.fuzz.parser import known, names, vocabulary
 
 OPERANDS = ("A", "B", "C", "D", "metadata", "scale_A", "a", "E", "", "\x1b[2J")
 COMMANDS = ("list", "show", "formula", "where", "holds", "table", "which", "draw", "run",
-            "explain", "sparsity", "metadata", "shared", "emit", "launch", "replay")  # fmt: skip
+            "explain", "sparsity", "metadata", "shuffle", "shared", "emit", "launch", "replay")  # fmt: skip
 OPTIONS = ("--json", "--lane", "--warp", "--register", "--by", "--format", "--row", "--col",
            "--random", "--target", "--swizzle", "--major", "--k", "--pitch", "--family",
            "--type", "--shape", "--long", "--prune", "--compress", "--pad", "--selector",
            "--language", "--access", "--compare", "--header", "--grid", "--block", "--arg",
-           "--save", "--limit", "--list", "-x", "--")  # fmt: skip
+           "--save", "--limit", "--list", "--bits", "--k-steps", "--load-bytes", "--memory",
+           "--nibbles", "--pack", "--cuda", "--source", "--zero", "-x", "--")  # fmt: skip
 WORDS = ("1", "-1", "0", "3", "31", "32", "128", "k", "mn", "lane", "csv", "json", "text",
-         "sm_90a", "sm_1", "float64", "ptx", "cuda", "rows", "m16n8k*", "*", "mma", "f16",
+         "sm_90a", "sm_1", "float64", "ptx", "cuda", "marlin", "awq", "repack", "64x128", "E* R* L* Y* X*", "rows", "m16n8k*", "*", "mma", "f16",
          "0xe4e4e4e4", "1,2", "zeros:f32:4", "i32:7", "pointer:0+4", "0=y.npy", "99999999999", "9" * 5000, "x", "", "é", "\x1b[2J", "[")  # fmt: skip
 
 

@@ -269,6 +269,47 @@ def loaded(ask: Ask) -> None:
     expect(word & ((1 << part.dtype.bits) - 1) == wanted, f"{at} of {op}")
 
 
+def looped(ask: Ask) -> None:
+    """A loop brings the element at the formula's address to its register."""
+    rng = ask.rng
+    shape, of = rng.choice(MULTIPLIED)
+    op, name = fm.mma(shape, a=of, **DS.get(of, {})), rng.choice("AB")
+    part, order = op.fragments[name], rng.choice(("row", "col"))
+    tile = tuple(rng.randrange(1, 4) * size for size in part.shape)
+    line = tile[order == "row"] * part.container.bits // 8
+    told: dict[str, Any] = {"tile": tile, "order": order}
+    pitch = told["pitch"] = line + 16 * rng.randrange(4)
+    start = told["start"] = 16 * rng.randrange(8)
+    width, base = rng.randrange(4), rng.randrange(4, 7)
+    shift = rng.choice((width, width + 1, 5))
+    told["swizzle"] = (width, base, shift)
+    if rng.random() < 0.1:
+        told[rng.choice(tuple(told))] = odd(rng)
+        ask(fm.ldmatrix_loop, op, name, **told)
+        return
+    loop = ask(fm.ldmatrix_loop, op, name, **told)
+    image = bits(rng, np.uint8, (loop.memory.end,))
+    at = index(tile, rng)
+    row, column = at if order == "row" else at[::-1]
+    byte = start + row * pitch + column * part.container.bits // 8
+    byte ^= (byte >> base + shift & (1 << width) - 1) << base
+    low = column * part.container.bits % 8
+    wanted = int.from_bytes(image[byte : byte + 4].tobytes(), "little") >> low
+    first, second = (a // size for a, size in zip(at, part.shape, strict=True))
+    place = part.where(*(a % size for a, size in zip(at, part.shape, strict=True)))
+    tiles = (second, first) if name == "A" else (first, second)
+    word = int(loop.load(image)[(*tiles, place.lane, place.register)])
+    mask = (1 << part.dtype.bits) - 1
+    expect(word >> place.bits[0] & mask == wanted & mask, f"{at} of {loop}")
+
+
+MULTIPLIED = [
+    ("m16n8k16", "f16"), ("m16n8k8", "bf16"), ("m16n8k32", "s8"), ("m16n8k64", "s4"),
+    ("m16n8k32", "e4m3"),
+]  # fmt: skip
+DS: dict[str, dict[str, str]] = {of: {"d": "f32"} for of in ("f16", "bf16", "e4m3")}
+
+
 SURFACE = Surface(
     "descriptors",
     {
@@ -281,6 +322,7 @@ SURFACE = Surface(
         for_tiles: 2,
         advanced: 2,
         loaded: 2,
+        looped: 2,
     },
     share=0.40,
 )

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 import fragmenta as fm
-from fragmenta.execution.mma import chosen_target, numeric_model
+from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.families import catalogue
+from fragmenta.isa.target import chosen_target
 from fragmenta.shared.tiles import shared_tile
 from fragmenta.sparse.compress import compress
 from tests.arithmetic import reference

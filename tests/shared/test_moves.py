@@ -11,13 +11,8 @@ from fragmenta.isa.families import catalogue
 from fragmenta.isa.reading import instruction
 from fragmenta.registers.words import pack_words
 from fragmenta.shared.descriptor import swizzled
-from fragmenta.shared.moves import (
-    ldmatrix,
-    ldmatrix_addresses,
-    movmatrix,
-    stmatrix,
-    stmatrix_addresses,
-)
+from fragmenta.shared.loops import ldmatrix_addresses, stmatrix_addresses
+from fragmenta.shared.moves import ldmatrix, movmatrix, stmatrix
 
 LOADS = [op for op in catalogue("ldmatrix") if not op.values["space"]]
 STORES = [op for op in catalogue("stmatrix") if not op.values["space"]]
@@ -436,9 +431,9 @@ def test_what_no_load_can_do_says_why():
         (f16, "B", {"tiles": 2}, "along k or n; given along=None"),
         (f16, "B", {"tiles": 2, "along": "m"}, "along k or n; given along='m'"),
         (f16, "A", {"along": "n"}, "tiles of A .* along m or k; given along='n'"),
-        (f16, "A", {"tiles": 2, "along": "k"}, "no ldmatrix for 8 registers, 2 x 4"),
+        (f16, "A", {"tiles": 2, "along": "k"}, "2 x A of .* are 8, which fm.ldmatrix_loop"),
         (f16, "B", {"tiles": 2, "along": "n", "pitch": 16}, "rows of 32 bytes"),
-        (fm.mma("m8n8k4", a="f64"), "A", {}, "has 1 of 64 bits"),
+        (fm.mma("m8n8k4", a="f64"), "A", {}, "registers of 64 bits, so use ld.shared"),
         (fm.mma("m8n8k4", a="f16", d="f32"), "A", {}, "is not a single matrix"),
         (fm.mma("m16n8k32", a="e2m1", d="f32", kind="f8f6f4"), "A",
          {"packed": True, "target": "sm_120a"}, "shift it by 2 afterwards"),

@@ -12,7 +12,7 @@ import fragmenta.torch as ft
 from fragmenta.kernels import Kernel
 from fragmenta.torch.loading import QUANTIZES
 from fragmenta.torch.safetensors import SafeTensors, write
-from tests.sparse.test_checkpoint import marlin
+from tests.weights.test_marlin import marlin
 
 # PyTorch's own, on a CPU without bf16.
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -61,10 +62,16 @@ def digest(*arrays):
     return found.hexdigest()
 
 
+@cache
+def holding():
+    return explorer_data.holding()
+
+
+@cache
 def multiplications():
     """One instruction for each way to multiply; a few widths of wgmma and tcgen05."""
     found = {}
-    for op in explorer_data.holding():
+    for op in holding():
         if op.family not in MULTIPLYING or (op.warpgroup and op.shape.n not in (8, 24)):
             continue
         if op.tensor_memory and (op.shape.n != 64 or op.shape.m > 128):
@@ -93,7 +100,7 @@ def test_layouts_of_every_operand(worked_out):
     kept = explorer_data.records_of(explorer.page())["catalogue"]
     by_name = {each["name"]: each for each in kept["instructions"]}
     digests = {}
-    for op in explorer_data.holding():
+    for op in holding():
         for name, part in op.fragments.items():
             number = by_name[str(op)]["parts"][name]
             if part.layout not in digests:
@@ -104,10 +111,9 @@ def test_layouts_of_every_operand(worked_out):
 @pytest.mark.xdist_group("explorer")
 def test_words_find_what_python_finds(worked_out):
     """The rules of a word are in both; the page leaves optional qualifiers in."""
-    holding = explorer_data.holding()
     for text, found in worked_out["found"].items():
         words = text.lower().replace(".", " ").split()
-        names = [str(op) for op in holding if fitting.fits(op, words)]
+        names = [str(op) for op in holding() if fitting.fits(op, words)]
         assert found == [
             len(names),
             hashlib.sha256("\n".join(names).encode()).hexdigest(),
@@ -118,7 +124,7 @@ def test_words_find_what_python_finds(worked_out):
 @pytest.mark.xdist_group("explorer")
 def test_places_of_every_operand(worked_out):
     digests = {}
-    for op in explorer_data.holding():
+    for op in holding():
         for name, part in op.fragments.items():
             key = part.layout, part.shape
             if key not in digests:
@@ -163,7 +169,7 @@ def test_addresses_in_shared_memory(worked_out):
 def test_d_arrives_in_the_registers_that_its_loads_fill(worked_out):
     """All of D is put into tensor memory and loaded, register by register."""
     digests = {}
-    for op in explorer_data.holding():
+    for op in holding():
         if op.tensor_memory:
             if op.d not in digests:
                 digests[op.d] = arrivals(op)
@@ -190,7 +196,7 @@ def arrivals(op):
 def test_scales_are_in_blocks_as_they_are_copied(worked_out):
     """The blocks of each CTA, moved by the copies, leave the scales in their cells."""
     seen = set()
-    for op in explorer_data.holding():
+    for op in holding():
         for name in ("scale_A", "scale_B"):
             if not op.tensor_memory or name not in op.fragments:
                 continue

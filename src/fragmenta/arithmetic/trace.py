@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -405,6 +406,7 @@ def _bits(array: Bits, name: str) -> list[int]:
     return [int(bits) for bits in array]
 
 
+@lru_cache(maxsize=1 << 14)  # steps and exact sum ask for the same ones
 def _number(bits: int, name: str, operand: str) -> ExactNumber:
     """An element; its exponent is the one after conversion to ``operand``."""
     kind = dtype(name)

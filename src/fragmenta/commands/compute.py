@@ -38,9 +38,9 @@ from fragmenta.commands.quantized import from_archive, is_quantized
 from fragmenta.errors import Error, one_of
 from fragmenta.execution.explain import explain as told
 from fragmenta.execution.matmul import matmul
-from fragmenta.execution.mma import chosen_target
 from fragmenta.execution.scaled import Operand, operand, rescaled
 from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.target import chosen_target
 from fragmenta.progress import bar
 from fragmenta.registers.dtype import DType, dtype
 from fragmenta.sparse.compress import Compressed

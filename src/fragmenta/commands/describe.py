@@ -32,6 +32,7 @@ from fragmenta.errors import AmbiguousInstruction, Error, LayoutError, one_of
 from fragmenta.execution.mma import numeric_model
 from fragmenta.isa.calling import call_line
 from fragmenta.isa.instruction import MULTIPLYING, Instruction, Operand
+from fragmenta.isa.sass import told_code, told_targets
 from fragmenta.isa.searching import search
 from fragmenta.isa.tables import tcgen05_mma
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
@@ -88,6 +89,7 @@ def _about(op: Instruction) -> dict[str, Any]:
         "targets": {each: str(op.requires.ptx_on(each)) for each in targets},
         "native": [each for each in targets if op.native_on(each)],
         "expanded": {e: to for e in targets if (to := op.expanded_to(e)) is not None},
+        "sass": {each: op.sass(each).to_dict() for each in targets},
         "sparsity": None
         if sparsity is None
         else {**vars(sparsity), "selectors": op.selectors},
@@ -197,6 +199,7 @@ def _facts(op: Instruction) -> str:
     for to, targets in groups.items():
         label, head = ("native", "") if to is None else ("expanded", f"to {to} on ")
         rows.append((label, _wrap(head + " ".join(targets))))
+    rows.append(("sass", _sass_told(op)))
     if _has_shape(op) and op.granularity is not None:
         selectors = one_of(op.selectors)
         selector = f", selector {selectors}" if selectors else ""
@@ -216,6 +219,24 @@ def _facts(op: Instruction) -> str:
     sure = [line for each in _sure(op).items() for line in _wrap(": ".join(each))]
     rows += [("how sure", sure)] if sure else []
     return "\n".join(_labelled(label, lines) for label, lines in rows)
+
+
+def _sass_told(op: Instruction) -> list[str]:
+    """Its machine instructions, each under the targets that have them so.
+
+    What it is expanded to stands in a line of its own already.
+    """
+    found: dict[str, list[str]] = {}
+    for target in op.requires.targets:
+        code = op.sass(target)
+        found.setdefault(told_code(code.code, code.others), []).append(target)
+    if len(found) == 1:
+        return _wrap(next(iter(found)))
+    return [
+        line
+        for code, targets in found.items()
+        for line in _wrap(f"{told_targets(targets)}: {code}")
+    ]
 
 
 def _calls(op: Instruction) -> dict[str, str]:

@@ -83,13 +83,18 @@ def load(path: str) -> Array | Archive:
 
 def load_matrix(path: str, of: DType) -> Array:
     """The one matrix of a file, in a type that ``of`` can take."""
+    return as_elements(load_one(path), of, path)
+
+
+def load_one(path: str) -> Array:
+    """The one array of a file."""
     found = load(path)
     if isinstance(found, Mapping):
         have = one_of(found, "and") or "nothing"
         raise Error(
             f"{path} is an archive of {have}; one matrix is needed, a .npy file"
         )
-    return as_elements(found, of, path)
+    return found
 
 
 def as_elements(array: Array, of: DType, path: str) -> Array:

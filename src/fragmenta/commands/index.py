@@ -27,7 +27,9 @@ COMMANDS = {
     "where": Listed("lookup", "Show which lane, register and bits hold an element."),
     "holds": Listed("lookup", "Show which elements a lane holds, lowest bits first."),
     "table": Listed("lookup", "Print a whole fragment as a table."),
-    "which": Listed("lookup", "Show which registers contribute to one element of D."),
+    "which": Listed(
+        "lookup", "Show what feeds one element of D, or what a SASS name means."
+    ),
     "draw": Listed("draw", "Draw an instruction or one operand, here or in a file."),
     "explore": Listed(
         "explore",
@@ -51,6 +53,9 @@ COMMANDS = {
     ),
     "metadata": Listed(
         "sparse", "Show which columns metadata words keep, and illegal codes."
+    ),
+    "shuffle": Listed(
+        "weights", "Reorder a quantised weight so that lanes load it with wide loads."
     ),
     "shared": Listed("shared", "Show a tile in shared memory and its bank conflicts."),
     "check": Listed("check", "Check PTX files, or one instruction, without running."),

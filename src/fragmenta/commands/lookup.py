@@ -14,10 +14,12 @@ from fragmenta.commands.arguments import (
     Idesc,
     InstructionText,
     OperandName,
+    complete_target,
     find,
     number,
     operand,
 )
+from fragmenta.commands.machine import tell_machine
 from fragmenta.commands.output import emit, emit_json, width
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
@@ -333,13 +335,43 @@ def table(
     "fragmenta which wgmma.m64n8k16.f32.f16 40 5 --json",
     "fragmenta which tcgen05.mma.sp.m128n64k32.f32.f16 100 40",
     "fragmenta which HMMA.16816.F32 3,5",
+    "fragmenta which HMMA.16816.F32",
+    "fragmenta which '/*0090*/ @P0 IMMA.16832.S8.S8 R4, R8, R12, R4 ;'",
+    "fragmenta which LDSM --target sm_90",
+    "fragmenta which mma.m16n8k64.s4.s4",
 )
 def which(
     instruction: InstructionText,
-    index: Indices,
+    index: Annotated[
+        list[int] | None,
+        typer.Argument(
+            metavar="INDEX",
+            help="The row, then the column; also as 3,17.",
+            show_default=False,
+        ),
+    ] = None,
     idesc: Idesc = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            metavar="TARGET",
+            help="Without an index: only for this target, such as sm_90 or hopper.",
+            autocompletion=complete_target,
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
+    """Without an index, INSTRUCTION is the name of a machine instruction, the beginning
+    of one, or a line that a disassembler or profiler prints: the instructions of PTX
+    that become it are shown.  Of an instruction of PTX, its machine instructions are.
+    """
+    if not index:
+        tell_machine(instruction, idesc, target, as_json)
+        return
+    if target is not None:
+        raise Error("--target is about machine instructions; leave the index out")
     op = find(instruction, idesc)
     check_multiplies(op)
     op.d.where(*index)

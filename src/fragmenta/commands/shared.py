@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import typer
@@ -12,15 +12,20 @@ import typer
 from fragmenta.commands.app import command
 from fragmenta.commands.arguments import AsJson, InstructionText, find
 from fragmenta.commands.output import emit, emit_json, width
+from fragmenta.commands.shared_access import Chosen
+from fragmenta.commands.shared_loops import (
+    WholeTile,
+    check_alone,
+    expressions,
+    indented,
+    loop_record,
+)
 from fragmenta.errors import Error, one_of
 from fragmenta.isa.instruction import Instruction
-from fragmenta.shared.addresses import LaneAddresses
 from fragmenta.shared.banks import (
     ACCESSES,
-    Conflicts,
     RowTile,
     access_addresses,
-    bank_conflicts,
     tile_picture,
 )
 from fragmenta.shared.descriptor import (
@@ -33,9 +38,10 @@ from fragmenta.shared.descriptor import (
     span,
 )
 from fragmenta.shared.elements import allowed_swizzles, stored
-from fragmenta.shared.moves import ldmatrix_addresses
+from fragmenta.shared.loops import single_loop
+from fragmenta.shared.matrix_loop import MatrixLoop
 from fragmenta.shared.operands import family_of
-from fragmenta.shared.swizzles import WGMMA_SWIZZLES, read_swizzle
+from fragmenta.shared.swizzles import WGMMA_SWIZZLES, AnySwizzle, read_swizzle
 from fragmenta.shared.tile_copies import TileCopies, tensor_map
 from fragmenta.shared.tiles import default_swizzle
 
@@ -45,6 +51,8 @@ from fragmenta.shared.tiles import default_swizzle
     "fragmenta shared wgmma.m64n128k16.f32.f16 B --swizzle 64",
     "fragmenta shared mma.m16n8k16.f32.f16 A --k 64 --pitch 144",
     "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --num x4 --along n",
+    "fragmenta shared mma.m16n8k16.f32.f16 B --k 64 --swizzle 128 --cuda",
+    "fragmenta shared mma.m16n8k16.f32.f16 A --k 32 --rows 64 --suggest",
     "fragmenta shared wgmma.m64n128k16.f32.bf16 A --major mn --json",
     "fragmenta shared tcgen05.m128n256k16.f32.f16 B --swizzle 128",
 )
@@ -59,7 +67,8 @@ def shared(
             "--swizzle",
             metavar="BYTES",
             help="0, 32, 64, 128, or 128/32 for tcgen05 (128 bytes in 32-byte atoms); "
-            "by default 128 for wgmma and tcgen05, otherwise 0.",
+            "by default 128 for wgmma and tcgen05, otherwise 0.  Operands of mma may "
+            "have any Swizzle<B,M,S> of CuTe on bytes: 2,4,4.",
         ),
     ] = None,
     major: Annotated[
@@ -84,6 +93,13 @@ def shared(
             "tcgen05 a full swizzle row."
         ),
     ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            help="The tile's m (of A) or n (of B); by default that of one "
+            "instruction.  Not for wgmma and tcgen05."
+        ),
+    ] = None,
     pitch: Annotated[
         int | None,
         typer.Option(
@@ -105,6 +121,20 @@ def shared(
             help="The dimension along which a larger ldmatrix loads more operands."
         ),
     ] = None,
+    suggest: Annotated[
+        bool,
+        typer.Option(
+            "--suggest", help="Search a swizzle or padding without conflicts."
+        ),
+    ] = False,
+    copy: Annotated[
+        Literal["cp.async", "st.shared.v4", "ld.shared.v4", "tma"] | None,
+        typer.Option(help="With --suggest: how the tile is written, too."),
+    ] = None,
+    cuda: Annotated[
+        bool,
+        typer.Option("--cuda", help="Write the CUDA function that loads the tile."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """With --access ldmatrix, lanes 8i to 8i + 7 read the same 16 bytes of eight
@@ -113,7 +143,20 @@ def shared(
     """
     op = find(instruction)
     mode = None if swizzle is None else read_swizzle(swizzle)
-    lying = _Lying.of(op, operand.upper(), mode, major, k, pitch)
+    lying = _Lying.of(op, operand.upper(), mode, major, (rows, k), pitch)
+    if copy is not None and not suggest:
+        raise Error(f"--copy is for --suggest; given --copy {copy}")
+    if suggest or cuda:
+        check_alone({"access": access} | ({"cuda": cuda} if suggest else {}))
+        if suggest:
+            check_alone({"swizzle": swizzle, "pitch": pitch})
+        whole, asked = lying.whole(), {"num": num, "along": along}
+        told = whole.suggested(asked, copy) if suggest else whole.written(asked)
+        if as_json:
+            emit_json(told.record)
+        else:
+            emit(told.text)
+        return
     chosen = lying.chosen(access, num, along)
     if as_json:
         emit_json(lying.about(chosen))
@@ -121,26 +164,6 @@ def shared(
     parts = [f"{op}\n{lying.head()}", lying.picture(chosen), lying.by_swizzle(chosen)]
     parts.append(lying.copies() if lying.family else lying.ways(chosen))
     emit("\n\n".join(parts))
-
-
-@dataclass(frozen=True)
-class _Chosen:
-    """What the warp does, and how."""
-
-    access: str
-    name: str
-    """The access, or the instruction that it is."""
-    tile: RowTile
-    """What it reaches of shared memory."""
-    addresses: LaneAddresses = field(compare=False)
-    tiles: int = 1
-    """Operands that it loads."""
-    along: Any = None
-    """Where the further operands lie: m, n or k."""
-
-    @property
-    def cost(self) -> Conflicts:
-        return bank_conflicts(self.addresses)
 
 
 @dataclass(frozen=True)
@@ -165,7 +188,7 @@ class _Lying:
         operand: str,
         swizzle: Swizzle | None,
         major: MajorAxis | None,
-        k: int | None,
+        sizes: tuple[int | None, int | None],
         pitch: int | None,
     ) -> _Lying:
         """The tile that was asked for, or what is wrong with it."""
@@ -180,7 +203,18 @@ class _Lying:
         mode = swizzle
         if mode is None:
             mode = default_swizzle(op, operand, side) if family else 0
+        (tall, k), xor = sizes, isinstance(mode, tuple)
+        if family and xor:
+            raise Error(f"{family} has no {mode}; it has {one_of(WGMMA_SWIZZLES)}")
         rows, least, bits = _extent(op, operand, side, mode)
+        if family and tall is not None:
+            raise Error(f"the --rows of a {family} tile are those of the instruction")
+        if tall is not None and (tall <= 0 or tall % rows):
+            what = {"A": "m", "B": "n"}[operand]
+            raise Error(
+                f"the {what} of a tile must be a multiple of {rows}; given {tall}"
+            )
+        rows = rows if tall is None else tall
         if family and pitch is not None:
             raise Error(
                 f"a {family} tile has no --pitch; the descriptor has its offsets"
@@ -202,7 +236,8 @@ class _Lying:
     def modes(self) -> tuple[Swizzle, ...]:
         """The swizzles that the operand may have."""
         if self.family != "tcgen05":
-            return WGMMA_SWIZZLES
+            also = () if self.swizzle in WGMMA_SWIZZLES else (self.swizzle,)
+            return (*WGMMA_SWIZZLES, *also)
         return allowed_swizzles(self.op.types[self.operand.lower()], self.major)
 
     @property
@@ -252,7 +287,7 @@ class _Lying:
         lines.append(f"rN.u below is 16-byte unit u of one {what}")
         return "\n".join(lines)
 
-    def picture(self, chosen: _Chosen) -> str:
+    def picture(self, chosen: Chosen) -> str:
         label = _plain(chosen.name)
         picture = tile_picture(chosen.tile, chosen.addresses, label)
         along = self.k if self.major == "k" else self.rows
@@ -261,10 +296,10 @@ class _Lying:
             picture += f"\nThis is the first of {spans} spans with the same layout."
         return picture
 
-    def by_swizzle(self, chosen: _Chosen) -> str:
+    def by_swizzle(self, chosen: Chosen) -> str:
         """What every access costs under every swizzle."""
         records = self.costs(chosen)
-        names = [f"{mode} bytes" if mode else "none" for mode in self.modes]
+        names = [_mode(mode) for mode in self.modes]
         wide = max(11, *(len(name) + 1 for name in names))
         lines = [
             "the same rows with every swizzle:",
@@ -283,7 +318,7 @@ class _Lying:
         shown = textwrap.indent(str(found), "  ")
         return f"copied to shared memory by a tensor map:\n{shown}"
 
-    def ways(self, chosen: _Chosen) -> str:
+    def ways(self, chosen: Chosen) -> str:
         """Every ldmatrix that loads the operand, the chosen one marked."""
         found = self.loads(self.swizzle)
         if isinstance(found, str):
@@ -295,14 +330,19 @@ class _Lying:
             ways = f"{cost.degree}-way" if cost.degree > 1 else "no conflicts"
             lines.append(f"{'*' if load == chosen else ' '} {load.name}")
             what = f"{self.covers(load)}; {cost.turns} turns, {ways}"
-            option = f"--num {_num(load)}"
+            option = f"--num {load.num}"
             option += f" --along {load.along}" if load.along else ""
             lines.append(f"    {what}" + ("" if load == chosen else f"; {option}"))
-            numbers = " ".join(map(str, _counted(load)))
+            lines += [f"    {line}" for line in textwrap.wrap(load.where, width() - 4)]
+            numbers = " ".join(map(str, load.counted))
             lines += [f"    {line}" for line in textwrap.wrap(numbers, width() - 4)]
+        loop = self.looped(chosen)
+        if loop is not None and max(loop.steps.values()) > 1:
+            lines += ["", "the whole tile (--cuda writes the function):"]
+            lines.append(indented(str(loop)))
         return "\n".join(lines)
 
-    def covers(self, load: _Chosen) -> str:
+    def covers(self, load: Chosen) -> str:
         """The ranges of k and m or n that a load brings."""
         rows, k, _ = _extent(self.op, self.operand)
         ends = {"k": k, self.side: rows}
@@ -314,10 +354,10 @@ class _Lying:
 
     # ── for programs ────────────────────────────────────────────────────────
 
-    def about(self, chosen: _Chosen) -> dict[str, Any]:
+    def about(self, chosen: Chosen) -> dict[str, Any]:
         rows, k, of = self._sizes
         descriptor, cost = self.descriptor, chosen.cost
-        idle = [-1] * (len(chosen.addresses) - len(_counted(chosen)))
+        idle = [-1] * (len(chosen.addresses) - len(chosen.counted))
         about: dict[str, Any] = {
             "instruction": str(self.op),
             "operand": self.operand,
@@ -327,7 +367,7 @@ class _Lying:
             "major": self.major,
             "swizzle": self.swizzle,
             "access": chosen.access,
-            "addresses": _counted(chosen) + idle,
+            "addresses": chosen.counted + idle,
             "degree": cost.degree,
             "turns": cost.turns,
             "phases": [
@@ -346,11 +386,11 @@ class _Lying:
             "tensor_map": copies if isinstance(copies, str) else copies.to_json(),
         }
 
-    def _as_records(self, chosen: _Chosen) -> dict[str, Any]:
+    def _as_records(self, chosen: Chosen) -> dict[str, Any]:
         """The load that is meant, or why there is none, and all there are."""
         found = self.loads(self.swizzle)
         if isinstance(found, str):
-            return {"ldmatrix": found, "loads": []}
+            return {"ldmatrix": found, "loads": [], "loop": None}
         records = [
             {
                 "instruction": load.name,
@@ -359,14 +399,17 @@ class _Lying:
                 "along": load.along,
                 "degree": load.cost.degree,
                 "turns": load.cost.turns,
-                "addresses": _counted(load),
+                "lane": load.where,
+                "addresses": load.counted,
             }
             for load in found
         ]
         meant = found.index(chosen) if chosen.access == "ldmatrix" else 0
-        return {"ldmatrix": records[meant], "loads": records}
+        loop = self.looped(chosen)
+        whole = None if loop is None else loop_record(loop)
+        return {"ldmatrix": records[meant], "loads": records, "loop": whole}
 
-    def costs(self, chosen: _Chosen) -> list[dict[str, Any]]:
+    def costs(self, chosen: Chosen) -> list[dict[str, Any]]:
         """One record for each access and swizzle."""
         records = []
         for access in ACCESSES:
@@ -383,7 +426,7 @@ class _Lying:
 
     # ── what the warp may do ────────────────────────────────────────────────
 
-    def chosen(self, access: str | None, num: str | None, along: str | None) -> _Chosen:
+    def chosen(self, access: str | None, num: str | None, along: str | None) -> Chosen:
         """What was asked for, or what there is instead."""
         loads = [] if self.family else self.loads(self.swizzle)
         missing = isinstance(loads, str)
@@ -399,37 +442,36 @@ class _Lying:
         return self._must(access)
 
     def _picked(
-        self, loads: list[_Chosen], num: str | None, along: str | None
-    ) -> _Chosen:
+        self, loads: list[Chosen], num: str | None, along: str | None
+    ) -> Chosen:
         """The first load of this kind."""
         for load in loads:
-            if num in (None, _num(load)) and along in (None, load.along):
+            if num in (None, load.num) and along in (None, load.along):
                 return load
         there = one_of(
-            _num(load) + (f" along {load.along}" if load.along else "")
-            for load in loads
+            load.num + (f" along {load.along}" if load.along else "") for load in loads
         )
         asked = " ".join(word for word in (num, along and f"along {along}") if word)
         raise Error(
             f"ldmatrix loads {self.operand} of this tile as {there}; given {asked}"
         )
 
-    def _must(self, access: str) -> _Chosen:
+    def _must(self, access: str) -> Chosen:
         found = self._doing(access, self.swizzle)
         assert not isinstance(found, str)
         return found
 
     def _doing(
         self, access: str, swizzle: Swizzle, tiles: int = 1, along: Any = None
-    ) -> _Chosen | str:
+    ) -> Chosen | str:
         """An access under a swizzle; of ldmatrix, why there is none."""
         if access == "ldmatrix" and not self.family:
             return self._load(swizzle, tiles, along)
         tile, taken = self.tile._replace(swizzle=swizzle), access
         where = access_addresses(tile, taken)  # type: ignore[arg-type]
-        return _Chosen(access, access, tile, where)
+        return Chosen(access, access, tile, where)
 
-    def loads(self, swizzle: Swizzle) -> list[_Chosen] | str:
+    def loads(self, swizzle: Swizzle) -> list[Chosen] | str:
         """Every ldmatrix for one operand or several, or why there is none."""
         one = self._load(swizzle, 1, None)
         if isinstance(one, str):
@@ -441,25 +483,44 @@ class _Lying:
         )
         return [one, *(load for load in several if not isinstance(load, str))]
 
-    def _load(self, swizzle: Swizzle, tiles: int, along: Any) -> _Chosen | str:
+    def _load(self, swizzle: Swizzle, tiles: int, along: Any) -> Chosen | str:
         tile = self._reached(tiles, along)._replace(swizzle=swizzle)
-        by_rows = (self.operand == "A") == (self.major == "k")
         pitch = self.tile.row_bytes if tile.pitch is None else tile.pitch
         if tiles > 1 and tile.row_bytes > pitch:
             return f"rows of {tile.row_bytes} bytes do not fit {pitch}"
+        placed = {"order": self.order, "pitch": pitch, "swizzle": swizzle}
         try:
-            load, addresses = ldmatrix_addresses(
-                self.op,
-                self.operand,
-                order="row" if by_rows else "col",
-                pitch=pitch,
-                swizzle=swizzle,
-                tiles=tiles,
-                along=along,
-            )
+            loop = single_loop("ldmatrix", self.op, self.operand, placed, tiles, along)
         except Error as error:
             return str(error)
-        return _Chosen("ldmatrix", str(load), tile, addresses, tiles, along)
+        load, addresses = loop.first
+        where = expressions(loop)
+        return Chosen("ldmatrix", str(load), tile, addresses, where, tiles, along)
+
+    @property
+    def order(self) -> str:
+        """The order of the operand's elements in memory."""
+        return "row" if (self.operand == "A") == (self.major == "k") else "col"
+
+    def whole(self) -> WholeTile:
+        """The tile of all its fragments, which only ldmatrix loads."""
+        if self.family:
+            raise Error(
+                f"{self.op} takes a descriptor, not an ldmatrix; --cuda and --suggest "
+                "are for operands in registers"
+            )
+        shape = (self.rows, self.k) if self.operand == "A" else (self.k, self.rows)
+        placed = {"pitch": self.pitch, "swizzle": self.swizzle}
+        return WholeTile(self.op, self.operand, shape, self.order, placed)
+
+    def looped(self, chosen: Chosen) -> MatrixLoop | None:
+        """The loop over the tile with the chosen ldmatrix, if there is one."""
+        if chosen.access != "ldmatrix" or self.family:
+            return None
+        try:
+            return self.whole().loop(num=chosen.num, along=chosen.along)
+        except Error:  # the tile has one instruction's operand, or an odd number
+            return None
 
     def _reached(self, tiles: int, along: Any) -> RowTile:
         """The tile, with rows or bytes added as several operands need them."""
@@ -494,14 +555,11 @@ def _extent(
     return rows, k, part.container.bits
 
 
-def _num(load: _Chosen) -> str:
-    """x1, x2 or x4."""
-    return next(word for word in load.name.split(".") if word in ("x1", "x2", "x4"))
-
-
-def _counted(load: _Chosen) -> list[int]:
-    """The addresses of the lanes that count."""
-    return [int(address) for address in load.addresses[: load.addresses.used]]
+def _mode(swizzle: AnySwizzle) -> str:
+    """A swizzle as the head of a column."""
+    if isinstance(swizzle, tuple):
+        return ",".join(map(str, swizzle))
+    return f"{swizzle} bytes" if swizzle else "none"
 
 
 def _plain(name: str) -> str:

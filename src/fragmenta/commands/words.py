@@ -14,19 +14,22 @@ from functools import cache
 from fragmenta.errors import Error
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.fitting import row_words
+from fragmenta.isa.sass import is_machine_name
 from fragmenta.isa.searching import find
 from fragmenta.isa.spoken import meaning, said
 
 # The commands that take one instruction, then other things that are not files.
 _ONE_INSTRUCTION = (
     "formula", "where", "holds", "table", "which", "draw", "run", "explain", "metadata",
-    "shared",
+    "shared", "shuffle",
 )  # fmt: skip
 _HEADS = {form.name.split(".")[0] for form in FORMS} - {"sync"}
 _ELEMENT = re.compile(
     r"(?P<operand>[A-Za-z_]*)\s*[\[(]?\s*(?P<indices>-?\d+(\s*,\s*-?\d+)+)\s*[\])]?",
     re.ASCII,
 )
+# What only a line of a disassembler has: registers, a predicate, an address.
+_OPERANDS = re.compile(r"\sU?R(\d+|Z)\b|\sgdesc\[|\stmem\[|@!?U?P\w|/\*|;$")
 
 
 def arranged(args: list[str]) -> list[str]:
@@ -36,10 +39,14 @@ def arranged(args: list[str]) -> list[str]:
     ['where', 'mma m16n8k16 f32 f16', 'B', '9', '3']
     >>> arranged(["which", "HMMA.16816.F32", "9,3"])
     ['which', 'HMMA.16816.F32', '9', '3']
+    >>> arranged(["which", "@P0", "HMMA.16816.F32", "R4,", "R8,", "R12,", "R4", ";"])
+    ['which', '@P0 HMMA.16816.F32 R4, R8, R12, R4 ;']
     """
     if not args:
         return args
     found = _with_descriptors(args)
+    if found[0] == "which":
+        found = _with_line(found)
     if found[0] in ("where", "which"):
         found = [each for arg in found for each in _element(arg, found[0])]
     return _with_instruction(found) if found[0] in _ONE_INSTRUCTION else found
@@ -103,6 +110,16 @@ def _with_descriptors(args: list[str]) -> list[str]:
         else:
             found.append(each)
     return found
+
+
+def _with_line(args: list[str]) -> list[str]:
+    """The words of a line that a disassembler printed as one argument."""
+    end = next((i for i, arg in enumerate(args) if arg.startswith("--")), len(args))
+    while end > 2 and re.fullmatch(r"[-\d, ]+", args[end - 1]):  # an index
+        end -= 1
+    line = " ".join(args[1:end])
+    whole = end > 2 and _OPERANDS.search(line) and is_machine_name(line)
+    return [args[0], line, *args[end:]] if whole else args
 
 
 def _element(arg: str, command: str) -> list[str]:

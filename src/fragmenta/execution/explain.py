@@ -33,7 +33,6 @@ from fragmenta.execution.matmul import whole_along_k
 from fragmenta.execution.mma import (
     accumulator,
     check_whole,
-    chosen_target,
     matrix_b,
     numeric_model,
     scale_bits,
@@ -41,6 +40,7 @@ from fragmenta.execution.mma import (
 )
 from fragmenta.execution.summing import ROUNDED
 from fragmenta.isa.instruction import Instruction, check_multiplies
+from fragmenta.isa.target import chosen_target
 from fragmenta.sparse.compress import Compressed
 
 

@@ -23,7 +23,6 @@ from fragmenta.errors import Error, ShapeError
 from fragmenta.execution.mma import (
     Stored,
     accumulator,
-    chosen_target,
     matrix_b,
     multiply_bits,
     numeric_model,
@@ -33,6 +32,7 @@ from fragmenta.execution.mma import (
 from fragmenta.execution.scaled import Operand, operand, rescaled
 from fragmenta.isa.instruction import Instruction, check_multiplies
 from fragmenta.isa.reading import instruction
+from fragmenta.isa.target import chosen_target
 from fragmenta.progress import Progress, bar
 from fragmenta.sparse.compress import Compressed
 

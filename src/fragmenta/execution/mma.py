@@ -18,9 +18,9 @@ from fragmenta.arithmetic.models import Model
 from fragmenta.arithmetic.operands import Bits
 from fragmenta.arithmetic.quantization import Quantized
 from fragmenta.arrays.checks import as_array, is_whole
-from fragmenta.errors import BadMetadata, Error, ShapeError, UnsupportedTarget, one_of
+from fragmenta.errors import BadMetadata, Error, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction, check_multiplies
-from fragmenta.isa.target import check_target
+from fragmenta.isa.target import chosen_target
 from fragmenta.progress import Progress, ignore_progress
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.fragment import Fragment, Words
@@ -36,28 +36,6 @@ _INSTEAD = {
     "tcgen05.cp": "fm.tensor_memory.copy(image, smem, op, address, descriptor) returns "
     "tensor memory",
 }
-_PREFERRED = "sm_90a"
-"""The default target: its arithmetic was measured."""
-
-
-def chosen_target(op: Instruction, target: str | None) -> str:
-    """The target to compute for; one without the instruction is refused.
-
-    >>> import fragmenta as fm
-    >>> chosen_target(fm.mma("m16n8k16", a="f16", d="f32"), None)
-    'sm_90a'
-    >>> chosen_target(fm.mma("m16n8k16", a="f16", d="f32"), "sm_75")
-    Traceback (most recent call last):
-    ...
-    fragmenta.errors.UnsupportedTarget: \
-mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 needs PTX 7.0, sm_80+; given sm_75
-    """
-    if target is None:
-        have = op.requires.targets
-        return _PREFERRED if _PREFERRED in have else have[0]
-    if not op.supported_on(check_target(target)):
-        raise UnsupportedTarget(f"{op} needs {op.requires}; given {target}")
-    return target
 
 
 def numeric_model(op: Instruction, target: str) -> Model:

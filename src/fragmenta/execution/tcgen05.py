@@ -25,9 +25,9 @@ from fragmenta import arithmetic
 from fragmenta.arithmetic.operands import Bits
 from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import AddressError, Error, ShapeError, UnsupportedTarget, one_of
-from fragmenta.execution.mma import chosen_target, numeric_model, signed
+from fragmenta.execution.mma import numeric_model, signed
 from fragmenta.isa.instruction import Instruction, check_multiplies
-from fragmenta.isa.target import number
+from fragmenta.isa.target import chosen_target, number
 from fragmenta.registers.dtype import DType
 from fragmenta.registers.tensor import Image, TensorAddress, TensorFragment
 from fragmenta.registers.tensor_metadata import TensorMetadata

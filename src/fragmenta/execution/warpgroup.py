@@ -35,12 +35,13 @@ from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
 from fragmenta.errors import Error, one_of
-from fragmenta.execution.mma import chosen_target, numeric_model
+from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
 from fragmenta.execution.warp_operands import Given, Side, from_registers
 from fragmenta.execution.warpgroup_shared import Shared, from_shared
 from fragmenta.execution.wgmma import check_immediates
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.target import chosen_target
 from fragmenta.machine.compiler import Traced, pointer
 from fragmenta.machine.trace import I8, I32, I64, Code, Memory, Value, select
 from fragmenta.shared.descriptor import MAJORS

@@ -16,13 +16,9 @@ from fragmenta import arithmetic
 from fragmenta.arithmetic.operands import Bits
 from fragmenta.arrays.checks import as_array, batch_shape, is_whole
 from fragmenta.errors import Error, ShapeError
-from fragmenta.execution.mma import (
-    chosen_target,
-    negated,
-    numeric_model,
-    stored_columns,
-)
+from fragmenta.execution.mma import negated, numeric_model, stored_columns
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.target import chosen_target
 from fragmenta.registers.fragment import Words
 from fragmenta.shared.descriptor import MAJORS, Descriptor
 from fragmenta.shared.tiles import read_tile

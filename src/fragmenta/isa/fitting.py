@@ -96,6 +96,17 @@ def fitting(words: Sequence[str], *, every: bool = False) -> list[Instruction]:
     return meant if every else _narrow(meant, asked)
 
 
+def narrowed(found: list[Instruction], words: Sequence[str]) -> list[Instruction]:
+    """Those of several instructions that are meant, if the words leave a choice.
+
+    >>> import fragmenta as fm
+    >>> ops = fm.search("mma.m16n8k32.s8.s8", every=True)
+    >>> [str(op) for op in narrowed(ops, ["mma", "m16n8k32", "s8", "s8"])]
+    ['mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32']
+    """
+    return _narrow(found, _asked(tuple(words)))
+
+
 def fits(op: Instruction, words: Sequence[str]) -> bool:
     """Whether all of the words fit one instruction.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -366,6 +366,7 @@ class Instruction:
     __call__ = methods.call
     explain = methods.explain
     sums = methods.sums
+    sass = methods.sass
     to_cuda = methods.to_cuda
     to_ptx = methods.to_ptx
     on_device = methods.on_device
@@ -473,6 +474,7 @@ class Instruction:
         return hash(str(self))
 
 
+@cache  # a few hundred fragments serve thousands of instructions
 def spread(
     name: str,
     of: str | DType,

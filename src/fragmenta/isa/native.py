@@ -3,7 +3,8 @@
 A PTX instruction is not always one instruction of the machine.  If a target does not
 have it, the assembler replaces it by others, and the results can differ.  The table
 was made from the machine code that ptxas writes, from toolkit 13.0 to 13.4.
-:mod:`fragmenta.arithmetic.models` has the numbers; a test ties the two tables.
+:mod:`fragmenta.isa.recording` has that code, and :mod:`fragmenta.arithmetic.models` has
+the numbers; tests tie the three tables.
 """
 
 from __future__ import annotations

@@ -11,10 +11,11 @@ from functools import cache
 
 from fragmenta.errors import BadOperands, UnknownInstruction, nearest, one_of, shortened
 from fragmenta.isa.families import FORMS, catalogue, uncovered
-from fragmenta.isa.fitting import RESULTS, VARIANTS, fitting, row_words
+from fragmenta.isa.fitting import RESULTS, VARIANTS, fitting, narrowed, row_words
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import check_text, instruction
 from fragmenta.isa.refusals import ambiguous, difference, nearest_shape, told
+from fragmenta.isa.sass import written_as
 from fragmenta.isa.spoken import meaning, said, uttered, vocabulary
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND
 from fragmenta.isa.wording import built
@@ -76,10 +77,22 @@ def search(text: str, *, every: bool = False) -> list[Instruction]:
     if not wanted or len(wanted) > _most_words():
         return []
     if said(wanted):
-        return fitting(wanted, every=every)
+        return _machine(text, wanted, every) or fitting(wanted, every=every)
     found = _abbreviated(wanted, every)
     apart = len(text.split()) > 1  # words, and not a mnemonic
     return found or (fitting(wanted, every=every) if apart else [])
+
+
+def _machine(text: str, wanted: list[str], every: bool) -> list[Instruction]:
+    """The instructions that are one machine instruction of exactly this name.
+
+    The first word of a name alone, such as HMMA, is a word like others.
+    """
+    first = meaning(text.strip().lower().partition(".")[0])
+    if first is None or not first.families or len(wanted) < 2:
+        return []
+    found = written_as(text)
+    return found if every else narrowed(found, wanted)
 
 
 def _abbreviated(wanted: list[str], every: bool) -> list[Instruction]:

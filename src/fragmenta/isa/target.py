@@ -19,9 +19,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fragmenta.errors import Error, UnsupportedTarget, nearest, one_of, shortened
+
+if TYPE_CHECKING:
+    from fragmenta.isa.instruction import Instruction
 
 
 class Version(NamedTuple):
@@ -69,6 +72,9 @@ TARGETS: dict[str, Version] = {
 #: Targets that have another name now.
 RENAMED = {"sm_101": "sm_110", "sm_101a": "sm_110a", "sm_101f": "sm_110f"}
 
+_PREFERRED = "sm_90a"
+"""The default target: its arithmetic was measured."""
+
 #: The numbers of the targets; a suffix ``a`` or ``f`` changes no arithmetic.
 ARCHITECTURES = tuple(dict.fromkeys(int(name[3:].rstrip("af")) for name in TARGETS))
 
@@ -103,6 +109,10 @@ sm_90a, sm_100, sm_100a, sm_100f, sm_103, sm_103a, sm_103f, sm_107, sm_107a, \
 sm_107f, sm_110, sm_110a, sm_110f, sm_120, sm_120a, sm_120f, sm_121, sm_121a \
 and sm_121f
     """
+    if not isinstance(target, str):
+        raise UnsupportedTarget(
+            f"a target is a text such as 'sm_90a'; given {target!r}"
+        )
     if target in TARGETS:
         return target
     if target in RENAMED:
@@ -113,6 +123,26 @@ and sm_121f
         f"no target {target}{nearest(str(target), TARGETS)}; "
         f"the targets are {one_of(TARGETS, 'and')}"
     )
+
+
+def chosen_target(op: Instruction, target: str | None) -> str:
+    """The target to compute for; one without the instruction is refused.
+
+    >>> import fragmenta as fm
+    >>> chosen_target(fm.mma("m16n8k16", a="f16", d="f32"), None)
+    'sm_90a'
+    >>> chosen_target(fm.mma("m16n8k16", a="f16", d="f32"), "sm_75")
+    Traceback (most recent call last):
+    ...
+    fragmenta.errors.UnsupportedTarget: \
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 needs PTX 7.0, sm_80+; given sm_75
+    """
+    if target is None:
+        have = op.requires.targets
+        return _PREFERRED if _PREFERRED in have else have[0]
+    if not op.supported_on(check_target(target)):
+        raise UnsupportedTarget(f"{op} needs {op.requires}; given {target}")
+    return target
 
 
 def number(target: str) -> int:

@@ -199,13 +199,13 @@ class Fragment:
         order, words = self._words(array)
         if words is None or mask is not None:
             bits = self.container.insert(self.dtype.encode(array))
-            places = _take(bits, len(self.shape), self.layout.gather())
+            places = reordered(bits, len(self.shape), self.layout.gather())
             if mask is not None:
                 places = np.where(mask, places, places.dtype.type(0))
             packed = pack_words(places, self.container.bits, self.register_bits)
             packed = packed[..., 0]
         else:
-            packed = _take(words, len(order), self._word_gather(order))
+            packed = reordered(words, len(order), self._word_gather(order))
         batch = array.shape[: array.ndim - len(self.shape)]
         return packed.reshape(*batch, self.lanes, self.registers)
 
@@ -263,7 +263,7 @@ class Fragment:
         index = self._word_gather(order, inner)
         each = prod(words.shape[-2:]) // max(1, outer)
         strips = words.reshape(*words.shape[:-2], outer, each)
-        packed = _take(strips, 1, index)
+        packed = reordered(strips, 1, index)
         shape = (*packed.shape[: strips.ndim - 1], inner, self.lanes, self.registers)
         packed = packed.reshape(shape)
         if order != self.layout.data:
@@ -480,7 +480,7 @@ class Fragment:
         return f"<Fragment {self.name}: {self.dtype} {size}, {self.layout}>"
 
 
-def _take(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
+def reordered(array: NDArray[Any], axes: int, index: Index) -> NDArray[Any]:
     """Reorder the last axes by a flat index of the same elements."""
     batch = array.shape[: array.ndim - axes]
     size = prod(array.shape[len(batch) :])

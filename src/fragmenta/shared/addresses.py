@@ -80,8 +80,9 @@ class LaneAddresses(np.ndarray[Any, np.dtype[np.int64]]):
     def __getitem__(self, key: Any) -> Any:
         """Addresses of whole warps keep the attributes; those of some lanes do not."""
         found = self.view(np.ndarray)[key]
-        leading = is_whole(key) or isinstance(key, slice)
-        return self._marked(found) if leading and self.ndim > 1 else found
+        keys = key if isinstance(key, tuple) else (key,)
+        leading = all(is_whole(each) or isinstance(each, slice) for each in keys)
+        return self._marked(found) if leading and self.ndim > len(keys) else found
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (np.array(self.view(np.ndarray)), *self._facts)

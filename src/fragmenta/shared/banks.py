@@ -19,7 +19,12 @@ from fragmenta.arrays.checks import as_array
 from fragmenta.errors import AddressError, ShapeError, one_of, ranges
 from fragmenta.shared.addresses import WIDTHS, LaneAddresses, check_width
 from fragmenta.shared.descriptor import LIMIT, UNIT, Addresses, Swizzle, swizzled
-from fragmenta.shared.swizzles import WGMMA_SWIZZLES, pattern
+from fragmenta.shared.swizzles import (
+    WGMMA_SWIZZLES,
+    AnySwizzle,
+    unit_swizzle,
+    xor_swizzle,
+)
 
 LaneAccess: TypeAlias = Literal["ldmatrix", "rows", "column"]
 
@@ -156,6 +161,30 @@ def bank_conflicts(addresses: ArrayLike, width: int | None = None) -> Conflicts:
     return Conflicts(taken, tuple(_phase(where, at, size, taken) for at in starts))
 
 
+def degrees(addresses: ArrayLike, width: int) -> Addresses:
+    """The degree of each phase of many accesses: (…, lanes) gives (…, phases).
+
+    It is what :func:`bank_conflicts` finds, for all of them at once, and without a
+    check.  A phase without lanes has degree 0.
+
+    >>> degrees([[128 * row for row in range(32)], range(0, 512, 16)], 16)
+    array([[8, 8, 8, 8],
+           [1, 1, 1, 1]])
+    """
+    cell = max(width, WORD)
+    lanes = BANKS * WORD // cell  # in a phase; there are as many groups of banks
+    where = np.asarray(addresses, np.int64)
+    cells = np.where(where < 0, IDLE, where // cell)
+    cells = np.sort(cells.reshape(*where.shape[:-1], -1, lanes), axis=-1)
+    first = np.ones(cells.shape, bool)
+    first[..., 1:] = cells[..., 1:] != cells[..., :-1]
+    taken = first & (cells >= 0)
+    bank = np.arange(lanes)[:, None]
+    each = ((cells % lanes)[..., None, :] == bank) & taken[..., None, :]
+    found: Addresses = each.sum(axis=-1).max(axis=-1)
+    return found
+
+
 def _width(addresses: object, given: int | None) -> int:
     """The bytes that each lane takes, from the addresses or as given."""
     known = addresses.width if isinstance(addresses, LaneAddresses) else None
@@ -198,12 +227,12 @@ class RowTile(NamedTuple):
 
     rows: int
     row_bytes: int
-    swizzle: Swizzle = 0
+    swizzle: AnySwizzle = 0
     pitch: int | None = None
 
     def check(self) -> None:
         """Refuse a tile that does not consist of whole 16-byte units."""
-        pattern(self.swizzle)
+        unit_swizzle(self.swizzle)
         step = self.pitch if self.pitch is not None else self.row_bytes
         if self.rows < 1 or self.row_bytes < UNIT or self.row_bytes % UNIT:
             raise AddressError(
@@ -298,7 +327,7 @@ def tile_picture(tile: RowTile, addresses: LaneAddresses, access: str) -> str:
     rows, row_bytes, swizzle, pitch = tile
     cost = bank_conflicts(addresses)
     first = {int(addresses[lane]) for lane in cost.phases[0].lanes}
-    mode = pattern(swizzle).words
+    mode = xor_swizzle(swizzle).words
     apart = f", {pitch} apart" if pitch not in (None, row_bytes) else ""
     title = f"{rows} rows of {row_bytes} bytes{apart}, {mode}; {access}"
     return "\n".join([title, *_cells(tile, first), str(cost)])

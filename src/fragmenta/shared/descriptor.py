@@ -44,6 +44,7 @@ from fragmenta.shared.operands import check_belongs, extent, major_of
 from fragmenta.shared.swizzles import (
     ATOM_32,
     UNIT,
+    AnySwizzle,
     Swizzle,
     exchanged,
     moved,
@@ -86,7 +87,7 @@ READ = 32
 """Bytes of k in each row that one instruction reads; 64 for B if A is sparse."""
 
 
-def swizzled(address: ArrayLike, swizzle: Swizzle) -> Any:
+def swizzled(address: ArrayLike, swizzle: AnySwizzle) -> Any:
     """The address to which a swizzle moves the byte at ``address``.
 
     With 128 bytes, bits 4 to 6 are XORed with bits 7 to 9; with 64, bits 4 and 5 with

@@ -1,15 +1,8 @@
-"""How do checkpoints store a sparse weight?
+"""How do checkpoints store where the values of a sparse weight are?
 
-Two formats of compressed-tensors keep 2:4 weights of layers, out x in::
-
-    sparse-24-bitmask   the stored values, and one bit for each column: 1 where a value
-                        is stored.  Eight columns share a byte, the first one lowest.
-    marlin-24           integers of 4 or 8 bits, their scales, and the codes, each
-                        permuted as the Marlin 2:4 kernel reads them.
-
-Axis W is a word of 32 bits in a tile of 64 outputs and 16 stored inputs, E the integer
-in the word, S the place of a scale among 64.  Tiles of 64 outputs follow one another,
-and then the next 16 stored inputs.
+The format sparse-24-bitmask of compressed-tensors has the stored values, out x in / 2,
+and one bit for each column: 1 where a value is stored.  Eight columns share a byte, the
+first one lowest.
 
 >>> import fragmenta as fm
 >>> op = fm.mma("m16n8k32", a="s8", sp="sp::ordered_metadata")
@@ -20,21 +13,14 @@ and then the next 16 stored inputs.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fragmenta.arrays.checks import Array, as_array, check_numbers
+from fragmenta.arrays.checks import as_array, check_numbers
 from fragmenta.errors import BadMetadata, ShapeError, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.granularity import Codes, Granularity
-from fragmenta.registers.layout import Layout
-from fragmenta.registers.words import unpack_words
 from fragmenta.sparse.compress import Compressed, require_compressed, sparse
-from fragmenta.sparse.exchange import from_sparse_marlin
-
-# ── a bit for each column ───────────────────────────────────────────────────
 
 _BYTE = 8
 
@@ -147,103 +133,3 @@ def _check_masks(
         raise BadMetadata(
             f"the matrix has {columns} columns, and the bitmask has bits beyond them"
         )
-
-
-# ── Marlin ──────────────────────────────────────────────────────────────────
-
-# A lane's four mma.sp have adjacent words.  Bits of an integer: two rows of a fragment,
-# then the two outputs that differ by 4, as the kernel widens them in pairs.
-VALUES = {
-    4: "out = W0 W1 E1 W4 W5 W6  in = E2 W2 W3 E0",
-    8: "out = W1 W2 W0 W5 W6 W7  in = E1 W3 W4 E0",
-}
-"""Where a tile has its integers, by their bits."""
-SCALES = "out = S1 S2 S0 S3 S4 S5"
-"""Where 64 scales of a group are; those of whole rows are in order."""
-GROUP = 128
-"""Columns that share a scale, if a row has several."""
-_OUT, _IN = 64, 16
-_INTEGERS = "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32"
-
-
-class Marlin24(NamedTuple):
-    """A quantised sparse weight: value = integer x scale.
-
-    >>> import fragmenta as fm
-    >>> parts = (np.zeros((1, 128), np.int32), np.ones((1, 64), np.float16),
-    ...          np.full((1, 128), 0x4444, np.int16))
-    >>> from_marlin_24(*parts).scales.shape
-    (64, 1)
-    """
-
-    compressed: Compressed
-    """The integers, int8, and their codes."""
-    scales: Array
-    """(out, groups): for each row, or for each 128 columns of it."""
-    bits: int
-    """4 or 8."""
-
-
-def from_marlin_24(
-    weight_packed: ArrayLike, scale_packed: ArrayLike, meta: ArrayLike
-) -> Marlin24:
-    """The integers, codes and scales of a weight in the format marlin-24.
-
-    ``weight_packed`` is int32 of (in / 32, out * bits / 2), ``scale_packed`` float16 of
-    (groups, out), and ``meta`` int16 of (in / 32, 2 * out).
-
-    >>> words = np.full((1, 128), 0x99999999, np.uint32).view(np.int32)
-    >>> meta = np.full((1, 128), 0x4444, np.int16)
-    >>> found = from_marlin_24(words, np.ones((1, 64), np.float16), meta)
-    >>> found.compressed, found.compressed.values.max(), found.bits
-    (<Compressed 64x32 int8, 2:4>, np.int8(1), 4)
-    """
-    words, packed, codes = map(as_array, (weight_packed, scale_packed, meta))
-    bits, rows, columns = _marlin_sizes(words, packed, codes)
-    tile = Layout.parse(VALUES[bits], W=_OUT * _IN * bits // 32, E=32 // bits)
-    integers = unpack_words(words.view(np.uint32), bits).reshape(
-        columns // 2 // _IN, rows // _OUT, _OUT * _IN
-    )
-    parted = integers[..., tile.scatter()].transpose(1, 2, 0, 3)
-    # Stored with an offset, so that they are not negative; here a byte wraps around.
-    values = (parted.reshape(rows, -1) - np.uint8(1 << bits - 1)).view(np.int8)
-    scales = packed
-    if len(packed) > 1:
-        order = Layout.parse(SCALES, S=_OUT).scatter()
-        scales = packed.reshape(len(packed), -1, _OUT)[..., order].reshape(packed.shape)
-    stored = from_sparse_marlin(values, codes, _INTEGERS)
-    return Marlin24(stored, np.ascontiguousarray(scales.T), bits)
-
-
-def _marlin_sizes(words: Array, scales: Array, meta: Array) -> tuple[int, int, int]:
-    """Bits of an integer, rows and columns, if the three arrays fit together."""
-    for name, each, kind in (
-        ("weight_packed", words, np.dtype(np.int32)),
-        ("scale_packed", scales, np.dtype(np.float16)),
-        ("meta", meta, np.dtype(np.int16)),
-    ):
-        if each.dtype != kind or each.ndim != 2 or not each.size:
-            raise ShapeError(
-                f"{name} of marlin-24 is a matrix of {kind}; given {each.dtype} of "
-                f"shape {each.shape}"
-            )
-    (groups, rows), columns = scales.shape, 32 * len(words)
-    bits = next((b for b in VALUES if 2 * words.shape[1] == b * rows), 0)
-    if not bits or rows % _OUT or meta.shape != (columns // 32, 2 * rows):
-        raise ShapeError(
-            f"marlin-24 has {one_of(VALUES)} bits, and a multiple of {_OUT} outputs: "
-            f"weight_packed (in / 32, out * bits / 2), scale_packed (groups, out), "
-            f"meta (in / 32, 2 * out); given {words.shape}, {scales.shape} and "
-            f"{meta.shape}"
-        )
-    if groups != 1 and groups * GROUP != columns:
-        raise ShapeError(
-            f"marlin-24 has a scale for each row, or for each {GROUP} columns; given "
-            f"{groups} for {columns} columns"
-        )
-    if groups == 2:  # the writer and the kernel do not agree in which order they are
-        raise ShapeError(
-            f"the order of the scales of {columns} columns in groups of {GROUP} is not "
-            f"defined: marlin-24 must have one group, or more than two"
-        )
-    return bits, rows, columns

@@ -23,7 +23,6 @@ from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.packing import Packed, pack, unpack
 from fragmenta.registers.dtype import dtype as element
 from fragmenta.sparse.checkpoint import from_bitmask as positions_from_bitmask
-from fragmenta.sparse.checkpoint import from_marlin_24
 from fragmenta.sparse.checkpoint import to_bitmask as positions_to_bitmask
 from fragmenta.sparse.compress import Compressed, compress
 from fragmenta.torch.matrix import (
@@ -35,6 +34,7 @@ from fragmenta.torch.matrix import (
     tensor_of,
     type_name,
 )
+from fragmenta.weights.marlin import from_marlin_24
 
 QUANTIZED = {torch.float8_e4m3fn: "fp8", torch.int8: "int8"}
 """What a layer calls its quantisation, by the type of its weight."""

@@ -207,7 +207,9 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Any) -> Weight:
         )
     kind = found.matrix.dtype
     if found.scale is None and kind != layer.weight.dtype:
-        why = f"use model.to({kind})" if kind.itemsize > 1 else "weight_scale is missing"
+        why = (
+            f"use model.to({kind})" if kind.itemsize > 1 else "weight_scale is missing"
+        )
         raise Error(
             f"the model has weights of {wide}, and the checkpoint of {kind}; {why}"
         )

@@ -8,7 +8,6 @@ also a whole kernel.  ``header`` collects that of many instructions in one file.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
@@ -22,9 +21,9 @@ from fragmenta.cuda.source.fragments import (
 )
 from fragmenta.cuda.source.helpers import Piece, needed
 from fragmenta.cuda.source.inline import Call, function_name, instruction_piece
-from fragmenta.cuda.source.page import WIDTH, broken, comment
+from fragmenta.cuda.source.page import WIDTH, broken, check_identifier, comment
 from fragmenta.cuda.source.ptx import PLAIN, Options, check_options
-from fragmenta.errors import Error, nearest, one_of, shortened
+from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
 from fragmenta.isa.searching import find, search
@@ -172,7 +171,7 @@ def _check(
     op: Instruction, a_registers: bool, name: str | None, options: Options
 ) -> Options:
     if name is not None:
-        _check_identifier("name", name)
+        check_identifier("name", name)
     if a_registers and op.tensor_memory:
         raise Error(f"A of {op} is in shared memory, or with a_tensor in tensor memory")
     if a_registers and not op.warpgroup:
@@ -187,22 +186,6 @@ def _kernel(op: Instruction, name: str | None, options: Options) -> str:
             "write one around the function"
         )
     return tensor_kernel.kernel(op, name, a_tensor=options.a_tensor)
-
-
-_IDENTIFIER = re.compile(r"[A-Za-z]\w*|_\w+", re.ASCII)
-LONGEST_NAME = 1024
-"""The C++ standard asks compilers for no longer names."""
-
-
-def _check_identifier(what: str, name: object) -> None:
-    """Refuse what would not name one function, in C++ and in PTX."""
-    fits = isinstance(name, str) and _IDENTIFIER.fullmatch(name)
-    if not fits or len(str(name)) > LONGEST_NAME:
-        given = shortened(name) if isinstance(name, str) else repr(name)
-        raise Error(
-            f"the {what} is an identifier, letters, digits and underscores, of at "
-            f"most {LONGEST_NAME} characters; given {given}"
-        )
 
 
 # ── what goes with an instruction ───────────────────────────────────────────
@@ -360,7 +343,7 @@ def header(
     1
     """
     for each in str(namespace).split("::"):
-        _check_identifier("namespace", each)
+        check_identifier("namespace", each)
     chosen = list(dict.fromkeys(ops))
     if not chosen:
         raise Error("a header has one instruction or more; given none")

@@ -6,8 +6,11 @@ comments and mnemonics that break where they may.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
+
+from fragmenta.errors import Error, shortened
 
 WIDTH = 88
 
@@ -97,3 +100,25 @@ def broken(mnemonic: str, width: int) -> list[str]:
             lines.append("")
         lines[-1] += f".{word}"
     return lines
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z]\w*|_\w+", re.ASCII)
+LONGEST_NAME = 1024
+"""The C++ standard asks compilers for no longer names."""
+
+
+def check_identifier(what: str, name: object) -> None:
+    """Refuse what would not name one function, in C++ and in PTX.
+
+    >>> check_identifier("name", "two words")
+    Traceback (most recent call last):
+    fragmenta.errors.Error: the name is an identifier, letters, digits and \
+underscores, of at most 1024 characters; given 'two words'
+    """
+    fits = isinstance(name, str) and _IDENTIFIER.fullmatch(name)
+    if not fits or len(str(name)) > LONGEST_NAME:
+        given = shortened(name) if isinstance(name, str) else repr(name)
+        raise Error(
+            f"the {what} is an identifier, letters, digits and underscores, of at "
+            f"most {LONGEST_NAME} characters; given {given}"
+        )

@@ -15,13 +15,15 @@ from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.tables import tcgen05_mma, wgmma
 
 #: The registers that are declared for operands which take several kinds of them.
-_DECLARED = {
+DECLARED = {
     "address": ".b64",
     "stride": ".b32",
     "tensor": ".b32",
     "number": ".b32",
     "columns": ".b32",
 }
+#: The operands that are no registers.
+CONSTANTS = ("immediate", "integer", "constant")
 
 
 class Options(NamedTuple):
@@ -128,9 +130,9 @@ def declared(listed: Iterable[Operand]) -> list[str]:
     """
     lines = []
     for each in listed:
-        if each.ptx in _DECLARED:
-            lines.append(f".reg {_DECLARED[each.ptx]} %{each.name};")
-        elif each.ptx not in ("immediate", "integer", "constant"):
+        if each.ptx in DECLARED:
+            lines.append(f".reg {DECLARED[each.ptx]} %{each.name};")
+        elif each.ptx not in CONSTANTS:
             name = f"%{each.name}<{each.count}>" if each.vector else f"%{each.name}"
             lines.append(f".reg {each.ptx} {name};")
     return lines

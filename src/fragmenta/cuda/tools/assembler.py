@@ -73,12 +73,25 @@ def judge(
     leaves every rule of syntax, type, version and target in force.
     """
     verdicts: dict[int, str | None] = {}
+    parsed: list[int] = []
     left = list(range(len(statements)))
     while left:
         found = _judge_on([statements[i] for i in left], target, version)
         verdicts |= {left[position]: verdict for position, verdict in found.items()}
-        left = [i for i in left if i not in verdicts]
+        if len(found) == 1 and _is_unparsed(*found.values()):
+            # What stands before it is well formed, and need not be read each time.
+            (position,) = found
+            parsed += left[:position]
+            left = left[position + 1 :]
+        else:
+            left = [i for i in left if i not in verdicts]
+        if not left:
+            left, parsed = parsed, []
     return [verdicts[i] for i in range(len(statements))]
+
+
+def _is_unparsed(message: str | None) -> bool:
+    return message is not None and message.startswith("Parsing error")
 
 
 def _judge_on(
@@ -98,7 +111,7 @@ def _judge_on(
         verdicts.setdefault(number, message)
         if number < numbers[0]:  # a wrong version or target condemns all
             return dict.fromkeys(range(len(numbers)), message)
-        if message.startswith("Parsing error") and number in numbers:
+        if _is_unparsed(message) and number in numbers:
             return {numbers.index(number): message}
         if weight == "fatal":
             last = min(last, number)

@@ -1,0 +1,42 @@
+"""What does a warp do with the tile that ``fragmenta shared`` shows?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from fragmenta.shared.addresses import LaneAddresses
+from fragmenta.shared.banks import Conflicts, RowTile, bank_conflicts
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the warp does, and how."""
+
+    access: str
+    name: str
+    """The access, or the instruction that it is."""
+    tile: RowTile
+    """What it reaches of shared memory."""
+    addresses: LaneAddresses = field(compare=False)
+    where: str = ""
+    """Of an ldmatrix, what a lane addresses, as expressions."""
+    tiles: int = 1
+    """Operands that it loads."""
+    along: Any = None
+    """Where the further operands lie: m, n or k."""
+
+    @property
+    def cost(self) -> Conflicts:
+        """The turns that the access takes."""
+        return bank_conflicts(self.addresses)
+
+    @property
+    def num(self) -> str:
+        """x1, x2 or x4."""
+        return next(word for word in self.name.split(".") if word in ("x1", "x2", "x4"))
+
+    @property
+    def counted(self) -> list[int]:
+        """The addresses of the lanes that count."""
+        return [int(address) for address in self.addresses[: self.addresses.used]]

@@ -1,0 +1,114 @@
+"""What does ``fragmenta shared`` say about all fragments of a tile?"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import Any, NamedTuple
+
+from fragmenta.commands.output import width
+from fragmenta.errors import Error
+from fragmenta.isa.instruction import Instruction
+from fragmenta.shared.loops import ldmatrix_loop
+from fragmenta.shared.matching import SIDES
+from fragmenta.shared.matrix_loop import MatrixLoop
+from fragmenta.shared.suggestions import Copy, suggest_swizzle
+
+
+class Told(NamedTuple):
+    """An answer, as text and for a program."""
+
+    text: str
+    record: dict[str, Any]
+
+
+class WholeTile(NamedTuple):
+    """The tile that was asked for, as the library takes it."""
+
+    op: Instruction
+    operand: str
+    shape: tuple[int, int]
+    order: Any
+    placed: dict[str, Any]
+    """Its pitch and its swizzle."""
+
+    def loop(self, **asked: Any) -> MatrixLoop:
+        """The loop that loads the tile."""
+        told = {"tile": self.shape, "order": self.order, **self.placed, **asked}
+        return ldmatrix_loop(self.op, self.operand, **told)
+
+    def suggested(self, asked: dict[str, Any], copy: Copy | None) -> Told:
+        """Swizzles and paddings, the best first."""
+        found = suggest_swizzle(
+            self.op, self.operand, tile=self.shape, order=self.order, copy=copy, **asked
+        )
+        best = found.best.loop
+        text = f"{self.op}\n{found}\n\nthe best of them:\n{indented(described(best))}"
+        return Told(text, {**self._about(best), "suggestions": found.records()})
+
+    def written(self, asked: dict[str, Any]) -> Told:
+        """The CUDA function."""
+        loop = self.loop(**asked)
+        source = loop.to_cuda()
+        return Told(source.rstrip("\n"), {**self._about(loop), "source": source})
+
+    def _about(self, loop: MatrixLoop) -> dict[str, Any]:
+        about = {"instruction": str(self.op), "operand": self.operand}
+        return about | {
+            "tile": self.shape,
+            "order": self.order,
+            "loop": loop_record(loop),
+        }
+
+
+def check_alone(given: dict[str, object]) -> None:
+    """Refuse options that --suggest or --cuda would ignore."""
+    for name, value in given.items():
+        if value not in (None, False):
+            shown = f"--{name}" if value is True else f"--{name} {value}"
+            raise Error(
+                f"--suggest searches swizzles and paddings of what ldmatrix loads, and "
+                f"--cuda writes what loads it; they do not go with {shown}"
+            )
+
+
+def expressions(loop: MatrixLoop) -> str:
+    """The element that a lane addresses in the first step, by the lane."""
+    first: dict[str, Any] = {name: 0 for name, n in loop.steps.items() if n > 1}
+    found = loop.layout.to_cuda("holds", U=0, **first)
+    sides = dict(zip(("row", "col"), SIDES[loop.operand], strict=True))
+    return ", ".join(f"{sides[name]} = {text}" for name, text in found.items())
+
+
+def described(loop: MatrixLoop) -> str:
+    """The loop, and the addresses of its lanes."""
+    head, *body = str(loop).splitlines()
+    return "\n".join([head, *body, f"lane: {expressions(loop)}"])
+
+
+def indented(text: str) -> str:
+    """Lines of at most so many columns, indented."""
+    lines = []
+    for line in text.splitlines():
+        lines += textwrap.wrap(
+            line, width() - 4, break_long_words=False, break_on_hyphens=False,
+            subsequent_indent="  ",
+        )  # fmt: skip
+    return textwrap.indent("\n".join(lines), "  ")
+
+
+def loop_record(loop: MatrixLoop) -> dict[str, Any]:
+    """The loop for a program."""
+    cost = loop.conflicts()
+    return {
+        "instruction": str(loop.move),
+        "along": loop.along,
+        "steps": loop.steps,
+        "layout": str(loop.layout),
+        "registers": str(loop.register_layout),
+        "pitch": loop.memory.pitch,
+        "swizzle": list(loop.memory.swizzle),
+        "degree": cost.degree,
+        "turns": cost.turns,
+        "phases": cost.phases,
+        "addresses": loop.addresses.tolist(),
+    }
