@@ -206,6 +206,19 @@ def test_a_single_layer_is_returned(tmp_path):
     assert torch.equal(again.weight.to_dense(), dense)
 
 
+def test_a_layer_in_two_places_stays_one(tmp_path):
+    dense, mask = sparse_weight(16, 16)
+    parts = {f"0.{name}": x for name, x in bitmask(dense, mask).items()}
+    parts["0.bias"] = torch.arange(16).bfloat16()
+    path = by_hand(tmp_path / "x.safetensors", parts)
+    layer = torch.nn.Linear(16, 16).bfloat16()
+    model = ft.load_sparse(torch.nn.Sequential(layer, layer), path)
+    assert model[0] is model[1]
+    assert isinstance(model[0], ft.SparseLinear)
+    ft.save_sparse(model, tmp_path / "again.safetensors")
+    assert set(SafeTensors(tmp_path / "again.safetensors")) == set(parts)
+
+
 # ── what does not fit ───────────────────────────────────────────────────────
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import struct
 
 import pytest
@@ -184,3 +185,26 @@ def test_a_file_may_be_written_while_it_is_read(tmp_path):
     write(path, {"x": found + 1}, overwrite=True)
     assert found.tolist() == [0, 1, 2, 3]
     assert SafeTensors(path)["x"].tolist() == [1, 2, 3, 4]
+
+
+def test_damaged_headers_are_read_or_refused(tmp_path):
+    """No other exception, and no tensor that the file does not hold."""
+    path = tmp_path / "x.safetensors"
+    write(path, {"x": torch.arange(5), "y": torch.ones(2, 2).bfloat16()})
+    whole = path.read_bytes()
+    length = 8 + int.from_bytes(whole[:8], "little")
+    rng = random.Random(0)
+    refused = 0
+    for _ in range(300):
+        damaged = bytearray(whole)
+        for _ in range(rng.choice((1, 1, 2, 3))):
+            damaged[rng.randrange(length)] = rng.choice(b'09{}[]",:-ex \x00\xff')
+        path.write_bytes(damaged)
+        try:
+            found = SafeTensors(path)
+            assert (
+                sum(x.numel() * x.itemsize for x in map(found.__getitem__, found)) == 48
+            )
+        except fm.Error:
+            refused += 1
+    assert refused > 200

@@ -127,8 +127,10 @@ def _state(model: Module, chosen: dict[str, Any]) -> dict[str, Tensor]:
 
     Tied tensors are the same object.
     """
-    gone = {f"{dotted(name)}weight" for name in chosen}
-    for name, layer in model.named_modules():
+    gone, sparse = set(), set(chosen.values())
+    for name, layer in model.named_modules(remove_duplicate=False):
+        if layer in sparse:
+            gone.add(f"{dotted(name)}weight")
         if isinstance(layer, SparseLinear):
             gone |= {f"{dotted(name)}{each}" for each in layer.state_dict()}
             gone -= {f"{dotted(name)}bias"}

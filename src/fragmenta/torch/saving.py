@@ -91,13 +91,17 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
     """All tensors by their names in the file; the type of scaled ones; dense layers."""
     found: dict[str, Tensor] = {}
     seen: set[int] = set()
+    shared: set[torch.nn.Module] = set()
     kinds, plain, own = set(), [], set()
-    for name, layer in model.named_modules():
+    for name, layer in model.named_modules(remove_duplicate=False):
         if isinstance(layer, SparseLinear):
+            own |= {f"{dotted(name)}{each}" for each in layer.state_dict()}
+            if layer in shared:
+                continue
+            shared.add(layer)
             with about_layer(name):
                 parts = _stored(layer)
             found |= {f"{dotted(name)}{each}": part for each, part in parts.items()}
-            own |= {f"{dotted(name)}{each}" for each in layer.state_dict()}
             kinds.add(_scheme(layer))
         elif isinstance(layer, torch.nn.Linear):
             plain.append(name)
