@@ -10,7 +10,6 @@ import torch
 import fragmenta as fm
 import fragmenta.torch as ft
 from fragmenta.kernels import Kernel
-from fragmenta.torch.loading import QUANTIZES
 from fragmenta.torch.safetensors import SafeTensors, write
 from tests.weights.test_marlin import marlin
 
@@ -442,7 +441,6 @@ def linear_of(kind=torch.bfloat16):
 
 @pytest.mark.parametrize("static", [False, True])
 @pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.int8], ids=str)
-@pytest.mark.skipif(not QUANTIZES, reason="SparseLinear has no scales here")
 def test_quantised_weights_are_kept(tmp_path, kind, static):
     given = {"input_scale": torch.tensor([0.125])} if static else {}
     path, dense, parts = quantised(tmp_path, kind, **given)
@@ -498,9 +496,26 @@ def test_wrong_scales_are_refused(tmp_path, scale, told):
 def test_mixed_activations_are_refused(tmp_path):
     other = {**GROUPS["group_0"], "input_activations": None}
     path, _, _ = quantised(tmp_path, torch.int8, {**GROUPS, "group_1": other})
-    if QUANTIZES:
-        with pytest.raises(fm.Error, match="some layers quantise"):
-            ft.load_sparse(linear_of(), path)
+    with pytest.raises(fm.Error, match="some layers quantise"):
+        ft.load_sparse(linear_of(), path)
+
+
+@pytest.mark.parametrize("quantize", ["fp8", "int8"])
+def test_quantised_models_are_saved(tmp_path, quantize):
+    torch.manual_seed(0)
+    model = ft.linears(Small(), prune=True, quantize=quantize, skip="head")
+    ft.save_sparse(model, tmp_path / "x")
+    config = json.loads((tmp_path / "x" / "config.json").read_text())
+    (group,) = config["quantization_config"]["config_groups"].values()
+    assert group["weights"]["type"] == {"fp8": "float", "int8": "int"}[quantize]
+    assert group["input_activations"]["strategy"] == "token"
+    again = ft.load_sparse(Small(), tmp_path / "x")
+    assert again.up.quantize == quantize
+    tokens = torch.tensor([0, 4])
+    assert torch.equal(again(tokens), model(tokens))
+    mixed = ft.linears(model, prune=True)  # the head, without scales
+    with pytest.raises(fm.Error, match="layers with and without scales"):
+        ft.save_sparse(mixed, tmp_path / "y")
 
 
 # ── Marlin ──────────────────────────────────────────────────────────────────

@@ -237,6 +237,7 @@ def test_the_operators_are_well_formed():
         "dense_mm": (b, b, torch.float32, *parts, False, False, []),
         "binary_mm": (bits, bits, True, []),
         "compress": (b, True),
+        "quantize_rows": (b[:, :20], "e4m3", torch.tensor(0.5)),
         "to_dense": (a.data, "bf16", 8, 32),
     }.items():
         torch.library.opcheck(

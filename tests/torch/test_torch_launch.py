@@ -238,6 +238,34 @@ def test_scattered_parts_are_gathered(driver, weight, monkeypatch):
     assert seen == [bias.tolist()]
 
 
+@pytest.mark.parametrize("scale", [None, torch.tensor(0.5)])
+def test_rows_are_quantised_in_one_launch(driver, monkeypatch, scale):
+    """The arguments are those of the kernel, in its order."""
+    launches = []
+    monkeypatch.setattr(launch, "load", lambda code, name: name)
+    monkeypatch.setattr(
+        launch, "start", lambda *given: launches.append((given, read(given[-1])))
+    )
+
+    def read(addresses):
+        kinds = [*"PqqPqPP"][: len(addresses)]
+        types = {"P": ctypes.c_void_p, "q": ctypes.c_longlong}
+        pairs = zip(kinds, addresses, strict=True)
+        return [types[kind].from_address(at).value for kind, at in pairs]
+
+    x = torch.ones(3, 64).bfloat16()[:, :40]
+    run = operators._OPERATORS["quantize_rows"].cuda
+    values, scales = run(x, "e4m3", scale)
+    (((name, grid, threads, shared, stream, _), found),) = launches
+    assert name == ("quantize_rows" if scale is None else "quantize_rows_by")
+    assert (grid, threads, shared, stream) == ((3, 1), 256, 0, 0)
+    pointers = [values.data_ptr(), 48, scales.data_ptr()]
+    assert found[:6] == [x.data_ptr(), 128, 40, *pointers]
+    assert found[6:] == ([] if scale is None else [scale.data_ptr()])
+    run(x[:0], "e4m3", scale)
+    assert len(launches) == 1  # nothing is launched for nothing
+
+
 @pytest.mark.parametrize("rows", [(0, 3), (4, 0)])
 def test_no_bits_are_counted_where_there_are_no_rows(driver, rows):
     a, b = (torch.ones(each, 16, dtype=torch.uint8) for each in rows)

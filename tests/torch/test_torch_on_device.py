@@ -1,12 +1,17 @@
 """The PyTorch operators on a Hopper GPU: the bits of the emulation, everywhere."""
 
+import copy
 import time
 
+import numpy as np
 import pytest
 import torch
 
 import fragmenta as fm
 import fragmenta.torch as ft
+from fragmenta.registers.dtype import dtype
+from fragmenta.torch.matrix import tensor_of
+from tests.kernels.test_quantize import hostile
 from tests.torch.test_pruning import bits, sparse_pattern
 
 pytestmark = [
@@ -150,3 +155,106 @@ def test_memory_of_another_stream(layer, x):
         found = [sparse(given) for _ in range(20)]
     stream.synchronize()
     assert all(torch.equal(each, wanted) for each in found)
+
+
+# ── quantised layers ────────────────────────────────────────────────────────
+
+FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+ELEMENTS = {"fp8": "e4m3", "int8": "s8"}
+
+
+@pytest.mark.parametrize("scale", [None, 0.01, 2.0**-149, 3.4e38, 0.0, float("nan")])
+@pytest.mark.parametrize("quantize", ELEMENTS)
+@pytest.mark.parametrize("given", FLOATS)
+def test_rows_are_quantised_to_the_same_bits(given, quantize, scale):
+    """Ties, subnormals, NaN, infinities, rows of zeros; columns of all kinds."""
+    for columns in (1, 9, 500, 501, 4096, 20_001):
+        drawn = hostile(given, dtype(ELEMENTS[quantize]), columns=max(columns, 8))
+        x = tensor_of(drawn, FLOATS[given])[:, :columns]
+        known = None if scale is None else torch.tensor(scale)
+        here = ft.quantize_rows(x, quantize, scale=known)
+        known = None if scale is None else known.cuda()
+        there = ft.quantize_rows(x.cuda(), quantize, scale=known)
+        for each, other in zip(here, there, strict=True):
+            assert torch.equal(bits(each), bits(other.cpu()))
+
+
+def test_many_rows_are_quantised_to_the_same_bits():
+    x = torch.randn(3000, 1024, generator=torch.Generator().manual_seed(0)).bfloat16()
+    for quantize in ELEMENTS:
+        here, there = (ft.quantize_rows(each, quantize) for each in (x, x.cuda()))
+        for each, other in zip(here, there, strict=True):
+            assert torch.equal(bits(each), bits(other.cpu()))
+
+
+@pytest.mark.parametrize("static", [None, 0.01])
+@pytest.mark.parametrize("scales", ["row", "tensor"])
+@pytest.mark.parametrize("quantize", ELEMENTS)
+@pytest.mark.parametrize("kind", FLOATS.values(), ids=str)
+def test_a_quantised_layer_has_the_bits_of_the_emulation(
+    kind, quantize, scales, static
+):
+    torch.manual_seed(0)
+    layer = torch.nn.Linear(250, 96).to(kind)
+    x = torch.randn(3, 11, 250).to(kind)
+    options = {"quantize": quantize, "scales": scales, "activation_scale": static}
+    here = ft.SparseLinear.from_linear(layer, prune=True, **options)
+    there = ft.SparseLinear.from_linear(layer.cuda(), prune=True, **options)
+    assert torch.equal(here.weight_packed, there.weight_packed.cpu())
+    assert torch.equal(here.weight_scale, there.weight_scale.cpu())
+    assert torch.equal(here(x), there(x.cuda()).cpu())
+
+
+@pytest.mark.parametrize("quantize", ELEMENTS)
+def test_quantised_layers_compiled_and_in_a_graph(layer, x, quantize):
+    model = torch.nn.Sequential(layer, torch.nn.GELU(), torch.nn.Linear(384, 64))
+    model, given = model.bfloat16().cuda(), x.cuda()
+    scales = ft.calibrate(model, [given], quantize=quantize)
+    del scales["2"]  # one layer is static, one is not
+    model = ft.linears(model, prune=True, quantize=quantize, activation_scales=scales)
+    compiled = torch.compile(model, fullgraph=True, mode="reduce-overhead")
+    with torch.no_grad():
+        for each in (given, given.flip(0), -given, given.flip(1)):
+            torch.testing.assert_close(
+                compiled(each).clone(), model(each), atol=0.05, rtol=0.05
+            )
+        wanted = model(given)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            found = model(given)
+        graph.replay()
+        torch.cuda.synchronize()
+        assert torch.equal(found, wanted)
+
+
+def test_a_quantised_call_does_not_wait(layer):
+    sparse = ft.SparseLinear.from_linear(layer.cuda(), prune=True, quantize="fp8")
+    x = torch.randn(64, 256, device="cuda").bfloat16()
+    sparse(x)
+    torch.cuda.synchronize()
+    torch.cuda._sleep(2_000_000_000)  # about a second
+    begun = time.perf_counter()
+    sparse(x)
+    assert time.perf_counter() - begun < 0.5
+    assert not torch.cuda.current_stream().query()
+    torch.cuda.synchronize()
+
+
+def test_a_report_has_times(layer, x):
+    dense = torch.nn.Sequential(layer, torch.nn.GELU(), torch.nn.Linear(384, 64))
+    dense = dense.bfloat16().cuda()
+    for quantize in (None, "fp8", "int8"):
+        model = ft.linears(copy.deepcopy(dense), prune=True, quantize=quantize)
+        found = ft.report(model, x.cuda(), reference=dense)
+        assert [row.batch for row in found.rows] == [85, 85]
+        for row in found.rows:
+            assert 0 < row.time_us < 1000
+            assert row.ratio == row.dense_us / row.time_us
+            assert 0.1 < row.error < 0.8
+            assert row.tile
+        assert max(map(len, str(found).splitlines())) <= 80
+        own = ft.report(model, x.cuda())
+        here = ft.report(copy.deepcopy(model).cpu(), x)
+        np.testing.assert_allclose(
+            [row.error for row in own.rows], [row.error for row in here.rows], rtol=0.01
+        )

@@ -252,7 +252,7 @@ def quantize(
         amax = amax.max((-1, -2), keepdims=True)
     unit = _unit(amax, how, tensor_scale)
     scales = block_scales(amax, how.dtype, how.scale_dtype, how.rule, unit)
-    found = _elements(parts, scales * unit, how.dtype)
+    found = scaled_elements(parts, scales * unit, how.dtype)
     found = found.reshape(*rows.shape[:-1], -1)[..., :size]
     if how.axis == -2:
         found, scales = found.swapaxes(-1, -2), scales.swapaxes(-1, -2)
@@ -357,8 +357,14 @@ def _unit(amax: Numbers, how: _Format, given: ArrayLike | None) -> Numbers:
     return np.broadcast_to(factor, top.shape)
 
 
-def _elements(parts: Numbers, scales: Numbers, of: DType) -> Array:
-    """Each number divided by the scale of its block, rounded; zeros if that is 0."""
+def scaled_elements(parts: Numbers, scales: Numbers, of: DType) -> Array:
+    """Each number divided by the scale of its block, rounded; zeros if that is 0.
+
+    The numbers are (…, rows, blocks, elements).
+
+    >>> scaled_elements(np.array([[[1.0, 3.0]]]), np.array([[2.0]]), dtype("s8"))
+    array([[[0, 2]]], dtype=int8)
+    """
     flat = parts.reshape(-1, *parts.shape[-2:])
     divisors = np.where(scales == 0, np.inf, scales)  # zeros keep their sign
     divisors = np.broadcast_to(divisors, parts.shape[:-1]).reshape(*flat.shape[:2], 1)

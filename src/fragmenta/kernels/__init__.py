@@ -4,6 +4,7 @@
     packing   how is a sparse A stored, so that one copy brings a tile?
     source    what does the compiler see?
     prepare   how is a weight compressed on the GPU?
+    quantize  how do rows of numbers become 8-bit elements and scales?
     tuning    which tile was measured to be the fastest on this GPU?
     arguments what is a kernel launched with?
     launch    how is a kernel run?

@@ -9,8 +9,11 @@
     SparseLinear    torch.nn.Linear with a sparse weight
     linears         every torch.nn.Linear of a model -> SparseLinear
     pruning_report  what pruning took, or would take, from each layer of a model
+    quantize_rows   x -> 8-bit elements, and a scale for each row
+    calibrate       some batches -> a scale for the activations of each layer
+    report          tile, time, speed and error of each sparse layer of a model
     load_sparse     a checkpoint with 2:4 weights -> a model with SparseLinear
-    save_sparse     the way back
+    save_sparse     a model with SparseLinear -> such a checkpoint
 
 On a Hopper GPU each product is one kernel on the caller's stream.  On the CPU an
 emulation computes the same bits, slowly.  All are ``torch.library`` operators, so
@@ -18,11 +21,15 @@ they work with ``torch.compile`` and in CUDA graphs.
 
     matrix      what is a sparse matrix here?
     running     how does a product of tensors run?
+    quantizing  how do tensors become 8-bit elements and scales?
     request     which product is asked for, and is there a kernel for it?
     operators   how does PyTorch know the products?
     products    what can be called?
     pruning     what did pruning take from a model?
+    weights     what are the elements and scales of a quantised weight?
+    calibration which scales do the activations of a model need?
     modules     what can be a layer of a model?
+    reporting   what does a model gain, layer by layer?
     tuning      which tiles are the fastest here, for these calls?
     safetensors how are tensors stored in a file?
     checkpoint  what is in a checkpoint?
@@ -40,6 +47,7 @@ except (ImportError, OSError) as why:  # OSError: a library of it does not load
         f"fragmenta.torch needs PyTorch: {missing('torch', why)}"
     ) from None
 
+from fragmenta.torch.calibration import calibrate
 from fragmenta.torch.formats import from_bitmask, to_bitmask
 from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
@@ -48,10 +56,12 @@ from fragmenta.torch.products import (
     binary_mm,
     compress,
     dense_mm,
+    quantize_rows,
     sparse_linear,
     sparse_mm,
 )
 from fragmenta.torch.pruning import LayerPruning, PruningReport, PruningWarning
+from fragmenta.torch.reporting import LayerReport, ModelReport, report
 from fragmenta.torch.running import run
 from fragmenta.torch.saving import save_sparse
 from fragmenta.torch.tuning import autotune
@@ -61,18 +71,23 @@ __all__ = [
     "TYPES",
     "CheckpointWarning",
     "LayerPruning",
+    "LayerReport",
+    "ModelReport",
     "PruningReport",
     "PruningWarning",
     "SparseLinear",
     "SparseMatrix",
     "autotune",
     "binary_mm",
+    "calibrate",
     "compress",
     "dense_mm",
     "from_bitmask",
     "linears",
     "load_sparse",
     "pruning_report",
+    "quantize_rows",
+    "report",
     "run",
     "save_sparse",
     "sparse_linear",

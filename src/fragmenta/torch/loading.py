@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from inspect import signature
 from typing import Any, TypeAlias
 
 import torch
@@ -27,8 +26,6 @@ from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import Skip, without_skipped
 
 Module: TypeAlias = torch.nn.Module
-QUANTIZES = "quantize" in signature(SparseLinear.__init__).parameters
-"""Whether layers can have 8-bit weights with scales; if not, they become 16-bit."""
 
 
 class CheckpointWarning(UserWarning):
@@ -199,8 +196,7 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Any) -> Weight:
         if groups > 1:
             checkpoint.check_groups()
     else:
-        narrow = QUANTIZES and checkpoint.activations
-        found = read_bitmask(parts, None if narrow else wide)
+        found = read_bitmask(parts, None if checkpoint.activations else wide)
     shape = (layer.out_features, layer.in_features)
     if found.matrix.shape != shape:
         raise ShapeError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error
+from fragmenta.torch.calibration import checked_scales
 from fragmenta.torch.matrix import (
     DTYPES,
     TYPES,
@@ -18,7 +20,8 @@ from fragmenta.torch.matrix import (
     type_name,
     whole_sizes,
 )
-from fragmenta.torch.products import compress, linear
+from fragmenta.torch.operators import call
+from fragmenta.torch.products import check_input, compress, linear
 from fragmenta.torch.pruning import (
     LayerPruning,
     PruningReport,
@@ -27,6 +30,8 @@ from fragmenta.torch.pruning import (
     warn_pruned,
     without_skipped,
 )
+from fragmenta.torch.quantizing import checked_scale, quantized_type
+from fragmenta.torch.weights import QuantizedWeight, quantized_weight
 
 
 def layer(
@@ -37,14 +42,26 @@ def layer(
     bias: Tensor | None,
     out_dtype: torch.dtype | None,
     promote: bool,
+    weight_scale: Tensor | None = None,
+    input_scale: Tensor | None = None,
 ) -> Tensor:
-    """The result of a layer.
+    """The result of a layer; with ``weight_scale``, x is quantised first.
 
     >>> made = SparseLinear(8, 4)
     >>> x = torch.ones(1, 8, dtype=torch.bfloat16)
     >>> layer(x, made.weight_packed, "bf16", (4, 8), made.bias, None, False)
     tensor([[0., 0., 0., 0.]], dtype=torch.bfloat16)
     """
+    if weight_scale is not None:
+        check_input(x, shape)
+        kind = out_dtype or _autocast_type(x)
+        flat = x.reshape(-1, shape[1])
+        values, scales = call("quantize_rows", flat, element_type, input_scale)
+        y = linear(
+            values, packed, element_type, shape, bias, out_dtype=kind, scale_x=scales,
+            scale_weight=weight_scale, promote=promote,
+        )  # fmt: skip
+        return y.reshape(*x.shape[:-1], shape[0])
     kind = DTYPES[element_type]
     # Rounding to 8 bits needs scales, which only the caller can choose.
     wide = kind.itemsize > 1 and isinstance(x, Tensor) and x.is_floating_point()
@@ -53,6 +70,15 @@ def layer(
     return linear(
         x, packed, element_type, shape, bias, out_dtype=out_dtype, promote=promote
     )
+
+
+def _autocast_type(x: Tensor) -> torch.dtype:
+    """The type of a result if none is asked for."""
+    device = x.device.type
+    if torch.is_autocast_enabled(device):
+        found: torch.dtype = torch.get_autocast_dtype(device)
+        return found
+    return x.dtype
 
 
 torch.fx.wrap("layer")  # symbolic tracing records it as one call
@@ -66,6 +92,11 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     the result has the type of x, or float32 if x is fp8.  ``promote`` adds fp8
     products in f32, see :func:`~fragmenta.torch.sparse_mm`.
 
+    With ``quantize="fp8"`` or ``"int8"`` the weight has 8-bit elements and
+    ``weight_scale``, a scale for each output.  x is bfloat16, float16 or float32, and
+    the layer quantises its rows.  Each row has its own scale, or with ``static`` all
+    have ``input_scale``.  See :func:`~fragmenta.torch.quantize_rows`.
+
     >>> linear = torch.nn.Linear(8, 4).bfloat16()
     >>> layer = SparseLinear.from_linear(linear, prune=True)
     >>> layer(torch.ones(2, 8, dtype=torch.bfloat16)).shape
@@ -74,6 +105,10 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
 
     weight_packed: Tensor
     bias: Tensor | None
+    weight_scale: Tensor | None
+    """A float32 for each output; None if the layer is not quantised."""
+    input_scale: Tensor | None
+    """The scale of all rows of x; None if each row has its own."""
     pruning: LayerPruning | None
     """What pruning took from the weight; None if it was not made from a Linear."""
 
@@ -83,14 +118,17 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         out_features: int,
         bias: bool = True,
         *,
-        dtype: torch.dtype = torch.bfloat16,
+        dtype: torch.dtype | None = None,
         device: torch.device | str | None = None,
         out_dtype: torch.dtype | None = None,
         promote: bool = False,
+        quantize: str | None = None,
+        static: bool = False,
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = whole_sizes((out_features, in_features))
-        self.weight_type = type_name(dtype, "a weight")
+        self.weight_type = _weight_type(dtype, quantize, static)
+        self.quantize = quantize
         self.out_dtype = out_dtype
         self.promote = promote
         self.pruning = None
@@ -100,6 +138,9 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         self.register_buffer("weight_packed", empty.flatten(1))
         values = torch.zeros(out_features, dtype=torch.float32, device=device)
         self.register_buffer("bias", values if bias else None)
+        self.register_buffer("weight_scale", values + 1 if quantize else None)
+        one = torch.ones((), dtype=torch.float32, device=device)
+        self.register_buffer("input_scale", one if static else None)
 
     @classmethod
     def from_linear(
@@ -109,6 +150,9 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         prune: bool | None = None,
         out_dtype: torch.dtype | None = None,
         promote: bool = False,
+        quantize: str | None = None,
+        scales: str = "row",
+        activation_scale: float | None = None,
     ) -> SparseLinear:
         """A SparseLinear from a Linear, with its weight pruned and compressed.
 
@@ -116,15 +160,30 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         pruned, with a warning; ``layer.pruning`` says what it lost.  ``prune=True``
         says that pruning is meant, without a warning.  With ``prune=False`` the weight
         must be sparse already.
+
+        ``quantize``, ``scales`` and ``activation_scale`` are as for
+        :func:`~fragmenta.torch.linears`.
         """
-        made = cls._made(module, prune, out_dtype=out_dtype, promote=promote)
+        _check_quantization(quantize, scales, activation_scale)
+        made = cls._made(
+            module, prune, scales=scales, activation_scale=activation_scale,
+            out_dtype=out_dtype, promote=promote, quantize=quantize,
+        )  # fmt: skip
         if prune is None and made.pruning is not None:
             warn_pruned(PruningReport((made.pruning,)), 2)
         return made
 
     @classmethod
     def _made(
-        cls, module: torch.nn.Linear, prune: bool | None, name: str = "", **options: Any
+        cls,
+        module: torch.nn.Linear,
+        prune: bool | None,
+        name: str = "",
+        *,
+        quantize: str | None,
+        scales: str,
+        activation_scale: float | None,
+        **options: Any,
     ) -> SparseLinear:
         if not isinstance(module, torch.nn.Linear):
             raise Error(
@@ -133,14 +192,24 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         if isinstance(module.weight, torch.nn.UninitializedParameter):
             raise Error("the layer has no weight yet: it is lazy; call it once before")
         weight = module.weight.detach()
-        sparse = compress(weight, prune=True if prune is None else prune)
+        allowed = True if prune is None else prune
+        eight: QuantizedWeight | None = None
+        if quantize is not None:
+            eight = quantized_weight(weight, quantize, scales=scales, prune=allowed)
+        sparse = eight.sparse if eight else compress(weight, prune=allowed)
         has_bias = module.bias is not None
         made = cls(
-            module.in_features, module.out_features, has_bias, dtype=weight.dtype,
-            device=weight.device, **options,
+            module.in_features, module.out_features, has_bias, dtype=sparse.dtype,
+            device=weight.device, quantize=quantize,
+            static=activation_scale is not None, **options,
         )  # fmt: skip
         made.weight_packed.copy_(sparse.data.flatten(1))
-        made.pruning = taken(weight, sparse, name)
+        made.pruning = taken(weight, sparse, name, eight.pruned if eight else None)
+        if eight:
+            made.weight_scale.copy_(eight.scales)  # type: ignore[union-attr, unused-ignore]
+            made.pruning = replace(made.pruning, weight_error=eight.error())
+        if activation_scale is not None:
+            made.input_scale.fill_(checked_scale(activation_scale, "activation_scale"))  # type: ignore[union-attr, unused-ignore]
         if has_bias:
             made.bias.copy_(module.bias.detach())  # type: ignore[union-attr, unused-ignore]
         made.train(module.training)
@@ -153,21 +222,52 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         data = self.weight_packed.view(self._packed_shape)
         return SparseMatrix(data, self.weight_type, shape)
 
+    def dense_weight(self) -> Tensor:
+        """What the weight stands for: a dense float32 matrix, out x in, scales applied.
+
+        >>> linear = torch.nn.Linear(4, 1).bfloat16()
+        >>> _ = linear.weight.data.copy_(torch.tensor([[3.0, 0.0, 0.0, -1.0]]))
+        >>> SparseLinear.from_linear(linear, quantize="fp8").dense_weight()
+        tensor([[ 3.0000,  0.0000,  0.0000, -0.9643]])
+        """
+        dense = self.weight.to_dense().float()
+        return (
+            dense if self.weight_scale is None else dense * self.weight_scale[:, None]
+        )
+
     def forward(self, input: Tensor) -> Tensor:
         """y = x W^T + bias; autocast converts x to the type of the weight."""
         shape = (self.out_features, self.in_features)
         return layer(input, self.weight_packed, self.weight_type, shape, self.bias,
-                     self.out_dtype, self.promote)  # fmt: skip
+                     self.out_dtype, self.promote, self.weight_scale,
+                     self.input_scale)  # fmt: skip
+
+    def _apply(self, fn: Any, recurse: bool = True) -> SparseLinear:
+        """Move the scales with the layer, but keep them float32: they must be exact."""
+        names = ("weight_scale", "input_scale")
+        before = {name: getattr(self, name) for name in names}
+        super()._apply(fn, recurse)
+        for name, scale in before.items():
+            if scale is not None and getattr(self, name).dtype != scale.dtype:
+                setattr(self, name, scale.to(getattr(self, name).device))
+        return self
 
     # ── the state dict ──────────────────────────────────────────────────────
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The type and shape of the packed weight."""
-        return {
+        """The type and shape of the packed weight, and how the layer is quantised."""
+        state = {
             "type": self.weight_type,
             "in_features": self.in_features,
             "out_features": self.out_features,
         }
+        if self.quantize is None:
+            return state
+        return {**state, "quantize": self.quantize, "static": self._static}
+
+    @property
+    def _static(self) -> bool:
+        return self.input_scale is not None
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         """Do nothing: the state was compared before anything was loaded."""
@@ -186,9 +286,37 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
     def extra_repr(self) -> str:
         """What ``print(module)`` shows."""
         weight = f"{self.weight_type} {self.weight.granularity}"
-        return (
+        told = (
             f"in_features={self.in_features}, out_features={self.out_features}, "
             f"bias={self.bias is not None}, weight={weight}"
+        )
+        if self.quantize is None:
+            return told
+        return f"{told}, quantize={self.quantize}, static={self._static}"
+
+
+def _weight_type(dtype: torch.dtype | None, quantize: str | None, static: bool) -> str:
+    """The element type of a layer; refuses options that do not go together."""
+    if quantize is None:
+        if static:
+            raise Error("static is for layers that are quantised; give quantize, too")
+        return type_name(torch.bfloat16 if dtype is None else dtype, "a weight")
+    element_type = quantized_type(quantize)
+    if dtype not in (None, DTYPES[element_type]):
+        raise Error(
+            f"quantize={quantize!r} has a weight of {DTYPES[element_type]}; given "
+            f"dtype={dtype}"
+        )
+    return element_type
+
+
+def _check_quantization(quantize: Any, scales: Any, static: Any) -> None:
+    if quantize is not None:
+        quantized_type(quantize)
+    elif scales != "row" or static is not None:
+        raise Error(
+            "scales and activation scales are for quantised layers; give "
+            "quantize='fp8' or 'int8', too"
         )
 
 
@@ -200,6 +328,9 @@ def linears(
     least: int = 1,
     out_dtype: torch.dtype | None = None,
     promote: bool = False,
+    quantize: str | None = None,
+    scales: str = "row",
+    activation_scales: Mapping[str, float] | None = None,
 ) -> torch.nn.Module:
     """Replace every ``torch.nn.Linear`` of a model by a SparseLinear.
 
@@ -216,6 +347,12 @@ def linears(
     ``"*.head"``; a name of a module stands for all in it.  Or it is a function of the
     name and the layer.
 
+    ``quantize="fp8"`` (e4m3) or ``"int8"`` also rounds what pruning left to 8 bits.
+    With ``scales="row"`` each output has a scale; with ``"tensor"`` all have the same.
+    The layers quantise x, too.  Each of its rows gets its own scale, but in layers that
+    ``activation_scales`` names all rows have the one given there; :func:`calibrate`
+    finds such scales.
+
     >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.Linear(4, 2))
     >>> print(linears(model.bfloat16(), prune=True, skip="1"))
     Sequential(
@@ -223,18 +360,21 @@ def linears(
       (1): Linear(in_features=4, out_features=2, bias=True)
     )
     """
+    _check_quantization(quantize, scales, activation_scales)
     every = [each for each in model.named_modules() if type(each[1]) is torch.nn.Linear]
     listed = [
         (name, module)
         for name, module in without_skipped(every, skip)
         if math.prod(module.weight.shape) >= least
     ]
+    known = checked_scales(activation_scales or {}, [name for name, _ in every])
     made: dict[torch.nn.Module, SparseLinear] = {}
     for name, layer in listed:  # make all before changing any
         try:
             made[layer] = SparseLinear._made(
-                layer, prune, name, out_dtype=out_dtype, promote=promote
-            )
+                layer, prune, name, out_dtype=out_dtype, promote=promote,
+                quantize=quantize, scales=scales, activation_scale=known.get(name),
+            )  # fmt: skip
         except Error as why:
             raise type(why)(f"layer {name or 'itself'}: {why}") from None
     for parent in list(model.modules()):

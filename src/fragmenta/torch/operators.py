@@ -3,7 +3,7 @@
 Each product is a ``torch.library`` operator.  It has an implementation for CUDA, one
 for the CPU (the emulation) and one for tensors without data.  It has no backward
 pass: asking for a gradient is an error.  Compressing a weight and restoring the
-dense matrix are operators too.
+dense matrix are operators too, and so is quantising rows.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ from fragmenta.torch.matrix import (
     rows_aligned,
     type_name,
     whole_sizes,
+)
+from fragmenta.torch.quantizing import (
+    quantize_on_cpu,
+    quantize_on_cuda,
+    quantize_without_data,
 )
 from fragmenta.torch.request import (
     EPILOGUE,
@@ -58,7 +63,7 @@ _FORWARD: Any = torch.autograd.forward_ad
 _TORCH: Any = torch._C
 
 
-def call(name: str, *arguments: Any) -> Tensor:
+def call(name: str, *arguments: Any) -> Any:
     """The result of an operator.
 
     If no part of PyTorch has to see the call, the CUDA implementation is called
@@ -69,8 +74,7 @@ def call(name: str, *arguments: Any) -> Tensor:
             _check_tangents(arguments)
         if _direct(arguments):
             return _OPERATORS[name].cuda(*arguments)
-    operator: Callable[..., Tensor] = getattr(torch.ops.fragmenta, name)
-    return operator(*arguments)
+    return getattr(torch.ops.fragmenta, name)(*arguments)
 
 
 def _no_gradient(*_: Any) -> Any:
@@ -234,9 +238,9 @@ class Operator(NamedTuple):
     """One operator, as it is registered with PyTorch."""
 
     schema: str
-    cuda: Callable[..., Tensor]
-    cpu: Callable[..., Tensor]
-    fake: Callable[..., Tensor]
+    cuda: Callable[..., Any]
+    cpu: Callable[..., Any]
+    fake: Callable[..., Any]
     tags: tuple[Any, ...] = ()
 
 
@@ -291,6 +295,12 @@ _OPERATORS = {
         _compress,
         _compress_fake,
         _WAITS,
+    ),
+    "quantize_rows": Operator(
+        "(Tensor x, str element_type, Tensor? scale) -> (Tensor, Tensor)",
+        quantize_on_cuda,
+        quantize_on_cpu,
+        quantize_without_data,
     ),
     "to_dense": Operator(
         "(Tensor packed, str a, SymInt m, SymInt k) -> Tensor",

@@ -28,6 +28,7 @@ from fragmenta.torch.matrix import (
     type_name,
 )
 from fragmenta.torch.operators import call, check_weight
+from fragmenta.torch.quantizing import quantized_type
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,6 +109,21 @@ def _check_tensor(x: Any, name: str) -> None:
         raise Error(f"{name} must be a dense tensor; given one of layout {x.layout}")
 
 
+def check_input(x: Any, shape: tuple[int, int]) -> None:
+    """Refuse an x that a weight of this shape, out x in, does not multiply.
+
+    >>> check_input(torch.ones(2, 3), (8, 4))
+    Traceback (most recent call last):
+    fragmenta.errors.ShapeError: W is 8x4, so the last axis of x must be 4; given (2, 3)
+    """
+    _check_tensor(x, "x")
+    m, k = shape
+    if not x.ndim or x.shape[-1] != k:
+        raise ShapeError(
+            f"W is {m}x{k}, so the last axis of x must be {k}; given {tuple(x.shape)}"
+        )
+
+
 def _check_options(out_dtype: Any, **flags: Any) -> None:
     known = isinstance(out_dtype, torch.dtype) and out_dtype in OUTPUTS
     if out_dtype is not None and not known:
@@ -115,6 +131,21 @@ def _check_options(out_dtype: Any, **flags: Any) -> None:
     for name, flag in flags.items():
         if not isinstance(flag, bool):
             raise Error(f"{name} must be True or False; given {flag!r}")
+
+
+def check_numbers(weight: Tensor) -> None:
+    """Refuse a weight that is not a dense matrix with numbers.
+
+    >>> check_numbers(torch.ones(8, 8, device="meta"))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: a weight must have numbers; given a tensor on meta, which \
+has none
+    """
+    check_weight(weight)
+    if weight.is_meta:
+        raise Error(
+            "a weight must have numbers; given a tensor on meta, which has none"
+        )
 
 
 # ── sparse matrices ─────────────────────────────────────────────────────────
@@ -133,11 +164,7 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
     if not isinstance(weight, Tensor):
         raise Error(f"a weight must be a tensor; given a {type(weight).__name__}")
     element_type = type_name(weight.dtype, "a weight")
-    check_weight(weight)
-    if weight.is_meta:
-        raise Error(
-            "a weight must have numbers; given a tensor on meta, which has none"
-        )
+    check_numbers(weight)
     _check_options(None, prune=prune)
     shape = (weight.shape[0], weight.shape[1])
     if is_semi_structured(weight):
@@ -145,8 +172,40 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
             packed_of_pytorch(weight, element_type), element_type, shape
         )
     with torch._C.DisableTorchFunctionSubclass():  # the bytes are a plain tensor
-        data = call("compress", weight.detach(), prune)
+        data: Tensor = call("compress", weight.detach(), prune)
     return SparseMatrix(data, element_type, shape)
+
+
+def quantize_rows(
+    x: Tensor, quantize: str = "fp8", *, scale: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """The 8-bit elements of x (…, k), and the float32 scale of each row.
+
+    ``quantize`` is ``"fp8"`` (e4m3) or ``"int8"``.  A scale is the largest magnitude of
+    its row / 448 (int8: 127) in float32, or 1 for a row of zeros.  Each x / scale is
+    rounded once, to the nearest element, ties to even.  The rule, and so every bit, is
+    that of :func:`fragmenta.quantize`; on a GPU one kernel does it.
+
+    ``scale`` is a tensor with one float32, which is then the scale of all rows; what is
+    larger than the largest element becomes that.
+
+    A row with NaN or an infinity has the scale NaN, so that its products are NaN.  Its
+    elements are zeros; with a given ``scale``, only those that are not finite.
+
+    >>> values, scales = quantize_rows(torch.tensor([[1.0, -2.0], [0.0, 0.0]]), "int8")
+    >>> values, scales
+    (tensor([[  64, -127],
+            [   0,    0]], dtype=torch.int8), tensor([0.0157, 1.0000]))
+    """
+    _check_tensor(x, "x")
+    _tensors(scale=scale)
+    if not x.ndim:
+        raise ShapeError("x must have at least one axis; given a single number")
+    flat = x if x.ndim == 2 else x.reshape(-1, x.shape[-1])
+    values, scales = call("quantize_rows", flat, quantized_type(quantize), scale)
+    if x.ndim == 2:
+        return values, scales
+    return values.reshape(x.shape), scales.reshape(x.shape[:-1])
 
 
 # ── products ────────────────────────────────────────────────────────────────
@@ -278,13 +337,9 @@ def linear(
     >>> linear(torch.ones(1, 4, dtype=torch.int8), weight.data, "s8", (3, 4))
     tensor([[3, 3, 3]], dtype=torch.int32)
     """
-    _check_tensor(x, "x")
+    check_input(x, shape)
     _check_options(out_dtype, promote=promote)
-    m, k = shape
-    if not x.ndim or x.shape[-1] != k:
-        raise ShapeError(
-            f"W is {m}x{k}, so the last axis of x must be {k}; given {tuple(x.shape)}"
-        )
+    m, _ = shape
     parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
     if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():
         parts = (*parts[:-1], bias.float())

@@ -56,6 +56,8 @@ class LayerPruning:
     """The norm of the weight before."""
     lost: float = 0.0
     """The norm of what was set to zero."""
+    weight_error: float | None = None
+    """The relative error of rounding what was left to 8 bits; None if it was not."""
 
     @property
     def weights(self) -> int:
@@ -73,11 +75,13 @@ class LayerPruning:
 
     def __str__(self) -> str:
         name = f"{self.name}: " if self.name else ""
+        error = self.weight_error
+        rounded = "" if error is None else f", {error:.4f} of the rest lost by rounding"
         rows, columns = self.shape
         return (
             f"{name}{self.element_type} {self.granularity}, {rows}x{columns}: "
             f"{self.state}, {self.dropped:,} of {self.weights:,} weights set to zero, "
-            f"{self.share:.4f} of the norm lost"
+            f"{self.share:.4f} of the norm lost{rounded}"
         )
 
 
@@ -116,16 +120,12 @@ class PruningReport:
     def __str__(self) -> str:
         titles = ("state", "zeroed", "weights", "norm lost", "type", "shape", "layer")
         rows = [titles, *map(_cells, self.layers)]
-        wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        wide[-1] = 0
-        lines = [
-            "  ".join(
-                f"{cell:{'>' if 0 < at < 4 else '<'}{wide[at]}}"
-                for at, cell in enumerate(row)
-            ).rstrip()
-            for row in rows
-        ]
-        return "\n".join([*lines, self.summary()])
+        if any(each.weight_error is not None for each in self.layers):
+            errors = ["rounding", *map(_error, self.layers)]
+            pairs = zip(rows, errors, strict=True)
+            rows = [(*row[:4], error, *row[4:]) for row, error in pairs]
+        right = range(1, len(rows[0]) - 3)
+        return "\n".join([*table(rows, right), self.summary()])
 
     def summary(self) -> str:
         """The last line of the table."""
@@ -136,6 +136,27 @@ class PruningReport:
         if not pruned:
             return f"{told}: nothing is lost"
         return f"{told}: {self.share:.4f} of the norm of their weights is lost"
+
+
+def table(rows: Sequence[Sequence[str]], right: Iterable[int]) -> list[str]:
+    """Lines of a table; ``right`` are the columns whose cells end at the same place.
+
+    >>> table([("n", "name"), ("10", "ten")], [0])
+    [' n  name', '10  ten']
+    """
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    wide[-1] = 0
+    return [
+        "  ".join(
+            f"{cell:{'>' if at in right else '<'}{wide[at]}}"
+            for at, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def _error(each: LayerPruning) -> str:
+    return "" if each.weight_error is None else f"{each.weight_error:.4f}"
 
 
 def _cells(each: LayerPruning) -> tuple[str, ...]:
@@ -156,8 +177,12 @@ def _cells(each: LayerPruning) -> tuple[str, ...]:
 # ── what was lost ───────────────────────────────────────────────────────────
 
 
-def taken(weight: Tensor, kept: SparseMatrix, name: str = "") -> LayerPruning:
+def taken(
+    weight: Tensor, kept: SparseMatrix, name: str = "", pruned: Tensor | None = None
+) -> LayerPruning:
     """What a sparse matrix lacks of the weight that it was made from.
+
+    ``pruned`` is the weight after it was pruned, if it was rounded besides.
 
     >>> from fragmenta.torch import compress
     >>> weight = torch.tensor([[0, 1, 2, 0]], dtype=torch.int8)
@@ -167,7 +192,8 @@ def taken(weight: Tensor, kept: SparseMatrix, name: str = "") -> LayerPruning:
     kind = (kept.shape, kept.element_type, str(kept.granularity))
     if is_semi_structured(weight):  # sparse, whatever it holds
         return LayerPruning(name, *kind, "kept")
-    before, after = weight.detach().float(), kept.to_dense().float()
+    left = kept.to_dense() if pruned is None else pruned
+    before, after = weight.detach().float(), left.float()
     zeroed = (before != 0) & (after == 0)
     dropped = int(zeroed.sum())
     norm, lost = _norm(before), _norm(before[zeroed])

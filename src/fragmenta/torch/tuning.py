@@ -52,11 +52,16 @@ def autotune(
 def _measure(
     once: Callable[[], Any], search: TileSearch, shape: ProductShape, kernel: Kernel
 ) -> float:
-    """Milliseconds of the call with this kernel: the median of replays of a graph.
+    """Milliseconds of the call with this kernel."""
+    search.forced[kernel.kind, shape] = kernel.tile
+    return milliseconds(once)
+
+
+def milliseconds(once: Callable[[], Any]) -> float:
+    """The time of a call on the current GPU: the median of replays of a graph.
 
     Timing single calls would measure the host, not the GPU.
     """
-    search.forced[kernel.kind, shape] = kernel.tile
     once()
     graph: Any = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):

@@ -1,0 +1,133 @@
+"""Which scales do the activations of a model need?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fragmenta.errors import Error, ValueRangeError, nearest
+from fragmenta.torch.quantizing import checked_scale, quantized_type, scale_for
+
+Hook = Callable[[torch.nn.Module, tuple[Any, ...], dict[str, Any]], None]
+
+
+def call_with(model: Callable[..., Any], batch: Any) -> Any:
+    """Call a model with one tensor, with a tuple or list of arguments, or by name.
+
+    >>> call_with(lambda x, y: x + y, (1, 2)), call_with(lambda x: -x, {"x": 3})
+    (3, -3)
+    """
+    if isinstance(batch, Mapping):
+        return model(**batch)
+    if isinstance(batch, tuple | list):
+        return model(*batch)
+    return model(batch)
+
+
+def original(model: torch.nn.Module) -> torch.nn.Module:
+    """The model that ``torch.compile`` was given: its layers can be watched.
+
+    >>> layer = torch.nn.Linear(4, 4)
+    >>> original(layer) is layer
+    True
+    """
+    return getattr(model, "_orig_mod", model)
+
+
+def calibrate(
+    model: torch.nn.Module,
+    batches: Iterable[Any],
+    *,
+    quantize: str = "fp8",
+) -> dict[str, float]:
+    """The scale of the activations of every layer, from what it sees in some batches.
+
+    Each batch is a tensor, a tuple of arguments, or a dict of named ones.  The scale of
+    a layer is the largest magnitude of all its inputs / 448 (int8: 127).  Give the
+    result to ``linears(model, activation_scales=...)``.  A layer that no batch reaches
+    has no scale, so its rows will each get their own.  The model runs as it is: call
+    ``model.eval()`` before.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    >>> calibrate(model, [torch.full((2, 4), 7.0), -torch.ones(1, 4)])
+    {'0': 0.015625}
+    """
+    element_type = quantized_type(quantize)
+    if isinstance(batches, Tensor | Mapping | str):
+        raise Error(
+            f"batches must be a list or another iterable of batches; given a "
+            f"{type(batches).__name__}: put it in a list"
+        )
+    found: dict[str, Tensor] = {}
+    watched = original(model)
+    handles = [
+        module.register_forward_pre_hook(_noting(found, name), with_kwargs=True)
+        for name, module in watched.named_modules()
+        if type(module) is torch.nn.Linear
+    ]
+    if not handles:
+        raise Error("the model has no layers to calibrate: no torch.nn.Linear is in it")
+    count = 0
+    try:
+        with torch.no_grad():
+            for batch in batches:
+                call_with(watched, batch)
+                count += 1
+    finally:
+        for handle in handles:
+            handle.remove()
+    if not count:
+        raise Error("calibrate needs at least one batch; given none")
+    return {name: _scale(name, amax, element_type) for name, amax in found.items()}
+
+
+def _noting(found: dict[str, Tensor], name: str) -> Hook:
+    """A hook that keeps the largest magnitude that a layer has seen, on its device."""
+
+    def note(_: Any, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+        x = inputs[0] if inputs else named["input"]
+        if not x.numel():
+            return
+        amax = x.detach().abs().max().float()
+        found[name] = torch.maximum(found[name], amax) if name in found else amax
+
+    return note
+
+
+def _scale(name: str, amax: Tensor, element_type: str) -> float:
+    most = float(amax)
+    if not math.isfinite(most):
+        raise ValueRangeError(
+            f"layer {name or 'itself'} has an input with NaN or infinity; no scale "
+            "fits it"
+        )
+    return scale_for(most, element_type)
+
+
+def checked_scales(given: Any, names: list[str]) -> dict[str, float]:
+    """Scales by layer, checked; each must belong to a layer.
+
+    >>> checked_scales({"heed": 0.5}, ["head"])
+    Traceback (most recent call last):
+    fragmenta.errors.Error: activation_scales: there is no Linear heed in the model \
+(did you mean head?)
+    """
+    if not isinstance(given, Mapping):
+        raise Error(
+            f"activation_scales must be a dict of scales by layer; given a "
+            f"{type(given).__name__}"
+        )
+    for name in given:
+        if name not in names:
+            raise Error(
+                f"activation_scales: there is no Linear {name} in the model"
+                f"{nearest(str(name), names)}"
+            )
+    return {
+        name: checked_scale(scale, f"the activation scale of {name or 'the layer'}")
+        for name, scale in given.items()
+    }

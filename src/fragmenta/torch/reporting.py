@@ -1,0 +1,295 @@
+"""What does a model gain, layer by layer?
+
+A model is called once.  While it runs, each of its sparse layers is compared with a
+dense one: the error on the CPU too, the times only on a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fragmenta.errors import Error, nearest
+from fragmenta.kernels.config import Tile, choose
+from fragmenta.torch.calibration import call_with, original
+from fragmenta.torch.matrix import DTYPES
+from fragmenta.torch.modules import SparseLinear
+from fragmenta.torch.pruning import table
+from fragmenta.torch.running import kernel_for, tiled
+from fragmenta.torch.tuning import milliseconds
+from fragmenta.torch.weights import relative_error
+
+_WIDTH = 80
+_LONG = 1000  # microseconds whose decimals say nothing
+_LINEAR: Any = torch.nn.functional.linear
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """One sparse layer in one call of a model.
+
+    >>> LayerReport("0", (8, 4), "bf16", time_us=2.0, dense_us=3.0).ratio
+    1.5
+    """
+
+    name: str
+    """The name of the layer in its model."""
+    shape: tuple[int, int]
+    """Out x in."""
+    element_type: str
+    """The type of the weights as the tensor core reads them."""
+    batch: int = 0
+    """Rows of x in the first call; 0 if the layer was not called."""
+    tile: str = ""
+    """The tile of the kernel; empty if there was nothing to multiply."""
+    time_us: float | None = None
+    """Microseconds of the layer on the GPU; None on the CPU."""
+    dense_us: float | None = None
+    """The same of ``torch.nn.functional.linear`` with a dense weight."""
+    error: float | None = None
+    """The relative error of the output; None if there was none."""
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as dense the layer is; None on the CPU."""
+        if self.time_us is None or self.dense_us is None:
+            return None
+        return self.dense_us / self.time_us
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values."""
+        return {**asdict(self), "ratio": self.ratio}
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """What :func:`report` found; ``str()`` is a table.
+
+    >>> print(ModelReport((LayerReport("body.0", (8, 4), "bf16", 5, "64x8"),)))
+    shape  batch  type  tile  us  ratio  error  layer
+    8x4        5  bf16  64x8   -      -      -  body.0
+    error: of y against x W^T + bias in float32, W as the layer stores it
+    times: measured on a Hopper GPU only
+    """
+
+    rows: tuple[LayerReport, ...]
+    """One for each sparse layer."""
+    reference: bool = False
+    """Whether errors are against the layers of another model."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain Python values."""
+        rows = [each.to_dict() for each in self.rows]
+        return {"reference": self.reference, "layers": rows}
+
+    def to_json(self) -> str:
+        """The same as JSON.
+
+        >>> ModelReport(()).to_json()
+        '{"reference": false, "layers": []}'
+        """
+        return json.dumps(self.to_dict())
+
+    def __str__(self) -> str:
+        titles = ("shape", "batch", "type", "tile", "us", "ratio", "error", "layer")
+        rows = [titles, *map(_cells, self.rows)]
+        room = _WIDTH - max(map(len, table([(*row[:-1], "|") for row in rows], ()))) + 1
+        short = [(*row[:-1], _shortened(row[-1], max(room, 8))) for row in rows]
+        whose = "of the reference model" if self.reference else "as the layer stores it"
+        lines = [
+            *table(short, (1, 4, 5, 6)),
+            f"error: of y against x W^T + bias in float32, W {whose}",
+        ]
+        if all(each.time_us is None for each in self.rows):
+            return "\n".join([*lines, "times: measured on a Hopper GPU only"])
+        return "\n".join(
+            [*lines, "ratio: the time of a dense layer / us; above 1, sparse is faster"]
+        )
+
+
+def _cells(each: LayerReport) -> tuple[str, ...]:
+    numbers = (
+        _number(each.time_us, ".1f" if (each.time_us or 0) < _LONG else ".0f"),
+        _number(each.ratio, ".2f"),
+        _number(each.error, ".1e"),
+    )
+    rows, columns = each.shape
+    start = (f"{rows}x{columns}", str(each.batch), each.element_type, each.tile or "-")
+    return (*start, *numbers, each.name or "(it)")
+
+
+def _number(x: float | None, form: str) -> str:
+    return "-" if x is None else f"{x:{form}}"
+
+
+def _shortened(name: str, most: int) -> str:
+    """The end of a long name, which differs from layer to layer."""
+    return name if len(name) <= most else f"…{name[1 - most :]}"
+
+
+# ── measuring ───────────────────────────────────────────────────────────────
+
+
+def report(
+    model: torch.nn.Module, x: Any, *, reference: torch.nn.Module | None = None
+) -> ModelReport:
+    """Tile, time, speed and error of each sparse layer, in one call of a model.
+
+    ``x`` is a tensor, a tuple of arguments, or a dict of named ones.
+
+    The error is the norm of the difference from the dense result in float32, divided by
+    the norm of that.  The dense weight is what the layer stores, so that the error is
+    that of the arithmetic and of quantising x.  With ``reference``, the model before it
+    was converted, it is the weight of the layer with the same name there, so that what
+    pruning and rounding cost is in it, too.
+
+    On a GPU, times are medians of replays of a CUDA graph.  The dense layer has a
+    weight of the same shape and type.  If that has 8 bits, which ``linear`` of PyTorch
+    does not take, the dense layer has the type of x.  On the CPU the tile is that of an
+    H200.
+
+    >>> model = torch.nn.Sequential(torch.nn.Linear(64, 32).bfloat16())
+    >>> from fragmenta.torch import linears
+    >>> found = report(linears(model, prune=True), torch.ones(5, 64).bfloat16())
+    >>> found.rows[0].batch, found.rows[0].time_us, found.rows[0].error < 0.01
+    (5, None, True)
+    """
+    watched = original(model)
+    layers = {
+        name: module
+        for name, module in watched.named_modules()
+        if isinstance(module, SparseLinear)
+    }
+    if not layers:
+        raise Error(
+            "the model has no sparse layers; fragmenta.torch.linears makes them"
+        )
+    weights = _weights(reference, layers) if reference is not None else {}
+    found: dict[str, LayerReport] = {}
+    handles = [
+        layer.register_forward_hook(
+            _reporting(found, name, weights.get(name)), with_kwargs=True
+        )
+        for name, layer in layers.items()
+    ]
+    try:
+        with torch.no_grad():
+            call_with(watched, x)
+    finally:
+        for handle in handles:
+            handle.remove()
+    rows = [
+        found.get(name) or LayerReport(name, layer.weight.shape, layer.weight_type)
+        for name, layer in layers.items()
+    ]
+    return ModelReport(tuple(rows), reference is not None)
+
+
+def _weights(
+    reference: torch.nn.Module, layers: dict[str, SparseLinear]
+) -> dict[str, torch.nn.Linear]:
+    """The dense layers of a model that correspond to the sparse ones."""
+    every = dict(original(reference).named_modules())
+    for name, layer in layers.items():
+        dense = every.get(name)
+        if not isinstance(dense, torch.nn.Linear):
+            raise Error(
+                f"reference has no Linear {name or 'itself'}{nearest(name, every)}; "
+                "give the model before linears changed it, such as a deepcopy"
+            )
+        if tuple(dense.weight.shape) != layer.weight.shape:
+            raise Error(
+                f"layer {name or 'itself'} is {layer.weight.shape}, and in reference "
+                f"{tuple(dense.weight.shape)}"
+            )
+    return {name: every[name] for name in layers}
+
+
+def _reporting(
+    found: dict[str, LayerReport], name: str, dense: torch.nn.Linear | None
+) -> Callable[..., None]:
+    """A hook that reports the first call of a layer."""
+
+    def note(
+        layer: SparseLinear, inputs: Sequence[Any], named: dict[str, Any], y: Tensor
+    ) -> None:
+        x = inputs[0] if inputs else named["input"]
+        if name in found or not x.numel():
+            return
+        found[name] = LayerReport(
+            name,
+            layer.weight.shape,
+            layer.weight_type,
+            batch=x.numel() // x.shape[-1],
+            tile=str(_tile(layer, x, y)),
+            error=_error(layer, x, y, dense),
+            **_times(layer, x),
+        )
+
+    return note
+
+
+def _tile(layer: SparseLinear, x: Tensor, y: Tensor) -> Tile:
+    """The tile with which this layer multiplies."""
+    of = DTYPES[layer.weight_type]
+    mixed = of.itemsize == 1 and layer.quantize is None  # e4m3 and e5m2, s8 and u8
+    kernel = kernel_for(
+        layer.weight_type, x.dtype if mixed else of, y.dtype, sparse=True,
+        scaled=layer.bias is not None or layer.weight_scale is not None,
+        transposed=True, promote=layer.promote,
+    )  # fmt: skip
+    m, k = layer.weight.shape
+    shape = (m, x.numel() // k, k)
+    if not x.is_cuda:
+        return choose(kernel, *shape).tile
+    return tiled(kernel, shape, (), x.device.index).tile
+
+
+def _error(
+    layer: SparseLinear, x: Tensor, y: Tensor, dense: torch.nn.Linear | None
+) -> float:
+    weight = layer.dense_weight() if dense is None else dense.weight.detach().float()
+    bias = layer.bias if dense is None else dense.bias
+    weight = weight.to(x.device)
+    bias = None if bias is None else bias.detach().float().to(x.device)
+    with _exactly():
+        return relative_error(y, _LINEAR(x.float(), weight, bias))
+
+
+@contextmanager
+def _exactly() -> Iterator[None]:
+    """Multiply float32 as float32, and not as tf32, without autocast."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with (
+            torch.autocast("cpu", enabled=False),
+            torch.autocast("cuda", enabled=False),
+        ):
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _times(layer: SparseLinear, x: Tensor) -> dict[str, float]:
+    """Microseconds of the layer and of a dense one, on a GPU."""
+    if not x.is_cuda:
+        return {}
+    kind = DTYPES[layer.weight_type]
+    if kind.itemsize == 1:
+        kind = x.dtype if x.dtype.itemsize > 1 else torch.bfloat16
+    weight = layer.dense_weight().to(kind)
+    bias = None if layer.bias is None else layer.bias.to(kind)
+    given = x.to(kind)
+    with torch.cuda.device(x.device):
+        return {
+            "time_us": 1000 * milliseconds(partial(layer.forward, x)),
+            "dense_us": 1000 * milliseconds(partial(_LINEAR, given, weight, bias)),
+        }
