@@ -83,25 +83,28 @@ class Block(nn.Module):
             setattr(self, name, nn.Linear(depth, out, bias=False, **options))
         self.norms = nn.Parameter(torch.ones(2, shape.hidden, **options))
 
-    def forward(self, x: Tensor, turn: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, at: Tensor, turn: Tensor, keys: Tensor, values: Tensor
+    ) -> Tensor:
         """x is (batch, tokens, hidden); ``turn`` has cos and sin of the positions."""
-        x = x + self.o(self.attend(_norm(x, self.norms[0]), turn, keys, values))
+        x = x + self.o(self.attend(_norm(x, self.norms[0]), at, turn, keys, values))
         gate, up = self.gate_up(_norm(x, self.norms[1])).chunk(2, -1)
         return x + self.down(F.silu(gate) * up)
 
-    def attend(self, x: Tensor, turn: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+    def attend(
+        self, x: Tensor, at: Tensor, turn: Tensor, keys: Tensor, values: Tensor
+    ) -> Tensor:
         """One token: the last of the context.  Several: the first ones of it."""
         shape, (batch, tokens, _) = self.shape, x.shape
         parts = self.qkv(x).view(batch, tokens, -1, shape.head).transpose(1, 2)
         q, k, v = parts.split((shape.heads, shape.kv_heads, shape.kv_heads), 1)
         q, k = _turned(q, turn), _turned(k, turn)
+        keys[:, :, at], values[:, :, at] = k, v
         if tokens == 1:
-            keys[:, :, -1:], values[:, :, -1:] = k, v
             # The heads that share keys become the rows of one product.
             q = q.reshape(batch, shape.kv_heads, -1, shape.head)
             y = F.scaled_dot_product_attention(q, keys, values)
             return y.reshape(batch, 1, -1)
-        keys[:, :, :tokens], values[:, :, :tokens] = k, v
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
         return y.transpose(1, 2).reshape(batch, tokens, -1)
 
@@ -127,28 +130,33 @@ class Decoder(nn.Module):
         self.norm = nn.Parameter(torch.ones(shape.hidden, **options))
         self.head = nn.Linear(shape.hidden, shape.vocabulary, bias=False, **options)
 
-    def turn(self, first: int, tokens: int) -> Tensor:
-        """cos and sin of some positions, (2, tokens, head)."""
+    def positions(self, first: int, tokens: int) -> tuple[Tensor, Tensor]:
+        """Some positions, and their cos and sin, (2, tokens, head)."""
         half = torch.arange(0, self.shape.head, 2, device=self.norm.device)
         rates = 500_000.0 ** (-half.float() / self.shape.head)
         at = torch.arange(first, first + tokens, device=self.norm.device)
         angles = torch.outer(at.float(), rates).repeat(1, 2)
-        return torch.stack((angles.cos(), angles.sin())).to(self.norm.dtype)
+        return at, torch.stack((angles.cos(), angles.sin())).to(self.norm.dtype)
 
     def cache(self, batch: int, context: int) -> list[tuple[Tensor, Tensor]]:
         """Random keys and values of each block."""
-        size = (2, batch, self.shape.kv_heads, context, self.shape.head)
-        drawn = partial(torch.randn, size, device=self.norm.device)
-        found = (drawn(dtype=self.norm.dtype) for _ in self.blocks)
-        return [(keys, values) for keys, values in found]
+        size = (batch, self.shape.kv_heads, context, self.shape.head)
+        options = {"device": self.norm.device, "dtype": self.norm.dtype}
+        return [
+            (torch.randn(size, **options), torch.randn(size, **options))
+            for _ in self.blocks
+        ]
 
     def forward(
-        self, tokens: Tensor, turn: Tensor, cache: list[tuple[Tensor, Tensor]]
+        self,
+        tokens: Tensor,
+        positions: tuple[Tensor, Tensor],
+        cache: list[tuple[Tensor, Tensor]],
     ) -> Tensor:
         """Logits of the last token of each sequence."""
         x = self.embedding(tokens)
         for block, (keys, values) in zip(self.blocks, cache, strict=True):
-            x = block(x, turn, keys, values)
+            x = block(x, *positions, keys, values)
         return self.rest(x)
 
     def rest(self, x: Tensor) -> Tensor:
@@ -381,11 +389,11 @@ class Bench:
         cache = model.cache(row.batch, context)
         size = (row.batch, row.tokens)
         tokens = torch.randint(self.shape.vocabulary, size, device=self.device)
-        turn = model.turn(context - row.tokens, row.tokens)
+        positions = model.positions(context - row.tokens, row.tokens)
 
         def whole() -> object:
             with torch.no_grad():
-                return model(tokens, turn, cache)
+                return model(tokens, positions, cache)
 
         def rest() -> object:
             with torch.no_grad():

@@ -48,11 +48,11 @@ def test_a_step_continues_a_prefill():
     tokens = torch.randint(50, (3, TINY.context))
     cache = model.cache(3, TINY.context)
     with torch.no_grad():
-        whole = model(tokens, model.turn(0, TINY.context), cache)
+        whole = model(tokens, model.positions(0, TINY.context), cache)
         again = [(k.clone(), v.clone()) for k, v in cache]
         for keys, values in again:
             keys[:, :, -1], values[:, :, -1] = 7, 7  # the step writes them
-        step = model(tokens[:, -1:], model.turn(TINY.context - 1, 1), again)
+        step = model(tokens[:, -1:], model.positions(TINY.context - 1, 1), again)
     assert torch.allclose(whole, step, atol=1e-5)
     for (keys, values), (k, v) in zip(cache, again, strict=True):
         assert torch.allclose(keys, k, atol=1e-5)
@@ -63,7 +63,7 @@ def logits(model):
     generator = torch.Generator().manual_seed(3)
     tokens = torch.randint(50, (2, 5), generator=generator)
     with torch.no_grad():
-        return model(tokens, model.turn(0, 5), model.cache(2, 5)).double()
+        return model(tokens, model.positions(0, 5), model.cache(2, 5)).double()
 
 
 @pytest.mark.parametrize("what", [n for n in bench.VARIANTS if "cuSPARSELt" not in n])

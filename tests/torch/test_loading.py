@@ -435,6 +435,13 @@ def quantised(tmp_path, kind, groups=GROUPS, **scales):
     return path, dense, parts
 
 
+def activations(static, bits=8):
+    how = {"strategy": "tensor", "dynamic": False} if static else {
+        "strategy": "token", "dynamic": True}  # fmt: skip
+    return {"group_0": {**GROUPS["group_0"],
+                        "input_activations": {"num_bits": bits, **how}}}  # fmt: skip
+
+
 def linear_of(kind=torch.bfloat16):
     return torch.nn.Linear(64, 32, bias=False).to(kind)
 
@@ -443,7 +450,7 @@ def linear_of(kind=torch.bfloat16):
 @pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.int8], ids=str)
 def test_quantised_weights_are_kept(tmp_path, kind, static):
     given = {"input_scale": torch.tensor([0.125])} if static else {}
-    path, dense, parts = quantised(tmp_path, kind, **given)
+    path, dense, parts = quantised(tmp_path, kind, activations(static), **given)
     layer = ft.load_sparse(linear_of(), path)
     assert torch.equal(raw(layer.weight.to_dense()), raw(dense))
     assert torch.equal(layer.weight_scale, parts["weight_scale"].flatten())
@@ -493,11 +500,29 @@ def test_wrong_scales_are_refused(tmp_path, scale, told):
         ft.load_sparse(linear_of(), path)
 
 
-def test_mixed_activations_are_refused(tmp_path):
-    other = {**GROUPS["group_0"], "input_activations": None}
-    path, _, _ = quantised(tmp_path, torch.int8, {**GROUPS, "group_1": other})
-    with pytest.raises(fm.Error, match="some layers quantise"):
+@pytest.mark.parametrize(
+    ("groups", "scale", "told"),
+    [
+        ({**GROUPS, "group_1": {"input_activations": None}}, 0, "ways, none and row"),
+        (activations(False, bits=4), 0, "given 4 bits, token, dynamic True"),
+        (activations(True), 0, "are static, but input_scale is missing"),
+        (activations(False), 1, "are row, but input_scale is given"),
+        ([GROUPS], 0, "must be an object"),
+    ],
+)
+def test_other_activations_are_refused(tmp_path, groups, scale, told):
+    given = {"input_scale": torch.ones(1)} if scale else {}
+    path, _, _ = quantised(tmp_path, torch.int8, groups, **given)
+    with pytest.raises(fm.Error, match=told):
         ft.load_sparse(linear_of(), path)
+
+
+def test_without_a_config_the_tensors_say_it(tmp_path):
+    for number, given in enumerate(({}, {"input_scale": torch.ones(1)})):
+        (tmp_path / str(number)).mkdir()
+        path, *_ = quantised(tmp_path / str(number), torch.int8, **given)
+        layer = ft.load_sparse(linear_of(), path / "model.safetensors")
+        assert (layer.input_scale is not None) == bool(given)
 
 
 @pytest.mark.parametrize("quantize", ["fp8", "int8"])

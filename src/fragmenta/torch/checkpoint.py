@@ -34,6 +34,8 @@ _QUANTIZED = ("dense", BITMASK, MARLIN, *(
 ))  # fmt: skip
 # Before this version, the scales of groups were written in two different orders.
 _ORDERED_SCALES = (0, 8, 0)
+# By the bits, what shares a scale, and whether it is found when x is known.
+_ACTIVATIONS = {(8, "token", True): "row", (8, "tensor", False): "static"}
 
 
 class Checkpoint:
@@ -91,18 +93,21 @@ class Checkpoint:
         if not path or not path.exists():
             return {}
         found = read_json(path)
-        for name in ("quantization_config", "compression_config"):  # new and old
-            if given := found.get(name):
-                if not isinstance(given, dict):
-                    raise Error(
-                        f"{path}: {name} must be an object; given {given!r:.60}"
-                    )
-                return given
-        return {}
+        new, old = "quantization_config", "compression_config"
+        return self._object(found, new if found.get(new) else old)
+
+    def _object(self, found: dict[str, Any], name: str) -> dict[str, Any]:
+        """An entry of config.json that must be an object; empty if it is missing."""
+        given = found.get(name)
+        if given is not None and not isinstance(given, dict):
+            raise Error(
+                f"{self.path / CONFIG}: {name} must be an object; given {given!r:.60}"
+            )
+        return given or {}
 
     def check_config(self) -> None:
         """Refuse stored weights that mean something else than is read here."""
-        sparsity = self.config.get("sparsity_config") or {}
+        sparsity = self._object(self.config, "sparsity_config")
         self._check_format(sparsity.get("format"), _SPARSE, "sparsity_config")
         self._check_format(self.config.get("format"), _QUANTIZED, "config")
         if self.config.get("transform_config"):
@@ -118,22 +123,36 @@ class Checkpoint:
                 f"formats that are: {one_of(known, 'and')}"
             )
 
-    @property
-    def activations(self) -> bool:
-        """Whether layers with 8-bit weights take 8-bit activations, too."""
-        groups = self.config.get("config_groups")
-        if not isinstance(groups, dict) or not groups:
-            return True
-        given = [
-            isinstance(each, dict) and each.get("input_activations") is not None
-            for each in groups.values()
-        ]
-        if any(given) and not all(given):
+    @cached_property
+    def activations(self) -> str:
+        """How activations of layers with 8-bit weights are quantised.
+
+        ``row``: each row of x by a scale of its own; ``static``: all by
+        ``input_scale``; ``none``: they are not.  Empty if nothing is said about it.
+        """
+        groups = self._object(self.config, "config_groups")
+        found = {self._activations(each) for each in groups.values()}
+        if len(found) > 1:
             raise Error(
-                f"{self.path / CONFIG}: some layers quantise their activations, and "
-                "some do not; only one of both is read"
+                f"{self.path / CONFIG}: layers quantise their activations in several "
+                f"ways, {one_of(sorted(found), 'and')}; only one is read"
             )
-        return all(given)
+        return found.pop() if found else ""
+
+    def _activations(self, group: Any) -> str:
+        given = self._object({"a group": group}, "a group")
+        given = self._object(given, "input_activations")
+        if not given:
+            return "none"
+        how = tuple(given.get(key) for key in ("num_bits", "strategy", "dynamic"))
+        for known, name in _ACTIVATIONS.items():
+            if known == how:
+                return name
+        raise Error(
+            f"{self.path / CONFIG}: activations are read with 8 bits, and a scale for "
+            f"each token that is dynamic, or for a tensor that is not; given {how[0]} "
+            f"bits, {how[1]}, dynamic {how[2]}"
+        )
 
     def check_groups(self) -> None:
         """Refuse scales of groups whose order is not known."""

@@ -196,7 +196,14 @@ def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Any) -> Weight:
         if groups > 1:
             checkpoint.check_groups()
     else:
-        found = read_bitmask(parts, None if checkpoint.activations else wide)
+        how = checkpoint.activations
+        found = read_bitmask(parts, wide if how == "none" else None)
+        static = "static" if found.input_scale is not None else "row"
+        if found.scale is not None and how not in ("", static):
+            raise Error(
+                f"activations are quantised with scales that are {how}, but "
+                f"input_scale is {'given' if static == 'static' else 'missing'}"
+            )
     shape = (layer.out_features, layer.in_features)
     if found.matrix.shape != shape:
         raise ShapeError(
