@@ -235,12 +235,12 @@ def without(name):
 
 
 WRONG = {
-    "a missing part": (without("up.shape"), r"up.shape is missing"),
+    "a missing part": (without("up.shape"), r"layer up: .* shape is missing"),
     "no bias": (without("up.bias"), "1 tensors of the model are missing.*'up.bias'"),
     "no norm": (without("norm.weight"), "'norm.weight'"),
     "one more": (changed(norm__wieght=torch.ones(1)), "no place.*'norm.wieght'"),
-    "row offsets": (changed(up__row_offsets=torch.ones(1)), "sparse-bitmask"),
-    "two weights": (changed(up__weight=torch.ones(1)), "two weights"),
+    "row offsets": (changed(up__row_offsets=torch.ones(1)), "has 'row_offsets', too"),
+    "two weights": (changed(up__weight=torch.ones(1)), "has 'weight', too"),
     "a wrong shape": (changed(norm__weight=lambda x: x[:5]), r"\(32,\).*\(5,\)"),
     "a wrong type": (changed(norm__weight=lambda x: x.half()), "model.to.torch.float1"),
     "weights of f16": (
@@ -297,6 +297,9 @@ def test_not_strict_says_what_differs(tmp_path):
     bias = model.up.bias.detach().clone()
     with pytest.warns(ft.CheckpointWarning, match=r"'more'; 2 tensors of the model"):
         ft.load_sparse(model, path, strict=False)
+    by_hand(path, {**tensors, "up.weight_g_idx": torch.ones(2)})
+    with pytest.raises(fm.Error, match=r"layer up: .* has 'weight_g_idx', too"):
+        ft.load_sparse(Small(), path, strict=False)
     assert torch.equal(model.up.weight.to_dense(), dense)
     assert torch.equal(model.up.bias, bias.float())
 
@@ -308,6 +311,8 @@ def test_what_is_no_model_or_no_checkpoint_is_refused(tmp_path):
         ft.load_sparse(5, tmp_path)
     with pytest.raises(fm.Error, match="takes a model; given a int"):
         ft.save_sparse(5, tmp_path)
+    with pytest.raises(fm.Error, match="no SparseLinear"):
+        ft.save_sparse(Small(), tmp_path)
     with pytest.raises(fm.Error, match=r"it has no .safetensors file"):
         ft.load_sparse(Small(), tmp_path)
 
@@ -336,6 +341,23 @@ def test_a_folder_of_several_files(tmp_path):
     assert torch.equal(found.up.weight.to_dense(), dense)
     tokens = torch.tensor([2, 4])
     assert torch.equal(found(tokens), model(tokens))
+
+
+def test_half_an_overwritten_folder_is_no_checkpoint(tmp_path, monkeypatch):
+    path, _, model = folder(tmp_path)
+    written = []
+
+    def stopped(*given, **options):
+        written.append(given)
+        if len(written) > 1:
+            raise KeyboardInterrupt
+        write(*given, **options)
+
+    monkeypatch.setattr("fragmenta.torch.saving.write", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        ft.save_sparse(model, path, largest=500, overwrite=True)
+    with pytest.raises(fm.Error, match="is no checkpoint"):
+        ft.load_sparse(Small(), path)
 
 
 def test_a_wrong_index_is_refused(tmp_path):
@@ -504,6 +526,7 @@ def test_wrong_scales_are_refused(tmp_path, scale, told):
     ("groups", "scale", "told"),
     [
         ({**GROUPS, "group_1": {"input_activations": None}}, 0, "ways, none and row"),
+        ({"group_0": {"input_activations": {"symmetric": False}}}, 0, "zero points"),
         (activations(False, bits=4), 0, "given 4 bits, token, dynamic True"),
         (activations(True), 0, "are static, but input_scale is missing"),
         (activations(False), 1, "are row, but input_scale is given"),

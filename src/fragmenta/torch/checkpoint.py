@@ -145,6 +145,11 @@ class Checkpoint:
         if not given:
             return "none"
         how = tuple(given.get(key) for key in ("num_bits", "strategy", "dynamic"))
+        if given.get("symmetric", True) is not True:
+            raise Error(
+                f"{self.path / CONFIG}: activations with zero points are not read; "
+                f"given symmetric {given['symmetric']}"
+            )
         for known, name in _ACTIVATIONS.items():
             if known == how:
                 return name

@@ -100,23 +100,36 @@ def _names(form: str) -> tuple[str, ...]:
 
 def _forms(model: Module, checkpoint: Checkpoint) -> dict[str, str]:
     """The format of each layer whose weight is stored sparse."""
+    owned: dict[str, set[str]] = {}
+    for name in checkpoint:
+        owner, _, leaf = name.rpartition(".")
+        owned.setdefault(owner, set()).add(leaf)
     found: dict[str, str] = {}
     for name, layer in model.named_modules():
-        if type(layer) is not torch.nn.Linear and not isinstance(layer, SparseLinear):
-            continue
-        for form, parts in FORMS.items():
-            if f"{dotted(name)}{parts.needed[0]}" not in checkpoint:
-                continue
-            listed = [f"{dotted(name)}{each}" for each in parts.needed]
-            lacking = [each for each in listed if each not in checkpoint]
-            if lacking:
-                raise Error(
-                    f"{form} has {one_of(listed, 'and')}; {lacking[0]} is missing"
-                )
-            if name in found or f"{dotted(name)}weight" in checkpoint:
-                raise Error(f"layer {name or 'itself'} has two weights; one is {form}")
-            found[name] = form
+        if type(layer) is torch.nn.Linear or isinstance(layer, SparseLinear):
+            with about_layer(name):
+                if form := _form(owned.get(name, set())):
+                    found[name] = form
     return found
+
+
+def _form(leaves: set[str]) -> str:
+    """The format that a layer with these tensors has; empty if it is dense.
+
+    What is stored for a sparse weight beside it, such as an order of its columns, would
+    change its meaning; so nothing is left out, strict or not.
+    """
+    for form, parts in FORMS.items():
+        if parts.needed[0] not in leaves:
+            continue
+        if lacking := [each for each in parts.needed if each not in leaves]:
+            raise Error(
+                f"{form} has {one_of(parts.needed, 'and')}; {lacking[0]} is missing"
+            )
+        if more := sorted(leaves - {*parts.needed, *parts.allowed, "bias"}):
+            raise Error(f"its weight is {form}, but it has {shortened(more[0])}, too")
+        return form
+    return ""
 
 
 def _state(model: Module, chosen: dict[str, Any]) -> dict[str, Tensor]:
@@ -146,8 +159,6 @@ def _differences(given: set[str], state: dict[str, Tensor]) -> str:
     told = []
     if extra:
         hint = nearest(extra[0], missing)
-        if extra[0].endswith(".row_offsets"):
-            hint = " (of sparse-bitmask, which is not 2:4)"
         told.append(
             f"{len(extra)} of its tensors have no place in the model, such as "
             f"{shortened(extra[0])}{hint}"

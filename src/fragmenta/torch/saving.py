@@ -80,6 +80,8 @@ def save_sparse(
     several = len(files) > 1
     check_free([*listed, target / INDEX] if several else listed, overwrite)
     _check_alone(target, {*files, INDEX} if several else set(files))
+    if several:  # until the new one is complete, the folder is no checkpoint
+        (target / INDEX).unlink(missing_ok=True)
     for file, part in files.items():
         write(target / file, part, metadata={"format": "pt"}, overwrite=overwrite)
     if several:
@@ -105,6 +107,8 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
             kinds.add(_scheme(layer))
         elif isinstance(layer, torch.nn.Linear):
             plain.append(name)
+    if not kinds:
+        raise Error("the model has no SparseLinear; linears makes them")
     if len(kinds) > 1:
         raise Error(
             "layers with and without scales, or with different ones, do not fit into "
@@ -121,7 +125,7 @@ def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]
         if id(tensor) not in seen:  # a tied tensor is stored once
             found[name] = tensor.detach()
         seen.add(id(tensor))
-    return found, next(iter(kinds), ""), plain
+    return found, kinds.pop(), plain
 
 
 def _stored(layer: SparseLinear) -> dict[str, Tensor]:
