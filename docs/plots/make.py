@@ -5,7 +5,7 @@
 
 Needs matplotlib.  Run it after the arithmetic or a benchmark has changed.  The plots
 about numerics and quantization are computed with ``fm.matmul``; the one about kernels
-shows docs/benchmarks/h200-gemm.json.
+shows docs/benchmarks/h200-gemm.json, the one about a model h200-model.json.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -26,6 +27,7 @@ HERE = Path(__file__).resolve().parent
 LENGTHS = [2**n for n in range(5, 15)]
 
 MEASURED = HERE.parent / "benchmarks" / "h200-gemm.json"
+MODEL = HERE.parent / "benchmarks" / "h200-model.json"
 
 # Colours that colour-blind readers can tell apart, and a mark for each.
 CURVES = """
@@ -210,18 +212,80 @@ def kernels(name: str) -> None:
     save(name)
 
 
+# The linears of benchmarks/gpu/bench_model.py, their colours and marks.
+LINEARS = {
+    "dense bf16": ("#7f7f7f", "o"),
+    "dense fp8, scale per row": ("#cc79a7", "v"),
+    "dense fp8, one scale": ("#e69f00", "^"),
+    "cuSPARSELt 2:4 bf16": ("#56b4e9", "s"),
+    "fragmenta 2:4 bf16": ("#009e73", "D"),
+    "fragmenta 2:4 fp8": ("#d55e00", "P"),
+}
+
+
+def tokens(rows: list[dict[str, Any]], phase: str, what: str) -> dict[int, float]:
+    """Tokens per second of a whole model by batch; what failed is left out."""
+    return {
+        row["batch"]: row["rate"]
+        for row in rows
+        if (row["phase"], row["what"]) == (phase, what) and row["rate"]
+    }
+
+
+def decoding(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
+    """How many times as many tokens as with dense bf16, by batch."""
+    base = tokens(rows, "decode", "dense bf16")
+    for what, (colour, mark) in LINEARS.items():
+        found = tokens(rows, "decode", what)
+        batches = sorted(found.keys() & base.keys())
+        ratios = [found[batch] / base[batch] for batch in batches]
+        if batches:
+            axes.plot(batches, ratios, color=colour, marker=mark, ms=4, label=what)
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sorted(base), [f"{n}" for n in sorted(base)], fontsize=7.5)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("batch")
+    axes.set_ylabel("tokens/s, dense bf16 = 1")
+    axes.set_title("decoding", loc="left", fontsize=10)
+    axes.legend(fontsize=7, frameon=False, loc="lower right")
+
+
+def prefilling(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
+    """Tokens per second of a prefill, as bars."""
+    found = {what: tokens(rows, "prefill", what).get(1) for what in LINEARS}
+    shown = {what: rate / 1e3 for what, rate in found.items() if rate}
+    colours = [LINEARS[what][0] for what in shown]
+    bars = axes.barh(list(shown), list(shown.values()), color=colours)
+    axes.bar_label(bars, fmt="%.1f", fontsize=7, padding=2)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=7.5)
+    axes.set_xlabel("1000 tokens/s")
+    axes.set_title("prefill", loc="left", fontsize=10)
+
+
+def model(name: str) -> None:
+    """Tokens per second of a whole decoder, by its linears."""
+    rows = json.loads(MODEL.read_text(encoding="utf-8"))["rows"]
+    _, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.3), width_ratios=(5, 4))
+    decoding(left, rows)
+    prefilling(right, rows)
+    save(name)
+
+
 PLOTS = {
     "positive": numerics,
     "signed": numerics,
     "kernels": kernels,
     "quantization": quantization,
+    "model": model,
 }
 
 
 def main() -> None:
     """Draw the plots that are named, or all."""
     style()
-    for name in sys.argv[1:] or PLOTS:
+    every = [name for name in PLOTS if name != "model" or MODEL.exists()]
+    for name in sys.argv[1:] or every:
         PLOTS[name](name)
 
 

@@ -93,6 +93,8 @@ if TYPE_CHECKING:
     from fragmenta.shared.tiles import read_tile as read_tile
     from fragmenta.shared.tiles import shared_tile as shared_tile
     from fragmenta.shared.zero_columns import ZeroColumnMask as ZeroColumnMask
+    from fragmenta.sparse.checkpoint import from_bitmask as from_bitmask
+    from fragmenta.sparse.checkpoint import to_bitmask as to_bitmask
     from fragmenta.sparse.compress import Compressed as Compressed
     from fragmenta.sparse.compress import check_sparse as check_sparse
     from fragmenta.sparse.compress import compress as compress
@@ -110,6 +112,8 @@ if TYPE_CHECKING:
     from fragmenta.tensor_memory.scaled_mm import ScaledMM as ScaledMM
     from fragmenta.tensor_memory.scaled_mm import from_scaled_mm as from_scaled_mm
     from fragmenta.tensor_memory.scaled_mm import to_scaled_mm as to_scaled_mm
+    from fragmenta.weights.marlin import Marlin24 as Marlin24
+    from fragmenta.weights.marlin import from_marlin_24 as from_marlin_24
     from fragmenta.weights.shuffle import Shuffle as Shuffle
     from fragmenta.weights.shuffle import shuffle as shuffle
 
@@ -136,7 +140,9 @@ _MODULES = {
     "sparse.compress": "compress decompress check_sparse sparsity_report Compressed",
     "sparse.exchange": "to_nibbles from_nibbles to_torch from_torch "
     "to_sparse_marlin from_sparse_marlin to_cutlass_sm90 from_cutlass_sm90",
+    "sparse.checkpoint": "to_bitmask from_bitmask",
     "weights.shuffle": "shuffle Shuffle",
+    "weights.marlin": "from_marlin_24 Marlin24",
     "shared.descriptor": "Descriptor",
     "shared.addresses": "LaneAddresses",
     "shared.tiles": "shared_tile read_tile",

@@ -12,6 +12,8 @@
     quantize_rows   x -> 8-bit elements, and a scale for each row
     calibrate       some batches -> a scale for the activations of each layer
     report          tile, time, speed and error of each sparse layer of a model
+    load_sparse     a checkpoint with 2:4 weights -> a model with SparseLinear
+    save_sparse     a model with SparseLinear -> such a checkpoint
 
 On a Hopper GPU each product is one kernel on the caller's stream.  On the CPU an
 emulation computes the same bits, slowly.  All are ``torch.library`` operators, so
@@ -29,6 +31,11 @@ they work with ``torch.compile`` and in CUDA graphs.
     modules     what can be a layer of a model?
     reporting   what does a model gain, layer by layer?
     tuning      which tiles are the fastest here, for these calls?
+    safetensors how are tensors stored in a file?
+    checkpoint  what is in a checkpoint?
+    formats     how does a stored weight become a layer?
+    loading     how does a model get its weights from a checkpoint?
+    saving      how is a model with sparse layers written?
 """
 
 from fragmenta.errors import MissingPackage, missing
@@ -41,6 +48,8 @@ except (ImportError, OSError) as why:  # OSError: a library of it does not load
     ) from None
 
 from fragmenta.torch.calibration import calibrate
+from fragmenta.torch.formats import from_bitmask, to_bitmask
+from fragmenta.torch.loading import CheckpointWarning, load_sparse
 from fragmenta.torch.matrix import OUTPUTS, TYPES, SparseMatrix
 from fragmenta.torch.modules import SparseLinear, linears, pruning_report
 from fragmenta.torch.products import (
@@ -54,11 +63,13 @@ from fragmenta.torch.products import (
 from fragmenta.torch.pruning import LayerPruning, PruningReport, PruningWarning
 from fragmenta.torch.reporting import LayerReport, ModelReport, report
 from fragmenta.torch.running import run
+from fragmenta.torch.saving import save_sparse
 from fragmenta.torch.tuning import autotune
 
 __all__ = [
     "OUTPUTS",
     "TYPES",
+    "CheckpointWarning",
     "LayerPruning",
     "LayerReport",
     "ModelReport",
@@ -71,11 +82,15 @@ __all__ = [
     "calibrate",
     "compress",
     "dense_mm",
+    "from_bitmask",
     "linears",
+    "load_sparse",
     "pruning_report",
     "quantize_rows",
     "report",
     "run",
+    "save_sparse",
     "sparse_linear",
     "sparse_mm",
+    "to_bitmask",
 ]

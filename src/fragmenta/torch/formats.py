@@ -1,0 +1,253 @@
+"""How does a stored weight become a layer, and a layer a stored weight?
+
+    sparse-24-bitmask   values and positions are taken as they are, and written so
+    the same, quantised the same with 8-bit values, and their scales
+    marlin-24           integers x scales, rounded once to the type of the model
+
+None of them goes through the dense matrix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fragmenta.arithmetic.rounding import largest_element, round_elements
+from fragmenta.errors import BadMetadata, Error, ShapeError
+from fragmenta.kernels.config import Kernel
+from fragmenta.kernels.packing import Packed, pack, unpack
+from fragmenta.registers.dtype import dtype as element
+from fragmenta.sparse.checkpoint import from_bitmask as positions_from_bitmask
+from fragmenta.sparse.checkpoint import to_bitmask as positions_to_bitmask
+from fragmenta.sparse.compress import Compressed, compress
+from fragmenta.torch.matrix import (
+    TYPES,
+    SparseMatrix,
+    bytes_of,
+    listed,
+    matrix_of,
+    tensor_of,
+    type_name,
+)
+from fragmenta.weights.marlin import from_marlin_24
+
+QUANTIZED = {torch.float8_e4m3fn: "fp8", torch.int8: "int8"}
+"""What a layer calls its quantisation, by the type of its weight."""
+
+
+# ── the bitmask ─────────────────────────────────────────────────────────────
+
+
+def from_bitmask(values: Tensor, bitmask: Tensor, width: int) -> SparseMatrix:
+    """A sparse matrix from stored values and a bit for each column.
+
+    float32 is 1:2 here: of two neighbours, one may be stored that is not zero.
+
+    >>> values = torch.tensor([[1, 2]], dtype=torch.bfloat16)
+    >>> mask = torch.tensor([[0b0110]], dtype=torch.uint8)
+    >>> from_bitmask(values, mask, 4).to_dense()
+    tensor([[0., 1., 2., 0.]], dtype=torch.bfloat16)
+    """
+    of = type_name(values.dtype, "a stored weight")
+    op = Kernel(of).instruction
+    stored, bits = matrix_of(values, of), bytes_of(bitmask)
+    try:
+        found = positions_from_bitmask(stored, bits, op, width)
+    except (BadMetadata, ShapeError):
+        if of != "tf32":
+            raise
+        # 2:4, not 1:2: checked as 2:4, then by its values.
+        half = Kernel("bf16").instruction
+        pattern = positions_from_bitmask(
+            np.zeros(stored.shape, "f2"), bits, half, width
+        )
+        dense = np.zeros(pattern.shape, stored.dtype)
+        np.put_along_axis(dense, pattern.columns(), stored, axis=-1)
+        found = compress(dense, op)
+    return sparse_matrix(found, of)
+
+
+def to_bitmask(weight: SparseMatrix) -> dict[str, Tensor]:
+    """``compressed``, ``bitmask`` and ``shape`` of a weight, as the format names them.
+
+    >>> from fragmenta.torch import compress
+    >>> stored = to_bitmask(compress(torch.tensor([[0, 1, 2, 0]]).bfloat16()))
+    >>> stored["compressed"], stored["bitmask"], stored["shape"].flatten()
+    (tensor([[1., 2.]], dtype=torch.bfloat16), tensor([[6]], dtype=torch.uint8), \
+tensor([1, 4]))
+    """
+    if weight.shape[1] % 4:
+        raise ShapeError(
+            f"sparse-24-bitmask takes multiples of 4 columns; given {weight.shape[1]}"
+        )
+    packed = Packed(bytes_of(weight.data), weight.element_type, weight.shape)
+    found = unpack(packed)
+    return {
+        "compressed": tensor_of(found.values, weight.dtype),
+        "bitmask": torch.from_numpy(positions_to_bitmask(found)),
+        "shape": torch.tensor(weight.shape).reshape(-1, 1),
+    }
+
+
+def sparse_matrix(found: Compressed, element_type: str) -> SparseMatrix:
+    """Stored values and codes in the order in which the kernels read them.
+
+    >>> import fragmenta as fm
+    >>> op = Kernel("f16").instruction
+    >>> sparse_matrix(fm.compress([[0, 1, 2, 0]], op), "f16")
+    <SparseMatrix 1x4 f16 on cpu, 18432 bytes>
+    """
+    packed = pack(found, Kernel(element_type).instruction)
+    return SparseMatrix(torch.from_numpy(packed.data), element_type, packed.shape)
+
+
+# ── what is stored for a layer ──────────────────────────────────────────────
+
+
+class Form(NamedTuple):
+    """The names of the tensors of a layer in a format."""
+
+    needed: tuple[str, ...]
+    allowed: tuple[str, ...] = ()
+
+
+FORMS = {
+    "sparse-24-bitmask": Form(
+        ("bitmask", "compressed", "shape"),
+        ("weight_scale", "input_scale", "weight_zero_point", "input_zero_point"),
+    ),
+    "marlin-24": Form(("meta", "weight_packed", "scale_packed")),
+}
+"""By the format; the first name tells it."""
+
+
+class Weight(NamedTuple):
+    """What was stored for a layer."""
+
+    matrix: SparseMatrix
+    scale: Tensor | None = None
+    """One number for each output; None if the values are not quantised."""
+    input_scale: Tensor | None = None
+
+
+def read_bitmask(parts: Mapping[str, Tensor], wide: torch.dtype | None) -> Weight:
+    """The weight of a layer; with ``wide``, 8-bit values become that type.
+
+    >>> from fragmenta.torch import compress
+    >>> stored = to_bitmask(compress(torch.tensor([[0, 1, 2, 0]]).bfloat16()))
+    >>> read_bitmask(stored, None).matrix
+    <SparseMatrix 1x4 bf16 on cpu, 18432 bytes>
+    """
+    values, mask, shape = parts["compressed"], parts["bitmask"], parts["shape"]
+    if values.ndim != 2 or shape.dtype != torch.int64 or shape.numel() != 2:
+        raise ShapeError(
+            f"compressed must be a matrix, and shape two int64; given shape "
+            f"{tuple(values.shape)}, and {shape.numel()} of {shape.dtype}"
+        )
+    rows, columns = shape.flatten().tolist()
+    expected = {"compressed": (rows, columns // 2), "bitmask": (rows, -(-columns // 8))}
+    for name, wanted in expected.items():
+        if tuple(parts[name].shape) != wanted:
+            raise ShapeError(
+                f"{name} of a {rows}x{columns} weight must have shape {wanted}; given "
+                f"{tuple(parts[name].shape)}"
+            )
+    scale = _scale(parts, values, rows)
+    if scale is None or wide is None:
+        matrix = from_bitmask(values, mask, columns)
+        static = parts.get("input_scale") if scale is not None else None
+        return Weight(matrix, scale, None if static is None else _one(static))
+    of = TYPES[values.dtype]
+    op = Kernel(of).instruction
+    stored = positions_from_bitmask(matrix_of(values, of), bytes_of(mask), op, columns)
+    return Weight(dequantized(stored, scale.numpy()[:, None], wide))
+
+
+def _scale(parts: Mapping[str, Tensor], values: Tensor, rows: int) -> Tensor | None:
+    """The scale of each output; refuses scales that do not fit the values."""
+    for name in ("weight_zero_point", "input_zero_point"):
+        if name in parts and parts[name].float().count_nonzero():
+            raise Error(f"{name} is not zero: only symmetric quantisation is read")
+    given = parts.get("weight_scale")
+    if given is None:
+        if "input_scale" in parts:
+            raise Error("an input_scale without a weight_scale has no meaning")
+        return None
+    if values.dtype not in QUANTIZED:
+        raise Error(
+            f"only weights of {listed(QUANTIZED)} have a weight_scale; given "
+            f"{values.dtype} with one"
+        )
+    if given.numel() not in (1, rows) or not given.is_floating_point():
+        raise ShapeError(
+            f"weight_scale must be one number, or one for each of {rows} outputs; "
+            f"given {given.dtype} of shape {tuple(given.shape)}"
+        )
+    return _finite(given, "weight_scale").reshape(-1).expand(rows).contiguous()
+
+
+def _one(scale: Tensor) -> Tensor:
+    if scale.numel() != 1 or not scale.is_floating_point():
+        raise ShapeError(
+            f"input_scale must be one number; given shape {tuple(scale.shape)}"
+        )
+    return _finite(scale, "input_scale").reshape(()).clone()
+
+
+def _finite(scale: Tensor, name: str) -> Tensor:
+    found = scale.float()
+    if not (found.isfinite() & (found > 0)).all() or scale.dtype.itemsize > 4:
+        raise Error(
+            f"{name} must be positive, finite, and at most float32; given "
+            f"{scale.dtype} from {scale.min():.4g} to {scale.max():.4g}"
+        )
+    return found
+
+
+def read_marlin(parts: Mapping[str, Tensor], wide: torch.dtype) -> tuple[Weight, int]:
+    """The weight of a layer in the type of its model, and the number of groups."""
+    found = from_marlin_24(
+        *(bytes_of(parts[name]) for name in ("weight_packed", "scale_packed", "meta"))
+    )
+    if not np.isfinite(found.scales).all():
+        raise Error("scale_packed must be finite")
+    groups = found.scales.shape[1]
+    return Weight(dequantized(found.compressed, found.scales, wide)), groups
+
+
+def dequantized(
+    stored: Compressed, scales: NDArray[Any], wide: torch.dtype
+) -> SparseMatrix:
+    """Values times their scales, (rows, groups), each rounded once to a 16-bit type.
+
+    >>> import fragmenta as fm
+    >>> stored = fm.compress([[0, 1, 2, 0]], Kernel("s8").instruction)
+    >>> dequantized(stored, np.float32([[0.5]]), torch.float16).to_dense()
+    tensor([[0.0000, 0.5000, 1.0000, 0.0000]], dtype=torch.float16)
+    """
+    of = element(type_name(wide, "the layer"))
+    if wide not in (torch.float16, torch.bfloat16):
+        raise Error(
+            f"quantised weights with wider activations become float16 or bfloat16; the "
+            f"layer is {wide}: use model.to(torch.bfloat16)"
+        )
+    most = largest_element(of)
+    found = np.empty(stored.values.shape, of.storage)
+    repeat = stored.values.shape[1] // scales.shape[1]
+    for at in range(0, len(found), 256):  # float64 takes much memory
+        rows = slice(at, at + 256)
+        wider = scales[rows].astype(np.float64).repeat(repeat, axis=1)
+        product = stored.values[rows].astype(np.float64) * wider
+        if not (np.abs(product) <= most).all():
+            raise Error(
+                f"a value times its scale is {np.abs(product).max():.4g}, and the "
+                f"largest {of} is {most:.4g}; use model.to(torch.bfloat16)"
+            )
+        found[rows] = round_elements(product, of).astype(of.storage)
+    codes, granularity = stored.indices, stored.granularity
+    return sparse_matrix(Compressed(found, codes, granularity), of.name)

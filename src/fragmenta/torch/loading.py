@@ -1,0 +1,312 @@
+"""How does a model get its weights from a checkpoint?
+
+Sparse entries become SparseLinear; all other tensors are copied into the model as they
+are.  Everything is read and checked before the model changes.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from fragmenta.errors import Error, ShapeError, nearest, one_of, shortened
+from fragmenta.torch.checkpoint import MARLIN, Checkpoint, about_layer, dotted
+from fragmenta.torch.formats import (
+    FORMS,
+    QUANTIZED,
+    Weight,
+    read_bitmask,
+    read_marlin,
+)
+from fragmenta.torch.modules import SparseLinear
+from fragmenta.torch.pruning import Skip, without_skipped
+
+Module: TypeAlias = torch.nn.Module
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint and a model do not have the same tensors, and that was allowed."""
+
+
+def load_sparse(
+    model: Module,
+    path: str | os.PathLike[str],
+    *,
+    skip: Skip = (),
+    strict: bool = True,
+) -> Module:
+    """Load a checkpoint with 2:4 weights into a model of ``torch.nn.Linear``.
+
+    ``path`` is a safetensors file, or a folder with one or several and config.json.
+    The layers whose weights are stored in the format sparse-24-bitmask or marlin-24
+    become SparseLinear, on their device; parameters on ``meta`` become tensors on the
+    CPU.  All other tensors are copied as they are, so that the model must have their
+    types.
+
+    ``skip`` names layers that get the dense weight instead, as in :func:`linears`.
+    With ``strict=False`` the checkpoint and the model need not have the same tensors;
+    a CheckpointWarning says what differs.  The model is changed in place and returned;
+    a model that is itself a Linear is not changed, so use what is returned.
+
+    >>> import tempfile
+    >>> from fragmenta.torch import linears, save_sparse
+    >>> sparse = linears(torch.nn.Sequential(torch.nn.Linear(8, 4).half()), prune=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_sparse(sparse, folder)
+    ...     load_sparse(torch.nn.Sequential(torch.nn.Linear(8, 4).half()), folder)
+    Sequential(
+      (0): SparseLinear(in_features=8, out_features=4, bias=True, weight=f16 2:4)
+    )
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise Error(f"load_sparse takes a model; given a {type(model).__name__}")
+    checkpoint = Checkpoint(path)
+    checkpoint.check_config()
+    forms = _forms(model, checkpoint)
+    layers = [(name, model.get_submodule(name)) for name in forms]
+    chosen = dict(without_skipped(layers, skip))
+    state = _state(model, chosen)
+    stored = {
+        f"{dotted(at)}{each}" for at, form in forms.items() for each in _names(form)
+    }
+    skipped = {f"{dotted(name)}weight" for name in forms.keys() - chosen}
+    told = _differences((set(checkpoint) - stored) | skipped, state)
+    if told and strict:
+        raise Error(f"{checkpoint.path} does not fit the model: {told}")
+    made, rest = _read(checkpoint, layers, forms, chosen)
+    own = {f"{dotted(name)}bias" for name in chosen}
+    for name in (set(state) & set(checkpoint)) - stored - own:
+        rest[name] = checkpoint[name]
+    for name, tensor in rest.items():
+        _check_same(name, state[name], tensor)
+    _fill(model, state, rest)
+    for parent in list(model.modules()):
+        for name, child in list(parent._modules.items()):
+            if child in made:
+                setattr(parent, name, made[child])
+    if told:
+        warnings.warn(f"{checkpoint.path}: {told}", CheckpointWarning, stacklevel=2)
+    replaced: Module = made.get(model, model)
+    return replaced
+
+
+def _names(form: str) -> tuple[str, ...]:
+    return FORMS[form].needed + FORMS[form].allowed
+
+
+def _forms(model: Module, checkpoint: Checkpoint) -> dict[str, str]:
+    """The format of each layer whose weight is stored sparse."""
+    owned: dict[str, set[str]] = {}
+    for name in checkpoint:
+        owner, _, leaf = name.rpartition(".")
+        owned.setdefault(owner, set()).add(leaf)
+    found: dict[str, str] = {}
+    for name, layer in model.named_modules():
+        if type(layer) is torch.nn.Linear or isinstance(layer, SparseLinear):
+            with about_layer(name):
+                if form := _form(owned.get(name, set())):
+                    found[name] = form
+    return found
+
+
+def _form(leaves: set[str]) -> str:
+    """The format that a layer with these tensors has; empty if it is dense.
+
+    What is stored for a sparse weight beside it, such as an order of its columns, would
+    change its meaning; so nothing is left out, strict or not.
+    """
+    for form, parts in FORMS.items():
+        if parts.needed[0] not in leaves:
+            continue
+        if lacking := [each for each in parts.needed if each not in leaves]:
+            raise Error(
+                f"{form} has {one_of(parts.needed, 'and')}; {lacking[0]} is missing"
+            )
+        if more := sorted(leaves - {*parts.needed, *parts.allowed, "bias"}):
+            raise Error(f"its weight is {form}, but it has {shortened(more[0])}, too")
+        return form
+    return ""
+
+
+def _state(model: Module, chosen: dict[str, Any]) -> dict[str, Tensor]:
+    """The tensors of a model by name, without the weights that are stored sparse.
+
+    Tied tensors are the same object.
+    """
+    gone, sparse = set(), set(chosen.values())
+    for name, layer in model.named_modules(remove_duplicate=False):
+        if layer in sparse:
+            gone.add(f"{dotted(name)}weight")
+        if isinstance(layer, SparseLinear):
+            gone |= {f"{dotted(name)}{each}" for each in layer.state_dict()}
+            gone -= {f"{dotted(name)}bias"}
+    return {
+        name: tensor
+        for name, tensor in model.state_dict(keep_vars=True).items()
+        if isinstance(tensor, Tensor) and name not in gone
+    }
+
+
+def _differences(given: set[str], state: dict[str, Tensor]) -> str:
+    """Which tensors only one of both has; empty if there are none."""
+    tied = {id(state[name]) for name in given & set(state)}
+    missing = [n for n in state if n not in given and id(state[n]) not in tied]
+    extra = sorted(given - set(state))
+    told = []
+    if extra:
+        hint = nearest(extra[0], missing)
+        told.append(
+            f"{len(extra)} of its tensors have no place in the model, such as "
+            f"{shortened(extra[0])}{hint}"
+        )
+    if missing:
+        told.append(
+            f"{len(missing)} tensors of the model are missing, such as "
+            f"{shortened(missing[0])}"
+        )
+    return "; ".join(told)
+
+
+def _read(
+    checkpoint: Checkpoint,
+    layers: list[tuple[str, Any]],
+    forms: dict[str, str],
+    chosen: dict[str, Any],
+) -> tuple[dict[Module, SparseLinear], dict[str, Tensor]]:
+    """The sparse layers, and the dense weights of those that are skipped."""
+    made: dict[Module, SparseLinear] = {}
+    rest: dict[str, Tensor] = {}
+    for name, layer in layers:
+        with about_layer(name):
+            weight = _weight(checkpoint, name, forms[name], layer)
+            if name in chosen:
+                bias = checkpoint.get(f"{dotted(name)}bias")
+                made[layer] = _made(layer, weight, bias)
+            else:
+                rest[f"{dotted(name)}weight"] = _dense(weight)
+    return made, rest
+
+
+# ── a layer ─────────────────────────────────────────────────────────────────
+
+
+def _weight(checkpoint: Checkpoint, name: str, form: str, layer: Any) -> Weight:
+    """The stored weight of a layer, in the type in which the layer will have it."""
+    parts = {
+        each: checkpoint[f"{dotted(name)}{each}"]
+        for each in _names(form)
+        if f"{dotted(name)}{each}" in checkpoint
+    }
+    wide = _type(layer)
+    if form == MARLIN:
+        found, groups = read_marlin(parts, wide)
+        if groups > 1:
+            checkpoint.check_groups()
+    else:
+        how = checkpoint.activations
+        found = read_bitmask(parts, wide if how == "none" else None)
+        static = "static" if found.input_scale is not None else "row"
+        if found.scale is not None and how not in ("", static):
+            raise Error(
+                f"activations are quantised with scales that are {how}, but "
+                f"input_scale is {'given' if static == 'static' else 'missing'}"
+            )
+    shape = (layer.out_features, layer.in_features)
+    if found.matrix.shape != shape:
+        raise ShapeError(
+            f"the model has {shape[0]}x{shape[1]} weights, and the checkpoint "
+            f"{found.matrix.shape[0]}x{found.matrix.shape[1]}"
+        )
+    kind = found.matrix.dtype
+    if found.scale is None and kind != layer.weight.dtype:
+        why = (
+            f"use model.to({kind})" if kind.itemsize > 1 else "weight_scale is missing"
+        )
+        raise Error(
+            f"the model has weights of {wide}, and the checkpoint of {kind}; {why}"
+        )
+    return found
+
+
+def _type(layer: Any) -> torch.dtype:
+    """The type of the activations of a layer, as far as it is known."""
+    kind: torch.dtype = layer.weight.dtype
+    return kind if kind.itemsize > 1 else layer.out_dtype or torch.bfloat16
+
+
+def _made(layer: Any, weight: Weight, bias: Tensor | None) -> SparseLinear:
+    """A sparse layer in the place of a layer, on its device."""
+    old = layer.weight.data if isinstance(layer, SparseLinear) else layer.weight
+    options: dict[str, Any] = {
+        "dtype": weight.matrix.dtype,
+        "device": "cpu" if old.is_meta else old.device,
+    }
+    if weight.scale is not None:
+        options["quantize"] = QUANTIZED[weight.matrix.dtype]
+        options["static"] = weight.input_scale is not None
+    sizes = (layer.in_features, layer.out_features, layer.bias is not None)
+    made = SparseLinear(*sizes, **options)
+    for name, scale in (
+        ("weight_scale", weight.scale),
+        ("input_scale", weight.input_scale),
+    ):
+        if scale is not None:
+            getattr(made, name).copy_(scale)
+    made.weight_packed.copy_(weight.matrix.data.flatten(1))
+    if made.bias is not None:
+        given = layer.bias.detach() if bias is None else bias
+        if given.shape != made.bias.shape or given.is_meta or given.itemsize > 4:
+            raise ShapeError(
+                f"the bias must have {len(made.bias)} numbers of at most 32 bits; "
+                f"given {given.dtype} of shape {tuple(given.shape)} on {given.device}"
+            )
+        made.bias.copy_(given)
+    made.train(layer.training)
+    return made
+
+
+def _dense(weight: Weight) -> Tensor:
+    if weight.scale is not None:
+        raise Error("it is quantised, so that skip= cannot leave it dense")
+    return weight.matrix.to_dense()
+
+
+# ── all other tensors ───────────────────────────────────────────────────────
+
+
+def _check_same(name: str, old: Tensor, new: Tensor) -> None:
+    if old.shape != new.shape:
+        raise ShapeError(
+            f"tensor {shortened(name)} has shape {tuple(old.shape)} in the model, and "
+            f"{tuple(new.shape)} in the checkpoint"
+        )
+    if old.dtype != new.dtype:
+        raise Error(
+            f"tensor {shortened(name)} is {old.dtype} in the model, and {new.dtype} in "
+            f"the checkpoint; use model.to({new.dtype})"
+        )
+
+
+def _fill(model: Module, state: dict[str, Tensor], given: dict[str, Tensor]) -> None:
+    """Copy tensors into a model; those on meta are replaced, tied ones by the same."""
+    fresh: dict[int, Tensor] = {}
+    for name, new in given.items():
+        old = state[name]
+        if not old.is_meta:
+            with torch.no_grad():
+                old.copy_(new)
+        elif isinstance(old, torch.nn.Parameter):
+            kept = torch.nn.Parameter(new.clone(), requires_grad=old.requires_grad)
+            fresh[id(old)] = kept
+        else:
+            fresh[id(old)] = new.clone()
+    for name, old in state.items():
+        if id(old) in fresh:
+            owner, _, leaf = name.rpartition(".")
+            module = model.get_submodule(owner)
+            held = module._parameters if leaf in module._parameters else module._buffers
+            held[leaf] = fresh[id(old)]

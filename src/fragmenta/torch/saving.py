@@ -1,0 +1,233 @@
+"""How is a model with sparse layers written?
+
+As a checkpoint in the format sparse-24-bitmask: the stored values and a bit for each
+column, so that reading it gives the same bits.  A file that exists stays as it is until
+the new one is complete.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fragmenta.errors import Error, shortened
+from fragmenta.torch.checkpoint import (
+    BITMASK,
+    CONFIG,
+    INDEX,
+    MODEL,
+    SUFFIX,
+    about_layer,
+    dotted,
+    read_json,
+)
+from fragmenta.torch.formats import to_bitmask
+from fragmenta.torch.modules import SparseLinear
+from fragmenta.torch.safetensors import check_free, write, write_whole
+
+LARGEST = 5 * 10**9
+"""The bytes of tensors in one file of a checkpoint, unless others are asked for."""
+_SCALES = {"weight_scale": (-1, 1), "input_scale": (1,)}  # and their shapes
+
+
+def save_sparse(
+    model: torch.nn.Module,
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    largest: int = LARGEST,
+) -> None:
+    """Write a model as a checkpoint in which SparseLinear is sparse-24-bitmask.
+
+    ``path`` is a file ``….safetensors``, or a folder.  A folder gets
+    ``model.safetensors``, or several files of at most ``largest`` bytes and their
+    index, and the entry ``quantization_config`` of ``config.json``; its other entries
+    stay.  Files that exist are refused unless ``overwrite``.
+
+    >>> import tempfile
+    >>> from fragmenta.torch import linears
+    >>> from fragmenta.torch.safetensors import SafeTensors
+    >>> sparse = linears(torch.nn.Sequential(torch.nn.Linear(8, 4).half()), prune=True)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_sparse(sparse, folder)
+    ...     sorted(SafeTensors(Path(folder, "model.safetensors")))
+    ['0.bias', '0.bitmask', '0.compressed', '0.shape']
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise Error(f"save_sparse takes a model; given a {type(model).__name__}")
+    target = Path(path)
+    tensors, scaled, plain = _tensors(model)
+    if target.suffix == SUFFIX and not target.is_dir():
+        write(target, tensors, metadata={"format": "pt"}, overwrite=overwrite)
+        return
+    files = _parted(tensors, largest)
+    config = _config(target, scaled, plain, overwrite)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise Error(f"{target} cannot be written: {why.strerror or why}") from None
+    index = {
+        "metadata": {"total_size": sum(map(_size, tensors.values()))},
+        "weight_map": {name: file for file, names in files.items() for name in names},
+    }
+    listed = [target / file for file in files]
+    several = len(files) > 1
+    check_free([*listed, target / INDEX] if several else listed, overwrite)
+    _check_alone(target, {*files, INDEX} if several else set(files))
+    if several:  # until the new one is complete, the folder is no checkpoint
+        (target / INDEX).unlink(missing_ok=True)
+    for file, part in files.items():
+        write(target / file, part, metadata={"format": "pt"}, overwrite=overwrite)
+    if several:
+        write_whole(target / INDEX, _json(index), overwrite)
+    write_whole(target / CONFIG, _json(config), overwrite=True)
+
+
+def _tensors(model: torch.nn.Module) -> tuple[dict[str, Tensor], str, list[str]]:
+    """All tensors by their names in the file; the type of scaled ones; dense layers."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    shared: set[torch.nn.Module] = set()
+    kinds, plain, own = set(), [], set()
+    for name, layer in model.named_modules(remove_duplicate=False):
+        if isinstance(layer, SparseLinear):
+            own |= {f"{dotted(name)}{each}" for each in layer.state_dict()}
+            if layer in shared:
+                continue
+            shared.add(layer)
+            with about_layer(name):
+                parts = _stored(layer)
+            found |= {f"{dotted(name)}{each}": part for each, part in parts.items()}
+            kinds.add(_scheme(layer))
+        elif isinstance(layer, torch.nn.Linear):
+            plain.append(name)
+    if not kinds:
+        raise Error("the model has no SparseLinear; linears makes them")
+    if len(kinds) > 1:
+        raise Error(
+            "layers with and without scales, or with different ones, do not fit into "
+            f"one checkpoint; given {', '.join(sorted(map(repr, kinds)))}"
+        )
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        if name in own:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise Error(
+                f"{shortened(name)} of the state dict is a {type(tensor).__name__}; a "
+                "checkpoint has tensors only"
+            )
+        if id(tensor) not in seen:  # a tied tensor is stored once
+            found[name] = tensor.detach()
+        seen.add(id(tensor))
+    return found, kinds.pop(), plain
+
+
+def _stored(layer: SparseLinear) -> dict[str, Tensor]:
+    """The tensors of a sparse layer, as the format names them."""
+    parts = to_bitmask(layer.weight)
+    kinds = [parts["compressed"].dtype]
+    for name, shape in _SCALES.items():
+        if (scale := getattr(layer, name, None)) is not None:
+            parts[name] = scale.reshape(shape)
+            kinds = [torch.bfloat16, torch.float16]
+    if layer.bias is not None:
+        # A layer has it in float32.  It was 16-bit if nothing is lost so.
+        narrow = [layer.bias.to(kind) for kind in kinds if kind.itemsize == 2]
+        kept = (each for each in narrow if torch.equal(each.float(), layer.bias))
+        parts["bias"] = next(kept, layer.bias)
+    return parts
+
+
+def _scheme(layer: SparseLinear) -> str:
+    """The type of a layer with scales, and whether its activations have a given one."""
+    given = [name for name in _SCALES if getattr(layer, name, None) is not None]
+    return " ".join([layer.weight_type, *given]) if given else ""
+
+
+def _size(tensor: Tensor) -> int:
+    return int(tensor.numel() * tensor.itemsize)
+
+
+def _parted(tensors: dict[str, Tensor], largest: int) -> dict[str, dict[str, Tensor]]:
+    """The files of a checkpoint, and the tensors of each."""
+    if isinstance(largest, bool) or not isinstance(largest, int) or largest < 1:
+        raise Error(f"largest must be a whole number of bytes; given {largest!r}")
+    parts: list[dict[str, Tensor]] = [{}]
+    room = largest
+    for name, tensor in tensors.items():
+        if _size(tensor) > room and parts[-1]:
+            parts.append({})
+            room = largest
+        parts[-1][name] = tensor
+        room -= _size(tensor)
+    if len(parts) == 1:
+        return {MODEL: parts[0]}
+    return {
+        f"model-{at:05}-of-{len(parts):05}{SUFFIX}": part
+        for at, part in enumerate(parts, 1)
+    }
+
+
+def _check_alone(folder: Path, files: set[str]) -> None:
+    """Refuse a folder with another checkpoint: which is meant would not be clear."""
+    others = {each.name for each in folder.glob(f"*{SUFFIX}")} - files
+    others |= {INDEX} - files if (folder / INDEX).exists() else set()
+    if others:
+        raise Error(
+            f"{folder} has another checkpoint, {min(others)}; give another folder, or "
+            "move it away"
+        )
+
+
+def _config(
+    folder: Path, scaled: str, plain: list[str], overwrite: bool
+) -> dict[str, Any]:
+    """config.json with what the weights are; all other entries stay."""
+    path = folder / CONFIG
+    found = read_json(path) if path.exists() else {}
+    stored = _described(scaled, plain)
+    name = "quantization_config"
+    if found.get(name, stored) != stored and not overwrite:
+        raise Error(
+            f"{path} has another {name} already; overwrite=True replaces that entry"
+        )
+    return found | {name: stored}
+
+
+def _described(scaled: str, plain: list[str]) -> dict[str, Any]:
+    ignore = sorted(plain)
+    config: dict[str, Any] = {
+        "quant_method": "compressed-tensors",
+        "format": "dense",
+        "sparsity_config": {
+            "format": BITMASK,
+            "sparsity_structure": "2:4",
+            "targets": ["Linear"],
+            "ignore": ignore,
+        },
+    }
+    if scaled:
+        kind = "int" if scaled.startswith("s8") else "float"
+        each = {"num_bits": 8, "type": kind, "symmetric": True}
+        static = "input_scale" in scaled
+        config["format"] = f"{kind}-quantized"
+        config["ignore"] = ignore
+        config["config_groups"] = {
+            "group_0": {
+                "targets": ["Linear"],
+                "weights": each | {"strategy": "channel", "dynamic": False},
+                "input_activations": each
+                | {"strategy": "tensor" if static else "token", "dynamic": not static},
+            }
+        }
+    return config
+
+
+def _json(content: dict[str, Any]) -> Iterator[bytes]:
+    yield (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
