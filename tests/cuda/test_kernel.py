@@ -35,7 +35,7 @@ def strings():
 WRITTEN_ONCE = (
     *(".visible .entry", ".address_size", ".maxntid", ".shared .align"),
     *("cvta.to.global.u64 %base", "mov.u32 %thread, %tid.x", "ld.global.v4"),
-    *("st.shared.v4", "st.global"),
+    *("st.shared.v4.", "st.global"),
 )
 
 

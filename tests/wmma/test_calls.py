@@ -247,7 +247,7 @@ def test_the_surrounding_target():
     wmma.mma_sync(d, a, b, c)
     with pytest.raises(fm.UnsupportedTarget, match="did you mean sm_90"):
         wmma.target("sm_91")
-    with pytest.raises(fm.UnsupportedTarget, match="no target"):
+    with pytest.raises(fm.UnsupportedTarget, match="hopper is sm_90 or sm_90a"):
         wmma.mma_sync(d, a, b, c, target="hopper")
     with pytest.raises(fm.Error, match="rules must be either, guide or ptx"):
         wmma.target("sm_90", rules="none")
