@@ -469,7 +469,7 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     834
     """
     estimate = _sparse_time if kernel.sparse else _dense_time
-    return estimate(kernel, m, n, k)
+    return estimate(kernel, max(m, 1), max(n, 1), k)  # an empty product has a tile, too
 
 
 #: Microseconds for the signals of a slab, by the slabs of a stage.
