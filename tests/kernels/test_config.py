@@ -7,7 +7,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.kernels import Kernel, Tile, choose
-from fragmenta.kernels.config import expected_time, tiles_for
+from fragmenta.kernels.config import SPARSE_TILES, expected_time, tiles_for
 from fragmenta.kernels.tuning import key, known, tune
 from fragmenta.machine.cache import Cache
 
@@ -104,3 +104,46 @@ def test_a_measured_choice_is_kept(tmp_path, monkeypatch):
         key(Kernel("s8"), shape, "GPU"),
     }
     tuning._kept.cache_clear()
+
+
+# ── splits along k ──────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("tile", [t for t in SPARSE_TILES if t.split > 1][::7], ids=str)
+def test_the_parts_are_all_of_k(tile):
+    kernel = Kernel("e4m3", tile=tile)
+    stage = kernel.slabs * kernel.slab_k
+    for k in (tile.split * stage, 11 * stage + 4, 64 * stage - 4):
+        parts = kernel.parts(k)
+        assert [last for _, last in parts] == [x for x, _ in parts[1:]] + [k]
+        assert parts[0][0] == 0
+        lengths = [-(-(last - first) // stage) for first, last in parts]
+        assert max(lengths) - min(lengths) <= 1
+    with pytest.raises(fm.ShapeError, match="need k of at least"):
+        kernel.parts((tile.split - 1) * stage)
+
+
+def test_few_tiles_are_split_and_many_are_not():
+    kernel = Kernel("bf16", out="bf16", transposed=True)
+    assert choose(kernel, 4096, 96, 14336).tile.split > 1
+    assert choose(kernel, 28672, 512, 8192).tile.split == 1
+
+
+@pytest.mark.parametrize("a", ["bf16", "e4m3", "s8", "tf32"])
+def test_a_tile_is_hardly_wider_than_the_batch(a):
+    kernel = Kernel(a, transposed=True)
+    for n in (1, 9, 24, 33, 100, 200):
+        assert choose(kernel, 8192, n, 8192).tile.n < n + 16
+
+
+def test_tuning_keeps_the_order_of_the_sum():
+    shape, asked = (1024, 64, 4096), []
+
+    def measure(kernel):
+        asked.append(kernel)
+        return -kernel.tile.n
+
+    first = choose(Kernel("bf16"), *shape)
+    tune(Kernel("bf16"), shape, "no card", measure)
+    assert len(asked) > 1
+    assert {tuple(each.parts(4096)) for each in asked} == {tuple(first.parts(4096))}

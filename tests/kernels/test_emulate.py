@@ -123,3 +123,25 @@ def test_k_may_end_anywhere():
     assert (emulate(kernel, A, B) == want).all()
     packed = pack(fm.compress(A, kernel.instruction), kernel.instruction)
     assert (emulate(kernel, packed, B) == want).all()
+
+
+@pytest.mark.parametrize("split", [2, 3, 8])
+def test_parts_of_k_are_added_in_ascending_order(split):
+    kernel = Kernel("bf16", tile=Tile(64, 8, split=split))
+    k = 9 * kernel.slabs * kernel.slab_k + 16
+    A, B = operands(kernel, 16, 8, k)
+    whole = Kernel("bf16", tile=Tile(64, 8))
+    total = None
+    for first, last in kernel.parts(k):
+        part = accumulate(whole, A[:, first:last], B[:, first:last])
+        total = part if total is None else total + part
+    found = accumulate(kernel, A, B)
+    assert (found == total).all()
+    assert (found != accumulate(whole, A, B)).any()  # another order, other bits
+
+
+def test_a_split_changes_no_integers():
+    kernel = Kernel("s8", tile=Tile(64, 8, split=4))
+    A, B = operands(kernel, 16, 8, 4 * kernel.slabs * kernel.slab_k)
+    plain = Kernel("s8", tile=Tile(64, 8))
+    assert (accumulate(kernel, A, B) == accumulate(plain, A, B)).all()
