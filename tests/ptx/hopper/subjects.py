@@ -116,12 +116,13 @@ def _shapes(kernel: Kernel) -> list[tuple[int, int]]:
       or it has an odd number.  An incomplete one has any number of slabs.
 
     If the tile is split along k, a block has one tile.  First, it has more stages than
-    its ring, twice over; then three or two, of which the last has any number of slabs.
+    its ring, twice over; then three or two, of which the last has any number of slabs;
+    then one that is not complete.
     """
     size, turns, split = kernel.slabs, kernel.tile.turns, kernel.tile.split
     if split > 1:
         few = [(x * size - less, 2) for x in (5, 4) for less in range(size)]
-        return [(8 * split * size - 1, 2), *few]
+        return [(8 * split * size - 1, 2), *few, (split * size - 1, 2)]
     shapes = [(7 if size == 1 else 3 * size - 1, 5), (1, 266 if turns else 120)]
     if turns:
         shapes.append((15, 3))
