@@ -7,10 +7,13 @@ holds, calls are replayed from CUDA graphs, and times are medians of one run.  D
 ``torch._int_mm`` (int8); these need batches of 16 and 32, so smaller ones are rounded
 up for them.
 
-    python benchmarks/gpu/bench_layers.py [--out FOLDER] [--types bf16,e4m3] [--tiles]
+    python benchmarks/gpu/bench_layers.py [--out FOLDER] [--types bf16,e4m3]
+    python benchmarks/gpu/bench_layers.py --tiles 20 --out FOLDER
+    python benchmarks/gpu/bench_layers.py --judge FOLDER/layers.json
 
-With ``--tiles`` every tile is measured, to fit the choice of tiles to.  Writes
-layers.json and layers.md into the folder.
+With ``--tiles`` so many tiles of each case are measured, those that look best.
+``--judge`` says how much slower the chosen tile is than the fastest one that was
+measured; it needs no GPU.  Writes layers.json and layers.md into the folder.
 """
 
 from __future__ import annotations
@@ -190,6 +193,25 @@ def table(cases: list[Case]) -> str:
     return "\n".join(lines)
 
 
+def judge(path: Path) -> None:
+    """Print what the choice of tiles costs, by the measurements of a file."""
+    costs: list[tuple[float, str]] = []
+    for case in json.loads(path.read_text())["cases"]:
+        of, m, n, k = (case[name] for name in ("type", "m", "n", "k"))
+        known = {
+            str(x.tile): expected_time(x, m, n, k) for x in tried(of, m, n, k, 999)
+        }
+        took = {tile: us for tile, us in (case["tiles"] or {}).items() if tile in known}
+        if len(took) > 1:
+            chosen = min(took, key=known.__getitem__)
+            best = min(took, key=took.__getitem__)
+            told = f"{chosen} {took[chosen]:.1f} us, {best} {took[best]:.1f} us"
+            costs.append((took[chosen] / took[best], f"{of} {m}x{n}x{k}: {told}"))
+    costs.sort(reverse=True)
+    print("\n".join(f"{cost:.2f}  {told}" for cost, told in costs[:20]))
+    print(f"{len(costs)} cases: {mean([cost for cost, _ in costs]):.3f} on average")
+
+
 def main() -> int:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -199,7 +221,11 @@ def main() -> int:
     parser.add_argument("--batches", default=",".join(map(str, BATCHES)))
     parser.add_argument("--tiles", type=int, default=1, help="tiles to measure")
     parser.add_argument("--seconds", type=float, default=500.0, help="stop after")
+    parser.add_argument("--judge", type=Path, help="the measurements of many tiles")
     options = parser.parse_args()
+    if options.judge:
+        judge(options.judge)
+        return 0
     begun = time.time()
     layers = [tuple(map(int, each.split("x"))) for each in options.layers.split(",")
               if each] or LAYERS  # fmt: skip
