@@ -117,12 +117,14 @@ def _shapes(kernel: Kernel) -> list[tuple[int, int]]:
 
     If the tile is split along k, a block has one tile.  First, it has more stages than
     its ring, twice over; then three or two, of which the last has any number of slabs;
-    then one that is not complete.
+    then one that is not complete; then so many that a barrier which turns one arrival
+    too early is several too early in the end.
     """
     size, turns, split = kernel.slabs, kernel.tile.turns, kernel.tile.split
     if split > 1:
         few = [(x * size - less, 2) for x in (5, 4) for less in range(size)]
-        return [(8 * split * size - 1, 2), *few, (split * size - 1, 2)]
+        rounds = (36 * split * size, 1)
+        return [(8 * split * size - 1, 2), *few, (split * size - 1, 2), rounds]
     shapes = [(7 if size == 1 else 3 * size - 1, 5), (1, 266 if turns else 120)]
     if turns:
         shapes.append((15, 3))
