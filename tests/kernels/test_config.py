@@ -60,6 +60,7 @@ def test_more_work_takes_longer():
     "arguments, said",
     [
         ({"a": "s8", "out": "bf16"}, "unless it is scaled"),
+        ({"a": "s8", "out": "s32", "scaled": True}, "or f16, if it is scaled"),
         ({"a": "bf16", "promote": True}, "only for e4m3"),
         ({"a": "e4m3", "promote": True, "tile": Tile(256, 128)}, "no registers"),
         ({"a": "s8", "xor": True}, "xor is for b1"),

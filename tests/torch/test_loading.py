@@ -280,6 +280,11 @@ def test_half_an_overwritten_folder_is_no_checkpoint(tmp_path, monkeypatch):
         ft.load_sparse(Small(), path)
 
 
+def test_a_folder_without_a_checkpoint(tmp_path):
+    with pytest.raises(fm.Error, match=r"no checkpoint: it has no \.safetensors file$"):
+        ft.load_sparse(Small(), tmp_path)
+
+
 def test_a_wrong_index_is_refused(tmp_path):
     path, _, _ = folder(tmp_path)
     index = path / "model.safetensors.index.json"

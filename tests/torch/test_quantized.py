@@ -365,6 +365,57 @@ def test_calibration_that_is_refused(model):
     assert type(model[0]) is torch.nn.Linear
 
 
+@pytest.mark.parametrize(
+    "options, said",
+    [
+        ({"quantize": "fp8", "out_dtype": torch.int8}, "layer 0: out_dtype must be"),
+        ({"quantize": "int8", "out_dtype": torch.int32}, "layer 0: .* if it is scaled"),
+        ({"quantize": "int8", "promote": True}, "layer 0: promotion is only for"),
+        ({"quantize": "fp8", "promote": "x"}, "layer 0: promote must be True or False"),
+        ({"quantize": "fp8", "activation_scales": 0.0}, "must be a dict"),
+        ({"quantize": "fp8", "activation_scales": []}, "must be a dict"),
+        ({"skip": None}, "skip must be names .* given None"),
+        ({"skip": 3}, "skip must be names .* given 3"),
+        ({"least": -1}, "least must be a number of weights"),
+        ({"least": math.nan}, "least must be a number of weights"),
+        ({"least": None}, "least must be a number of weights"),
+    ],
+)
+def test_an_option_is_refused_before_a_layer_is_made(model, options, said):
+    with pytest.raises(fm.Error, match=said):
+        ft.linears(model, prune=True, **options)
+    assert type(model[0]) is torch.nn.Linear
+
+
+def test_what_is_no_model_and_no_batches(model):
+    for name, rest in (
+        ("linears", ()),
+        ("pruning_report", ()),
+        ("report", (1,)),
+        ("calibrate", ([],)),
+    ):
+        with pytest.raises(fm.Error, match=f"{name} takes a model; given a int"):
+            getattr(ft, name)(3, *rest)
+    with pytest.raises(fm.Error, match="iterable of batches; given a int"):
+        ft.calibrate(model, 3)
+
+    class Data(torch.utils.data.Dataset):
+        def __getitem__(self, at):
+            return [torch.ones(1, 64).bfloat16()][at]
+
+    assert ft.calibrate(model, Data())["0"] == float(np.float32(1) / np.float32(448))
+
+
+@pytest.mark.parametrize("quantize", [None, "fp8", "int8"])
+def test_shapes_are_known_without_memory(model, quantize):
+    x = torch.empty(5, 64, dtype=torch.bfloat16)
+    layers = ft.linears(model, prune=True, quantize=quantize)
+    with pytest.raises(fm.Error, match="the weight is on cpu and x on meta"):
+        layers(x.to("meta"))
+    found = layers.to("meta")(x.to("meta"))
+    assert (found.shape, found.dtype) == ((5, *model[-1].bias.shape), torch.bfloat16)
+
+
 # ── compilers of PyTorch ────────────────────────────────────────────────────
 
 

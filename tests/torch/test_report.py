@@ -2,6 +2,7 @@
 
 import copy
 import json
+import math
 
 import pytest
 import torch
@@ -87,11 +88,19 @@ def test_other_ways_to_call(model):
     assert ft.report(compiled, x).rows == ft.report(model, x).rows
 
 
+def test_json_has_no_nan(model):
+    """JSON knows no NaN; readers other than Python's refuse the whole text."""
+    found = ft.report(model, torch.full((3, 64), math.nan).bfloat16())
+    assert math.isnan(found.rows[0].error)
+    told = json.loads(found.to_json(), parse_constant=pytest.fail)
+    assert told["layers"][0]["error"] == "nan"
+
+
 def test_what_is_refused(dense, model):
     x = torch.ones(3, 64).bfloat16()
     with pytest.raises(fm.Error, match="the model has no sparse layers"):
         ft.report(dense, x)
-    with pytest.raises(fm.Error, match="reference has no Linear 0"):
+    with pytest.raises(fm.Error, match="reference has no Linear 0; give"):
         ft.report(model, x, reference=model)
     with pytest.raises(fm.Error, match=r"layer 0 is \(96, 64\), and in reference"):
         ft.report(model, x, reference=torch.nn.Sequential(torch.nn.Linear(4, 4)))

@@ -140,7 +140,8 @@ class Kernel:
         if integer and not self.scaled:
             outputs = ("s32",)
         if self.out not in outputs:
-            why = ", unless it is scaled" if integer and self.a != "b1" else ""
+            other = "if" if self.scaled else "unless"
+            why = f", {other} it is scaled" if integer and self.a != "b1" else ""
             raise Error(
                 f"the product of {self.a} must be stored as {one_of(outputs)}{why}; "
                 f"given {self.out}"

@@ -38,6 +38,17 @@ def original(model: torch.nn.Module) -> torch.nn.Module:
     return getattr(model, "_orig_mod", model)
 
 
+def check_model(model: Any, name: str) -> None:
+    """Refuse what is no model; ``name`` is the function that it was given to.
+
+    >>> check_model(3, "linears")
+    Traceback (most recent call last):
+    fragmenta.errors.Error: linears takes a model; given a int
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise Error(f"{name} takes a model; given a {type(model).__name__}")
+
+
 def calibrate(
     model: torch.nn.Module,
     batches: Iterable[Any],
@@ -56,8 +67,11 @@ def calibrate(
     >>> calibrate(model, [torch.full((2, 4), 7.0), -torch.ones(1, 4)])
     {'0': 0.015625}
     """
+    check_model(model, "calibrate")
     element_type = quantized_type(quantize)
-    if isinstance(batches, Tensor | Mapping | str):
+    single = isinstance(batches, Tensor | Mapping | str)
+    # A dataset of PyTorch has no __iter__, but can be iterated over.
+    if single or not hasattr(batches, "__iter__") | hasattr(batches, "__getitem__"):
         raise Error(
             f"batches must be a list or another iterable of batches; given a "
             f"{type(batches).__name__}: put it in a list"

@@ -220,10 +220,10 @@ def _files(folder: Path) -> dict[Path, set[str] | None]:
         return {model: None}
     names = sorted(each.name for each in folder.glob(f"*{SUFFIX}"))
     if len(names) != 1:
-        told = f"it has {one_of(names, 'and')}" if names else f"it has no {SUFFIX} file"
-        raise Error(
-            f"{folder} is no checkpoint: {told}, but neither {MODEL} nor {INDEX}"
-        )
+        told = f"no {SUFFIX} file"
+        if names:
+            told = f"{one_of(names, 'and')}, but neither {MODEL} nor {INDEX}"
+        raise Error(f"{folder} is no checkpoint: it has {told}")
     return {folder / names[0]: None}
 
 

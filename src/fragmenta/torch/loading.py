@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error, ShapeError, nearest, one_of, shortened
+from fragmenta.torch.calibration import check_model
 from fragmenta.torch.checkpoint import MARLIN, Checkpoint, about_layer, dotted
 from fragmenta.torch.formats import (
     FORMS,
@@ -62,8 +63,7 @@ def load_sparse(
       (0): SparseLinear(in_features=8, out_features=4, bias=True, weight=f16 2:4)
     )
     """
-    if not isinstance(model, torch.nn.Module):
-        raise Error(f"load_sparse takes a model; given a {type(model).__name__}")
+    check_model(model, "load_sparse")
     checkpoint = Checkpoint(path)
     checkpoint.check_config()
     forms = _forms(model, checkpoint)

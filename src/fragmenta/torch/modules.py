@@ -5,15 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fragmenta.errors import Error
-from fragmenta.torch.calibration import checked_scales
+from fragmenta.kernels.config import Kernel
+from fragmenta.torch.calibration import check_model, checked_scales
 from fragmenta.torch.matrix import (
     DTYPES,
+    OUTPUTS,
     TYPES,
     SparseMatrix,
     empty_packed,
@@ -21,7 +24,7 @@ from fragmenta.torch.matrix import (
     whole_sizes,
 )
 from fragmenta.torch.operators import call
-from fragmenta.torch.products import check_input, compress, linear
+from fragmenta.torch.products import check_input, check_options, compress, linear
 from fragmenta.torch.pruning import (
     LayerPruning,
     PruningReport,
@@ -65,17 +68,23 @@ def layer(
     kind = DTYPES[element_type]
     # Rounding to 8 bits needs scales, which only the caller can choose.
     wide = kind.itemsize > 1 and isinstance(x, Tensor) and x.is_floating_point()
-    if wide and x.dtype != kind and torch.is_autocast_enabled(x.device.type):
+    if wide and x.dtype != kind and _autocasts(x.device.type):
         x = x.to(kind)
     return linear(
         x, packed, element_type, shape, bias, out_dtype=out_dtype, promote=promote
     )
 
 
+def _autocasts(device: str) -> bool:
+    """Whether autocast is on; PyTorch refuses the question for some, such as meta."""
+    available: bool = torch.amp.is_autocast_available(device)
+    return available and bool(torch.is_autocast_enabled(device))
+
+
 def _autocast_type(x: Tensor) -> torch.dtype:
     """The type of a result if none is asked for."""
     device = x.device.type
-    if torch.is_autocast_enabled(device):
+    if _autocasts(device):
         found: torch.dtype = torch.get_autocast_dtype(device)
         return found
     return x.dtype
@@ -128,6 +137,8 @@ class SparseLinear(torch.nn.Module):  # type: ignore[misc, unused-ignore]
         super().__init__()
         self.out_features, self.in_features = whole_sizes((out_features, in_features))
         self.weight_type = _weight_type(dtype, quantize, static)
+        scaled = bool(bias or quantize)
+        _check_result(self.weight_type, out_dtype, promote, scaled)
         self.quantize = quantize
         self.out_dtype = out_dtype
         self.promote = promote
@@ -310,6 +321,17 @@ def _weight_type(dtype: torch.dtype | None, quantize: str | None, static: bool) 
     return element_type
 
 
+def _check_result(
+    element_type: str, out_dtype: torch.dtype | None, promote: bool, scaled: bool
+) -> None:
+    """Refuse here what every call of the layer would refuse."""
+    check_options(out_dtype, promote=promote)
+    if out_dtype is None:
+        Kernel(element_type, promote=promote)
+    else:
+        Kernel(element_type, out=OUTPUTS[out_dtype], promote=promote, scaled=scaled)
+
+
 def _check_quantization(quantize: Any, scales: Any, static: Any) -> None:
     if quantize is not None:
         quantized_type(quantize)
@@ -360,14 +382,20 @@ def linears(
       (1): Linear(in_features=4, out_features=2, bias=True)
     )
     """
+    check_model(model, "linears")
     _check_quantization(quantize, scales, activation_scales)
+    if isinstance(least, bool) or not isinstance(least, Real) or not least >= 0:
+        raise Error(f"least must be a number of weights, 0 or more; given {least!r}")
     every = [each for each in model.named_modules() if type(each[1]) is torch.nn.Linear]
     listed = [
         (name, module)
         for name, module in without_skipped(every, skip)
         if math.prod(module.weight.shape) >= least
     ]
-    known = checked_scales(activation_scales or {}, [name for name, _ in every])
+    known = checked_scales(
+        {} if activation_scales is None else activation_scales,
+        [name for name, _ in every],
+    )
     made: dict[torch.nn.Module, SparseLinear] = {}
     for name, layer in listed:  # make all before changing any
         try:
@@ -400,6 +428,7 @@ def pruning_report(model: torch.nn.Module) -> PruningReport:
     >>> pruning_report(linears(model, prune=True)).layers[0].state
     'pruned'
     """
+    check_model(model, "pruning_report")
     found = []
     for name, module in model.named_modules():
         if isinstance(module, SparseLinear):

@@ -124,7 +124,13 @@ def check_input(x: Any, shape: tuple[int, int]) -> None:
         )
 
 
-def _check_options(out_dtype: Any, **flags: Any) -> None:
+def check_options(out_dtype: Any, **flags: Any) -> None:
+    """Refuse a type that no product has, and flags that are neither True nor False.
+
+    >>> check_options(None, promote=1)
+    Traceback (most recent call last):
+    fragmenta.errors.Error: promote must be True or False; given 1
+    """
     known = isinstance(out_dtype, torch.dtype) and out_dtype in OUTPUTS
     if out_dtype is not None and not known:
         raise Error(f"out_dtype must be {listed(OUTPUTS)}; given {out_dtype!r}")
@@ -165,7 +171,7 @@ def compress(weight: Tensor, *, prune: bool = True) -> SparseMatrix:
         raise Error(f"a weight must be a tensor; given a {type(weight).__name__}")
     element_type = type_name(weight.dtype, "a weight")
     check_numbers(weight)
-    _check_options(None, prune=prune)
+    check_options(None, prune=prune)
     shape = (weight.shape[0], weight.shape[1])
     if is_semi_structured(weight):
         return SparseMatrix(
@@ -242,7 +248,7 @@ def sparse_mm(
     """
     _check_sparse(a, "A")
     _check_tensor(b, "B")
-    _check_options(out_dtype, transposed=transposed, promote=promote)
+    check_options(out_dtype, transposed=transposed, promote=promote)
     m, k = a.shape
     if b.ndim != 2 or b.shape[1] != k:
         raise ShapeError(f"A is {m}x{k}, so B must be n x {k}; given {tuple(b.shape)}")
@@ -277,7 +283,7 @@ def dense_mm(
     """
     _check_tensor(a, "A")
     _check_tensor(b, "B")
-    _check_options(out_dtype, transposed=transposed, promote=promote)
+    check_options(out_dtype, transposed=transposed, promote=promote)
     parts = _tensors(scale=scale, scale_m=scale_m, scale_n=scale_n, bias=bias)
     return call(
         "dense_mm", a, b, out_dtype or _default(type_name(a.dtype, "A"), parts),
@@ -338,7 +344,7 @@ def linear(
     tensor([[3, 3, 3]], dtype=torch.int32)
     """
     check_input(x, shape)
-    _check_options(out_dtype, promote=promote)
+    check_options(out_dtype, promote=promote)
     m, _ = shape
     parts = _tensors(scale=scale, scale_weight=scale_weight, scale_x=scale_x, bias=bias)
     if bias is not None and bias.dtype != torch.float32 and bias.is_floating_point():

@@ -237,7 +237,9 @@ def without_skipped(layers: Layers, skip: Skip) -> Layers:
     """
     if callable(skip):
         return [(name, layer) for name, layer in layers if not skip(name, layer)]
-    patterns = [skip] if isinstance(skip, str) else list(skip)
+    patterns = (
+        [skip] if isinstance(skip, str) or not isinstance(skip, Iterable) else skip
+    )
     left = set()
     for pattern in patterns:
         if not isinstance(pattern, str):

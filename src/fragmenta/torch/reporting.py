@@ -7,6 +7,7 @@ dense one: the error on the CPU too, the times only on a GPU.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from fragmenta.errors import Error, nearest
 from fragmenta.kernels.config import Tile, choose
-from fragmenta.torch.calibration import call_with, original
+from fragmenta.torch.calibration import call_with, check_model, original
 from fragmenta.torch.matrix import DTYPES
 from fragmenta.torch.modules import SparseLinear
 from fragmenta.torch.pruning import table
@@ -90,12 +91,16 @@ class ModelReport:
         return {"reference": self.reference, "layers": rows}
 
     def to_json(self) -> str:
-        """The same as JSON.
+        """The same as JSON, in which an error that is no number is the text "nan".
 
         >>> ModelReport(()).to_json()
         '{"reference": false, "layers": []}'
         """
-        return json.dumps(self.to_dict())
+        told = self.to_dict()
+        for row in told["layers"]:
+            if row["error"] is not None and not math.isfinite(row["error"]):
+                row["error"] = str(row["error"])  # JSON has no NaN
+        return json.dumps(told, allow_nan=False)
 
     def __str__(self) -> str:
         titles = ("shape", "batch", "type", "tile", "us", "ratio", "error", "layer")
@@ -161,6 +166,7 @@ def report(
     >>> found.rows[0].batch, found.rows[0].time_us, found.rows[0].error < 0.01
     (5, None, True)
     """
+    check_model(model, "report")
     watched = original(model)
     layers = {
         name: module
@@ -196,12 +202,14 @@ def _weights(
     reference: torch.nn.Module, layers: dict[str, SparseLinear]
 ) -> dict[str, torch.nn.Linear]:
     """The dense layers of a model that correspond to the sparse ones."""
+    check_model(reference, "reference=")
     every = dict(original(reference).named_modules())
     for name, layer in layers.items():
         dense = every.get(name)
         if not isinstance(dense, torch.nn.Linear):
+            hint = "" if name in every else nearest(name, every)
             raise Error(
-                f"reference has no Linear {name or 'itself'}{nearest(name, every)}; "
+                f"reference has no Linear {name or 'itself'}{hint}; "
                 "give the model before linears changed it, such as a deepcopy"
             )
         if tuple(dense.weight.shape) != layer.weight.shape:

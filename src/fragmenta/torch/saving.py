@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error, shortened
+from fragmenta.torch.calibration import check_model
 from fragmenta.torch.checkpoint import (
     BITMASK,
     CONFIG,
@@ -59,8 +60,7 @@ def save_sparse(
     ...     sorted(SafeTensors(Path(folder, "model.safetensors")))
     ['0.bias', '0.bitmask', '0.compressed', '0.shape']
     """
-    if not isinstance(model, torch.nn.Module):
-        raise Error(f"save_sparse takes a model; given a {type(model).__name__}")
+    check_model(model, "save_sparse")
     target = Path(path)
     tensors, scaled, plain = _tensors(model)
     if target.suffix == SUFFIX and not target.is_dir():
