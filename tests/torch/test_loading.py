@@ -280,6 +280,15 @@ def test_half_an_overwritten_folder_is_no_checkpoint(tmp_path, monkeypatch):
         ft.load_sparse(Small(), path)
 
 
+def test_arguments_of_a_bitmask_that_were_swapped():
+    weight = torch.tensor([[0, 1, 2, 0] * 2]).bfloat16()
+    stored = ft.to_bitmask(ft.compress(weight))
+    with pytest.raises(fm.Error, match="bitmask must be of uint8; given"):
+        ft.from_bitmask(stored["bitmask"], stored["compressed"], 8)
+    with pytest.raises(fm.Error, match="must be a SparseMatrix, as compress makes"):
+        ft.to_bitmask(weight)
+
+
 def test_a_folder_without_a_checkpoint(tmp_path):
     with pytest.raises(fm.Error, match=r"no checkpoint: it has no \.safetensors file$"):
         ft.load_sparse(Small(), tmp_path)

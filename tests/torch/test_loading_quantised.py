@@ -93,6 +93,8 @@ def test_weights_alone_quantised_are_rounded_once(tmp_path, kind, model):
     ("scale", "told"),
     [
         (torch.ones(3, 1), "each of 32 outputs"),
+        (torch.ones(4, 8), "each of 32 outputs"),  # of blocks of 8 rows, 8 columns
+        (torch.ones(1, 32), "each of 32 outputs"),
         (torch.zeros(32, 1), "positive"),
         (torch.full((1,), float("nan")), "finite"),
         (torch.ones(1).to(torch.int8), "one number, or one for each"),

@@ -34,6 +34,7 @@ from fragmenta.torch.matrix import (
     tensor_of,
     type_name,
 )
+from fragmenta.torch.products import check_sparse
 from fragmenta.weights.marlin import from_marlin_24
 
 QUANTIZED = {torch.float8_e4m3fn: "fp8", torch.int8: "int8"}
@@ -54,6 +55,8 @@ def from_bitmask(values: Tensor, bitmask: Tensor, width: int) -> SparseMatrix:
     tensor([[0., 1., 2., 0.]], dtype=torch.bfloat16)
     """
     of = type_name(values.dtype, "a stored weight")
+    if bitmask.dtype != torch.uint8:
+        raise Error(f"a bitmask must be of uint8; given {bitmask.dtype}")
     op = Kernel(of).instruction
     stored, bits = matrix_of(values, of), bytes_of(bitmask)
     try:
@@ -81,6 +84,7 @@ def to_bitmask(weight: SparseMatrix) -> dict[str, Tensor]:
     (tensor([[1., 2.]], dtype=torch.bfloat16), tensor([[6]], dtype=torch.uint8), \
 tensor([1, 4]))
     """
+    check_sparse(weight, "the weight")
     if weight.shape[1] % 4:
         raise ShapeError(
             f"sparse-24-bitmask takes multiples of 4 columns; given {weight.shape[1]}"
@@ -183,10 +187,12 @@ def _scale(parts: Mapping[str, Tensor], values: Tensor, rows: int) -> Tensor | N
             f"only weights of {listed(QUANTIZED)} have a weight_scale; given "
             f"{values.dtype} with one"
         )
-    if given.numel() not in (1, rows) or not given.is_floating_point():
+    # As many scales as outputs may still be scales of blocks, so the shape counts.
+    fits = given.numel() == 1 or tuple(given.shape) in ((rows,), (rows, 1))
+    if not fits or not given.is_floating_point():
         raise ShapeError(
-            f"weight_scale must be one number, or one for each of {rows} outputs; "
-            f"given {given.dtype} of shape {tuple(given.shape)}"
+            f"weight_scale must be one number, or one for each of {rows} outputs, "
+            f"{rows}x1; given {given.dtype} of shape {tuple(given.shape)}"
         )
     return _finite(given, "weight_scale").reshape(-1).expand(rows).contiguous()
 

@@ -88,7 +88,13 @@ def _library(x: Any) -> Any:
 # ── checks ──────────────────────────────────────────────────────────────────
 
 
-def _check_sparse(a: Any, name: str) -> None:
+def check_sparse(a: Any, name: str) -> None:
+    """Refuse what is no SparseMatrix, such as a tensor.
+
+    >>> check_sparse(3, "A")
+    Traceback (most recent call last):
+    fragmenta.errors.Error: A must be a SparseMatrix, as compress makes it; given a int
+    """
     if not isinstance(a, SparseMatrix):
         raise Error(f"{name} must be a SparseMatrix, as compress makes it; given a "
                     f"{type(a).__name__}")  # fmt: skip
@@ -246,7 +252,7 @@ def sparse_mm(
     >>> sparse_mm(a, torch.tensor([[5, 6, 7, 8], [1, 1, 1, 1]], dtype=torch.int8))
     tensor([[20,  3]], dtype=torch.int32)
     """
-    _check_sparse(a, "A")
+    check_sparse(a, "A")
     _check_tensor(b, "B")
     check_options(out_dtype, transposed=transposed, promote=promote)
     m, k = a.shape
@@ -315,7 +321,7 @@ def sparse_linear(
     tensor([[3., 3., 3.],
             [3., 3., 3.]], dtype=torch.bfloat16)
     """
-    _check_sparse(weight, "the weight")
+    check_sparse(weight, "the weight")
     return linear(
         x, weight.data, weight.element_type, weight.shape, bias, out_dtype=out_dtype,
         scale=scale, scale_x=scale_x, scale_weight=scale_weight, promote=promote,
