@@ -559,6 +559,7 @@ def _dense_slab_time(kernel: Kernel) -> float:
     return max(arithmetic + promotion, copies, signals)
 
 
+@lru_cache(maxsize=4096)
 def choose(kernel: Kernel, m: int, n: int, k: int) -> Kernel:
     """The same kernel with the tile of the least expected time.
 
