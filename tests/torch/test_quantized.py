@@ -435,6 +435,21 @@ def test_compiled_exported_and_traced(model):
         assert torch.equal(torch.fx.symbolic_trace(model)(x), want)
 
 
+def test_names_do_not_depend_on_compilation(model, tmp_path):
+    x = torch.randn(3, 64).bfloat16()
+    dense = copy.deepcopy(model)
+    compiled = torch.compile(model, backend="eager")
+    scales = ft.calibrate(compiled, [x])
+    ft.linears(compiled, prune=True, quantize="fp8", activation_scales=scales)
+    assert [each.name for each in ft.pruning_report(compiled).layers] == ["0", "2"]
+    want = model(x)
+    assert torch.equal(compiled(x), want)
+    ft.save_sparse(compiled, tmp_path)
+    assert torch.equal(ft.load_sparse(copy.deepcopy(dense), tmp_path)(x), want)
+    again = ft.load_sparse(torch.compile(dense, backend="eager"), tmp_path)
+    assert torch.equal(again(x), want)
+
+
 def test_no_gradient_is_told_so(linear, x):
     layer = made(linear)
     with pytest.raises(fm.Error, match="for inference"):

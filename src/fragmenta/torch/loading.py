@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error, ShapeError, nearest, one_of, shortened
-from fragmenta.torch.calibration import check_model
+from fragmenta.torch.calibration import check_model, original
 from fragmenta.torch.checkpoint import MARLIN, Checkpoint, about_layer, dotted
 from fragmenta.torch.formats import (
     FORMS,
@@ -66,10 +66,11 @@ def load_sparse(
     check_model(model, "load_sparse")
     checkpoint = Checkpoint(path)
     checkpoint.check_config()
-    forms = _forms(model, checkpoint)
-    layers = [(name, model.get_submodule(name)) for name in forms]
+    named = original(model)
+    forms = _forms(named, checkpoint)
+    layers = [(name, named.get_submodule(name)) for name in forms]
     chosen = dict(without_skipped(layers, skip))
-    state = _state(model, chosen)
+    state = _state(named, chosen)
     stored = {
         f"{dotted(at)}{each}" for at, form in forms.items() for each in _names(form)
     }
@@ -83,7 +84,7 @@ def load_sparse(
         rest[name] = checkpoint[name]
     for name, tensor in rest.items():
         _check_same(name, state[name], tensor)
-    _fill(model, state, rest)
+    _fill(named, state, rest)
     for parent in list(model.modules()):
         for name, child in list(parent._modules.items()):
             if child in made:

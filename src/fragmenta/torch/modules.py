@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fragmenta.errors import Error
 from fragmenta.kernels.config import Kernel
-from fragmenta.torch.calibration import check_model, checked_scales
+from fragmenta.torch.calibration import check_model, checked_scales, original
 from fragmenta.torch.matrix import (
     DTYPES,
     OUTPUTS,
@@ -386,7 +386,8 @@ def linears(
     _check_quantization(quantize, scales, activation_scales)
     if isinstance(least, bool) or not isinstance(least, Real) or not least >= 0:
         raise Error(f"least must be a number of weights, 0 or more; given {least!r}")
-    every = [each for each in model.named_modules() if type(each[1]) is torch.nn.Linear]
+    named = original(model).named_modules()
+    every = [each for each in named if type(each[1]) is torch.nn.Linear]
     listed = [
         (name, module)
         for name, module in without_skipped(every, skip)
@@ -430,7 +431,7 @@ def pruning_report(model: torch.nn.Module) -> PruningReport:
     """
     check_model(model, "pruning_report")
     found = []
-    for name, module in model.named_modules():
+    for name, module in original(model).named_modules():
         if isinstance(module, SparseLinear):
             found.append(_known(module, name))
         elif type(module) is torch.nn.Linear:

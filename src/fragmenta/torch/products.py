@@ -112,7 +112,8 @@ def _check_tensor(x: Any, name: str) -> None:
     if not isinstance(x, Tensor):
         raise Error(f"{name} must be a tensor; given a {type(x).__name__}")
     if x.layout != torch.strided or x.is_nested:
-        raise Error(f"{name} must be a dense tensor; given one of layout {x.layout}")
+        kind = "a nested one" if x.is_nested else f"one of layout {x.layout}"
+        raise Error(f"{name} must be a dense tensor; given {kind}")
 
 
 def check_input(x: Any, shape: tuple[int, int]) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error, shortened
-from fragmenta.torch.calibration import check_model
+from fragmenta.torch.calibration import check_model, original
 from fragmenta.torch.checkpoint import (
     BITMASK,
     CONFIG,
@@ -62,7 +62,7 @@ def save_sparse(
     """
     check_model(model, "save_sparse")
     target = Path(path)
-    tensors, scaled, plain = _tensors(model)
+    tensors, scaled, plain = _tensors(original(model))
     if target.suffix == SUFFIX and not target.is_dir():
         write(target, tensors, metadata={"format": "pt"}, overwrite=overwrite)
         return
