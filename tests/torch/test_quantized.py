@@ -450,6 +450,15 @@ def test_names_do_not_depend_on_compilation(model, tmp_path):
     assert torch.equal(again(x), want)
 
 
+def test_a_compiled_linear_is_not_replaced(tmp_path):
+    """It would show a sparse layer and go on to call the dense one."""
+    compiled = torch.compile(torch.nn.Linear(8, 4), backend="eager")
+    with pytest.raises(fm.Error, match="linears cannot replace a Linear that is comp"):
+        ft.linears(compiled, prune=True, quantize="fp8")
+    with pytest.raises(fm.Error, match="load_sparse cannot replace a Linear that"):
+        ft.load_sparse(compiled, tmp_path)
+
+
 def test_no_gradient_is_told_so(linear, x):
     layer = made(linear)
     with pytest.raises(fm.Error, match="for inference"):

@@ -49,6 +49,26 @@ def check_model(model: Any, name: str) -> None:
         raise Error(f"{name} takes a model; given a {type(model).__name__}")
 
 
+def check_replaceable(model: Any, name: str) -> None:
+    """Refuse what is no model, and a model that would keep the layer it is.
+
+    A compiled Linear shows the layer that replaces it, but calls the Linear.
+
+    >>> compiled = torch.compile(torch.nn.Linear(4, 4), backend="eager")
+    >>> check_replaceable(compiled, "linears")
+    Traceback (most recent call last):
+    fragmenta.errors.Error: linears cannot replace a Linear that is compiled; give the \
+Linear, and compile what is returned
+    """
+    check_model(model, name)
+    layer = original(model)
+    if layer is not model and type(layer) is torch.nn.Linear:
+        raise Error(
+            f"{name} cannot replace a Linear that is compiled; give the Linear, and "
+            "compile what is returned"
+        )
+
+
 def calibrate(
     model: torch.nn.Module,
     batches: Iterable[Any],

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fragmenta.errors import Error, ShapeError, nearest, one_of, shortened
-from fragmenta.torch.calibration import check_model, original
+from fragmenta.torch.calibration import check_replaceable, original
 from fragmenta.torch.checkpoint import MARLIN, Checkpoint, about_layer, dotted
 from fragmenta.torch.formats import (
     FORMS,
@@ -63,7 +63,7 @@ def load_sparse(
       (0): SparseLinear(in_features=8, out_features=4, bias=True, weight=f16 2:4)
     )
     """
-    check_model(model, "load_sparse")
+    check_replaceable(model, "load_sparse")
     checkpoint = Checkpoint(path)
     checkpoint.check_config()
     named = original(model)

@@ -13,7 +13,12 @@ from torch import Tensor
 
 from fragmenta.errors import Error
 from fragmenta.kernels.config import Kernel
-from fragmenta.torch.calibration import check_model, checked_scales, original
+from fragmenta.torch.calibration import (
+    check_model,
+    check_replaceable,
+    checked_scales,
+    original,
+)
 from fragmenta.torch.matrix import (
     DTYPES,
     OUTPUTS,
@@ -382,7 +387,7 @@ def linears(
       (1): Linear(in_features=4, out_features=2, bias=True)
     )
     """
-    check_model(model, "linears")
+    check_replaceable(model, "linears")
     _check_quantization(quantize, scales, activation_scales)
     if isinstance(least, bool) or not isinstance(least, Real) or not least >= 0:
         raise Error(f"least must be a number of weights, 0 or more; given {least!r}")
