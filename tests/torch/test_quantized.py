@@ -459,6 +459,12 @@ def test_a_compiled_linear_is_not_replaced(tmp_path):
         ft.load_sparse(compiled, tmp_path)
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_named_as_such(linear):
+    with pytest.raises(fm.Error, match="x must be a dense tensor; given a nested one"):
+        made(linear)(torch.nested.nested_tensor([torch.ones(2, 96)]))
+
+
 def test_no_gradient_is_told_so(linear, x):
     layer = made(linear)
     with pytest.raises(fm.Error, match="for inference"):
