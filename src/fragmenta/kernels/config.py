@@ -19,6 +19,7 @@ from functools import cached_property, lru_cache
 
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.building import wgmma
+from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
 from fragmenta.registers.dtype import dtype
 
@@ -454,11 +455,20 @@ def tiles_for(kernel: Kernel) -> Iterator[Tile]:
     >>> [str(t) for t in tiles_for(Kernel("e4m3", promote=True))][:3]
     ['128x192/2', '128x192', '128x192 k/2']
     """
-    whole = _KEPT.get(kernel.a) is not None  # integers have fewer widths
+    widths = _widths(kernel.a, kernel.b, kernel.sparse)
     for tile in SPARSE_TILES if kernel.sparse else DENSE_TILES:
-        exists = not whole or tile.n % 16 == 0 or tile.n in (8, 24)
-        if exists and (tile.promotes or not kernel.promote):
+        if tile.n in widths and (tile.promotes or not kernel.promote):
             yield tile
+
+
+@lru_cache(maxsize=64)
+def _widths(a: str, b: str, sparse: bool) -> frozenset[int]:
+    """The widths that instructions for these types have: integers have fewer."""
+    return frozenset(
+        op.shape.n
+        for op in catalogue("wgmma.sp" if sparse else "wgmma")
+        if (op.types["a"].name, op.types["b"].name) == (a, b)
+    )
 
 
 def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:

@@ -23,7 +23,14 @@ import fragmenta as fm
 from fragmenta.cuda.tools.compiler import to_ptx
 from fragmenta.evidence import arguments as draw
 from fragmenta.kernels.arguments import Geometry, Matrix, geometry
-from fragmenta.kernels.config import ALIGNMENT, DENSE_TILES, SPARSE_TILES, Kernel, Tile
+from fragmenta.kernels.config import (
+    ALIGNMENT,
+    DENSE_TILES,
+    SPARSE_TILES,
+    Kernel,
+    Tile,
+    tiles_for,
+)
 from fragmenta.kernels.emulate import STORAGE, Epilogue, emulate
 from fragmenta.kernels.packing import Packed, pack
 from fragmenta.kernels.source import TARGET, source
@@ -264,7 +271,7 @@ def tiles() -> Iterator[Kernel]:
     for sparse in (True, False):
         for number, tile in enumerate(many() if sparse else DENSE_TILES):
             a, b = TYPES[(number + 3 * sparse) % len(TYPES)]
-            if a in ("s8", "u8") and tile.n % 16 and tile.n not in (8, 24):
+            if tile not in tiles_for(Kernel(a, b, sparse=sparse)):
                 a = b = "f16"  # integers have fewer widths
             yield Kernel(a, b, tile=tile, sparse=sparse)
 
