@@ -158,7 +158,8 @@ def _plot(lines: list[_Line], name: str, log: bool) -> Drawing:
         for end, (where, number) in zip(ends, line.points, strict=True):
             title = f"{escape(line.label)}: {escape(name)} {where:g}, {number:.3g}"
             parts.append(_mark(place, *end, f"<title>{title}</title>"))
-    return Drawing(_WIDTH, _HEIGHT, "\n".join(parts))
+    room = 12  # for half of the last number
+    return Drawing(_WIDTH + room, _HEIGHT, "\n".join(parts))
 
 
 def _grid(x: _Axis, y: _Axis, name: str) -> Iterator[str]:
