@@ -7,6 +7,8 @@ compute an instruction in the same way share one record.
 
 from __future__ import annotations
 
+import json
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -89,17 +91,12 @@ def ways(op: Instruction) -> JsonRecord:
     >>> found["usual"], [each["targets"][0] for each in found["ways"]]
     ('sm_90a', ['sm_80', 'sm_90', 'sm_100'])
     """
-    found: list[JsonRecord] = []
+    found: dict[str, JsonRecord] = {}
     for target in op.requires.targets:
         told = summing(op, target)
-        way: JsonRecord = {"how": told.how, "source": told.source}
-        try:
+        way: JsonRecord = {"how": told.how, "source": told.source, "model": None}
+        with suppress(Error):  # then its source says why
             way["model"] = model_record(numeric_model(op, target))
-        except Error:
-            way["model"] = None  # its source says why
-        same = (each for each in found if {**each, "targets": 0} == {**way, "targets": 0})
-        if known := next(same, None):
-            known["targets"].append(target)
-        else:
-            found.append({**way, "targets": [target]})
-    return {"usual": chosen_target(op, None), "ways": found}
+        same = found.setdefault(json.dumps(way), {**way, "targets": []})
+        same["targets"].append(target)
+    return {"usual": chosen_target(op, None), "ways": list(found.values())}
