@@ -21,7 +21,8 @@ export interface State {
   memory: { operand: string; major: string; swizzle: number; offsets: number[] };
 }
 
-export const ZOOMS = [1, 1.5, 2, 3, 5];
+/** How far one may go into the picture; 1 shows all of it. */
+export const CLOSEST = 64;
 
 export function initial(op: string): State {
   return {
@@ -79,7 +80,12 @@ const FIELDS: Fields = {
   fill: choice("values", FILLS),
   accumulator: choice("show", ["D", "C"]),
   colour: choice("colour", ["lane", "register"]),
-  zoom: choice("zoom", ZOOMS),
+  zoom: {
+    key: "zoom",
+    read: readZoom,
+    write: String,
+    allowed: `a number from 1 to ${CLOSEST}`,
+  },
   selector: { key: "selector", read: whole, write: String, allowed: "a whole number" },
   codes: {
     key: "codes",
@@ -182,6 +188,11 @@ function unknownKey(key: string, keys: string[]): string {
 
 function whole(text: string): number | undefined {
   return /^\d{1,6}$/.test(text) ? Number(text) : undefined;
+}
+
+function readZoom(text: string): number | undefined {
+  const found = /^\d{1,2}(\.\d{1,2})?$/.test(text) ? Number(text) : 0;
+  return found >= 1 && found <= CLOSEST ? found : undefined;
 }
 
 /** An element as a link names it: by its number, or by row and column. */
