@@ -5,17 +5,19 @@ import { type Catalogue, type Instruction } from "./catalogue.js";
 import { laneText, scene as sceneOf, type Matrix, type Scene } from "./matrix.js";
 import { nearest, oneOf, shortened } from "./near.js";
 import { meantBy, nearby } from "./searching.js";
-import { fromHash, type Link, type NamedSpot, type State } from "./state.js";
+import { fromHash, initial, type Link, type NamedSpot, type State } from "./state.js";
+
+const ELSEWHERE = "Its element and lane are of another instruction: nothing is marked.";
 
 /** The state that a link asks for, and what of it cannot be shown. */
 export function follow(catalogue: Catalogue, hash: string, first: string): Link {
   const { state, complaints } = fromHash(hash, first);
   const [op, wrong] = named(catalogue, state.op, first);
   if (wrong) {
-    // The rest of the link is about another instruction.
-    const { tab, fill, colour } = state;
-    const plain = { ...fromHash("", op.name).state, tab, fill, colour };
-    return { state: plain, complaints: [wrong, ...complaints] };
+    const { tab, fill, colour, pinned, lane } = state;
+    const plain = { ...initial(op.name), tab, fill, colour };
+    const lost = pinned || lane !== null ? [ELSEWHERE] : [];
+    return { state: plain, complaints: [wrong, ...lost, ...complaints] };
   }
   const scene = sceneOf(catalogue, op, state.selector);
   const checked = { ...state, op: op.name };

@@ -51,7 +51,9 @@ interface Word {
  * that no name has is perhaps still being typed: then a part of the name is enough.
  */
 export function search(catalogue: Catalogue, text: string): Instruction[] {
-  return fitting(catalogue, wordsOf(catalogue, text));
+  const name = text.trim().toLowerCase();
+  const exact = catalogue.instructions.filter((op) => op.name.toLowerCase() === name);
+  return exact.length ? exact : fitting(catalogue, wordsOf(catalogue, text));
 }
 
 function fitting(catalogue: Catalogue, words: Word[]): Instruction[] {
@@ -59,10 +61,13 @@ function fitting(catalogue: Catalogue, words: Word[]): Instruction[] {
   const said = words.flatMap((each) => each.said ?? []);
   const plain = words.filter((each) => !each.said).map((each) => each.word);
   const types = plain.filter((word) => word in catalogue.types);
+  // Which types there are, and not where, is what a descriptor says.
+  const spelled = (op: Instruction) =>
+    !!op.tensor || (inOrder(index.words.get(op)!, types) && asOften(index.words.get(op)!, plain));
   return catalogue.instructions.filter(
     (op) =>
       words.every((each) => fitsWord(catalogue, index, op, each)) &&
-      inOrder(op, index.words.get(op)!, types) &&
+      spelled(op) &&
       typesFit(op, said, plain),
   );
 }
@@ -80,12 +85,18 @@ function fitsWord(
     : `${op.name}.${saidBy(op)}`.toLowerCase().includes(word);
 }
 
-/** Types stand in the order of D, A, B and C; a descriptor says only which there are. */
-function inOrder(op: Instruction, words: string[], types: string[]): boolean {
-  if (op.tensor) return true;
+/** Types stand in the order of D, A, B and C. */
+function inOrder(words: string[], types: string[]): boolean {
   let at = 0;
   for (const word of words) if (word === types[at]) at += 1;
   return at === types.length;
+}
+
+/** A word that is said twice is there twice: row.row is not row.col. */
+function asOften(words: string[], said: string[]): boolean {
+  const count = (all: string[], word: string) => all.filter((each) => each === word).length;
+  const twice = said.filter((word, at) => said.indexOf(word) < at);
+  return twice.every((word) => count(words, word) >= count(said, word));
 }
 
 function wordsOf(catalogue: Catalogue, text: string): Word[] {

@@ -75,7 +75,8 @@ export interface Row {
   shape: string;
   types: string;
   ops: Instruction[];
-  /** What each of them has that others of the row have not. */
+  /** The chips that all of them have, and what each has besides. */
+  common: string[];
   chips: string[][];
 }
 
@@ -130,7 +131,7 @@ export function grouped(
     if (!groups.has(key)) groups.set(key, { family, about, rows: [] });
     const shape = rowShape(op);
     const name = `${family} ${shape} ${types}`;
-    const row = rows.get(name) ?? { shape, types, ops: [], chips: [] };
+    const row = rows.get(name) ?? { shape, types, ops: [], common: [], chips: [] };
     if (!rows.has(name)) groups.get(key)!.rows.push(row);
     rows.set(name, row);
     row.ops.push(op);
@@ -170,12 +171,11 @@ function arrange(row: Row): void {
   const widths = new Set(row.ops.map((op) => op.shape[1]));
   if (widths.size === 1) row.shape = shapeOf(row.ops[0]);
   const every = (chip: string) => row.ops.every((op) => chips.get(op)!.includes(chip));
+  row.common = chips.get(row.ops[0])!.filter(every);
   row.chips = row.ops.map((op) => {
-    const own = chips.get(op)!.filter((chip) => row.ops.length === 1 || !every(chip));
+    const own = chips.get(op)!.filter((chip) => !every(chip));
     return widths.size > 1 ? [`n${op.shape[1]}`, ...own] : own;
   });
-  const common = chips.get(row.ops[0])!.filter(every);
-  if (row.ops.length > 1) row.types = [row.types, ...common].join(" · ");
 }
 
 /** Equal types first, then the larger shape, then the wider result. */
