@@ -1,5 +1,7 @@
 // What is in the page?  The records that Python packed into it.
 
+import type { ElementType } from "./elements.js";
+import type { Model } from "./trace.js";
 import type { Meaning } from "./words.js";
 
 export interface Part {
@@ -63,6 +65,20 @@ export interface Pattern {
   problems: string[];
 }
 
+/** How some targets compute an instruction; no model: its source says why. */
+export interface Way {
+  targets: string[];
+  how: string;
+  source: string;
+  model: number | null;
+}
+
+/** How each target does, and the target that one begins with. */
+export interface Sums {
+  usual: string;
+  ways: Way[];
+}
+
 export interface Instruction {
   name: string;
   family: string;
@@ -76,6 +92,8 @@ export interface Instruction {
   sass: number[];
   pattern?: number;
   tensor?: Tensor;
+  /** Of a multiplication: how targets add its products. */
+  sums?: number;
 }
 
 /**
@@ -92,7 +110,9 @@ export type Sass = [
 export interface Catalogue {
   families: string[];
   allTargets: Record<string, string>;
-  types: Record<string, { bits: number; kind: string }>;
+  types: Record<string, ElementType>;
+  /** How each rounding is called. */
+  rounded: Record<string, string>;
   offsets: Record<string, string>[];
   fields: Record<string, string>[];
   lanes: { light: string[]; dark: string[] };
@@ -101,6 +121,8 @@ export interface Catalogue {
   targets: Requirement[];
   patterns: Pattern[];
   words: string[];
+  models: Model[];
+  sums: Sums[];
   /** Words as people say them, with what is not empty of their meaning. */
   said: Record<string, Partial<Meaning>>;
   sass: Sass[];
