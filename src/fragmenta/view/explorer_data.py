@@ -26,6 +26,7 @@ from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING, Instruction
+from fragmenta.isa.sass import by_architecture
 from fragmenta.isa.spoken import meaning, vocabulary
 from fragmenta.isa.table import read
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
@@ -42,7 +43,7 @@ from fragmenta.view.tensor_memory import arrangement
 
 PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")
-POOLS = ("parts", "notes", "targets", "patterns", "words", "models", "sums")
+POOLS = ("parts", "notes", "targets", "patterns", "words", "models", "sums", "sass")
 
 JsonRecord = dict[str, Any]
 
@@ -175,6 +176,7 @@ def _instruction(
         },
         "operands": [str(operand) for operand in op.operands],
         "notes": [pools["notes"].add(note) for note in op.notes],
+        "sass": [pools["sass"].add(code) for code in _machine_code(op)],
     }
     if op.family in MULTIPLYING:
         record["sums"] = _sums(op, pools)
@@ -229,6 +231,14 @@ def _requirement(op: Instruction) -> JsonRecord:
         "text": op.requires.text,
         "targets": {each: op.expanded_to(each) or "" for each in op.requires.targets},
     }
+
+
+def _machine_code(op: Instruction) -> list[list[Any]]:
+    """What the assembler writes: targets, names with numbers, others, expanded to."""
+    return [
+        [targets, [list(each) for each in code.code], code.others, code.expanded or ""]
+        for targets, code in by_architecture(op)
+    ]
 
 
 def _part(part: Fragment) -> JsonRecord:
