@@ -1,5 +1,6 @@
 // What is in the page?  The records that Python packed into it.
 
+import type { MemoryTables } from "./shared.js";
 import { fits, meaning, typesFit, type Meaning } from "./words.js";
 
 export interface Part {
@@ -80,8 +81,7 @@ export interface Catalogue {
   families: string[];
   allTargets: Record<string, string>;
   types: Record<string, { bits: number; kind: string }>;
-  offsets: Record<string, string>[];
-  fields: Record<string, string>[];
+  memory: MemoryTables;
   lanes: { light: string[]; dark: string[] };
   parts: Part[];
   notes: string[];

@@ -2,6 +2,8 @@
 // whoever opens it sees the same.
 
 import type { Spot } from "./highlight.js";
+import type { Major } from "./shared.js";
+import type { Choice } from "./stored.js";
 import { FILLS, type Fill } from "./values.js";
 
 export interface State {
@@ -17,7 +19,7 @@ export interface State {
   codes: Record<number, number>;
   tab: string;
   operand: string;
-  memory: { operand: string; major: string; swizzle: number; offsets: number[] };
+  memory: Choice;
 }
 
 export const ZOOMS = [1, 1.5, 2, 3, 5];
@@ -35,7 +37,7 @@ export function initial(op: string): State {
     codes: {},
     tab: "formula",
     operand: "",
-    memory: { operand: "B", major: "k", swizzle: 128, offsets: [] },
+    memory: { operand: "B", load: "", major: "k", swizzle: "128", numbers: [] },
   };
 }
 
@@ -103,14 +105,17 @@ function readCodes(text: string): Record<number, number> {
   return found;
 }
 
-function memoryText({ operand, major, swizzle, offsets }: State["memory"]): string {
-  return [operand, major, swizzle, ...offsets].join(".");
+/** Such as B.k.128, A-x4.k.0.144 with a pitch, B.mn.64.512.1024 with two offsets. */
+function memoryText({ operand, load, major, swizzle, numbers }: Choice): string {
+  return [load ? `${operand}-${load}` : operand, major, swizzle, ...numbers].join(".");
 }
 
-function readMemory(text: string | null): State["memory"] | null {
-  const match = /^([AB])\.(k|mn)\.(0|32|64|128)(?:\.(\d+)\.(\d+))?$/.exec(text ?? "");
+const MEMORY = /^([ABD])(?:-(x[124][mnk]?))?\.(k|mn)\.(\d+(?:\/\d+)?)((?:\.\d{1,6}){0,2})$/;
+
+function readMemory(text: string | null): Choice | null {
+  const match = MEMORY.exec(text ?? "");
   if (!match) return null;
-  const [, operand, major, swizzle, leading, stride] = match;
-  const offsets = leading ? [Number(leading), Number(stride)] : [];
-  return { operand, major, swizzle: Number(swizzle), offsets };
+  const [, operand, load = "", major, swizzle, rest] = match;
+  const numbers = rest.split(".").filter(Boolean).map(Number);
+  return { operand, load, major: major as Major, swizzle, numbers };
 }

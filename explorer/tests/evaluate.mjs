@@ -21,7 +21,7 @@ function catalogueOf(html) {
 /** The page's own modules, as Node can load them. */
 async function modules() {
   const folder = mkdtempSync(join(tmpdir(), "explorer-"));
-  const names = ["layout", "matrix", "values", "shared", "route", "catalogue"];
+  const names = ["layout", "matrix", "values", "shared", "stored", "banks", "route", "catalogue"];
   const contents = names.map((name) => `export * from "./${name}.ts";`).join("\n");
   const outfile = join(folder, "modules.mjs");
   const stdin = { contents, resolveDir: join(here, "../src") };
@@ -37,8 +37,8 @@ const digest = (...arrays) => {
   return hash.digest("hex");
 };
 
-const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded, Route, search } =
-  await modules();
+const { Layout, scene, evaluate, firstCodes, storedOf, usesShared, conflicts,
+  accessAddresses, Route, search } = await modules();
 const catalogue = catalogueOf(readFileSync(page, "utf8"));
 const gathers = catalogue.parts.map(({ line, axes }) =>
   digest(new Layout(line, axes).gather()),
@@ -61,29 +61,62 @@ function valuesOf(op) {
   return { codes: [...codes], ...Object.fromEntries(arrays) };
 }
 
-function memoryOf() {
+/** Every way to store an operand: what can be chosen, where it is, what it costs. */
+function memoryOf(op) {
+  const drawn = scene(catalogue, op, 0);
   const found = [];
-  for (const [bits, majors] of [
-    [8, ["k"]],
-    [16, ["k", "mn"]],
-    [32, ["k"]],
-    [1, ["k"]],
-  ]) {
-    for (const major of majors) {
-      for (const swizzle of [0, 32, 64, 128]) {
-        const tile = { rows: 64, k: 512 / bits, bits, major };
-        const descriptor = packedTile(catalogue, tile, swizzle);
-        const address = addresses(catalogue, descriptor, tile);
-        const all = [];
-        for (let mn = 0; mn < tile.rows; mn++) {
-          for (let k = 0; k < tile.k; k++) all.push(address(mn, k));
-        }
-        const word = encoded(catalogue, descriptor);
-        found.push({ ...tile, ...descriptor, word, addresses: digest(all) });
+  const first = { operand: "B", load: "", major: "k", swizzle: "0", numbers: [] };
+  const start = storedOf(catalogue, drawn, first);
+  if (typeof start === "string") return start;
+  for (const operand of start.operands) {
+    for (const major of storedOf(catalogue, drawn, { ...first, operand }).majors) {
+      const here = { ...first, operand, major };
+      for (const { name: load } of storedOf(catalogue, drawn, here).loads ?? []) {
+        const at = { ...here, load };
+        for (const swizzle of storedOf(catalogue, drawn, at).swizzles)
+          found.push(storedRecord(drawn, { ...at, swizzle }));
       }
+      if (!start.loads.length)
+        for (const swizzle of start.swizzles)
+          found.push(storedRecord(drawn, { ...here, swizzle, numbers: [144] }));
     }
   }
   return found;
+}
+
+/** What each lane addresses, in every part and warp. */
+function allRows(drawn, move) {
+  const found = [];
+  for (let part = 0; part < move.parts; part++)
+    for (let warp = 0; warp < drawn.warps; warp++) found.push(...move.rows(part, warp).flat());
+  return found;
+}
+
+function storedRecord(drawn, choice) {
+  const stored = storedOf(catalogue, drawn, choice);
+  const { operand, lines, units, perUnit, bits, descriptor, lanes, pitch, move } = stored;
+  const all = [];
+  for (let line = 0; line < lines; line++)
+    for (let unit = 0; unit < units; unit++) all.push(stored.unitAt(line, unit));
+  const matrix = drawn.matrices.get(operand);
+  const bytes = Array.from({ length: matrix.size }, (_, index) => stored.find(index)[2]);
+  const rows = { rows: lines, units, address: stored.unitAt };
+  const accesses = Object.keys(catalogue.memory.accesses).map((access) => {
+    const cost = conflicts(catalogue, accessAddresses(access, rows), 16);
+    return [access, cost.phases.map((phase) => phase.degree)];
+  });
+  const { major, swizzle, load } = stored.choice;
+  const cost = lanes && conflicts(catalogue, lanes, 16);
+  return {
+    operand, major, swizzle, load, lines, units, perUnit, bits, descriptor, lanes, pitch,
+    move: move && { name: move.op.name, tiles: move.tiles, along: move.along, parts: move.parts },
+    rows: move && digest(allRows(drawn, move)),
+    addresses: digest(all),
+    bytes: digest(bytes),
+    touched: [...stored.touched.keys()].sort((one, other) => one - other),
+    accesses: Object.fromEntries(accesses),
+    phases: cost && cost.phases.map(({ degree, words }) => [degree, words]),
+  };
 }
 
 /** The registers of D: threads and registers, and the bytes of scales in blocks. */
@@ -121,11 +154,17 @@ function foundBy(words) {
 const wanted = new Set(readFileSync(0, "utf8").split("\n").filter(Boolean));
 const ops = catalogue.instructions;
 const chosen = ops.filter((op) => wanted.has(op.name));
+// Shared memory: the chosen ones, every move of matrices, and some of all others.
+const sampled = ops.filter(
+  (op, at) =>
+    usesShared(op) &&
+    (wanted.has(op.name) || /^(ld|st)matrix/.test(op.family) || at % 41 === 0),
+);
 const result = {
   gathers,
   places: Object.fromEntries(ops.map((op) => [op.name, placesOf(op)])),
   values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op)])),
-  memory: memoryOf(),
+  memory: Object.fromEntries(sampled.map((op) => [op.name, memoryOf(op)])),
   found: Object.fromEntries(ASKED.map((words) => [words, foundBy(words)])),
   routes: Object.fromEntries(
     ops.filter((op) => op.tensor).map((op) => [op.name, routeOf(op)]),
