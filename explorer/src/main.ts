@@ -7,7 +7,7 @@ import { showFacts } from "./facts.js";
 import { Figure } from "./figure.js";
 import { listenToLane, showElement, showLane } from "./inspector.js";
 import { Picker } from "./picker.js";
-import { toHash, ZOOMS, type State } from "./state.js";
+import { toHash, type State } from "./state.js";
 import { Tabs } from "./tabs.js";
 
 async function start(): Promise<void> {
@@ -45,7 +45,6 @@ function listenToTools(explorer: Explorer): void {
   bind("values", (fill) => ({ fill: fill as State["fill"] }));
   bind("show", (name) => ({ accumulator: name as State["accumulator"] }));
   bind("colour", (colour) => ({ colour: colour as State["colour"] }));
-  bind("zoom", (zoom) => ({ zoom: Number(zoom) }));
   byId("share").addEventListener("click", () => void copy(location.href, "Link"));
   byId("theme").addEventListener("click", () => switchTheme(explorer));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
@@ -59,13 +58,8 @@ function showTools(explorer: Explorer): void {
   byId<HTMLSelectElement>("values").value = state.fill;
   byId<HTMLSelectElement>("show").value = state.accumulator;
   byId<HTMLSelectElement>("colour").value = state.colour;
-  byId<HTMLSelectElement>("zoom").value = String(oneOfZooms(state.zoom));
   byId("show").parentElement!.hidden = !explorer.matrix("C") || !explorer.matrix("D");
   byId("values").parentElement!.hidden = !explorer.scene.computes;
-}
-
-function oneOfZooms(zoom: number): number {
-  return ZOOMS.includes(zoom) ? zoom : 1;
 }
 
 function switchTheme(explorer: Explorer): void {
@@ -81,7 +75,6 @@ function keys(explorer: Explorer, event: KeyboardEvent): void {
     explorer.pin(null);
     announce("Cleared");
   } else if (event.key === "/" && !writing) {
-    byId<HTMLDetailsElement>("picker").open = true;
     byId("search").focus();
     event.preventDefault();
   }

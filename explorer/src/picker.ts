@@ -27,13 +27,41 @@ export class Picker {
       options(select, choices[name], `any ${name}`);
       select.addEventListener("change", () => this.filter());
     }
-    this.input.addEventListener("input", () => this.filter());
+    this.input.addEventListener("input", () => {
+      this.open(true);
+      this.filter();
+    });
     this.input.addEventListener("keydown", (event) => this.key(event));
     this.list.addEventListener("click", (event) => this.click(event));
     byId("reset-filter").addEventListener("click", () => this.reset());
     explorer.listen((change) => change === "instruction" && this.follow());
-    byId<HTMLDetailsElement>("picker").open = window.innerWidth >= 1000;
+    this.listenToOpening();
     this.filter();
+  }
+
+  /** The list is open while the search, or something in the list, has the focus. */
+  private listenToOpening(): void {
+    const find = this.input.closest<HTMLElement>(".find")!;
+    this.input.addEventListener("focus", () => this.open(true));
+    this.input.addEventListener("click", () => this.open(true));
+    find.addEventListener("focusout", (event) => {
+      const next = event.relatedTarget as Node | null;
+      if (next && !find.contains(next)) this.open(false);
+    });
+    document.addEventListener("pointerdown", (event) => {
+      if (!find.contains(event.target as Node)) this.open(false);
+    });
+    find.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || byId("picker").hidden) return;
+      this.open(false);
+      event.stopPropagation(); // what is pinned stays
+    });
+  }
+
+  private open(open: boolean): void {
+    byId("picker").hidden = !open;
+    this.input.setAttribute("aria-expanded", String(open));
+    if (open) this.mark();
   }
 
   private select(name: string): HTMLSelectElement {
@@ -142,7 +170,8 @@ export class Picker {
 
   private choose(name: string): void {
     this.explorer.pick(name);
-    if (window.innerWidth < 1000) byId<HTMLDetailsElement>("picker").open = false;
+    this.open(false);
+    this.input.blur();
   }
 }
 

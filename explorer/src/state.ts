@@ -22,7 +22,8 @@ export interface State {
   memory: Choice;
 }
 
-export const ZOOMS = [1, 1.5, 2, 3, 5];
+/** How far one may go into the picture; 1 shows all of it. */
+export const CLOSEST = 64;
 
 export function initial(op: string): State {
   return {
@@ -74,7 +75,7 @@ export function fromHash(hash: string, fallback: string): State {
   state.fill = oneOf(given.get("values"), FILLS, state.fill);
   state.accumulator = oneOf(given.get("show"), ["D", "C"], state.accumulator);
   state.colour = oneOf(given.get("colour"), ["lane", "register"], state.colour);
-  state.zoom = oneOf(Number(given.get("zoom")), ZOOMS, state.zoom);
+  state.zoom = zoomGiven(given.get("zoom"));
   state.selector = whole(given.get("selector")) ?? 0;
   state.codes = readCodes(given.get("codes") ?? "");
   state.tab = given.get("tab") ?? state.tab;
@@ -85,6 +86,11 @@ export function fromHash(hash: string, fallback: string): State {
 
 function whole(text: string | null): number | null {
   return text && /^\d{1,6}$/.test(text) ? Number(text) : null;
+}
+
+function zoomGiven(text: string | null): number {
+  const found = text && /^\d{1,2}(\.\d{1,2})?$/.test(text) ? Number(text) : 1;
+  return found >= 1 && found <= CLOSEST ? found : 1;
 }
 
 function oneOf<T>(value: unknown, allowed: readonly T[], usual: T): T {

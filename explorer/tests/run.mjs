@@ -110,6 +110,7 @@ const near = (one, other, by, what) =>
 const TESTS = {
   async "search: words and filters narrow the list, Enter picks"(browser) {
     const page = await open(browser);
+    await page.focus("#search");
     assert.match(await text(page, "#count"), /^2\d\d\d instructions/);
     await page.fill("#search", "sp m16n8k64 s4.s4");
     const rows = page.locator("#results [role=option]");
@@ -133,6 +134,7 @@ const TESTS = {
     assert.equal(await rows.count(), 1);
     await rows.first().click();
     assert.match(await text(page, "#name"), /wgmma.*m64n256k16/s);
+    await page.focus("#search");
     await page.selectOption("#filter-target", "sm_75");
     assert.match(await text(page, "#count"), /Nothing fits/);
     return page;
@@ -531,9 +533,11 @@ const TESTS = {
       return families.map((option) => option.value).filter(Boolean);
     });
     for (const family of names) {
+      await page.focus("#search");
       await page.selectOption("#filter-family", family);
       const rows = page.locator("#results [role=option]");
       for (const at of [0, (await rows.count()) - 1]) {
+        await page.focus("#search");
         await rows.nth(at).click();
         for (const tab of await page.locator("#tabs button").all()) await tab.click();
         assert.ok((await page.locator(".stage").count()) > 0, family);

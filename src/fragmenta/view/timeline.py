@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from html import escape
 from math import ceil
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
 from fragmenta.ptx.watching.history import Mark, Recorded
 from fragmenta.view.happenings import Band, Bar, Happenings, Key, Row, Tick
-from fragmenta.view.svg import Drawing, convert, document, down, words
+from fragmenta.view.picture import Picture
+from fragmenta.view.svg import Drawing, document, down, words
 
 MOST_EVENTS = 320
 """Events that are drawn, unless others are asked for."""
@@ -47,25 +47,10 @@ _LEGEND = (
 )
 
 
-class Timeline:
+class Timeline(Picture):
     """A picture of a cluster; notebooks show it."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __str__(self) -> str:
-        return self._text
-
-    def _repr_svg_(self) -> str:
-        return self._text
-
-    def __repr__(self) -> str:
-        return f"<a timeline: {len(self._text):,} characters of SVG>"
-
-    def save(self, path: str | Path) -> None:
-        """Write it to a file: SVG, PNG or PDF, as the ending of its name says."""
-        ending = Path(path).suffix.lstrip(".").lower()
-        Path(path).write_bytes(convert(self._text, ending or "svg"))
+    what = "timeline"
 
 
 def timeline(
