@@ -42,7 +42,8 @@ export function conflicts(
     for (const address of addresses.slice(first, first + size)) {
       if (address === IDLE) continue;
       const last = Math.floor((address + width - 1) / word);
-      for (let at = Math.floor(address / word); at <= last; at++) taken[at % banks].add(at);
+      for (let at = Math.floor(address / word); at <= last; at++)
+        taken[at % banks].add(at);
     }
     const words = taken.map((each) => each.size);
     phases.push({ first, last: first + size - 1, words, degree: Math.max(...words) });
@@ -63,7 +64,10 @@ export interface Rows {
 }
 
 /** The addresses of one of the accesses that Python names, 16 bytes for each lane. */
-export function accessAddresses(access: string, { rows, units, address }: Rows): number[] {
+export function accessAddresses(
+  access: string,
+  { rows, units, address }: Rows,
+): number[] {
   const down = Math.max(1, Math.min(4, Math.floor(rows / 8)));
   return Array.from({ length: LANES }, (_, lane) => {
     const matrix = lane >> 3;

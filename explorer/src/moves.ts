@@ -10,7 +10,7 @@ import type { Major } from "./shared.js";
 
 const UNIT_BITS = 128;
 /** The dimensions of the rows and columns of each operand. */
-const SIDES: Record<string, string> = { A: "mk", B: "kn", C: "mn", D: "mn" };
+export const SIDES: Record<string, string> = { A: "mk", B: "kn", C: "mn", D: "mn" };
 
 /** The row and the column of an element. */
 export type Corner = [number, number];
@@ -92,11 +92,21 @@ function registers(catalogue: Catalogue, move: Instruction): number {
 
 type Way = Omit<Move, "rows">;
 
-function waysOf(catalogue: Catalogue, op: Instruction, operand: string, part: Part): Way[] {
+function waysOf(
+  catalogue: Catalogue,
+  op: Instruction,
+  operand: string,
+  part: Part,
+): Way[] {
   const [count, own] = [registers(catalogue, op), part.axes.R ?? 1];
   if (own % count === 0) return [{ op, tiles: 1, along: "", parts: own / count }];
   if (count % own) return [];
-  return [...SIDES[operand]].map((along) => ({ op, tiles: count / own, along, parts: 1 }));
+  return [...SIDES[operand]].map((along) => ({
+    op,
+    tiles: count / own,
+    along,
+    parts: 1,
+  }));
 }
 
 /** What the lanes of a move address. */
@@ -111,7 +121,7 @@ class Addressing {
     private catalogue: Catalogue,
     private way: Way,
     private operand: string,
-    private part: Part,
+    part: Part,
   ) {
     const held = heldBy(catalogue, way.op);
     this.held = new Layout(held.line, held.axes);

@@ -119,7 +119,11 @@ export function packedTile(
 }
 
 /** The first bit of an element of a row. */
-function firstBit({ memory }: Catalogue, { bits, narrow }: Tile, index: number): number {
+function firstBit(
+  { memory }: Catalogue,
+  { bits, narrow }: Tile,
+  index: number,
+): number {
   if (!narrow) return index * bits;
   const { group } = memory.padded;
   return Math.floor(index / group) * 8 * group + (index % group) * narrow;

@@ -116,7 +116,8 @@ function memoryText({ operand, load, major, swizzle, numbers }: Choice): string 
   return [load ? `${operand}-${load}` : operand, major, swizzle, ...numbers].join(".");
 }
 
-const MEMORY = /^([ABD])(?:-(x[124][mnk]?))?\.(k|mn)\.(\d+(?:\/\d+)?)((?:\.\d{1,6}){0,2})$/;
+const MEMORY =
+  /^([ABD])(?:-(x[124][mnk]?))?\.(k|mn)\.(\d+(?:\/\d+)?)((?:\.\d{1,6}){0,2})$/;
 
 function readMemory(text: string | null): Choice | null {
   const match = MEMORY.exec(text ?? "");

@@ -5,7 +5,9 @@ import { readFileSync } from "node:fs";
 import { catalogue, digest, modules } from "./modules.mjs";
 
 const { scene, storedOf, usesShared, conflicts, accessAddresses } = await modules(
-  "matrix", "stored", "banks",
+  "matrix",
+  "stored",
+  "banks",
 );
 
 /** Every way to store an operand: what can be chosen, where it is, what it costs. */
@@ -35,18 +37,23 @@ function memoryOf(op) {
 function allRows(drawn, move) {
   const found = [];
   for (let part = 0; part < move.parts; part++)
-    for (let warp = 0; warp < drawn.warps; warp++) found.push(...move.rows(part, warp).flat());
+    for (let warp = 0; warp < drawn.warps; warp++)
+      found.push(...move.rows(part, warp).flat());
   return found;
 }
 
 function storedRecord(drawn, choice) {
   const stored = storedOf(catalogue, drawn, choice);
-  const { operand, lines, units, perUnit, bits, descriptor, lanes, pitch, move } = stored;
+  const { operand, lines, units, perUnit, bits, descriptor, lanes, pitch, move } =
+    stored;
   const all = [];
   for (let line = 0; line < lines; line++)
     for (let unit = 0; unit < units; unit++) all.push(stored.unitAt(line, unit));
   const matrix = drawn.matrices.get(operand);
-  const bytes = Array.from({ length: matrix.size }, (_, index) => stored.find(index)[2]);
+  const bytes = Array.from(
+    { length: matrix.size },
+    (_, index) => stored.find(index)[2],
+  );
   const rows = { rows: lines, units, address: stored.unitAt };
   const accesses = Object.keys(catalogue.memory.accesses).map((access) => {
     const cost = conflicts(catalogue, accessAddresses(access, rows), 16);
@@ -55,8 +62,23 @@ function storedRecord(drawn, choice) {
   const { major, swizzle, load } = stored.choice;
   const cost = lanes && conflicts(catalogue, lanes, 16);
   return {
-    operand, major, swizzle, load, lines, units, perUnit, bits, descriptor, lanes, pitch,
-    move: move && { name: move.op.name, tiles: move.tiles, along: move.along, parts: move.parts },
+    operand,
+    major,
+    swizzle,
+    load,
+    lines,
+    units,
+    perUnit,
+    bits,
+    descriptor,
+    lanes,
+    pitch,
+    move: move && {
+      name: move.op.name,
+      tiles: move.tiles,
+      along: move.along,
+      parts: move.parts,
+    },
     rows: move && digest(allRows(drawn, move)),
     addresses: digest(all),
     bytes: digest(bytes),
