@@ -1,33 +1,17 @@
-"""Do the notebooks give what they show?  Run here, without a notebook server."""
+"""Do the notebooks give what they show?"""
 
 from __future__ import annotations
 
-import ast
 import json
-from contextlib import redirect_stdout
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
+from tests.notebooks import NOTEBOOKS, Cell, run
 
 
-def run(source: str, names: dict[str, Any]) -> tuple[str, Any]:
-    """What a cell prints, and the value of the expression at its end."""
-    tree = ast.parse(source)
-    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
-    value = None
-    with redirect_stdout(StringIO()) as printed:
-        exec(compile(tree, "cell", "exec"), names)
-        if isinstance(last, ast.Expr):
-            value = eval(compile(ast.Expression(last.value), "cell", "eval"), names)
-    return printed.getvalue(), value
-
-
-def shown(cell: dict[str, Any]) -> tuple[str, dict[str, str]]:
+def shown(cell: Cell) -> tuple[str, dict[str, str]]:
     """What the file says that a cell printed and gave."""
     text, data = "", {}
     for output in cell["outputs"]:
@@ -54,4 +38,4 @@ def test_cells(path: Path) -> None:
 
 
 def test_there_are_notebooks() -> None:
-    assert len(NOTEBOOKS) >= 3
+    assert len(NOTEBOOKS) >= 6

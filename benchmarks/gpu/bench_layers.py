@@ -2,10 +2,10 @@
 
 The linear layers of real models at batches from 1 to 8192: the time of a dense
 layer divided by that of a sparse one.  Weights rotate through more memory than the L2
-holds, calls are replayed from CUDA graphs, and times are medians of one run.  Dense:
-``torch.nn.functional.linear`` (bf16, tf32), ``torch._scaled_mm`` (fp8) and
-``torch._int_mm`` (int8); these need batches of 16 and 32, so smaller ones are rounded
-up for them.
+holds, dense and sparse calls are replayed from CUDA graphs in turn, and times are
+medians of one run.  Dense: ``torch.nn.functional.linear`` (bf16, tf32),
+``torch._scaled_mm`` (fp8) and ``torch._int_mm`` (int8); these need batches of 16 and
+32, so smaller ones are rounded up for them.
 
     python benchmarks/gpu/bench_layers.py [--out FOLDER] [--types bf16,e4m3]
     python benchmarks/gpu/bench_layers.py --tiles 20 --out FOLDER
@@ -83,33 +83,53 @@ def sets_for(size: int) -> int:
     return max(2, min(MOST_SETS, -(-SETS_BYTES // size)))
 
 
-def median_us(
-    calls: list[Callable[[], object]], budget: float = 4e-3, warm: float = 5e-3
-) -> float:
-    """Microseconds of one call, in a graph of all of them; the median of replays."""
-    for call in calls[:2]:
+def captured(calls: list[Callable[[], object]]) -> torch.cuda.CUDAGraph:
+    """A graph of all calls, one after the other.
+
+    Each has run before: a kernel starts early only if its weight was seen.
+    """
+    for call in calls:
         call()
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for call in calls:
             call()
-    times: list[float] = []
-    spent = 0.0
+    return graph
+
+
+def replayed(graph: torch.cuda.CUDAGraph) -> float:
+    """Seconds of one replay."""
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    before.record()
+    graph.replay()
+    after.record()
+    after.synchronize()
+    return before.elapsed_time(after) * 1e-3
+
+
+def medians_us(
+    rivals: list[list[Callable[[], object]]], budget: float = 8e-3, warm: float = 5e-3
+) -> list[float]:
+    """Microseconds of one call of each rival: medians of replays.
+
+    They take turns: the card's clock falls as it gets hot, and all see the same.
+    """
+    graphs = [captured(calls) for calls in rivals]
+    times: list[list[float]] = [[] for _ in graphs]
     begun = time.time()
     while time.time() - begun < warm:  # the card may have slept
-        graph.replay()
-        torch.cuda.synchronize()
-    while len(times) < 7 or (spent < budget and len(times) < 60):
-        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        before.record()
-        graph.replay()
-        after.record()
-        after.synchronize()
-        took = before.elapsed_time(after) * 1e-3
-        spent += took
-        times.append(took * 1e6 / len(calls))
-    return statistics.median(times)
+        for graph in graphs:
+            replayed(graph)
+    spent = 0.0
+    while len(times[0]) < 7 or (spent < budget * len(graphs) and len(times[0]) < 60):
+        for graph, taken in zip(graphs, times, strict=True):
+            taken.append(replayed(graph))
+            spent += taken[-1]
+    return [
+        statistics.median(taken) * 1e6 / len(calls)
+        for taken, calls in zip(times, rivals, strict=True)
+    ]
 
 
 def dense_call(of: str, weight: Tensor, x: Tensor) -> Callable[[], object]:
@@ -147,11 +167,13 @@ def measured(of: str, m: int, k: int, batches: list[int], most: int) -> Iterator
         case = Case(of, m, k, n)
         least = {"e4m3": 16, "s8": 32}.get(of, 1)
         x = dense(of, max(least, n), k)
-        case.dense_us = median_us([dense_call(of, weight, x) for weight in whole])
-        found: dict[str, float] = {}
-        for kernel in tried(of, m, n, k, most):
-            calls = [partial(run, kernel, a, x[:n], m) for a in stored]
-            found[str(kernel.tile)] = median_us(calls)
+        kernels = tried(of, m, n, k, most)
+        whole_calls = [dense_call(of, weight, x) for weight in whole]
+        sparse_calls = [
+            [partial(run, kernel, a, x[:n], m) for a in stored] for kernel in kernels
+        ]
+        case.dense_us, *took = medians_us([whole_calls, *sparse_calls])
+        found = dict(zip((str(each.tile) for each in kernels), took, strict=True))
         case.tile, case.sparse_us = next(iter(found.items()))
         case.tiles = found if most > 1 else None
         yield case

@@ -214,12 +214,23 @@ def replaced(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> nn.Mod
     return model
 
 
-def semi_structured(linear: nn.Linear) -> nn.Linear:
-    """PyTorch's own 2:4 tensor: cuSPARSELt, where PyTorch has it."""
-    pruned = compress(linear.weight.detach()).to_dense()
-    found = torch.sparse.to_sparse_semi_structured(pruned)
-    linear.weight = nn.Parameter(found, requires_grad=False)
-    return linear
+class SemiStructured(nn.Module):
+    """PyTorch's own 2:4 tensor: cuSPARSELt, where PyTorch has it.
+
+    It has products of two dimensions only.  The result has to be stored by rows: else
+    attention, which needs that, falls back to a slow way.
+    """
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        pruned = compress(linear.weight.detach()).to_dense()
+        torch.sparse.SparseSemiStructuredTensor._FUSE_TRANSPOSE = True
+        found = torch.sparse.to_sparse_semi_structured(pruned)
+        self.weight = nn.Parameter(found, requires_grad=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.linear(x.reshape(-1, x.shape[-1]), self.weight)
+        return y.reshape(*x.shape[:-1], -1)
 
 
 def ours(model: nn.Module, **options: Any) -> nn.Module:
@@ -230,7 +241,7 @@ VARIANTS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "dense bf16": lambda model: model,
     "dense fp8, scale per row": lambda m: replaced(m, partial(Fp8Linear, per="row")),
     "dense fp8, one scale": lambda m: replaced(m, partial(Fp8Linear, per="tensor")),
-    "cuSPARSELt 2:4 bf16": lambda model: replaced(model, semi_structured),
+    "cuSPARSELt 2:4 bf16": lambda model: replaced(model, SemiStructured),
     "fragmenta 2:4 bf16": ours,
     "fragmenta 2:4 fp8": partial(ours, quantize="fp8"),
 }

@@ -4,20 +4,25 @@ import type { Instruction } from "./catalogue.js";
 import { byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import { mnemonic } from "./picker.js";
+import { short } from "./short.js";
+import { showVariants } from "./variants.js";
 
 export function showFacts(explorer: Explorer): void {
   const { op, catalogue } = explorer;
   const needs = catalogue.targets[op.requires];
   document.title = `${op.name} · fragmenta`;
+  const { family, shape, types } = short(op);
+  byId("short").replaceChildren(family, " ", h("b", {}, shape), " ", types);
+  showVariants(explorer);
   byId("name").replaceChildren(...mnemonic(op.name));
   byId("facts").replaceChildren(
-    fact("PTX", `${needs.ptx} or later`),
-    fact("Targets", needs.text),
+    fact("PTX", needs.ptx),
+    fact("for", needs.text),
     ...expansions(needs.targets),
     ...tensor(op),
     ...(explorer.scene.pattern ? [sparsity(explorer)] : []),
-    fact("Operands", op.operands.join("; ")),
   );
+  byId("operands").textContent = op.operands.join("; ");
   const notes = op.notes.map((number) => h("li", {}, catalogue.notes[number]));
   const observed = new Set(
     Object.values(op.parts).map((n) => catalogue.parts[n].observed),
@@ -26,6 +31,10 @@ export function showFacts(explorer: Explorer): void {
     if (where) notes.push(h("li", {}, `Layout observed on ${where}.`));
   }
   byId("notes").replaceChildren(...notes);
+  const box = byId<HTMLDetailsElement>("notes-box");
+  box.hidden = !notes.length;
+  box.querySelector("summary")!.textContent =
+    notes.length === 1 ? "1 note" : `${notes.length} notes`;
 }
 
 /** What is in the instruction descriptor, and how D is spread. */
@@ -57,6 +66,6 @@ function expansions(targets: Record<string, string>): HTMLElement[] {
   }
   return [...by].map(([to, names]) => {
     const many = names.length > 1 ? `${names[0]} … ${names.at(-1)}` : names[0];
-    return fact("Expanded", `to ${to} on ${many}`);
+    return fact("becomes", `${to} on ${many}`);
   });
 }

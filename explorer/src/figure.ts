@@ -61,6 +61,11 @@ export class Figure {
   constructor(private explorer: Explorer) {
     explorer.listen((change) => (change === "pointer" ? this.mark() : this.draw()));
     byId("export").addEventListener("click", () => this.save());
+    const zoom = (to: number) =>
+      explorer.update({ zoom: Math.min(5, Math.max(1, Math.round(to * 100) / 100)) });
+    byId("zoom-in").addEventListener("click", () => zoom(explorer.state.zoom * 1.5));
+    byId("zoom-out").addEventListener("click", () => zoom(explorer.state.zoom / 1.5));
+    byId("zoom-fit").addEventListener("click", () => zoom(1));
     byId("figure-scroll").addEventListener("scroll", () => this.scrolled());
     window.addEventListener("scroll", () => this.scrolled(), { passive: true });
     new ResizeObserver(() => this.fit()).observe(byId("figure-scroll"));

@@ -57,6 +57,27 @@ def hex_colour(lane: int, dark: bool = False) -> str:
     return "#{:02x}{:02x}{:02x}".format(*lane_colour(lane, dark))
 
 
+@cache
+def ink(group: int, dark: bool = False) -> str:
+    """The hue of a group of lanes as a line on the page, in light and in dark.
+
+    On a light page it is as dark as thin lines need: WCAG asks for a contrast of 3.
+
+    >>> ink(0), ink(0, dark=True)
+    ('#5c8bb7', '#6fa8dc')
+    """
+    hue = _HUES[group % 8]
+    share = 1.0
+    while contrast(found := _times(hue, share), _NIGHT if dark else _WHITE) < 3.6:
+        share -= 0.01
+    return "#{:02x}{:02x}{:02x}".format(*found)
+
+
+def _times(colour: Colour, share: float) -> Colour:
+    red, green, blue = (round(value * share) for value in colour)
+    return red, green, blue
+
+
 def terminal_style(lane: int) -> str:
     """The colour of a lane as rich writes it, with text that reads well on it.
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from html import escape
 from math import ceil
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, one_of
 from fragmenta.ptx.watching.history import Mark, Recorded
 from fragmenta.view.happenings import Band, Bar, Happenings, Key, Row, Tick
-from fragmenta.view.svg import Drawing, convert, document, down, words
+from fragmenta.view.picture import Picture
+from fragmenta.view.svg import Drawing, document, down, words
 
 MOST_EVENTS = 320
 """Events that are drawn, unless others are asked for."""
@@ -47,25 +47,10 @@ _LEGEND = (
 )
 
 
-class Timeline:
+class Timeline(Picture):
     """A picture of a cluster; notebooks show it."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __str__(self) -> str:
-        return self._text
-
-    def _repr_svg_(self) -> str:
-        return self._text
-
-    def __repr__(self) -> str:
-        return f"<a timeline: {len(self._text):,} characters of SVG>"
-
-    def save(self, path: str | Path) -> None:
-        """Write it to a file: SVG, PNG or PDF, as the ending of its name says."""
-        ending = Path(path).suffix.lstrip(".").lower()
-        Path(path).write_bytes(convert(self._text, ending or "svg"))
+    what = "timeline"
 
 
 def timeline(
@@ -253,26 +238,25 @@ class _Picture:
         parts, listed = [], []
         told: set[tuple[Any, ...]] = set()
         for mark in self.seen.recorded.marks:
-            pair = (
-                mark.rule,
-                *sorted((mark.site, -1 if mark.other is None else mark.other)),
-            )
+            lines = self._lines(mark)
+            # A race is one in either order, and a line of an unrolled loop is one line.
+            pair = (mark.rule, *sorted(lines))
             if mark.severity == "info" or pair in told or len(told) == MOST_MARKS:
-                continue  # a race is one in either order
+                continue
             told.add(pair)
             places, number = self._places(mark), len(told)
             parts.append(_link(places, number))
-            listed.append(words(f"{number}  {mark.rule}{self._lines(mark)}"))
+            where = f": {' and '.join(lines)}" if lines else ""
+            listed.append(words(f"{number}  {mark.rule}{where}"))
         if self.left_out:
             listed.append(words(f"{self.left_out} more rows are not drawn", "k s"))
         return "".join(parts), listed
 
-    def _lines(self, mark: Mark) -> str:
+    def _lines(self, mark: Mark) -> list[str]:
         """The lines of a problem."""
         sites = [each for each in (mark.site, mark.other) if each is not None]
         names = self.seen.names
-        places = [names.place(each) for each in sites if names.instruction(each)]
-        return f": {' and '.join(places)}" if places else ""
+        return [names.place(each) for each in sites if names.instruction(each)]
 
     def _places(self, mark: Mark) -> list[_Place]:
         if mark.story is None:

@@ -4,6 +4,9 @@
     python -m tests.ptx.hopper.record run FOLDER FILE  # on the machine with the GPU
     python -m tests.ptx.hopper.record keep FILE        # compare with the emulation
 
+``compute-sanitizer --tool racecheck python -m tests.ptx.hopper.record run FOLDER FILE
+--repeat 1`` watches each launch.
+
 A recording has a hash of each launch's inputs, of the rows of D, and of D's whole buffer
 with the bytes after each row, which start as poison.  The copy engine stores whole units
 of 16 bytes, so some of that poison is overwritten.
@@ -31,7 +34,7 @@ from tests.ptx.hopper.gemms import GEMMS, POISON, Gemm, Rows, short_hash
 
 FILE = Path(__file__).parents[2] / "golden" / "kernels" / "gemms.json"
 REPEAT = 20
-"""How often each launch has to give the same bytes."""
+"""How often each launch has to give the same bytes; once is enough for a sanitizer."""
 
 
 class Recorded(NamedTuple):
@@ -112,7 +115,7 @@ def keep(file: Path) -> None:
 # ── with a GPU ──────────────────────────────────────────────────────────────
 
 
-def run(folder: Path, file: Path) -> None:
+def run(folder: Path, file: Path, repeat: int) -> None:
     """Run every launch, and write what it leaves."""
     import torch
 
@@ -123,14 +126,14 @@ def run(folder: Path, file: Path) -> None:
     for number, gemm in enumerate(GEMMS):
         code = (folder / f"{number}.cubin").read_bytes()
         try:
-            launches[gemm.name] = left(gemm, code)
+            launches[gemm.name] = left(gemm, code, repeat)
         except Error as why:
             print(f"{gemm.name}: {why}", flush=True)
     made = device.present().versions()
     file.write_text(json.dumps({"made": made, "launches": launches}))
 
 
-def left(gemm: Gemm, code: bytes) -> dict[str, Any]:
+def left(gemm: Gemm, code: bytes, repeat: int) -> dict[str, Any]:
     """The hashes that one launch leaves."""
     import torch
 
@@ -154,7 +157,7 @@ def left(gemm: Gemm, code: bytes) -> dict[str, Any]:
     d = made.d.matrix(sent(made.d.buffer))
     result, planned = held[-1], plan_of_code(gemm.geometry, code)
     seen = []
-    for _ in range(REPEAT):
+    for _ in range(repeat):
         result.fill_(POISON)
         stream = torch.cuda.current_stream().cuda_stream
         launch(planned, a, b, d, stream=stream, epilogue=parts)
@@ -173,9 +176,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["prepare", "run", "keep"])
     parser.add_argument("paths", type=Path, nargs="+")
+    parser.add_argument("--repeat", type=int, default=REPEAT)
     given = parser.parse_args()
     if given.what == "run":
-        run(*given.paths)
+        run(*given.paths, repeat=given.repeat)
     else:
         {"prepare": prepare, "keep": keep}[given.what](*given.paths)
 
