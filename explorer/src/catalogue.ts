@@ -1,6 +1,7 @@
 // What is in the page?  The records that Python packed into it.
 
 import type { ElementType } from "./elements.js";
+import type { MemoryTables } from "./shared.js";
 import type { Model } from "./trace.js";
 import type { Meaning } from "./words.js";
 
@@ -113,8 +114,7 @@ export interface Catalogue {
   types: Record<string, ElementType>;
   /** How each rounding is called. */
   rounded: Record<string, string>;
-  offsets: Record<string, string>[];
-  fields: Record<string, string>[];
+  memory: MemoryTables;
   lanes: { light: string[]; dark: string[] };
   parts: Part[];
   notes: string[];

@@ -3,6 +3,8 @@
 
 import type { Spot } from "./highlight.js";
 import { nearest, oneOf, shortened } from "./near.js";
+import type { Major } from "./shared.js";
+import type { Choice } from "./stored.js";
 import { FILLS, type Fill } from "./values.js";
 
 export interface State {
@@ -18,7 +20,7 @@ export interface State {
   codes: Record<number, number>;
   tab: string;
   operand: string;
-  memory: { operand: string; major: string; swizzle: number; offsets: number[] };
+  memory: Choice;
 }
 
 /** How far one may go into the picture; 1 shows all of it. */
@@ -37,7 +39,7 @@ export function initial(op: string): State {
     codes: {},
     tab: "formula",
     operand: "",
-    memory: { operand: "B", major: "k", swizzle: 128, offsets: [] },
+    memory: { operand: "B", load: "", major: "k", swizzle: "128", numbers: [] },
   };
 }
 
@@ -109,7 +111,9 @@ const FIELDS: Fields = {
     key: "memory",
     read: readMemory,
     write: memoryText,
-    allowed: "operand, major, swizzle and offsets, such as B.k.128 or B.mn.32.4096.256",
+    allowed:
+      "operand, major, swizzle and multiples of 16 bytes, such as B.k.128, " +
+      "B.mn.32.4096.256 with two offsets or A-x4.k.0.144 with a pitch",
   },
 };
 
@@ -225,14 +229,19 @@ function readCodes(text: string): Record<number, number> | undefined {
   return found;
 }
 
-function memoryText({ operand, major, swizzle, offsets }: State["memory"]): string {
-  return [operand, major, swizzle, ...offsets].join(".");
+/** Such as B.k.128, A-x4.k.0.144 with a pitch, B.mn.64.512.1024 with two offsets. */
+function memoryText({ operand, load, major, swizzle, numbers }: Choice): string {
+  return [load ? `${operand}-${load}` : operand, major, swizzle, ...numbers].join(".");
 }
 
-function readMemory(text: string): State["memory"] | undefined {
-  const match = /^([AB])\.(k|mn)\.(0|32|64|128)(?:\.(\d{1,9})\.(\d{1,9}))?$/.exec(text);
+const MEMORY =
+  /^([ABD])(?:-(x[124][mnk]?))?\.(k|mn)\.(0|32|64|128|128\/32)((?:\.\d{1,6}){0,2})$/;
+
+function readMemory(text: string): Choice | undefined {
+  const match = MEMORY.exec(text);
   if (!match) return undefined;
-  const [, operand, major, swizzle, leading, stride] = match;
-  const offsets = leading ? [Number(leading), Number(stride)] : [];
-  return { operand, major, swizzle: Number(swizzle), offsets };
+  const [, operand, load = "", major, swizzle, rest] = match;
+  const numbers = rest.split(".").filter(Boolean).map(Number);
+  if (numbers.some((bytes) => bytes % 16)) return undefined;
+  return { operand, load, major: major as Major, swizzle, numbers };
 }

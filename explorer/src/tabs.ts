@@ -3,10 +3,11 @@
 import { unfold, unpack, type Sources } from "./catalogue.js";
 import { byId, copy, h } from "./dom.js";
 import type { Change, Explorer } from "./explorer.js";
-import { memoryPanel } from "./memory.js";
+import { followMemory, memoryPanel } from "./memory.js";
 import { metadataPanel } from "./metadata.js";
 import { nearest, oneOf, shortened } from "./near.js";
 import { followPath, pathPanel } from "./path.js";
+import { usesShared } from "./stored.js";
 import { tensorPanel } from "./tensor.js";
 
 interface Tab {
@@ -46,9 +47,10 @@ const TABS: Tab[] = [
   {
     id: "memory",
     label: "Shared memory",
-    follows: true,
-    fits: (explorer) => explorer.op.family.startsWith("wgmma"),
+    follows: false,
+    fits: ({ op }) => usesShared(op),
     show: memoryPanel,
+    follow: followMemory,
   },
   {
     id: "tensor",
@@ -66,7 +68,7 @@ const TABS: Tab[] = [
     follow: followPath,
   },
 ];
-const PICTURES = ["memory", "tensor"];
+const PICTURES = ["tensor"];
 
 const NOTES: Record<string, string> = {
   formula: "In the words of the PTX manual; i counts the elements of a lane.",

@@ -414,10 +414,13 @@ const TESTS = {
     assert.match(await facts(page), /in shared memory byte 128, bank 0/);
     await page.selectOption("#memory-swizzle", "32");
     assert.equal(await page.inputValue("#memory-stride"), "256");
-    const bank = page.locator(".memory canvas").first();
-    await bank.hover({ position: { x: 30, y: 30 } });
-    await bank.hover({ position: { x: 1, y: 1 } });
-    assert.match(await text(page, "#memory-said"), /mn 0, k 0: byte 0, bank 0/);
+    const canvas = page.locator("#memory-box canvas");
+    await canvas.hover({ position: { x: 52 + 76 + 4, y: 34 + 18 + 4 } });
+    assert.match(
+      await text(page, "#memory-said"),
+      /^bytes 144 to 159, banks 4 to 7: n 4, k 0 to 7; B\[0\]\[4\] is at byte 144$/,
+    );
+    await page.mouse.move(2, 2);
     await page.selectOption("#memory-major", "mn");
     await page.fill("#memory-leading", "4096");
     await page.press("#memory-leading", "Enter");
@@ -425,6 +428,68 @@ const TESTS = {
     await page.fill("#memory-leading", "17");
     await page.press("#memory-leading", "Enter");
     assert.equal(await page.getAttribute("#memory-leading", "aria-invalid"), "true");
+    return page;
+  },
+
+  async "shared memory: what is pinned is in the box, and keys walk there"(browser) {
+    const pinned = 14 * 256 + 200; // B[14][200], far down
+    const page = await open(browser, `#op=${WGMMA}&tab=memory&at=B.${pinned}`);
+    const inView = async () => {
+      const [, byte] = /bytes (\d+)/.exec(await text(page, "#memory-said"));
+      const y = 18 * Math.floor(Number(byte) / 128);
+      const [top, tall] = await page
+        .locator("#memory-box")
+        .evaluate((box) => [box.scrollTop, box.clientHeight]);
+      assert.ok(y >= top && y + 18 <= top + tall - 34, `line at ${y} of ${top} + ${tall}`);
+    };
+    assert.match(await text(page, "#memory-said"), /B\[14\]\[200\] is at byte/);
+    await inView();
+    await page.focus("#memory-swizzle");
+    await page.selectOption("#memory-swizzle", "64");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "memory-swizzle");
+    await inView();
+    await page.focus("#memory-box");
+    await page.keyboard.press("PageDown");
+    await inView();
+    let steps = 0; // to a unit of another instruction, and back
+    for (; steps < 4; steps++) {
+      if (/not touched/.test(await text(page, "#memory-said"))) break;
+      await page.keyboard.press("ArrowRight");
+    }
+    assert.match(await text(page, "#memory-said"), /not touched by this instruction$/);
+    await page.keyboard.press("Enter"); // pins nothing, and keeps what is pinned
+    assert.ok((await where(page)).includes(`at=B.${pinned}`));
+    while (steps--) await page.keyboard.press("ArrowLeft");
+    await page.keyboard.press("Enter");
+    assert.match(await where(page), /at=B\.\d+/);
+    assert.ok(!(await where(page)).includes(`at=B.${pinned}`));
+    return page;
+  },
+
+  async "shared memory: lanes, phases and conflicts of ldmatrix"(browser) {
+    const page = await open(browser, `#op=${DENSE}&tab=memory&memory=A.k.0`);
+    const row = (name) =>
+      page.locator(`tr:has(#memory-access-${name}) td`).allTextContents();
+    assert.deepEqual(await row("own"), ["8-way", "4-way", "2-way", "free", "2-way"]);
+    assert.match(await text(page, "tr:has(#memory-phase-2)"), /lanes 16–23\s+8\s+8 turns/);
+    assert.equal(await page.locator(".swizzles canvas").count(), 5);
+    await page.click("#memory-phase-2");
+    assert.equal(await page.getAttribute("#memory-phase-2", "aria-pressed"), "true");
+    await page.click("[id='memory-with-128']");
+    assert.match(await where(page), /memory=A-x4\.k\.128/);
+    assert.match(await text(page, "tr:has(#memory-phase-2)"), /1 turn$/);
+    await page.selectOption("#memory-swizzle", "0");
+    await page.fill("#memory-pitch", "144");
+    await page.press("#memory-pitch", "Enter");
+    assert.deepEqual((await row("own"))[0], "free");
+    await page.fill("#memory-pitch", "100");
+    await page.press("#memory-pitch", "Enter");
+    assert.equal(await page.getAttribute("#memory-pitch", "aria-invalid"), "true");
+    await page.selectOption("#memory-operand", "B");
+    await page.selectOption("#memory-load", "x4n");
+    assert.match(await text(page, ".memory-head"), /ldmatrix\.sync\.aligned\.m8n8\.x4\.b16/);
+    await page.goto(page.url().replace(/#.*/, `#op=${QUAD}&tab=memory`));
+    assert.match(await text(page, "#panel"), /^No ldmatrix loads an operand of /);
     return page;
   },
 
@@ -580,6 +645,7 @@ const TESTS = {
       [WGMMA, "light"],
       [PAIR, "dark"],
       [`${PAIR}&tab=path`, "light"],
+      [`${WGMMA}&tab=memory`, "dark"],
     ];
     for (const [name, colorScheme] of views) {
       const viewport = { width: 390, height: 844 };

@@ -164,21 +164,6 @@ def cells(part):
 
 
 @pytest.mark.xdist_group("explorer")
-def test_addresses_in_shared_memory(worked_out):
-    types = {1: "b1", 8: "s8", 16: "f16", 32: "tf32"}
-    assert len(worked_out["memory"]) == 20
-    for case in worked_out["memory"]:
-        of, shape = types[case["bits"]], (case["rows"], case["k"])
-        made = Descriptor.for_tile(
-            *shape, of, major=case["major"], swizzle=case["swizzle"]
-        )
-        assert (made.leading, made.stride) == (case["leading"], case["stride"])
-        assert int(case["word"], 16) == made.encode()
-        mn, k = np.ogrid[: shape[0], : shape[1]]
-        assert digest(made.address(mn, k, of, case["major"])) == case["addresses"], case
-
-
-@pytest.mark.xdist_group("explorer")
 def test_d_arrives_in_the_registers_that_its_loads_fill(worked_out):
     """All of D is put into tensor memory and loaded, register by register."""
     digests = {}

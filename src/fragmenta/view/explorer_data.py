@@ -35,7 +35,7 @@ from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.tensor import TensorFragment
-from fragmenta.shared.descriptor import FIELDS, OFFSETS
+from fragmenta.view.explorer_memory import memory_record
 from fragmenta.view.explorer_numbers import rounding_words, type_record, ways
 from fragmenta.view.palette import hex_colour
 from fragmenta.view.path import loads, path
@@ -82,8 +82,7 @@ def catalogue_record() -> JsonRecord:
         "allTargets": {name: str(since) for name, since in TARGETS.items()},
         "types": types,
         "rounded": rounding_words(),
-        "offsets": read(OFFSETS),
-        "fields": read(FIELDS),
+        "memory": memory_record(),
         "lanes": {
             theme: [hex_colour(lane, dark=theme == "dark") for lane in range(32)]
             for theme in ("light", "dark")
