@@ -111,6 +111,13 @@ async function framed(page, id) {
 const near = (one, other, by, what) =>
   assert.ok(Math.abs(one - other) <= by, `${what}: ${one} is not ${other}`);
 
+/** The notice of a wrong link, the player, and the list of the search. */
+async function everythingOpen(page) {
+  assert.match(await text(page, "#notice"), /no lane 77/);
+  await page.click("#play");
+  await page.fill("#search", "s4");
+}
+
 const TESTS = {
   async "search: words narrow the list, keys walk and pick, Escape keeps the pin"(browser) {
     const page = await open(browser, `#op=${DENSE}&at=D[1][1]`);
@@ -659,16 +666,17 @@ const TESTS = {
 
   async "axe: no violations, in any theme, on any tab"(browser) {
     const views = [
-      [`#op=${DENSE}&at=D.9&values=small`, "light"],
+      [`#op=${DENSE}&at=D.9&values=small&tab=cuda`, "light", (page) => page.click("#share")],
       [`#op=${SPARSE}&tab=metadata&codes=0:5&at=metadata.0`, "dark"],
       [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
-      [`#op=${QUAD}&tab=cuda`, "dark"],
+      [`#op=${QUAD}&tab=machine&lane=77`, "dark", everythingOpen],
       [`#op=${PAIR}&tab=tensor&at=D.70`, "dark"],
       [`#op=${PAIR}&tab=path&at=D.70`, "light"],
       [`#op=${TENSOR}&tab=path`, "dark"],
     ];
-    for (const [hash, colorScheme] of views) {
+    for (const [hash, colorScheme, act] of views) {
       const page = await open(browser, hash, { colorScheme });
+      await act?.(page);
       await page.waitForTimeout(100);
       await page.evaluate(axe);
       // Only violations are wanted in full; the rest takes as long again.
