@@ -1,11 +1,13 @@
 // The page in a real browser: node tests/run.mjs
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, loadavg } from "node:os";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
-import { launch, open, pointAt } from "./browser.mjs";
+import { launch, open, PAGE, pointAt } from "./browser.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -412,6 +414,19 @@ const TESTS = {
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.match(copied, /__forceinline__/);
     return page;
+  },
+
+  async "a page that was written for an instruction opens there"(browser) {
+    const folder = mkdtempSync(join(tmpdir(), "explorer-"));
+    const mark = (name) => `<meta name="first-instruction" content="${name}">`;
+    const html = readFileSync(fileURLToPath(PAGE), "utf8");
+    assert.ok(html.includes(mark("")));
+    writeFileSync(join(folder, "page.html"), html.replace(mark(""), mark(WGMMA)));
+    const page = await browser.newPage();
+    await page.goto(pathToFileURL(join(folder, "page.html")).href);
+    await page.waitForSelector("html[data-ready]");
+    assert.ok((await where(page)).includes(`op=${WGMMA}`));
+    rmSync(folder, { recursive: true });
   },
 
   async "shared memory: descriptor, banks and swizzles"(browser) {
