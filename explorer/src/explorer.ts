@@ -20,6 +20,9 @@ export class Explorer {
   codes!: Codes;
   values: Values | null = null;
   hover: Spot | null = null;
+  private frame: Highlight | null = null;
+  /** While it is told that the frame, and nothing else, has changed. */
+  framing = false;
   /** What the link asks for and cannot be shown. */
   complaints: string[] = [];
   /** Whether the instruction was picked in the page, not opened by a link. */
@@ -94,6 +97,14 @@ export class Explorer {
     this.tell("pointer");
   }
 
+  /** What lights up while something is played; null for what is pointed at. */
+  showFrame(frame: Highlight | null): void {
+    this.frame = frame;
+    this.framing = true;
+    this.tell("pointer");
+    this.framing = false;
+  }
+
   setCode(index: number, code: number): void {
     const codes = { ...this.state.codes, [index]: code };
     if (firstCodes(this.scene)[index] === code) delete codes[index];
@@ -139,6 +150,7 @@ export class Explorer {
   }
 
   get marks(): Highlight {
+    if (this.frame) return this.frame;
     const { hover, scene: drawn, codes } = this;
     return highlight(drawn, codes, hover, this.state.pinned, this.state.lane);
   }

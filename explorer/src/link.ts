@@ -19,13 +19,20 @@ export function follow(catalogue: Catalogue, hash: string, first: string): Link 
     const lost = pinned || lane !== null ? [ELSEWHERE] : [];
     return { state: plain, complaints: [wrong, ...lost, ...complaints] };
   }
-  const scene = sceneOf(catalogue, op, state.selector);
   const checked = { ...state, op: op.name };
+  if (!needsChecks(state)) return { state: checked, complaints };
+  const scene = sceneOf(catalogue, op, 0);
   for (const check of [checkElement, checkLane, checkSelector, checkCodes, checkOperand]) {
     const said = check(checked, scene);
     if (said) complaints.push(said);
   }
   return { state: checked, complaints };
+}
+
+/** Whether a link says something that only the instruction can confirm. */
+function needsChecks({ pinned, lane, selector, codes, operand }: State): boolean {
+  const marked = pinned !== null || (lane ?? 0) >= 32 || operand !== "";
+  return marked || selector > 0 || Object.keys(codes).length > 0;
 }
 
 // ── the instruction ─────────────────────────────────────────────────────────
