@@ -4,16 +4,12 @@
 //
 // What is wrong is printed, and the exit status is 1.
 
-import { existsSync } from "node:fs";
-import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { launch } from "../explorer/tests/browser.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const site = join(root, "build/site");
-const { chromium } = createRequire(join(root, "explorer/package.json"))("playwright-core");
-const PLACES = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-const executablePath = PLACES.map((name) => `/usr/bin/${name}`).find(existsSync);
 /** The smallest letters that are allowed, in pixels. */
 const SMALLEST = 9;
 const wrong = [];
@@ -112,7 +108,7 @@ async function fitting(page, name) {
 }
 
 const PAGES = ["index.html", "install.html", "fragment.html", "gallery.html", "instructions.html", "families/mma.html", "benchmarks/h200-layers.html", "hazards.html", "reference/api.html"];
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+const browser = await launch();
 const wide = await open(browser, { width: 1440, height: 900 });
 for (const act of [searching, explaining, filtering, zooming]) {
   await act(wide).catch((error) => wrong.push(`${act.name}: ${error.message.split("\n")[0]}`));
