@@ -9,6 +9,10 @@ export interface State {
   pinned: Spot | null;
   lane: number | null;
   fill: Fill;
+  /** The target to compute for; empty: the one that is usual. */
+  target: string;
+  /** Elements that were typed: their bits in hexadecimal, by ``A.17``. */
+  set: Record<string, string>;
   accumulator: "D" | "C";
   colour: "lane" | "register";
   zoom: number;
@@ -29,6 +33,8 @@ export function initial(op: string): State {
     pinned: null,
     lane: null,
     fill: "off",
+    target: "",
+    set: {},
     accumulator: "D",
     colour: "lane",
     zoom: 1,
@@ -51,6 +57,8 @@ export function toHash(state: State): string {
   if (pinned) words.push(["at", `${pinned.matrix}.${pinned.index}`]);
   if (state.lane !== null) words.push(["lane", String(state.lane)]);
   add("values", state.fill, plain.fill);
+  add("target", state.target, plain.target);
+  add("set", setText(state.set), "");
   add("show", state.accumulator, plain.accumulator);
   add("colour", state.colour, plain.colour);
   add("zoom", state.zoom, plain.zoom);
@@ -71,6 +79,8 @@ export function fromHash(hash: string, fallback: string): State {
   if (/^\d+$/.test(index ?? "")) state.pinned = { matrix, index: Number(index) };
   state.lane = whole(given.get("lane"));
   state.fill = oneOf(given.get("values"), FILLS, state.fill);
+  state.target = given.get("target") ?? "";
+  state.set = readSet(given.get("set") ?? "");
   state.accumulator = oneOf(given.get("show"), ["D", "C"], state.accumulator);
   state.colour = oneOf(given.get("colour"), ["lane", "register"], state.colour);
   state.zoom = zoomGiven(given.get("zoom"));
@@ -93,6 +103,20 @@ function zoomGiven(text: string | null): number {
 
 function oneOf<T>(value: unknown, allowed: readonly T[], usual: T): T {
   return allowed.includes(value as T) ? (value as T) : usual;
+}
+
+function setText(set: Record<string, string>): string {
+  return Object.entries(set)
+    .map(([place, bits]) => `${place}:${bits}`)
+    .join(",");
+}
+
+function readSet(text: string): Record<string, string> {
+  const found: Record<string, string> = {};
+  for (const [, place, bits] of text.matchAll(/(\w+\.\d+):([0-9a-f]+)/g)) {
+    found[place] = bits;
+  }
+  return found;
 }
 
 function codesText(codes: Record<number, number>): string {

@@ -21,7 +21,9 @@ function catalogueOf(html) {
 /** The page's own modules, as Node can load them. */
 async function modules() {
   const folder = mkdtempSync(join(tmpdir(), "explorer-"));
-  const names = ["layout", "matrix", "values", "shared", "route", "catalogue"];
+  const names = [
+    "layout", "matrix", "values", "fills", "storing", "shared", "route", "catalogue",
+  ];
   const contents = names.map((name) => `export * from "./${name}.ts";`).join("\n");
   const outfile = join(folder, "modules.mjs");
   const stdin = { contents, resolveDir: join(here, "../src") };
@@ -37,7 +39,7 @@ const digest = (...arrays) => {
   return hash.digest("hex");
 };
 
-const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded, Route, search } =
+const { Layout, scene, Values, filled, usualTarget, addresses, packedTile, encoded, Route, search } =
   await modules();
 const catalogue = catalogueOf(readFileSync(page, "utf8"));
 const gathers = catalogue.parts.map(({ line, axes }) =>
@@ -53,12 +55,15 @@ function placesOf(op) {
   );
 }
 
-function valuesOf(op) {
+/** What the operands hold, and D on the usual target. */
+function valuesOf(op, fill) {
   const drawn = scene(catalogue, op, 0);
-  const codes = firstCodes(drawn);
-  const values = evaluate(catalogue, drawn, codes, "small");
-  const arrays = [...values].map(([name, array]) => [name, [...array]]);
-  return { codes: [...codes], ...Object.fromEntries(arrays) };
+  const { operands, codes } = filled(catalogue, drawn, fill);
+  const target = usualTarget(catalogue, op);
+  const values = new Values(catalogue, drawn, codes, operands, target);
+  const names = [...operands.keys(), "D"];
+  const arrays = names.map((name) => [name, [...values.get(name)]]);
+  return { target, codes: [...codes], ...Object.fromEntries(arrays) };
 }
 
 function memoryOf() {
@@ -124,7 +129,10 @@ const chosen = ops.filter((op) => wanted.has(op.name));
 const result = {
   gathers,
   places: Object.fromEntries(ops.map((op) => [op.name, placesOf(op)])),
-  values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op)])),
+  values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op, "small")])),
+  identities: Object.fromEntries(
+    chosen.filter((op) => op.pattern !== undefined).map((op) => [op.name, valuesOf(op, "identity")]),
+  ),
   memory: memoryOf(),
   found: Object.fromEntries(ASKED.map((words) => [words, foundBy(words)])),
   routes: Object.fromEntries(
