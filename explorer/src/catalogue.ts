@@ -1,8 +1,9 @@
 // What is in the page?  The records that Python packed into it.
 
 import type { ElementType } from "./elements.js";
+import type { MemoryTables } from "./shared.js";
 import type { Model } from "./trace.js";
-import { fits, meaning, typesFit, type Meaning } from "./words.js";
+import type { Meaning } from "./words.js";
 
 export interface Part {
   name: string;
@@ -88,11 +89,24 @@ export interface Instruction {
   parts: Record<string, number>;
   operands: string[];
   notes: number[];
+  /** What the assembler writes for it: numbers of ``Catalogue.sass``. */
+  sass: number[];
   pattern?: number;
   tensor?: Tensor;
   /** Of a multiplication: how targets add its products. */
   sums?: number;
 }
+
+/**
+ * Targets, the machine instructions that do the work on them, each with how many there
+ * are, how many others, and what the instruction is expanded to.
+ */
+export type Sass = [
+  targets: string,
+  code: [name: string, count: number][],
+  others: number,
+  expanded: string,
+];
 
 export interface Catalogue {
   families: string[];
@@ -100,8 +114,7 @@ export interface Catalogue {
   types: Record<string, ElementType>;
   /** How each rounding is called. */
   rounded: Record<string, string>;
-  offsets: Record<string, string>[];
-  fields: Record<string, string>[];
+  memory: MemoryTables;
   lanes: { light: string[]; dark: string[] };
   parts: Part[];
   notes: string[];
@@ -112,6 +125,7 @@ export interface Catalogue {
   sums: Sums[];
   /** Words as people say them, with what is not empty of their meaning. */
   said: Record<string, Partial<Meaning>>;
+  sass: Sass[];
   instructions: Instruction[];
 }
 
@@ -154,40 +168,4 @@ export function saidBy(op: Instruction): string {
   if (!op.tensor) return "";
   const { d, a, stype } = op.values;
   return [shapeOf(op), d, a, stype].filter(Boolean).join(".");
-}
-
-export interface Filter {
-  words: string;
-  family: string;
-  type: string;
-  shape: string;
-  target: string;
-}
-
-/**
- * The instructions that fit every filter.  Each word occurs in the name, or is what
- * people say and means it.
- */
-export function search(catalogue: Catalogue, filter: Filter): Instruction[] {
-  const words = filter.words
-    .toLowerCase()
-    .split(/[\s.]+/)
-    .filter(Boolean)
-    .map((word) => ({ word, said: meaning(catalogue, word) }));
-  const said = words.flatMap((each) => each.said ?? []);
-  const plain = words.filter((each) => !each.said).map((each) => each.word);
-  return catalogue.instructions.filter(
-    (op) =>
-      (!filter.family || op.family === filter.family) &&
-      (!filter.type || typesOf(op).includes(filter.type)) &&
-      (!filter.shape || shapeOf(op) === filter.shape) &&
-      (!filter.target || filter.target in catalogue.targets[op.requires].targets) &&
-      words.every(
-        (each) =>
-          op.name.includes(each.word) ||
-          saidBy(op).includes(each.word) ||
-          (each.said && fits(catalogue, op, each.said)),
-      ) &&
-      typesFit(op, said, plain),
-  );
 }

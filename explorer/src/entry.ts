@@ -117,7 +117,7 @@ function fitFloat(name: string, type: ElementType, { top, bottom, minusZero }: R
     return { bits: encode(type, ZERO, minusZero), exact: true };
   }
   const most = fromNumber(type.most!) as Fraction;
-  const over = magnitude(top) > shifted(bottom * most.m, most.e);
+  const over = shifted(magnitude(top), -most.e) > shifted(bottom * most.m, most.e);
   // A type without fraction bits has no zero, and nothing rounds to it.
   const lowest = type.fraction ? least(type) : -bias(type);
   let log = bitLength(top) - bitLength(bottom);

@@ -4,8 +4,9 @@ import type { Catalogue, Instruction, Part, Way } from "./catalogue.js";
 import { highlight, holder, type Highlight, type Spot } from "./highlight.js";
 import { laneText, scene, type Matrix, type Scene } from "./matrix.js";
 import { THEMES, type Theme } from "./palette.js";
+import { follow } from "./link.js";
 import { Route } from "./route.js";
-import { fromHash, toHash, type State } from "./state.js";
+import { initial, toHash, type State } from "./state.js";
 import { Own } from "./own.js";
 import { usualTarget, Values, wayOf, type Codes } from "./values.js";
 
@@ -21,6 +22,10 @@ export class Explorer {
   /** Values that people typed, pasted or loaded. */
   readonly own: Own;
   hover: Spot | null = null;
+  /** What the link asks for and cannot be shown. */
+  complaints: string[] = [];
+  /** Whether the instruction was picked in the page, not opened by a link. */
+  picked = false;
   /** Of a tcgen05.mma: where its elements pass. */
   route: Route | null = null;
   private listeners: ((change: Change) => void)[] = [];
@@ -31,8 +36,17 @@ export class Explorer {
     hash: string,
   ) {
     this.byName = new Map(catalogue.instructions.map((op) => [op.name, op]));
-    this.state = fromHash(hash, FIRST);
+    this.state = initial(FIRST);
     this.own = new Own(this);
+    this.follow(hash);
+  }
+
+  private follow(hash: string): void {
+    const { state, complaints } = follow(this.catalogue, hash, FIRST);
+    this.state = state;
+    this.complaints = complaints;
+    this.picked = false;
+    this.hover = null;
     this.derive();
   }
 
@@ -43,17 +57,17 @@ export class Explorer {
   /** Go where a link points. */
   open(hash: string): void {
     if (hash === toHash(this.state)) return;
-    this.state = fromHash(hash, FIRST);
-    this.hover = null;
-    this.derive();
+    this.follow(hash);
     this.tell("instruction");
   }
 
   pick(name: string): void {
     const { tab, fill, target, colour, accumulator, zoom } = this.state;
     const kept = { tab, fill, target, colour, accumulator, zoom };
-    this.state = { ...fromHash("", name), ...kept };
+    this.state = { ...initial(name), ...kept };
     this.hover = null;
+    this.complaints = [];
+    this.picked = true;
     this.derive();
     this.tell("instruction");
   }
@@ -95,13 +109,8 @@ export class Explorer {
     this.state.op = op.name;
     this.scene = scene(this.catalogue, op, this.state.selector);
     this.route = op.tensor ? new Route(this.catalogue, this.scene) : null;
-    const { pinned } = this.state;
-    if (pinned && !(pinned.index < (this.matrix(pinned.matrix)?.size ?? 0))) {
-      this.state.pinned = null;
-    }
-    if ((this.state.lane ?? 0) >= 32 * this.scene.warps) this.state.lane = null;
-    this.state.selector %= this.scene.selectors;
-    if (this.state.target && !this.way) this.state.target = "";
+    // What one begins with on another instruction need not have the target.
+    if (!this.way) this.state.target = "";
     this.own.keep();
     this.codes = this.own.codes.slice();
     for (const [index, code] of Object.entries(this.state.codes)) {

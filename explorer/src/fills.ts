@@ -19,7 +19,8 @@ import { compressed, firstCodes, logicalColumns, type Codes } from "./storing.js
 export const FILLS = ["off", "small", "ones", "identity", "random", "extreme"] as const;
 export type Fill = (typeof FILLS)[number];
 
-const OPERANDS = ["A", "B", "C", "scale_A", "scale_B"];
+/** The operands that have values; D follows from them. */
+export const VALUED = ["A", "B", "C", "scale_A", "scale_B"];
 
 export interface Filled {
   operands: Map<string, Patterns>;
@@ -29,7 +30,7 @@ export interface Filled {
 
 export function filled(catalogue: Catalogue, scene: Scene, fill: Fill): Filled {
   const operands = new Map<string, Patterns>();
-  for (const name of OPERANDS) {
+  for (const name of VALUED) {
     const matrix = scene.matrices.get(name);
     if (!matrix) continue;
     const of = catalogue.types[matrix.type];

@@ -8,12 +8,10 @@ import type { Matrix } from "./matrix.js";
 import { npyTable } from "./npy.js";
 import { MOST_IN_LINK } from "./own.js";
 import { compressed, decompressed, logicalColumns, TooFull } from "./storing.js";
-import { cellName, fullText } from "./values.js";
+import { cellName, fullText, VALUED } from "./values.js";
 
 /** Numbers that a box of text holds without becoming slow. */
 const MOST_WRITTEN = 5000;
-
-const OPERANDS = ["A", "B", "C", "scale_A", "scale_B"];
 
 /** What was typed and not taken yet, and what was said last. */
 let draft = { op: "", operand: "A", text: null as string | null };
@@ -48,7 +46,7 @@ function operandSelect(explorer: Explorer): HTMLElement {
       say(explorer, "");
     },
   });
-  for (const name of OPERANDS) {
+  for (const name of VALUED) {
     if (explorer.matrix(name)) {
       select.append(h("option", { value: name }, name.replace("_", " ")));
     }
@@ -61,7 +59,7 @@ function operandSelect(explorer: Explorer): HTMLElement {
 function pinnedEntry(explorer: Explorer): Node[] {
   const { pinned } = explorer.state;
   const matrix = pinned && explorer.matrix(pinned.matrix);
-  if (!matrix || !OPERANDS.includes(matrix.name)) return [];
+  if (!matrix || !VALUED.includes(matrix.name)) return [];
   const value = explorer.numbers.full(matrix.name, pinned.index);
   const name = cellName(matrix, pinned.index);
   const input = h("input", { id: "own-one", value, size: 10, spellcheck: "false" });

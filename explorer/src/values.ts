@@ -8,7 +8,7 @@ import type { Matrix, Scene } from "./matrix.js";
 import { rowOfB, type Codes } from "./storing.js";
 import { explain, type Explanation, type Model } from "./trace.js";
 
-export { FILLS, type Fill } from "./fills.js";
+export { FILLS, VALUED, type Fill } from "./fills.js";
 export { firstCodes, rowOfB, type Codes } from "./storing.js";
 
 /** How a target computes an instruction; null if it does not have it. */

@@ -26,6 +26,7 @@ from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING, Instruction
+from fragmenta.isa.sass import by_architecture
 from fragmenta.isa.spoken import meaning, vocabulary
 from fragmenta.isa.table import read
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
@@ -34,7 +35,7 @@ from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.tensor import TensorFragment
-from fragmenta.shared.descriptor import FIELDS, OFFSETS
+from fragmenta.view.explorer_memory import memory_record
 from fragmenta.view.explorer_numbers import rounding_words, type_record, ways
 from fragmenta.view.palette import hex_colour
 from fragmenta.view.path import loads, path
@@ -42,7 +43,7 @@ from fragmenta.view.tensor_memory import arrangement
 
 PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")
-POOLS = ("parts", "notes", "targets", "patterns", "words", "models", "sums")
+POOLS = ("parts", "notes", "targets", "patterns", "words", "models", "sums", "sass")
 
 JsonRecord = dict[str, Any]
 
@@ -81,8 +82,7 @@ def catalogue_record() -> JsonRecord:
         "allTargets": {name: str(since) for name, since in TARGETS.items()},
         "types": types,
         "rounded": rounding_words(),
-        "offsets": read(OFFSETS),
-        "fields": read(FIELDS),
+        "memory": memory_record(),
         "lanes": {
             theme: [hex_colour(lane, dark=theme == "dark") for lane in range(32)]
             for theme in ("light", "dark")
@@ -175,6 +175,7 @@ def _instruction(
         },
         "operands": [str(operand) for operand in op.operands],
         "notes": [pools["notes"].add(note) for note in op.notes],
+        "sass": [pools["sass"].add(code) for code in _machine_code(op)],
     }
     if op.family in MULTIPLYING:
         record["sums"] = _sums(op, pools)
@@ -229,6 +230,14 @@ def _requirement(op: Instruction) -> JsonRecord:
         "text": op.requires.text,
         "targets": {each: op.expanded_to(each) or "" for each in op.requires.targets},
     }
+
+
+def _machine_code(op: Instruction) -> list[list[Any]]:
+    """What the assembler writes: targets, names with numbers, others, expanded to."""
+    return [
+        [targets, [list(each) for each in code.code], code.others, code.expanded or ""]
+        for targets, code in by_architecture(op)
+    ]
 
 
 def _part(part: Fragment) -> JsonRecord:
