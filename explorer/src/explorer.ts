@@ -22,6 +22,9 @@ export class Explorer {
   /** Values that people typed, pasted or loaded. */
   readonly own: Own;
   hover: Spot | null = null;
+  private frame: Highlight | null = null;
+  /** While it is told that the frame, and nothing else, has changed. */
+  framing = false;
   /** What the link asks for and cannot be shown. */
   complaints: string[] = [];
   /** Whether the instruction was picked in the page, not opened by a link. */
@@ -98,6 +101,14 @@ export class Explorer {
     this.tell("pointer");
   }
 
+  /** What lights up while something is played; null for what is pointed at. */
+  showFrame(frame: Highlight | null): void {
+    this.frame = frame;
+    this.framing = true;
+    this.tell("pointer");
+    this.framing = false;
+  }
+
   setCode(index: number, code: number): void {
     const codes = { ...this.state.codes, [index]: code };
     if (this.own.codes[index] === code) delete codes[index];
@@ -171,6 +182,7 @@ export class Explorer {
   }
 
   get marks(): Highlight {
+    if (this.frame) return this.frame;
     const { hover, scene: drawn, codes } = this;
     return highlight(drawn, codes, hover, this.state.pinned, this.state.lane);
   }

@@ -30,13 +30,22 @@ export function follow(catalogue: Catalogue, hash: string, first: string): Link 
     const lost = pinned || lane !== null ? [ELSEWHERE] : [];
     return { state: plain, complaints: [wrong, ...lost, ...complaints] };
   }
-  const scene = sceneOf(catalogue, op, state.selector);
   const checked = { ...state, op: op.name };
+  if (!needsChecks(state)) return { state: checked, complaints };
+  const scene = sceneOf(catalogue, op, 0);
   for (const check of CHECKS) {
     const said = check(checked, scene, catalogue);
     if (said) complaints.push(said);
   }
   return { state: checked, complaints };
+}
+
+/** Whether a link says something that only the instruction can confirm. */
+function needsChecks(state: State): boolean {
+  const { pinned, lane, selector, codes, operand, target, set } = state;
+  const marked = pinned !== null || (lane ?? 0) >= 32 || operand !== "";
+  const given = { ...codes, ...set };
+  return marked || selector > 0 || target !== "" || Object.keys(given).length > 0;
 }
 
 // ── the instruction ─────────────────────────────────────────────────────────

@@ -10,6 +10,7 @@ import { keepAddress, writeAddress } from "./history.js";
 import { listenToLane, showElement, showLane } from "./inspector.js";
 import { closeNotice, showNotice } from "./notice.js";
 import { Picker } from "./picker.js";
+import { Player } from "./player.js";
 import { Share } from "./share.js";
 import type { State } from "./state.js";
 import { Tabs } from "./tabs.js";
@@ -29,9 +30,11 @@ async function start(): Promise<void> {
   listenToLane(explorer);
   listenToTheme(explorer);
   explorer.listen((change) => showRest(explorer, tabs, change));
+  const player = new Player(explorer);
   keepAddress(explorer);
   // What was opened last is closed first, and the pin is let go last of all.
-  const close = [...opened.map((each) => () => each.close()), closeNotice];
+  const close = [...opened, player].map((each) => () => each.close());
+  close.push(closeNotice);
   document.addEventListener("keydown", (event) => keys(explorer, event, close));
   figure.draw();
   tabs.show("instruction");

@@ -4,6 +4,7 @@ import { unfold, unpack, type Sources } from "./catalogue.js";
 import { byId, copy, h } from "./dom.js";
 import type { Change, Explorer } from "./explorer.js";
 import { explainPanel } from "./explain.js";
+import { machinePanel } from "./machine.js";
 import { followMemory, memoryPanel } from "./memory.js";
 import { metadataPanel } from "./metadata.js";
 import { nearest, oneOf, shortened } from "./near.js";
@@ -38,6 +39,7 @@ const TABS: Tab[] = [
   },
   { id: "cuda", label: "CUDA", follows: false, show: (e) => source(e, 0) },
   { id: "ptx", label: "PTX", follows: false, show: (e) => source(e, 1) },
+  { id: "machine", label: "Machine code", follows: false, show: machinePanel },
   {
     id: "explain",
     label: "Explain",

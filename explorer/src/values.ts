@@ -170,6 +170,13 @@ export function fullText(value: number): string {
     : repr(value);
 }
 
+/** What becomes of two elements: their product, or one of bits. */
+export function pairing(bitop: string | undefined): (x: number, y: number) => number {
+  if (bitop?.startsWith("xor")) return (x, y) => x ^ y; // bits are always dense
+  if (bitop?.startsWith("and")) return (x, y) => x & y;
+  return (x, y) => x * y;
+}
+
 /** An element of a matrix as people write it, ``A[3, 17]``. */
 export function cellName(matrix: Matrix, index: number): string {
   const [m, row, col] = matrix.spot(index);

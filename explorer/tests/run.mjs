@@ -112,6 +112,13 @@ async function framed(page, id) {
 const near = (one, other, by, what) =>
   assert.ok(Math.abs(one - other) <= by, `${what}: ${one} is not ${other}`);
 
+/** The notice of a wrong link, the player, and the list of the search. */
+async function everythingOpen(page) {
+  assert.match(await text(page, "#notice"), /no lane 77/);
+  await page.click("#play");
+  await page.fill("#search", "s4");
+}
+
 const TESTS = {
   async "search: words narrow the list, keys walk and pick, Escape keeps the pin"(browser) {
     const page = await open(browser, `#op=${DENSE}&at=D[1][1]`);
@@ -296,6 +303,39 @@ const TESTS = {
     return page;
   },
 
+  async "play: through k, lanes and registers, by itself and by keys"(browser) {
+    const page = await open(browser, `#op=${SPARSE}&values=small&at=D[3][5]`, {
+      reducedMotion: "reduce",
+    });
+    const said = () => text(page, "#player .said");
+    await page.click("#play");
+    const first = await said();
+    assert.match(first, /^stored 0, column 0 of A: A\[3\]\[0\] × B\[0\]\[5\] = −2; exact sum so far −2$/);
+    await page.waitForTimeout(600);
+    assert.equal(await said(), first, "less motion is asked for");
+    const before = await painted(page, "B");
+    await page.keyboard.press("ArrowRight");
+    assert.match(await said(), /^stored 1, .* exact sum so far −6$/);
+    assert.notEqual(await painted(page, "B"), before);
+    await page.keyboard.press("End");
+    const value = /value (\S+)/.exec(await facts(page))[1].replace("-", "−");
+    assert.match(await said(), new RegExp(`exact sum so far ${value}; the instruction returns ${value}$`));
+    const ways = page.locator("#player select").first();
+    await ways.selectOption("lane");
+    assert.equal(await said(), "lane 0 holds 16 of A, 16 of B, 4 of C, 4 of D, 8 of metadata");
+    await ways.selectOption("register");
+    assert.match(await said(), /^register 0 of every lane: 256 of A, 256 of B/);
+    await page.locator("#player select").last().selectOption("8");
+    await page.click('#player [aria-label="Play"]');
+    await page.waitForSelector('#player [aria-label="Pause"]');
+    await page.waitForSelector('#player [aria-label="Play"]'); // it stops at the end
+    assert.match(await said(), /^register 3 of every lane/);
+    await page.keyboard.press("Escape");
+    assert.equal(await page.isVisible("#player"), false);
+    assert.match(await where(page), /at=D\.29/);
+    return page;
+  },
+
   async "sharing: a link brings back the same view"(browser) {
     const page = await open(browser, `#op=${SPARSE}&values=small`);
     await page.click("#tab-metadata");
@@ -318,6 +358,13 @@ const TESTS = {
     await page.click("#share");
     await page.click("#export");
     const download = await waiting;
+    const saved = page.waitForEvent("download");
+    await page.keyboard.press("ArrowDown"); // the menu's button has the focus again
+    for (let at = 0; at < 5; at++) await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    const png = readFileSync(await (await saved).path());
+    assert.equal(png.subarray(1, 4).toString(), "PNG");
+    assert.ok(png.readUInt32BE(16) > 1000, "wide enough to read");
     assert.match(download.suggestedFilename(), /^mma\.sp.*m16n8k64.*\.svg$/);
     const svg = readFileSync(await download.path(), "utf8");
     const parsed = await page.evaluate((source) => {
@@ -360,7 +407,8 @@ const TESTS = {
       await panel(),
       /__device__ __forceinline__ void mma_m16n8k16_f32_f16_f16_f32/,
     );
-    await page.click("#panel .copy");
+    await page.click("#share");
+    await page.click("#copy-cuda");
     await page.waitForSelector("#toast.shown");
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.match(copied, /__forceinline__/);
@@ -620,17 +668,18 @@ const TESTS = {
 
   async "axe: no violations, in any theme, on any tab"(browser) {
     const views = [
-      [`#op=${DENSE}&at=D.9&values=small`, "light"],
+      [`#op=${DENSE}&at=D.9&values=small&tab=cuda`, "light", (page) => page.click("#share")],
       [`#op=${SPARSE}&tab=metadata&codes=0:5&at=metadata.0`, "dark"],
       [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
-      [`#op=${QUAD}&tab=cuda`, "dark"],
       [`#op=${DENSE}&tab=explain&values=random&at=A.42`, "dark"],
+      [`#op=${QUAD}&tab=machine&lane=77`, "dark", everythingOpen],
       [`#op=${PAIR}&tab=tensor&at=D.70`, "dark"],
       [`#op=${PAIR}&tab=path&at=D.70`, "light"],
       [`#op=${TENSOR}&tab=path`, "dark"],
     ];
-    for (const [hash, colorScheme] of views) {
+    for (const [hash, colorScheme, act] of views) {
       const page = await open(browser, hash, { colorScheme });
+      await act?.(page);
       await page.waitForTimeout(100);
       await page.evaluate(axe);
       // Only violations are wanted in full; the rest takes as long again.
