@@ -97,7 +97,7 @@ export interface Group {
 }
 
 /** Modern first; the dense before the sparse, and what moves data last. */
-const FAMILIES = [
+export const FAMILIES = [
   "tcgen05.mma",
   "wgmma",
   "mma",

@@ -120,6 +120,18 @@ def test_words_find_what_python_finds(worked_out):
         assert names, text
 
 
+@pytest.mark.xdist_group("explorer")
+def test_a_link_in_words_means_what_find_means(worked_out):
+    for text, names in worked_out["meant"].items():
+        assert names == [str(fm.find(text))], text
+
+
+@pytest.mark.xdist_group("explorer")
+def test_every_instruction_is_in_the_list(worked_out):
+    assert worked_out["listed"] == len(holding())
+    assert worked_out["unplaced"] == []
+
+
 def fits(op, text):
     """Words that are said, or the name of a machine instruction."""
     if "." not in text.split()[0]:
