@@ -5,9 +5,10 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { catalogue, digest, modules } from "./modules.mjs";
 
-const { Layout, scene, Values, filled, usualTarget, Route, search, meantBy, grouped, FAMILIES } = await modules(
-  "fills", "layout", "matrix", "route", "searching", "short", "values",
-);
+const {
+  Layout, scene, Values, filled, usualTarget, Route, search, meantBy, grouped, FAMILIES,
+} = await modules(
+  "layout", "matrix", "values", "fills", "route", "searching", "short",
 );
 const gathers = catalogue.parts.map(({ line, axes }) =>
   digest(new Layout(line, axes).gather()),
@@ -87,7 +88,6 @@ const result = {
   identities: Object.fromEntries(
     sparse.map((op) => [op.name, valuesOf(op, "identity")]),
   ),
-  values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op)])),
   meant: Object.fromEntries(
     MEANT.map((words) => [words, meantBy(catalogue, words).map(({ name }) => name)]),
   ),
