@@ -10,7 +10,11 @@ import { initial, toHash, type State } from "./state.js";
 import { Own } from "./own.js";
 import { usualTarget, Values, wayOf, type Codes } from "./values.js";
 
-const FIRST = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+const USUAL = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+/** What a page without a link begins with; a page may be written for an instruction. */
+const FIRST =
+  document.querySelector<HTMLMetaElement>('meta[name="first-instruction"]')?.content ||
+  USUAL;
 
 /** What changed: everything, the picture, or only what is pointed at. */
 export type Change = "instruction" | "picture" | "pointer";

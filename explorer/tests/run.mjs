@@ -1,11 +1,13 @@
 // The page in a real browser: node tests/run.mjs
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, loadavg } from "node:os";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
-import { launch, open, pointAt } from "./browser.mjs";
+import { launch, open, PAGE, pointAt } from "./browser.mjs";
 import { TESTS as EXPLAIN } from "./explain.mjs";
 
 const require = createRequire(import.meta.url);
@@ -198,6 +200,10 @@ const TESTS = {
     assert.match(await notice(`#op=${DENSE}&at=A[16][0]`), /A\[16\]\[0\] is outside; the last element is A\[15\]\[15\]/);
     assert.match(await notice(`#op=${DENSE}&lane=40&tab=metadata`), /no lane 40; the last is 31.*no Metadata tab/);
     assert.match(await notice("#op=fp8+m16n8k32"), /can be \d+ instructions/);
+    const guide = readFileSync(new URL("../../docs/using-the-explorer.md", import.meta.url), "utf8");
+    const examples = guide.match(/#op=[^`]*/g);
+    assert.equal(examples.length, 5);
+    for (const hash of examples) assert.equal(await notice(hash), "", hash);
     assert.equal(await notice("#op=sparse+int8+16x8x64&at=metadata[2,1]"), "");
     assert.match(await where(page), /op=mma\.sp\.sync.*s8\.s8.*at=metadata\.\d+/);
     return page;
@@ -413,6 +419,19 @@ const TESTS = {
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.match(copied, /__forceinline__/);
     return page;
+  },
+
+  async "a page that was written for an instruction opens there"(browser) {
+    const folder = mkdtempSync(join(tmpdir(), "explorer-"));
+    const mark = (name) => `<meta name="first-instruction" content="${name}">`;
+    const html = readFileSync(fileURLToPath(PAGE), "utf8");
+    assert.ok(html.includes(mark("")));
+    writeFileSync(join(folder, "page.html"), html.replace(mark(""), mark(WGMMA)));
+    const page = await browser.newPage();
+    await page.goto(pathToFileURL(join(folder, "page.html")).href);
+    await page.waitForSelector("html[data-ready]");
+    assert.ok((await where(page)).includes(`op=${WGMMA}`));
+    rmSync(folder, { recursive: true });
   },
 
   async "shared memory: descriptor, banks and swizzles"(browser) {
