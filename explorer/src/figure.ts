@@ -24,7 +24,6 @@ import {
   plainColour,
   registerColour,
 } from "./palette.js";
-import { shown } from "./values.js";
 
 const LARGEST: Cell = { width: 46, height: 20 };
 const TALL = 800; // pixels within which the whole picture should stand
@@ -261,7 +260,7 @@ export class Figure {
       look.wrong = (index) => pattern!.problems[codes[index]] !== "";
     }
     if (matrix.name === "D" && pattern && explorer.values) {
-      look.wrong = (index) => Number.isNaN(explorer.values!.get("D")![index]);
+      look.wrong = (index) => explorer.values!.undefinedAt(index);
     }
     return look;
   }
@@ -274,8 +273,7 @@ export class Figure {
       return (index) =>
         codes[index].toString(wide ? 2 : 16).padStart(wide ? 4 : 1, "0");
     }
-    const numbers = values?.get(matrix.name);
-    if (numbers) return (index) => shown(numbers[index]);
+    if (values?.get(matrix.name)) return (index) => values.text(matrix.name, index);
     if (!matrix.part) return () => "";
     const { letter } = matrix.part;
     const lane = (index: number) => matrix.lane[index] % 128;

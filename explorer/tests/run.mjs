@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
 import { launch, open, PAGE, pointAt } from "./browser.mjs";
+import { TESTS as EXPLAIN } from "./explain.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -268,7 +269,7 @@ const TESTS = {
     await pointAt(page, "D", 3, 5, { click: true });
     assert.match(await where(page), /at=D\.29/);
     assert.match(await facts(page), /value 32/);
-    assert.match(await text(page, "#element .sum"), /= 32$/);
+    assert.match(await text(page, "#result"), /^D\[3, 5\] on sm_90a\s+D\s+32\s/);
     for (const name of ["A", "B", "metadata"])
       assert.ok((await painted(page, name)) > 50);
     return page;
@@ -524,7 +525,7 @@ const TESTS = {
     await pointAt(page, "D", 40, 100, { click: true });
     assert.match(await facts(page), /lane 40 column 100 bits 31:0 reached by warp 1/);
     assert.match(await facts(page), /value 16/);
-    assert.match(await text(page, "#element .sum"), /^D = Σ A·B = .* = 16$/);
+    assert.match(await text(page, "#result"), /^D\[40, 100\] on sm_100a\s+D\s+16\s/);
     const memory = page.locator(".memory canvas").first();
     const width = 2; // of a column, with 264 of them
     await memory.hover({ position: { x: 62 + width * 257.5, y: 34 + 4 * 70 + 2 } });
@@ -672,6 +673,7 @@ const TESTS = {
       [PAIR, "dark"],
       [`${PAIR}&tab=path`, "light"],
       [`${WGMMA}&tab=memory`, "dark"],
+      [`${DENSE}&tab=explain&values=random&at=D.42`, "light"],
     ];
     for (const [name, colorScheme] of views) {
       const viewport = { width: 390, height: 844 };
@@ -688,6 +690,7 @@ const TESTS = {
       [`#op=${DENSE}&at=D.9&values=small&tab=cuda`, "light", (page) => page.click("#share")],
       [`#op=${SPARSE}&tab=metadata&codes=0:5&at=metadata.0`, "dark"],
       [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
+      [`#op=${DENSE}&tab=explain&values=random&at=A.42`, "dark"],
       [`#op=${QUAD}&tab=machine&lane=77`, "dark", everythingOpen],
       [`#op=${PAIR}&tab=tensor&at=D.70`, "dark"],
       [`#op=${PAIR}&tab=path&at=D.70`, "light"],
@@ -738,7 +741,7 @@ const TESTS = {
 const only = process.argv[2] ?? "";
 const browser = await launch();
 let failed = 0;
-for (const [name, test] of Object.entries(TESTS)) {
+for (const [name, test] of Object.entries({ ...TESTS, ...EXPLAIN })) {
   if (!name.includes(only)) continue;
   const started = Date.now();
   try {
