@@ -273,7 +273,11 @@ export class Figure {
       return (index) =>
         codes[index].toString(wide ? 2 : 16).padStart(wide ? 4 : 1, "0");
     }
-    if (values?.get(matrix.name)) return (index) => values.text(matrix.name, index);
+    if (values?.has(matrix.name)) {
+      // What no cell has room for is not computed.
+      if (!typeSize(this.cell(matrix), 1)) return () => "";
+      return (index) => values.text(matrix.name, index);
+    }
     if (!matrix.part) return () => "";
     const { letter } = matrix.part;
     const lane = (index: number) => matrix.lane[index] % 128;
