@@ -76,6 +76,16 @@ export interface Instruction {
   tensor?: Tensor;
 }
 
+/** The colours of what is not a lane. */
+export interface Inks {
+  page: string;
+  text: string;
+  small: string;
+  outline: string;
+  hairline: string;
+  band: string;
+}
+
 export interface Catalogue {
   families: string[];
   allTargets: Record<string, string>;
@@ -83,6 +93,7 @@ export interface Catalogue {
   offsets: Record<string, string>[];
   fields: Record<string, string>[];
   lanes: { light: string[]; dark: string[] };
+  inks: Record<"light" | "dark", Inks>;
   parts: Part[];
   notes: string[];
   targets: Requirement[];

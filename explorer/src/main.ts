@@ -21,6 +21,7 @@ async function start(): Promise<void> {
   explorer.listen((change) => showRest(explorer, change));
   window.addEventListener("hashchange", () => explorer.open(location.hash));
   figure.draw();
+  figure.begin();
   tabs.show("instruction");
   showRest(explorer, "instruction");
   document.documentElement.dataset.ready = "yes";
@@ -44,6 +45,7 @@ function listenToTools(explorer: Explorer): void {
   };
   bind("values", (fill) => ({ fill: fill as State["fill"] }));
   bind("show", (name) => ({ accumulator: name as State["accumulator"] }));
+  bind("sparse", (sparse) => ({ sparse: sparse as State["sparse"] }));
   bind("colour", (colour) => ({ colour: colour as State["colour"] }));
   byId("share").addEventListener("click", () => void copy(location.href, "Link"));
   byId("theme").addEventListener("click", () => switchTheme(explorer));
@@ -58,6 +60,9 @@ function showTools(explorer: Explorer): void {
   byId<HTMLSelectElement>("values").value = state.fill;
   byId<HTMLSelectElement>("show").value = state.accumulator;
   byId<HTMLSelectElement>("colour").value = state.colour;
+  byId<HTMLSelectElement>("sparse").value = explorer.sparseForm;
+  byId("sparse").parentElement!.hidden =
+    !explorer.scene.pattern || !explorer.matrix("A") || !explorer.matrix("metadata");
   byId("show").parentElement!.hidden = !explorer.matrix("C") || !explorer.matrix("D");
   byId("values").parentElement!.hidden = !explorer.scene.computes;
 }

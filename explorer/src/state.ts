@@ -12,6 +12,8 @@ export interface State {
   accumulator: "D" | "C";
   colour: "lane" | "register";
   zoom: number;
+  /** How a sparse A is drawn; empty for what there is room for. */
+  sparse: "" | "both" | "stored" | "logical";
   selector: number;
   /** Codes that differ from those one begins with, by index. */
   codes: Record<number, number>;
@@ -32,6 +34,7 @@ export function initial(op: string): State {
     accumulator: "D",
     colour: "lane",
     zoom: 1,
+    sparse: "",
     selector: 0,
     codes: {},
     tab: "formula",
@@ -54,6 +57,7 @@ export function toHash(state: State): string {
   add("show", state.accumulator, plain.accumulator);
   add("colour", state.colour, plain.colour);
   add("zoom", state.zoom, plain.zoom);
+  add("sparse", state.sparse, plain.sparse);
   add("selector", state.selector, plain.selector);
   add("codes", codesText(state.codes), "");
   add("tab", state.tab, plain.tab);
@@ -74,6 +78,7 @@ export function fromHash(hash: string, fallback: string): State {
   state.accumulator = oneOf(given.get("show"), ["D", "C"], state.accumulator);
   state.colour = oneOf(given.get("colour"), ["lane", "register"], state.colour);
   state.zoom = zoomGiven(given.get("zoom"));
+  state.sparse = oneOf(given.get("sparse"), ["both", "stored", "logical"], state.sparse);
   state.selector = whole(given.get("selector")) ?? 0;
   state.codes = readCodes(given.get("codes") ?? "");
   state.tab = given.get("tab") ?? state.tab;
