@@ -92,6 +92,7 @@ pages: $(VENV)/.test  ## what is generated in the pages of docs/
 docs: $(VENV)/.docs  ## the same, and the site into build/site
 	$(BIN)/python docs/generate.py --site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/check.py
 
 # Chromium and what drives it, for the tests of the explorer.
 CHROMIUM_NAMES := chromium chromium-browser google-chrome chrome

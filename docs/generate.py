@@ -8,33 +8,30 @@ can be read where the code is.  ``tests/test_docs.py`` fails if one is outdated.
 
     python docs/generate.py --site   # make docs does this before mkdocs
 
-also copies docs/ to build/docs/ and draws a picture for every set of operands: the
-site has them, the repository does not.
+also writes build/docs/, which has more than the repository: a picture for every set of
+operands, links into the explorer, charts.
 """
 
 from __future__ import annotations
 
 import re
-import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from making import families, kernels, numbers, references
-from making.markdown import DOCS, ROOT, anchor
+from making import families, gallery, kernels, numbers, references, site
+from making.markdown import DOCS, ROOT
 
 import fragmenta as fm
 from fragmenta.view.path import path_svg
 
-BUILT = ROOT / "build" / "docs"
 END = "<!-- /generated -->"
 REGION = re.compile(
     rf"(?s)<!-- generated: (\S+) -->\n(?:(?:(?!<!-- generated: ).)*?{END}\n)?"
 )
-PICTURE = re.compile(r"<!-- picture: (.+) -->")
 
 WRITERS: dict[str, Callable[[], str]] = {
     **{f"family:{name}": partial(families.family, name) for name in families.FAMILIES},
@@ -44,6 +41,7 @@ WRITERS: dict[str, Callable[[], str]] = {
         f"instructions:{name}": partial(families.instructions, name)
         for name in families.LISTS
     },
+    **{f"gallery:{show}": partial(gallery.listed, show) for show in gallery.SHOWS},
     "certainty": numbers.certainty_table,
     "certainty-words": numbers.certainty_words,
     "models": numbers.model_table,
@@ -83,7 +81,7 @@ def main(*options: str) -> None:
             path.write_text(text, encoding="utf-8")
             print(f"written: {path.relative_to(ROOT)}")
     if "--site" in options:
-        site()
+        site.write()
 
 
 def pages() -> dict[Path, str]:
@@ -112,28 +110,6 @@ def pictures() -> dict[Path, str]:
     assert isinstance(scaled, fm.Instruction)
     drawn["tcgen05-path"] = path_svg(scaled)
     return {DOCS / "pictures" / f"{name}.svg": svg for name, svg in drawn.items()}
-
-
-def site() -> None:
-    """Write build/docs, with a picture where a page has a mark for one."""
-    shutil.rmtree(BUILT, ignore_errors=True)
-    ignored = shutil.ignore_patterns("*.py", "making", "__pycache__")
-    shutil.copytree(DOCS, BUILT, ignore=ignored)
-    for path in BUILT.rglob("*.md"):
-        text = path.read_text(encoding="utf-8")
-        for name, svg in drawings(text):
-            (BUILT / "pictures" / name).write_text(svg, encoding="utf-8")
-        path.write_text(PICTURE.sub(_image, text), encoding="utf-8")
-
-
-def drawings(text: str) -> Iterator[tuple[str, str]]:
-    """The file and the picture for each mark of a page."""
-    for name in PICTURE.findall(text):
-        yield f"{anchor(name)}.svg", fm.instruction(name).to_svg()
-
-
-def _image(mark: re.Match[str]) -> str:
-    return f"![{mark[1]}](../pictures/{anchor(mark[1])}.svg){{ loading=lazy }}"
 
 
 if __name__ == "__main__":

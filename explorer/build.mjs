@@ -34,7 +34,7 @@ function bundle() {
 }
 
 function style() {
-  const options = { minify: true, loader: { ".css": "css" }, write: false };
+  const options = { bundle: true, minify: true, write: false };
   const { outputFiles } = buildSync({
     ...options,
     entryPoints: [join(here, "src/style.css")],

@@ -111,7 +111,7 @@ def prose(page: Path) -> str:
 def anchors(page: Path) -> frozenset[str]:
     """What the headings of a page are called, if no two have the same name."""
     titles = re.findall(r"(?m)^#+ (.*)$", prose(page))
-    found = Counter(generator().anchor(title) for title in titles)
+    found = Counter(generator().site.anchor(title) for title in titles)
     return frozenset(each for each, count in found.items() if count == 1)
 
 
@@ -162,11 +162,12 @@ def test_the_site_has_more_pictures() -> None:
     """Each picture has the name of its heading; the first of a page is drawn here."""
     made = generator()
     for family in (*made.families.FAMILIES, "tcgen05"):
-        text = (DOCS / "families" / f"{family}.md").read_text("utf-8")
-        marked = made.PICTURE.findall(text)
+        name = f"families/{family}.md"
+        text = (DOCS / name).read_text("utf-8")
+        marked = made.site.PICTURE.findall(text)
         assert marked == re.findall(r"(?m)^### `(.*)`$", text)
-        [(file, svg), *_] = made.drawings(f"<!-- picture: {marked[0]} -->")
-        assert made.PICTURE.sub(made._image, text).count(f"../pictures/{file}") == 1
+        [(file, svg), *_] = made.site.drawings(f"<!-- picture: {marked[0]} -->")
+        assert made.site.page(text, name).count(f"../pictures/{file}") == 1
         assert svg.startswith("<svg")
 
 

@@ -217,12 +217,14 @@ def replaced(model: nn.Module, make: Callable[[nn.Linear], nn.Module]) -> nn.Mod
 class SemiStructured(nn.Module):
     """PyTorch's own 2:4 tensor: cuSPARSELt, where PyTorch has it.
 
-    It has products of two dimensions only.
+    It has products of two dimensions only.  The result has to be stored by rows: else
+    attention, which needs that, falls back to a slow way.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
         pruned = compress(linear.weight.detach()).to_dense()
+        torch.sparse.SparseSemiStructuredTensor._FUSE_TRANSPOSE = True
         found = torch.sparse.to_sparse_semi_structured(pruned)
         self.weight = nn.Parameter(found, requires_grad=False)
 

@@ -247,7 +247,7 @@ def decoding(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:
     axes.set_xlabel("batch")
     axes.set_ylabel("tokens/s, dense bf16 = 1")
     axes.set_title("decoding", loc="left", fontsize=10)
-    axes.legend(fontsize=7, frameon=False, loc="lower right")
+    axes.legend(fontsize=6.5, frameon=False, loc=(0.02, 0.2))
 
 
 def prefilling(axes: plt.Axes, rows: list[dict[str, Any]]) -> None:

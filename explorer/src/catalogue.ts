@@ -1,6 +1,9 @@
 // What is in the page?  The records that Python packed into it.
 
-import { fits, meaning, typesFit, type Meaning } from "./words.js";
+import type { ElementType } from "./elements.js";
+import type { MemoryTables } from "./shared.js";
+import type { Model } from "./trace.js";
+import type { Meaning } from "./words.js";
 
 export interface Part {
   name: string;
@@ -63,6 +66,20 @@ export interface Pattern {
   problems: string[];
 }
 
+/** How some targets compute an instruction; no model: its source says why. */
+export interface Way {
+  targets: string[];
+  how: string;
+  source: string;
+  model: number | null;
+}
+
+/** How each target does, and the target that one begins with. */
+export interface Sums {
+  usual: string;
+  ways: Way[];
+}
+
 export interface Instruction {
   name: string;
   family: string;
@@ -72,8 +89,12 @@ export interface Instruction {
   parts: Record<string, number>;
   operands: string[];
   notes: number[];
+  /** What the assembler writes for it: numbers of ``Catalogue.sass``. */
+  sass: number[];
   pattern?: number;
   tensor?: Tensor;
+  /** Of a multiplication: how targets add its products. */
+  sums?: number;
 }
 
 /** The colours of what is not a lane. */
@@ -86,12 +107,24 @@ export interface Inks {
   band: string;
 }
 
+/**
+ * Targets, the machine instructions that do the work on them, each with how many there
+ * are, how many others, and what the instruction is expanded to.
+ */
+export type Sass = [
+  targets: string,
+  code: [name: string, count: number][],
+  others: number,
+  expanded: string,
+];
+
 export interface Catalogue {
   families: string[];
   allTargets: Record<string, string>;
-  types: Record<string, { bits: number; kind: string }>;
-  offsets: Record<string, string>[];
-  fields: Record<string, string>[];
+  types: Record<string, ElementType>;
+  /** How each rounding is called. */
+  rounded: Record<string, string>;
+  memory: MemoryTables;
   lanes: { light: string[]; dark: string[] };
   inks: Record<"light" | "dark", Inks>;
   parts: Part[];
@@ -99,8 +132,11 @@ export interface Catalogue {
   targets: Requirement[];
   patterns: Pattern[];
   words: string[];
+  models: Model[];
+  sums: Sums[];
   /** Words as people say them, with what is not empty of their meaning. */
   said: Record<string, Partial<Meaning>>;
+  sass: Sass[];
   instructions: Instruction[];
 }
 
@@ -143,40 +179,4 @@ export function saidBy(op: Instruction): string {
   if (!op.tensor) return "";
   const { d, a, stype } = op.values;
   return [shapeOf(op), d, a, stype].filter(Boolean).join(".");
-}
-
-export interface Filter {
-  words: string;
-  family: string;
-  type: string;
-  shape: string;
-  target: string;
-}
-
-/**
- * The instructions that fit every filter.  Each word occurs in the name, or is what
- * people say and means it.
- */
-export function search(catalogue: Catalogue, filter: Filter): Instruction[] {
-  const words = filter.words
-    .toLowerCase()
-    .split(/[\s.]+/)
-    .filter(Boolean)
-    .map((word) => ({ word, said: meaning(catalogue, word) }));
-  const said = words.flatMap((each) => each.said ?? []);
-  const plain = words.filter((each) => !each.said).map((each) => each.word);
-  return catalogue.instructions.filter(
-    (op) =>
-      (!filter.family || op.family === filter.family) &&
-      (!filter.type || typesOf(op).includes(filter.type)) &&
-      (!filter.shape || shapeOf(op) === filter.shape) &&
-      (!filter.target || filter.target in catalogue.targets[op.requires].targets) &&
-      words.every(
-        (each) =>
-          op.name.includes(each.word) ||
-          saidBy(op).includes(each.word) ||
-          (each.said && fits(catalogue, op, each.said)),
-      ) &&
-      typesFit(op, said, plain),
-  );
 }

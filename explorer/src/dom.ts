@@ -68,8 +68,8 @@ export function toast(text: string): void {
   fading = window.setTimeout(() => box.classList.remove("shown"), 1800);
 }
 
-export function download(name: string, text: string, type: string): void {
-  const url = URL.createObjectURL(new Blob([text], { type }));
+export function download(name: string, data: BlobPart, type: string): void {
+  const url = URL.createObjectURL(new Blob([data], { type }));
   const link = h("a", { href: url, download: name });
   link.click();
   window.setTimeout(() => URL.revokeObjectURL(url), 1000);

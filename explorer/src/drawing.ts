@@ -360,7 +360,7 @@ export function drawMarks(
   window: Window | null = null,
 ): void {
   if (marks.lit) drawVeil(to, panel, marks.lit, theme, window);
-  for (const row of marks.rows) {
+  for (const row of marks.rows ?? []) {
     const { y, height } = cellBox(panel, row, 0);
     const high = Math.max(3, height);
     to.frame(panel.x, y + (height - high) / 2, panel.columns.end, high, theme.accent, 1.5);

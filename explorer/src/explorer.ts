@@ -3,9 +3,10 @@
 import type { Catalogue, Instruction, Part } from "./catalogue.js";
 import { highlight, holder, type Highlight, type Spot } from "./highlight.js";
 import { laneText, scene, type Matrix, type Scene } from "./matrix.js";
+import { follow } from "./link.js";
 import { themeOf, type Theme } from "./palette.js";
 import { Route } from "./route.js";
-import { fromHash, toHash, type State } from "./state.js";
+import { initial, toHash, type State } from "./state.js";
 import { evaluate, firstCodes, type Codes, type Values } from "./values.js";
 
 const FIRST = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
@@ -19,6 +20,13 @@ export class Explorer {
   codes!: Codes;
   values: Values | null = null;
   hover: Spot | null = null;
+  private frame: Highlight | null = null;
+  /** While it is told that the frame, and nothing else, has changed. */
+  framing = false;
+  /** What the link asks for and cannot be shown. */
+  complaints: string[] = [];
+  /** Whether the instruction was picked in the page, not opened by a link. */
+  picked = false;
   /** Of a tcgen05.mma: where its elements pass. */
   route: Route | null = null;
   private listeners: ((change: Change) => void)[] = [];
@@ -29,7 +37,16 @@ export class Explorer {
     hash: string,
   ) {
     this.byName = new Map(catalogue.instructions.map((op) => [op.name, op]));
-    this.state = fromHash(hash, FIRST);
+    this.state = initial(FIRST);
+    this.follow(hash);
+  }
+
+  private follow(hash: string): void {
+    const { state, complaints } = follow(this.catalogue, hash, FIRST);
+    this.state = state;
+    this.complaints = complaints;
+    this.picked = false;
+    this.hover = null;
     this.derive();
   }
 
@@ -40,16 +57,16 @@ export class Explorer {
   /** Go where a link points. */
   open(hash: string): void {
     if (hash === toHash(this.state)) return;
-    this.state = fromHash(hash, FIRST);
-    this.hover = null;
-    this.derive();
+    this.follow(hash);
     this.tell("instruction");
   }
 
   pick(name: string): void {
-    const { tab, fill, colour, accumulator, zoom } = this.state;
-    this.state = { ...fromHash("", name), tab, fill, colour, accumulator, zoom };
+    const { tab, fill, colour, accumulator, sparse } = this.state;
+    this.state = { ...initial(name), tab, fill, colour, accumulator, sparse };
     this.hover = null;
+    this.complaints = [];
+    this.picked = true;
     this.derive();
     this.tell("instruction");
   }
@@ -80,6 +97,14 @@ export class Explorer {
     this.tell("pointer");
   }
 
+  /** What lights up while something is played; null for what is pointed at. */
+  showFrame(frame: Highlight | null): void {
+    this.frame = frame;
+    this.framing = true;
+    this.tell("pointer");
+    this.framing = false;
+  }
+
   setCode(index: number, code: number): void {
     const codes = { ...this.state.codes, [index]: code };
     if (firstCodes(this.scene)[index] === code) delete codes[index];
@@ -91,12 +116,6 @@ export class Explorer {
     this.state.op = op.name;
     this.scene = scene(this.catalogue, op, this.state.selector);
     this.route = op.tensor ? new Route(this.catalogue, this.scene) : null;
-    const { pinned } = this.state;
-    if (pinned && !(pinned.index < (this.matrix(pinned.matrix)?.size ?? 0))) {
-      this.state.pinned = null;
-    }
-    if ((this.state.lane ?? 0) >= 32 * this.scene.warps) this.state.lane = null;
-    this.state.selector %= this.scene.selectors;
     this.codes = firstCodes(this.scene);
     for (const [index, code] of Object.entries(this.state.codes)) {
       if (Number(index) < this.codes.length) this.codes[Number(index)] = code;
@@ -131,6 +150,7 @@ export class Explorer {
   }
 
   get marks(): Highlight {
+    if (this.frame) return this.frame;
     const { hover, scene: drawn, codes } = this;
     return highlight(drawn, codes, hover, this.state.pinned, this.state.lane);
   }

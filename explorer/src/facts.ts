@@ -3,8 +3,9 @@
 import type { Instruction } from "./catalogue.js";
 import { byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
-import { chips, short } from "./naming.js";
 import { mnemonic } from "./picker.js";
+import { short } from "./short.js";
+import { showVariants } from "./variants.js";
 
 export function showFacts(explorer: Explorer): void {
   const { op, catalogue } = explorer;
@@ -12,7 +13,7 @@ export function showFacts(explorer: Explorer): void {
   document.title = `${op.name} · fragmenta`;
   const { family, shape, types } = short(op);
   byId("short").replaceChildren(family, " ", h("b", {}, shape), " ", types);
-  byId("chips").replaceChildren(...chips(op).map((word) => h("li", {}, word)));
+  showVariants(explorer);
   byId("name").replaceChildren(...mnemonic(op.name));
   byId("facts").replaceChildren(
     fact("PTX", needs.ptx),

@@ -14,7 +14,7 @@ import {
   type Window,
 } from "./drawing.js";
 import type { Change, Explorer } from "./explorer.js";
-import type { Marks, Spot } from "./highlight.js";
+import type { Spot } from "./highlight.js";
 import { namesOf } from "./labels.js";
 import { hideLens, showLens } from "./lens.js";
 import type { Matrix } from "./matrix.js";
@@ -33,6 +33,7 @@ import { showWiring, type Corner } from "./wiring.js";
 
 const STEP = 1.5; // how much closer one press of a button comes
 const TITLE = 12; // the size of captions
+const EDGE = { left: 12, top: 36 }; // around a picture that is saved
 const NARROWEST = 560; // pixels: on a phone the picture is wider than the window
 
 export class Figure {
@@ -62,8 +63,13 @@ export class Figure {
       click: (at) => this.click(this.spotAt(at.x, at.y)),
     });
     new ResizeObserver(() => this.resized()).observe(this.host);
-    // Where an element is on the screen, for whoever drives the page from outside.
-    Object.assign(this.host, { pointOf: (spot: Spot) => this.pointOf(spot) });
+    // For whoever drives the page from outside: where an element is on the screen, the
+    // picture as it can be saved, and where on the screen that picture begins.
+    Object.assign(this.host, {
+      pointOf: (spot: Spot) => this.pointOf(spot),
+      picture: (seen = false) => this.svg(seen ? this.window : null),
+      offset: () => this.offset(),
+    });
   }
 
   private changed(change: Change): void {
@@ -231,10 +237,6 @@ export class Figure {
     return look;
   }
 
-  private marksOf(panel: Panel): Marks | undefined {
-    return this.explorer.marks.get(panel.sheet.matrix.name);
-  }
-
   private mark(): void {
     const painter = this.canvas(this.over);
     const { marks, theme, hover } = this.explorer;
@@ -326,6 +328,11 @@ export class Figure {
     return { x: left + x + box.x + box.width / 2, y: top + y + box.y + box.height / 2 };
   }
 
+  private offset(): { x: number; y: number } {
+    const { left, top } = this.host.getBoundingClientRect();
+    return { x: left + this.origin.x - EDGE.left, y: top + this.origin.y - EDGE.top };
+  }
+
   private click(spot: Spot | null): void {
     this.explorer.pin(spot);
     if (!spot) return;
@@ -335,8 +342,10 @@ export class Figure {
 
   /** For each matrix something to move to with the keyboard. */
   private prepareStages(): void {
-    const panels = this.arrangement.panels.filter(({ sheet }) => sheet.name !== "logical");
-    const names = panels.map(({ sheet }) => sheet.name);
+    const panels = this.arrangement.panels.filter(
+      (panel) => panel === this.panelOf({ matrix: panel.sheet.matrix.name, index: 0 }),
+    );
+    const names = panels.map(({ sheet }) => sheet.matrix.name);
     for (const [name, stage] of this.stages) {
       if (names.includes(name)) continue;
       stage.remove();
@@ -410,19 +419,18 @@ export class Figure {
     toast(`${name} saved`);
   }
 
-  /** The whole picture, as near as it is looked at. */
-  svg(): string {
+  /** The whole picture, or what is seen of it, as near as it is looked at. */
+  svg(window: Window | null = null): string {
     const { explorer } = this;
     const { theme } = explorer;
     const painter = new SvgPainter();
     const { panels, width, height, corner } = this.arrangement;
-    const [edge, head] = [12, 36];
-    painter.text(edge, 18, explorer.op.name, 13, theme.ink, "start", true);
-    painter.at(edge, head);
+    painter.text(EDGE.left, 18, explorer.op.name, 13, theme.ink, "start", true);
+    painter.at(EDGE.left, EDGE.top);
     for (const panel of panels) {
-      this.drawOne(painter, panel, null);
-      const own = this.marksOf(panel);
-      if (own) drawMarks(painter, panel, own, theme);
+      this.drawOne(painter, panel, window);
+      const own = this.explorer.marks.get(panel.sheet.matrix.name);
+      if (own) drawMarks(painter, panel, own, theme, window);
     }
     const lines = [...explorer.scene.matrices.values()].flatMap(({ name, part }) =>
       part ? [`${name.padEnd(8)} ${part.line}`] : [],
@@ -436,7 +444,8 @@ export class Figure {
     );
     const below = inside ? 0 : 16 * lines.length + 10;
     const all = Math.max(width, inside ? 0 : most, explorer.op.name.length * 13 * 0.62);
-    const size = [all + 2 * edge, height + head + below + edge] as const;
+    const { left, top: head } = EDGE;
+    const size = [all + 2 * left, height + head + below + left] as const;
     return painter.document(...size, explorer.op.name, theme.page);
   }
 }

@@ -14,7 +14,7 @@ export interface Marks {
   /** Elements with a frame around them. */
   framed: number[];
   /** Whole rows with a frame: those of B that meet what is looked at. */
-  rows: number[];
+  rows?: number[];
 }
 
 export type Highlight = Map<string, Marks>;
@@ -101,7 +101,7 @@ function governing(scene: Scene, codes: Codes, spot: Spot, found: Highlight): vo
   const { kept } = scene.pattern;
   const meets = (row: number, stored: number) => {
     const k = rowOfB(scene, codes, row, stored);
-    if (k >= 0) found.get("B")?.rows.push(k);
+    if (k >= 0) found.get("B")?.rows?.push(k);
   };
   if (spot.matrix === "A") {
     const [, row, col] = a.spot(spot.index);

@@ -4,7 +4,7 @@ import { announce, byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import type { Spot } from "./highlight.js";
 import { laneOf, laneText, registerOf, unit, type Matrix } from "./matrix.js";
-import { bankOf, bytesOfB } from "./memory.js";
+import { placeOfB } from "./memory.js";
 import { pairing, rowOfB, shown } from "./values.js";
 
 export function showElement(explorer: Explorer): void {
@@ -78,8 +78,7 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
     add("in shared memory", explorer.op.tensor!.ctas > 1 ? `of CTA ${cta}` : "");
   } else {
     const [, k, n] = matrix.spot(spot.index);
-    const byte = bytesOfB(explorer)(k, n);
-    add("in shared memory", `byte ${byte}, bank ${bankOf(byte)}`);
+    add("in shared memory", placeOfB(explorer, k, n));
   }
   if (spot.matrix === "A" && explorer.scene.pattern && explorer.matrix("metadata")) {
     const [, row, stored] = matrix.spot(spot.index);

@@ -1,39 +1,54 @@
 // The page comes together here.
 
 import { unpack, type Catalogue } from "./catalogue.js";
-import { announce, byId, copy } from "./dom.js";
+import { announce, byId } from "./dom.js";
 import { Explorer, type Change } from "./explorer.js";
 import { showFacts } from "./facts.js";
 import { Figure } from "./figure.js";
+import { keepAddress, writeAddress } from "./history.js";
 import { listenToLane, showElement, showLane } from "./inspector.js";
+import { closeNotice, showNotice } from "./notice.js";
 import { Picker } from "./picker.js";
-import { toHash, type State } from "./state.js";
+import { Player } from "./player.js";
+import { Share } from "./share.js";
+import type { State } from "./state.js";
 import { Tabs } from "./tabs.js";
+import { applyTheme, listenToTheme } from "./theme.js";
 
 async function start(): Promise<void> {
+  applyTheme();
   const catalogue = await unpack<Catalogue>(byId("catalogue").textContent!);
   const explorer = new Explorer(catalogue, location.hash);
-  new Picker(explorer);
   const figure = new Figure(explorer);
   const tabs = new Tabs(explorer);
+  const opened = [new Picker(explorer), new Share(explorer, figure)];
   listenToTools(explorer);
   listenToLane(explorer);
-  explorer.listen((change) => showRest(explorer, change));
-  window.addEventListener("hashchange", () => explorer.open(location.hash));
+  listenToTheme(explorer);
+  explorer.listen((change) => showRest(explorer, tabs, change));
+  const player = new Player(explorer);
+  keepAddress(explorer);
+  // What was opened last is closed first, and the pin is let go last of all.
+  const close = [...opened, player].map((each) => () => each.close());
+  close.push(closeNotice);
+  document.addEventListener("keydown", (event) => keys(explorer, event, close));
   figure.draw();
   figure.begin();
   tabs.show("instruction");
-  showRest(explorer, "instruction");
+  showRest(explorer, tabs, "instruction");
+  writeAddress(explorer);
   document.documentElement.dataset.ready = "yes";
 }
 
-function showRest(explorer: Explorer, change: Change): void {
-  if (change === "instruction") showFacts(explorer);
+function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
+  if (change === "instruction") {
+    showFacts(explorer);
+    const wrongTab = explorer.picked ? "" : tabs.complaint;
+    showNotice([...explorer.complaints, ...(wrongTab ? [wrongTab] : [])]);
+  }
   if (change !== "pointer") showTools(explorer);
   showElement(explorer);
   showLane(explorer);
-  const hash = toHash(explorer.state);
-  if (location.hash !== hash) history.replaceState(null, "", hash);
 }
 
 // ── tools above the picture ─────────────────────────────────────────────────
@@ -47,12 +62,6 @@ function listenToTools(explorer: Explorer): void {
   bind("show", (name) => ({ accumulator: name as State["accumulator"] }));
   bind("sparse", (sparse) => ({ sparse: sparse as State["sparse"] }));
   bind("colour", (colour) => ({ colour: colour as State["colour"] }));
-  byId("share").addEventListener("click", () => void copy(location.href, "Link"));
-  byId("theme").addEventListener("click", () => switchTheme(explorer));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
-    explorer.update({}),
-  );
-  document.addEventListener("keydown", (event) => keys(explorer, event));
 }
 
 function showTools(explorer: Explorer): void {
@@ -67,15 +76,14 @@ function showTools(explorer: Explorer): void {
   byId("values").parentElement!.hidden = !explorer.scene.computes;
 }
 
-function switchTheme(explorer: Explorer): void {
-  const { dark } = explorer.theme;
-  document.documentElement.dataset.theme = dark ? "light" : "dark";
-  explorer.update({});
-}
-
-function keys(explorer: Explorer, event: KeyboardEvent): void {
+function keys(
+  explorer: Explorer,
+  event: KeyboardEvent,
+  close: (() => boolean)[],
+): void {
   const writing = (event.target as HTMLElement).matches("input, select, textarea");
   if (event.key === "Escape") {
+    if (close.some((each) => each())) return;
     explorer.hover = null;
     explorer.pin(null);
     announce("Cleared");

@@ -1,144 +1,208 @@
-// Which instruction?  Type to filter, or choose by family, type, shape, target.
+// Which instruction?  Type words; the list drops down, by family and type.
 
-import { saidBy, search, shapeOf, typesOf, type Filter, type Instruction } from "./catalogue.js";
-import { byId, h, options } from "./dom.js";
+import type { Instruction } from "./catalogue.js";
+import { byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
+import { asksSparse, nearby, search } from "./searching.js";
+import { grouped, short, type Group, type Row } from "./short.js";
 
-const MOST = 60; // rows in the list; more than one wants to scroll through
-const FIELDS = ["family", "type", "shape", "target"] as const;
+const MOST = 60; // rows that are drawn at once; more follow where one goes on
+const WIDTHS = 8; // chips of a row; a wgmma has 32 widths
+
+/** Words to begin with, each of which can be typed, too. */
+const WORDS = [
+  ["tcgen05", "wgmma", "mma", "wmma", "ldmatrix"],
+  ["fp4", "fp8", "half", "bf16", "tf32", "int8", "int4", "binary"],
+  ["sparse", "dense"],
+  ["blackwell", "hopper", "ada", "ampere"],
+];
+
+/** A row as it is listed: its options, the first of which is the row itself. */
+interface Listed {
+  group: Group;
+  row: Row;
+  options: number[];
+}
 
 export class Picker {
-  private found: Instruction[] = [];
-  private active = 0;
+  private listed: Listed[] = [];
+  private said = "";
+  private drawn = 0;
+  /** The row and the option in it that Enter would pick. */
+  private active: [number, number] = [0, 0];
+  private before: HTMLElement | null = null;
   private input = byId<HTMLInputElement>("search");
   private list = byId("results");
+  private find = this.input.closest<HTMLElement>(".find")!;
 
   constructor(private explorer: Explorer) {
-    const { instructions, families, allTargets } = explorer.catalogue;
-    const unique = (values: string[]) => [...new Set(values)];
-    const choices: Record<(typeof FIELDS)[number], string[]> = {
-      family: families,
-      type: unique(instructions.flatMap(typesOf)).sort(),
-      shape: unique(instructions.map(shapeOf)).filter(Boolean).sort(byNumber),
-      target: Object.keys(allTargets),
-    };
-    for (const name of FIELDS) {
-      const select = this.select(name);
-      options(select, choices[name], `any ${name}`);
-      select.addEventListener("change", () => this.filter());
-    }
-    this.input.addEventListener("input", () => {
-      this.open(true);
-      this.filter();
+    byId("words").replaceChildren(...WORDS.map((words) => this.wordGroup(words)));
+    this.input.addEventListener("input", () => this.open());
+    this.input.addEventListener("focus", (event) => {
+      if (event.relatedTarget) this.before = event.relatedTarget as HTMLElement;
+      this.input.select();
+      this.open();
     });
-    this.input.addEventListener("keydown", (event) => this.key(event));
+    this.input.addEventListener("click", () => byId("picker").hidden && this.open());
+    this.find.addEventListener("keydown", (event) => this.key(event));
     this.list.addEventListener("click", (event) => this.click(event));
-    byId("reset-filter").addEventListener("click", () => this.reset());
-    explorer.listen((change) => change === "instruction" && this.follow());
-    this.listenToOpening();
+    this.list.addEventListener("scroll", () => this.scrolled());
+    this.find.addEventListener("focusout", (event) => {
+      const next = event.relatedTarget as Node | null;
+      if (next && !this.find.contains(next)) this.close();
+    });
+    document.addEventListener("pointerdown", (event) => {
+      if (!this.find.contains(event.target as Node)) this.close();
+    });
+  }
+
+  /** Buttons that put a word into the search, or take it out again. */
+  private wordGroup(words: string[]): HTMLElement {
+    const button = (word: string) =>
+      h(
+        "button",
+        { type: "button", "data-word": word, onclick: () => this.toggle(word) },
+        word,
+      );
+    return h("span", { role: "group" }, ...words.map(button));
+  }
+
+  private get words(): string[] {
+    return this.input.value.split(/\s+/).filter(Boolean);
+  }
+
+  private toggle(word: string): void {
+    const has = this.words.includes(word);
+    const words = has ? this.words.filter((each) => each !== word) : [...this.words, word];
+    this.input.value = words.join(" ");
+    this.open();
+  }
+
+  // ── open and close ────────────────────────────────────────────────────────
+
+  open(): void {
+    byId("picker").hidden = false;
+    this.input.setAttribute("aria-expanded", "true");
     this.filter();
   }
 
-  /** The list is open while the search, or something in the list, has the focus. */
-  private listenToOpening(): void {
-    const find = this.input.closest<HTMLElement>(".find")!;
-    this.input.addEventListener("focus", () => this.open(true));
-    this.input.addEventListener("click", () => this.open(true));
-    find.addEventListener("focusout", (event) => {
-      const next = event.relatedTarget as Node | null;
-      if (next && !find.contains(next)) this.open(false);
-    });
-    document.addEventListener("pointerdown", (event) => {
-      if (!find.contains(event.target as Node)) this.open(false);
-    });
-    find.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || byId("picker").hidden) return;
-      this.open(false);
-      event.stopPropagation(); // what is pinned stays
-    });
+  /** Whether there was something to close. */
+  close(): boolean {
+    if (byId("picker").hidden) return false;
+    byId("picker").hidden = true;
+    this.input.setAttribute("aria-expanded", "false");
+    this.input.removeAttribute("aria-activedescendant");
+    return true;
   }
 
-  private open(open: boolean): void {
-    byId("picker").hidden = !open;
-    this.input.setAttribute("aria-expanded", String(open));
-    if (open) this.mark();
+  /** Go back to where one was before the search. */
+  private leave(): void {
+    this.close();
+    const known = this.before?.isConnected ? this.before : byId("main");
+    known.focus({ preventScroll: true });
   }
 
-  private select(name: string): HTMLSelectElement {
-    return byId<HTMLSelectElement>(`filter-${name}`);
-  }
+  // ── what is found ─────────────────────────────────────────────────────────
 
   private filter(): void {
-    const values = FIELDS.map((name) => [name, this.select(name).value]);
-    const filter = { words: this.input.value, ...Object.fromEntries(values) } as Filter;
-    this.found = search(this.explorer.catalogue, filter);
-    const current = this.found.findIndex((op) => op.name === this.explorer.op.name);
-    this.active = Math.max(0, current);
+    const { catalogue, op } = this.explorer;
+    const text = this.input.value;
+    let found = search(catalogue, text);
+    this.said = `${found.length} instruction${found.length === 1 ? "" : "s"}`;
+    if (!found.length) ({ said: this.said, found } = nearby(catalogue, text));
+    const groups = grouped(catalogue, found, asksSparse(text));
+    this.listed = groups.flatMap((group) =>
+      group.rows.map((row) => ({ group, row, options: chosen(row, op) })),
+    );
+    const current = text.trim() ? -1 : this.listed.findIndex(({ row }) => row.ops.includes(op));
+    this.active = [Math.max(0, current), 0];
+    if (current >= 0) this.active[1] = this.optionOf(this.listed[current], op);
     this.show();
   }
 
-  private reset(): void {
-    this.input.value = "";
-    for (const name of FIELDS) this.select(name).value = "";
-    this.filter();
-    this.input.focus();
-  }
-
-  /** Another instruction is shown: say so in the list, which is drawn only once. */
-  private follow(): void {
-    const { name } = this.explorer.op;
-    const at = this.found.findIndex((op) => op.name === name);
-    if (at >= 0) this.active = at;
-    if (at >= 0 && !document.getElementById(`option-${at}`)) this.show();
-    for (const row of this.list.querySelectorAll<HTMLElement>("[role=option]")) {
-      const selected = String(row.dataset.name === name);
-      if (row.getAttribute("aria-selected") !== selected) {
-        row.setAttribute("aria-selected", selected);
-      }
-      row.classList.toggle("active", row.id === `option-${this.active}`);
-    }
+  private optionOf({ row, options }: Listed, op: Instruction): number {
+    return Math.max(0, options.findIndex((at) => row.ops[at] === op));
   }
 
   private show(): void {
-    const current = this.explorer.op.name;
-    // Begin a little before the active one where it lies far down.
-    const first = this.active < MOST ? 0 : this.active - 20;
-    const rows = this.found.slice(first, first + MOST).map((op, at) =>
-      h(
-        "div",
-        {
-          role: "option",
-          id: `option-${first + at}`,
-          "data-name": op.name,
-          "aria-selected": String(op.name === current),
-          class: first + at === this.active ? "active" : "",
-        },
-        ...mnemonic(op.name),
-        ...(op.tensor ? [h("small", {}, ` ${saidBy(op)}`)] : []),
-      ),
-    );
-    this.list.replaceChildren(...rows);
-    const total = this.found.length;
-    const more = total > rows.length ? `; ${rows.length} are listed` : "";
-    const count = `${total} instruction${total === 1 ? "" : "s"}${more}`;
-    byId("count").textContent = total
-      ? count
-      : "Nothing fits: remove a word or a filter";
+    this.list.replaceChildren();
+    this.list.scrollTop = 0;
+    this.drawn = 0;
+    this.drawTo(Math.max(MOST, this.active[0] + 20));
+    byId("count").textContent = this.said;
+    for (const each of byId("words").querySelectorAll<HTMLElement>("[data-word]")) {
+      each.setAttribute("aria-pressed", String(this.words.includes(each.dataset.word!)));
+    }
     this.mark();
   }
 
-  private mark(): void {
-    const active = document.getElementById(`option-${this.active}`);
-    if (!active && this.found[this.active]) {
-      this.show(); // it lies beyond what is listed
-      return;
+  /** Rows up to a number, each group with its heading. */
+  private drawTo(most: number): void {
+    const last = Math.min(most, this.listed.length);
+    for (; this.drawn < last; this.drawn++) {
+      const { group } = this.listed[this.drawn];
+      const known = this.drawn > 0 && this.listed[this.drawn - 1].group === group;
+      if (!known) this.list.append(heading(group, this.drawn));
+      this.list.lastElementChild!.append(this.rowOf(this.drawn));
     }
+  }
+
+  private rowOf(number: number): HTMLElement {
+    const { row, options } = this.listed[number];
+    const [first, ...others] = options;
+    const tags = [...row.common, ...row.chips[first]].map((chip) => h("i", {}, chip));
+    const name = [h("b", {}, row.shape), h("span", {}, row.types), ...tags];
+    const left = row.ops.length - options.length;
+    const variants = others.map((at, index) =>
+      this.option(number, index + 1, row.ops[at], [row.chips[at].join(" ") || "plain"]),
+    );
+    const title = "For the other widths, search for a shape, such as 64x40";
+    if (left) variants.push(h("small", { role: "none", title }, `+${left}`));
+    return h(
+      "div",
+      { class: "row", role: "none" },
+      this.option(number, 0, row.ops[first], name),
+      h("div", { class: "variants", role: "none" }, ...variants),
+    );
+  }
+
+  private option(
+    row: number,
+    at: number,
+    op: Instruction,
+    children: (Node | string)[],
+  ): HTMLElement {
+    const { family, shape, types, chips } = short(op);
+    const said = [family, shape, types, ...chips].join(" ");
+    return h(
+      "div",
+      {
+        role: "option",
+        id: `option-${row}-${at}`,
+        class: at ? "variant" : "main",
+        "data-name": op.name,
+        title: op.name,
+        "aria-label": `${said}: ${op.name}`,
+        "aria-selected": String(op === this.explorer.op),
+      },
+      ...children,
+    );
+  }
+
+  private scrolled(): void {
+    const { scrollTop, clientHeight, scrollHeight } = this.list;
+    if (scrollTop + clientHeight > scrollHeight - 200) this.drawTo(this.drawn + MOST);
+  }
+
+  private mark(): void {
+    const [row, at] = this.active;
+    this.drawTo(row + 1);
     this.list.querySelector(".active")?.classList.remove("active");
+    const active = document.getElementById(`option-${row}-${at}`);
     active?.classList.add("active");
-    if (active) this.input.setAttribute("aria-activedescendant", active.id);
-    else this.input.removeAttribute("aria-activedescendant");
-    // Asking where it lies is cheap only once the page has been laid out.
-    if (active) requestAnimationFrame(() => this.reveal(active));
+    if (!active) this.input.removeAttribute("aria-activedescendant");
+    else this.input.setAttribute("aria-activedescendant", active.id);
+    if (active) this.reveal(active.closest<HTMLElement>(".row")!);
   }
 
   /** Scroll the list alone, never the page. */
@@ -146,33 +210,75 @@ export class Picker {
     const { offsetTop, offsetHeight } = row;
     const { scrollTop, clientHeight } = this.list;
     const below = offsetTop + offsetHeight > scrollTop + clientHeight;
-    if (offsetTop < scrollTop || below) this.list.scrollTop = offsetTop - 60;
+    if (offsetTop < scrollTop + 30 || below) this.list.scrollTop = offsetTop - 60;
   }
 
+  // ── keys and clicks ───────────────────────────────────────────────────────
+
   private key(event: KeyboardEvent): void {
-    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
-    if (step) {
-      const last = this.found.length - 1;
-      this.active = Math.max(0, Math.min(last, this.active + step));
-      this.mark();
-    } else if (event.key === "Enter" && this.found[this.active]) {
-      this.choose(this.found[this.active].name);
-    } else return;
+    if (event.key === "Escape") {
+      this.leave();
+      event.stopPropagation(); // what is pinned stays
+      event.preventDefault(); // and so do the words
+      return;
+    }
+    if ((event.target as HTMLElement).matches("button")) return;
+    const down = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 }[event.key];
+    const across = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (down) this.move(down);
+    else if (across && this.between(across)) this.active[1] += across;
+    else if (event.key === "Enter") this.enter();
+    else return;
     event.preventDefault();
+    if (event.key !== "Enter") this.mark();
+  }
+
+  private move(step: number): void {
+    if (byId("picker").hidden) this.open();
+    const last = this.listed.length - 1;
+    this.active = [Math.max(0, Math.min(last, this.active[0] + step)), 0];
+  }
+
+  /** Left and right go through a row's options once the words have ended. */
+  private between(step: number): boolean {
+    const { selectionStart, selectionEnd, value } = this.input;
+    const ended = selectionStart === value.length && selectionEnd === value.length;
+    if (!ended && document.activeElement === this.input && this.active[1] === 0) return false;
+    const options = this.listed[this.active[0]]?.options.length ?? 0;
+    const next = this.active[1] + step;
+    return next >= 0 && next < options;
+  }
+
+  private enter(): void {
+    const found = this.listed[this.active[0]];
+    if (found) this.choose(found.row.ops[found.options[this.active[1]]].name);
   }
 
   private click(event: Event): void {
-    const row = (event.target as HTMLElement).closest<HTMLElement>("[data-name]");
-    if (!row) return;
-    this.active = Number(row.id.split("-")[1]);
-    this.choose(row.dataset.name!);
+    const option = (event.target as HTMLElement).closest<HTMLElement>("[data-name]");
+    if (option) this.choose(option.dataset.name!);
   }
 
   private choose(name: string): void {
+    this.close();
     this.explorer.pick(name);
-    this.open(false);
-    this.input.blur();
+    byId("main").focus({ preventScroll: true });
   }
+}
+
+function heading({ family, about }: Group, number: number): HTMLElement {
+  const id = `group-${number}`;
+  const title = h("div", { class: "group", id, role: "none" }, h("b", {}, family), ` ${about}`);
+  return h("div", { role: "group", "aria-labelledby": id }, title);
+}
+
+/** The options of a row that are listed: all, or of many widths the powers of two. */
+function chosen(row: Row, current: Instruction): number[] {
+  const all = row.ops.map((_, at) => at);
+  const widths = new Set(row.ops.map((op) => op.shape[1]));
+  if (widths.size <= WIDTHS) return all;
+  const even = (op: Instruction) => Number.isInteger(Math.log2(op.shape[1]));
+  return all.filter((at) => even(row.ops[at]) || row.ops[at] === current);
 }
 
 /** A mnemonic that may break after its dots. */
@@ -180,8 +286,4 @@ export function mnemonic(name: string): Node[] {
   return name
     .split(/(?<=[.])/)
     .flatMap((word) => [document.createTextNode(word), document.createElement("wbr")]);
-}
-
-function byNumber(one: string, other: string): number {
-  return one.localeCompare(other, "en", { numeric: true });
 }

@@ -1,7 +1,10 @@
 // What is shown?  Everything that makes a picture is in the URL, so that
-// whoever opens it sees the same.
+// whoever opens it sees the same.  What a link may say is in one table.
 
 import type { Spot } from "./highlight.js";
+import { nearest, oneOf, shortened } from "./near.js";
+import type { Major } from "./shared.js";
+import type { Choice } from "./stored.js";
 import { FILLS, type Fill } from "./values.js";
 
 export interface State {
@@ -19,7 +22,7 @@ export interface State {
   codes: Record<number, number>;
   tab: string;
   operand: string;
-  memory: { operand: string; major: string; swizzle: number; offsets: number[] };
+  memory: Choice;
 }
 
 /** How far one may go into the picture; 1 shows all of it. */
@@ -39,65 +42,180 @@ export function initial(op: string): State {
     codes: {},
     tab: "formula",
     operand: "",
-    memory: { operand: "B", major: "k", swizzle: 128, offsets: [] },
+    memory: { operand: "B", load: "", major: "k", swizzle: "128", numbers: [] },
   };
 }
+
+// ── the table ───────────────────────────────────────────────────────────────
+
+/** How one part of the state stands in a link. */
+interface Field<T> {
+  key: string;
+  /** Nothing for what cannot be read. */
+  read: (text: string) => T | undefined;
+  write: (value: T) => string;
+  /** What may stand there, in words. */
+  allowed: string;
+  /** Words of which one was perhaps meant. */
+  words?: readonly string[];
+}
+
+type Fields = { [Name in keyof State]: Field<State[Name]> };
+
+/** In the order in which a link has them. */
+const FIELDS: Fields = {
+  op: {
+    key: "op",
+    read: (text) => text || undefined,
+    write: String,
+    allowed: "the name of an instruction, or words that mean one",
+  },
+  pinned: {
+    key: "at",
+    read: readSpot,
+    write: (spot) => (spot ? `${spot.matrix}.${spot.index}` : ""),
+    allowed: "an operand with a row and a column, such as A[3][17]",
+  },
+  lane: {
+    key: "lane",
+    read: whole,
+    write: (lane) => (lane === null ? "" : String(lane)),
+    allowed: "a whole number",
+  },
+  fill: choice("values", FILLS),
+  accumulator: choice("show", ["D", "C"]),
+  colour: choice("colour", ["lane", "register"]),
+  zoom: {
+    key: "zoom",
+    read: readZoom,
+    write: String,
+    allowed: `a number from 1 to ${CLOSEST}`,
+  },
+  sparse: choice("sparse", ["", "both", "stored", "logical"]),
+  selector: { key: "selector", read: whole, write: String, allowed: "a whole number" },
+  codes: {
+    key: "codes",
+    read: readCodes,
+    write: codesText,
+    allowed: "numbers of codes, each with a hexadecimal digit, such as 0:4,17:e",
+  },
+  tab: {
+    key: "tab",
+    read: (text) => text || undefined,
+    write: String,
+    allowed: "the name of a tab",
+  },
+  operand: {
+    key: "operand",
+    read: (text) => text || undefined,
+    write: String,
+    allowed: "the name of an operand",
+  },
+  memory: {
+    key: "memory",
+    read: readMemory,
+    write: memoryText,
+    allowed:
+      "operand, major, swizzle and multiples of 16 bytes, such as B.k.128, " +
+      "B.mn.32.4096.256 with two offsets or A-x4.k.0.144 with a pitch",
+  },
+};
+
+function choice<T extends string | number>(key: string, values: readonly T[]): Field<T> {
+  const words = values.map(String);
+  return {
+    key,
+    read: (text) => values[words.indexOf(text)],
+    write: String,
+    allowed: oneOf(words),
+    words,
+  };
+}
+
+// ── to a link and back ──────────────────────────────────────────────────────
 
 /** Only what differs from the beginning is written. */
 export function toHash(state: State): string {
   const plain = initial(state.op);
-  const words: [string, string][] = [["op", state.op]];
-  const add = (name: string, value: unknown, usual: unknown) => {
-    if (String(value) !== String(usual)) words.push([name, String(value)]);
+  const parts: string[] = [];
+  const add = <Name extends keyof State>(name: Name) => {
+    const { key, write } = FIELDS[name] as Field<State[Name]>;
+    const value = write(state[name]);
+    if (name !== "op" && value === write(plain[name])) return;
+    parts.push(`${key}=${written(value)}`);
   };
-  const { pinned, memory } = state;
-  if (pinned) words.push(["at", `${pinned.matrix}.${pinned.index}`]);
-  if (state.lane !== null) words.push(["lane", String(state.lane)]);
-  add("values", state.fill, plain.fill);
-  add("show", state.accumulator, plain.accumulator);
-  add("colour", state.colour, plain.colour);
-  add("zoom", state.zoom, plain.zoom);
-  add("sparse", state.sparse, plain.sparse);
-  add("selector", state.selector, plain.selector);
-  add("codes", codesText(state.codes), "");
-  add("tab", state.tab, plain.tab);
-  add("operand", state.operand, plain.operand);
-  add("memory", memoryText(memory), memoryText(plain.memory));
-  // The characters of a mnemonic may stand in a fragment as they are.
-  const text = (value: string) => encodeURIComponent(value).replace(/%3A/g, ":");
-  return `#${words.map(([name, value]) => `${name}=${text(value)}`).join("&")}`;
+  for (const name of Object.keys(FIELDS) as (keyof State)[]) add(name);
+  return `#${parts.join("&")}`;
 }
 
-export function fromHash(hash: string, fallback: string): State {
-  const given = new URLSearchParams(hash.replace(/^#/, ""));
-  const state = initial(given.get("op") || fallback);
-  const [matrix, index] = (given.get("at") ?? "").split(".");
-  if (/^\d+$/.test(index ?? "")) state.pinned = { matrix, index: Number(index) };
-  state.lane = whole(given.get("lane"));
-  state.fill = oneOf(given.get("values"), FILLS, state.fill);
-  state.accumulator = oneOf(given.get("show"), ["D", "C"], state.accumulator);
-  state.colour = oneOf(given.get("colour"), ["lane", "register"], state.colour);
-  state.zoom = zoomGiven(given.get("zoom"));
-  state.sparse = oneOf(given.get("sparse"), ["both", "stored", "logical"], state.sparse);
-  state.selector = whole(given.get("selector")) ?? 0;
-  state.codes = readCodes(given.get("codes") ?? "");
-  state.tab = given.get("tab") ?? state.tab;
-  state.operand = given.get("operand") ?? "";
-  state.memory = readMemory(given.get("memory")) ?? state.memory;
-  return state;
+/** The characters of a mnemonic, and of A[3][17], may stand in a link as they are. */
+function written(value: string): string {
+  return encodeURIComponent(value).replace(/%(3A|2C|5B|5D)/g, decodeURIComponent);
 }
 
-function whole(text: string | null): number | null {
-  return text && /^\d{1,6}$/.test(text) ? Number(text) : null;
+/** A state, and what in the link could not be read. */
+export interface Link {
+  state: State;
+  complaints: string[];
 }
 
-function zoomGiven(text: string | null): number {
-  const found = text && /^\d{1,2}(\.\d{1,2})?$/.test(text) ? Number(text) : 1;
-  return found >= 1 && found <= CLOSEST ? found : 1;
+export function fromHash(hash: string, fallback: string): Link {
+  const state = initial(fallback);
+  const complaints: string[] = [];
+  const keys = new Map(Object.entries(FIELDS).map(([name, { key }]) => [key, name]));
+  for (const [key, text] of new URLSearchParams(hash.replace(/^#/, ""))) {
+    const name = keys.get(key) as keyof State | undefined;
+    if (name) take(state, name, text, complaints);
+    else complaints.push(unknownKey(key, [...keys.keys()]));
+  }
+  return { state, complaints };
 }
 
-function oneOf<T>(value: unknown, allowed: readonly T[], usual: T): T {
-  return allowed.includes(value as T) ? (value as T) : usual;
+function take<Name extends keyof State>(
+  state: State,
+  name: Name,
+  text: string,
+  complaints: string[],
+): void {
+  const { key, read, allowed, words } = FIELDS[name] as Field<State[Name]>;
+  const value = read(text);
+  if (value === undefined) {
+    const near = nearest(text, words ?? []);
+    const hint = near ? `; the nearest is ${near}` : "";
+    complaints.push(`${key}=${shortened(text)} is not ${allowed}${hint}.`);
+  } else state[name] = value;
+}
+
+function unknownKey(key: string, keys: string[]): string {
+  const near = nearest(key, keys);
+  const hint = near ? ` (did you mean ${near}?)` : "";
+  return `A link has no "${shortened(key)}"${hint}; it has ${oneOf(keys, "and")}.`;
+}
+
+// ── values ──────────────────────────────────────────────────────────────────
+
+function whole(text: string): number | undefined {
+  return /^\d{1,6}$/.test(text) ? Number(text) : undefined;
+}
+
+function readZoom(text: string): number | undefined {
+  const found = /^\d{1,2}(\.\d{1,2})?$/.test(text) ? Number(text) : 0;
+  return found >= 1 && found <= CLOSEST ? found : undefined;
+}
+
+/** An element as a link names it: by its number, or by row and column. */
+export interface NamedSpot extends Spot {
+  /** Row and column, and before them the matrix where there are several. */
+  at?: number[];
+}
+
+/** ``A.53`` counts elements; ``A[3][17]``, ``A[3,17]`` and ``A.3.17`` name one. */
+function readSpot(text: string): NamedSpot | undefined {
+  const [, matrix, numbers] = /^([A-Za-z_]+)((?:[\s.,[\]]+\d{1,6})+)\]?$/.exec(text) ?? [];
+  const at = numbers?.match(/\d+/g)!.map(Number) ?? [];
+  if (at.length === 1 && numbers.startsWith(".")) return { matrix, index: at[0] };
+  // How many elements come before it, only the operand can say.
+  return at.length === 2 || at.length === 3 ? { matrix, index: -1, at } : undefined;
 }
 
 function codesText(codes: Record<number, number>): string {
@@ -106,7 +224,8 @@ function codesText(codes: Record<number, number>): string {
     .join(",");
 }
 
-function readCodes(text: string): Record<number, number> {
+function readCodes(text: string): Record<number, number> | undefined {
+  if (!/^(\d{1,6}:[0-9a-f](,|$))*$/.test(text)) return undefined;
   const found: Record<number, number> = {};
   for (const [, index, code] of text.matchAll(/(\d+):([0-9a-f])/g)) {
     found[Number(index)] = parseInt(code, 16);
@@ -114,14 +233,19 @@ function readCodes(text: string): Record<number, number> {
   return found;
 }
 
-function memoryText({ operand, major, swizzle, offsets }: State["memory"]): string {
-  return [operand, major, swizzle, ...offsets].join(".");
+/** Such as B.k.128, A-x4.k.0.144 with a pitch, B.mn.64.512.1024 with two offsets. */
+function memoryText({ operand, load, major, swizzle, numbers }: Choice): string {
+  return [load ? `${operand}-${load}` : operand, major, swizzle, ...numbers].join(".");
 }
 
-function readMemory(text: string | null): State["memory"] | null {
-  const match = /^([AB])\.(k|mn)\.(0|32|64|128)(?:\.(\d+)\.(\d+))?$/.exec(text ?? "");
-  if (!match) return null;
-  const [, operand, major, swizzle, leading, stride] = match;
-  const offsets = leading ? [Number(leading), Number(stride)] : [];
-  return { operand, major, swizzle: Number(swizzle), offsets };
+const MEMORY =
+  /^([ABD])(?:-(x[124][mnk]?))?\.(k|mn)\.(0|32|64|128|128\/32)((?:\.\d{1,6}){0,2})$/;
+
+function readMemory(text: string): Choice | undefined {
+  const match = MEMORY.exec(text);
+  if (!match) return undefined;
+  const [, operand, load = "", major, swizzle, rest] = match;
+  const numbers = rest.split(".").filter(Boolean).map(Number);
+  if (numbers.some((bytes) => bytes % 16)) return undefined;
+  return { operand, load, major: major as Major, swizzle, numbers };
 }

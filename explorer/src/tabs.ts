@@ -3,9 +3,11 @@
 import { unfold, unpack, type Sources } from "./catalogue.js";
 import { byId, copy, h } from "./dom.js";
 import type { Change, Explorer } from "./explorer.js";
-import { memoryPanel } from "./memory.js";
+import { followMemory, memoryPanel } from "./memory.js";
 import { metadataPanel } from "./metadata.js";
+import { nearest, oneOf, shortened } from "./near.js";
 import { followPath, pathPanel } from "./path.js";
+import { usesShared } from "./stored.js";
 import { tensorPanel } from "./tensor.js";
 
 interface Tab {
@@ -45,9 +47,10 @@ const TABS: Tab[] = [
   {
     id: "memory",
     label: "Shared memory",
-    follows: true,
-    fits: (explorer) => explorer.op.family.startsWith("wgmma"),
+    follows: false,
+    fits: ({ op }) => usesShared(op),
     show: memoryPanel,
+    follow: followMemory,
   },
   {
     id: "tensor",
@@ -65,7 +68,7 @@ const TABS: Tab[] = [
     follow: followPath,
   },
 ];
-const PICTURES = ["memory", "tensor"];
+const PICTURES = ["tensor"];
 
 const NOTES: Record<string, string> = {
   formula: "In the words of the PTX manual; i counts the elements of a lane.",
@@ -90,6 +93,19 @@ export class Tabs {
 
   private get fitting(): Tab[] {
     return TABS.filter((tab) => tab.fits?.(this.explorer) ?? true);
+  }
+
+  /** What is wrong with the tab that a link asks for; empty if it is there. */
+  get complaint(): string {
+    const { tab } = this.explorer.state;
+    const ids = this.fitting.map((each) => each.id);
+    if (ids.includes(tab)) return "";
+    const known = TABS.find((each) => each.id === tab);
+    const why = known ? `has no ${known.label} tab` : `has no tab "${shortened(tab)}"`;
+    const near = nearest(tab, ids);
+    const hint = near ? ` (did you mean ${near}?)` : "";
+    const shown = `Shown instead: ${this.current.label}.`;
+    return `This instruction ${why}${hint}; it has ${oneOf(ids, "and")}. ${shown}`;
   }
 
   private get current(): Tab {
@@ -183,11 +199,16 @@ function notation(explorer: Explorer, kind: "formula" | "cute" | "linear"): Node
 
 let sources: Promise<Sources> | null = null;
 
-async function source(explorer: Explorer, language: 0 | 1): Promise<Node[]> {
+/** The CUDA (0) or PTX (1) of the instruction that is shown. */
+export async function sourceText(explorer: Explorer, language: 0 | 1): Promise<string> {
   sources ??= unpack<Sources>(byId("sources").textContent!);
   const unpacked = await sources;
   const number = explorer.catalogue.instructions.indexOf(explorer.op);
-  const written = unfold(unpacked, unpacked.texts[number][language]);
+  return unfold(unpacked, unpacked.texts[number][language]);
+}
+
+async function source(explorer: Explorer, language: 0 | 1): Promise<Node[]> {
+  const written = await sourceText(explorer, language);
   const what = language ? "PTX" : "CUDA";
   return [
     h(

@@ -42,21 +42,36 @@ export function meaning(catalogue: Catalogue, word: string): Meaning | undefined
 
 /** Whether an instruction is what one word means, but for types. */
 export function fits(catalogue: Catalogue, op: Instruction, said: Meaning): boolean {
-  const words = op.name.toLowerCase().split(/[.\s]/);
-  const { a = "", b = "" } = op.values;
-  const targets = catalogue.targets[op.requires].targets;
-  const pattern = op.pattern === undefined ? "" : catalogue.patterns[op.pattern].text;
-  const named = !said.families.length || said.families.includes(op.family);
-  const free = !said.families.length || !said.types.length;
-  const machine = free || (said.types.includes(a) && said.types.includes(b));
   return (
-    named &&
-    machine &&
-    said.has.every((some) => some.some((word) => words.includes(word))) &&
-    !said.lacks.some((word) => words.includes(word)) &&
-    (!said.targets.length || said.targets.some((each) => each in targets)) &&
+    (!said.families.length || isMachine(op, said)) &&
     (!said.shapes.length || said.shapes.includes(shapeOf(op))) &&
-    pattern.startsWith(said.sparsity)
+    (!said.targets.length || runsOn(catalogue, op, said.targets)) &&
+    (!said.sparsity || patternOf(catalogue, op).startsWith(said.sparsity)) &&
+    ((!said.has.length && !said.lacks.length) || hasWords(op, said))
+  );
+}
+
+/** Whether a machine instruction of these families and types can come from it. */
+function isMachine({ family, values }: Instruction, said: Meaning): boolean {
+  const { a = "", b = "" } = values;
+  const typed = said.types.includes(a) && said.types.includes(b);
+  return said.families.includes(family) && (!said.types.length || typed);
+}
+
+function runsOn(catalogue: Catalogue, op: Instruction, targets: string[]): boolean {
+  const known = catalogue.targets[op.requires].targets;
+  return targets.some((each) => each in known);
+}
+
+function patternOf(catalogue: Catalogue, { pattern }: Instruction): string {
+  return pattern === undefined ? "" : catalogue.patterns[pattern].text;
+}
+
+function hasWords(op: Instruction, { has, lacks }: Meaning): boolean {
+  const words = op.name.toLowerCase().split(/[.\s]/);
+  return (
+    has.every((some) => some.some((word) => words.includes(word))) &&
+    !lacks.some((word) => words.includes(word))
   );
 }
 

@@ -2,44 +2,12 @@
 // Reads names of instructions from the input, one a line; writes JSON.
 
 import { createHash } from "node:crypto";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { inflateRawSync } from "node:zlib";
-import { buildSync } from "esbuild";
+import { readFileSync } from "node:fs";
+import { catalogue, digest, modules } from "./modules.mjs";
 
-const here = dirname(fileURLToPath(import.meta.url));
-const page =
-  process.env.EXPLORER_PAGE ?? join(here, "../../src/fragmenta/view/explorer.html");
-
-function catalogueOf(html) {
-  const [, text] = /id="catalogue">([^<]*)</.exec(html);
-  return JSON.parse(inflateRawSync(Buffer.from(text, "base64")));
-}
-
-/** The page's own modules, as Node can load them. */
-async function modules() {
-  const folder = mkdtempSync(join(tmpdir(), "explorer-"));
-  const names = ["layout", "matrix", "values", "shared", "route", "catalogue"];
-  const contents = names.map((name) => `export * from "./${name}.ts";`).join("\n");
-  const outfile = join(folder, "modules.mjs");
-  const stdin = { contents, resolveDir: join(here, "../src") };
-  buildSync({ stdin, bundle: true, format: "esm", outfile, logLevel: "error" });
-  const loaded = await import(pathToFileURL(outfile).href);
-  rmSync(folder, { recursive: true });
-  return loaded;
-}
-
-const digest = (...arrays) => {
-  const hash = createHash("sha256");
-  for (const array of arrays) hash.update(Buffer.from(Int32Array.from(array).buffer));
-  return hash.digest("hex");
-};
-
-const { Layout, scene, evaluate, firstCodes, addresses, packedTile, encoded, Route, search } =
-  await modules();
-const catalogue = catalogueOf(readFileSync(page, "utf8"));
+const { Layout, scene, evaluate, firstCodes, Route, search } = await modules(
+  "layout", "matrix", "values", "route", "searching",
+);
 const gathers = catalogue.parts.map(({ line, axes }) =>
   digest(new Layout(line, axes).gather()),
 );
@@ -59,31 +27,6 @@ function valuesOf(op) {
   const values = evaluate(catalogue, drawn, codes, "small");
   const arrays = [...values].map(([name, array]) => [name, [...array]]);
   return { codes: [...codes], ...Object.fromEntries(arrays) };
-}
-
-function memoryOf() {
-  const found = [];
-  for (const [bits, majors] of [
-    [8, ["k"]],
-    [16, ["k", "mn"]],
-    [32, ["k"]],
-    [1, ["k"]],
-  ]) {
-    for (const major of majors) {
-      for (const swizzle of [0, 32, 64, 128]) {
-        const tile = { rows: 64, k: 512 / bits, bits, major };
-        const descriptor = packedTile(catalogue, tile, swizzle);
-        const address = addresses(catalogue, descriptor, tile);
-        const all = [];
-        for (let mn = 0; mn < tile.rows; mn++) {
-          for (let k = 0; k < tile.k; k++) all.push(address(mn, k));
-        }
-        const word = encoded(catalogue, descriptor);
-        found.push({ ...tile, ...descriptor, word, addresses: digest(all) });
-      }
-    }
-  }
-  return found;
 }
 
 /** The registers of D: threads and registers, and the bytes of scales in blocks. */
@@ -108,12 +51,13 @@ const ASKED = [
   "fp8", "mma fp8 fp4", "half fp32", "nvfp4", "mxfp8 blackwell", "sparse int8 hopper",
   "2:4", "1:2 wgmma", "binary", "int4 turing", "HMMA 16816", "IMMA.16832", "QGMMA",
   "UTCHMMA.2CTA", "UTCOMMA", "LDSM", "16x8x16 dense", "tcgen05 fp6", "sm_120a fp4",
+  "HMMA.16816.F32", "HMMA.16816.F32 R4, R8, R12, R4 ;", "hmma.bf16", "IMMA.16832.S8.S8",
+  "HGMMA.64x256x16", "LDSM.16.MT88.4", "DMMA.RZ", "LDTM.16dp128bit",
 ];
 
 /** The names of the instructions that words find, in short. */
 function foundBy(words) {
-  const anything = { family: "", type: "", shape: "", target: "" };
-  const found = search(catalogue, { words, ...anything }).map((op) => op.name);
+  const found = search(catalogue, words).map((op) => op.name);
   const hash = createHash("sha256").update(found.join("\n")).digest("hex");
   return [found.length, hash];
 }
@@ -125,7 +69,6 @@ const result = {
   gathers,
   places: Object.fromEntries(ops.map((op) => [op.name, placesOf(op)])),
   values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op)])),
-  memory: memoryOf(),
   found: Object.fromEntries(ASKED.map((words) => [words, foundBy(words)])),
   routes: Object.fromEntries(
     ops.filter((op) => op.tensor).map((op) => [op.name, routeOf(op)]),

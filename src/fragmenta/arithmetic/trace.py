@@ -23,7 +23,8 @@ from fragmenta.registers.dtype import dtype
 #: An exact value; a float only if it is infinite or NaN.
 ExactValue: TypeAlias = Fraction | float
 
-_NAN_BITS = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
+#: The NaN that an operation makes, by the type of its result.
+NAN_BITS = {"f16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 _QUIET = 1 << 51
 
 
@@ -488,7 +489,7 @@ def _encode(value: ExactValue, name: str, minus_zero: bool) -> int:
     sign = 1 << (kind.bits - 1)
     if not isinstance(value, Fraction):
         if math.isnan(value):
-            return _NAN_BITS[name]
+            return NAN_BITS[name]
         top = ((1 << kind.exponent_bits) - 1) << kind.fraction_bits
         return top | (sign if value < 0 else 0)
     if value == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Real
@@ -372,9 +373,10 @@ def linears(
     refuses it.
 
     Left as they are: layers that ``skip`` names, layers with fewer than ``least``
-    weights, and subclasses of Linear.  ``skip`` is a name, several, or patterns such as
-    ``"*.head"``; a name of a module stands for all in it.  Or it is a function of the
-    name and the layer.
+    weights, and subclasses of Linear, such as parametrised ones.  ``skip`` is a name,
+    several, or patterns such as ``"*.head"``; a name of a module stands for all in it.
+    Or it is a function of the name and the layer.  A model in which there is nothing to
+    replace gets a warning.
 
     ``quantize="fp8"`` (e4m3) or ``"int8"`` also rounds what pruning left to 8 bits.
     With ``scales="row"`` each output has a scale; with ``"tensor"`` all have the same.
@@ -395,6 +397,8 @@ def linears(
         raise Error(f"least must be a number of weights, 0 or more; given {least!r}")
     named = original(model).named_modules()
     every = [each for each in named if type(each[1]) is torch.nn.Linear]
+    if not every:
+        _warn_without_linears(model)
     listed = [
         (name, module)
         for name, module in without_skipped(every, skip)
@@ -422,6 +426,25 @@ def linears(
         warn_pruned(PruningReport(tuple(found)), 2)
     replaced: torch.nn.Module = made.get(model, model)
     return replaced
+
+
+def _warn_without_linears(model: torch.nn.Module) -> None:
+    """Say so if there is nothing to replace, and nothing was replaced before."""
+    modules = list(original(model).named_modules())
+    if any(isinstance(module, SparseLinear) for _, module in modules):
+        return
+    kinds = (torch.nn.Linear, torch.nn.MultiheadAttention)
+    left = [
+        f"{name or 'itself'} ({type(module).__name__})"
+        for name, module in modules
+        if isinstance(module, kinds)
+    ]
+    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+    kept = f"; left as they are: {', '.join(left[:3])}{more}" if left else ""
+    warnings.warn(
+        f"the model has no torch.nn.Linear, so nothing was replaced{kept}",
+        stacklevel=3,
+    )
 
 
 def pruning_report(model: torch.nn.Module) -> PruningReport:

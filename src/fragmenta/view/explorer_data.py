@@ -25,7 +25,8 @@ from typing import Any
 from fragmenta.errors import Error, LayoutError, one_of
 from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
-from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.instruction import MULTIPLYING, Instruction
+from fragmenta.isa.sass import by_architecture
 from fragmenta.isa.spoken import meaning, vocabulary
 from fragmenta.isa.table import read
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
@@ -34,14 +35,15 @@ from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.tensor import TensorFragment
-from fragmenta.shared.descriptor import FIELDS, OFFSETS
+from fragmenta.view.explorer_memory import memory_record
+from fragmenta.view.explorer_numbers import rounding_words, type_record, ways
 from fragmenta.view.palette import hex_colour, inks
 from fragmenta.view.path import loads, path
 from fragmenta.view.tensor_memory import arrangement
 
 PAGE = Path(__file__).with_name("explorer.html")
 RECORDS = ("catalogue", "sources")
-POOLS = ("parts", "notes", "targets", "patterns", "words")
+POOLS = ("parts", "notes", "targets", "patterns", "words", "models", "sums", "sass")
 
 JsonRecord = dict[str, Any]
 
@@ -79,8 +81,8 @@ def catalogue_record() -> JsonRecord:
         "families": list(dict.fromkeys(op["family"] for op in ops)),
         "allTargets": {name: str(since) for name, since in TARGETS.items()},
         "types": types,
-        "offsets": read(OFFSETS),
-        "fields": read(FIELDS),
+        "rounded": rounding_words(),
+        "memory": memory_record(),
         "lanes": {
             theme: [hex_colour(lane, dark=theme == "dark") for lane in range(32)]
             for theme in ("light", "dark")
@@ -162,7 +164,7 @@ def _instruction(
     op: Instruction, pools: Mapping[str, Pool], types: dict[str, JsonRecord]
 ) -> JsonRecord:
     for of in (*op.types.values(), *(part.dtype for part in op.fragments.values())):
-        types[of.name] = {"bits": of.bits, "kind": of.kind}
+        types[of.name] = type_record(of)
     record: JsonRecord = {
         "name": str(op),
         "family": op.family,
@@ -174,12 +176,24 @@ def _instruction(
         },
         "operands": [str(operand) for operand in op.operands],
         "notes": [pools["notes"].add(note) for note in op.notes],
+        "sass": [pools["sass"].add(code) for code in _machine_code(op)],
     }
+    if op.family in MULTIPLYING:
+        record["sums"] = _sums(op, pools)
     if op.tensor_memory:
         record["tensor"] = _tensor(op, pools["words"])
     if "metadata" in op.fragments:
         record["pattern"] = pools["patterns"].add(_pattern(op.metadata))
     return record
+
+
+def _sums(op: Instruction, pools: Mapping[str, Pool]) -> int:
+    """How each target adds its products: a number of the pool of sums."""
+    found = ways(op)
+    for way in found["ways"]:
+        if way["model"] is not None:
+            way["model"] = pools["models"].add(way["model"])
+    return pools["sums"].add(found)
 
 
 def _tensor(op: Instruction, words: Pool) -> JsonRecord:
@@ -217,6 +231,14 @@ def _requirement(op: Instruction) -> JsonRecord:
         "text": op.requires.text,
         "targets": {each: op.expanded_to(each) or "" for each in op.requires.targets},
     }
+
+
+def _machine_code(op: Instruction) -> list[list[Any]]:
+    """What the assembler writes: targets, names with numbers, others, expanded to."""
+    return [
+        [targets, [list(each) for each in code.code], code.others, code.expanded or ""]
+        for targets, code in by_architecture(op)
+    ]
 
 
 def _part(part: Fragment) -> JsonRecord:

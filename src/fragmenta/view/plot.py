@@ -118,7 +118,7 @@ def _powers(values: Iterable[float]) -> _Axis:
     step = max(1, (most - least) // 8)
     shown = range(least, most + 1, step)
     plain = least >= -3 and most <= 3  # 0.01 rather than 1e-2
-    names = (f"{10.0**n:g}" if plain else f"1e{n}" for n in shown)
+    names = (f"{10.0**n:g}" if plain else f"1e{n}" if n else "1" for n in shown)
     ticks = [(10.0**n, name) for n, name in zip(shown, names, strict=True)]
     if 0 in values:
         ticks[0] = (0.0, "0")
@@ -158,7 +158,8 @@ def _plot(lines: list[_Line], name: str, log: bool) -> Drawing:
         for end, (where, number) in zip(ends, line.points, strict=True):
             title = f"{escape(line.label)}: {escape(name)} {where:g}, {number:.3g}"
             parts.append(_mark(place, *end, f"<title>{title}</title>"))
-    return Drawing(_WIDTH, _HEIGHT, "\n".join(parts))
+    room = 12  # for half of the last number
+    return Drawing(_WIDTH + room, _HEIGHT, "\n".join(parts))
 
 
 def _grid(x: _Axis, y: _Axis, name: str) -> Iterator[str]:
@@ -173,10 +174,10 @@ def _grid(x: _Axis, y: _Axis, name: str) -> Iterator[str]:
         at = _LEFT + x.share(value) * (_WIDTH - _LEFT)
         yield f'<path class="h" d="M{at:.1f} 0V{foot}"/>'
         if at - last > 40:  # room for the number
-            yield f'<text class="q s" x="{at:.1f}" y="{foot + 14}">{text}</text>'
+            yield f'<text class="q s" x="{at:.1f}" y="{foot + 16}">{text}</text>'
             last = at
     middle = (_LEFT + _WIDTH) / 2
-    yield f'<text class="q s" x="{middle:g}" y="{foot + 30}">{escape(name)}</text>'
+    yield f'<text class="q s" x="{middle:g}" y="{foot + 32}">{escape(name)}</text>'
 
 
 def _mark(place: int, x: float, y: float, title: str = "") -> str:

@@ -238,26 +238,25 @@ class _Picture:
         parts, listed = [], []
         told: set[tuple[Any, ...]] = set()
         for mark in self.seen.recorded.marks:
-            pair = (
-                mark.rule,
-                *sorted((mark.site, -1 if mark.other is None else mark.other)),
-            )
+            lines = self._lines(mark)
+            # A race is one in either order, and a line of an unrolled loop is one line.
+            pair = (mark.rule, *sorted(lines))
             if mark.severity == "info" or pair in told or len(told) == MOST_MARKS:
-                continue  # a race is one in either order
+                continue
             told.add(pair)
             places, number = self._places(mark), len(told)
             parts.append(_link(places, number))
-            listed.append(words(f"{number}  {mark.rule}{self._lines(mark)}"))
+            where = f": {' and '.join(lines)}" if lines else ""
+            listed.append(words(f"{number}  {mark.rule}{where}"))
         if self.left_out:
             listed.append(words(f"{self.left_out} more rows are not drawn", "k s"))
         return "".join(parts), listed
 
-    def _lines(self, mark: Mark) -> str:
+    def _lines(self, mark: Mark) -> list[str]:
         """The lines of a problem."""
         sites = [each for each in (mark.site, mark.other) if each is not None]
         names = self.seen.names
-        places = [names.place(each) for each in sites if names.instruction(each)]
-        return f": {' and '.join(places)}" if places else ""
+        return [names.place(each) for each in sites if names.instruction(each)]
 
     def _places(self, mark: Mark) -> list[_Place]:
         if mark.story is None:

@@ -1,0 +1,61 @@
+"""Where in the explorer is an instruction?"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import fragmenta as fm
+from fragmenta.view.explorer import address
+from fragmenta.view.explorer_data import holding
+
+PAGE = "explorer.html"
+
+
+def link(op: fm.Instruction, up: str = "") -> str:
+    """The address of an instruction in the explorer of the site; empty if it has none.
+
+    ``up`` leads from a page to the folder of the explorer.
+
+    >>> link(fm.mma("m16n8k64", a="s4"), "../")
+    '../explorer.html#op=mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32'
+    >>> link(fm.find("wgmma.fence"))
+    ''
+    """
+    shown = like(op)
+    return f"{up}{address(shown).rpartition('/')[2]}" if shown else ""
+
+
+def like(op: fm.Instruction) -> fm.Instruction | None:
+    """The instruction itself, or one that the explorer has in its place.
+
+    A ``tcgen05.mma`` has matrices only with a descriptor.  The explorer has some of
+    them; here it is one with the same kind, group and, if possible, M.
+
+    >>> print(like(fm.find("tcgen05.mma.cta_group::1.kind::f16")))
+    tcgen05.mma.cta_group::1.kind::f16 0x04100010
+    """
+    if str(op) in known():
+        return known()[str(op)]
+    alike = _kinds().get(_kind(op), [])
+    shape = op.values.get("shape", "").partition("n")[0]
+    same = [each for each in alike if each.values["shape"].startswith(f"{shape}n")]
+    return next(iter([*same, *alike]), None)
+
+
+@cache
+def known() -> dict[str, fm.Instruction]:
+    """Every instruction of the explorer by its name."""
+    return {str(op): op for op in holding()}
+
+
+@cache
+def _kinds() -> dict[tuple[str, ...], list[fm.Instruction]]:
+    found: dict[tuple[str, ...], list[fm.Instruction]] = {}
+    for op in known().values():
+        if ".mma" in op.family and op.tensor_memory:
+            found.setdefault(_kind(op), []).append(op)
+    return found
+
+
+def _kind(op: fm.Instruction) -> tuple[str, ...]:
+    return (op.family, op.values.get("cta_group", ""), op.values.get("kind", ""))

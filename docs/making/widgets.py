@@ -1,0 +1,64 @@
+"""What do the interactive pictures show?
+
+A page has a mark, ``<!-- widget: name -->``.  The site puts an interactive picture
+there, with who holds what: computed here from the layouts, drawn by look/fragment.js.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from html import escape
+from typing import Any
+
+import fragmenta as fm
+from fragmenta.view.places import records
+
+MARK = re.compile(r"<!-- widget: (\w+) -->")
+HALF = fm.mma("m16n8k16", a="f16", d="f32")
+WIDGETS: dict[str, list[fm.Fragment]] = {
+    "lanes": [HALF.a, HALF.b, HALF.d],
+    "product": [HALF.a, HALF.b, HALF.d],
+    "wires": [HALF.a],
+    "types": [
+        fm.mma("m16n8k8", a="tf32").a,
+        HALF.a,
+        fm.mma("m16n8k32", a="s8").a,
+        fm.mma("m16n8k64", a="s4").a,
+    ],
+}
+"""The operands that each picture shows."""
+
+
+def put(text: str) -> str:
+    """A page with the pictures in place of their marks."""
+    return MARK.sub(lambda mark: _widget(mark[1]), text)
+
+
+def _widget(name: str) -> str:
+    data = json.dumps({"parts": [part(each) for each in WIDGETS[name]]})
+    shown = '<noscript><img src="pictures/index.svg" alt="A, B and D"></noscript>'
+    holder = f'<script type="application/json">{escape(data, quote=False)}</script>'
+    return f'<div class="fm-widget" data-widget="{name}">{shown}{holder}</div>'
+
+
+def part(fragment: fm.Fragment) -> dict[str, Any]:
+    """An operand: its line, and the place of every element, row by row.
+
+    >>> shown = part(HALF.a)
+    >>> shown["line"], shown["lanes"][3 * 16 + 9], shown["lows"][3 * 16 + 9]
+    ('row = L2 L3 L4 R0  col = E0 L0 L1 R1', 12, 16)
+    """
+    found = sorted(records(fragment), key=lambda each: (each["row"], each["col"]))
+    rows, cols = fragment.shape
+    return {
+        "name_": fragment.name,
+        "type": str(fragment.dtype),
+        "width": fragment.container.bits,
+        "rows": rows,
+        "cols": cols,
+        "line": str(fragment.layout),
+        "lanes": [each["lane"] for each in found],
+        "registers": [each["register"] for each in found],
+        "lows": [each["low"] for each in found],
+    }

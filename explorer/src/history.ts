@@ -1,0 +1,29 @@
+// What do Back and a link do?  The address always says what is shown.  Picking an
+// instruction is a step that Back undoes; whatever else changes replaces the address.
+
+import { byId } from "./dom.js";
+import type { Explorer } from "./explorer.js";
+import { toHash } from "./state.js";
+
+export function keepAddress(explorer: Explorer): void {
+  explorer.listen(() => writeAddress(explorer));
+  window.addEventListener("hashchange", () => explorer.open(location.hash));
+  // "Skip to the picture" moves the focus; it is not a link to an instruction.
+  document.querySelector(".skip")!.addEventListener("click", (event) => {
+    event.preventDefault();
+    byId("main").focus();
+  });
+}
+
+export function writeAddress(explorer: Explorer): void {
+  const hash = toHash(explorer.state);
+  const { picked } = explorer;
+  explorer.picked = false;
+  if (location.hash === hash) return;
+  try {
+    if (picked) history.pushState(null, "", hash);
+    else history.replaceState(null, "", hash);
+  } catch {
+    // A page inside another may not have an address of its own.
+  }
+}

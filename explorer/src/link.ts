@@ -1,0 +1,119 @@
+// Where does a link lead?  To what it names; where that does not exist, the page
+// says so, with the nearest that does.
+
+import { type Catalogue, type Instruction } from "./catalogue.js";
+import { laneText, scene as sceneOf, type Matrix, type Scene } from "./matrix.js";
+import { nearest, oneOf, shortened } from "./near.js";
+import { meantBy, nearby } from "./searching.js";
+import { fromHash, initial, type Link, type NamedSpot, type State } from "./state.js";
+
+const ELSEWHERE = "Its element and lane are of another instruction: nothing is marked.";
+
+/** The state that a link asks for, and what of it cannot be shown. */
+export function follow(catalogue: Catalogue, hash: string, first: string): Link {
+  const { state, complaints } = fromHash(hash, first);
+  const [op, wrong] = named(catalogue, state.op, first);
+  if (wrong) {
+    const { tab, fill, colour, pinned, lane } = state;
+    const plain = { ...initial(op.name), tab, fill, colour };
+    const lost = pinned || lane !== null ? [ELSEWHERE] : [];
+    return { state: plain, complaints: [wrong, ...lost, ...complaints] };
+  }
+  const scene = sceneOf(catalogue, op, state.selector);
+  const checked = { ...state, op: op.name };
+  for (const check of [checkElement, checkLane, checkSelector, checkCodes, checkOperand]) {
+    const said = check(checked, scene);
+    if (said) complaints.push(said);
+  }
+  return { state: checked, complaints };
+}
+
+// ── the instruction ─────────────────────────────────────────────────────────
+
+/** What a name or words mean; and what is wrong with them, if nothing is meant. */
+function named(
+  catalogue: Catalogue,
+  given: string,
+  first: string,
+): [Instruction, string] {
+  const { instructions } = catalogue;
+  const exact = (name: string) => instructions.find((op) => op.name === name);
+  const own = exact(given) ?? exact(given.toLowerCase().replace(/\+/g, " "));
+  if (own) return [own, ""];
+  const words = given.replace(/\+/g, " ");
+  const meant = meantBy(catalogue, words);
+  if (meant.length === 1) return [meant[0], ""];
+  const quoted = `"${shortened(given)}"`;
+  if (meant.length) {
+    const many = `${quoted} can be ${meant.length} instructions`;
+    return [meant[0], `${many}. The first is shown: ${meant[0].name}.`];
+  }
+  const near = nearby(catalogue, words);
+  const shown = near.found[0] ?? exact(first)!;
+  return [shown, `This link asks for ${quoted}. ${near.said} Shown instead: ${shown.name}.`];
+}
+
+// ── what it has ─────────────────────────────────────────────────────────────
+
+function checkElement(state: State, { matrices }: Scene): string {
+  const spot = state.pinned as NamedSpot | null;
+  if (!spot) return "";
+  state.pinned = null;
+  const names = [...matrices.keys()];
+  const name = names.find((each) => each.toLowerCase() === spot.matrix.toLowerCase());
+  const matrix = name && matrices.get(name);
+  if (!matrix) {
+    const what = `There is no operand ${shortened(spot.matrix)}`;
+    return `${what}; the operands are ${oneOf(names, "and")}. No element is pinned.`;
+  }
+  const index = spot.at ? counted(matrix, spot.at) : spot.index;
+  if (index >= 0 && index < matrix.size) {
+    state.pinned = { matrix: matrix.name, index };
+    return "";
+  }
+  const given = spot.at ? `[${spot.at.join("][")}]` : `.${spot.index}`;
+  const last = matrix.label(matrix.size - 1);
+  return `${matrix.name}${given} is outside; the last element is ${last}. No element is pinned.`;
+}
+
+/** The number of an element of a row and a column; -1 if there is none. */
+function counted(matrix: Matrix, at: number[]): number {
+  const [m, row, col] = at.length < 3 ? [0, ...at] : at;
+  const inside = m < matrix.count && row < matrix.rows && col < matrix.cols;
+  return inside ? matrix.index(m, row, col) : -1;
+}
+
+function checkLane(state: State, scene: Scene): string {
+  const { lane } = state;
+  const most = 32 * scene.warps;
+  if (lane === null || lane < most) return "";
+  state.lane = null;
+  const last = scene.warps > 1 ? ` (${laneText(most - 1, scene)})` : "";
+  return `There is no lane ${lane}; the last is ${most - 1}${last}. No lane is picked.`;
+}
+
+function checkSelector(state: State, { selectors }: Scene): string {
+  const { selector } = state;
+  if (selector < selectors) return "";
+  state.selector = 0;
+  const have = selectors > 1 ? `the selectors are 0 to ${selectors - 1}` : "it has none";
+  return `There is no selector ${selector}; ${have}.`;
+}
+
+function checkCodes(state: State, { matrices }: Scene): string {
+  const size = matrices.get("metadata")?.size ?? 0;
+  const outside = Object.keys(state.codes).filter((index) => Number(index) >= size);
+  if (!outside.length) return "";
+  for (const index of outside) delete state.codes[Number(index)];
+  const have = size ? `the codes are 0 to ${size - 1}` : "this instruction has no metadata";
+  return `There is no code ${outside[0]}; ${have}.`;
+}
+
+function checkOperand(state: State, { matrices }: Scene): string {
+  const { operand } = state;
+  const names = [...matrices.keys()];
+  if (!operand || names.includes(operand)) return "";
+  state.operand = nearest(operand, names);
+  const have = `the operands are ${oneOf(names, "and")}`;
+  return `There is no operand ${shortened(operand)}; ${have}.`;
+}

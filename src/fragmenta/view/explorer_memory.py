@@ -1,0 +1,87 @@
+"""What does the explorer page know about shared memory?
+
+The tables that descriptors and swizzles are made of.  Which side may be major, and with
+which swizzles, is asked of the rules themselves.  The page works out from all this, and
+from the lines of layouts, what lies where and what an access costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fragmenta.errors import AddressError
+from fragmenta.isa.table import read
+from fragmenta.shared.banks import ACCESSES, BANKS, WORD
+from fragmenta.shared.descriptor import LIMIT, OFFSETS
+from fragmenta.shared.elements import GROUP, MAJORS, PADDED_KINDS, stored
+from fragmenta.shared.fields import CONSTANT, FAMILIES, FIELDS_OF, MODES_OF
+from fragmenta.shared.moves import PADDED
+from fragmenta.shared.swizzles import LINE, PATTERNS, SWIZZLES, UNIT, pattern
+
+# One element type for each number of bits, and the kind of tcgen05 that has it.
+_TYPES = {
+    1: ("b1", None),
+    4: ("e2m1", "mxf4"),
+    6: ("e2m3", "mxf8f6f4"),
+    8: ("e4m3", None),
+    16: ("f16", None),
+    32: ("tf32", None),
+}
+
+
+def memory_record() -> dict[str, Any]:
+    """The tables by name."""
+    return {
+        "unit": UNIT,
+        "line": LINE,
+        "banks": BANKS,
+        "word": WORD,
+        "limit": LIMIT,
+        "swizzles": [_named(line) for line in read(PATTERNS)],
+        "offsets": read(OFFSETS),
+        "fields": FIELDS_OF,
+        "modes": {
+            family: list(map(_name, modes)) for family, modes in MODES_OF.items()
+        },
+        "constant": CONSTANT,
+        "allowed": list(_allowed()),
+        "padded": {"kinds": PADDED_KINDS, "group": GROUP, "moves": PADDED},
+        "accesses": ACCESSES,
+    }
+
+
+def _named(line: dict[str, str]) -> dict[str, str]:
+    """A line of the table of swizzles, with the name in CuTe's words."""
+    (swizzle,) = (each for each in SWIZZLES if str(each) == line["swizzle"])
+    of = pattern(swizzle)
+    return {**line, "words": of.words, "cute": str(of.xor) if of.mask else ""}
+
+
+def _name(swizzle: int | str | None) -> str:
+    return "" if swizzle is None else str(swizzle)
+
+
+def _allowed() -> Iterator[dict[str, Any]]:
+    """For each family, bits of an element and major side: the swizzles.
+
+    >>> [line["swizzles"] for line in _allowed() if line["bits"] == 32]
+    [['0', '32', '64', '128'], ['0', '32', '64', '128'], ['128/32']]
+    """
+    for family in FAMILIES:
+        for bits, (of, kind) in _TYPES.items():
+            for major in MAJORS:
+                found = []
+                for swizzle in SWIZZLES:
+                    try:
+                        stored(of, major, family, swizzle, kind)
+                    except AddressError:
+                        continue
+                    found.append(str(swizzle))
+                if found:
+                    yield {
+                        "family": family,
+                        "bits": bits,
+                        "major": major,
+                        "swizzles": found,
+                    }
