@@ -109,6 +109,7 @@ def pictures() -> dict[Path, str]:
     scaled = FIGURES["tcgen05-scales"]
     assert isinstance(scaled, fm.Instruction)
     drawn["tcgen05-path"] = path_svg(scaled)
+    drawn["swizzles"] = str(fm.swizzle_picture(0, 32, 64, 128))
     return {DOCS / "pictures" / f"{name}.svg": svg for name, svg in drawn.items()}
 
 

@@ -15,6 +15,9 @@
     made.append(...children);
     return made;
   };
+  /** On a phone, cells are narrow, so that letters are not. */
+  const phone = window.matchMedia("(max-width: 48em)").matches;
+  const LETTERS = phone ? 11.5 : 10.5;
   const bold = (text) => make("b", {}, text);
 
   /** One operand: who holds the element at (row, col)? */
@@ -79,7 +82,7 @@
       const { part, cell, wide } = this;
       const step = (count, size) => Math.max(1, Math.ceil(20 / size), count > 20 ? 4 : 1);
       const text = (x, y, said) =>
-        this.svg.append(draw("text", { x, y, class: "fm-axis", "font-size": 9 }, `${said}`));
+        this.svg.append(draw("text", { x, y, class: "fm-axis", "font-size": phone ? 11.5 : 9.5 }, `${said}`));
       for (let c = 0; c < part.cols; c += step(part.cols, wide)) text((c + 0.5) * wide, -8, c);
       for (let r = 0; r < part.rows; r += step(part.rows, cell)) text(-11, (r + 0.5) * cell, r);
     }
@@ -110,7 +113,7 @@
       });
       const text = draw(
         "text",
-        { x: (left + width / 2) * wide, y: (top + height / 2) * cell, "font-size": 10.5 },
+        { x: (left + width / 2) * wide, y: (top + height / 2) * cell, "font-size": LETTERS },
         width * wide >= 34 ? `T${lane}` : `${lane}`,
       );
       this.svg.append(rect, text);
@@ -214,7 +217,7 @@
 
   /** A, B and D as they meet; the told corner is where A and B leave room. */
   function three(data) {
-    const tiles = Object.fromEntries(data.parts.map((p) => [p.name_, new Tile(new Part(p), { cell: 18, wide: 34 })]));
+    const tiles = Object.fromEntries(data.parts.map((p) => [p.name_, new Tile(new Part(p), { cell: phone ? 20 : 18, wide: phone ? 22 : 34 })]));
     const told = make("div", { class: "fm-told", "aria-live": "polite" });
     const host = make("div", { class: "fm-tiles fm-tiles--three" }, told, ...Object.values(tiles).map((t) => t.figure));
     const wide = (tile) => tile.svg.viewBox.baseVal.width;
@@ -289,7 +292,7 @@
     const place = make("div", { class: "fm-tiles" });
     const choose = (given) => {
       const part = new Part(given);
-      const tile = new Tile(part, { cell: 20, wide: 768 / part.cols });
+      const tile = new Tile(part, { cell: 20, wide: (phone ? 352 : 768) / part.cols });
       const show = (of, index) => {
         const { lane, register } = of.place(index);
         tile.light((other, which) => other === lane && which === register);

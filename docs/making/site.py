@@ -79,12 +79,13 @@ every instruction.</noscript></div>
 
 
 def palette() -> str:
-    """The colours of the lanes, as on the pictures: light, then dark."""
+    """The eight hues, and the colours of the lanes on light and on dark pages."""
     rules = []
     for scope, dark in ((":root", False), ('[data-md-color-scheme="slate"]', True)):
         lanes = " ".join(f"--l{n}: {hex_colour(n, dark)};" for n in range(32))
         rules.append(f"{scope} {{ {lanes} }}\n")
-    return "".join(rules)
+    hues = " ".join(f"--h{n}: {hex_colour(4 * n)};" for n in range(8))
+    return "".join([f":root {{ {hues} }}\n", *rules])
 
 
 # ── links into the explorer ─────────────────────────────────────────────────

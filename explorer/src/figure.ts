@@ -232,7 +232,7 @@ export class Figure {
       look.wrong = (index) => pattern!.problems[codes[index]] !== "";
     }
     if (matrix.name === "D" && pattern && explorer.values) {
-      look.wrong = (index) => Number.isNaN(explorer.values!.get("D")![index]);
+      look.wrong = (index) => explorer.values!.undefinedAt(index);
     }
     return look;
   }

@@ -5,7 +5,7 @@ import type { Explorer } from "./explorer.js";
 import type { Spot } from "./highlight.js";
 import { laneOf, laneText, registerOf, unit, type Matrix } from "./matrix.js";
 import { placeOfB } from "./memory.js";
-import { pairing, rowOfB, shown } from "./values.js";
+import { rowOfB } from "./values.js";
 
 export function showElement(explorer: Explorer): void {
   const { spot } = explorer;
@@ -30,9 +30,6 @@ export function showElement(explorer: Explorer): void {
     const which = matrix.tensor ? "Formula" : "Formula of the PTX manual";
     formula.setAttribute("aria-label", which);
     parts.push(formula);
-  }
-  if (explorer.values && "CD".includes(spot.matrix) && explorer.scene.computes) {
-    parts.push(h("p", { class: "sum" }, sum(explorer, spot)));
   }
   host.replaceChildren(...parts);
 }
@@ -128,30 +125,6 @@ function addCode(
   const kept = pattern.positions[code].map((place) => chunk * pattern.chunk + place);
   if (kept.length) add("keeps", `columns ${kept.join(", ")} of A, which meet these rows of B`);
   if (pattern.problems[code]) add("illegal", pattern.problems[code], true);
-}
-
-/** D as the sum that it is, cut where it would fill the page. */
-function sum(explorer: Explorer, spot: Spot): string {
-  const { scene, codes, op } = explorer;
-  const values = explorer.values!;
-  const [m, row, col] = explorer.matrix(spot.matrix)!.spot(spot.index);
-  const [a, b] = [explorer.matrix("A")!, explorer.matrix("B")!];
-  const sign = op.values.bitop ? ` ${op.values.bitop.split(".")[0]} ` : "·";
-  const meet = pairing(op.values.bitop);
-  const terms: string[] = [];
-  for (let stored = 0; stored < a.cols; stored++) {
-    const k = rowOfB(scene, codes, row, stored);
-    const x = values.get("A")![a.index(m, row, stored)];
-    const y = k < 0 ? NaN : values.get("B")![b.index(m, k, col)];
-    if (meet(x, y) !== 0) terms.push(`${shown(x)}${sign}${shown(y)}`);
-  }
-  const most = 24;
-  const cut = terms.length > most ? ` + … ${terms.length - most} more` : "";
-  const start = values.get("C")?.[spot.index];
-  const c = start === undefined ? [] : [shown(start)];
-  const result = shown(values.get("D")![spot.index]);
-  const listed = [...c, ...terms.slice(0, most).map((term) => `(${term})`)].join(" + ");
-  return `D = ${c.length ? "C + " : ""}Σ A·B = ${listed}${cut} = ${result}`;
 }
 
 // ── the lane ────────────────────────────────────────────────────────────────

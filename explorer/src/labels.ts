@@ -2,7 +2,6 @@
 
 import type { Explorer } from "./explorer.js";
 import type { Sheet } from "./sheet.js";
-import { shown } from "./values.js";
 
 export const LEAST = 9; // pixels: smaller letters are not written
 const MOST = 12;
@@ -39,10 +38,11 @@ export interface Writing {
 export function namesOf(explorer: Explorer, sheet: Sheet): Names {
   const { matrix } = sheet;
   if (matrix.name === "metadata") return codesOf(explorer, sheet);
-  const numbers = explorer.values?.get(matrix.name);
+  const { values } = explorer;
+  const numbers = values?.get(matrix.name);
   const head = headOf(sheet);
   const element = numbers
-    ? (index: number) => shown(numbers[index])
+    ? (index: number) => values!.text(matrix.name, index)
     : elementOf(sheet);
   const inside = (index: number) => element(index).replace(/^[a-z]|^E/i, "");
   const range = (first: number, last: number) => {

@@ -1,8 +1,9 @@
 // The page comes together here.
 
 import { unpack, type Catalogue } from "./catalogue.js";
-import { announce, byId } from "./dom.js";
+import { announce, byId, h } from "./dom.js";
 import { Explorer, type Change } from "./explorer.js";
+import { FILL_NAMES, showResult, targetSelect } from "./explain.js";
 import { showFacts } from "./facts.js";
 import { Figure } from "./figure.js";
 import { keepAddress, writeAddress } from "./history.js";
@@ -21,6 +22,9 @@ async function start(): Promise<void> {
   const explorer = new Explorer(catalogue, location.hash);
   const figure = new Figure(explorer);
   const tabs = new Tabs(explorer);
+  byId("values").replaceChildren(
+    ...Object.entries(FILL_NAMES).map(([value, name]) => h("option", { value }, name)),
+  );
   const opened = [new Picker(explorer), new Share(explorer, figure)];
   listenToTools(explorer);
   listenToLane(explorer);
@@ -48,6 +52,7 @@ function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
   }
   if (change !== "pointer") showTools(explorer);
   showElement(explorer);
+  showResult(explorer, byId("result"));
   showLane(explorer);
 }
 
@@ -58,7 +63,9 @@ function listenToTools(explorer: Explorer): void {
     const select = byId<HTMLSelectElement>(id);
     select.addEventListener("change", () => explorer.update(change(select.value)));
   };
-  bind("values", (fill) => ({ fill: fill as State["fill"] }));
+  byId("values").addEventListener("change", () => {
+    explorer.own.begin(byId<HTMLSelectElement>("values").value as State["fill"]);
+  });
   bind("show", (name) => ({ accumulator: name as State["accumulator"] }));
   bind("sparse", (sparse) => ({ sparse: sparse as State["sparse"] }));
   bind("colour", (colour) => ({ colour: colour as State["colour"] }));
@@ -74,6 +81,11 @@ function showTools(explorer: Explorer): void {
     !explorer.scene.pattern || !explorer.matrix("A") || !explorer.matrix("metadata");
   byId("show").parentElement!.hidden = !explorer.matrix("C") || !explorer.matrix("D");
   byId("values").parentElement!.hidden = !explorer.scene.computes;
+  // The target is a tool only where it changes what is shown.
+  const slot = byId("target-slot");
+  const asked = explorer.values?.model && document.activeElement?.id !== "target";
+  if (asked) slot.replaceChildren(h("label", {}, "Target ", targetSelect(explorer, "target")));
+  else if (!explorer.values?.model) slot.replaceChildren();
 }
 
 function keys(

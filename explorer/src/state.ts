@@ -12,6 +12,10 @@ export interface State {
   pinned: Spot | null;
   lane: number | null;
   fill: Fill;
+  /** The target to compute for; empty: the one that is usual. */
+  target: string;
+  /** Elements that were typed: their bits in hexadecimal, by ``A.17``. */
+  set: Record<string, string>;
   accumulator: "D" | "C";
   colour: "lane" | "register";
   zoom: number;
@@ -34,6 +38,8 @@ export function initial(op: string): State {
     pinned: null,
     lane: null,
     fill: "off",
+    target: "",
+    set: {},
     accumulator: "D",
     colour: "lane",
     zoom: 1,
@@ -83,6 +89,18 @@ const FIELDS: Fields = {
     allowed: "a whole number",
   },
   fill: choice("values", FILLS),
+  target: {
+    key: "target",
+    read: (text) => text || undefined,
+    write: String,
+    allowed: "a target, such as sm_90a",
+  },
+  set: {
+    key: "set",
+    read: readSet,
+    write: setText,
+    allowed: "elements with their bits in hexadecimal, such as A.17:3c00,B.0:bc00",
+  },
   accumulator: choice("show", ["D", "C"]),
   colour: choice("colour", ["lane", "register"]),
   zoom: {
@@ -216,6 +234,22 @@ function readSpot(text: string): NamedSpot | undefined {
   if (at.length === 1 && numbers.startsWith(".")) return { matrix, index: at[0] };
   // How many elements come before it, only the operand can say.
   return at.length === 2 || at.length === 3 ? { matrix, index: -1, at } : undefined;
+}
+
+function setText(set: Record<string, string>): string {
+  return Object.entries(set)
+    .map(([place, bits]) => `${place}:${bits}`)
+    .join(",");
+}
+
+function readSet(text: string): Record<string, string> | undefined {
+  const found: Record<string, string> = {};
+  for (const each of text.split(",")) {
+    const [, place, bits] = /^(\w+\.\d{1,6}):([0-9a-f]{1,16})$/.exec(each) ?? [];
+    if (!place) return undefined;
+    found[place] = bits;
+  }
+  return found;
 }
 
 function codesText(codes: Record<number, number>): string {

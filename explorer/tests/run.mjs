@@ -1,11 +1,14 @@
 // The page in a real browser: node tests/run.mjs
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, loadavg } from "node:os";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
-import { launch, open, painted, pointAt } from "./browser.mjs";
+import { launch, open, PAGE, painted, pointAt } from "./browser.mjs";
+import { TESTS as EXPLAIN } from "./explain.mjs";
 import { PICTURE } from "./picture.mjs";
 
 const require = createRequire(import.meta.url);
@@ -96,6 +99,13 @@ async function framed(page, id) {
 const near = (one, other, by, what) =>
   assert.ok(Math.abs(one - other) <= by, `${what}: ${one} is not ${other}`);
 
+/** The notice of a wrong link, the player, and the list of the search. */
+async function everythingOpen(page) {
+  assert.match(await text(page, "#notice"), /no lane 77/);
+  await page.click("#play");
+  await page.fill("#search", "s4");
+}
+
 const TESTS = {
   async "search: words narrow the list, keys walk and pick, Escape keeps the pin"(browser) {
     const page = await open(browser, `#op=${DENSE}&at=D[1][1]`);
@@ -175,6 +185,10 @@ const TESTS = {
     assert.match(await notice(`#op=${DENSE}&at=A[16][0]`), /A\[16\]\[0\] is outside; the last element is A\[15\]\[15\]/);
     assert.match(await notice(`#op=${DENSE}&lane=40&tab=metadata`), /no lane 40; the last is 31.*no Metadata tab/);
     assert.match(await notice("#op=fp8+m16n8k32"), /can be \d+ instructions/);
+    const guide = readFileSync(new URL("../../docs/using-the-explorer.md", import.meta.url), "utf8");
+    const examples = guide.match(/#op=[^`]*/g);
+    assert.equal(examples.length, 5);
+    for (const hash of examples) assert.equal(await notice(hash), "", hash);
     assert.equal(await notice("#op=sparse+int8+16x8x64&at=metadata[2,1]"), "");
     assert.match(await where(page), /op=mma\.sp\.sync.*s8\.s8.*at=metadata\.\d+/);
     return page;
@@ -240,7 +254,7 @@ const TESTS = {
     await pointAt(page, "D", 3, 5, { click: true });
     assert.match(await where(page), /at=D\.29/);
     assert.match(await facts(page), /value 32/);
-    assert.match(await text(page, "#element .sum"), /= 32$/);
+    assert.match(await text(page, "#result"), /^D\[3, 5\] on sm_90a\s+D\s+32\s/);
     for (const name of ["A", "B", "metadata"])
       assert.ok((await painted(page, name)) > 50);
     return page;
@@ -392,6 +406,19 @@ const TESTS = {
     return page;
   },
 
+  async "a page that was written for an instruction opens there"(browser) {
+    const folder = mkdtempSync(join(tmpdir(), "explorer-"));
+    const mark = (name) => `<meta name="first-instruction" content="${name}">`;
+    const html = readFileSync(fileURLToPath(PAGE), "utf8");
+    assert.ok(html.includes(mark("")));
+    writeFileSync(join(folder, "page.html"), html.replace(mark(""), mark(WGMMA)));
+    const page = await browser.newPage();
+    await page.goto(pathToFileURL(join(folder, "page.html")).href);
+    await page.waitForSelector("html[data-ready]");
+    assert.ok((await where(page)).includes(`op=${WGMMA}`));
+    rmSync(folder, { recursive: true });
+  },
+
   async "shared memory: descriptor, banks and swizzles"(browser) {
     const page = await open(browser, `#op=${WGMMA}&tab=memory`);
     assert.equal(await text(page, "#descriptor"), "0x4000004008000000");
@@ -483,7 +510,7 @@ const TESTS = {
     await pointAt(page, "D", 40, 100, { click: true });
     assert.match(await facts(page), /lane 40 column 100 bits 31:0 reached by warp 1/);
     assert.match(await facts(page), /value 16/);
-    assert.match(await text(page, "#element .sum"), /^D = Σ A·B = .* = 16$/);
+    assert.match(await text(page, "#result"), /^D\[40, 100\] on sm_100a\s+D\s+16\s/);
     const memory = page.locator(".memory canvas").first();
     const width = 2; // of a column, with 264 of them
     await memory.hover({ position: { x: 62 + width * 257.5, y: 34 + 4 * 70 + 2 } });
@@ -631,6 +658,7 @@ const TESTS = {
       [PAIR, "dark"],
       [`${PAIR}&tab=path`, "light"],
       [`${WGMMA}&tab=memory`, "dark"],
+      [`${DENSE}&tab=explain&values=random&at=D.42`, "light"],
     ];
     for (const [name, colorScheme] of views) {
       const viewport = { width: 390, height: 844 };
@@ -644,16 +672,18 @@ const TESTS = {
 
   async "axe: no violations, in any theme, on any tab"(browser) {
     const views = [
-      [`#op=${DENSE}&at=D.9&values=small`, "light"],
+      [`#op=${DENSE}&at=D.9&values=small&tab=cuda`, "light", (page) => page.click("#share")],
       [`#op=${SPARSE}&tab=metadata&codes=0:5&at=metadata.0`, "dark"],
       [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
-      [`#op=${QUAD}&tab=cuda`, "dark"],
+      [`#op=${DENSE}&tab=explain&values=random&at=A.42`, "dark"],
+      [`#op=${QUAD}&tab=machine&lane=77`, "dark", everythingOpen],
       [`#op=${PAIR}&tab=tensor&at=D.70`, "dark"],
       [`#op=${PAIR}&tab=path&at=D.70`, "light"],
       [`#op=${TENSOR}&tab=path`, "dark"],
     ];
-    for (const [hash, colorScheme] of views) {
+    for (const [hash, colorScheme, act] of views) {
       const page = await open(browser, hash, { colorScheme });
+      await act?.(page);
       await page.waitForTimeout(100);
       await page.evaluate(axe);
       // Only violations are wanted in full; the rest takes as long again.
@@ -698,7 +728,7 @@ const TESTS = {
 const only = process.argv[2] ?? "";
 const browser = await launch();
 let failed = 0;
-for (const [name, test] of Object.entries(TESTS)) {
+for (const [name, test] of Object.entries({ ...TESTS, ...EXPLAIN })) {
   if (!name.includes(only)) continue;
   const started = Date.now();
   try {

@@ -27,7 +27,7 @@ from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING, Instruction
 from fragmenta.isa.sass import by_architecture
-from fragmenta.isa.spoken import meaning, vocabulary
+from fragmenta.isa.spoken import UNNAMED_F16, meaning, vocabulary
 from fragmenta.isa.table import read
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.isa.target import TARGETS
@@ -100,6 +100,8 @@ def _meant(word: str) -> JsonRecord:
     assert found is not None
     about = {name: value for name, value in asdict(found).items() if value}
     del about["word"]
+    if word in UNNAMED_F16:
+        about["unnamed"] = "f16"
     return json.loads(json.dumps(about))  # type: ignore[no-any-return]
 
 
