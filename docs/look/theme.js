@@ -14,4 +14,5 @@
     }
     for (const frame of document.querySelectorAll(".fm-window iframe")) frame.src = frame.src;
   }).observe(document.body, { attributeFilter: ["data-md-color-scheme"] });
+  document.querySelector(".md-search")?.setAttribute("aria-label", "search");
 })();

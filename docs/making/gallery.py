@@ -110,5 +110,5 @@ def _card(picture: Picture) -> str:
     words = f"<b>{escape(picture.title)}</b><span>{escape(picture.about)}</span>"
     shown = f"{picture.title}: {picture.op or picture.about}"
     image = f'<img src="{picture.file}" alt="{escape(shown)}" loading="lazy">'
-    caption = f"<figcaption>{words}<nav>{led}</nav></figcaption>"
+    caption = f'<figcaption>{words}<span class="fm-links">{led}</span></figcaption>'
     return f"<figure>{image}{caption}</figure>"
