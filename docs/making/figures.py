@@ -13,7 +13,7 @@ SCALED = fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4")
 
 
 class Figure(NamedTuple):
-    """A picture: of an instruction, of one operand of it, or of the way of its D."""
+    """A picture: of an instruction, of an operand, of the way of D, or of swizzles."""
 
     op: fm.Instruction
     part: str = ""
@@ -22,6 +22,8 @@ class Figure(NamedTuple):
         """The picture."""
         if self.part == "path":
             return path_svg(self.op)
+        if self.part == "swizzles":
+            return str(fm.swizzle_picture(0, 32, 64, 128))
         what = self.op.fragments[self.part] if self.part else self.op
         return what.to_svg()
 
@@ -34,6 +36,7 @@ FIGURES = {
     "tcgen05-b": Figure(fm.tcgen05("m128n64k16", a="f16", cta_group=2)),
     "tcgen05-scales": Figure(SCALED),
     "tcgen05-path": Figure(SCALED, "path"),
+    "swizzles": Figure(fm.wgmma("m64n64k16", a="f16", d="f32"), "swizzles"),
 }
 SHOWN = re.compile(r"(?m)^!\[(.*)\]\(((?:\.\./)*)pictures/([\w-]+)\.svg\)$")
 

@@ -46,6 +46,7 @@ moves     | ldmatrix.m8n8.x4.b16               | ldmatrix                    | l
 moves     | ldmatrix.m8n8.x4.trans.b16         | ldmatrix, transposed        | ldmatrix-loops.md     | The same rows, handed out by columns.
 moves     | stmatrix.m8n8.x4.b16               | stmatrix                    | families/moves.md     | The same in the other direction.
 moves     | movmatrix                          | movmatrix                   | families/moves.md     | A transpose between lanes, without memory.
+shared    | pictures/swizzles.svg              | Swizzles                    | descriptors.md        | Eight rows of 128 bytes. Each colour is a column of the tile, each place four banks.
 kernels   | images/timeline-ring.svg           | A ring of tiles             | ptx.md                | Copies fill one tile while a wgmma reads another. Mbarriers hand them over.
 kernels   | images/timeline-cluster.svg        | A cluster of two blocks     | ptx.md                | Two blocks share a ring. Each loads one half for both.
 kernels   | images/timeline-tensor.svg         | A pipeline on Blackwell     | families/tcgen05.md   | One warp copies, one issues tcgen05.mma, four wait for the sums.

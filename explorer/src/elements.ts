@@ -133,11 +133,11 @@ export function encode(type: ElementType, value: Exact, minusZero = false): bigi
     return ((top << BigInt(width)) | (value < 0 ? minus : 0n)) << shift;
   }
   if (isZero(value)) return minusZero ? minus << shift : 0n;
+  // A type without fraction bits has no subnormals, and no hidden bit to add.
+  if (!width) return BigInt(log2(value) + bias(type));
   const power = Math.max(log2(value), least(type));
   const significand = magnitude(wholeUnits(value, power - width, "rz"));
-  const field = BigInt(power + bias(type) - 1);
-  // A type without fraction bits has no hidden bit to add.
-  const low = width ? (field << BigInt(width)) + significand : field + 1n;
+  const low = (BigInt(power + bias(type) - 1) << BigInt(width)) + significand;
   return (low | (value.m < 0n ? minus : 0n)) << shift;
 }
 

@@ -3,6 +3,7 @@
 import { unfold, unpack, type Sources } from "./catalogue.js";
 import { byId, copy, h } from "./dom.js";
 import type { Change, Explorer } from "./explorer.js";
+import { explainPanel } from "./explain.js";
 import { machinePanel } from "./machine.js";
 import { followMemory, memoryPanel } from "./memory.js";
 import { metadataPanel } from "./metadata.js";
@@ -39,6 +40,13 @@ const TABS: Tab[] = [
   { id: "cuda", label: "CUDA", follows: false, show: (e) => source(e, 0) },
   { id: "ptx", label: "PTX", follows: false, show: (e) => source(e, 1) },
   { id: "machine", label: "Machine code", follows: false, show: machinePanel },
+  {
+    id: "explain",
+    label: "Explain",
+    follows: false,
+    fits: ({ scene, op }) => scene.computes && op.sums !== undefined,
+    show: explainPanel,
+  },
   {
     id: "metadata",
     label: "Metadata",
@@ -123,7 +131,7 @@ export class Tabs {
     const place =
       PICTURES.includes(current.id) ? `${spot?.matrix} ${spot?.index}` : operand?.name;
     const word =
-      current.id === "metadata" ? `${state.lane} ${state.pinned?.index}` : "";
+      ["metadata", "explain"].includes(current.id) ? `${state.lane} ${state.pinned?.matrix} ${state.pinned?.index}` : "";
     const key = `${current.id} ${current.follows ? place : ""} ${word}`;
     if (change === "pointer") current.follow?.();
     if (change === "pointer" && key === this.shownKey) return;
@@ -135,7 +143,12 @@ export class Tabs {
     const shown = tab.show(this.explorer);
     const nodes = shown instanceof Promise ? await shown : shown;
     if (key !== this.shownKey) return; // somebody went on in the meantime
+    // Whoever uses the panel with keys stays where they are.
+    const focused = byId("panel").contains(document.activeElement)
+      ? document.activeElement!.id
+      : "";
     byId("panel").replaceChildren(...nodes);
+    if (focused) document.getElementById(focused)?.focus();
   }
 
   private list(current: Tab): void {

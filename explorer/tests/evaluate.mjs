@@ -5,8 +5,10 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { catalogue, digest, modules } from "./modules.mjs";
 
-const { Layout, scene, evaluate, firstCodes, Route, search, meantBy, grouped, FAMILIES } = await modules(
-  "layout", "matrix", "values", "route", "searching", "short",
+const {
+  Layout, scene, Values, filled, usualTarget, Route, search, meantBy, grouped, FAMILIES,
+} = await modules(
+  "layout", "matrix", "values", "fills", "route", "searching", "short",
 );
 const gathers = catalogue.parts.map(({ line, axes }) =>
   digest(new Layout(line, axes).gather()),
@@ -21,12 +23,15 @@ function placesOf(op) {
   );
 }
 
-function valuesOf(op) {
+/** What the operands hold, and D on the usual target. */
+function valuesOf(op, fill) {
   const drawn = scene(catalogue, op, 0);
-  const codes = firstCodes(drawn);
-  const values = evaluate(catalogue, drawn, codes, "small");
-  const arrays = [...values].map(([name, array]) => [name, [...array]]);
-  return { codes: [...codes], ...Object.fromEntries(arrays) };
+  const { operands, codes } = filled(catalogue, drawn, fill);
+  const target = usualTarget(catalogue, op);
+  const values = new Values(catalogue, drawn, codes, operands, target);
+  const names = [...operands.keys(), "D"];
+  const arrays = names.map((name) => [name, [...values.get(name)]]);
+  return { target, codes: [...codes], ...Object.fromEntries(arrays) };
 }
 
 /** The registers of D: threads and registers, and the bytes of scales in blocks. */
@@ -75,10 +80,14 @@ function foundBy(words) {
 const wanted = new Set(readFileSync(0, "utf8").split("\n").filter(Boolean));
 const ops = catalogue.instructions;
 const chosen = ops.filter((op) => wanted.has(op.name));
+const sparse = chosen.filter((op) => op.pattern !== undefined);
 const result = {
   gathers,
   places: Object.fromEntries(ops.map((op) => [op.name, placesOf(op)])),
-  values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op)])),
+  values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op, "small")])),
+  identities: Object.fromEntries(
+    sparse.map((op) => [op.name, valuesOf(op, "identity")]),
+  ),
   meant: Object.fromEntries(
     MEANT.map((words) => [words, meantBy(catalogue, words).map(({ name }) => name)]),
   ),

@@ -1,11 +1,15 @@
 // The page in a real browser: node tests/run.mjs
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, loadavg } from "node:os";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
-import { launch, open, pointAt } from "./browser.mjs";
+import { launch, open, PAGE, painted, pointAt } from "./browser.mjs";
+import { TESTS as EXPLAIN } from "./explain.mjs";
+import { PICTURE } from "./picture.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -27,22 +31,6 @@ const facts = (page) =>
 /** The address as the page has it; Playwright's own copy lags behind. */
 const where = (page) => page.evaluate(() => location.href);
 const pick = (page, name) => page.goto(`${page.url().split("#")[0]}#op=${name}`);
-
-/** How many pixels of a matrix's overlay are painted. */
-const painted = (page, matrix) =>
-  page.evaluate((name) => {
-    const over = document.querySelector(`.stage[data-matrix="${name}"] .over`);
-    // Read from a copy: reading slows the canvas itself down, and Chromium warns.
-    const { width, height } = over;
-    const copy = new OffscreenCanvas(width, height).getContext("2d", {
-      willReadFrequently: true,
-    });
-    copy.drawImage(over, 0, 0);
-    const { data } = copy.getImageData(0, 0, width, height);
-    let count = 0;
-    for (let at = 3; at < data.length; at += 4) if (data[at]) count += 1;
-    return count;
-  }, matrix);
 
 const flat = (said) => said.replace(/\s+/g, " ").trim();
 /** The instruction that Enter would pick. */
@@ -197,6 +185,10 @@ const TESTS = {
     assert.match(await notice(`#op=${DENSE}&at=A[16][0]`), /A\[16\]\[0\] is outside; the last element is A\[15\]\[15\]/);
     assert.match(await notice(`#op=${DENSE}&lane=40&tab=metadata`), /no lane 40; the last is 31.*no Metadata tab/);
     assert.match(await notice("#op=fp8+m16n8k32"), /can be \d+ instructions/);
+    const guide = readFileSync(new URL("../../docs/using-the-explorer.md", import.meta.url), "utf8");
+    const examples = guide.match(/#op=[^`]*/g);
+    assert.equal(examples.length, 5);
+    for (const hash of examples) assert.equal(await notice(hash), "", hash);
     assert.equal(await notice("#op=sparse+int8+16x8x64&at=metadata[2,1]"), "");
     assert.match(await where(page), /op=mma\.sp\.sync.*s8\.s8.*at=metadata\.\d+/);
     return page;
@@ -243,7 +235,7 @@ const TESTS = {
     const held = await text(page, "#lane-holds");
     assert.match(
       held.replace(/\s+/g, " "),
-      /D R0 \(3,2\) R1 \(3,3\) R2 \(11,2\) R3 \(11,3\)/,
+      /D register 0 \(3,2\) register 1 \(3,3\) register 2 \(11,2\) register 3 \(11,3\)/,
     );
     await page.click("#lane-after");
     assert.match(await where(page), /lane=14/);
@@ -262,7 +254,7 @@ const TESTS = {
     await pointAt(page, "D", 3, 5, { click: true });
     assert.match(await where(page), /at=D\.29/);
     assert.match(await facts(page), /value 32/);
-    assert.match(await text(page, "#element .sum"), /= 32$/);
+    assert.match(await text(page, "#result"), /^D\[3, 5\] on sm_90a\s+D\s+32\s/);
     for (const name of ["A", "B", "metadata"])
       assert.ok((await painted(page, name)) > 50);
     return page;
@@ -414,6 +406,19 @@ const TESTS = {
     return page;
   },
 
+  async "a page that was written for an instruction opens there"(browser) {
+    const folder = mkdtempSync(join(tmpdir(), "explorer-"));
+    const mark = (name) => `<meta name="first-instruction" content="${name}">`;
+    const html = readFileSync(fileURLToPath(PAGE), "utf8");
+    assert.ok(html.includes(mark("")));
+    writeFileSync(join(folder, "page.html"), html.replace(mark(""), mark(WGMMA)));
+    const page = await browser.newPage();
+    await page.goto(pathToFileURL(join(folder, "page.html")).href);
+    await page.waitForSelector("html[data-ready]");
+    assert.ok((await where(page)).includes(`op=${WGMMA}`));
+    rmSync(folder, { recursive: true });
+  },
+
   async "shared memory: descriptor, banks and swizzles"(browser) {
     const page = await open(browser, `#op=${WGMMA}&tab=memory`);
     assert.equal(await text(page, "#descriptor"), "0x4000004008000000");
@@ -505,7 +510,7 @@ const TESTS = {
     await pointAt(page, "D", 40, 100, { click: true });
     assert.match(await facts(page), /lane 40 column 100 bits 31:0 reached by warp 1/);
     assert.match(await facts(page), /value 16/);
-    assert.match(await text(page, "#element .sum"), /^D = Σ A·B = .* = 16$/);
+    assert.match(await text(page, "#result"), /^D\[40, 100\] on sm_100a\s+D\s+16\s/);
     const memory = page.locator(".memory canvas").first();
     const width = 2; // of a column, with 264 of them
     await memory.hover({ position: { x: 62 + width * 257.5, y: 34 + 4 * 70 + 2 } });
@@ -653,6 +658,7 @@ const TESTS = {
       [PAIR, "dark"],
       [`${PAIR}&tab=path`, "light"],
       [`${WGMMA}&tab=memory`, "dark"],
+      [`${DENSE}&tab=explain&values=random&at=D.42`, "light"],
     ];
     for (const [name, colorScheme] of views) {
       const viewport = { width: 390, height: 844 };
@@ -669,6 +675,7 @@ const TESTS = {
       [`#op=${DENSE}&at=D.9&values=small&tab=cuda`, "light", (page) => page.click("#share")],
       [`#op=${SPARSE}&tab=metadata&codes=0:5&at=metadata.0`, "dark"],
       [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
+      [`#op=${DENSE}&tab=explain&values=random&at=A.42`, "dark"],
       [`#op=${QUAD}&tab=machine&lane=77`, "dark", everythingOpen],
       [`#op=${PAIR}&tab=tensor&at=D.70`, "dark"],
       [`#op=${PAIR}&tab=path&at=D.70`, "light"],
@@ -690,6 +697,8 @@ const TESTS = {
       await page.context().close();
     }
   },
+
+  ...PICTURE,
 
   async "every family opens without an error"(browser) {
     const page = await open(browser);
@@ -719,7 +728,7 @@ const TESTS = {
 const only = process.argv[2] ?? "";
 const browser = await launch();
 let failed = 0;
-for (const [name, test] of Object.entries(TESTS)) {
+for (const [name, test] of Object.entries({ ...TESTS, ...EXPLAIN })) {
   if (!name.includes(only)) continue;
   const started = Date.now();
   try {
