@@ -170,6 +170,9 @@
     }
   }
 
+  const opened = (part) =>
+    make("p", { class: "fm-open" }, make("a", { href: part.explorer }, "Open in the explorer →"));
+
   /** The registers of a lane, as strips of 32 bits; the highest bits on the left. */
   function strips(part, lane, marked, choose) {
     const letter = part.name_.toLowerCase();
@@ -251,7 +254,7 @@
         show(part, index);
       });
     }
-    host.append(walk.bar, grid);
+    host.append(walk.bar, grid, opened(tiles.A.part));
     show(tiles.A.part, tiles.A.part.at(3, 9));
   }
 
@@ -282,7 +285,7 @@
     D.listeners.push((part, index) => show(...part.spot(index)));
     A.listeners.push((part, index) => show(part.spot(index)[0], D.part.spot(D.index)[1]));
     B.listeners.push((part, index) => show(D.part.spot(D.index)[0], part.spot(index)[1]));
-    host.append(grid);
+    host.append(grid, opened(A.part));
     show(3, 5);
   }
 
@@ -290,6 +293,8 @@
     const bar = make("div", { class: "fm-bar", role: "radiogroup", "aria-label": "type of A" });
     const told = make("div", { class: "fm-told", "aria-live": "polite" });
     const place = make("div", { class: "fm-tiles" });
+    const more = opened(data.parts[0]);
+    const link = more.firstChild;
     const choose = (given) => {
       const part = new Part(given);
       const tile = new Tile(part, { cell: 20, wide: (phone ? 352 : 768) / part.cols });
@@ -305,6 +310,7 @@
       };
       tile.listeners.push(show);
       place.replaceChildren(tile.figure);
+      link.href = part.explorer;
       show(part, part.at(3, Math.floor(part.cols * 0.6)));
     };
     data.parts.forEach((part, number) => {
@@ -313,7 +319,7 @@
       input.addEventListener("change", () => choose(part));
       bar.append(make("label", { class: "fm-choice" }, input, `${part.type}: 16 × ${part.cols}`));
     });
-    host.append(bar, place, told);
+    host.append(bar, place, told, more);
     choose(data.parts[0]);
   }
 
@@ -415,7 +421,7 @@
       show();
     });
     const left = make("div", {}, svg, told);
-    host.append(make("div", { class: "fm-two" }, left, make("div", { class: "fm-tiles" }, tile.figure)));
+    host.append(make("div", { class: "fm-two" }, left, make("div", { class: "fm-tiles" }, tile.figure)), opened(part));
     tile.tell(part.at(11, 9));
   }
 

@@ -3,8 +3,8 @@
 import type { Catalogue, Instruction, Part, Way } from "./catalogue.js";
 import { highlight, holder, type Highlight, type Spot } from "./highlight.js";
 import { laneText, scene, type Matrix, type Scene } from "./matrix.js";
-import { THEMES, type Theme } from "./palette.js";
 import { follow } from "./link.js";
+import { themeOf, type Theme } from "./palette.js";
 import { Route } from "./route.js";
 import { initial, toHash, type State } from "./state.js";
 import { Own } from "./own.js";
@@ -69,8 +69,8 @@ export class Explorer {
   }
 
   pick(name: string): void {
-    const { tab, fill, target, colour, accumulator, zoom } = this.state;
-    const kept = { tab, fill, target, colour, accumulator, zoom };
+    const { tab, fill, target, colour, accumulator, sparse } = this.state;
+    const kept = { tab, fill, target, colour, accumulator, sparse };
     this.state = { ...initial(name), ...kept };
     this.hover = null;
     this.complaints = [];
@@ -191,6 +191,13 @@ export class Explorer {
     return highlight(drawn, codes, hover, this.state.pinned, this.state.lane);
   }
 
+  /** How a sparse A is drawn: both ways where a column is wide enough to see. */
+  get sparseForm(): "both" | "stored" | "logical" {
+    const a = this.matrix("A");
+    const small = a && a.rows <= 16 && a.cols <= 32 && window.innerWidth >= 1000;
+    return this.state.sparse || (small ? "both" : "stored");
+  }
+
   /** The operand whose layout is written out. */
   get operand(): Part | null {
     const named = this.spot?.matrix ?? this.state.operand;
@@ -201,7 +208,7 @@ export class Explorer {
   get theme(): Theme {
     const chosen = document.documentElement.dataset.theme;
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    return THEMES[(chosen ?? (dark ? "dark" : "light")) as "light" | "dark"];
+    return themeOf(this.catalogue, chosen ? chosen === "dark" : dark);
   }
 
   /** An element in words: where it is, what it is. */

@@ -37,6 +37,7 @@ async function start(): Promise<void> {
   close.push(closeNotice);
   document.addEventListener("keydown", (event) => keys(explorer, event, close));
   figure.draw();
+  figure.begin();
   tabs.show("instruction");
   showRest(explorer, tabs, "instruction");
   writeAddress(explorer);
@@ -66,6 +67,7 @@ function listenToTools(explorer: Explorer): void {
     explorer.own.begin(byId<HTMLSelectElement>("values").value as State["fill"]);
   });
   bind("show", (name) => ({ accumulator: name as State["accumulator"] }));
+  bind("sparse", (sparse) => ({ sparse: sparse as State["sparse"] }));
   bind("colour", (colour) => ({ colour: colour as State["colour"] }));
 }
 
@@ -74,6 +76,9 @@ function showTools(explorer: Explorer): void {
   byId<HTMLSelectElement>("values").value = state.fill;
   byId<HTMLSelectElement>("show").value = state.accumulator;
   byId<HTMLSelectElement>("colour").value = state.colour;
+  byId<HTMLSelectElement>("sparse").value = explorer.sparseForm;
+  byId("sparse").parentElement!.hidden =
+    !explorer.scene.pattern || !explorer.matrix("A") || !explorer.matrix("metadata");
   byId("show").parentElement!.hidden = !explorer.matrix("C") || !explorer.matrix("D");
   byId("values").parentElement!.hidden = !explorer.scene.computes;
   // The target is a tool only where it changes what is shown.

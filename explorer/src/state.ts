@@ -19,6 +19,8 @@ export interface State {
   accumulator: "D" | "C";
   colour: "lane" | "register";
   zoom: number;
+  /** How a sparse A is drawn; empty for what there is room for. */
+  sparse: "" | "both" | "stored" | "logical";
   selector: number;
   /** Codes that differ from those one begins with, by index. */
   codes: Record<number, number>;
@@ -41,6 +43,7 @@ export function initial(op: string): State {
     accumulator: "D",
     colour: "lane",
     zoom: 1,
+    sparse: "",
     selector: 0,
     codes: {},
     tab: "formula",
@@ -106,6 +109,7 @@ const FIELDS: Fields = {
     write: String,
     allowed: `a number from 1 to ${CLOSEST}`,
   },
+  sparse: choice("sparse", ["", "both", "stored", "logical"]),
   selector: { key: "selector", read: whole, write: String, allowed: "a whole number" },
   codes: {
     key: "codes",

@@ -7,8 +7,9 @@ import { availableParallelism, loadavg, tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
-import { launch, open, PAGE, pointAt } from "./browser.mjs";
+import { launch, open, PAGE, painted, pointAt } from "./browser.mjs";
 import { TESTS as EXPLAIN } from "./explain.mjs";
+import { PICTURE } from "./picture.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -30,22 +31,6 @@ const facts = (page) =>
 /** The address as the page has it; Playwright's own copy lags behind. */
 const where = (page) => page.evaluate(() => location.href);
 const pick = (page, name) => page.goto(`${page.url().split("#")[0]}#op=${name}`);
-
-/** How many pixels of a matrix's overlay are painted. */
-const painted = (page, matrix) =>
-  page.evaluate((name) => {
-    const over = document.querySelector(`.stage[data-matrix="${name}"] .over`);
-    // Read from a copy: reading slows the canvas itself down, and Chromium warns.
-    const { width, height } = over;
-    const copy = new OffscreenCanvas(width, height).getContext("2d", {
-      willReadFrequently: true,
-    });
-    copy.drawImage(over, 0, 0);
-    const { data } = copy.getImageData(0, 0, width, height);
-    let count = 0;
-    for (let at = 3; at < data.length; at += 4) if (data[at]) count += 1;
-    return count;
-  }, matrix);
 
 const flat = (said) => said.replace(/\s+/g, " ").trim();
 /** The instruction that Enter would pick. */
@@ -250,7 +235,7 @@ const TESTS = {
     const held = await text(page, "#lane-holds");
     assert.match(
       held.replace(/\s+/g, " "),
-      /D R0 \(3,2\) R1 \(3,3\) R2 \(11,2\) R3 \(11,3\)/,
+      /D register 0 \(3,2\) register 1 \(3,3\) register 2 \(11,2\) register 3 \(11,3\)/,
     );
     await page.click("#lane-after");
     assert.match(await where(page), /lane=14/);
@@ -714,6 +699,8 @@ const TESTS = {
       await page.context().close();
     }
   },
+
+  ...PICTURE,
 
   async "every family opens without an error"(browser) {
     const page = await open(browser);

@@ -37,7 +37,7 @@ from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view.explorer_memory import memory_record
 from fragmenta.view.explorer_numbers import rounding_words, type_record, ways
-from fragmenta.view.palette import hex_colour
+from fragmenta.view.palette import hex_colour, inks
 from fragmenta.view.path import loads, path
 from fragmenta.view.tensor_memory import arrangement
 
@@ -87,6 +87,7 @@ def catalogue_record() -> JsonRecord:
             theme: [hex_colour(lane, dark=theme == "dark") for lane in range(32)]
             for theme in ("light", "dark")
         },
+        "inks": {theme: inks(dark=theme == "dark") for theme in ("light", "dark")},
         **{name: pool.items for name, pool in pools.items()},
         "said": {word: _meant(word) for word in vocabulary()},
         "instructions": ops,
