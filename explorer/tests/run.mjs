@@ -502,6 +502,11 @@ const TESTS = {
     await page.selectOption("#memory-operand", "B");
     await page.selectOption("#memory-load", "x4n");
     assert.match(await text(page, ".memory-head"), /ldmatrix\.sync\.aligned\.m8n8\.x4\.b16/);
+    await page.goto(page.url().replace(/#.*/, `#op=${DENSE}&tab=memory&memory=A.k.0.16`));
+    assert.match(
+      await text(page, "#panel p.wrong"),
+      /^A pitch of 16 is not possible here; 128 is shown\.$/,
+    );
     await page.goto(page.url().replace(/#.*/, `#op=${QUAD}&tab=memory`));
     assert.match(await text(page, "#panel"), /^No ldmatrix loads an operand of /);
     return page;
