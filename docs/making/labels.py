@@ -26,7 +26,7 @@ LABELS = {
     "Smaller types, the same registers": "Smaller types",
     "Own letters: a block copies a tile": "Own letters",
     "Gather and tile: a weight in the order of its loads": "Gather and tile",
-    "From one fragment to another: tcgen05.ld to stmatrix": "Between fragments",
+    "From one fragment to another: `tcgen05.ld` to `stmatrix`": "Between fragments",
     "What was checked against what": "What was checked",
     "Which scale does a block get?": "The scale of a block",
     "What did another program make?": "From other programs",
