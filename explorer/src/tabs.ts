@@ -78,6 +78,7 @@ const TABS: Tab[] = [
     follow: followPath,
   },
 ];
+const SEEN = 160; // pixels of a panel without which nobody notices it
 const PICTURES = ["tensor"];
 
 const NOTES: Record<string, string> = {
@@ -176,7 +177,14 @@ export class Tabs {
 
   private click(event: Event): void {
     const tab = (event.target as HTMLElement).closest<HTMLElement>("[data-tab]");
-    if (tab) this.explorer.update({ tab: tab.dataset.tab! });
+    if (tab) this.open(tab.dataset.tab!);
+  }
+
+  /** Who chooses a tab wants to see it: a window full of the picture moves on. */
+  private open(tab: string): void {
+    this.explorer.update({ tab });
+    const below = window.innerHeight - byId("panel").getBoundingClientRect().top;
+    if (below < SEEN) byId("tabs").scrollIntoView({ block: "start" });
   }
 
   private key(event: KeyboardEvent): void {
@@ -184,7 +192,7 @@ export class Tabs {
     if (!step) return;
     const { fitting } = this;
     const at = fitting.indexOf(this.current) + step + fitting.length;
-    this.explorer.update({ tab: fitting[at % fitting.length].id });
+    this.open(fitting[at % fitting.length].id);
     event.preventDefault();
   }
 }
