@@ -93,10 +93,10 @@ def palette() -> str:
 
 
 def logo() -> str:
-    """A small matrix in the colours of its lanes: the first four groups."""
+    """A small matrix in the colours of lanes: two of each group."""
     cells = "".join(
         f'<rect x="{6 * col}" y="{6 * row}" width="5" height="5" rx="1" '
-        f'fill="{hex_colour(4 * row + col)}"/>'
+        f'fill="{hex_colour(8 * row + 4 * (col // 2) + col % 2)}"/>'
         for row in range(4)
         for col in range(4)
     )
