@@ -176,7 +176,16 @@ export class Tabs {
 
   private click(event: Event): void {
     const tab = (event.target as HTMLElement).closest<HTMLElement>("[data-tab]");
-    if (tab) this.explorer.update({ tab: tab.dataset.tab! });
+    if (!tab) return;
+    this.explorer.update({ tab: tab.dataset.tab! });
+    this.bring();
+  }
+
+  /** The panel is below the picture: bring it up, and keep some of the picture. */
+  private bring(): void {
+    const { top } = byId("tabs").getBoundingClientRect();
+    const wanted = window.innerHeight * 0.35;
+    if (top > wanted) window.scrollBy(0, top - wanted);
   }
 
   private key(event: KeyboardEvent): void {
