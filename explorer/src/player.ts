@@ -78,15 +78,20 @@ export class Player {
   /** Another instruction begins anew; another pin or value goes on at the same step. */
   private follow(change: Change): void {
     if (!this.steps || this.explorer.framing) return;
-    const { pinned, fill, codes } = this.explorer.state;
-    const now = JSON.stringify([this.explorer.op.name, pinned, fill, codes]);
-    if (change === "pointer" && now === this.seen) return;
+    if (change === "pointer" && this.seen === this.about) return;
     if (change === "instruction") this.stop();
     this.prepare();
     this.go(change === "instruction" ? 0 : this.step);
   }
 
   private seen = "";
+
+  /** What the steps depend on. */
+  private get about(): string {
+    const { state, own, target } = this.explorer;
+    const { op, pinned, fill, codes } = state;
+    return JSON.stringify([op, pinned, fill, codes, own.version, target]);
+  }
 
   private prepare(): void {
     const { explorer } = this;
@@ -98,8 +103,7 @@ export class Player {
     this.ways.value = this.way;
     this.steps = stepsOf(explorer, this.way);
     this.slider.max = String(this.steps.count - 1);
-    const { pinned, fill, codes } = explorer.state;
-    this.seen = JSON.stringify([explorer.op.name, pinned, fill, codes]);
+    this.seen = this.about;
   }
 
   // ── steps ─────────────────────────────────────────────────────────────────

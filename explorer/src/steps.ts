@@ -1,7 +1,7 @@
 // What happens step by step?  Through k, what D is made of; through lanes or registers,
 // what each of them holds.
 
-import { add, fromNumber, multiply, short as digits, ZERO, type Exact } from "./exact.js";
+import { add, fromNumber, multiply, text, ZERO, type Exact } from "./exact.js";
 import type { Explorer } from "./explorer.js";
 import type { Highlight, Spot } from "./highlight.js";
 import { laneText, unit, type Matrix, type Scene } from "./matrix.js";
@@ -104,7 +104,8 @@ function productText(explorer: Explorer, made: Made, step: number): string {
   const where = scene.pattern ? `stored ${step}, column ${k} of A` : `k = ${k}`;
   if (k < 0) return `Stored ${step}: an illegal code keeps no column, so D is undefined.`;
   const sign = op.values.bitop?.split(".")[0] ?? "×";
-  const said = `${where}: ${left} ${sign} ${b.label(b.index(m, k, col))}`;
+  const scaled = scene.matrices.has("scale_A") ? " × their scales" : "";
+  const said = `${where}: ${left} ${sign} ${b.label(b.index(m, k, col))}${scaled}`;
   const values = explorer.values;
   if (!values) return said;
   const product = productAt(explorer, made, step);
@@ -112,13 +113,13 @@ function productText(explorer: Explorer, made: Made, step: number): string {
   const last = step === a.cols - 1;
   const d = explorer.valueText({ matrix: "D", index: scene.matrices.get("D")!.index(m, row, col) });
   const end = last && d ? `; the instruction returns ${minus(d)}` : "";
-  return `${said} = ${minus(digits(product))}; exact sum so far ${minus(digits(sum))}${end}`;
+  return `${said} = ${minus(text(product))}; exact sum so far ${minus(text(sum))}${end}`;
 }
 
 /** C and the products up to a step, exactly: what is lost on the way is not in it. */
 export function sumTo(explorer: Explorer, made: Made, step: number): Exact {
   const c = explorer.scene.matrices.get("C");
-  const start = c && explorer.values!.get("C")?.[c.index(made.m, made.row, made.col)];
+  const start = c && explorer.values!.number("C", c.index(made.m, made.row, made.col));
   let sum = start === undefined ? ZERO : fromNumber(start);
   for (let stored = 0; stored <= step; stored++) {
     sum = add(sum, productAt(explorer, made, stored));
@@ -130,7 +131,7 @@ function productAt({ scene, codes, values, op }: Explorer, made: Made, stored: n
   const { m, row, col } = made;
   const k = rowOfB(scene, codes, row, stored);
   const value = (name: string, matrix: number, r: number, c: number) =>
-    values!.get(name)?.[scene.matrices.get(name)!.index(matrix, r, c)];
+    values!.number(name, scene.matrices.get(name)!.index(matrix, r, c));
   if (k < 0) return NaN;
   const [x, y] = [value("A", m, row, stored)!, value("B", m, k, col)!];
   if (op.values.bitop) return fromNumber(pairing(op.values.bitop)(x, y));
@@ -224,6 +225,6 @@ function registers(scene: Scene): Steps {
   return { count, at };
 }
 
-function minus(text: string): string {
-  return text.replace(/-/g, "−");
+function minus(number: string): string {
+  return number.replace(/-/g, "−");
 }

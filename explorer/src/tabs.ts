@@ -78,6 +78,7 @@ const TABS: Tab[] = [
     follow: followPath,
   },
 ];
+const SEEN = 160; // pixels of a panel without which nobody notices it
 const PICTURES = ["tensor"];
 
 const NOTES: Record<string, string> = {
@@ -176,16 +177,14 @@ export class Tabs {
 
   private click(event: Event): void {
     const tab = (event.target as HTMLElement).closest<HTMLElement>("[data-tab]");
-    if (!tab) return;
-    this.explorer.update({ tab: tab.dataset.tab! });
-    this.bring();
+    if (tab) this.open(tab.dataset.tab!);
   }
 
-  /** The panel is below the picture: bring it up, and keep some of the picture. */
-  private bring(): void {
-    const { top } = byId("tabs").getBoundingClientRect();
-    const wanted = window.innerHeight * 0.35;
-    if (top > wanted) window.scrollBy(0, top - wanted);
+  /** Who chooses a tab wants to see it: a window full of the picture moves on. */
+  private open(tab: string): void {
+    this.explorer.update({ tab });
+    const below = window.innerHeight - byId("panel").getBoundingClientRect().top;
+    if (below < SEEN) byId("tabs").scrollIntoView({ block: "start" });
   }
 
   private key(event: KeyboardEvent): void {
@@ -193,7 +192,7 @@ export class Tabs {
     if (!step) return;
     const { fitting } = this;
     const at = fitting.indexOf(this.current) + step + fitting.length;
-    this.explorer.update({ tab: fitting[at % fitting.length].id });
+    this.open(fitting[at % fitting.length].id);
     event.preventDefault();
   }
 }
