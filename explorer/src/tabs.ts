@@ -174,9 +174,15 @@ export class Tabs {
     if (focused) byId(`tab-${current.id}`).focus();
   }
 
+  /** Only what stands below the picture changes. */
+  private choose(id: string): void {
+    this.explorer.showTab(id);
+    this.list(this.current);
+  }
+
   private click(event: Event): void {
     const tab = (event.target as HTMLElement).closest<HTMLElement>("[data-tab]");
-    if (tab) this.explorer.update({ tab: tab.dataset.tab! });
+    if (tab) this.choose(tab.dataset.tab!);
   }
 
   private key(event: KeyboardEvent): void {
@@ -184,7 +190,7 @@ export class Tabs {
     if (!step) return;
     const { fitting } = this;
     const at = fitting.indexOf(this.current) + step + fitting.length;
-    this.explorer.update({ tab: fitting[at % fitting.length].id });
+    this.choose(fitting[at % fitting.length].id);
     event.preventDefault();
   }
 }
