@@ -14,7 +14,7 @@ from html import escape
 import fragmenta as fm
 from fragmenta.view import explorer as view
 from fragmenta.view.palette import hex_colour
-from making import catalogue, charts, explorer, gallery, labels, widgets
+from making import catalogue, charts, explorer, figures, gallery, labels, widgets
 from making.markdown import DOCS, ROOT, anchor
 
 BUILT = ROOT / "build" / "docs"
@@ -64,7 +64,7 @@ def page(text: str, name: str) -> str:
     text = _tables(OUTSIDE.sub(r"\1", text), up)
     text = PICTURE.sub(lambda mark: _figure(mark, up), text)
     text = SHOW.sub(lambda mark: gallery.cards(mark[1]), text)
-    text = labels.put(widgets.put(text))
+    text = labels.put(widgets.put(figures.put(text)))
     text = text.replace("<!-- catalogue -->", CATALOGUE)
     front = FRONT.get(name, "")
     if name.startswith("instructions/"):  # the table with the filter finds these
@@ -120,13 +120,11 @@ def drawings(text: str) -> Iterator[tuple[str, str]]:
 
 def _figure(mark: re.Match[str], up: str) -> str:
     op = fm.instruction(mark[1])
-    shown, to = explorer.like(op), explorer.link(op, up)
+    shown = explorer.like(op)
     other = shown is not None and str(shown) != str(op)
-    same = f", as {labels.label(shown)}" if shown and other else ""
-    image = f'<img src="{up}pictures/{anchor(mark[1])}.svg" alt="{escape(mark[1])}"'
-    led = f'<a href="{escape(to)}">Open in the explorer</a>{same}' if to else ""
-    caption = f"<figcaption>{led}</figcaption>"
-    return f'<figure class="fm-picture">{image} loading="lazy">{caption}</figure>'
+    told = f", as {labels.label(shown)}" if shown and other else ""
+    file = f"{up}pictures/{anchor(mark[1])}.svg"
+    return figures.shown(file, escape(mark[1]), explorer.link(op, up), told)
 
 
 # ── the first page ──────────────────────────────────────────────────────────

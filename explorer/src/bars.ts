@@ -34,6 +34,8 @@ interface Axis {
 /** Lost bits that are drawn at most. */
 const DEEPEST = 24;
 const HEIGHT = 15;
+/** With less room than this, bars stand before numbers. */
+const NARROW = 400;
 
 /** Rows that a table with little room has. */
 const MOST_ROWS = 12;
@@ -50,7 +52,7 @@ export function stepTable(
   full: boolean,
 ): HTMLElement {
   const axis = axisOf(types, model, step, room);
-  const columns = columnsOf(step, full);
+  const columns = columnsOf(step, full, room < NARROW);
   const rows = folded(step.terms.filter((t) => !isZero(t.value) || !t.k.length));
   const hidden = full ? 0 : Math.max(0, rows.length - MOST_ROWS);
   rows.splice(MOST_ROWS - 1, hidden); // the accumulator, which is last, stays
@@ -77,19 +79,16 @@ export function stepTable(
   );
 }
 
-/** The columns that say something. */
-function columnsOf(step: Step, full: boolean): Column[] {
+/** The columns that say something; on a narrow screen the bars come first. */
+function columnsOf(step: Step, full: boolean, narrow: boolean): Column[] {
   if (!full) return ["bits"];
   const single = step.terms.some((term) => term.a !== null);
   const aligned = step.emax !== null;
   const lossy = aligned || !equal(step.total, step.value);
-  return [
-    ...(single ? (["a", "b"] as const) : []),
-    "product",
-    ...(aligned ? (["exponent"] as const) : []),
-    "bits",
-    ...(lossy ? (["lost"] as const) : []),
-  ];
+  const numbers: Column[] = single ? ["a", "b", "product"] : ["product"];
+  if (aligned) numbers.push("exponent");
+  const lost: Column[] = lossy ? ["lost"] : [];
+  return narrow ? ["bits", ...lost, ...numbers] : [...numbers, "bits", ...lost];
 }
 
 function note(said: string, columns: Column[]): HTMLElement {
@@ -150,21 +149,19 @@ function sumRow(
   columns: Column[],
   lost: Exact | null = null,
 ): HTMLElement {
-  const bar = h("td", { class: "bits" }, bits(value, axis, axis.unit, short(value)));
-  const head = h("th", { scope: "row" }, name);
-  if (columns.length === 1) return h("tr", { class: "sum" }, head, bar);
-  const before = columns.indexOf("bits");
-  const rest = columns.includes("lost") ? [h("td", { class: "lost" }, lostText(lost))] : [];
-  const aligned = columns.includes("exponent");
-  return h(
-    "tr",
-    { class: "sum" },
-    head,
-    h("td", { colspan: aligned ? before - 1 : before }, short(value, 24)),
-    ...(aligned ? [h("td")] : []),
-    bar,
-    ...rest,
-  );
+  const row = h("tr", { class: "sum" }, h("th", { scope: "row" }, name));
+  // The columns of a and b are free for its digits.
+  const wide = columns[0] === "a" ? 3 : 1;
+  for (const column of columns.slice(wide - 1)) {
+    if (column === "bits") {
+      row.append(h("td", { class: "bits" }, bits(value, axis, axis.unit, short(value))));
+    } else if (column === "lost") {
+      row.append(h("td", { class: "lost" }, lostText(lost)));
+    } else if (column === "product") {
+      row.append(h("td", { colspan: wide }, short(value, 24)));
+    } else row.append(h("td"));
+  }
+  return row;
 }
 
 // ── pictures ────────────────────────────────────────────────────────────────

@@ -204,7 +204,7 @@ function steps(explorer: Explorer, found: Explanation): HTMLElement[] {
     const box = h("details", { class: "step" }, title);
     const open = () => {
       if (box.children.length > 1) return;
-      const table = stepTable(types, found.model, step, 520, true);
+      const table = stepTable(types, found.model, step, room(), true);
       const scroll = { class: "scroll", tabindex: 0, role: "region" };
       box.append(
         h("div", { ...scroll, "aria-label": `Terms of step ${at + 1}` }, table),
@@ -218,6 +218,12 @@ function steps(explorer: Explorer, found: Explanation): HTMLElement[] {
     }
     return box;
   });
+}
+
+/** The width of bars: all that a phone has, or what numbers leave. */
+function room(): number {
+  const { clientWidth } = document.documentElement;
+  return clientWidth < 700 ? clientWidth - 90 : 520;
 }
 
 function rounding({ catalogue }: Explorer, found: Explanation, at: number): string {

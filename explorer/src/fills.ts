@@ -3,16 +3,15 @@
 
 import type { Catalogue } from "./catalogue.js";
 import {
-  encode,
   isInteger,
-  least,
   limits,
+  nearest,
   numberOf,
+  patternOf,
   patterns,
   type ElementType,
   type Patterns,
 } from "./elements.js";
-import { fromNumber, log2, wholeUnits, type Fraction } from "./exact.js";
 import type { Matrix, Scene } from "./matrix.js";
 import { compressed, firstCodes, logicalColumns, type Codes } from "./storing.js";
 
@@ -60,11 +59,10 @@ function pattern(
   const put = (at: number, bits: bigint) => {
     found[at] = (of.bits > 32 ? bits : Number(bits)) as never;
   };
-  const known = new Map<number, bigint>(); // small numbers come again and again
+  const wide = new Float64Array(found.buffer as ArrayBuffer); // of f64 alone
   const putNumber = (at: number, value: number) => {
-    const bits = known.get(value) ?? nearest(of, value);
-    if (fill !== "random") known.set(value, bits);
-    put(at, bits);
+    if (of.bits > 32) wide[at] = value;
+    else found[at] = patternOf(of, nearest(of, value)) as never;
   };
   for (let line = 0; line < lines; line++) {
     const [m, row] = [Math.floor(line / matrix.rows), line % matrix.rows];
@@ -112,14 +110,6 @@ function finite(of: ElementType, next: () => number): bigint {
     const value = numberOf(of, of.bits > 32 ? bits : Number(bits));
     if (Number.isFinite(value)) return bits;
   }
-}
-
-/** The nearest element to a number that is not too large for the type. */
-function nearest(of: ElementType, value: number): bigint {
-  const exact = fromNumber(value) as Fraction;
-  if (isInteger(of) || exact.m === 0n) return encode(of, exact);
-  const unit = Math.max(log2(exact), least(of)) - of.fraction;
-  return encode(of, { m: wholeUnits(exact, unit, "rn"), e: unit });
 }
 
 /** Numbers from 0 to 1 that look random, and are the same for the same name. */

@@ -69,13 +69,11 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
     for (const place of copies) {
       add("copy", `${laneText(laneOf(place), explorer.scene)}, register ${place.R}`);
     }
-  } else if (explorer.scene.tensor) {
-    const [, , n] = matrix.spot(spot.index);
-    const cta = Math.floor((n * explorer.op.tensor!.ctas) / matrix.cols);
-    add("in shared memory", explorer.op.tensor!.ctas > 1 ? `of CTA ${cta}` : "");
   } else {
     const [, k, n] = matrix.spot(spot.index);
-    add("in shared memory", placeOfB(explorer, k, n));
+    const ctas = explorer.op.tensor?.ctas ?? 1;
+    const cta = ctas > 1 ? `of CTA ${Math.floor((n * ctas) / matrix.cols)}, ` : "";
+    add("in shared memory", `${cta}${placeOfB(explorer, k, n)}`);
   }
   if (spot.matrix === "A" && explorer.scene.pattern && explorer.matrix("metadata")) {
     const [, row, stored] = matrix.spot(spot.index);

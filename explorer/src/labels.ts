@@ -39,7 +39,7 @@ export function namesOf(explorer: Explorer, sheet: Sheet): Names {
   const { matrix } = sheet;
   if (matrix.name === "metadata") return codesOf(explorer, sheet);
   const { values } = explorer;
-  const numbers = values?.get(matrix.name);
+  const numbers = values?.has(matrix.name);
   const head = headOf(sheet);
   const element = numbers
     ? (index: number) => values!.text(matrix.name, index)

@@ -140,7 +140,7 @@ function productText(explorer: Explorer, made: Made, step: number): string {
 /** C and the products up to a step, exactly: what is lost on the way is not in it. */
 export function sumTo(explorer: Explorer, made: Made, step: number): Exact {
   const c = explorer.scene.matrices.get("C");
-  const start = c && explorer.values!.get("C")?.[c.index(made.m, made.row, made.col)];
+  const start = c && explorer.values!.number("C", c.index(made.m, made.row, made.col));
   let sum = start === undefined ? ZERO : fromNumber(start);
   for (let stored = 0; stored <= step; stored++) {
     sum = add(sum, productAt(explorer, made, stored));
@@ -152,7 +152,7 @@ function productAt({ scene, codes, values, op }: Explorer, made: Made, stored: n
   const { m, row, col } = made;
   const k = rowOfB(scene, codes, row, stored);
   const value = (name: string, matrix: number, r: number, c: number) =>
-    values!.get(name)?.[scene.matrices.get(name)!.index(matrix, r, c)];
+    values!.number(name, scene.matrices.get(name)!.index(matrix, r, c));
   if (k < 0) return NaN;
   const [x, y] = [value("A", m, row, stored)!, value("B", m, k, col)!];
   if (op.values.bitop) return fromNumber(pairing(op.values.bitop)(x, y));

@@ -78,6 +78,7 @@ const TABS: Tab[] = [
     follow: followPath,
   },
 ];
+const SEEN = 160; // pixels of a panel without which nobody notices it
 const PICTURES = ["tensor"];
 
 const NOTES: Record<string, string> = {
@@ -174,15 +175,20 @@ export class Tabs {
     if (focused) byId(`tab-${current.id}`).focus();
   }
 
-  /** Only what stands below the picture changes. */
-  private choose(id: string): void {
-    this.explorer.showTab(id);
-    this.list(this.current);
-  }
-
   private click(event: Event): void {
     const tab = (event.target as HTMLElement).closest<HTMLElement>("[data-tab]");
-    if (tab) this.choose(tab.dataset.tab!);
+    if (tab) this.open(tab.dataset.tab!);
+  }
+
+  /**
+   * Only what stands below the picture changes.  Who chooses a tab wants to see it: a
+   * window full of the picture moves on.
+   */
+  private open(tab: string): void {
+    this.explorer.showTab(tab);
+    this.list(this.current);
+    const below = window.innerHeight - byId("panel").getBoundingClientRect().top;
+    if (below < SEEN) byId("tabs").scrollIntoView({ block: "start" });
   }
 
   private key(event: KeyboardEvent): void {
@@ -190,7 +196,7 @@ export class Tabs {
     if (!step) return;
     const { fitting } = this;
     const at = fitting.indexOf(this.current) + step + fitting.length;
-    this.choose(fitting[at % fitting.length].id);
+    this.open(fitting[at % fitting.length].id);
     event.preventDefault();
   }
 }

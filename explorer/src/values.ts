@@ -1,8 +1,15 @@
 // What do the operands hold, and what is D?  The bits that the hardware returns.
 
-import { defined, lineOf, multiplyAll, numbersOf, type Operands } from "./accumulate.js";
+import {
+  defined,
+  lineOf,
+  numbersOf,
+  rowMaker,
+  type Operands,
+  type RowMaker,
+} from "./accumulate.js";
 import type { Catalogue, Instruction, Way } from "./catalogue.js";
-import { patterns, type Patterns } from "./elements.js";
+import { numberOf, patterns, type Patterns } from "./elements.js";
 import { repr } from "./exact.js";
 import type { Matrix, Scene } from "./matrix.js";
 import { rowOfB, type Codes } from "./storing.js";
@@ -28,9 +35,11 @@ export function usualTarget(catalogue: Catalogue, op: Instruction): string {
 }
 
 export class Values {
-  private numbers = new Map<string, Float64Array>();
   private d: Patterns | null = null;
-  private matrices: Operands[] = [];
+  /** The rows of D that are computed, and those with an illegal code. */
+  private done: Uint8Array | null = null;
+  private bad: Uint8Array | null = null;
+  private matrices: { given: Operands; make: RowMaker }[] = [];
   readonly model: Model | null;
 
   constructor(
@@ -44,35 +53,65 @@ export class Values {
     this.model = way === null || way.model === null ? null : catalogue.models[way.model];
   }
 
-  /** Raw bits of an operand, or of D, which is computed when it is first asked for. */
+  /** Raw bits of an operand, or of all of D. */
   bits(name: string): Patterns | undefined {
-    if (name !== "D" || this.operands.has("D")) return this.operands.get(name);
-    if (!this.model || !this.scene.computes) return undefined;
-    this.d ??= this.multiply(this.model);
-    return this.d;
+    if (name !== "D" || !this.has("D")) return this.operands.get(name);
+    const { count, rows } = this.scene.matrices.get("D")!;
+    for (let line = 0; line < count * rows; line++) this.compute(line);
+    return this.d!;
   }
 
-  /** The same as numbers. */
+  /** Whether there are numbers of an operand; D need not be computed for that. */
+  has(name: string): boolean {
+    return this.operands.has(name) || (name === "D" && !!this.model && this.scene.computes);
+  }
+
+  /** The bits of one element: of D, only its row is computed. */
+  private pattern(name: string, index: number): number | bigint | undefined {
+    if (name !== "D" || !this.has("D")) return this.operands.get(name)?.[index];
+    this.compute(Math.floor(index / this.scene.matrices.get("D")!.cols));
+    return this.d![index];
+  }
+
+  private compute(line: number): void {
+    const d = this.scene.matrices.get("D")!;
+    this.d ??= patterns(this.catalogue.types[this.model!.d], d.size);
+    this.done ??= new Uint8Array(d.count * d.rows);
+    if (this.done[line]) return;
+    this.done[line] = 1;
+    const [m, size] = [Math.floor(line / d.rows), d.rows * d.cols];
+    this.of(m).make(line % d.rows, this.d.subarray(m * size, (m + 1) * size));
+  }
+
+  /** All elements as numbers. */
   get(name: string): Float64Array | undefined {
-    const known = this.numbers.get(name);
     const matrix = this.scene.matrices.get(name);
     const bits = this.bits(name);
-    if (known || !bits || !matrix) return known;
-    const found = numbersOf(this.catalogue.types[matrix.type], bits);
-    this.numbers.set(name, found);
-    return found;
+    return matrix && bits && numbersOf(this.catalogue.types[matrix.type], bits);
+  }
+
+  /** One element as a number. */
+  number(name: string, index: number): number | undefined {
+    const bits = this.pattern(name, index);
+    const matrix = this.scene.matrices.get(name);
+    if (bits === undefined || !matrix) return undefined;
+    return numberOf(this.catalogue.types[matrix.type], bits);
   }
 
   /** Whether an element of D is undefined, because a code in its row is illegal. */
   undefinedAt(index: number): boolean {
     if (!this.scene.pattern || !this.model) return false;
-    const [m, row] = this.scene.matrices.get("D")!.spot(index);
-    return !defined(this.model, this.of(m), row);
+    const d = this.scene.matrices.get("D")!;
+    const row = Math.floor(index / d.cols);
+    this.bad ??= Uint8Array.from({ length: d.count * d.rows }, (_, line) =>
+      Number(!defined(this.model!, this.of(Math.floor(line / d.rows)).given, line % d.rows)),
+    );
+    return this.bad[row] === 1;
   }
 
   /** A number as a cell shows it. */
   text(name: string, index: number): string {
-    const value = this.get(name)?.[index];
+    const value = this.number(name, index);
     if (value === undefined) return "";
     if (name === "D" && this.undefinedAt(index)) return "?";
     return shown(value);
@@ -80,7 +119,7 @@ export class Values {
 
   /** A number in full. */
   full(name: string, index: number): string {
-    const value = this.get(name)?.[index];
+    const value = this.number(name, index);
     if (value === undefined) return "";
     if (name === "D" && this.undefinedAt(index)) return "undefined";
     return fullText(value);
@@ -89,7 +128,7 @@ export class Values {
   /** The bits of an element in hexadecimal. */
   hex(name: string, index: number): string {
     const { used } = this.catalogue.types[this.scene.matrices.get(name)!.type];
-    const digits = this.bits(name)![index].toString(16);
+    const digits = this.pattern(name, index)!.toString(16);
     return `0x${digits.padStart(Math.ceil(used / 4), "0")}`;
   }
 
@@ -98,22 +137,16 @@ export class Values {
     const { model, scene } = this;
     if (!model || !scene.computes || this.undefinedAt(index)) return null;
     const [m, row, col] = scene.matrices.get("D")!.spot(index);
-    return explain(this.catalogue.types, model, lineOf(model, this.of(m), row, col));
-  }
-
-  private multiply(model: Model): Patterns {
-    const d = this.scene.matrices.get("D")!;
-    const found = patterns(this.catalogue.types[model.d], d.size);
-    for (let m = 0; m < d.count; m++) {
-      const part = multiplyAll(this.catalogue.types, model, this.of(m));
-      found.set(part as never, m * d.rows * d.cols);
-    }
-    return found;
+    return explain(this.catalogue.types, model, lineOf(model, this.of(m).given, row, col));
   }
 
   /** The operands of one matrix of those that an instruction multiplies. */
-  private of(m: number): Operands {
-    return (this.matrices[m] ??= this.sliced(m));
+  private of(m: number): { given: Operands; make: RowMaker } {
+    const prepared = () => {
+      const given = this.sliced(m);
+      return { given, make: rowMaker(this.catalogue.types, this.model!, given) };
+    };
+    return (this.matrices[m] ??= prepared());
   }
 
   private sliced(m: number): Operands {

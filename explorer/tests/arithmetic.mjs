@@ -1,13 +1,18 @@
 // What the page computes, for Python to compare with what it computes itself.
 // Reads JSON: {cases: [{op, target, change, A, B, C, codes, scale_A, scale_B, at}]},
 // operands as hexadecimal words; writes D of each case, and explanations of elements.
-// Then {words: [[type, word]], files: [[type, base64]]}: the bits, or why not.
+// Then {words: [[type, word]], files: [[type, base64]]}: the bits, or why not; and
+// {whole: [[op, A]]}: the stored values and codes of a sparse A, and A again.
 
 import { readFileSync } from "node:fs";
 import { catalogue, modules } from "./modules.mjs";
 
-const { multiplyAll, lineOf, explain, told, patterns, fit, fitted, numberIn, npyTable } =
-  await modules("accumulate", "trace", "telling", "elements", "entry", "npy");
+const {
+  multiplyAll, lineOf, explain, told, patterns, fit, fitted, numberIn, npyTable,
+  compressed, decompressed, scene,
+} = await modules(
+  "accumulate", "trace", "telling", "elements", "entry", "npy", "storing", "matrix",
+);
 const byName = new Map(catalogue.instructions.map((op) => [op.name, op]));
 
 const read = (type, text) => {
@@ -68,10 +73,21 @@ const fileOf = ([type, text]) =>
     return [...fitted("A", type, catalogue.types[type], table).bits].map(hex).join(" ");
   });
 
-const { cases = [], words = [], files = [] } = JSON.parse(readFileSync(0, "utf8"));
+const storedOf = ([name, text]) =>
+  attempt(() => {
+    const op = byName.get(name);
+    const drawn = scene(catalogue, op, 0);
+    const { type } = drawn.matrices.get("A");
+    const { bits, codes } = compressed(drawn, catalogue.types[type], read(type, text));
+    const again = decompressed(drawn, catalogue.types[type], bits, codes);
+    return [bits, codes, again].map((each) => [...each].map(hex).join(" "));
+  });
+
+const { cases = [], words = [], files = [], whole = [] } = JSON.parse(readFileSync(0, "utf8"));
 const answers = {
   cases: cases.map(answer),
   words: words.map(wordOf),
   files: files.map(fileOf),
+  whole: whole.map(storedOf),
 };
 process.stdout.write(JSON.stringify(answers));

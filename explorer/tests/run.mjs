@@ -479,7 +479,9 @@ const TESTS = {
   },
 
   async "shared memory: lanes, phases and conflicts of ldmatrix"(browser) {
-    const page = await open(browser, `#op=${DENSE}&tab=memory&memory=A.k.0`);
+    const page = await open(browser, `#op=${DENSE}&memory=A.k.0`, DESK);
+    await page.click("#tab-memory"); // and its panel comes into the window
+    assert.ok((await page.locator("#panel").boundingBox()).y < 300);
     const row = (name) =>
       page.locator(`tr:has(#memory-access-${name}) td`).allTextContents();
     assert.deepEqual(await row("own"), ["8-way", "4-way", "2-way", "free", "2-way"]);
@@ -500,6 +502,11 @@ const TESTS = {
     await page.selectOption("#memory-operand", "B");
     await page.selectOption("#memory-load", "x4n");
     assert.match(await text(page, ".memory-head"), /ldmatrix\.sync\.aligned\.m8n8\.x4\.b16/);
+    await page.goto(page.url().replace(/#.*/, `#op=${DENSE}&tab=memory&memory=A.k.0.16`));
+    assert.match(
+      await text(page, "#panel p.wrong"),
+      /^A pitch of 16 is not possible here; 128 is shown\.$/,
+    );
     await page.goto(page.url().replace(/#.*/, `#op=${QUAD}&tab=memory`));
     assert.match(await text(page, "#panel"), /^No ldmatrix loads an operand of /);
     return page;
@@ -526,7 +533,7 @@ const TESTS = {
     assert.match(await facts(page), /copy CTA 1, lane 100, column 1/);
     assert.equal(await page.locator(".memory canvas").count(), 2);
     await pointAt(page, "B", 3, 40);
-    assert.match(await facts(page), /in shared memory of CTA 1/);
+    assert.match(await facts(page), /in shared memory of CTA 1, byte \d+, bank \d+/);
     await page.fill("#search", "m128n256k16 f32.f16 cta_group::1");
     assert.match(await active(page), /^tcgen05\.mma/);
     return page;

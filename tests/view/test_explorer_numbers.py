@@ -13,14 +13,17 @@ import subprocess
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import fragmenta as fm
 from fragmenta import arithmetic
 from fragmenta.arithmetic.trace import NAN_BITS, explain_steps
+from fragmenta.evidence.record import load
 from fragmenta.execution.explain import Explained
-from fragmenta.execution.mma import numeric_model
+from fragmenta.execution.mma import numeric_model, stored_columns
 from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.registers.dtype import dtype, largest
 from fragmenta.view import explorer_data
@@ -29,8 +32,14 @@ from tests.view.test_explorer_browser import EXPLORER, need
 
 ROWS, COLUMNS = 6, 7
 FORMS = ("fused", "grouped", "chain", "pairs", "integer", "bits")
-PARTS = 4
+PARTS = 6
 """Most models are fused: they are tested in parts."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _known():
+    """The models take a while: no single test counts it as its own."""
+    models()
 
 
 @cache
@@ -113,15 +122,15 @@ def case(number, op, target, model):
     return given | dict(zip("abcd", (*operands, d), strict=True)), meets, at
 
 
-def question(op, target, arrays, meets, at, **change):
+def question(op, target, arrays, meets, *at, **change):
     names = {"a": "A", "b": "B", "c": "C", "scale_a": "scale_A", "scale_b": "scale_B"}
     return {
         "op": str(op),
         "target": target,
-        "rows": ROWS,
-        "columns": COLUMNS,
+        "rows": arrays["a"].shape[0],
+        "columns": arrays["b"].shape[1],
         "meets": meets.ravel().tolist(),
-        "at": [at],
+        "at": at,
         "change": change,
         **{
             name: " ".join(f"{int(word):x}" for word in arrays[key].ravel())
@@ -197,6 +206,41 @@ def test_another_parameter_is_noticed(name, change):
     other = getattr(model, name) + change if isinstance(change, int) else change
     (answer,) = ask(cases=[question(op, target, *parts, **{name: other})])["cases"]
     assert answer["D"] != words(parts[0]["d"])
+
+
+# -- what a GPU answered -------------------------------------------------------
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
+TILES = 2
+"""Of each recorded case: its first tiles."""
+
+
+@pytest.mark.xdist_group("explorer")
+@pytest.mark.parametrize("family", ["mma", "mma.sp"])
+def test_an_h200_returned_the_same_bits(family):
+    recording = load(GOLDEN / f"{family}.npz")
+    asked, wanted = [], []
+    for recorded in recording.cases:
+        case = recording.question(recorded)
+        op, given = case.op, {k: v[:TILES] for k, v in case.inputs().items()}
+        a, b, c = (getattr(op, name).unpack_bits(given[name]) for name in "abc")
+        meets = np.broadcast_to(np.arange(a.shape[-1]), a.shape)
+        if op.sparse:
+            meets = stored_columns(op, given["metadata"], recorded.selector)
+        d = op.d.unpack_bits(recording.result(recorded)[:TILES])
+        flat = [x.reshape(-1, *x.shape[-2:]) for x in (a, b, c, meets, d)]
+        for *parts, columns, answer in zip(*flat, strict=True):
+            arrays = dict(zip("abc", parts, strict=True))
+            asked.append(question(op, recording.made["target"], arrays, columns))
+            wanted.append((str(op), words(answer)))
+    answers = ask(cases=asked)["cases"]
+    wrong = {
+        name
+        for (name, bits), answer in zip(wanted, answers, strict=True)
+        if answer["D"] != bits
+    }
+    assert not wrong
+    assert len(asked) > 200
 
 
 # -- what people give ----------------------------------------------------------
@@ -291,3 +335,33 @@ def test_files_are_read_as_numpy_wrote_them():
         "files"
     ]
     assert answer["refused"].startswith("it has items of kind c8")
+
+
+@pytest.mark.xdist_group("explorer")
+def test_a_sparse_a_is_stored_as_compress_stores_it():
+    """Random matrices with all numbers of non-zeros in a chunk, and one too full."""
+    rng = np.random.default_rng(0)
+    found = {}
+    for op in explorer_data.holding():
+        if op.sparse and op.family in MULTIPLYING:
+            found.setdefault((op.family, str(op.granularity), op.types["a"]), op)
+    asked, wanted = [], []
+    for op in found.values():
+        of = op.types["a"]
+        A = rng.integers(1, 3, (op.shape.m, op.shape.k)) * (
+            rng.random((op.shape.m, op.shape.k)) < 0.5
+        )
+        A = fm.prune(A.astype(of.storage), op)
+        sp = fm.compress(A, op)
+        asked.append((str(op), words(of.encode(A))))
+        wanted.append(
+            [words(of.encode(sp.values)), words(sp.indices), words(of.encode(A))]
+        )
+    full = next(op for op in found.values() if op.types["a"].name == "f16")
+    ones = np.full((full.shape.m, full.shape.k), 0x3C00)
+    asked.append((str(full), words(ones)))
+    *answers, refused = ask(whole=asked)["whole"]
+    assert answers == wanted
+    assert refused["refused"] == (
+        "A[0], columns 0 to 3: 4 values that are not zero, at 0, 1, 2, 3; 2:4 stores 2"
+    )
