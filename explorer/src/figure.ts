@@ -321,7 +321,8 @@ export class Figure {
     return null;
   }
 
-  private pointOf(spot: Spot): { x: number; y: number } | null {
+  /** Where on the screen the middle of an element is. */
+  pointOf(spot: Spot): { x: number; y: number } | null {
     this.reveal(spot);
     const panel = this.panelOf(spot);
     const box = panel && boxOf(panel, spot.index);
