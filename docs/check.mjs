@@ -51,6 +51,8 @@ async function explaining(page) {
   const [x, y] = at(8, 3);
   await widget.locator(".fm-tile-A svg").hover({ position: { x: x * scale, y: y * scale } });
   expect((await told.textContent()) === "A[8, 3] is in lane 1, register 1, bits 31:16.", `pointing: ${await told.textContent()}`);
+  const link = await widget.locator(".fm-open a").getAttribute("href");
+  expect(/^explorer\.html#op=mma.*&at=A\[8\]\[3\]$/.test(link), `the element is linked: ${link}`);
   await widget.locator("input[type=range]").fill("31");
   expect((await told.textContent()).includes("lane 31"), "the slider shows its lane");
   const bit = page.locator("[data-widget=wires] .fm-switch").first();

@@ -27,6 +27,11 @@ class Figure(NamedTuple):
         what = self.op.fragments[self.part] if self.part else self.op
         return what.to_svg()
 
+    def link(self, up: str = "") -> str:
+        """Where the explorer shows it."""
+        tab = "&tab=memory" if self.part == "swizzles" else ""
+        return f"{explorer.link(self.op, up)}{tab}"
+
 
 FIGURES = {
     "index": Figure(fm.mma("m16n8k16", a="f16", d="f32")),
@@ -50,12 +55,11 @@ def _linked(image: re.Match[str]) -> str:
     alt, up, name = image.groups()
     if name not in FIGURES:
         return image[0]
-    return shown(f"{up}pictures/{name}.svg", alt, FIGURES[name].op, up)
+    return shown(f"{up}pictures/{name}.svg", alt, FIGURES[name].link(up))
 
 
-def shown(file: str, alt: str, op: fm.Instruction, up: str, told: str = "") -> str:
-    """A picture of an instruction, and its link; ``told`` is said after it."""
-    to = explorer.link(op, up)
+def shown(file: str, alt: str, to: str, told: str = "") -> str:
+    """A picture of an instruction, and a link; ``told`` is said after it."""
     led = f'<a href="{to}">Open in the explorer</a>{told}' if to else ""
     image = f'<img src="{file}" alt="{alt}" loading="lazy">'
     caption = f"<figcaption>{led}</figcaption>"

@@ -104,9 +104,10 @@ def cards(show: str) -> str:
 
 def _card(picture: Picture) -> str:
     links = [("more", picture.page.replace(".md", ".html"))]
-    op = picture.op or next((f.op for n, f in FIGURES.items() if n in picture.of), None)
-    if op:
-        links.insert(0, ("explorer", explorer.link(op)))
+    kept = FIGURES.get(picture.of.rpartition("/")[2].removesuffix(".svg"))
+    to = explorer.link(picture.op) if picture.op else kept.link() if kept else ""
+    if to:
+        links.insert(0, ("explorer", to))
     led = " ".join(f'<a href="{escape(to)}">{text}</a>' for text, to in links)
     words = f"<b>{escape(picture.title)}</b><span>{escape(picture.about)}</span>"
     shown = f"{picture.title}: {picture.op or picture.about}"

@@ -124,7 +124,7 @@ def _figure(mark: re.Match[str], up: str) -> str:
     other = shown is not None and str(shown) != str(op)
     told = f", as {labels.label(shown)}" if shown and other else ""
     file = f"{up}pictures/{anchor(mark[1])}.svg"
-    return figures.shown(file, escape(mark[1]), op, up, told)
+    return figures.shown(file, escape(mark[1]), explorer.link(op, up), told)
 
 
 # ── the first page ──────────────────────────────────────────────────────────

@@ -20,6 +20,7 @@ import {
 import type { Choice, Stored } from "./stored.js";
 
 const UNIT_BITS = 128;
+const COPIED = "Scales and metadata are copied to tensor memory first: see Path.";
 
 export function described(
   catalogue: Catalogue,
@@ -46,6 +47,8 @@ export function described(
     major === "k" ? address(line, unit * perUnit) : address(unit * perUnit, line);
   const own = major === "k" ? Math.ceil(k / perUnit) : units;
   const notes = notesOf(operand, family, major, tile.k / k, ctas);
+  const more = scene.matrices.has("scale_A") || scene.pattern;
+  if (family === "tcgen05" && more) notes.push(COPIED);
   if (touchedUnits(lines, units, unitAt).size < lines * units)
     notes.push("With these offsets, several elements are at one address.");
   return {

@@ -29,7 +29,10 @@ def test_the_explorer_has_the_same_colours(theme: str) -> None:
     dark = theme == "dark"
     record = explorer_data.records_of(explorer.page())["catalogue"]
     lanes = [palette.hex_colour(lane, dark) for lane in range(32)]
-    assert (record["lanes"][theme], record["inks"][theme]) == (lanes, palette.inks(dark))
+    assert (record["lanes"][theme], record["inks"][theme]) == (
+        lanes,
+        palette.inks(dark),
+    )
 
 
 @pytest.mark.parametrize("dark", [False, True])
