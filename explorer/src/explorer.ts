@@ -85,6 +85,11 @@ export class Explorer {
     this.tell("picture");
   }
 
+  showTab(tab: string): void {
+    this.state = { ...this.state, tab };
+    this.tell("pointer");
+  }
+
   /** Pin an element, or let it go. */
   pin(spot: Spot | null): void {
     this.state = { ...this.state, pinned: spot, lane: null };

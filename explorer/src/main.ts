@@ -30,7 +30,7 @@ async function start(): Promise<void> {
   listenToLane(explorer);
   listenToTheme(explorer);
   explorer.listen((change) => showRest(explorer, tabs, change));
-  const player = new Player(explorer);
+  const player = new Player(explorer, figure);
   keepAddress(explorer);
   // What was opened last is closed first, and the pin is let go last of all.
   const close = [...opened, player].map((each) => () => each.close());

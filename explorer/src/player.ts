@@ -2,6 +2,8 @@
 
 import { announce, byId, h } from "./dom.js";
 import type { Change, Explorer } from "./explorer.js";
+import type { Figure } from "./figure.js";
+import { fly } from "./flow.js";
 import { stepsOf, waysOf, type Steps, type Way } from "./steps.js";
 
 const SPEEDS = [0.5, 1, 2, 4, 8]; // steps in a second
@@ -20,7 +22,10 @@ export class Player {
   private ways = h("select", { "aria-label": "Step through" });
   private speed = h("select", { "aria-label": "Steps in a second" });
 
-  constructor(private explorer: Explorer) {
+  constructor(
+    private explorer: Explorer,
+    private figure: Figure,
+  ) {
     for (const each of SPEEDS) this.speed.append(h("option", { value: each }, `${each}/s`));
     this.speed.value = "2";
     this.slider.addEventListener("input", () => this.go(Number(this.slider.value)));
@@ -111,11 +116,12 @@ export class Player {
   private go(step: number): void {
     const { count, at } = this.steps!;
     this.step = Math.max(0, Math.min(count - 1, step));
-    const { marks, said } = at(this.step);
+    const { marks, said, flow } = at(this.step);
     this.slider.value = String(this.step);
     this.slider.setAttribute("aria-valuetext", said);
     this.said.textContent = said;
     this.explorer.showFrame(marks);
+    if (flow) fly(this.figure, flow, Math.min(600, 900 / Number(this.speed.value)));
   }
 
   private move(by: number): void {

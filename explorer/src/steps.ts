@@ -3,6 +3,7 @@
 
 import { add, fromNumber, multiply, text, ZERO, type Exact } from "./exact.js";
 import type { Explorer } from "./explorer.js";
+import type { Flow } from "./flow.js";
 import type { Highlight, Spot } from "./highlight.js";
 import { laneText, unit, type Matrix, type Scene } from "./matrix.js";
 import { pairing, rowOfB } from "./values.js";
@@ -13,6 +14,8 @@ export type Way = (typeof WAYS)[number];
 export interface Step {
   marks: Highlight;
   said: string;
+  /** What comes together in this step. */
+  flow?: Flow;
 }
 
 export interface Steps {
@@ -84,9 +87,27 @@ function sums(explorer: Explorer, spot: Spot): Steps {
       }
     }
     for (const name of ["C", "D"]) light(name, row, col, true);
-    return { marks, said: productText(explorer, { m, row, col }, step) };
+    const made = { m, row, col };
+    return { marks, said: productText(explorer, made, step), flow: flowTo(explorer, made, step) };
   };
   return { count: a.cols, at };
+}
+
+/** An element of A and one of B go to what is shown of C and D. */
+function flowTo(explorer: Explorer, { m, row, col }: Made, step: number): Flow | undefined {
+  const { scene, codes, state } = explorer;
+  const k = rowOfB(scene, codes, row, step);
+  if (k < 0) return undefined;
+  const spot = (matrix: string, r: number, c: number): Spot => ({
+    matrix,
+    index: scene.matrices.get(matrix)!.index(m, r, c),
+  });
+  const shown = scene.matrices.has(state.accumulator) ? state.accumulator : "D";
+  const from = [spot("A", row, step), spot("B", k, col)].map((each) => ({
+    spot: each,
+    text: minus(explorer.valueText(each)) || each.matrix,
+  }));
+  return { from, to: spot(shown, row, col) };
 }
 
 interface Made {

@@ -180,9 +180,13 @@ export class Tabs {
     if (tab) this.open(tab.dataset.tab!);
   }
 
-  /** Who chooses a tab wants to see it: a window full of the picture moves on. */
+  /**
+   * Only what stands below the picture changes.  Who chooses a tab wants to see it: a
+   * window full of the picture moves on.
+   */
   private open(tab: string): void {
-    this.explorer.update({ tab });
+    this.explorer.showTab(tab);
+    this.list(this.current);
     const below = window.innerHeight - byId("panel").getBoundingClientRect().top;
     if (below < SEEN) byId("tabs").scrollIntoView({ block: "start" });
   }
