@@ -89,10 +89,13 @@ dist: $(VENV)/.test  ## wheel and source archive into dist/
 pages: $(VENV)/.test  ## what is generated in the pages of docs/
 	$(BIN)/python docs/generate.py
 
-docs: $(VENV)/.docs  ## the same, and the site into build/site
+docs: $(VENV)/.docs browser  ## the same, and the site into build/site
 	$(BIN)/python docs/generate.py --site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python docs/check.py
+	@for name in $(CHROMIUM_NAMES); do \
+	  command -v $$name >/dev/null && { node docs/check.mjs; exit; }; \
+	done; echo "NOT TESTED: the site in a browser"
 
 # Chromium and what drives it, for the tests of the explorer.
 CHROMIUM_NAMES := chromium chromium-browser google-chrome chrome

@@ -22,11 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from making import families, gallery, kernels, numbers, references, site
+from making import families, figures, gallery, kernels, numbers, references, site
 from making.markdown import DOCS, ROOT
-
-import fragmenta as fm
-from fragmenta.view.path import path_svg
 
 END = "<!-- /generated -->"
 REGION = re.compile(
@@ -62,16 +59,6 @@ WRITERS: dict[str, Callable[[], str]] = {
 }
 """What each name after ``generated:`` stands for."""
 
-FIGURES: dict[str, fm.Instruction | fm.Fragment] = {
-    "index": fm.mma("m16n8k16", a="f16", d="f32"),
-    "layout-a": fm.mma("m16n8k64", a="s4").a,
-    "tcgen05-d": fm.tcgen05("m128n64k16", a="f16"),
-    "tcgen05-f": fm.tcgen05("m64n64k16", a="f16"),
-    "tcgen05-b": fm.tcgen05("m128n64k16", a="f16", cta_group=2),
-    "tcgen05-scales": fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4"),
-}
-"""The pictures that pages show."""
-
 
 def main(*options: str) -> None:
     """Write what is outdated; with ``--site``, also build/docs."""
@@ -105,10 +92,7 @@ def _region(name: str) -> str:
 
 def pictures() -> dict[Path, str]:
     """Every picture that a page shows."""
-    drawn = {name: what.to_svg() for name, what in FIGURES.items()}
-    scaled = FIGURES["tcgen05-scales"]
-    assert isinstance(scaled, fm.Instruction)
-    drawn["tcgen05-path"] = path_svg(scaled)
+    drawn = {name: each.svg() for name, each in figures.FIGURES.items()}
     return {DOCS / "pictures" / f"{name}.svg": svg for name, svg in drawn.items()}
 
 

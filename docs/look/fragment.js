@@ -15,6 +15,9 @@
     made.append(...children);
     return made;
   };
+  /** On a phone, cells are narrow, so that letters are not. */
+  const phone = window.matchMedia("(max-width: 48em)").matches;
+  const LETTERS = phone ? 11.5 : 10.5;
   const bold = (text) => make("b", {}, text);
 
   /** One operand: who holds the element at (row, col)? */
@@ -79,7 +82,7 @@
       const { part, cell, wide } = this;
       const step = (count, size) => Math.max(1, Math.ceil(20 / size), count > 20 ? 4 : 1);
       const text = (x, y, said) =>
-        this.svg.append(draw("text", { x, y, class: "fm-axis", "font-size": 9 }, `${said}`));
+        this.svg.append(draw("text", { x, y, class: "fm-axis", "font-size": phone ? 11.5 : 9.5 }, `${said}`));
       for (let c = 0; c < part.cols; c += step(part.cols, wide)) text((c + 0.5) * wide, -8, c);
       for (let r = 0; r < part.rows; r += step(part.rows, cell)) text(-11, (r + 0.5) * cell, r);
     }
@@ -110,7 +113,7 @@
       });
       const text = draw(
         "text",
-        { x: (left + width / 2) * wide, y: (top + height / 2) * cell, "font-size": 10.5 },
+        { x: (left + width / 2) * wide, y: (top + height / 2) * cell, "font-size": LETTERS },
         width * wide >= 34 ? `T${lane}` : `${lane}`,
       );
       this.svg.append(rect, text);
@@ -167,6 +170,16 @@
     }
   }
 
+  /** A link into the explorer that follows what is pointed at. */
+  function follower() {
+    const link = make("a", {}, "Open this element in the explorer →");
+    const follow = (part, index) => {
+      const [row, col] = part.spot(index);
+      link.href = `${part.explorer}&at=${part.name_}[${row}][${col}]`;
+    };
+    return { follow, line: make("p", { class: "fm-open" }, link) };
+  }
+
   /** The registers of a lane, as strips of 32 bits; the highest bits on the left. */
   function strips(part, lane, marked, choose) {
     const letter = part.name_.toLowerCase();
@@ -214,7 +227,7 @@
 
   /** A, B and D as they meet; the told corner is where A and B leave room. */
   function three(data) {
-    const tiles = Object.fromEntries(data.parts.map((p) => [p.name_, new Tile(new Part(p), { cell: 18, wide: 34 })]));
+    const tiles = Object.fromEntries(data.parts.map((p) => [p.name_, new Tile(new Part(p), { cell: phone ? 20 : 18, wide: phone ? 22 : 34 })]));
     const told = make("div", { class: "fm-told", "aria-live": "polite" });
     const host = make("div", { class: "fm-tiles fm-tiles--three" }, told, ...Object.values(tiles).map((t) => t.figure));
     const wide = (tile) => tile.svg.viewBox.baseVal.width;
@@ -227,7 +240,9 @@
 
   function lanes(host, data) {
     const { tiles, told, host: grid } = three(data);
+    const more = follower();
     const show = (part, index) => {
+      more.follow(part, index);
       const { lane, register } = part.place(index);
       for (const tile of Object.values(tiles)) {
         tile.light((other) => other === lane);
@@ -248,13 +263,14 @@
         show(part, index);
       });
     }
-    host.append(walk.bar, grid);
+    host.append(walk.bar, grid, more.line);
     show(tiles.A.part, tiles.A.part.at(3, 9));
   }
 
   function product(host, data) {
     const { tiles, told, host: grid } = three(data);
     const { A, B, D } = tiles;
+    const more = follower();
     const among = (part, indices) => [...new Set(indices.map((i) => part.lanes[i]))].sort((x, y) => x - y);
     const all = (count) => [...Array(count).keys()];
     const show = (row, col) => {
@@ -268,6 +284,7 @@
       A.band(row);
       B.band(undefined, col);
       D.mark(index);
+      more.follow(D.part, index);
       const list = (lanes) => bold(`lanes ${lanes.join(", ")}`);
       told.replaceChildren(
         make("p", {}, bold(`D[${row}, ${col}]`), ` is row ${row} of A times column ${col} of B: ${A.part.cols} products and one sum.`),
@@ -279,7 +296,7 @@
     D.listeners.push((part, index) => show(...part.spot(index)));
     A.listeners.push((part, index) => show(part.spot(index)[0], D.part.spot(D.index)[1]));
     B.listeners.push((part, index) => show(D.part.spot(D.index)[0], part.spot(index)[1]));
-    host.append(grid);
+    host.append(grid, more.line);
     show(3, 5);
   }
 
@@ -287,10 +304,12 @@
     const bar = make("div", { class: "fm-bar", role: "radiogroup", "aria-label": "type of A" });
     const told = make("div", { class: "fm-told", "aria-live": "polite" });
     const place = make("div", { class: "fm-tiles" });
+    const more = follower();
     const choose = (given) => {
       const part = new Part(given);
-      const tile = new Tile(part, { cell: 20, wide: 768 / part.cols });
+      const tile = new Tile(part, { cell: 20, wide: (phone ? 352 : 768) / part.cols });
       const show = (of, index) => {
+        more.follow(of, index);
         const { lane, register } = of.place(index);
         tile.light((other, which) => other === lane && which === register);
         tile.mark(index);
@@ -310,7 +329,7 @@
       input.addEventListener("change", () => choose(part));
       bar.append(make("label", { class: "fm-choice" }, input, `${part.type}: 16 × ${part.cols}`));
     });
-    host.append(bar, place, told);
+    host.append(bar, place, told, more.line);
     choose(data.parts[0]);
   }
 
@@ -324,6 +343,7 @@
       digits: digits.split(" ").map((digit) => ({ axis: digit[0], bit: Number(digit.slice(1)) })),
     }));
     const state = new Map();
+    const more = follower();
     const told = make("div", { class: "fm-told", "aria-live": "polite" });
     const svg = draw("svg", { class: "fm-wires", viewBox: "0 0 430 250", role: "group", "aria-label": "Bits of row and column, wired to bits of the place" });
     const [size, gap, apart] = [30, 6, 52];
@@ -403,6 +423,7 @@
       const places = [lane, register, part.lows[index] / part.width];
       bottom.forEach((group, i) => (group.title.textContent = `${group.name} ${places[i]}`));
       tile.mark(index);
+      more.follow(part, index);
       tile.light((other) => other === lane);
       told.replaceChildren(make("p", {}, bold(part.name(index)), " is in ", bold(`lane ${lane}`), `, register ${register}, ${part.bits(index)}.`));
     };
@@ -412,7 +433,7 @@
       show();
     });
     const left = make("div", {}, svg, told);
-    host.append(make("div", { class: "fm-two" }, left, make("div", { class: "fm-tiles" }, tile.figure)));
+    host.append(make("div", { class: "fm-two" }, left, make("div", { class: "fm-tiles" }, tile.figure)), more.line);
     tile.tell(part.at(11, 9));
   }
 

@@ -17,7 +17,7 @@
     constructor(heads, rows, choices, hint) {
       Object.assign(this, { rows, found: rows, page: 0, selects: new Map() });
       this.input = make("input", { type: "search", placeholder: hint, "aria-label": hint });
-      this.bar = make("div", { class: "fm-filter", role: "search" }, this.input);
+      this.bar = make("div", { class: "fm-filter", role: "search", "aria-label": "rows of the table" }, this.input);
       for (const [name, values] of choices) this.bar.append(this.choice(name, values));
       this.count = make("p", { class: "fm-count", "aria-live": "polite" });
       this.body = make("tbody");
@@ -28,7 +28,7 @@
       this.where = make("span");
       this.pages = make("div", { class: "fm-pages" }, this.back, this.where, this.next);
       const wide = make("div", { class: "fm-wide" }, this.table);
-      this.element = make("div", {}, this.bar, this.count, wide, this.pages);
+      this.element = make("div", { class: "fm-filtered" }, this.bar, this.count, wide, this.pages);
       this.input.addEventListener("input", () => this.filter());
       this.back.addEventListener("click", () => this.turn(-1));
       this.next.addEventListener("click", () => this.turn(1));

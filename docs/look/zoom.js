@@ -4,6 +4,8 @@
 (() => {
   const NEAREST = 16;
   const FARTHEST = 0.1;
+  /** Below this, letters are too small when a picture is opened. */
+  const LEAST = 0.6;
 
   class Zoom {
     constructor(image) {
@@ -23,6 +25,8 @@
         const ratio = image.naturalHeight / image.naturalWidth || 1;
         this.size = [image.naturalWidth || 800, (image.naturalWidth || 800) * ratio];
         this.fit();
+        // On a phone, a wide picture that fits cannot be read: begin at its left.
+        if (this.scale < LEAST) this.zoom(LEAST / this.scale, this.x, this.dialog.clientHeight / 2);
       };
       if (image.complete) ready();
       else this.image.addEventListener("load", ready);

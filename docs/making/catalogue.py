@@ -43,9 +43,14 @@ def data() -> dict[str, Any]:
     """The rows, and what they share."""
     names = ("families", "requires", "numbers", "targetsets", "wordsets")
     pools = {name: Pool() for name in names}
-    ops = list(fm.catalogue())
+    ops = sorted(fm.catalogue(), key=_old)
     rows = [_row(op, words, pools) for op, words in zip(ops, spoken(ops), strict=True)]
     return {"rows": rows, "targets": list(TARGETS), **pools}
+
+
+def _old(op: fm.Instruction) -> bool:
+    """Whether it stands at the end: what later instructions have replaced."""
+    return op.family.startswith("wmma") or op.values.get("shape", "").startswith("m8")
 
 
 def _row(op: fm.Instruction, words: list[str], pools: dict[str, Pool]) -> list[Any]:

@@ -32,6 +32,7 @@ KINDS = {
     "fragmenta": "dense",
     "cuSPARSELt": "rival",
     "torch": "torch",
+    "dense": "torch",
     "": "rest",
 }
 
@@ -88,23 +89,43 @@ def rates(title: str, rows: list[Row]) -> str:
         most[row["type"]] = max(most[row["type"]], float(row["TFLOP/s"]))
     for of, longest in most.items():
         same = [row for row in rows if row["type"] == of]
-        bars = [_bar(row, longest) for row in same]
+        bars = [_bar({**row, "rate": row["TFLOP/s"]}, longest) for row in same]
         parts.append(down([words(of, "k t"), *bars], 2))
     return document(down(parts, 12), title, STYLE)
 
 
 def _bar(row: Row, longest: float) -> Drawing:
     left, space = 250, WIDTH - 250 - 130
-    long = max(1.0, space * float(row["TFLOP/s"]) / (longest or 1))
+    long = max(1.0, space * float(row["rate"]) / (longest or 1))
     kind = next(c for begins, c in KINDS.items() if row["what"].startswith(begins))
     times = row.get("than dense", "")
-    told = f"{float(row['TFLOP/s']):,.0f}" + (f"  {times}" if times else "")
+    told = f"{float(row['rate']):,.0f}" + (f"  {times}" if times else "")
     body = (
         f'<text class="y t" x="{left - 8}" y="12">{escape(row["what"])}</text>'
         f'<rect class="{kind}" x="{left}" y="1" width="{long:.1f}" height="14"/>'
         f'<text class="k t" x="{left + long + 6:.1f}" y="12">{escape(told)}</text>'
     )
     return Drawing(WIDTH, 16, body)
+
+
+def decoder(title: str, rows: list[Row]) -> str:
+    """Tokens per second beside those of the first row, for each batch, as bars."""
+    parts = [words(f"{title}: tokens per second, and times as many as dense", "g t")]
+    for column in (name for name in rows[0] if name not in ("linears", "weights")):
+        found = [re.fullmatch(r"([\d,]+) \(([\d.]+x)\)", row[column]) for row in rows]
+        cells = [
+            {
+                "what": row["linears"],
+                "rate": cell[1].replace(",", ""),
+                "than dense": cell[2],
+            }
+            for row, cell in zip(rows, found, strict=True)
+            if cell  # what failed has no number
+        ]
+        longest = max(float(cell["rate"]) for cell in cells)
+        bars = [_bar(cell, longest) for cell in cells]
+        parts.append(down([words(column, "k t"), *bars], 2))
+    return document(down([parts[0], _key(), *parts[1:]], 12), title, STYLE)
 
 
 def _key() -> Drawing:
@@ -203,6 +224,7 @@ CHARTS: tuple[tuple[Callable[[list[str]], bool], Callable[[str, list[Row]], str]
 CHARTS = (
     (lambda head: {"type", "what", "TFLOP/s"} <= set(head), rates),
     (lambda head: {"type", "n", "geometric mean", "least"} <= set(head), summary),
+    (lambda head: head[0] == "linears" and "weights" in head, decoder),
     (lambda head: head[0] == "layer" and all(map(str.isdecimal, head[1:])), by_batch),
 )
 """What the head of a table is, and what draws such a table."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import fragmenta as fm
 from fragmenta.isa.table import read
 from making import explorer
+from making.figures import FIGURES
 from making.markdown import anchor
 
 # ``of``: words that find an instruction, or a picture in docs/.  ``page``: where more is
@@ -45,7 +46,12 @@ moves     | ldmatrix.m8n8.x4.b16               | ldmatrix                    | l
 moves     | ldmatrix.m8n8.x4.trans.b16         | ldmatrix, transposed        | ldmatrix-loops.md     | The same rows, handed out by columns.
 moves     | stmatrix.m8n8.x4.b16               | stmatrix                    | families/moves.md     | The same in the other direction.
 moves     | movmatrix                          | movmatrix                   | families/moves.md     | A transpose between lanes, without memory.
-kernels   | images/timeline.svg                | A ring that frees too early | hazards.md            | The consumer arrives before its wgmma has read. The numbers mark both accesses.
+shared    | pictures/swizzles.svg              | Swizzles                    | descriptors.md        | Eight rows of 128 bytes. Each colour is a column of the tile, each place four banks.
+kernels   | images/timeline-ring.svg           | A ring of tiles             | ptx.md                | Copies fill one tile while a wgmma reads another. Mbarriers hand them over.
+kernels   | images/timeline-cluster.svg        | A cluster of two blocks     | ptx.md                | Two blocks share a ring. Each loads one half for both.
+kernels   | images/timeline-tensor.svg         | A pipeline on Blackwell     | families/tcgen05.md   | One warp copies, one issues tcgen05.mma, four wait for the sums.
+hazards   | images/timeline.svg                | A ring that frees too early | hazards/overwrite-while-read.md | The consumer arrives before its wgmma has read. The numbers mark both accesses.
+hazards   | images/timeline-store.svg          | A store that is still read  | hazards/overwrite-while-read.md | A thread writes to a tile that a copy has not read yet.
 numbers   | plots/positive.svg                 | What is left of a sum       | numerics.md           | Correct bits by the length of the sum, by instruction and target.
 numbers   | plots/quantization.svg             | What four bits cost         | quantization.md       | Rounding the operands costs more than the sums do.
 """
@@ -90,17 +96,21 @@ def _told(picture: Picture) -> str:
 
 def cards(show: str) -> str:
     """The pictures as cards, for the site."""
-    figures = "\n".join(_card(each) for each in pictures(show))
-    return f'<div class="fm-gallery">\n{figures}\n</div>'
+    shown = pictures(show)
+    figures = "\n".join(map(_card, shown))
+    wide = "" if any(each.op for each in shown) else " fm-gallery--wide"
+    return f'<div class="fm-gallery{wide}">\n{figures}\n</div>'
 
 
 def _card(picture: Picture) -> str:
     links = [("more", picture.page.replace(".md", ".html"))]
-    if picture.op:
-        links.insert(0, ("explorer", explorer.link(picture.op)))
+    kept = FIGURES.get(picture.of.rpartition("/")[2].removesuffix(".svg"))
+    to = explorer.link(picture.op) if picture.op else kept.link() if kept else ""
+    if to:
+        links.insert(0, ("explorer", to))
     led = " ".join(f'<a href="{escape(to)}">{text}</a>' for text, to in links)
     words = f"<b>{escape(picture.title)}</b><span>{escape(picture.about)}</span>"
     shown = f"{picture.title}: {picture.op or picture.about}"
     image = f'<img src="{picture.file}" alt="{escape(shown)}" loading="lazy">'
-    caption = f"<figcaption>{words}<nav>{led}</nav></figcaption>"
+    caption = f'<figcaption>{words}<span class="fm-links">{led}</span></figcaption>'
     return f"<figure>{image}{caption}</figure>"

@@ -22,6 +22,17 @@ LABELS = {
     "What ptxas makes of each instruction": "What ptxas makes of it",
     "Marlin, from codes to a product": "Marlin",
     "What is specified, and what was observed": "Specified and observed",
+    "K-major: is the leading offset 0, 1 or 16?": "The leading offset",
+    "Smaller types, the same registers": "Smaller types",
+    "Own letters: a block copies a tile": "Own letters",
+    "Gather and tile: a weight in the order of its loads": "Gather and tile",
+    "From one fragment to another: `tcgen05.ld` to `stmatrix`": "Between fragments",
+    "What was checked against what": "What was checked",
+    "Which scale does a block get?": "The scale of a block",
+    "What did another program make?": "From other programs",
+    "Why has tf32 only two codes?": "The codes of tf32",
+    "Which lane holds which element": "Who holds what",
+    "Both directions always agree": "Both directions",
 }
 """Headings of the pages that are whole sentences, and short names for them."""
 HEADING = re.compile(r"(?m)^(#{2,3}) (.+)$")
@@ -57,6 +68,7 @@ def label(op: fm.Instruction) -> str:
     values = op.values
     inputs = " ".join(dict.fromkeys(filter(None, map(values.get, ("a", "b")))))
     types = f"{inputs} → {values['d']}" if inputs else values.get("type", "")
+    types = types.removeprefix("b8x16.")
     order = " ".join(filter(None, map(values.get, ("alayout", "blayout", "layout"))))
     words = [
         "" if inputs else op.family.removeprefix("wmma."),
@@ -66,6 +78,6 @@ def label(op: fm.Instruction) -> str:
         values.get("trans", ""),
         "" if order == "row col" else order,
         types,
-        "2 CTAs" if values.get("cta_group") == "cta_group::2" else "",
+        "pair" if values.get("cta_group") == "cta_group::2" else "",
     ]
     return " ".join(filter(None, words))

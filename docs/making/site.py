@@ -14,7 +14,7 @@ from html import escape
 import fragmenta as fm
 from fragmenta.view import explorer as view
 from fragmenta.view.palette import hex_colour
-from making import catalogue, charts, explorer, gallery, labels, widgets
+from making import catalogue, charts, explorer, figures, gallery, labels, widgets
 from making.markdown import DOCS, ROOT, anchor
 
 BUILT = ROOT / "build" / "docs"
@@ -23,6 +23,8 @@ SHOW = re.compile(r"(?s)<!-- generated: gallery:(\w+) -->.*?<!-- /generated -->"
 ROW = re.compile(r"(?m)^\| `([^`|]+)` \|(?= PTX)")
 ELSEWHERE = "tests|src|examples"
 OUTSIDE = re.compile(rf"\[([^\]]+)\]\((?:\.\./)+(?:{ELSEWHERE})/[^)]*\)")
+HOSTS = re.compile(r"(?s)<!-- code hosts -->.*?<!-- /code hosts -->\n*")
+"""What is said only where the code is."""
 LAYOUTS = re.compile(r"\[layouts\]\(#([^)]+)\)")
 FRONT = {
     "index.md": "template: home.html\nhide: [navigation, toc]",
@@ -40,6 +42,7 @@ def write() -> None:
     shutil.copytree(DOCS, BUILT, ignore=ignored)
     (BUILT / explorer.PAGE).write_text(view.page(), encoding="utf-8")
     (BUILT / "look" / "palette.css").write_text(palette(), encoding="utf-8")
+    (BUILT / "look" / "logo.svg").write_text(logo(), encoding="utf-8")
     (BUILT / "look" / "catalogue.js").write_text(catalogue.script(), encoding="utf-8")
     for path in sorted(BUILT.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
@@ -64,7 +67,8 @@ def page(text: str, name: str) -> str:
     text = _tables(OUTSIDE.sub(r"\1", text), up)
     text = PICTURE.sub(lambda mark: _figure(mark, up), text)
     text = SHOW.sub(lambda mark: gallery.cards(mark[1]), text)
-    text = labels.put(widgets.put(text))
+    text = HOSTS.sub("", text)
+    text = labels.put(widgets.put(figures.put(text)))
     text = text.replace("<!-- catalogue -->", CATALOGUE)
     front = FRONT.get(name, "")
     if name.startswith("instructions/"):  # the table with the filter finds these
@@ -79,12 +83,25 @@ every instruction.</noscript></div>
 
 
 def palette() -> str:
-    """The colours of the lanes, as on the pictures: light, then dark."""
+    """The eight hues, and the colours of the lanes on light and on dark pages."""
     rules = []
     for scope, dark in ((":root", False), ('[data-md-color-scheme="slate"]', True)):
         lanes = " ".join(f"--l{n}: {hex_colour(n, dark)};" for n in range(32))
         rules.append(f"{scope} {{ {lanes} }}\n")
-    return "".join(rules)
+    hues = " ".join(f"--h{n}: {hex_colour(4 * n)};" for n in range(8))
+    return "".join([f":root {{ {hues} }}\n", *rules])
+
+
+def logo() -> str:
+    """A small matrix in the colours of lanes: two of each group."""
+    cells = "".join(
+        f'<rect x="{6 * col}" y="{6 * row}" width="5" height="5" rx="1" '
+        f'fill="{hex_colour(8 * row + 4 * (col // 2) + col % 2)}"/>'
+        for row in range(4)
+        for col in range(4)
+    )
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 23 23">'
+    return f"{head}{cells}</svg>\n"
 
 
 # ── links into the explorer ─────────────────────────────────────────────────
@@ -119,13 +136,11 @@ def drawings(text: str) -> Iterator[tuple[str, str]]:
 
 def _figure(mark: re.Match[str], up: str) -> str:
     op = fm.instruction(mark[1])
-    shown, to = explorer.like(op), explorer.link(op, up)
+    shown = explorer.like(op)
     other = shown is not None and str(shown) != str(op)
-    same = f", as {labels.label(shown)}" if shown and other else ""
-    image = f'<img src="{up}pictures/{anchor(mark[1])}.svg" alt="{escape(mark[1])}"'
-    led = f'<a href="{escape(to)}">Open in the explorer</a>{same}' if to else ""
-    caption = f"<figcaption>{led}</figcaption>"
-    return f'<figure class="fm-picture">{image} loading="lazy">{caption}</figure>'
+    told = f", as {labels.label(shown)}" if shown and other else ""
+    file = f"{up}pictures/{anchor(mark[1])}.svg"
+    return figures.shown(file, escape(mark[1]), explorer.link(op, up), told)
 
 
 # ── the first page ──────────────────────────────────────────────────────────

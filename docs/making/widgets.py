@@ -13,19 +13,21 @@ from typing import Any
 
 import fragmenta as fm
 from fragmenta.view.places import records
+from making import explorer
 
 MARK = re.compile(r"<!-- widget: (\w+) -->")
 HALF = fm.mma("m16n8k16", a="f16", d="f32")
-WIDGETS: dict[str, list[fm.Fragment]] = {
-    "lanes": [HALF.a, HALF.b, HALF.d],
-    "product": [HALF.a, HALF.b, HALF.d],
-    "wires": [HALF.a],
-    "types": [
-        fm.mma("m16n8k8", a="tf32").a,
-        HALF.a,
-        fm.mma("m16n8k32", a="s8").a,
-        fm.mma("m16n8k64", a="s4").a,
-    ],
+TYPES = (
+    fm.mma("m16n8k8", a="tf32"),
+    HALF,
+    fm.mma("m16n8k32", a="s8"),
+    fm.mma("m16n8k64", a="s4"),
+)
+WIDGETS = {
+    "lanes": [(HALF, "A"), (HALF, "B"), (HALF, "D")],
+    "product": [(HALF, "A"), (HALF, "B"), (HALF, "D")],
+    "wires": [(HALF, "A")],
+    "types": [(op, "A") for op in TYPES],
 }
 """The operands that each picture shows."""
 
@@ -36,7 +38,12 @@ def put(text: str) -> str:
 
 
 def _widget(name: str) -> str:
-    data = json.dumps({"parts": [part(each) for each in WIDGETS[name]]})
+    operands = WIDGETS[name]
+    parts = [
+        {**part(op.fragments[each]), "explorer": explorer.link(op)}
+        for op, each in operands
+    ]
+    data = json.dumps({"parts": parts})
     shown = '<noscript><img src="pictures/index.svg" alt="A, B and D"></noscript>'
     holder = f'<script type="application/json">{escape(data, quote=False)}</script>'
     return f'<div class="fm-widget" data-widget="{name}">{shown}{holder}</div>'

@@ -8,10 +8,13 @@ import {
   numberOf,
   patternOf,
   patterns,
+  power,
+  toEven,
   type ElementType,
   type Patterns,
 } from "./elements.js";
-import { explain, stepsOf, type Line, type Model, type Types } from "./trace.js";
+import type { Line, Model, Types } from "./model.js";
+import { explain, stepsOf } from "./trace.js";
 
 /** The matrices of one multiplication, as raw bits. */
 export interface Operands {
@@ -26,8 +29,11 @@ export interface Operands {
   scaleB?: Patterns;
 }
 
-/** D, and the rows of it that no code defines. */
-export function multiplyAll(types: Types, model: Model, given: Operands): Patterns {
+/** Writes one row of D into the whole of it. */
+export type RowMaker = (row: number, d: Patterns) => void;
+
+/** How rows of D are computed: what all of them need is prepared once. */
+export function rowMaker(types: Types, model: Model, given: Operands): RowMaker {
   const ways = {
     fused: fusedRows,
     grouped: groupedRows,
@@ -36,7 +42,18 @@ export function multiplyAll(types: Types, model: Model, given: Operands): Patter
     chain: slowRows,
     pairs: slowRows,
   };
-  return ways[model.form](types, model, given);
+  const make = ways[model.form](types, model, given);
+  return (row, d) => {
+    if (defined(model, given, row)) make(row, d);
+  };
+}
+
+/** All of D; rows that no code defines are zero. */
+export function multiplyAll(types: Types, model: Model, given: Operands): Patterns {
+  const d = patterns(types[model.d], given.rows * given.columns);
+  const make = rowMaker(types, model, given);
+  for (let row = 0; row < given.rows; row++) make(row, d);
+  return d;
 }
 
 /** One element of D and all that makes it. */
@@ -58,17 +75,16 @@ export function lineOf(model: Model, given: Operands, row: number, col: number):
 }
 
 /** Chains of IEEE 754 operations are short: they are computed as they are told. */
-function slowRows(types: Types, model: Model, given: Operands): Patterns {
-  const { rows, columns } = given;
-  const d = patterns(types[model.d], rows * columns);
-  for (let row = 0; row < rows; row++) {
-    if (!defined(model, given, row)) continue;
+function slowRows(types: Types, model: Model, given: Operands): RowMaker {
+  const { columns } = given;
+  return (row, d) => {
     for (let col = 0; col < columns; col++) {
       const { bits } = explain(types, model, lineOf(model, given, row, col));
-      d[row * columns + col] = d instanceof BigUint64Array ? bits : Number(bits);
+      d[row * columns + col] = (
+        d instanceof BigUint64Array ? bits : Number(bits)
+      ) as never;
     }
-  }
-  return d;
+  };
 }
 
 /** Whether every code of a row is legal. */
@@ -80,9 +96,6 @@ export function defined(model: Model, { meets }: Operands, row: number): boolean
 }
 
 // ── fused steps ─────────────────────────────────────────────────────────────
-
-const POWERS = Float64Array.from({ length: 2098 }, (_, at) => 2 ** (at - 1074));
-const power = (e: number) => POWERS[e + 1074];
 
 /** Below every exponent, so that a zero counts for no emax. */
 const NO_EXPONENT = -100000;
@@ -128,19 +141,9 @@ function rounder(type: ElementType, keep: number, nearest: boolean) {
   };
 }
 
-function toEven(x: number): number {
-  const below = Math.floor(x);
-  const rest = x - below;
-  return rest > 0.5 || (rest === 0.5 && below % 2 !== 0) ? below + 1 : below;
-}
-
 /** One step: terms and their exponents, and the accumulator, to a rounded sum. */
 function stepper(types: Types, model: Model) {
-  const round = rounder(
-    types[model.accumulator],
-    model.keep!,
-    model.rounding === "rn",
-  );
+  const round = rounder(types[model.accumulator], model.keep!, model.rounding === "rn");
   const [fraction, floor] = [model.fraction!, model.floor ?? 0];
   return (
     terms: Float64Array,
@@ -194,18 +197,16 @@ function steppedRows(
   model: Model,
   given: Operands,
   fill: Filler,
-): Patterns {
-  const { rows, columns } = given;
-  const d = patterns(types[model.d], rows * columns);
+): RowMaker {
+  const { columns } = given;
   const c = decoded(given.c, types[model.c], types[model.c_enters]);
-  const type = types[model.accumulator];
   const [steps, step] = [stepsOf(model), stepper(types, model)];
   const finish = finisher(types, model);
   const terms = new Float64Array(model.stored);
   const exponents = new Int32Array(model.stored);
   const fromC = model.start === "c";
-  for (let row = 0; row < rows; row++) {
-    if (!defined(model, given, row)) continue;
+  const [low, of] = [least(types[model.accumulator]), types[model.d]];
+  return (row, d) => {
     for (let col = 0; col < columns; col++) {
       const at = row * columns + col;
       let state = fromC ? c.values[at] : 0;
@@ -214,15 +215,14 @@ function steppedRows(
         const count = fill(row, col, places, terms, exponents);
         state = step(terms, exponents, count, state, exponent);
         exponent =
-          state === 0 ? NO_EXPONENT : Math.max(exponentOf(Math.abs(state)), least(type));
+          state === 0 ? NO_EXPONENT : Math.max(exponentOf(Math.abs(state)), low);
       }
-      d[at] = patternOf(types[model.d], finish(c.values[at], state));
+      d[at] = patternOf(of, finish(c.values[at], state)) as never;
     }
-  }
-  return d;
+  };
 }
 
-function fusedRows(types: Types, model: Model, given: Operands): Patterns {
+function fusedRows(types: Types, model: Model, given: Operands): RowMaker {
   const { columns, meets } = given;
   const a = decoded(given.a, types[model.a], types[model.operand ?? model.a]);
   const b = decoded(given.b, types[model.b], types[model.operand ?? model.b]);
@@ -263,7 +263,7 @@ function scalesOf(types: Types, model: Model, given: Operands) {
   };
 }
 
-function groupedRows(types: Types, model: Model, given: Operands): Patterns {
+function groupedRows(types: Types, model: Model, given: Operands): RowMaker {
   const { columns, meets } = given;
   const a = decoded(given.a, types[model.a], types[model.a]).values;
   const b = decoded(given.b, types[model.b], types[model.b]).values;
@@ -289,42 +289,41 @@ function groupedRows(types: Types, model: Model, given: Operands): Patterns {
 
 // ── integers and bits ───────────────────────────────────────────────────────
 
-function integerRows(types: Types, model: Model, given: Operands): Patterns {
-  return exactRows(types, model, given, (x, y) => x * y);
+function integerRows(types: Types, model: Model, given: Operands): RowMaker {
+  return exactRows(types, model, given, (sums, x, b, start) => {
+    for (let col = 0; col < sums.length; col++) sums[col] += x * b[start + col];
+  });
 }
 
-function bitRows(types: Types, model: Model, given: Operands): Patterns {
+function bitRows(types: Types, model: Model, given: Operands): RowMaker {
   const xor = model.bitop === "xor";
-  return exactRows(types, model, given, (x, y) => (xor ? x ^ y : x & y));
+  return exactRows(types, model, given, (sums, x, b, start) => {
+    if (xor)
+      for (let col = 0; col < sums.length; col++) sums[col] += x ^ b[start + col];
+    else if (x) for (let col = 0; col < sums.length; col++) sums[col] += b[start + col];
+  });
 }
+
+/** Adds to all columns what one element of A makes of a row of B. */
+type Adder = (sums: Float64Array, x: number, b: Float64Array, start: number) => void;
 
 /** Sums of whole numbers: row by row of B, so that memory is read in order. */
-function exactRows(
-  types: Types,
-  model: Model,
-  given: Operands,
-  meet: (x: number, y: number) => number,
-): Patterns {
-  const { rows, columns, meets } = given;
+function exactRows(types: Types, model: Model, given: Operands, add: Adder): RowMaker {
+  const { columns, meets } = given;
   const [a, b, c] = (["a", "b", "c"] as const).map((name) =>
     numbersOf(types[model[name]], given[name]),
   );
-  const d = patterns(types[model.d], rows * columns);
   const sums = new Float64Array(columns);
-  for (let row = 0; row < rows; row++) {
-    if (!defined(model, given, row)) continue;
+  const most = 2 ** 31 - 1;
+  return (row, d) => {
     sums.set(c.subarray(row * columns, (row + 1) * columns));
     for (let p = row * model.stored; p < (row + 1) * model.stored; p++) {
-      const start = meets[p] * columns;
-      for (let col = 0; col < columns; col++) sums[col] += meet(a[p], b[start + col]);
+      add(sums, a[p], b, meets[p] * columns);
     }
     for (let col = 0; col < columns; col++) {
       const sum = sums[col];
-      const most = 2 ** 31 - 1;
       const kept = model.satfinite ? Math.min(Math.max(sum, -most - 1), most) : sum;
-      d[row * columns + col] = kept >>> 0;
+      d[row * columns + col] = (kept >>> 0) as never;
     }
-  }
-  return d;
+  };
 }
-

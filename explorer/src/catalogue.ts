@@ -2,7 +2,7 @@
 
 import type { ElementType } from "./elements.js";
 import type { MemoryTables } from "./shared.js";
-import type { Model } from "./trace.js";
+import type { Model } from "./model.js";
 import type { Meaning } from "./words.js";
 
 export interface Part {
@@ -97,6 +97,16 @@ export interface Instruction {
   sums?: number;
 }
 
+/** The colours of what is not a lane. */
+export interface Inks {
+  page: string;
+  text: string;
+  small: string;
+  outline: string;
+  hairline: string;
+  band: string;
+}
+
 /**
  * Targets, the machine instructions that do the work on them, each with how many there
  * are, how many others, and what the instruction is expanded to.
@@ -116,6 +126,7 @@ export interface Catalogue {
   rounded: Record<string, string>;
   memory: MemoryTables;
   lanes: { light: string[]; dark: string[] };
+  inks: Record<"light" | "dark", Inks>;
   parts: Part[];
   notes: string[];
   targets: Requirement[];

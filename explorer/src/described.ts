@@ -46,6 +46,7 @@ export function described(
     major === "k" ? address(line, unit * perUnit) : address(unit * perUnit, line);
   const own = major === "k" ? Math.ceil(k / perUnit) : units;
   const notes = notesOf(operand, family, major, tile.k / k, ctas);
+  if (family === "tcgen05") notes.push(...copied(scene));
   if (touchedUnits(lines, units, unitAt).size < lines * units)
     notes.push("With these offsets, several elements are at one address.");
   return {
@@ -126,6 +127,13 @@ function offsetsOf(
   const fine = numbers.every((value) => !offsetProblem(catalogue, value));
   if (numbers.length !== 2 || !fine) return packedTile(catalogue, tile, swizzle);
   return { leading: numbers[0], stride: numbers[1], swizzle };
+}
+
+/** What else is in shared memory, but not for long. */
+function copied({ matrices, pattern }: Scene): string[] {
+  const both = [matrices.has("scale_A") && "scales", pattern && "metadata"];
+  const names = both.filter(Boolean).join(" and ");
+  return names ? [`Its ${names} must be in tensor memory: see Path.`] : [];
 }
 
 function touchedUnits(

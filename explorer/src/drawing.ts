@@ -1,60 +1,23 @@
-// What does a matrix look like?
+// What does a matrix look like?  One framed block for each lane and register, with the
+// names that there is room for; colours alone where there is none.
 
-import type { Marks } from "./highlight.js";
-import type { Matrix } from "./matrix.js";
+import type { Panel } from "./arrange.js";
+import { drawAxes, drawWarps } from "./axes.js";
+import { LEAST, LETTER, width, writing, type Writing } from "./labels.js";
 import type { Painter } from "./painter.js";
 import type { Theme } from "./palette.js";
+import type { Track } from "./tracks.js";
 
-export interface Cell {
-  width: number;
-  height: number;
-}
-
-/** How each element looks; labels are empty where nothing fits. */
+/** How elements look, besides their names. */
 export interface Look {
   colour: (index: number) => string;
-  label: (index: number) => string;
+  /** What is not legal, or not defined. */
   wrong?: (index: number) => boolean;
   /** A heavier line after so many columns: the chunks of a sparse A. */
   every?: number;
 }
 
-export const GUTTER = { left: 34, top: 18 };
-const GAP = 1; // cells between one matrix and the next
-
-/** Columns that a matrix takes, with the gaps between several. */
-export function columns(matrix: Matrix): number {
-  return matrix.count * (matrix.cols + GAP) - GAP;
-}
-
-export function extent(matrix: Matrix, cell: Cell): [number, number] {
-  const width = GUTTER.left + columns(matrix) * cell.width + 1;
-  return [width, GUTTER.top + matrix.rows * cell.height + 1];
-}
-
-function corner(matrix: Matrix, cell: Cell, index: number): [number, number] {
-  const [m, row, col] = matrix.spot(index);
-  const column = m * (matrix.cols + GAP) + col;
-  return [GUTTER.left + column * cell.width, GUTTER.top + row * cell.height];
-}
-
-/** The element under a point; -1 beside the matrix. */
-export function hit(matrix: Matrix, cell: Cell, x: number, y: number): number {
-  const column = Math.floor((x - GUTTER.left) / cell.width);
-  const row = Math.floor((y - GUTTER.top) / cell.height);
-  const m = Math.floor(column / (matrix.cols + GAP));
-  const col = column - m * (matrix.cols + GAP);
-  const inside = row >= 0 && row < matrix.rows && m >= 0 && m < matrix.count;
-  return inside && col >= 0 && col < matrix.cols ? matrix.index(m, row, col) : -1;
-}
-
-/** The largest type that fits a cell; 0 if none can be read. */
-export function typeSize(cell: Cell, letters: number): number {
-  const size = Math.min(12, cell.height * 0.78, (cell.width - 2) / (0.61 * letters));
-  return size < 7 ? 0 : size;
-}
-
-/** A part of the picture, in its own pixels: text outside it need not be drawn. */
+/** A part of the picture, in its own pixels: what is outside need not be drawn. */
 export interface Window {
   left: number;
   top: number;
@@ -62,160 +25,280 @@ export interface Window {
   bottom: number;
 }
 
-export function drawMatrix(
+interface Box {
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+/** The first row and the one after the last; the same of columns. */
+type Range = [number, number, number, number];
+
+const FRAMED = 6; // pixels: smaller blocks are only colours
+
+/** The rows and columns of a panel that a window shows, in whole blocks. */
+export function visible(panel: Panel, window: Window | null): Range {
+  const { rows, columns, x, y, sheet } = panel;
+  if (!window) return [0, rows.count, 0, columns.count];
+  const [top, bottom] = rows.between(window.top - y, window.bottom - y);
+  const [left, right] = columns.between(window.left - x, window.right - x);
+  const { across, down } = sheet;
+  const whole = (value: number, run: number) => Math.ceil(value / run) * run;
+  return [
+    top - (top % down),
+    Math.min(rows.count, whole(bottom, down)),
+    left - (left % across),
+    Math.min(columns.count, whole(right, across)),
+  ];
+}
+
+/** Where an element is drawn; null for one that has no place, under an illegal code. */
+export function boxOf(panel: Panel, index: number): Box | null {
+  const [row, column] = panel.sheet.cell(index);
+  return column < 0 ? null : cellBox(panel, row, column);
+}
+
+export function cellBox({ rows, columns, x, y }: Panel, row: number, column: number): Box {
+  return {
+    x: x + columns.starts[column],
+    y: y + rows.starts[row],
+    width: columns.sizes[column],
+    height: rows.sizes[row],
+  };
+}
+
+/** The element under a point; -1 beside the matrix, and where nothing is stored. */
+export function hit(panel: Panel, x: number, y: number): number {
+  const column = panel.columns.at(x - panel.x);
+  const row = panel.rows.at(y - panel.y);
+  return row < 0 || column < 0 ? -1 : panel.sheet.index(row, column);
+}
+
+/** How a panel's blocks are labelled. */
+export function writingOf(panel: Panel): Writing {
+  const { rows, columns, sheet, names } = panel;
+  const [width, cellWidth] = columns.least(sheet.across);
+  const [height, cellHeight] = rows.least(sheet.down);
+  const cell = { width: cellWidth, height: cellHeight };
+  return writing(sheet, names, { width, height }, cell);
+}
+
+/** Whether every element of a panel has its name or value written. */
+export function saysAll(panel: Panel): boolean {
+  const { form } = writingOf(panel);
+  const { across, down } = panel.sheet;
+  if (form === "range" || form === "line") return across * down === 1;
+  const cells = form === "elements" || form === "beside" || form === "cells";
+  return cells && alike(panel.columns, across) && alike(panel.rows, down);
+}
+
+function alike(track: Track, run: number): boolean {
+  return run < 3 || Math.abs(track.sizes[0] - track.sizes[2]) < 0.01;
+}
+
+export function drawPanel(
   to: Painter,
-  matrix: Matrix,
-  cell: Cell,
+  panel: Panel,
   look: Look,
   theme: Theme,
   window: Window | null = null,
 ): void {
-  drawMosaic(to, matrix, cell, look);
-  if (cell.width > 6 && cell.height > 6) {
-    drawGaps(to, matrix, cell, theme);
-    drawLabels(to, matrix, cell, look, theme, window);
-  }
-  drawChunks(to, matrix, cell, look, theme);
-  drawAxes(to, matrix, cell, theme);
-}
-
-/** Lines between the cells, each as long as the matrix. */
-function drawGaps(to: Painter, matrix: Matrix, cell: Cell, theme: Theme): void {
-  const [wide, high] = [columns(matrix) * cell.width, matrix.rows * cell.height];
-  for (let row = 1; row <= matrix.rows; row++) {
-    to.rect(GUTTER.left, GUTTER.top + row * cell.height - 1, wide, 1, theme.page);
-  }
-  for (let col = 1; col <= columns(matrix); col++) {
-    to.rect(GUTTER.left + col * cell.width - 1, GUTTER.top, 1, high, theme.page);
-  }
-}
-
-function drawLabels(
-  to: Painter,
-  matrix: Matrix,
-  cell: Cell,
-  look: Look,
-  theme: Theme,
-  window: Window | null,
-): void {
-  const [w, h] = [cell.width - 1, cell.height - 1];
-  let longest = 1;
-  // In a large matrix a sample, from the last one back, shows how long labels get.
-  const step = Math.ceil(matrix.size / 4096);
-  for (let index = matrix.size - 1; index >= 0; index -= step) {
-    longest = Math.max(longest, look.label(index).length);
-  }
-  const size = typeSize(cell, longest);
-  for (let index = 0; index < matrix.size; index++) {
-    const [x, y] = corner(matrix, cell, index);
-    if (window && !inside(window, x, y, cell)) continue;
-    const wrong = look.wrong?.(index);
-    if (wrong) to.frame(x + 1, y + 1, w - 2, h - 2, theme.warning, 2);
-    if (size) {
-      const ink = wrong ? theme.warning : theme.ink;
-      to.text(x + w / 2, y + h / 2, look.label(index), size, ink, "middle");
-    }
-  }
-}
-
-function inside(window: Window, x: number, y: number, cell: Cell): boolean {
-  const across = x + cell.width > window.left && x < window.right;
-  return across && y + cell.height > window.top && y < window.bottom;
+  const { sheet, rows, columns } = panel;
+  const range = visible(panel, window);
+  const [top, bottom, left, right] = range;
+  if (bottom <= top || right <= left) return;
+  const block = Math.min(columns.span(0, sheet.across), rows.span(0, sheet.down));
+  if (sheet.name === "logical") drawLogical(to, panel, look, theme, range);
+  else if (block < FRAMED) drawMosaic(to, panel, look, range);
+  else drawBlocks(to, panel, look, theme, range);
+  if (block < FRAMED) to.frame(panel.x, panel.y, columns.end, rows.end, theme.hair, 1);
+  drawChunks(to, panel, look, theme);
+  drawAxes(to, panel, theme, window);
+  drawWarps(to, panel, theme);
 }
 
 /** The colours alone. */
-function drawMosaic(to: Painter, matrix: Matrix, cell: Cell, look: Look): void {
-  const { rows, cols } = matrix;
-  for (let m = 0; m < matrix.count; m++) {
-    const [x, y] = corner(matrix, cell, matrix.index(m, 0, 0));
-    const first = m * rows * cols;
-    const colour = (row: number, col: number) => look.colour(first + row * cols + col);
-    to.mosaic({ x, y, ...cell, rows, cols, colour });
+function drawMosaic(to: Painter, panel: Panel, look: Look, range: Range): void {
+  const [top, bottom, left, right] = range;
+  const { sheet, rows, columns } = panel;
+  for (let m = 0; m * sheet.each < columns.count; m++) {
+    const first = Math.max(left, m * sheet.each);
+    const last = Math.min(right, (m + 1) * sheet.each);
+    if (last <= first) continue;
+    to.mosaic({
+      x: panel.x + columns.starts[first],
+      y: panel.y + rows.starts[top],
+      width: columns.span(first, last - first) / (last - first),
+      height: rows.span(top, bottom - top) / (bottom - top),
+      rows: bottom - top,
+      cols: last - first,
+      colour: (row, col) => look.colour(sheet.index(top + row, first + col)),
+    });
   }
 }
 
-function drawChunks(
+/** A sparse A as it multiplies: what is stored in its colours, the rest open. */
+function drawLogical(
   to: Painter,
-  matrix: Matrix,
-  cell: Cell,
+  panel: Panel,
   look: Look,
   theme: Theme,
+  range: Range,
 ): void {
-  if (!look.every || cell.width < 4) return;
-  for (let col = look.every; col < matrix.cols; col += look.every) {
-    const x = GUTTER.left + col * cell.width - 1;
-    to.rect(x, GUTTER.top, 1, matrix.rows * cell.height, theme.faint);
-  }
-}
-
-function drawAxes(to: Painter, matrix: Matrix, cell: Cell, theme: Theme): void {
-  const rowStep = axisStep(cell.height, 11);
-  for (let row = 0; row < matrix.rows; row += rowStep) {
-    const y = GUTTER.top + (row + 0.5) * cell.height;
-    to.text(GUTTER.left - 5, y, String(row), 10, theme.faint, "end");
-  }
-  const colStep = axisStep(cell.width, 6.5 * String(matrix.cols - 1).length + 3);
-  for (let m = 0; m < matrix.count; m++) {
-    for (let col = 0; col < matrix.cols; col += colStep) {
-      const [x] = corner(matrix, cell, matrix.index(m, 0, col));
-      to.text(x + cell.width / 2, 9, String(col), 10, theme.faint, "middle");
-    }
-  }
-}
-
-/** Every how many rows a number fits: 1, 2, 4, 8 … */
-function axisStep(cell: number, needed: number): number {
-  let step = 1;
-  while (step * cell < needed) step *= 2;
-  return step;
-}
-
-/** A veil over what is not lit, frames around what is chosen. */
-export function drawMarks(
-  to: Painter,
-  matrix: Matrix,
-  cell: Cell,
-  marks: Marks,
-  theme: Theme,
-): void {
-  if (marks.lit) drawVeil(to, matrix, cell, marks.lit, theme);
-  for (const index of marks.framed) {
-    const [x, y] = corner(matrix, cell, index);
-    to.frame(x - 1, y - 1, cell.width + 1, cell.height + 1, theme.page, 4);
-    to.frame(x - 1, y - 1, cell.width + 1, cell.height + 1, theme.accent, 2.25);
-  }
-}
-
-function drawVeil(
-  to: Painter,
-  matrix: Matrix,
-  cell: Cell,
-  lit: Uint8Array,
-  theme: Theme,
-): void {
-  for (let start = 0; start < matrix.size; start += matrix.cols) {
-    let from = start;
-    for (let index = start; index <= start + matrix.cols; index++) {
-      const end = index === start + matrix.cols;
-      if (!end && !lit[index]) continue;
-      if (index > from) {
-        const [x, y] = corner(matrix, cell, from);
-        const width = (index - from) * cell.width;
-        to.rect(x, y, width, cell.height, theme.page, 0.72);
+  const [top, bottom, left, right] = range;
+  const wide = panel.columns.sizes[0];
+  const letters = panel.names.letters.element;
+  const high = panel.rows.sizes[0];
+  const size = wide >= width(letters) && high >= LEAST ? LEAST : 0;
+  for (let row = top; row < bottom; row++) {
+    for (let column = left; column < right; column++) {
+      const index = panel.sheet.index(row, column);
+      const { x, y, width: w, height: h } = cellBox(panel, row, column);
+      if (index < 0) {
+        to.rect(x + w / 2 - 0.75, y + h / 2 - 0.75, 1.5, 1.5, theme.hair);
+        continue;
       }
-      if (!end) outline(to, matrix, cell, index, theme);
-      from = index + 1;
+      to.rect(x + 0.5, y + 1, Math.max(1, w - 1), Math.max(1, h - 2), look.colour(index));
+      if (!size) continue;
+      const name = panel.names.element(index);
+      to.text(x + w / 2, y + h / 2, name, size, theme.ink, "middle");
+    }
+  }
+  const box = { ...cellBox(panel, 0, 0), width: panel.columns.end, height: panel.rows.end };
+  to.frame(box.x, box.y, box.width, box.height, theme.hair, 1);
+}
+
+function drawBlocks(
+  to: Painter,
+  panel: Panel,
+  look: Look,
+  theme: Theme,
+  range: Range,
+): void {
+  const { sheet, rows, columns } = panel;
+  const [top, bottom, left, right] = range;
+  const { across, down } = sheet;
+  const style = writingOf(panel);
+  const least = Math.min(columns.span(0, across), rows.span(0, down));
+  const line = least > 14 ? 1.2 : least > 9 ? 0.8 : 0.5;
+  for (let row = top; row < bottom; row += down) {
+    for (let column = left; column < right; column += across) {
+      const box = {
+        x: panel.x + columns.starts[column],
+        y: panel.y + rows.starts[row],
+        width: columns.span(column, across),
+        height: rows.span(row, down),
+      };
+      to.rect(box.x, box.y, box.width, box.height, look.colour(sheet.index(row, column)));
+      label(to, panel, row, column, box, style, theme);
+      to.frame(box.x, box.y, box.width, box.height, theme.frame, line);
+      if (look.wrong) drawWrong(to, panel, row, column, look.wrong, theme);
     }
   }
 }
 
-/** Small cells would be hidden under their own outline; tiny ones are lost without. */
-function outline(to: Painter, matrix: Matrix, cell: Cell, index: number, theme: Theme) {
-  const [x, y] = corner(matrix, cell, index);
-  const least = Math.min(cell.width, cell.height);
-  if (least > 11) {
-    to.frame(x + 0.5, y + 0.5, cell.width - 2, cell.height - 2, theme.ink, 1.25);
-  } else if (least < 7) {
-    to.rect(x, y, cell.width, cell.height, theme.accent, 0.85);
+function drawWrong(
+  to: Painter,
+  panel: Panel,
+  row: number,
+  column: number,
+  wrong: (index: number) => boolean,
+  theme: Theme,
+): void {
+  const { across, down } = panel.sheet;
+  for (let at = 0; at < across * down; at++) {
+    const [r, c] = [row + Math.floor(at / across), column + (at % across)];
+    if (!wrong(panel.sheet.index(r, c))) continue;
+    const { x, y, width: w, height: h } = cellBox(panel, r, c);
+    to.frame(x + 1.5, y + 1.5, w - 3, h - 3, theme.warning, 2);
   }
 }
+
+/** The names in one block. */
+function label(
+  to: Painter,
+  panel: Panel,
+  row: number,
+  column: number,
+  box: Box,
+  { form, size }: Writing,
+  theme: Theme,
+): void {
+  const { sheet, names } = panel;
+  const { across, down } = sheet;
+  const first = sheet.index(row, column);
+  const last = sheet.index(row + down - 1, column + across - 1);
+  const [middle, centre] = [box.x + box.width / 2, box.y + box.height / 2];
+  const upper = centre - size * 0.56;
+  const lower = centre + size * 0.56;
+  if (form === "elements") {
+    to.text(middle, upper, names.head(first), size, theme.ink, "middle", true);
+    eachElement(panel, row, column, (_, text, x) =>
+      to.text(x, lower, text, size, theme.ink, "middle"),
+    );
+  } else if (form === "beside") {
+    const right = box.x + box.width - 4;
+    to.text(box.x + 3, centre, names.head(first), size, theme.ink, "start", true);
+    eachElement(panel, row, column, (_, text, __, y) =>
+      to.text(right, y, text, size, theme.ink, "end"),
+    );
+  } else if (form === "cells") {
+    eachElement(panel, row, column, (_, text, x, y) =>
+      to.text(x, y, text, size, theme.ink, "middle"),
+    );
+  } else if (form === "range") {
+    to.text(middle, upper, names.head(first), size, theme.ink, "middle", true);
+    to.text(middle, lower, names.range(first, last), size, theme.ink, "middle");
+  } else if (form === "line") {
+    const text = `${names.head(first)} ${names.range(first, last)}`;
+    to.text(middle, centre, text, size, theme.ink, "middle");
+  } else if (form === "head") {
+    to.text(middle, centre, names.head(first), size, theme.ink, "middle");
+  }
+}
+
+/** The elements that have room for a name; dots where some have none. */
+function eachElement(
+  panel: Panel,
+  row: number,
+  column: number,
+  write: (index: number, text: string, x: number, y: number) => void,
+): void {
+  const { sheet, rows, columns, names } = panel;
+  const run = sheet.across * sheet.down;
+  const along = sheet.across > 1;
+  const track = along ? columns : rows;
+  const start = along ? column : row;
+  const dotted = !alike(track, run);
+  for (let at = 0; at < run; at++) {
+    const [r, c] = along ? [row, column + at] : [row + at, column];
+    const index = sheet.index(r, c);
+    const { x, y, width: w, height: h } = cellBox(panel, r, c);
+    if (!dotted || at < 2 || at === run - 1) {
+      write(index, names.element(index), x + w / 2, y + h / 2);
+    } else if (at === 2) {
+      const size = track.span(start + 2, run - 3);
+      const dots = along ? "⋯" : "⋮";
+      if (along) write(index, dots, x + size / 2, y + h / 2);
+      else write(index, dots, x + w / 2, y + size / 2);
+    }
+  }
+}
+
+function drawChunks(to: Painter, panel: Panel, look: Look, theme: Theme): void {
+  const { columns, rows, sheet } = panel;
+  if (!look.every || columns.sizes[0] * look.every < 5) return;
+  const faint = sheet.name === "logical" ? theme.hair : theme.frame;
+  for (let column = look.every; column < columns.count; column += look.every) {
+    if (sheet.across > 1 && sheet.name !== "logical" && column % sheet.across) continue;
+    const x = panel.x + columns.starts[column];
+    to.rect(x - 0.5, panel.y, 1, rows.end, faint);
+  }
+}
+
+/** A caption in the room that there is: the longest of some texts. */
+export function caption(texts: string[], room: number, size: number): string {
+  return texts.find((text) => text.length * size * LETTER <= room) ?? texts.at(-1)!;
+}
+

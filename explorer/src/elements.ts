@@ -90,30 +90,41 @@ export function decode(type: ElementType, pattern: bigint): Element {
   return { value: { m: negative ? -m : m, e }, negative };
 }
 
-const view = new DataView(new ArrayBuffer(8));
+const POWERS = Float64Array.from({ length: 2098 }, (_, at) => 2 ** (at - 1074));
+
+/** 2**e, looked up: ``**`` takes many times as long. */
+export function power(e: number): number {
+  return POWERS[e + 1074];
+}
+
+const [asNumber, asWords] = (() => {
+  const buffer = new ArrayBuffer(8);
+  return [new Float64Array(buffer), new Uint32Array(buffer)];
+})();
+const asBits = new BigUint64Array(asNumber.buffer);
 
 /** The value of a pattern as a float64, which is exact for every type. */
 export function numberOf(type: ElementType, pattern: number | bigint): number {
   if (typeof pattern === "bigint") {
-    view.setBigUint64(0, pattern);
-    return view.getFloat64(0);
+    asBits[0] = pattern;
+    return asNumber[0];
   }
   if (isInteger(type)) {
-    const signed = type.kind === "signed" && pattern >= 2 ** (type.bits - 1);
-    return signed ? pattern - 2 ** type.bits : pattern;
+    const signed = type.kind === "signed" && pattern >= power(type.bits - 1);
+    return signed ? pattern - power(type.bits) : pattern;
   }
   const raw = pattern >>> ignored(type);
-  const fraction = raw & (2 ** type.fraction - 1);
-  const top = 2 ** type.exponent - 1;
+  const fraction = raw & ((1 << type.fraction) - 1);
+  const top = (1 << type.exponent) - 1;
   const field = (raw >>> type.fraction) & top;
   const sign = raw >>> (type.fraction + type.exponent) ? -1 : 1;
   if (field === top) {
     if (type.infinity) return fraction ? NaN : sign * Infinity;
-    if (type.nan && fraction === 2 ** type.fraction - 1) return NaN;
+    if (type.nan && fraction === (1 << type.fraction) - 1) return NaN;
   }
   const normal = field > 0 || type.fraction === 0;
-  const significand = normal ? fraction + 2 ** type.fraction : fraction;
-  return sign * significand * 2 ** ((normal ? field : 1) - bias(type) - type.fraction);
+  const significand = normal ? fraction + (1 << type.fraction) : fraction;
+  return sign * significand * power((normal ? field : 1) - bias(type) - type.fraction);
 }
 
 /** The bits of a value that the type holds; NaN is the one that operations make. */
@@ -133,35 +144,49 @@ export function encode(type: ElementType, value: Exact, minusZero = false): bigi
     return ((top << BigInt(width)) | (value < 0 ? minus : 0n)) << shift;
   }
   if (isZero(value)) return minusZero ? minus << shift : 0n;
+  // A type without fraction bits has no subnormals, and no hidden bit to add.
+  if (!width) return BigInt(log2(value) + bias(type));
   const power = Math.max(log2(value), least(type));
   const significand = magnitude(wholeUnits(value, power - width, "rz"));
-  const field = BigInt(power + bias(type) - 1);
-  // A type without fraction bits has no hidden bit to add.
-  const low = width ? (field << BigInt(width)) + significand : field + 1n;
+  const low = (BigInt(power + bias(type) - 1) << BigInt(width)) + significand;
   return (low | (value.m < 0n ? minus : 0n)) << shift;
 }
 
 /** The bits of a float64 that the type holds, of 32 bits at most. */
 export function patternOf(type: ElementType, value: number): number {
-  if (isInteger(type)) return ((value >>> 0) & (2 ** type.used - 1)) >>> 0;
-  const width = type.fraction;
-  const minus = value < 0 || Object.is(value, -0) ? 2 ** (width + type.exponent) : 0;
+  if (isInteger(type)) return ((value >>> 0) & (power(type.used) - 1)) >>> 0;
   if (Number.isNaN(value)) return parseInt(type.made ?? "7f", 16);
-  const shifted = 2 ** ignored(type);
-  const infinity = (2 ** type.exponent - 1) * 2 ** width;
-  if (!Number.isFinite(value)) return (minus + infinity) * shifted;
+  const width = type.fraction;
+  const minus = value < 0 || Object.is(value, -0) ? power(width + type.exponent) : 0;
+  const shifted = power(ignored(type));
   if (value === 0) return minus * shifted;
+  const top = (1 << type.exponent) - 1;
+  if (!Number.isFinite(value)) return (minus + top * power(width)) * shifted;
   const size = Math.abs(value);
-  const power = Math.max(exponentOf(size), least(type));
-  const field = power + bias(type) - 1;
-  const significand = size * 2 ** (width - power);
-  return (minus + field * 2 ** width + significand) * shifted;
+  const at = Math.max(exponentOf(size), type.fraction ? least(type) : -bias(type));
+  const field = at + bias(type) - (width ? 1 : 0);
+  const significand = width ? size * power(width - at) : 0;
+  return (minus + field * power(width) + significand) * shifted;
 }
 
-/** floor(log2(x)) of a normal float64. */
+/** floor(log2(x)) of a normal float64 that is positive. */
 export function exponentOf(x: number): number {
-  view.setFloat64(0, x);
-  return ((view.getUint16(0) >>> 4) & 0x7ff) - 1023;
+  asNumber[0] = x;
+  return (asWords[1] >>> 20) - 1023;
+}
+
+/** The nearest number of a type to one that is not too large for it. */
+export function nearest(type: ElementType, value: number): number {
+  if (isInteger(type) || type.bits > 32 || value === 0) return value;
+  const unit = Math.max(exponentOf(Math.abs(value)), least(type)) - type.fraction;
+  return toEven(value * power(-unit)) * power(unit);
+}
+
+/** The nearest whole number, of two the even one. */
+export function toEven(x: number): number {
+  const below = Math.floor(x);
+  const rest = x - below;
+  return rest > 0.5 || (rest === 0.5 && below % 2 !== 0) ? below + 1 : below;
 }
 
 /** The value with ``keep`` fraction bits, within the range of a type. */

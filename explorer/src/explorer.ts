@@ -1,15 +1,20 @@
 // What is going on: the state, what follows from it, and who wants to know.
 
-import type { Catalogue, Instruction, Part } from "./catalogue.js";
+import type { Catalogue, Instruction, Part, Way } from "./catalogue.js";
 import { highlight, holder, type Highlight, type Spot } from "./highlight.js";
 import { laneText, scene, type Matrix, type Scene } from "./matrix.js";
-import { THEMES, type Theme } from "./palette.js";
 import { follow } from "./link.js";
+import { themeOf, type Theme } from "./palette.js";
 import { Route } from "./route.js";
 import { initial, toHash, type State } from "./state.js";
-import { evaluate, firstCodes, type Codes, type Values } from "./values.js";
+import { Own } from "./own.js";
+import { usualTarget, Values, wayOf, type Codes } from "./values.js";
 
-const FIRST = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+const USUAL = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+/** What a page without a link begins with; a page may be written for an instruction. */
+const FIRST =
+  document.querySelector<HTMLMetaElement>('meta[name="first-instruction"]')?.content ||
+  USUAL;
 
 /** What changed: everything, the picture, or only what is pointed at. */
 export type Change = "instruction" | "picture" | "pointer";
@@ -18,8 +23,12 @@ export class Explorer {
   state: State;
   scene!: Scene;
   codes!: Codes;
-  values: Values | null = null;
+  /** Values that people typed, pasted or loaded. */
+  readonly own: Own;
   hover: Spot | null = null;
+  private frame: Highlight | null = null;
+  /** While it is told that the frame, and nothing else, has changed. */
+  framing = false;
   /** What the link asks for and cannot be shown. */
   complaints: string[] = [];
   /** Whether the instruction was picked in the page, not opened by a link. */
@@ -35,6 +44,7 @@ export class Explorer {
   ) {
     this.byName = new Map(catalogue.instructions.map((op) => [op.name, op]));
     this.state = initial(FIRST);
+    this.own = new Own(this);
     this.follow(hash);
   }
 
@@ -59,8 +69,9 @@ export class Explorer {
   }
 
   pick(name: string): void {
-    const { tab, fill, colour, accumulator, zoom } = this.state;
-    this.state = { ...initial(name), tab, fill, colour, accumulator, zoom };
+    const { tab, fill, target, colour, accumulator, sparse } = this.state;
+    const kept = { tab, fill, target, colour, accumulator, sparse };
+    this.state = { ...initial(name), ...kept };
     this.hover = null;
     this.complaints = [];
     this.picked = true;
@@ -72,6 +83,11 @@ export class Explorer {
     this.state = { ...this.state, ...changes };
     this.derive();
     this.tell("picture");
+  }
+
+  showTab(tab: string): void {
+    this.state = { ...this.state, tab };
+    this.tell("pointer");
   }
 
   /** Pin an element, or let it go. */
@@ -94,9 +110,17 @@ export class Explorer {
     this.tell("pointer");
   }
 
+  /** What lights up while something is played; null for what is pointed at. */
+  showFrame(frame: Highlight | null): void {
+    this.frame = frame;
+    this.framing = true;
+    this.tell("pointer");
+    this.framing = false;
+  }
+
   setCode(index: number, code: number): void {
     const codes = { ...this.state.codes, [index]: code };
-    if (firstCodes(this.scene)[index] === code) delete codes[index];
+    if (this.own.codes[index] === code) delete codes[index];
     this.update({ codes });
   }
 
@@ -105,13 +129,41 @@ export class Explorer {
     this.state.op = op.name;
     this.scene = scene(this.catalogue, op, this.state.selector);
     this.route = op.tensor ? new Route(this.catalogue, this.scene) : null;
-    this.codes = firstCodes(this.scene);
+    // What one begins with on another instruction need not have the target.
+    if (!this.way) this.state.target = "";
+    this.own.keep();
+    this.codes = this.own.codes.slice();
     for (const [index, code] of Object.entries(this.state.codes)) {
       if (Number(index) < this.codes.length) this.codes[Number(index)] = code;
     }
-    const { fill } = this.state;
-    const { catalogue, codes } = this;
-    this.values = fill === "off" ? null : evaluate(catalogue, this.scene, codes, fill);
+  }
+
+  /** The target that numbers are for. */
+  get target(): string {
+    return this.state.target || usualTarget(this.catalogue, this.op);
+  }
+
+  /** How that target computes the instruction. */
+  get way(): Way | null {
+    return wayOf(this.catalogue, this.op, this.target);
+  }
+
+  /** What the picture shows; null if it shows places. */
+  get values(): Values | null {
+    return this.state.fill === "off" ? null : this.numbers;
+  }
+
+  private known: { key: string; values: Values } | null = null;
+
+  /** What the operands hold, shown or not; D is computed when it is asked for. */
+  get numbers(): Values {
+    const { state, own, target, codes, scene: drawn } = this;
+    const key = [state.op, state.selector, target, own.version, codes.join("")].join();
+    if (this.known?.key !== key) {
+      const values = new Values(this.catalogue, drawn, codes, own.operands, target);
+      this.known = { key, values };
+    }
+    return this.known.values;
   }
 
   private tell(change: Change): void {
@@ -139,8 +191,16 @@ export class Explorer {
   }
 
   get marks(): Highlight {
+    if (this.frame) return this.frame;
     const { hover, scene: drawn, codes } = this;
     return highlight(drawn, codes, hover, this.state.pinned, this.state.lane);
+  }
+
+  /** How a sparse A is drawn: both ways where a column is wide enough to see. */
+  get sparseForm(): "both" | "stored" | "logical" {
+    const a = this.matrix("A");
+    const small = a && a.rows <= 16 && a.cols <= 32 && window.innerWidth >= 1000;
+    return this.state.sparse || (small ? "both" : "stored");
   }
 
   /** The operand whose layout is written out. */
@@ -153,7 +213,7 @@ export class Explorer {
   get theme(): Theme {
     const chosen = document.documentElement.dataset.theme;
     const dark = matchMedia("(prefers-color-scheme: dark)").matches;
-    return THEMES[(chosen ?? (dark ? "dark" : "light")) as "light" | "dark"];
+    return themeOf(this.catalogue, chosen ? chosen === "dark" : dark);
   }
 
   /** An element in words: where it is, what it is. */
@@ -174,7 +234,6 @@ export class Explorer {
     if (spot.matrix === "metadata") {
       return this.codes[spot.index].toString(2).padStart(4, "0");
     }
-    const value = this.values?.get(spot.matrix)?.[spot.index];
-    return value === undefined ? "" : Number.isNaN(value) ? "undefined" : `${value}`;
+    return this.values?.full(spot.matrix, spot.index) ?? "";
   }
 }

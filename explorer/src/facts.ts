@@ -22,8 +22,9 @@ export function showFacts(explorer: Explorer): void {
     ...tensor(op),
     ...(explorer.scene.pattern ? [sparsity(explorer)] : []),
   );
-  byId("operands").textContent = op.operands.join("; ");
   const notes = op.notes.map((number) => h("li", {}, catalogue.notes[number]));
+  notes.unshift(h("li", {}, `Operands: ${op.operands.join("; ")}.`));
+  if (op.tensor) notes.push(h("li", {}, `Descriptor: ${op.tensor.says.join("; ")}.`));
   const observed = new Set(
     Object.values(op.parts).map((n) => catalogue.parts[n].observed),
   );
@@ -31,20 +32,15 @@ export function showFacts(explorer: Explorer): void {
     if (where) notes.push(h("li", {}, `Layout observed on ${where}.`));
   }
   byId("notes").replaceChildren(...notes);
-  const box = byId<HTMLDetailsElement>("notes-box");
-  box.hidden = !notes.length;
-  box.querySelector("summary")!.textContent =
-    notes.length === 1 ? "1 note" : `${notes.length} notes`;
+  const more = notes.length > 1 ? ` and ${notes.length - 1} more` : "";
+  byId("notes-box").querySelector("summary")!.textContent = `Operands${more}`;
 }
 
-/** What is in the instruction descriptor, and how D is spread. */
+/** How D is spread. */
 function tensor({ tensor: found }: Instruction): HTMLElement[] {
   if (!found) return [];
   const ctas = found.ctas > 1 ? "a pair of CTAs" : "one CTA";
-  return [
-    fact("Layout", `${found.letter} of the PTX manual, ${ctas}`),
-    fact("Descriptor", found.says.join("; ")),
-  ];
+  return [fact("Layout", `${found.letter} of the PTX manual, ${ctas}`)];
 }
 
 function fact(name: string, value: string): HTMLElement {

@@ -1,22 +1,25 @@
 // The picture: B above D, A beside it, metadata and scales beside A.
 
+import { arrange, type Arrangement, type Panel } from "./arrange.js";
+import { listenToMoves } from "./camera.js";
 import { announce, byId, download, h, toast } from "./dom.js";
 import {
-  GUTTER,
-  columns,
-  drawMarks,
-  drawMatrix,
-  extent,
+  boxOf,
+  caption,
+  drawPanel,
   hit,
-  typeSize,
-  type Cell,
+  saysAll,
   type Look,
   type Window,
 } from "./drawing.js";
-import type { Explorer } from "./explorer.js";
+import type { Change, Explorer } from "./explorer.js";
+import type { Spot } from "./highlight.js";
+import { namesOf } from "./labels.js";
+import { hideLens, showLens } from "./lens.js";
+import { drawMarks } from "./marks.js";
 import type { Matrix } from "./matrix.js";
 import { banksOfB } from "./memory.js";
-import { CanvasPainter, SvgPainter } from "./painter.js";
+import { CanvasPainter, SvgPainter, type Painter } from "./painter.js";
 import {
   bankColour,
   colours,
@@ -24,188 +27,180 @@ import {
   plainColour,
   registerColour,
 } from "./palette.js";
-import { shown } from "./values.js";
+import { logicalSheet, sheetOf, type Sheet } from "./sheet.js";
+import { CLOSEST } from "./state.js";
+import { showWiring, type Corner } from "./wiring.js";
 
-const LARGEST: Cell = { width: 46, height: 20 };
-const TALL = 800; // pixels within which the whole picture should stand
-
-const LARGE = 1.5e6; // pixels from which only what is seen is drawn
-
-type Area = "above" | "beside" | "result";
-const AREAS: Record<string, Area> = {
-  scale_B: "above",
-  B: "above",
-  metadata: "beside",
-  scale_A: "beside",
-  A: "beside",
-  C: "result",
-  D: "result",
-  R: "result",
-};
-
-interface Stage {
-  matrix: Matrix;
-  figure: HTMLElement;
-  stage: HTMLElement;
-  over: HTMLCanvasElement;
-  /** The part of the picture that is drawn: all of it, unless it is large. */
-  window: Window;
-}
+const STEP = 1.5; // how much closer one press of a button comes
+const TITLE = 12; // the size of captions
+const EDGE = { left: 12, top: 36 }; // around a picture that is saved
+const NARROWEST = 560; // pixels: on a phone the picture is wider than the window
 
 export class Figure {
-  private stages = new Map<string, Stage>();
-  private waiting = 0;
-  private cells = { left: LARGEST, right: LARGEST };
   private host = byId("figure");
+  private base = h("canvas", { "aria-hidden": "true" });
+  private over = h("canvas", { class: "over", "aria-hidden": "true" });
+  private stages = new Map<string, HTMLElement>();
+  private arrangement!: Arrangement;
+  private looks = new Map<string, Look>();
+  /** Where the window is in the picture. */
+  private pan = { x: Infinity, y: 0 };
+  private size = { width: 0, height: 0 };
 
   constructor(private explorer: Explorer) {
-    explorer.listen((change) => (change === "pointer" ? this.mark() : this.draw()));
+    this.host.append(this.base, this.over);
+    explorer.listen((change) => this.changed(change));
     byId("export").addEventListener("click", () => this.save());
-    const zoom = (to: number) =>
-      explorer.update({ zoom: Math.min(5, Math.max(1, Math.round(to * 100) / 100)) });
-    byId("zoom-in").addEventListener("click", () => zoom(explorer.state.zoom * 1.5));
-    byId("zoom-out").addEventListener("click", () => zoom(explorer.state.zoom / 1.5));
-    byId("zoom-fit").addEventListener("click", () => zoom(1));
-    byId("figure-scroll").addEventListener("scroll", () => this.scrolled());
-    window.addEventListener("scroll", () => this.scrolled(), { passive: true });
-    new ResizeObserver(() => this.fit()).observe(byId("figure-scroll"));
+    const centre = () => [this.size.width / 2, this.size.height / 2] as const;
+    byId("zoom-in").addEventListener("click", () => this.zoom(STEP, ...centre()));
+    byId("zoom-out").addEventListener("click", () => this.zoom(1 / STEP, ...centre()));
+    byId("zoom-fit").addEventListener("click", () => this.zoom(0, 0, 0));
+    listenToMoves(this.host, {
+      movable: () => this.movable,
+      move: (dx, dy) => this.move(dx, dy),
+      zoom: (factor, x, y) => this.zoom(factor, x, y),
+      point: (at) => explorer.point(at && this.spotAt(at.x, at.y)),
+      click: (at) => this.click(this.spotAt(at.x, at.y)),
+    });
+    new ResizeObserver(() => this.resized()).observe(this.host);
+    // For whoever drives the page from outside: where an element is on the screen, the
+    // picture as it can be saved, and where on the screen that picture begins.
+    Object.assign(this.host, {
+      pointOf: (spot: Spot) => this.pointOf(spot),
+      picture: (seen = false) => this.svg(seen ? this.window : null),
+      offset: () => this.offset(),
+    });
   }
 
-  /** Which matrices there are, and in which cell of the grid. */
-  private shownMatrices(): Matrix[] {
-    const { scene, state } = this.explorer;
+  private changed(change: Change): void {
+    // What is too wide for a phone begins with D and what stands beside it.
+    if (change === "instruction") this.pan = { x: Infinity, y: 0 };
+    if (change === "pointer") this.mark();
+    else this.draw();
+    if (change === "instruction") this.begin();
+  }
+
+  /** What is pinned is seen, however near the picture is. */
+  begin(): void {
+    const { pinned } = this.explorer.state;
+    if (pinned) this.reveal(pinned);
+  }
+
+  private resized(): void {
+    const { clientWidth, clientHeight } = this.host;
+    const { width, height } = this.size;
+    if (clientWidth !== width || clientHeight !== height) this.draw();
+  }
+
+  // ── what stands where ─────────────────────────────────────────────────────
+
+  /** Which grids there are. */
+  private sheets(): Sheet[] {
+    const { scene, state, codes } = this.explorer;
     const accumulator = scene.matrices.has(state.accumulator) ? state.accumulator : "D";
     const names = ["metadata", "scale_A", "A", "scale_B", "B", accumulator];
     const found = names.flatMap((name) => scene.matrices.get(name) ?? []);
     // A load has only the one fragment that it moves.
-    return found.length ? found : [...scene.matrices.values()];
-  }
-
-  private fit(): void {
-    const before = JSON.stringify(this.cells);
-    if (before !== JSON.stringify(this.chooseCells())) this.draw();
-  }
-
-  /** One height for all; A and what is beside it may be narrower than B and D. */
-  private chooseCells(): { left: Cell; right: Cell } {
-    const shown = this.shownMatrices();
-    const of = (area: Area) => shown.filter((matrix) => AREAS[matrix.name] === area);
-    const [beside, above, result] = [of("beside"), of("above"), of("result")];
-    const rows = (matrices: Matrix[]) => matrices.map((matrix) => matrix.rows);
-    const down =
-      rows(above).reduce((total, each) => total + each, 0) +
-      Math.max(...rows([...beside, ...result]));
-    const widest = Math.max(0, ...[...above, ...result].map(columns));
-    const across = beside.reduce((total, matrix) => total + columns(matrix), 0);
-    const gutters = (beside.length + (widest ? 1 : 0)) * (GUTTER.left + 16);
-    const room = byId("figure-scroll").clientWidth - gutters;
-    const height = clamp(Math.floor(TALL / down), 3, LARGEST.height);
-    const even = clamp(Math.floor(room / (across + widest)), 3, LARGEST.width);
-    // The few columns of a small n can be wide enough to read.
-    const roomy = widest <= 16 && room > 450 ? Math.max(even, 26) : even;
-    const left = clamp(Math.floor((room - roomy * widest) / across), 2, LARGEST.width);
-    const sized = (width: number): Cell => ({
-      width: Math.round(Math.min(width, height * 3) * this.explorer.state.zoom),
-      height: Math.round(
-        Math.min(height, Math.max(left, roomy) * 1.5) * this.explorer.state.zoom,
-      ),
-    });
-    return { left: sized(left), right: sized(roomy) };
-  }
-
-  private cell(matrix: Matrix): Cell {
-    return AREAS[matrix.name] === "beside" ? this.cells.left : this.cells.right;
+    const sheets = (found.length ? found : [...scene.matrices.values()]).map(sheetOf);
+    const logical = logicalSheet(scene, codes);
+    const form = logical ? this.explorer.sparseForm : "stored";
+    const kept = sheets.filter(({ name }) => form !== "logical" || name !== "A");
+    return form === "stored" ? kept : [...kept, logical!];
   }
 
   draw(): void {
-    this.cells = this.chooseCells();
-    const shown = this.shownMatrices();
-    const kept = [...this.stages.keys()].join() === shown.map((m) => m.name).join();
-    if (!kept) {
-      this.stages.clear();
-      for (const area of this.host.children) area.replaceChildren();
-    }
-    for (const matrix of shown) this.prepare(matrix);
-    this.writeLines();
-    for (const stage of this.stages.values()) this.drawStage(stage);
+    this.size = { width: this.host.clientWidth, height: this.host.clientHeight };
+    const sheets = this.sheets();
+    const items = sheets.map((sheet) => ({
+      sheet,
+      names: namesOf(this.explorer, sheet),
+    }));
+    const { width, height } = this.size;
+    const { zoom } = this.explorer.state;
+    this.arrangement = arrange(items, { width: Math.max(width, NARROWEST), height, zoom });
+    this.looks = new Map(sheets.map((sheet) => [sheet.name, this.look(sheet)]));
+    this.hold();
+    this.host.classList.toggle("movable", this.movable);
+    this.host.classList.toggle("tall", this.arrangement.height > height + 1);
+    this.prepareStages();
+    this.paint();
     this.mark();
   }
 
-  /** Caption and size, which decide where everything lies. */
-  private prepare(matrix: Matrix): void {
-    const { name } = matrix;
-    const known = this.stages.get(name) ?? this.makeStage(matrix);
-    known.matrix = matrix;
-    this.stages.set(name, known);
-    const { figure, stage } = known;
-    figure.querySelector("figcaption")!.replaceChildren(...this.caption(matrix));
-    const size = `${matrix.rows} by ${matrix.cols}`;
-    const many = matrix.count > 1 ? `${matrix.count} matrices of ${size}` : size;
-    stage.setAttribute("aria-label", `${name}, ${matrix.type}, ${many}`);
-    const [width, height] = extent(matrix, this.cell(matrix));
-    stage.style.width = `${width}px`;
-    stage.style.height = `${height}px`;
+  /** What the picture leaves free of the window: the corner of the L, or below it. */
+  private get corner(): Corner {
+    const { width, height, corner } = this.arrangement;
+    const below = this.size.height - height - 24;
+    if (corner.height < 100 && below > corner.height) {
+      const left = Math.max(0, this.origin.x);
+      return { left, top: height + 20, width, height: below };
+    }
+    return { left: 0, top: 0, width: this.origin.x + corner.width, height: corner.height };
   }
 
-  private drawStage(known: Stage): void {
-    const { matrix, stage } = known;
-    const [right, bottom] = extent(matrix, this.cell(matrix));
-    const whole = { left: 0, top: 0, right, bottom };
-    known.window = right * bottom > LARGE ? visiblePart(stage, whole) : whole;
-    const painter = canvasFor(stage.querySelector("canvas")!, known.window);
+  /** A picture smaller than the window stands in its middle. */
+  private get origin(): { x: number; y: number } {
+    const { width } = this.arrangement;
+    const free = this.size.width - width;
+    return { x: free > 0 ? Math.floor(free / 2) : -this.pan.x, y: -this.pan.y };
+  }
+
+  private get movable(): boolean {
+    const { width, height } = this.arrangement;
+    return width > this.size.width + 1 || height > this.size.height + 1;
+  }
+
+  /** Nobody gets lost beside the picture. */
+  private hold(): void {
+    const { width, height } = this.arrangement;
+    const most = (all: number, seen: number) => Math.max(0, all - seen);
+    this.pan.x = clamp(this.pan.x, 0, most(width, this.size.width));
+    this.pan.y = clamp(this.pan.y, 0, most(height, this.size.height));
+  }
+
+  private get window(): Window {
+    const { x, y } = this.origin;
+    const { width, height } = this.size;
+    return { left: -x, top: -y, right: width - x, bottom: height - y };
+  }
+
+  // ── drawing ───────────────────────────────────────────────────────────────
+
+  private canvas(canvas: HTMLCanvasElement): CanvasPainter {
+    const { x, y } = this.origin;
+    return new CanvasPainter(canvas, this.size.width, this.size.height, -x, -y);
+  }
+
+  private paint(): void {
+    const painter = this.canvas(this.base);
+    for (const panel of this.arrangement.panels) {
+      this.drawOne(painter, panel, this.window);
+    }
+  }
+
+  private drawOne(painter: Painter, panel: Panel, window: Window | null): void {
     const { theme } = this.explorer;
-    drawMatrix(
-      painter,
-      matrix,
-      this.cell(matrix),
-      this.look(matrix),
-      theme,
-      known.window,
-    );
+    drawPanel(painter, panel, this.looks.get(panel.sheet.name)!, theme, window);
+    const [name, about] = this.caption(panel);
+    const [x, y] = [panel.x, panel.y - 22];
+    painter.text(x, y, name, TITLE, theme.ink, "start", true);
+    const after = x + (name.length + 1) * TITLE * 0.605;
+    if (about) painter.text(after, y, about, TITLE - 1, theme.faint, "start");
   }
 
-  /** Of a large picture only what can be seen is drawn. */
-  private scrolled(): void {
-    window.cancelAnimationFrame(this.waiting);
-    this.waiting = window.requestAnimationFrame(() => {
-      for (const stage of this.stages.values()) {
-        const [width, height] = extent(stage.matrix, this.cell(stage.matrix));
-        if (width * height > LARGE) this.drawStage(stage);
-      }
-      this.mark();
-    });
-  }
-
-  /** The corner that the L leaves free has the lines that everything follows from. */
-  private writeLines(): void {
-    const parts = [...this.explorer.scene.matrices.values()].flatMap(
-      (m) => m.part ?? [],
-    );
-    const lines = parts.flatMap((part) => [
-      h("dt", {}, part.name.replace("_", " ")),
-      h("dd", {}, ...colouredLine(part.line)),
-    ]);
-    const meaning = this.explorer.scene.tensor
-      ? "Bits of the lane (T) and column (C) of tensor memory, element in the cell (E), CTA of a pair (P); lowest first."
-      : "Bits of the lane (L), register (R), element in it (E), warp (W); lowest first.";
-    const corner = this.host.querySelector(".corner")!;
-    // Beside a narrow A there is no room for text: then it stands above.
-    const beside = this.shownMatrices().filter((each) => AREAS[each.name] === "beside");
-    const width = beside.reduce(
-      (sum, each) => sum + extent(each, this.cell(each))[0],
-      0,
-    );
-    this.host.classList.toggle("narrow", width < 200);
-    corner.replaceChildren(h("dl", {}, ...lines), h("p", { class: "hint" }, meaning));
-  }
-
-  private caption(matrix: Matrix): Node[] {
-    const size = `${matrix.count > 1 ? `${matrix.count} × ` : ""}${matrix.rows}×${matrix.cols}`;
-    const stored = (matrix.part?.stored ?? 1) > 1 ? ", as stored" : "";
-    const where = this.placeOf(matrix);
-    const about = `${matrix.type} ${size}${stored}${where}`;
-    const title = matrix.name.replace("_", " ");
-    return [h("strong", {}, title), document.createTextNode(` ${about}`)];
+  /** The name, and as much about it as there is room for. */
+  private caption({ sheet, caption: room }: Panel): [string, string] {
+    const { matrix } = sheet;
+    const open = sheet.name === "logical";
+    const name = open ? "A" : matrix.name.replace("_", " ");
+    const many = matrix.count > 1 ? `${matrix.count} × ` : "";
+    const size = `${many}${matrix.rows}×${sheet.each}`;
+    const stored = (matrix.part?.stored ?? 1) > 1 ? " as stored" : "";
+    const where = open ? " as it multiplies" : `${stored}${this.placeOf(matrix)}`;
+    const kind = matrix.name === "metadata" ? "" : `${matrix.type} `;
+    const texts = [`${kind}${size}${where}`, `${kind}${size}`, size, ""];
+    const left = room - (name.length + 1) * TITLE * 0.605;
+    return [name, caption(texts, left, TITLE - 1)];
   }
 
   private placeOf(matrix: Matrix): string {
@@ -214,34 +209,9 @@ export class Figure {
     return `, in shared memory${this.explorer.scene.tensor ? "" : ", by bank"}`;
   }
 
-  private makeStage(matrix: Matrix): Stage {
-    const over = h("canvas", { class: "over", "aria-hidden": "true" });
-    const stage = h(
-      "div",
-      {
-        class: "stage",
-        tabindex: 0,
-        role: "application",
-        "aria-roledescription": "matrix",
-        "aria-describedby": "keys",
-        "data-matrix": matrix.name,
-      },
-      h("canvas", { "aria-hidden": "true" }),
-      over,
-    );
-    const caption = h("figcaption");
-    const figure = h("figure", { class: `part ${matrix.name}` }, caption, stage);
-    const window = { left: 0, top: 0, right: 0, bottom: 0 };
-    const made = { matrix, figure, stage, over, window };
-    this.listenTo(made);
-    this.host.querySelector(`.${AREAS[matrix.name]}`)!.append(figure);
-    return made;
-  }
-
-  // ── looks ─────────────────────────────────────────────────────────────────
-
-  private look(matrix: Matrix): Look {
+  private look(sheet: Sheet): Look {
     const { explorer } = this;
+    const { matrix } = sheet;
     const { theme, codes } = explorer;
     const pattern = explorer.scene.pattern;
     const byLane = explorer.state.colour === "lane";
@@ -254,93 +224,195 @@ export class Figure {
         : byLane
           ? [matrix.lane, laneColours(explorer.catalogue, theme)]
           : [matrix.register, colours(matrix.registers, registerColour, theme)];
-    const colour = (index: number) => painted[numbers[index]];
-    const look: Look = { colour, label: this.labels(matrix) };
-    if (matrix.name === "A" && pattern) look.every = pattern.kept;
+    const look: Look = { colour: (index) => painted[numbers[index]] };
+    if (matrix.name === "A" && pattern) {
+      look.every = sheet.name === "logical" ? pattern.chunk : pattern.kept;
+    }
     if (matrix.name === "metadata") {
       look.wrong = (index) => pattern!.problems[codes[index]] !== "";
     }
     if (matrix.name === "D" && pattern && explorer.values) {
-      look.wrong = (index) => Number.isNaN(explorer.values!.get("D")![index]);
+      look.wrong = (index) => explorer.values!.undefinedAt(index);
     }
     return look;
   }
 
-  /** Values if there are any, else the longest way to name the place that fits. */
-  private labels(matrix: Matrix): (index: number) => string {
-    const { codes, values } = this.explorer;
-    if (matrix.name === "metadata") {
-      const wide = typeSize(this.cell(matrix), 4) > 0;
-      return (index) =>
-        codes[index].toString(wide ? 2 : 16).padStart(wide ? 4 : 1, "0");
+  private mark(): void {
+    const painter = this.canvas(this.over);
+    const { marks, theme, hover } = this.explorer;
+    for (const panel of this.arrangement.panels) {
+      const own = marks.get(panel.sheet.matrix.name);
+      if (own) drawMarks(painter, panel, own, theme, this.window);
     }
-    const numbers = values?.get(matrix.name);
-    if (numbers) return (index) => shown(numbers[index]);
-    if (!matrix.part) return () => "";
-    const { letter } = matrix.part;
-    const lane = (index: number) => matrix.lane[index] % 128;
-    const inside = (index: number) =>
-      matrix.perRegister > 1 ? `E${matrix.slot[index]}` : "";
-    const element = (index: number) =>
-      matrix.tensor
-        ? `C${matrix.register[index]}${inside(index)}`
-        : `${letter}${matrix.ordinal(index)}`;
-    const ways = [
-      (index: number) => `T${lane(index)}:${element(index)}`,
-      (index: number) => `T${lane(index)}`,
-      (index: number) => `${lane(index)}`,
-    ];
-    const last = matrix.size - 1;
-    return (
-      ways.find((way) => typeSize(this.cell(matrix), way(last).length)) ?? (() => "")
-    );
+    const panel = hover && this.panelOf(hover);
+    const box = panel && !saysAll(panel) ? boxOf(panel, hover.index) : null;
+    const { x, y } = this.origin;
+    const near = box && { ...box, x: box.x + x, y: box.y + y };
+    if (near) showLens(this.explorer, this.host, hover!, near);
+    else hideLens(this.host);
+    showWiring(this.explorer, this.movable ? null : this.corner);
   }
 
-  private mark(): void {
-    const { marks, theme } = this.explorer;
-    for (const [name, { matrix, over, window }] of this.stages) {
-      const painter = canvasFor(over, window);
-      const own = marks.get(name);
-      if (own) drawMarks(painter, matrix, this.cell(matrix), own, theme);
-    }
+  // ── moving ────────────────────────────────────────────────────────────────
+
+  private move(dx: number, dy: number): void {
+    this.pan.x -= dx;
+    this.pan.y -= dy;
+    this.hold();
+    this.prepareStages();
+    this.paint();
+    this.mark();
+  }
+
+  /** Closer by a factor, 0 for all of it; the element under the point stays there. */
+  private zoom(factor: number, x: number, y: number): void {
+    const { state } = this.explorer;
+    const closer = factor ? clamp(state.zoom * factor, 1, CLOSEST) : 1;
+    const zoom = Math.round(closer * 100) / 100;
+    if (zoom === state.zoom) return;
+    const { panels } = this.arrangement;
+    const at = { x: x - this.origin.x, y: y - this.origin.y };
+    const nearest = panels.reduce((one, other) =>
+      distance(other, at) < distance(one, at) ? other : one,
+    );
+    const part = {
+      x: (at.x - nearest.x) / nearest.columns.end,
+      y: (at.y - nearest.y) / nearest.rows.end,
+    };
+    this.explorer.update({ zoom });
+    const now = this.arrangement.panels[panels.indexOf(nearest)];
+    const there = {
+      x: now.x + part.x * now.columns.end,
+      y: now.y + part.y * now.rows.end,
+    };
+    this.pan = { x: there.x - x, y: there.y - y };
+    this.move(0, 0);
+  }
+
+  /** Move as little as it takes to see an element. */
+  private reveal(spot: Spot): void {
+    const panel = this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
+    if (!box) return;
+    const { left, top, right, bottom } = this.window;
+    const edge = 30;
+    const out = (before: number, after: number) =>
+      Math.min(0, before - edge) + Math.max(0, after + edge);
+    const dx = out(box.x - left, box.x + box.width - right);
+    const dy = out(box.y - top, box.y + box.height - bottom);
+    if (dx || dy) this.move(-dx, -dy);
   }
 
   // ── pointer and keys ──────────────────────────────────────────────────────
 
-  private listenTo(made: Stage): void {
-    const { stage } = made;
-    const at = (event: MouseEvent) => {
-      const box = stage.getBoundingClientRect();
-      const [x, y] = [event.clientX - box.left, event.clientY - box.top];
-      const index = hit(made.matrix, this.cell(made.matrix), x, y);
-      return index < 0 ? null : { matrix: made.matrix.name, index };
-    };
-    stage.addEventListener("pointermove", (event) => this.explorer.point(at(event)));
-    stage.addEventListener("pointerleave", () => this.explorer.point(null));
-    stage.addEventListener("click", (event) => {
-      const spot = at(event);
-      this.explorer.pin(spot);
-      if (spot) announce(this.explorer.describe(spot));
-    });
-    stage.addEventListener("keydown", (event) => this.key(made.matrix, event));
-    stage.addEventListener("blur", () => this.explorer.point(null));
+  private panelOf(spot: Spot): Panel | undefined {
+    const of = this.arrangement.panels.filter(
+      ({ sheet }) => sheet.matrix.name === spot.matrix,
+    );
+    return of.find(({ sheet }) => sheet.name !== "logical") ?? of[0];
   }
 
-  private key(matrix: Matrix, event: KeyboardEvent): void {
+  private spotAt(x: number, y: number): Spot | null {
+    const at = { x: x - this.origin.x, y: y - this.origin.y };
+    for (const panel of this.arrangement.panels) {
+      const index = hit(panel, at.x, at.y);
+      if (index >= 0) return { matrix: panel.sheet.matrix.name, index };
+    }
+    return null;
+  }
+
+  /** Where on the screen the middle of an element is. */
+  pointOf(spot: Spot): { x: number; y: number } | null {
+    this.reveal(spot);
+    const panel = this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
+    if (!box) return null;
+    const { left, top } = this.host.getBoundingClientRect();
+    const { x, y } = this.origin;
+    return { x: left + x + box.x + box.width / 2, y: top + y + box.y + box.height / 2 };
+  }
+
+  private offset(): { x: number; y: number } {
+    const { left, top } = this.host.getBoundingClientRect();
+    return { x: left + this.origin.x - EDGE.left, y: top + this.origin.y - EDGE.top };
+  }
+
+  private click(spot: Spot | null): void {
+    this.explorer.pin(spot);
+    if (!spot) return;
+    this.stages.get(spot.matrix)?.focus({ preventScroll: true });
+    announce(this.explorer.describe(spot));
+  }
+
+  /** For each matrix something to move to with the keyboard. */
+  private prepareStages(): void {
+    const panels = this.arrangement.panels.filter(
+      (panel) => panel === this.panelOf({ matrix: panel.sheet.matrix.name, index: 0 }),
+    );
+    const names = panels.map(({ sheet }) => sheet.matrix.name);
+    for (const [name, stage] of this.stages) {
+      if (names.includes(name)) continue;
+      stage.remove();
+      this.stages.delete(name);
+    }
+    for (const panel of panels) {
+      const { matrix } = panel.sheet;
+      const stage = this.stages.get(matrix.name) ?? this.makeStage(matrix.name);
+      const size = `${matrix.rows} by ${matrix.cols}`;
+      const many = matrix.count > 1 ? `${matrix.count} matrices of ${size}` : size;
+      stage.setAttribute("aria-label", `${matrix.name}, ${matrix.type}, ${many}`);
+      const { x, y } = this.origin;
+      Object.assign(stage.style, {
+        left: `${x + panel.x}px`,
+        top: `${y + panel.y}px`,
+        width: `${panel.columns.end}px`,
+        height: `${panel.rows.end}px`,
+      });
+    }
+  }
+
+  private makeStage(name: string): HTMLElement {
+    const stage = h("div", {
+      class: "stage",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "matrix",
+      "aria-describedby": "keys",
+      "data-matrix": name,
+    });
+    stage.addEventListener("keydown", (event) => this.key(name, event));
+    stage.addEventListener("blur", () => this.explorer.point(null));
+    this.stages.set(name, stage);
+    this.host.append(stage);
+    return stage;
+  }
+
+  private key(name: string, event: KeyboardEvent): void {
     const { explorer } = this;
-    const now = explorer.spot?.matrix === matrix.name ? explorer.spot : null;
-    const spot = { matrix: matrix.name, index: now?.index ?? 0 };
+    const matrix = explorer.matrix(name)!;
+    const now = explorer.spot?.matrix === name ? explorer.spot : null;
+    const spot = { matrix: name, index: now?.index ?? 0 };
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key.startsWith("Arrow")) {
-      const next = now ? moved(matrix, spot.index, event.key) : 0;
-      explorer.point({ ...spot, index: next });
+      const next = { ...spot, index: now ? moved(matrix, spot.index, event.key) : 0 };
+      this.reveal(next);
+      explorer.point(next);
     } else if (event.key === "Enter" || event.key === " ") {
       explorer.pin(spot);
-    } else if (matrix.name === "metadata" && /^[0-9a-f]$/i.test(event.key)) {
-      if (event.ctrlKey || event.metaKey || event.altKey) return;
+    } else if (name === "metadata" && /^[0-9a-f]$/i.test(event.key)) {
       explorer.setCode(spot.index, parseInt(event.key, 16));
-    } else return;
+    } else if (!this.zoomKey(event.key, spot)) return;
     event.preventDefault();
     if (explorer.spot) announce(explorer.describe(explorer.spot));
+  }
+
+  private zoomKey(key: string, spot: Spot): boolean {
+    const factor = { "+": STEP, "=": STEP, "-": 1 / STEP, "0": 0 }[key];
+    if (factor === undefined) return false;
+    const panel = this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
+    this.zoom(factor, this.origin.x + (box?.x ?? 0), this.origin.y + (box?.y ?? 0));
+    return true;
   }
 
   // ── export ────────────────────────────────────────────────────────────────
@@ -351,66 +423,40 @@ export class Figure {
     toast(`${name} saved`);
   }
 
-  svg(): string {
+  /** The whole picture, or what is seen of it, as near as it is looked at. */
+  svg(window: Window | null = null): string {
     const { explorer } = this;
-    const { theme, marks } = explorer;
+    const { theme } = explorer;
     const painter = new SvgPainter();
-    const origin = this.host.getBoundingClientRect();
-    const head = 34;
-    painter.text(12, 18, explorer.op.name, 13, theme.ink, "start");
-    for (const [name, { matrix, stage, figure }] of this.stages) {
-      const box = stage.getBoundingClientRect();
-      const [x, y] = [box.left - origin.left + 8, box.top - origin.top + head];
-      const caption = figure.querySelector("figcaption")!.textContent!;
-      painter.at(x, y).text(34, -8, caption, 12, theme.ink, "start");
-      drawMatrix(painter, matrix, this.cell(matrix), this.look(matrix), theme);
-      const own = marks.get(name);
-      if (own) drawMarks(painter, matrix, this.cell(matrix), own, theme);
+    const { panels, width, height, corner } = this.arrangement;
+    painter.text(EDGE.left, 18, explorer.op.name, 13, theme.ink, "start", true);
+    painter.at(EDGE.left, EDGE.top);
+    for (const panel of panels) {
+      this.drawOne(painter, panel, window);
+      const own = this.explorer.marks.get(panel.sheet.matrix.name);
+      if (own) drawMarks(painter, panel, own, theme, window);
     }
-    const corner = this.host.querySelector(".corner")!.getBoundingClientRect();
-    painter.at(corner.left - origin.left + 12, corner.top - origin.top + head);
-    [...explorer.scene.matrices.values()].forEach(({ name, part }, at) => {
-      if (part)
-        painter.text(0, 8 + 16 * at, `${name}  ${part.line}`, 11, theme.faint, "start");
-    });
-    const { scrollWidth, scrollHeight } = this.host;
-    const size = [scrollWidth + 24, scrollHeight + head + 16] as const;
+    const lines = [...explorer.scene.matrices.values()].flatMap(({ name, part }) =>
+      part ? [`${name.padEnd(8)} ${part.line}`] : [],
+    );
+    const most = Math.max(...lines.map((line) => line.length)) * 11 * 0.605;
+    // Beside a narrow A there is no room for the lines: then they stand below.
+    const inside = most < corner.width && 16 * lines.length + 8 < corner.height;
+    const top = inside ? 8 : height + 14;
+    lines.forEach((line, at) =>
+      painter.text(0, top + 16 * at, line, 11, theme.faint, "start"),
+    );
+    const below = inside ? 0 : 16 * lines.length + 10;
+    const all = Math.max(width, inside ? 0 : most, explorer.op.name.length * 13 * 0.62);
+    const { left, top: head } = EDGE;
+    const size = [all + 2 * left, height + head + below + left] as const;
     return painter.document(...size, explorer.op.name, theme.page);
   }
 }
 
-/** What can be seen of a picture, and a little around it, in its own pixels. */
-function visiblePart(element: HTMLElement, whole: Window): Window {
-  const box = element.getBoundingClientRect();
-  const around = byId("figure-scroll").getBoundingClientRect();
-  const more = 40;
-  const left = clamp(around.left - box.left - more, 0, whole.right - 1);
-  const top = clamp(-box.top - more, 0, whole.bottom - 1);
-  return {
-    left,
-    top,
-    right: clamp(around.right - box.left + more, left + 1, whole.right),
-    bottom: clamp(window.innerHeight - box.top + more, top + 1, whole.bottom),
-  };
-}
-
-/** A canvas over one part of a picture. */
-function canvasFor(canvas: HTMLCanvasElement, part: Window): CanvasPainter {
-  const [left, top] = [Math.floor(part.left), Math.floor(part.top)];
-  canvas.style.left = `${left}px`;
-  canvas.style.top = `${top}px`;
-  const [width, height] = [Math.ceil(part.right) - left, Math.ceil(part.bottom) - top];
-  return new CanvasPainter(canvas, width, height, left, top);
-}
-
-/** A layout's line, each digit in the colour of its axis. */
-function colouredLine(line: string): Node[] {
-  return line.split(/(\s+)/).map((word) => {
-    const axis = /^([WLREPTC])\d/.exec(word)?.[1];
-    return axis
-      ? h("span", { class: `axis-${axis}` }, word)
-      : document.createTextNode(word);
-  });
+function distance({ x, y, columns, rows }: Panel, at: { x: number; y: number }): number {
+  const out = (value: number, end: number) => Math.max(0, -value, value - end);
+  return Math.hypot(out(at.x - x, columns.end), out(at.y - y, rows.end));
 }
 
 /** Where an arrow key leads, through the gaps between several matrices. */

@@ -13,6 +13,8 @@ export interface Marks {
   lit: Uint8Array | null;
   /** Elements with a frame around them. */
   framed: number[];
+  /** Whole rows with a frame: those of B that meet what is looked at. */
+  rows?: number[];
 }
 
 export type Highlight = Map<string, Marks>;
@@ -44,7 +46,7 @@ export function highlight(
   for (const each of [pinned, spot]) {
     if (each) found.get(each.matrix)?.framed.push(each.index);
   }
-  if (spot) governing(scene, spot, found);
+  if (spot) governing(scene, codes, spot, found);
   return found;
 }
 
@@ -52,7 +54,7 @@ function ofLane(scene: Scene, lane: number | null): Highlight {
   const found: Highlight = new Map();
   for (const [name, matrix] of scene.matrices) {
     const lit = lane === null || !matrix.part ? null : heldBy(matrix, lane);
-    found.set(name, { lit, framed: [] });
+    found.set(name, { lit, framed: [], rows: [] });
   }
   return found;
 }
@@ -69,7 +71,7 @@ export function madeOf(scene: Scene, codes: Codes, spot: Spot): Highlight {
   const found: Highlight = new Map();
   const [m, row, col] = scene.matrices.get(spot.matrix)!.spot(spot.index);
   for (const [name, matrix] of scene.matrices) {
-    found.set(name, { lit: new Uint8Array(matrix.size), framed: [] });
+    found.set(name, { lit: new Uint8Array(matrix.size), framed: [], rows: [] });
   }
   const light = (name: string, r: number, c: number, count = m) => {
     const matrix = scene.matrices.get(name);
@@ -91,19 +93,26 @@ export function madeOf(scene: Scene, codes: Codes, spot: Spot): Highlight {
   return found;
 }
 
-/** Frame the code that governs an element of A, or what a code governs. */
-function governing(scene: Scene, spot: Spot, found: Highlight): void {
+/** Frame the code that governs an element of A, or what a code governs, and the rows
+ * of B that meet it. */
+function governing(scene: Scene, codes: Codes, spot: Spot, found: Highlight): void {
   const [a, metadata] = ["A", "metadata"].map((name) => scene.matrices.get(name));
   if (!scene.pattern || !a || !metadata) return;
   const { kept } = scene.pattern;
+  const meets = (row: number, stored: number) => {
+    const k = rowOfB(scene, codes, row, stored);
+    if (k >= 0) found.get("B")?.rows?.push(k);
+  };
   if (spot.matrix === "A") {
     const [, row, col] = a.spot(spot.index);
     const code = metadata.index(0, row, Math.floor(col / kept));
     found.get("metadata")!.framed.push(code);
+    meets(row, col);
   } else if (spot.matrix === "metadata") {
     const [, row, chunk] = metadata.spot(spot.index);
     for (let at = 0; at < kept; at++) {
       found.get("A")!.framed.push(a.index(0, row, chunk * kept + at));
+      meets(row, chunk * kept + at);
     }
   }
 }

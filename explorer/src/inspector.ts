@@ -1,16 +1,16 @@
 // What is at the element, and what does the lane hold?
 
-import { digitsPicture } from "./digits.js";
 import { announce, byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import type { Spot } from "./highlight.js";
 import { laneOf, laneText, registerOf, unit, type Matrix } from "./matrix.js";
 import { placeOfB } from "./memory.js";
-import { pairing, rowOfB, shown } from "./values.js";
+import { rowOfB } from "./values.js";
 
 export function showElement(explorer: Explorer): void {
   const { spot } = explorer;
   const host = byId("element");
+  document.body.toggleAttribute("data-looking", spot !== null);
   if (!spot) {
     const hint = "Point at an element, or move to a matrix and use the arrow keys.";
     host.replaceChildren(h("h2", {}, "Element"), h("p", { class: "hint" }, hint));
@@ -19,13 +19,10 @@ export function showElement(explorer: Explorer): void {
   const matrix = explorer.matrix(spot.matrix)!;
   const parts: Node[] = [
     h("h2", {}, matrix.label(spot.index)),
+    closeButton(explorer),
     facts(explorer, matrix, spot),
   ];
   if (matrix.layout) {
-    const picture = h("div", { class: "digits-host" });
-    picture.innerHTML = digitsPicture(matrix.layout, matrix.places(spot.index)[0]);
-    if (matrix.whole) parts.push(picture);
-    parts.push(h("pre", { class: "line" }, coordinateLines(matrix)));
     // In a narrow column the conditions stand close to their cases.
     const narrow = matrix.part!.formula.replace(/ {3,}(?=for|otherwise)/g, "  ");
     const formula = h("pre", { class: "formula", tabindex: 0 }, narrow);
@@ -34,15 +31,16 @@ export function showElement(explorer: Explorer): void {
     formula.setAttribute("aria-label", which);
     parts.push(formula);
   }
-  if (explorer.values && "CD".includes(spot.matrix) && explorer.scene.computes) {
-    parts.push(h("p", { class: "sum" }, sum(explorer, spot)));
-  }
   host.replaceChildren(...parts);
 }
 
-/** The one line, a coordinate each, so that it fits the column. */
-function coordinateLines(matrix: Matrix): string {
-  return matrix.part!.line.replace(/\s+(?=\w+ =)/g, "\n").replace(/\s*\|\s*/, "\n| ");
+/** On a phone the card lies over the page: it can be put away. */
+function closeButton(explorer: Explorer): HTMLElement {
+  const onclick = () => {
+    explorer.hover = null;
+    explorer.pin(null);
+  };
+  return h("button", { type: "button", class: "close", "aria-label": "Close", onclick }, "×");
 }
 
 function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
@@ -71,20 +69,18 @@ function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
     for (const place of copies) {
       add("copy", `${laneText(laneOf(place), explorer.scene)}, register ${place.R}`);
     }
-  } else if (explorer.scene.tensor) {
-    const [, , n] = matrix.spot(spot.index);
-    const cta = Math.floor((n * explorer.op.tensor!.ctas) / matrix.cols);
-    add("in shared memory", explorer.op.tensor!.ctas > 1 ? `of CTA ${cta}` : "");
   } else {
     const [, k, n] = matrix.spot(spot.index);
-    add("in shared memory", placeOfB(explorer, k, n));
+    const ctas = explorer.op.tensor?.ctas ?? 1;
+    const cta = ctas > 1 ? `of CTA ${Math.floor((n * ctas) / matrix.cols)}, ` : "";
+    add("in shared memory", `${cta}${placeOfB(explorer, k, n)}`);
   }
   if (spot.matrix === "A" && explorer.scene.pattern && explorer.matrix("metadata")) {
     const [, row, stored] = matrix.spot(spot.index);
     const k = rowOfB(explorer.scene, explorer.codes, row, stored);
     add(
       "stands at",
-      k < 0 ? "no column: its code is illegal" : `column ${k} of A`,
+      k < 0 ? "no column: its code is illegal" : `column ${k} of A, row ${k} of B`,
       k < 0,
     );
   }
@@ -125,32 +121,8 @@ function addCode(
   const [, , chunk] = explorer.matrix("metadata")!.spot(spot.index);
   add("code", `${code.toString(2).padStart(4, "0")} (${code.toString(16)})`);
   const kept = pattern.positions[code].map((place) => chunk * pattern.chunk + place);
-  if (kept.length) add("keeps", `columns ${kept.join(", ")}`);
+  if (kept.length) add("keeps", `columns ${kept.join(", ")} of A, which meet these rows of B`);
   if (pattern.problems[code]) add("illegal", pattern.problems[code], true);
-}
-
-/** D as the sum that it is, cut where it would fill the page. */
-function sum(explorer: Explorer, spot: Spot): string {
-  const { scene, codes, op } = explorer;
-  const values = explorer.values!;
-  const [m, row, col] = explorer.matrix(spot.matrix)!.spot(spot.index);
-  const [a, b] = [explorer.matrix("A")!, explorer.matrix("B")!];
-  const sign = op.values.bitop ? ` ${op.values.bitop.split(".")[0]} ` : "·";
-  const meet = pairing(op.values.bitop);
-  const terms: string[] = [];
-  for (let stored = 0; stored < a.cols; stored++) {
-    const k = rowOfB(scene, codes, row, stored);
-    const x = values.get("A")![a.index(m, row, stored)];
-    const y = k < 0 ? NaN : values.get("B")![b.index(m, k, col)];
-    if (meet(x, y) !== 0) terms.push(`${shown(x)}${sign}${shown(y)}`);
-  }
-  const most = 24;
-  const cut = terms.length > most ? ` + … ${terms.length - most} more` : "";
-  const start = values.get("C")?.[spot.index];
-  const c = start === undefined ? [] : [shown(start)];
-  const result = shown(values.get("D")![spot.index]);
-  const listed = [...c, ...terms.slice(0, most).map((term) => `(${term})`)].join(" + ");
-  return `D = ${c.length ? "C + " : ""}Σ A·B = ${listed}${cut} = ${result}`;
 }
 
 // ── the lane ────────────────────────────────────────────────────────────────
@@ -165,9 +137,12 @@ export function listenToLane(explorer: Explorer): void {
     announce(`${laneText(wrapped, explorer.scene)} picked`);
   };
   const typed = () => {
-    if (number.value !== "")
-      go(laneTyped(explorer, Number(number.value), Number(warp.value || 0)));
-    else explorer.pickLane(null);
+    const wrong = laneProblem(explorer, number);
+    byId("lane-wrong").textContent = wrong;
+    number.setAttribute("aria-invalid", String(wrong !== ""));
+    if (wrong) return;
+    if (number.value === "") explorer.pickLane(null);
+    else go(Number(number.value) + unit(explorer.scene) * Number(warp.value || 0));
   };
   number.addEventListener("change", typed);
   warp.addEventListener("change", typed);
@@ -176,9 +151,13 @@ export function listenToLane(explorer: Explorer): void {
   byId("lane-clear").addEventListener("click", () => explorer.pickLane(null));
 }
 
-function laneTyped({ scene }: Explorer, number: number, group: number): number {
-  const size = unit(scene);
-  return (number % size) + size * group;
+/** Why something is not the number of a lane; empty where it is, or where none is. */
+function laneProblem({ scene }: Explorer, input: HTMLInputElement): string {
+  const { value, validity } = input;
+  const most = unit(scene) - 1;
+  if (value === "" && !validity.badInput) return "";
+  if (/^\d+$/.test(value) && Number(value) <= most) return "";
+  return `${value || "This"} is not a lane: lanes are 0 to ${most}.`;
 }
 
 export function showLane(explorer: Explorer): void {
@@ -192,6 +171,10 @@ export function showLane(explorer: Explorer): void {
   number.max = `${size - 1}`;
   if (document.activeElement !== number)
     number.value = lane === null ? "" : `${lane % size}`;
+  if (lane !== null && number.value === `${lane % size}`) {
+    byId("lane-wrong").textContent = "";
+    number.removeAttribute("aria-invalid");
+  }
   if (lane !== null) warp.value = `${Math.floor(lane / size)}`;
   const host = byId("lane-holds");
   if (lane === null) {
@@ -217,16 +200,20 @@ function lines(explorer: Explorer, matrix: Matrix, lane: number): Node[] {
   const table = h("dl", { class: "registers" });
   for (const [register, indices] of rows) {
     indices.sort((one, other) => matrix.slot[one] - matrix.slot[other]);
-    const text = indices.map((index) => item(explorer, matrix, index)).join(" ");
-    const name = `${matrix.tensor ? "C" : "R"}${register}`;
-    table.append(h("div", {}, h("dt", {}, name), h("dd", {}, text)));
+    const name = `${matrix.tensor ? "column" : "register"} ${register}`;
+    const items = indices.map((index) => item(explorer, matrix, index));
+    table.append(h("div", {}, h("dt", {}, name), h("dd", {}, ...items)));
   }
   return [title, table];
 }
 
-function item(explorer: Explorer, matrix: Matrix, index: number): string {
+/** An element that a click leads to; keys get there in the picture. */
+function item(explorer: Explorer, matrix: Matrix, index: number): HTMLElement {
   const [m, row, col] = matrix.spot(index);
-  const value = explorer.valueText({ matrix: matrix.name, index });
+  const spot = { matrix: matrix.name, index };
+  const value = explorer.valueText(spot);
   const where = matrix.count > 1 ? `${m}:${row},${col}` : `${row},${col}`;
-  return `(${where})${value ? `=${value.replace("-", "−")}` : ""}`;
+  const said = `(${where})${value ? `=${value.replace("-", "−")}` : ""}`;
+  const onclick = () => explorer.pin(spot);
+  return h("button", { type: "button", tabindex: -1, class: "go", onclick }, said);
 }

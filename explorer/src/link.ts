@@ -5,9 +5,20 @@ import { type Catalogue, type Instruction } from "./catalogue.js";
 import { laneText, scene as sceneOf, type Matrix, type Scene } from "./matrix.js";
 import { nearest, oneOf, shortened } from "./near.js";
 import { meantBy, nearby } from "./searching.js";
+import { VALUED, wayOf } from "./values.js";
 import { fromHash, initial, type Link, type NamedSpot, type State } from "./state.js";
 
 const ELSEWHERE = "Its element and lane are of another instruction: nothing is marked.";
+
+const CHECKS: ((state: State, scene: Scene, catalogue: Catalogue) => string)[] = [
+  checkElement,
+  checkLane,
+  checkSelector,
+  checkCodes,
+  checkOperand,
+  checkTarget,
+  checkSet,
+];
 
 /** The state that a link asks for, and what of it cannot be shown. */
 export function follow(catalogue: Catalogue, hash: string, first: string): Link {
@@ -19,13 +30,22 @@ export function follow(catalogue: Catalogue, hash: string, first: string): Link 
     const lost = pinned || lane !== null ? [ELSEWHERE] : [];
     return { state: plain, complaints: [wrong, ...lost, ...complaints] };
   }
-  const scene = sceneOf(catalogue, op, state.selector);
   const checked = { ...state, op: op.name };
-  for (const check of [checkElement, checkLane, checkSelector, checkCodes, checkOperand]) {
-    const said = check(checked, scene);
+  if (!needsChecks(state)) return { state: checked, complaints };
+  const scene = sceneOf(catalogue, op, 0);
+  for (const check of CHECKS) {
+    const said = check(checked, scene, catalogue);
     if (said) complaints.push(said);
   }
   return { state: checked, complaints };
+}
+
+/** Whether a link says something that only the instruction can confirm. */
+function needsChecks(state: State): boolean {
+  const { pinned, lane, selector, codes, operand, target, set } = state;
+  const marked = pinned !== null || (lane ?? 0) >= 32 || operand !== "";
+  const given = { ...codes, ...set };
+  return marked || selector > 0 || target !== "" || Object.keys(given).length > 0;
 }
 
 // ── the instruction ─────────────────────────────────────────────────────────
@@ -116,4 +136,36 @@ function checkOperand(state: State, { matrices }: Scene): string {
   state.operand = nearest(operand, names);
   const have = `the operands are ${oneOf(names, "and")}`;
   return `There is no operand ${shortened(operand)}; ${have}.`;
+}
+
+function checkTarget(state: State, { op }: Scene, catalogue: Catalogue): string {
+  const { target } = state;
+  if (!target || wayOf(catalogue, op, target)) return "";
+  state.target = "";
+  if (op.sums === undefined) return "This instruction computes nothing on any target.";
+  const { usual, ways } = catalogue.sums[op.sums];
+  const have = ways.flatMap((way) => way.targets);
+  const near = nearest(target, have);
+  const hint = near ? `; the nearest is ${near}` : "";
+  return `${shortened(target)} does not have this instruction${hint}. Numbers are of ${usual}.`;
+}
+
+/** Elements that were typed must be in operands, and have no more bits than those. */
+function checkSet(state: State, { matrices }: Scene, catalogue: Catalogue): string {
+  let wrong = "";
+  for (const [place, bits] of Object.entries(state.set)) {
+    const [name, at] = place.split(".");
+    const matrix = VALUED.includes(name) ? matrices.get(name) : undefined;
+    const used = matrix ? catalogue.types[matrix.type].used : 0;
+    const narrow = BigInt(`0x${bits}`) >> BigInt(used) === 0n;
+    if (matrix && Number(at) < matrix.size && narrow) continue;
+    delete state.set[place];
+    const why = !matrix
+      ? `there is no value of ${name}`
+      : narrow
+        ? `the last element is ${matrix.name}.${matrix.size - 1}`
+        : `${matrix.type} has ${used} bits`;
+    wrong ||= `${place}:${bits} is left out: ${why}.`;
+  }
+  return wrong;
 }

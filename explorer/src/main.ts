@@ -1,14 +1,16 @@
 // The page comes together here.
 
 import { unpack, type Catalogue } from "./catalogue.js";
-import { announce, byId } from "./dom.js";
+import { announce, byId, h } from "./dom.js";
 import { Explorer, type Change } from "./explorer.js";
+import { FILL_NAMES, showResult, targetSelect } from "./explain.js";
 import { showFacts } from "./facts.js";
 import { Figure } from "./figure.js";
 import { keepAddress, writeAddress } from "./history.js";
 import { listenToLane, showElement, showLane } from "./inspector.js";
 import { closeNotice, showNotice } from "./notice.js";
 import { Picker } from "./picker.js";
+import { Player } from "./player.js";
 import { Share } from "./share.js";
 import type { State } from "./state.js";
 import { Tabs } from "./tabs.js";
@@ -20,16 +22,22 @@ async function start(): Promise<void> {
   const explorer = new Explorer(catalogue, location.hash);
   const figure = new Figure(explorer);
   const tabs = new Tabs(explorer);
+  byId("values").replaceChildren(
+    ...Object.entries(FILL_NAMES).map(([value, name]) => h("option", { value }, name)),
+  );
   const opened = [new Picker(explorer), new Share(explorer, figure)];
   listenToTools(explorer);
   listenToLane(explorer);
   listenToTheme(explorer);
   explorer.listen((change) => showRest(explorer, tabs, change));
+  const player = new Player(explorer, figure);
   keepAddress(explorer);
   // What was opened last is closed first, and the pin is let go last of all.
-  const close = [...opened.map((each) => () => each.close()), closeNotice];
+  const close = [...opened, player].map((each) => () => each.close());
+  close.push(closeNotice);
   document.addEventListener("keydown", (event) => keys(explorer, event, close));
   figure.draw();
+  figure.begin();
   tabs.show("instruction");
   showRest(explorer, tabs, "instruction");
   writeAddress(explorer);
@@ -44,6 +52,7 @@ function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
   }
   if (change !== "pointer") showTools(explorer);
   showElement(explorer);
+  showResult(explorer, byId("result"));
   showLane(explorer);
 }
 
@@ -54,8 +63,11 @@ function listenToTools(explorer: Explorer): void {
     const select = byId<HTMLSelectElement>(id);
     select.addEventListener("change", () => explorer.update(change(select.value)));
   };
-  bind("values", (fill) => ({ fill: fill as State["fill"] }));
+  byId("values").addEventListener("change", () => {
+    explorer.own.begin(byId<HTMLSelectElement>("values").value as State["fill"]);
+  });
   bind("show", (name) => ({ accumulator: name as State["accumulator"] }));
+  bind("sparse", (sparse) => ({ sparse: sparse as State["sparse"] }));
   bind("colour", (colour) => ({ colour: colour as State["colour"] }));
 }
 
@@ -64,8 +76,16 @@ function showTools(explorer: Explorer): void {
   byId<HTMLSelectElement>("values").value = state.fill;
   byId<HTMLSelectElement>("show").value = state.accumulator;
   byId<HTMLSelectElement>("colour").value = state.colour;
+  byId<HTMLSelectElement>("sparse").value = explorer.sparseForm;
+  byId("sparse").parentElement!.hidden =
+    !explorer.scene.pattern || !explorer.matrix("A") || !explorer.matrix("metadata");
   byId("show").parentElement!.hidden = !explorer.matrix("C") || !explorer.matrix("D");
   byId("values").parentElement!.hidden = !explorer.scene.computes;
+  // The target is a tool only where it changes what is shown.
+  const slot = byId("target-slot");
+  const asked = explorer.values?.model && document.activeElement?.id !== "target";
+  if (asked) slot.replaceChildren(h("label", {}, "Target ", targetSelect(explorer, "target")));
+  else if (!explorer.values?.model) slot.replaceChildren();
 }
 
 function keys(

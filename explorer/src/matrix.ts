@@ -86,6 +86,26 @@ export class Matrix {
     return this.lane.length;
   }
 
+  /** The number of the last coordinate: columns; rows are the one before. */
+  get last(): number {
+    return (this.layout?.data.length ?? 2) - 1;
+  }
+
+  /** How many neighbours along a coordinate share a register. */
+  run(axis: number): number {
+    if (!this.layout) return 1;
+    let size = 1;
+    for (const digit of this.layout.data[axis].digits) {
+      if (digit.axis !== "E" || digit.stride !== size) break;
+      size *= digit.size;
+    }
+    const window = this.part!.windows?.[axis];
+    if (!window) return size;
+    const [all, first] = window;
+    // What begins inside a cell and goes on in the next has no blocks of one size.
+    return (first && first + all > size) || all === 1 ? 1 : Math.min(size, all);
+  }
+
   /** Elements that one register holds. */
   get perRegister(): number {
     return this.part?.axes.E ?? 1;

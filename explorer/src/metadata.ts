@@ -2,13 +2,25 @@
 
 import { byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
+import type { Spot } from "./highlight.js";
 import type { Matrix } from "./matrix.js";
 
-/** The lane whose word is edited: the one looked at, if it holds codes. */
+/** The lane whose word is edited: the one that governs what is pinned, or the one
+ * picked, if it holds codes. */
 function chosenLane(explorer: Explorer, matrix: Matrix): number {
   const { pinned, lane } = explorer.state;
-  const spot = pinned?.matrix === "metadata" ? matrix.lane[pinned.index] : lane;
-  return spot !== null && matrix.lane.includes(spot) ? spot : matrix.lane[0];
+  const code = pinned && governing(explorer, matrix, pinned);
+  const found = code === null ? lane : matrix.lane[code];
+  return found !== null && matrix.lane.includes(found) ? found : matrix.lane[0];
+}
+
+/** The code of a pinned code, of an element of A, or the first in a row of D. */
+function governing(explorer: Explorer, matrix: Matrix, pinned: Spot): number | null {
+  if (pinned.matrix === "metadata") return pinned.index;
+  if (pinned.matrix !== "A" && pinned.matrix !== "C" && pinned.matrix !== "D") return null;
+  const [, row, col] = explorer.matrix(pinned.matrix)!.spot(pinned.index);
+  const chunk = Math.floor(col / explorer.scene.pattern!.kept);
+  return matrix.index(0, row, pinned.matrix === "A" ? chunk : 0);
 }
 
 export function metadataPanel(explorer: Explorer): Node[] {
@@ -102,16 +114,48 @@ function nibble(explorer: Explorer, matrix: Matrix, index: number): Node {
     oninput: () => setNibble(explorer, index, input),
   });
   const kept = positions[code].join(" ");
+  const { pinned } = explorer.state;
+  const looked = pinned !== null && governing(explorer, matrix, pinned) === index;
+  const kinds = ["nibble", wrong[code] ? "wrong" : "", looked ? "this" : ""];
   return h(
     "div",
-    { class: wrong[code] ? "nibble wrong" : "nibble" },
+    { class: kinds.filter(Boolean).join(" ") },
     h("span", { class: "bits" }, `${4 * slot + 3}:${4 * slot}`),
     input,
-    h("code", {}, code.toString(2).padStart(4, "0")),
-    h("span", { class: "where" }, `row ${row}`),
-    h("span", { class: "where" }, `chunk ${chunk}`),
+    codeChoice(explorer, index, slot),
+    h("span", { class: "where" }, `row ${row}, chunk ${chunk}`),
     h("span", { id: `kept-${slot}` }, wrong[code] ? "illegal" : `keeps ${kept}`),
   );
+}
+
+/** All sixteen codes: those in order first, then the other legal ones, then the rest. */
+function codeChoice(explorer: Explorer, index: number, slot: number): Node {
+  const { problems: wrong, positions } = explorer.scene.pattern!;
+  const select = h("select", {
+    id: `code-${slot}`,
+    "aria-label": `Code of nibble ${slot}`,
+    onchange: () => {
+      explorer.setCode(index, Number(select.value));
+      byId(`code-${slot}`)?.focus();
+    },
+  });
+  const rising = (places: number[]) =>
+    places.every((place, at) => !at || place > places[at - 1]);
+  const kind = (code: number) => (wrong[code] ? 2 : rising(positions[code]) ? 0 : 1);
+  ["in order", "in another order", "illegal"].forEach((label, at) => {
+    const codes = [...wrong.keys()].filter((code) => kind(code) === at);
+    const options = codes.map((code) => {
+      const kept = at < 2 ? ` keeps ${positions[code].join(" ")}` : "";
+      return h("option", { value: code }, bits(code) + kept);
+    });
+    if (codes.length) select.append(h("optgroup", { label }, ...options));
+  });
+  select.value = `${explorer.codes[index]}`;
+  return select;
+}
+
+function bits(code: number): string {
+  return code.toString(2).padStart(4, "0");
 }
 
 function setNibble(explorer: Explorer, index: number, input: HTMLInputElement): void {
@@ -133,7 +177,7 @@ function problems(explorer: Explorer, matrix: Matrix): Node {
   for (const index of found.slice(0, 8)) {
     const [, row, chunk] = matrix.spot(index);
     const code = explorer.codes[index];
-    const text = `row ${row}, chunk ${chunk}: code ${code.toString(2).padStart(4, "0")} `;
+    const text = `row ${row}, chunk ${chunk}: code ${bits(code)} `;
     list.append(h("li", { class: "wrong" }, text + wrong[code]));
   }
   if (found.length > 8) list.append(h("li", {}, `and ${found.length - 8} more`));

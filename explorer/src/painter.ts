@@ -31,6 +31,7 @@ export interface Painter {
     size: number,
     fill: string,
     at: Anchor,
+    bold?: boolean,
   ): void;
 }
 
@@ -38,7 +39,7 @@ const FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace";
 
 export class CanvasPainter implements Painter {
   private context: CanvasRenderingContext2D;
-  private font = 0;
+  private font = "";
 
   /** ``left`` and ``top`` are where in the whole picture the canvas begins. */
   constructor(
@@ -105,9 +106,11 @@ export class CanvasPainter implements Painter {
     size: number,
     fill: string,
     at: Anchor,
+    bold = false,
   ): void {
-    if (size !== this.font) this.context.font = `${size}px ${FONT}`;
-    this.font = size;
+    const font = `${bold ? "600 " : ""}${size}px ${FONT}`;
+    if (font !== this.font) this.context.font = font;
+    this.font = font;
     this.context.fillStyle = fill;
     this.context.textAlign = at === "middle" ? "center" : at;
     this.context.fillText(text, x, y + 0.5);
@@ -171,9 +174,11 @@ export class SvgPainter implements Painter {
     size: number,
     fill: string,
     at: Anchor,
+    bold = false,
   ): void {
+    const weight = bold ? ' font-weight="600"' : "";
     const place = `x="${round(x + this.dx)}" y="${round(y + this.dy + size * 0.35)}"`;
-    const style = `font-size="${round(size)}" fill="${fill}" text-anchor="${at}"`;
+    const style = `font-size="${round(size)}" fill="${fill}" text-anchor="${at}"${weight}`;
     this.parts.push(`<text ${place} ${style}>${escaped(text)}</text>`);
   }
 
@@ -181,7 +186,7 @@ export class SvgPainter implements Painter {
     const size = `width="${Math.ceil(width)}" height="${Math.ceil(height)}"`;
     return [
       `<svg xmlns="http://www.w3.org/2000/svg" ${size} ` +
-        `viewBox="0 0 ${Math.ceil(width)} ${Math.ceil(height)}" role="img" ` +
+        `viewBox="0 0 ${Math.ceil(width)} ${Math.ceil(height)}" role="img" xml:space="preserve" ` +
         `font-family="${FONT}">`,
       `<title>${escaped(title)}</title>`,
       `<rect width="100%" height="100%" fill="${page}"/>`,

@@ -4,7 +4,7 @@ import type { Instruction } from "./catalogue.js";
 import { byId, h } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import { asksSparse, nearby, search } from "./searching.js";
-import { grouped, short, type Group, type Row } from "./short.js";
+import { grouped, type Group, type Row } from "./short.js";
 
 const MOST = 60; // rows that are drawn at once; more follow where one goes on
 const WIDTHS = 8; // chips of a row; a wgmma has 32 widths
@@ -150,30 +150,24 @@ export class Picker {
   private rowOf(number: number): HTMLElement {
     const { row, options } = this.listed[number];
     const [first, ...others] = options;
-    const tags = [...row.common, ...row.chips[first]].map((chip) => h("i", {}, chip));
-    const name = [h("b", {}, row.shape), h("span", {}, row.types), ...tags];
-    const left = row.ops.length - options.length;
     const variants = others.map((at, index) =>
       this.option(number, index + 1, row.ops[at], [row.chips[at].join(" ") || "plain"]),
     );
+    const left = row.ops.length - options.length;
     const title = "For the other widths, search for a shape, such as 64x40";
     if (left) variants.push(h("small", { role: "none", title }, `+${left}`));
+    const texts = [row.shape, row.types, ...row.common, ...row.chips[first]];
     return h(
       "div",
       { class: "row", role: "none" },
-      this.option(number, 0, row.ops[first], name),
+      this.option(number, 0, row.ops[first], texts),
       h("div", { class: "variants", role: "none" }, ...variants),
     );
   }
 
-  private option(
-    row: number,
-    at: number,
-    op: Instruction,
-    children: (Node | string)[],
-  ): HTMLElement {
-    const { family, shape, types, chips } = short(op);
-    const said = [family, shape, types, ...chips].join(" ");
+  /** The first of a row has its shape and types; the others only what they differ in. */
+  private option(row: number, at: number, op: Instruction, texts: string[]): HTMLElement {
+    const tags = ["b", "span"] as const;
     return h(
       "div",
       {
@@ -182,10 +176,10 @@ export class Picker {
         class: at ? "variant" : "main",
         "data-name": op.name,
         title: op.name,
-        "aria-label": `${said}: ${op.name}`,
+        "aria-label": `${texts.join(" ")}: ${op.name}`,
         "aria-selected": String(op === this.explorer.op),
       },
-      ...children,
+      ...(at ? texts : texts.flatMap((each, place) => [h(tags[place] ?? "i", {}, each), " "])),
     );
   }
 

@@ -4,7 +4,7 @@
 import { saidBy, type Catalogue, type Instruction } from "./catalogue.js";
 import { nearest, oneOf, shortened } from "./near.js";
 import { short } from "./short.js";
-import { fits, meaning, typesFit, type Meaning } from "./words.js";
+import { fits, meaning, narrowed, typesFit, type Meaning } from "./words.js";
 
 /** What a catalogue is searched by, worked out once. */
 interface Index {
@@ -61,9 +61,16 @@ function fitting(catalogue: Catalogue, words: Word[]): Instruction[] {
   const said = words.flatMap((each) => each.said ?? []);
   const plain = words.filter((each) => !each.said).map((each) => each.word);
   const types = plain.filter((word) => word in catalogue.types);
-  // Which types there are, and not where, is what a descriptor says.
-  const spelled = (op: Instruction) =>
-    !!op.tensor || (inOrder(index.words.get(op)!, types) && asOften(index.words.get(op)!, plain));
+  const unnamed = said.some((each) => each.unnamed);
+  const spelled = (op: Instruction) => {
+    const own = index.words.get(op)!;
+    const { a, b, d } = op.values;
+    // Which types there are, and not where, is what a descriptor says.
+    if (op.tensor) return types.every((each) => [a, b, d].includes(each));
+    // HMMA.16816.F32 names D, and then A if that is not f16.
+    if (unnamed && types.length) return types[0] === d && asOften(own, plain);
+    return inOrder(own, types) && asOften(own, plain);
+  };
   return catalogue.instructions.filter(
     (op) =>
       words.every((each) => fitsWord(catalogue, index, op, each)) &&
@@ -111,11 +118,12 @@ function wordsOf(catalogue: Catalogue, text: string): Word[] {
     const others = rest.filter((each) => !isOperand(each)).join(" ");
     return [{ word: machine, from }, ...wordsOf(catalogue, others)];
   }
-  return spoken
-    .toLowerCase()
-    .split(/[\s.]+/)
-    .filter(Boolean)
-    .map((word) => ({ word, said: meaning(catalogue, word) }));
+  const words = spoken.toLowerCase().split(/[\s.]+/).filter(Boolean);
+  const types = words.filter((word) => word in catalogue.types);
+  return words.map((word) => {
+    const said = meaning(catalogue, word);
+    return { word, said: said && narrowed(said, types) };
+  });
 }
 
 /** As short names are written: ``s4 × s4 → s32`` is the types of A, B and D. */
@@ -192,6 +200,7 @@ export function meantBy(catalogue: Catalogue, text: string): Instruction[] {
   prefer((op) => !!op.values.a);
   if (!/\bws\b/.test(words)) prefer((op) => !op.family.includes(".ws"));
   if (!asksSparse(text)) prefer((op) => !op.family.endsWith(".sp"));
+  if (!/cta_group::2|2cta/.test(words)) prefer((op) => (op.tensor?.ctas ?? 1) === 1);
   if (!words.includes("ordered")) prefer((op) => op.values.sp !== "sp::ordered_metadata");
   const unsaid = (op: Instruction) =>
     short(op).chips.filter((chip) => !words.includes(chip) && chip !== "any order").length;

@@ -48,6 +48,11 @@ export class Share {
 
   private open(): void {
     this.menu.hidden = false;
+    // On a phone the tools scroll: the menu must not be cut by them.
+    const { bottom, right } = this.button.getBoundingClientRect();
+    const { clientWidth } = document.documentElement;
+    this.menu.style.top = `${bottom + 6}px`;
+    this.menu.style.right = `${Math.max(8, clientWidth - right)}px`;
     this.button.setAttribute("aria-expanded", "true");
     this.items[0].focus();
   }

@@ -51,15 +51,24 @@ function layouts({ values }: Instruction): string {
   return both === "row.col" ? "" : both;
 }
 
+const known = new WeakMap<Instruction, Short>();
+
 export function short(op: Instruction): Short {
+  const made = known.get(op) ?? shortened(op);
+  known.set(op, made);
+  return made;
+}
+
+function shortened(op: Instruction): Short {
   const { a, b, d, type } = op.values;
-  const chips = Object.entries(CHIPS).map(([name, said]) => {
+  const chips: string[] = [];
+  for (const name in CHIPS) {
     const value = op.values[name];
-    return value ? said(value, op) : "";
-  });
-  const shape = shapeOf(op);
+    const said = value && CHIPS[name](value, op);
+    if (said) chips.push(said);
+  }
   const types = a ? `${a} × ${b} → ${d}` : type;
-  return { family: op.family, shape, types, chips: chips.filter(Boolean) };
+  return { family: op.family, shape: shapeOf(op), types, chips };
 }
 
 /** In one line, for titles and people who listen. */
@@ -88,7 +97,7 @@ export interface Group {
 }
 
 /** Modern first; the dense before the sparse, and what moves data last. */
-const FAMILIES = [
+export const FAMILIES = [
   "tcgen05.mma",
   "wgmma",
   "mma",
@@ -160,20 +169,19 @@ function kindOfType(catalogue: Catalogue, op: Instruction): string {
 
 /** The plainest first, the modern before the old; a row of one width names it. */
 function arrange(row: Row): void {
-  const chips = new Map(row.ops.map((op) => [op, short(op).chips]));
-  const old = (op: Instruction) => +chips.get(op)!.includes("any order");
-  const many = (op: Instruction) => chips.get(op)!.length - +(op.values.sp !== undefined);
-  const wide = (op: Instruction) => -op.shape[1];
-  row.ops.sort(
-    (one, other) =>
-      old(one) - old(other) || many(one) - many(other) || wide(one) - wide(other),
-  );
-  const widths = new Set(row.ops.map((op) => op.shape[1]));
-  if (widths.size === 1) row.shape = shapeOf(row.ops[0]);
-  const every = (chip: string) => row.ops.every((op) => chips.get(op)!.includes(chip));
-  row.common = chips.get(row.ops[0])!.filter(every);
-  row.chips = row.ops.map((op) => {
-    const own = chips.get(op)!.filter((chip) => !every(chip));
+  const { ops } = row;
+  const rank = (op: Instruction) => {
+    const { chips } = short(op);
+    const many = chips.length - +(op.values.sp !== undefined);
+    return 1e6 * +chips.includes("any order") + 1e3 * many - op.shape[1];
+  };
+  if (ops.length > 1) ops.sort((one, other) => rank(one) - rank(other));
+  const widths = new Set(ops.map((op) => op.shape[1]));
+  if (widths.size === 1) row.shape = shapeOf(ops[0]);
+  const every = (chip: string) => ops.every((op) => short(op).chips.includes(chip));
+  row.common = short(ops[0]).chips.filter(every);
+  row.chips = ops.map((op) => {
+    const own = short(op).chips.filter((chip) => !row.common.includes(chip));
     return widths.size > 1 ? [`n${op.shape[1]}`, ...own] : own;
   });
 }

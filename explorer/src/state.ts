@@ -12,9 +12,15 @@ export interface State {
   pinned: Spot | null;
   lane: number | null;
   fill: Fill;
+  /** The target to compute for; empty: the one that is usual. */
+  target: string;
+  /** Elements that were typed: their bits in hexadecimal, by ``A.17``. */
+  set: Record<string, string>;
   accumulator: "D" | "C";
   colour: "lane" | "register";
   zoom: number;
+  /** How a sparse A is drawn; empty for what there is room for. */
+  sparse: "" | "both" | "stored" | "logical";
   selector: number;
   /** Codes that differ from those one begins with, by index. */
   codes: Record<number, number>;
@@ -32,9 +38,12 @@ export function initial(op: string): State {
     pinned: null,
     lane: null,
     fill: "off",
+    target: "",
+    set: {},
     accumulator: "D",
     colour: "lane",
     zoom: 1,
+    sparse: "",
     selector: 0,
     codes: {},
     tab: "formula",
@@ -80,6 +89,18 @@ const FIELDS: Fields = {
     allowed: "a whole number",
   },
   fill: choice("values", FILLS),
+  target: {
+    key: "target",
+    read: (text) => text || undefined,
+    write: String,
+    allowed: "a target, such as sm_90a",
+  },
+  set: {
+    key: "set",
+    read: readSet,
+    write: setText,
+    allowed: "elements with their bits in hexadecimal, such as A.17:3c00,B.0:bc00",
+  },
   accumulator: choice("show", ["D", "C"]),
   colour: choice("colour", ["lane", "register"]),
   zoom: {
@@ -88,6 +109,7 @@ const FIELDS: Fields = {
     write: String,
     allowed: `a number from 1 to ${CLOSEST}`,
   },
+  sparse: choice("sparse", ["", "both", "stored", "logical"]),
   selector: { key: "selector", read: whole, write: String, allowed: "a whole number" },
   codes: {
     key: "codes",
@@ -212,6 +234,22 @@ function readSpot(text: string): NamedSpot | undefined {
   if (at.length === 1 && numbers.startsWith(".")) return { matrix, index: at[0] };
   // How many elements come before it, only the operand can say.
   return at.length === 2 || at.length === 3 ? { matrix, index: -1, at } : undefined;
+}
+
+function setText(set: Record<string, string>): string {
+  return Object.entries(set)
+    .map(([place, bits]) => `${place}:${bits}`)
+    .join(",");
+}
+
+function readSet(text: string): Record<string, string> | undefined {
+  const found: Record<string, string> = {};
+  for (const each of text.split(",")) {
+    const [, place, bits] = /^(\w+\.\d{1,6}):([0-9a-f]{1,16})$/.exec(each) ?? [];
+    if (!place) return undefined;
+    found[place] = bits;
+  }
+  return found;
 }
 
 function codesText(codes: Record<number, number>): string {

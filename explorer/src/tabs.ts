@@ -3,6 +3,8 @@
 import { unfold, unpack, type Sources } from "./catalogue.js";
 import { byId, copy, h } from "./dom.js";
 import type { Change, Explorer } from "./explorer.js";
+import { explainPanel } from "./explain.js";
+import { machinePanel } from "./machine.js";
 import { followMemory, memoryPanel } from "./memory.js";
 import { metadataPanel } from "./metadata.js";
 import { nearest, oneOf, shortened } from "./near.js";
@@ -37,6 +39,14 @@ const TABS: Tab[] = [
   },
   { id: "cuda", label: "CUDA", follows: false, show: (e) => source(e, 0) },
   { id: "ptx", label: "PTX", follows: false, show: (e) => source(e, 1) },
+  { id: "machine", label: "Machine code", follows: false, show: machinePanel },
+  {
+    id: "explain",
+    label: "Explain",
+    follows: false,
+    fits: ({ scene, op }) => scene.computes && op.sums !== undefined,
+    show: explainPanel,
+  },
   {
     id: "metadata",
     label: "Metadata",
@@ -68,6 +78,7 @@ const TABS: Tab[] = [
     follow: followPath,
   },
 ];
+const SEEN = 160; // pixels of a panel without which nobody notices it
 const PICTURES = ["tensor"];
 
 const NOTES: Record<string, string> = {
@@ -121,7 +132,7 @@ export class Tabs {
     const place =
       PICTURES.includes(current.id) ? `${spot?.matrix} ${spot?.index}` : operand?.name;
     const word =
-      current.id === "metadata" ? `${state.lane} ${state.pinned?.index}` : "";
+      ["metadata", "explain"].includes(current.id) ? `${state.lane} ${state.pinned?.matrix} ${state.pinned?.index}` : "";
     const key = `${current.id} ${current.follows ? place : ""} ${word}`;
     if (change === "pointer") current.follow?.();
     if (change === "pointer" && key === this.shownKey) return;
@@ -133,7 +144,12 @@ export class Tabs {
     const shown = tab.show(this.explorer);
     const nodes = shown instanceof Promise ? await shown : shown;
     if (key !== this.shownKey) return; // somebody went on in the meantime
+    // Whoever uses the panel with keys stays where they are.
+    const focused = byId("panel").contains(document.activeElement)
+      ? document.activeElement!.id
+      : "";
     byId("panel").replaceChildren(...nodes);
+    if (focused) document.getElementById(focused)?.focus();
   }
 
   private list(current: Tab): void {
@@ -161,7 +177,18 @@ export class Tabs {
 
   private click(event: Event): void {
     const tab = (event.target as HTMLElement).closest<HTMLElement>("[data-tab]");
-    if (tab) this.explorer.update({ tab: tab.dataset.tab! });
+    if (tab) this.open(tab.dataset.tab!);
+  }
+
+  /**
+   * Only what stands below the picture changes.  Who chooses a tab wants to see it: a
+   * window full of the picture moves on.
+   */
+  private open(tab: string): void {
+    this.explorer.showTab(tab);
+    this.list(this.current);
+    const below = window.innerHeight - byId("panel").getBoundingClientRect().top;
+    if (below < SEEN) byId("tabs").scrollIntoView({ block: "start" });
   }
 
   private key(event: KeyboardEvent): void {
@@ -169,7 +196,7 @@ export class Tabs {
     if (!step) return;
     const { fitting } = this;
     const at = fitting.indexOf(this.current) + step + fitting.length;
-    this.explorer.update({ tab: fitting[at % fitting.length].id });
+    this.open(fitting[at % fitting.length].id);
     event.preventDefault();
   }
 }

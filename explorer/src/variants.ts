@@ -8,9 +8,13 @@ const MOST = 6; // buttons; more variants are a list to choose from
 
 export function showVariants(explorer: Explorer): void {
   const { op, catalogue } = explorer;
-  const k = (shape: number[]) => `${shape[0]} ${shape[2]}`;
+  const same = ["a", "b", "d", "type", "tile"];
   const like = catalogue.instructions.filter(
-    (each) => each.family === op.family && k(each.shape) === k(op.shape),
+    (each) =>
+      each.family === op.family &&
+      each.shape[0] === op.shape[0] &&
+      each.shape[2] === op.shape[2] &&
+      same.every((name) => each.values[name] === op.values[name]),
   );
   const rows = grouped(catalogue, like).flatMap((group) => group.rows);
   const { ops, common, chips } = rows.find((row) => row.ops.includes(op))!;

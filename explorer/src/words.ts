@@ -12,6 +12,8 @@ export interface Meaning {
   families: string[];
   targets: string[];
   shapes: string[];
+  /** The type of A that is meant where none is named. */
+  unnamed: string;
 }
 
 const NOTHING: Meaning = {
@@ -22,6 +24,7 @@ const NOTHING: Meaning = {
   families: [],
   targets: [],
   shapes: [],
+  unnamed: "",
 };
 const RESULTS = ["f32", "s32"]; // the types that only D and C have
 
@@ -38,6 +41,16 @@ export function meaning(catalogue: Catalogue, word: string): Meaning | undefined
   const shapes = catalogue.instructions.map(shapeOf);
   const meant = [...new Set(shapes)].filter((shape) => shape.replace(/\D/g, "") === word);
   return meant.length ? { ...NOTHING, shapes: meant } : undefined;
+}
+
+/** A word that means several types, next to one of them, means that one. */
+export function narrowed(said: Meaning, types: string[]): Meaning {
+  let named = said.types.filter((each) => types.includes(each));
+  if (said.unnamed && types.length) {
+    const others = named.filter((each) => each !== said.unnamed);
+    named = others.length ? others : [said.unnamed];
+  }
+  return named.length ? { ...said, types: named } : said;
 }
 
 /** Whether an instruction is what one word means, but for types. */

@@ -1,39 +1,18 @@
 // What the page computes, for Python to compare with what it computes itself.
 // Reads JSON: {cases: [{op, target, change, A, B, C, codes, scale_A, scale_B, at}]},
 // operands as hexadecimal words; writes D of each case, and explanations of elements.
+// Then {words: [[type, word]], files: [[type, base64]]}: the bits, or why not; and
+// {whole: [[op, A]]}: the stored values and codes of a sparse A, and A again.
 
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { fileURLToPath, pathToFileURL } from "node:url";
-import { inflateRawSync } from "node:zlib";
-import { buildSync } from "esbuild";
+import { readFileSync } from "node:fs";
+import { catalogue, modules } from "./modules.mjs";
 
-const here = dirname(fileURLToPath(import.meta.url));
-const page =
-  process.env.EXPLORER_PAGE ?? join(here, "../../src/fragmenta/view/explorer.html");
-
-function catalogueOf(html) {
-  const [, text] = /id="catalogue">([^<]*)</.exec(html);
-  return JSON.parse(inflateRawSync(Buffer.from(text, "base64")));
-}
-
-/** The page's own modules, as Node can load them. */
-async function modules(names) {
-  const folder = mkdtempSync(join(tmpdir(), "explorer-"));
-  const contents = names.map((name) => `export * from "./${name}.ts";`).join("\n");
-  const outfile = join(folder, "modules.mjs");
-  const stdin = { contents, resolveDir: join(here, "../src") };
-  buildSync({ stdin, bundle: true, format: "esm", outfile, logLevel: "error" });
-  const loaded = await import(pathToFileURL(outfile).href);
-  rmSync(folder, { recursive: true });
-  return loaded;
-}
-
-const { multiplyAll, lineOf, explain, told, patterns } = await modules([
-  "accumulate", "trace", "telling", "elements",
-]);
-const catalogue = catalogueOf(readFileSync(page, "utf8"));
+const {
+  multiplyAll, lineOf, explain, told, patterns, fit, fitted, numberIn, npyTable,
+  compressed, decompressed, scene,
+} = await modules(
+  "accumulate", "trace", "telling", "elements", "entry", "npy", "storing", "matrix",
+);
 const byName = new Map(catalogue.instructions.map((op) => [op.name, op]));
 
 const read = (type, text) => {
@@ -72,5 +51,43 @@ function answer(given) {
   return { D: [...d].map((bits) => bits.toString(16)).join(" "), explained, took };
 }
 
-const { cases } = JSON.parse(readFileSync(0, "utf8"));
-process.stdout.write(JSON.stringify(cases.map(answer)));
+/** What was read, or why it is refused. */
+function attempt(act) {
+  try {
+    return act();
+  } catch (error) {
+    return { refused: error.message };
+  }
+}
+
+const hex = (bits) => bits.toString(16);
+const wordOf = ([type, word]) =>
+  attempt(() => {
+    const { bits, exact } = fit(type, catalogue.types[type], numberIn(word));
+    return { bits: hex(bits), exact };
+  });
+const fileOf = ([type, text]) =>
+  attempt(() => {
+    const buffer = Uint8Array.from(Buffer.from(text, "base64")).buffer;
+    const table = npyTable(buffer, type, catalogue.types[type]);
+    return [...fitted("A", type, catalogue.types[type], table).bits].map(hex).join(" ");
+  });
+
+const storedOf = ([name, text]) =>
+  attempt(() => {
+    const op = byName.get(name);
+    const drawn = scene(catalogue, op, 0);
+    const { type } = drawn.matrices.get("A");
+    const { bits, codes } = compressed(drawn, catalogue.types[type], read(type, text));
+    const again = decompressed(drawn, catalogue.types[type], bits, codes);
+    return [bits, codes, again].map((each) => [...each].map(hex).join(" "));
+  });
+
+const { cases = [], words = [], files = [], whole = [] } = JSON.parse(readFileSync(0, "utf8"));
+const answers = {
+  cases: cases.map(answer),
+  words: words.map(wordOf),
+  files: files.map(fileOf),
+  whole: whole.map(storedOf),
+};
+process.stdout.write(JSON.stringify(answers));

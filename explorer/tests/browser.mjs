@@ -61,15 +61,38 @@ export async function open(browser, hash = "", settings = {}) {
 }
 
 /** Move the mouse to an element; ``click`` pins it. */
-export async function pointAt(page, matrix, row, col, { click = false } = {}) {
-  const stage = page.locator(`.stage[data-matrix="${matrix}"]`);
-  await stage.scrollIntoViewIfNeeded();
-  const box = await stage.boundingBox();
-  const label = await stage.getAttribute("aria-label");
-  const [, rows, cols] = /(\d+) by (\d+)$/.exec(label).map(Number);
-  const [left, top] = [34, 18];
-  const x = box.x + left + ((box.width - left - 1) * (col + 0.5)) / cols;
-  const y = box.y + top + ((box.height - top - 1) * (row + 0.5)) / rows;
-  await page.mouse.move(x, y);
-  if (click) await page.mouse.click(x, y);
+export async function pointAt(page, matrix, row, col, { click = false, m = 0 } = {}) {
+  const at = await page.evaluate(
+    ({ name, spot }) => {
+      const figure = document.getElementById("figure");
+      figure.scrollIntoView({ block: "nearest" });
+      const label = document
+        .querySelector(`.stage[data-matrix="${name}"]`)
+        .getAttribute("aria-label");
+      const [, rows, cols] = /(\d+) by (\d+)$/.exec(label).map(Number);
+      const [m, row, col] = spot;
+      return figure.pointOf({ matrix: name, index: (m * rows + row) * cols + col });
+    },
+    { name: matrix, spot: [m, row, col] },
+  );
+  await page.mouse.move(at.x, at.y);
+  if (click) await page.mouse.click(at.x, at.y);
 }
+
+/** How many pixels of the marks over a matrix are painted. */
+export const painted = (page, matrix) =>
+  page.evaluate((name) => {
+    const over = document.querySelector("#figure .over");
+    const stage = document.querySelector(`.stage[data-matrix="${name}"]`);
+    const [all, box] = [over, stage].map((each) => each.getBoundingClientRect());
+    // Read from a copy: reading slows the canvas itself down, and Chromium warns.
+    const [width, height] = [Math.ceil(box.width), Math.ceil(box.height)];
+    const copy = new OffscreenCanvas(width, height).getContext("2d", {
+      willReadFrequently: true,
+    });
+    copy.drawImage(over, all.left - box.left, all.top - box.top);
+    const { data } = copy.getImageData(0, 0, width, height);
+    let count = 0;
+    for (let at = 3; at < data.length; at += 4) if (data[at]) count += 1;
+    return count;
+  }, matrix);

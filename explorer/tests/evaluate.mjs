@@ -5,8 +5,10 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { catalogue, digest, modules } from "./modules.mjs";
 
-const { Layout, scene, evaluate, firstCodes, Route, search } = await modules(
-  "layout", "matrix", "values", "route", "searching",
+const {
+  Layout, scene, Values, filled, usualTarget, Route, search, meantBy, grouped, FAMILIES,
+} = await modules(
+  "layout", "matrix", "values", "fills", "route", "searching", "short",
 );
 const gathers = catalogue.parts.map(({ line, axes }) =>
   digest(new Layout(line, axes).gather()),
@@ -21,12 +23,15 @@ function placesOf(op) {
   );
 }
 
-function valuesOf(op) {
+/** What the operands hold, and D on the usual target. */
+function valuesOf(op, fill) {
   const drawn = scene(catalogue, op, 0);
-  const codes = firstCodes(drawn);
-  const values = evaluate(catalogue, drawn, codes, "small");
-  const arrays = [...values].map(([name, array]) => [name, [...array]]);
-  return { codes: [...codes], ...Object.fromEntries(arrays) };
+  const { operands, codes } = filled(catalogue, drawn, fill);
+  const target = usualTarget(catalogue, op);
+  const values = new Values(catalogue, drawn, codes, operands, target);
+  const names = [...operands.keys(), "D"];
+  const arrays = names.map((name) => [name, [...values.get(name)]]);
+  return { target, codes: [...codes], ...Object.fromEntries(arrays) };
 }
 
 /** The registers of D: threads and registers, and the bytes of scales in blocks. */
@@ -55,6 +60,16 @@ const ASKED = [
   "HGMMA.64x256x16", "LDSM.16.MT88.4", "DMMA.RZ", "LDTM.16dp128bit",
 ];
 
+// Links in words: Python's fm.find must mean the same one instruction.
+const MEANT = [
+  "mma.m16n8k64.s4.s4", "sparse int8 16x8x64", "HMMA.16816.F32.BF16", "hmma 16816 f32",
+  "tcgen05.m128n256k16.f32.f16", "wgmma.m64n256k16.f32.bf16.bf16", "movmatrix",
+  "hopper binary wgmma 64x8x256", "mma.sp.m16n8k32.f32.f16.f16", "nvfp4 16x8x64",
+  "mma.sp::ordered_metadata.m16n8k32.f32.f16.f16", "ldmatrix.m8n8.x4.b16", "fp64 16x8x16",
+  "binary xor 16x8x256", "IGMMA.64x64x32.S8.S8", "tcgen05.ld.32x32b.x4",
+  "mma.m8n8k4.row.col.f32.f16.f16.f32", "2:4 bf16 16x8x32", "satfinite int8 16x8x32",
+];
+
 /** The names of the instructions that words find, in short. */
 function foundBy(words) {
   const found = search(catalogue, words).map((op) => op.name);
@@ -65,10 +80,20 @@ function foundBy(words) {
 const wanted = new Set(readFileSync(0, "utf8").split("\n").filter(Boolean));
 const ops = catalogue.instructions;
 const chosen = ops.filter((op) => wanted.has(op.name));
+const sparse = chosen.filter((op) => op.pattern !== undefined);
 const result = {
   gathers,
   places: Object.fromEntries(ops.map((op) => [op.name, placesOf(op)])),
-  values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op)])),
+  values: Object.fromEntries(chosen.map((op) => [op.name, valuesOf(op, "small")])),
+  identities: Object.fromEntries(
+    sparse.map((op) => [op.name, valuesOf(op, "identity")]),
+  ),
+  meant: Object.fromEntries(
+    MEANT.map((words) => [words, meantBy(catalogue, words).map(({ name }) => name)]),
+  ),
+  // Every row once, every instruction in one, and no family without a place in the order.
+  listed: grouped(catalogue, ops).flatMap(({ rows }) => rows.flatMap((row) => row.ops)).length,
+  unplaced: catalogue.families.filter((family) => !FAMILIES.includes(family)),
   found: Object.fromEntries(ASKED.map((words) => [words, foundBy(words)])),
   routes: Object.fromEntries(
     ops.filter((op) => op.tensor).map((op) => [op.name, routeOf(op)]),

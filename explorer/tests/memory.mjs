@@ -93,7 +93,9 @@ const ops = catalogue.instructions;
 const result = {
   used: ops.filter(usesShared).map((op) => op.name),
   stored: Object.fromEntries(
-    ops.filter((op) => wanted.has(op.name)).map((op) => [op.name, memoryOf(op)]),
+    ops
+      .filter((op) => wanted.has(op.name) && usesShared(op))
+      .map((op) => [op.name, memoryOf(op)]),
   ),
 };
 process.stdout.write(JSON.stringify(result));

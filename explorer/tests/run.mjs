@@ -1,11 +1,15 @@
 // The page in a real browser: node tests/run.mjs
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { availableParallelism, loadavg } from "node:os";
+import { availableParallelism, loadavg, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
-import { launch, open, pointAt } from "./browser.mjs";
+import { launch, open, PAGE, painted, pointAt } from "./browser.mjs";
+import { TESTS as EXPLAIN } from "./explain.mjs";
+import { PICTURE } from "./picture.mjs";
 
 const require = createRequire(import.meta.url);
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
@@ -27,22 +31,6 @@ const facts = (page) =>
 /** The address as the page has it; Playwright's own copy lags behind. */
 const where = (page) => page.evaluate(() => location.href);
 const pick = (page, name) => page.goto(`${page.url().split("#")[0]}#op=${name}`);
-
-/** How many pixels of a matrix's overlay are painted. */
-const painted = (page, matrix) =>
-  page.evaluate((name) => {
-    const over = document.querySelector(`.stage[data-matrix="${name}"] .over`);
-    // Read from a copy: reading slows the canvas itself down, and Chromium warns.
-    const { width, height } = over;
-    const copy = new OffscreenCanvas(width, height).getContext("2d", {
-      willReadFrequently: true,
-    });
-    copy.drawImage(over, 0, 0);
-    const { data } = copy.getImageData(0, 0, width, height);
-    let count = 0;
-    for (let at = 3; at < data.length; at += 4) if (data[at]) count += 1;
-    return count;
-  }, matrix);
 
 const flat = (said) => said.replace(/\s+/g, " ").trim();
 /** The instruction that Enter would pick. */
@@ -110,6 +98,13 @@ async function framed(page, id) {
 
 const near = (one, other, by, what) =>
   assert.ok(Math.abs(one - other) <= by, `${what}: ${one} is not ${other}`);
+
+/** The notice of a wrong link, the player, and the list of the search. */
+async function everythingOpen(page) {
+  assert.match(await text(page, "#notice"), /no lane 77/);
+  await page.click("#play");
+  await page.fill("#search", "s4");
+}
 
 const TESTS = {
   async "search: words narrow the list, keys walk and pick, Escape keeps the pin"(browser) {
@@ -190,6 +185,10 @@ const TESTS = {
     assert.match(await notice(`#op=${DENSE}&at=A[16][0]`), /A\[16\]\[0\] is outside; the last element is A\[15\]\[15\]/);
     assert.match(await notice(`#op=${DENSE}&lane=40&tab=metadata`), /no lane 40; the last is 31.*no Metadata tab/);
     assert.match(await notice("#op=fp8+m16n8k32"), /can be \d+ instructions/);
+    const guide = readFileSync(new URL("../../docs/using-the-explorer.md", import.meta.url), "utf8");
+    const examples = guide.match(/#op=[^`]*/g);
+    assert.equal(examples.length, 5);
+    for (const hash of examples) assert.equal(await notice(hash), "", hash);
     assert.equal(await notice("#op=sparse+int8+16x8x64&at=metadata[2,1]"), "");
     assert.match(await where(page), /op=mma\.sp\.sync.*s8\.s8.*at=metadata\.\d+/);
     return page;
@@ -236,7 +235,7 @@ const TESTS = {
     const held = await text(page, "#lane-holds");
     assert.match(
       held.replace(/\s+/g, " "),
-      /D R0 \(3,2\) R1 \(3,3\) R2 \(11,2\) R3 \(11,3\)/,
+      /D register 0 \(3,2\) register 1 \(3,3\) register 2 \(11,2\) register 3 \(11,3\)/,
     );
     await page.click("#lane-after");
     assert.match(await where(page), /lane=14/);
@@ -255,7 +254,7 @@ const TESTS = {
     await pointAt(page, "D", 3, 5, { click: true });
     assert.match(await where(page), /at=D\.29/);
     assert.match(await facts(page), /value 32/);
-    assert.match(await text(page, "#element .sum"), /= 32$/);
+    assert.match(await text(page, "#result"), /^D\[3, 5\] on sm_90a\s+D\s+32\s/);
     for (const name of ["A", "B", "metadata"])
       assert.ok((await painted(page, name)) > 50);
     return page;
@@ -295,6 +294,39 @@ const TESTS = {
     return page;
   },
 
+  async "play: through k, lanes and registers, by itself and by keys"(browser) {
+    const page = await open(browser, `#op=${SPARSE}&values=small&at=D[3][5]`, {
+      reducedMotion: "reduce",
+    });
+    const said = () => text(page, "#player .said");
+    await page.click("#play");
+    const first = await said();
+    assert.match(first, /^stored 0, column 0 of A: A\[3\]\[0\] × B\[0\]\[5\] = −2; exact sum so far −2$/);
+    await page.waitForTimeout(600);
+    assert.equal(await said(), first, "less motion is asked for");
+    const before = await painted(page, "B");
+    await page.keyboard.press("ArrowRight");
+    assert.match(await said(), /^stored 1, .* exact sum so far −6$/);
+    assert.notEqual(await painted(page, "B"), before);
+    await page.keyboard.press("End");
+    const value = /value (\S+)/.exec(await facts(page))[1].replace("-", "−");
+    assert.match(await said(), new RegExp(`exact sum so far ${value}; the instruction returns ${value}$`));
+    const ways = page.locator("#player select").first();
+    await ways.selectOption("lane");
+    assert.equal(await said(), "lane 0 holds 16 of A, 16 of B, 4 of C, 4 of D, 8 of metadata");
+    await ways.selectOption("register");
+    assert.match(await said(), /^register 0 of every lane: 256 of A, 256 of B/);
+    await page.locator("#player select").last().selectOption("8");
+    await page.click('#player [aria-label="Play"]');
+    await page.waitForSelector('#player [aria-label="Pause"]');
+    await page.waitForSelector('#player [aria-label="Play"]'); // it stops at the end
+    assert.match(await said(), /^register 3 of every lane/);
+    await page.keyboard.press("Escape");
+    assert.equal(await page.isVisible("#player"), false);
+    assert.match(await where(page), /at=D\.29/);
+    return page;
+  },
+
   async "sharing: a link brings back the same view"(browser) {
     const page = await open(browser, `#op=${SPARSE}&values=small`);
     await page.click("#tab-metadata");
@@ -317,18 +349,27 @@ const TESTS = {
     await page.click("#share");
     await page.click("#export");
     const download = await waiting;
+    const saved = page.waitForEvent("download");
+    await page.keyboard.press("ArrowDown"); // the menu's button has the focus again
+    for (let at = 0; at < 5; at++) await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    const png = readFileSync(await (await saved).path());
+    assert.equal(png.subarray(1, 4).toString(), "PNG");
+    assert.ok(png.readUInt32BE(16) > 1000, "wide enough to read");
     assert.match(download.suggestedFilename(), /^mma\.sp.*m16n8k64.*\.svg$/);
     const svg = readFileSync(await download.path(), "utf8");
     const parsed = await page.evaluate((source) => {
       const found = new DOMParser().parseFromString(source, "image/svg+xml");
       const broken = found.querySelector("parsererror");
       const count = (name) => found.querySelectorAll(name).length;
-      return { broken: !!broken, rects: count("rect"), texts: count("text") };
+      const said = [...found.querySelectorAll("text")].map((node) => node.textContent);
+      const heads = said.filter((each) => /^T\d+$/.test(each)).length;
+      return { broken: !!broken, rects: count("rect"), heads };
     }, svg);
     assert.equal(parsed.broken, false);
-    // Runs of a colour are one rectangle; B, D and the codes have text in each cell.
+    // Each register has a frame and the name of its lane: B, A, D and the codes.
     assert.ok(parsed.rects > 500, `${parsed.rects} rectangles`);
-    assert.ok(parsed.texts > 64 * 8 + 16 * 8 + 16 * 8, `${parsed.texts} texts`);
+    assert.equal(parsed.heads, 8 * 8 + 16 * 4 + 16 * 8 + 16);
     assert.ok(svg.includes(SPARSE));
     const packed = await page.textContent("#catalogue");
     const record = inflateRawSync(Buffer.from(packed, "base64")).toString();
@@ -359,11 +400,25 @@ const TESTS = {
       await panel(),
       /__device__ __forceinline__ void mma_m16n8k16_f32_f16_f16_f32/,
     );
-    await page.click("#panel .copy");
+    await page.click("#share");
+    await page.click("#copy-cuda");
     await page.waitForSelector("#toast.shown");
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     assert.match(copied, /__forceinline__/);
     return page;
+  },
+
+  async "a page that was written for an instruction opens there"(browser) {
+    const folder = mkdtempSync(join(tmpdir(), "explorer-"));
+    const mark = (name) => `<meta name="first-instruction" content="${name}">`;
+    const html = readFileSync(fileURLToPath(PAGE), "utf8");
+    assert.ok(html.includes(mark("")));
+    writeFileSync(join(folder, "page.html"), html.replace(mark(""), mark(WGMMA)));
+    const page = await browser.newPage();
+    await page.goto(pathToFileURL(join(folder, "page.html")).href);
+    await page.waitForSelector("html[data-ready]");
+    assert.ok((await where(page)).includes(`op=${WGMMA}`));
+    rmSync(folder, { recursive: true });
   },
 
   async "shared memory: descriptor, banks and swizzles"(browser) {
@@ -426,7 +481,9 @@ const TESTS = {
   },
 
   async "shared memory: lanes, phases and conflicts of ldmatrix"(browser) {
-    const page = await open(browser, `#op=${DENSE}&tab=memory&memory=A.k.0`);
+    const page = await open(browser, `#op=${DENSE}&memory=A.k.0`, DESK);
+    await page.click("#tab-memory"); // and its panel comes into the window
+    assert.ok((await page.locator("#panel").boundingBox()).y < 300);
     const row = (name) =>
       page.locator(`tr:has(#memory-access-${name}) td`).allTextContents();
     assert.deepEqual(await row("own"), ["8-way", "4-way", "2-way", "free", "2-way"]);
@@ -447,6 +504,11 @@ const TESTS = {
     await page.selectOption("#memory-operand", "B");
     await page.selectOption("#memory-load", "x4n");
     assert.match(await text(page, ".memory-head"), /ldmatrix\.sync\.aligned\.m8n8\.x4\.b16/);
+    await page.goto(page.url().replace(/#.*/, `#op=${DENSE}&tab=memory&memory=A.k.0.16`));
+    assert.match(
+      await text(page, "#panel p.wrong"),
+      /^A pitch of 16 is not possible here; 128 is shown\.$/,
+    );
     await page.goto(page.url().replace(/#.*/, `#op=${QUAD}&tab=memory`));
     assert.match(await text(page, "#panel"), /^No ldmatrix loads an operand of /);
     return page;
@@ -457,7 +519,7 @@ const TESTS = {
     await pointAt(page, "D", 40, 100, { click: true });
     assert.match(await facts(page), /lane 40 column 100 bits 31:0 reached by warp 1/);
     assert.match(await facts(page), /value 16/);
-    assert.match(await text(page, "#element .sum"), /^D = Σ A·B = .* = 16$/);
+    assert.match(await text(page, "#result"), /^D\[40, 100\] on sm_100a\s+D\s+16\s/);
     const memory = page.locator(".memory canvas").first();
     const width = 2; // of a column, with 264 of them
     await memory.hover({ position: { x: 62 + width * 257.5, y: 34 + 4 * 70 + 2 } });
@@ -473,7 +535,7 @@ const TESTS = {
     assert.match(await facts(page), /copy CTA 1, lane 100, column 1/);
     assert.equal(await page.locator(".memory canvas").count(), 2);
     await pointAt(page, "B", 3, 40);
-    assert.match(await facts(page), /in shared memory of CTA 1/);
+    assert.match(await facts(page), /in shared memory of CTA 1, byte \d+, bank \d+/);
     await page.fill("#search", "m128n256k16 f32.f16 cta_group::1");
     assert.match(await active(page), /^tcgen05\.mma/);
     return page;
@@ -605,6 +667,7 @@ const TESTS = {
       [PAIR, "dark"],
       [`${PAIR}&tab=path`, "light"],
       [`${WGMMA}&tab=memory`, "dark"],
+      [`${DENSE}&tab=explain&values=random&at=D.42`, "light"],
     ];
     for (const [name, colorScheme] of views) {
       const viewport = { width: 390, height: 844 };
@@ -618,16 +681,18 @@ const TESTS = {
 
   async "axe: no violations, in any theme, on any tab"(browser) {
     const views = [
-      [`#op=${DENSE}&at=D.9&values=small`, "light"],
+      [`#op=${DENSE}&at=D.9&values=small&tab=cuda`, "light", (page) => page.click("#share")],
       [`#op=${SPARSE}&tab=metadata&codes=0:5&at=metadata.0`, "dark"],
       [`#op=${WGMMA}&tab=memory&lane=40`, "light"],
-      [`#op=${QUAD}&tab=cuda`, "dark"],
+      [`#op=${DENSE}&tab=explain&values=random&at=A.42`, "dark"],
+      [`#op=${QUAD}&tab=machine&lane=77`, "dark", everythingOpen],
       [`#op=${PAIR}&tab=tensor&at=D.70`, "dark"],
       [`#op=${PAIR}&tab=path&at=D.70`, "light"],
       [`#op=${TENSOR}&tab=path`, "dark"],
     ];
-    for (const [hash, colorScheme] of views) {
+    for (const [hash, colorScheme, act] of views) {
       const page = await open(browser, hash, { colorScheme });
+      await act?.(page);
       await page.waitForTimeout(100);
       await page.evaluate(axe);
       // Only violations are wanted in full; the rest takes as long again.
@@ -642,6 +707,8 @@ const TESTS = {
     }
   },
 
+  ...PICTURE,
+
   async "every family opens without an error"(browser) {
     const page = await open(browser);
     const packed = await page.textContent("#catalogue");
@@ -649,7 +716,7 @@ const TESTS = {
     const { families, instructions } = JSON.parse(record);
     for (const family of families) {
       const names = instructions.filter((op) => op.family === family).map(({ name }) => name);
-      for (const name of new Set([names[0], names.at(-1)])) {
+      for (const name of names.slice(-1)) {
         await pick(page, name);
         // In the page itself: a click of the mouse waits for frames.
         const stages = await page.evaluate(async () => {
@@ -670,7 +737,7 @@ const TESTS = {
 const only = process.argv[2] ?? "";
 const browser = await launch();
 let failed = 0;
-for (const [name, test] of Object.entries(TESTS)) {
+for (const [name, test] of Object.entries({ ...TESTS, ...EXPLAIN })) {
   if (!name.includes(only)) continue;
   const started = Date.now();
   try {

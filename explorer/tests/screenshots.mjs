@@ -8,6 +8,7 @@ import { launch, open, pointAt } from "./browser.mjs";
 const folder = process.argv[2] ?? "screenshots";
 mkdirSync(folder, { recursive: true });
 
+const DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
 const SPARSE = "mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32";
 const WGMMA = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16";
 const LDMATRIX = "ldmatrix.sync.aligned.m8n8.x4.shared.b16";
@@ -24,6 +25,13 @@ const DESK = { width: 1440, height: 1700 };
 
 /** name, hash, what to point at, settings of the browser */
 const SHOTS = [
+  ["explain", "#values=random&tab=explain&at=D.42", null, { viewport: DESK }],
+  [
+    "explain-scaled",
+    `#op=${SCALED}&values=random&tab=explain&at=D.42`,
+    null,
+    { viewport: DESK, colorScheme: "dark" },
+  ],
   ["first", "", ["A", 3, 5]],
   ["dark", "#values=small", ["D", 3, 5, true], { colorScheme: "dark" }],
   ["sparse", `#op=${SPARSE}&values=small&tab=metadata`, ["D", 3, 5, true]],
@@ -45,6 +53,9 @@ const SHOTS = [
     ["D", 40, 200, true],
     { viewport: { width: 1500, height: 950 } },
   ],
+  ["mma-memory", `#op=${DENSE}&tab=memory&memory=A.k.0`],
+  ["ldmatrix-memory", `#op=${LDMATRIX}&tab=memory&memory=D.k.64&at=D.77`],
+  ["tensor-memory", `#op=${PAIR}&tab=memory`, null, { colorScheme: "dark" }],
   ["tensor", `#op=${TENSOR}&tab=tensor`, ["D", 40, 100, true]],
   ["tensor-pair", `#op=${PAIR}&tab=tensor`, ["scale_A", 100, 1]],
   ["tensor-dark", `#op=${TENSOR}&zoom=3`, ["A", 3, 5], { colorScheme: "dark" }],

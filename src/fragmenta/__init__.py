@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from fragmenta.tensor_memory.scaled_mm import ScaledMM as ScaledMM
     from fragmenta.tensor_memory.scaled_mm import from_scaled_mm as from_scaled_mm
     from fragmenta.tensor_memory.scaled_mm import to_scaled_mm as to_scaled_mm
+    from fragmenta.view.swizzle_picture import swizzle_picture as swizzle_picture
     from fragmenta.weights.marlin import Marlin24 as Marlin24
     from fragmenta.weights.marlin import from_marlin_24 as from_marlin_24
     from fragmenta.weights.shuffle import Shuffle as Shuffle
@@ -153,6 +154,7 @@ _MODULES = {
     "shared.suggestions": "suggest_swizzle",
     "shared.swizzles": "XorSwizzle",
     "shared.banks": "bank_conflicts",
+    "view.swizzle_picture": "swizzle_picture",
     "arithmetic.quantization": "quantize dequantize Quantized",
     "arithmetic.quantization_report": "quantization_report QuantizationReport",
     "tensor_memory.scaled_mm": "to_scaled_mm from_scaled_mm ScaledMM",

@@ -20,11 +20,18 @@ def test_command_writes_the_page(tmp_path):
     assert again.exit_code == 2
     assert "--force" in again.output
     assert run("-o", str(where), "--force").exit_code == 0
-    both = run("movmatrix", "-o", str(tmp_path / "other.html"))
-    assert both.exit_code == 2
-    assert "has every instruction; leave out 'movmatrix'" in " ".join(
-        both.output.split()
-    )
+
+
+def test_a_page_that_opens_at_an_instruction(tmp_path):
+    where = tmp_path / "movmatrix.html"
+    said = run("movmatrix", "-o", str(where))
+    assert said.exit_code == 0
+    name = "movmatrix.sync.aligned.m8n8.trans.b16"
+    assert f"which opens at {name}" in " ".join(said.output.split())
+    text = where.read_text(encoding="utf-8")
+    mark = '<meta name="first-instruction" content="{}">'
+    assert text == explorer.page().replace(mark.format(""), mark.format(name))
+    assert text != explorer.page()
 
 
 def test_command_opens_the_browser(monkeypatch):

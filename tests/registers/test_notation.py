@@ -61,7 +61,7 @@ def python_condition(text, scope):
 
 
 def split_condition(rest):
-    match = re.search(r"\s\s(for \wi where (?P<when>.*)|otherwise)$", rest)
+    match = re.search(r"\s\s(for \w+i where (?P<when>.*)|otherwise)$", rest)
     if match is None:
         return rest.strip(), "", ""
     return rest[: match.start()].strip(), "", match["when"] or "otherwise"

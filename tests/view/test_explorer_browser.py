@@ -120,6 +120,18 @@ def test_words_find_what_python_finds(worked_out):
         assert names, text
 
 
+@pytest.mark.xdist_group("explorer")
+def test_a_link_in_words_means_what_find_means(worked_out):
+    for text, names in worked_out["meant"].items():
+        assert names == [str(fm.find(text))], text
+
+
+@pytest.mark.xdist_group("explorer")
+def test_every_instruction_is_in_the_list(worked_out):
+    assert worked_out["listed"] == len(holding())
+    assert worked_out["unplaced"] == []
+
+
 def fits(op, text):
     """Words that are said, or the name of a machine instruction."""
     if "." not in text.split()[0]:
@@ -233,6 +245,22 @@ def test_values_are_exact(worked_out, family):
             check_values(op, worked_out["values"][str(op)])
 
 
+@pytest.mark.xdist_group("explorer")
+def test_the_identity_of_a_sparse_instruction(worked_out):
+    """It is that of the whole A, stored as compress stores it: D begins with B."""
+    ops = [op for op in multiplications() if op.sparse]
+    for op in ops:
+        found = worked_out["identities"][str(op)]
+        m, n, k = op.shape
+        stored = fm.compress(np.eye(m, k), op)
+        a = np.reshape(found["A"], (m, -1))
+        np.testing.assert_array_equal(stored.values.astype(float), a, err_msg=str(op))
+        np.testing.assert_array_equal(stored.indices.ravel(), found["codes"])
+        same, b = min(m, k), np.reshape(found["B"], (k, n))
+        np.testing.assert_array_equal(np.reshape(found["D"], (m, n))[:same], b[:same])
+    assert len(ops) > 50
+
+
 def check_values(op, found):
     m, n, k = op.shape
     stored = k // 2 if op.sparse else k
@@ -245,16 +273,17 @@ def check_values(op, found):
     scales = {}
     if op.scale_vec:
         scales = {
-            "scale_a": np.ones((m, op.scale_vec)),
-            "scale_b": np.ones((op.scale_vec, n)),
+            "scale_a": np.reshape(found["scale_A"], (m, op.scale_vec)),
+            "scale_b": np.reshape(found["scale_B"], (op.scale_vec, n)),
         }
+        assert len(set(found["scale_A"])) > 1
     for tile in range(len(d)):
         given = a[tile]
         if op.sparse:
             codes = np.reshape(found["codes"], op.metadata.shape).astype(np.uint8)
             values = op.types["a"].decode(op.types["a"].encode(given))
             given = fm.Compressed(values, codes, op.granularity)
-        made = op(given, b[tile], c[tile], **scales)
+        made = op(given, b[tile], c[tile], target=found["target"], **scales)
         np.testing.assert_array_equal(made.astype(float), d[tile], err_msg=str(op))
 
 

@@ -12,16 +12,8 @@ import fragmenta as fm
 from fragmenta.commands.output import _painted
 from fragmenta.view import explorer, explorer_data, palette
 
-THEMES = Path(__file__).parents[2] / "explorer" / "src" / "palette.ts"
+STYLE = Path(__file__).parents[2] / "explorer" / "src" / "style.css"
 LIGHT, DARK = (0x1B, 0x1F, 0x24), (0xF0, 0xF3, 0xF6)
-
-
-def explorer_ink(theme: str) -> tuple[int, ...]:
-    """The colour of text on the explorer page."""
-    source = THEMES.read_text(encoding="utf-8")
-    found = re.search(rf'(?s){theme}: \{{.*?ink: "#(\w{{6}})"', source)
-    assert found
-    return tuple(bytes.fromhex(found[1]))
 
 
 @pytest.mark.parametrize("dark", [False, True])
@@ -34,11 +26,25 @@ def test_lane_colours_can_be_read(dark: bool) -> None:
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_explorer_has_the_same_colours(theme: str) -> None:
-    dark, ink = theme == "dark", explorer_ink(theme)
-    lanes = explorer_data.records_of(explorer.page())["catalogue"]["lanes"][theme]
-    assert lanes == [palette.hex_colour(lane, dark) for lane in range(32)]
-    colours = [palette.lane_colour(lane, dark) for lane in range(32)]
-    assert min(palette.contrast(ink, colour) for colour in colours) > 4.5
+    dark = theme == "dark"
+    record = explorer_data.records_of(explorer.page())["catalogue"]
+    lanes = [palette.hex_colour(lane, dark) for lane in range(32)]
+    assert (record["lanes"][theme], record["inks"][theme]) == (
+        lanes,
+        palette.inks(dark),
+    )
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_around_the_picture_has_its_colours(dark: bool) -> None:
+    rules = re.findall(r"(?s)--page: .*?\}", STYLE.read_text(encoding="utf-8"))
+    ink = palette.inks(dark)
+    wanted = {"page": ink["page"], "ink": ink["text"], "faint": ink["small"]}
+    wanted["frame"] = ink["outline"]
+    # Dark stands there twice: for who asks for it, and for whose system does.
+    for rule in rules[1:] if dark else rules[:1]:
+        found = {name: re.search(rf"--{name}: (#\w+)", rule) for name in wanted}
+        assert {name: each and each[1] for name, each in found.items()} == wanted
 
 
 def test_tables_in_a_terminal_have_the_same_colours() -> None:

@@ -177,3 +177,48 @@ def test_a_picture_says_what_it_leaves_out():
     plain = instruction_svg(fm.find("mma.m16n8k64.s4.s4"))
     assert "drawn for" not in plain
     assert "observed on" not in plain
+
+
+COLUMN = re.compile(r"(\w+)(?: \d+)?\[(?:\d+, )?\d+, (\d+)\]")
+
+
+def right_edges(picture: str) -> dict[str, dict[int, set[float]]]:
+    """By operand and column: where its cells end, in the whole picture."""
+    found: dict[str, dict[int, set[float]]] = {}
+
+    def walk(node: ElementTree.Element, x: float) -> None:
+        if moved := re.match(r"translate\((\S+)", node.get("transform", "")):
+            x += float(moved[1])
+        named = COLUMN.match(node[0].text or "") if len(node) else None
+        if named and node.tag.endswith("rect"):
+            end = x + float(node.get("x", 0)) + float(node.get("width", 0))
+            columns = found.setdefault(named[1], {})
+            columns.setdefault(int(named[2]), set()).add(round(end, 2))
+        for child in node:
+            walk(child, x)
+
+    walk(ElementTree.fromstring(picture), 0.0)
+    return found
+
+
+def test_columns_of_d_stand_below_those_of_b() -> None:
+    seen = 0
+    for op in some(instructions(), 40):
+        if not {"A", "B", "C", "D"} <= set(op.fragments):
+            continue
+        edges = right_edges(op.to_svg())
+        alike = op.c.layout == op.d.layout and op.c.dtype == op.d.dtype
+        below = edges["C" if alike else "D"]
+        assert edges["B"] == below, str(op)
+        if "scale_B" in op.fragments:
+            assert edges["scale_B"] == below, str(op)
+        seen += 1
+    assert seen > 5
+
+
+def test_scales_have_names_of_their_own() -> None:
+    op = fm.find("mma.m16n8k64.kind::mxf4nvf4.scale_vec::4X.f32.e2m1.ue4m3")
+    picture = op.to_svg()
+    for name, letter in (("scale_A", "sa"), ("scale_B", "sb"), ("A", "a"), ("B", "b")):
+        assert re.search(rf"{name}\[0, 0\]: lane 0, .*, {letter}0<", picture), name
+    assert op.fragments["scale_A"].letter == "sa"

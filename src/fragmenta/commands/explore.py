@@ -21,6 +21,7 @@ from fragmenta.view.explorer_data import holding
     "fragmenta explore",
     "fragmenta explore mma.sp.m16n8k64.s4.s4",
     "fragmenta explore -o explorer.html",
+    "fragmenta explore wgmma.m64n128k16.f32.f16 -o wgmma.html",
 )
 def explore(
     instruction: Annotated[
@@ -48,14 +49,11 @@ def explore(
             )
         emit(explorer.address(op))
         return
-    if op is not None:
-        raise Error(
-            f"the page that -o writes has every instruction; leave out {text!r}, or -o"
-        )
     check_output(output, force)
-    text = explorer.page()
-    save_text(output, text, force)
-    emit(f"{len(text.encode()) // 1024} KiB to {output}")
+    page = explorer.page(op)
+    save_text(output, page, force)
+    opened = "" if op is None else f", which opens at {op}"
+    emit(f"{len(page.encode()) // 1024} KiB to {output}{opened}")
 
 
 def _check_listed(op: Instruction) -> None:

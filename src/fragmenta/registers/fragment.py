@@ -97,8 +97,9 @@ class Fragment:
 
     @property
     def letter(self) -> str:
-        """The manual's name for the elements: a, b, c or d, and e for metadata."""
-        return {"metadata": "e"}.get(self.name, self.name[-1].lower())
+        """The name of elements: a, b, c or d; e of metadata, sa and sb of scales."""
+        own = {"metadata": "e", "scale_A": "sa", "scale_B": "sb"}
+        return own.get(self.name, self.name[-1].lower())
 
     @cached_property
     def selectors(self) -> tuple[str, ...]:

@@ -7,19 +7,31 @@ is built from ``explorer/`` and shipped in this folder; see
 
 from __future__ import annotations
 
+from html import escape
 from urllib.parse import quote
 
 from fragmenta.isa.instruction import Instruction
 from fragmenta.view.explorer_data import PAGE
 
+_FIRST = '<meta name="first-instruction" content="{}">'
 
-def page() -> str:
-    """The page, complete, as text.
 
+def page(op: Instruction | None = None) -> str:
+    """The page, complete, as text; with an instruction it begins there.
+
+    >>> import fragmenta as fm
     >>> page().splitlines()[0]
     '<!doctype html>'
+    >>> op = fm.mma("m16n8k64", a="s4")
+    >>> f'name="first-instruction" content="{op}"' in page(op)
+    True
     """
-    return PAGE.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
+    if op is None:
+        return text
+    plain = _FIRST.format("")
+    assert text.count(plain) == 1
+    return text.replace(plain, _FIRST.format(escape(str(op))))
 
 
 def address(op: Instruction | None = None) -> str:

@@ -27,7 +27,7 @@ from fragmenta.isa.building import tcgen05
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import MULTIPLYING, Instruction
 from fragmenta.isa.sass import by_architecture
-from fragmenta.isa.spoken import meaning, vocabulary
+from fragmenta.isa.spoken import UNNAMED_F16, meaning, vocabulary
 from fragmenta.isa.table import read
 from fragmenta.isa.tables.tcgen05_shapes import OF_KIND, sizes
 from fragmenta.isa.target import TARGETS
@@ -37,7 +37,7 @@ from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.tensor import TensorFragment
 from fragmenta.view.explorer_memory import memory_record
 from fragmenta.view.explorer_numbers import rounding_words, type_record, ways
-from fragmenta.view.palette import hex_colour
+from fragmenta.view.palette import hex_colour, inks
 from fragmenta.view.path import loads, path
 from fragmenta.view.tensor_memory import arrangement
 
@@ -87,6 +87,7 @@ def catalogue_record() -> JsonRecord:
             theme: [hex_colour(lane, dark=theme == "dark") for lane in range(32)]
             for theme in ("light", "dark")
         },
+        "inks": {theme: inks(dark=theme == "dark") for theme in ("light", "dark")},
         **{name: pool.items for name, pool in pools.items()},
         "said": {word: _meant(word) for word in vocabulary()},
         "instructions": ops,
@@ -99,6 +100,8 @@ def _meant(word: str) -> JsonRecord:
     assert found is not None
     about = {name: value for name, value in asdict(found).items() if value}
     del about["word"]
+    if word in UNNAMED_F16:
+        about["unnamed"] = "f16"
     return json.loads(json.dumps(about))  # type: ignore[no-any-return]
 
 

@@ -108,13 +108,22 @@ def _luminance(colour: Colour) -> float:
 # What is not a lane: the page, text, remarks, the frames of registers, the lines
 # between elements, and the bands that name chunks and warps.
 _REST = {
-    "p": ("fill", "#ffffff", "#0d1017"),
-    "t": ("fill", "#1b1f24", "#f0f3f6"),
-    "s": ("fill", "#57606a", "#a6b0bb"),
-    "o": ("stroke", "#2f353d", "#d3dae1"),
-    "h": ("stroke", "#8c959f", "#5b6570"),
-    "b": ("fill", "#e6eaef", "#262c36"),
+    "page": ("fill", "#ffffff", "#0d1017"),
+    "text": ("fill", "#1b1f24", "#f0f3f6"),
+    "small": ("fill", "#57606a", "#a6b0bb"),
+    "outline": ("stroke", "#2f353d", "#d3dae1"),
+    "hairline": ("stroke", "#8c959f", "#5b6570"),
+    "band": ("fill", "#e6eaef", "#262c36"),
 }
+
+
+def inks(dark: bool = False) -> dict[str, str]:
+    """The colours of what is not a lane, by name.
+
+    >>> inks()["page"], inks(dark=True)["outline"]
+    ('#ffffff', '#d3dae1')
+    """
+    return {name: (night if dark else day) for name, (_, day, night) in _REST.items()}
 
 
 @cache
@@ -133,6 +142,7 @@ def css(scope: str) -> str:
 
 
 def _rules(scope: str, dark: bool) -> str:
-    rest = [f"{scope} .{n}{{{what}:{c[dark]}}}" for n, (what, *c) in _REST.items()]
+    # The class is the first letter of the name.
+    rest = [f"{scope} .{n[0]}{{{what}:{c[dark]}}}" for n, (what, *c) in _REST.items()]
     lanes = [f"{scope} .l{lane}{{fill:{hex_colour(lane, dark)}}}" for lane in range(32)]
     return "\n".join([*rest, *lanes])

@@ -126,10 +126,12 @@ def instruction_svg(op: Instruction) -> str:
         return document(down([head, body], 18), str(op))
     result, accumulator = parts.pop("D"), parts.pop("C")
     alike = (result.dtype, result.layout) == (accumulator.dtype, accumulator.layout)
-    results = [_operand([accumulator, result])] if alike else []
-    results = results or [_operand([result]), _operand([accumulator])]
+    below = [[accumulator, result]] if alike else [[result], [accumulator]]
+    above = [parts[name] for name in ("scale_B", "B") if name in parts]
+    least = _columns([*above, *(each[0] for each in below)])
+    results = [_operand(each, least) for each in below]
     a = across(_operand([parts[n]]) for n in ("metadata", "scale_A", "A") if n in parts)
-    upper = [_operand([parts[n]]) for n in ("scale_B", "B") if n in parts]
+    upper = [_operand([part], least) for part in above]
     b = down(upper, 18) if upper else _shared(op)
     lower = max(a.height, results[0].height)
     d = across(results)
@@ -189,20 +191,42 @@ def _heading(*parts: Fragment) -> str:
     return f"{names}: {parts[0].dtype} {size}{stored}"
 
 
-def _operand(parts: Sequence[Fragment]) -> Drawing:
+@dataclass(frozen=True)
+class _Least:
+    """What columns have at least, so that those of two operands are in line."""
+
+    width: float = 0
+    left: float = 0
+
+
+_FREE = _Least()
+
+
+def _drawn(part: Fragment) -> list[Grid]:
+    """The grids of an operand in the picture of its instruction."""
+    return list(grids(part, most=32, first=True))
+
+
+def _columns(parts: Sequence[Fragment]) -> _Least:
+    """Columns of D stand below those of B: the widest decides for all."""
+    shown = [grid for part in parts for grid in _drawn(part)]
+    return _Least(max(_cell(each)[0] for each in shown), max(map(_left, shown)))
+
+
+def _operand(parts: Sequence[Fragment], least: _Least = _FREE) -> Drawing:
     """An operand in the picture of its instruction."""
-    shown = list(grids(parts[0], most=32, first=True))
-    return down([words(_heading(*parts), "g t"), _panels(parts[0], shown)], 6)
+    body = _panels(parts[0], _drawn(parts[0]), least)
+    return down([words(_heading(*parts), "g t"), body], 6)
 
 
-def _panels(fragment: Fragment, shown: list[Grid]) -> Drawing:
+def _panels(fragment: Fragment, shown: list[Grid], least: _Least = _FREE) -> Drawing:
     """All grids: matrices and last selectors in a row, first selectors below."""
     selectors = [name for name in fragment.selectors if name in shown[0].at]
     if len(shown) == 4 and not selectors:
         columns = 2
     else:
         columns = fragment.layout.sizes[selectors[-1]] if selectors else len(shown)
-    panels = [panel(grid) for grid in shown]
+    panels = [panel(grid, least) for grid in shown]
     rows = [panels[at : at + columns] for at in range(0, len(panels), columns)]
     return down(map(across, rows), 18)
 
@@ -297,12 +321,13 @@ class _Track:
                 yield range(first, last + 1), start, size
 
 
-def panel(grid: Grid) -> Drawing:
+def panel(grid: Grid, least: _Least = _FREE) -> Drawing:
     """One grid with its axes, and the names of chunks, warps and selectors."""
     width, height = _cell(grid)
-    rows, cols = _Track.lay(grid.rows, height), _Track.lay(grid.cols, width)
+    cols = _Track.lay(grid.cols, max(width, least.width))
+    rows = _Track.lay(grid.rows, height)
     part = grid.fragment
-    left = 30 + (24 if part.lanes > 32 else 0)
+    left = max(_left(grid), least.left)
     top = 30 + (20 if grid.at else 0) + (18 if part.stored > 1 else 0)
     body = [_title(grid), *_axes(grid, rows, cols, left, top)]
     if part.stored > 1:
@@ -315,6 +340,11 @@ def panel(grid: Grid) -> Drawing:
     body.append(Drawing(0, 0, cells).at(left, top))
     needed = len(grid.title()) * 7.0
     return Drawing(max(left + cols.end, needed) + 2, top + rows.end + 2, "".join(body))
+
+
+def _left(grid: Grid) -> float:
+    """Room for the numbers of rows, and for the names of warps."""
+    return 30 + (24 if grid.fragment.lanes > 32 else 0)
 
 
 def _cell(grid: Grid) -> tuple[float, float]:

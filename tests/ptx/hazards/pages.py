@@ -1,6 +1,6 @@
 """Do the pages on hazards show what is really printed?
 
-    python -m tests.ptx.hazards.pages      # writes the reports and the picture
+    python -m tests.ptx.hazards.pages      # writes the reports and the pictures
 
 A page has a kernel, the report about it, and the repair as changed lines.
 """
@@ -18,7 +18,15 @@ from fragmenta.cuda.tools import compiler
 from tests.ptx.hazards import running
 from tests.ptx.hazards.cases import cases
 
-PICTURE = Path(__file__).parents[3] / "docs" / "images" / "timeline.svg"
+IMAGES = Path(__file__).parents[3] / "docs" / "images"
+PICTURES = {
+    "timeline": "pairs-early_release-1",
+    "timeline-ring": "idioms-ring_wgmma",
+    "timeline-store": "pairs-store_depth-1",
+    "timeline-cluster": "clusters-shared_ring",
+    "timeline-tensor": "tensor-pipeline",
+}
+"""The pictures of launches that pages show, and the cases that are launched."""
 FOLDER = Path(__file__).parents[3] / "docs" / "hazards"
 WORDS = np.arange(512, dtype=np.uint32)
 HALVES = np.ones(1024, np.float16)
@@ -120,20 +128,22 @@ def report(page: Page) -> str:
     return next(words for rule, words in found if rule == page.rule) + "\n"
 
 
-def picture() -> str:
-    """The ring whose memory is given free too early."""
-    case = next(each for each in cases() if each.name == "pairs-early_release-1")
+def picture(name: str) -> str:
+    """What happens in the launch of a case, all copies as late as they may be."""
+    case = next(each for each in cases() if each.name == name)
     row = case.row
     kernel = running.loaded(row.source, case.bug).kernels[row.entry]
     given = running.for_launch(row, running.made(row))
+    options: dict[str, Any] = {"cluster": row.cluster} if row.cluster > 1 else {}
     result = kernel.launch(
-        row.grid, row.block, given, problems="report", schedule="lazy"
+        row.grid, row.block, given, problems="report", schedule="lazy", **options
     )
     return str(result.timeline())
 
 
 def main() -> None:
-    PICTURE.write_text(picture(), "utf-8")
+    for name, case in PICTURES.items():
+        (IMAGES / f"{name}.svg").write_text(picture(case), "utf-8")
     for rule in LAUNCHES:
         page, path = read(rule), FOLDER / f"{rule}.md"
         text = path.read_text("utf-8")

@@ -19,8 +19,10 @@ def test_the_repair_is_one(rule: str) -> None:
     assert pages.problems(rule, code, how.repaired or how.arguments) == []
 
 
-def test_the_picture_is_drawn_from_a_launch() -> None:
-    assert pages.PICTURE.read_text("utf-8") == pages.picture()
+@pytest.mark.parametrize("name", pages.PICTURES)
+def test_a_picture_is_drawn_from_a_launch(name: str) -> None:
+    drawn = pages.picture(pages.PICTURES[name])
+    assert (pages.IMAGES / f"{name}.svg").read_text("utf-8") == drawn
 
 
 def test_every_rule_has_a_page() -> None:

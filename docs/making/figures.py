@@ -1,0 +1,66 @@
+"""Which pictures are kept beside the pages that show them?"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import fragmenta as fm
+from fragmenta.view.path import path_svg
+from making import explorer
+
+SCALED = fm.tcgen05("m128n64k64", a="e2m1", kind="mxf4nvf4")
+
+
+class Figure(NamedTuple):
+    """A picture: of an instruction, of an operand, of the way of D, or of swizzles."""
+
+    op: fm.Instruction
+    part: str = ""
+
+    def svg(self) -> str:
+        """The picture."""
+        if self.part == "path":
+            return path_svg(self.op)
+        if self.part == "swizzles":
+            return str(fm.swizzle_picture(0, 32, 64, 128))
+        what = self.op.fragments[self.part] if self.part else self.op
+        return what.to_svg()
+
+    def link(self, up: str = "") -> str:
+        """Where the explorer shows it."""
+        tab = "&tab=memory" if self.part == "swizzles" else ""
+        return f"{explorer.link(self.op, up)}{tab}"
+
+
+FIGURES = {
+    "index": Figure(fm.mma("m16n8k16", a="f16", d="f32")),
+    "layout-a": Figure(fm.mma("m16n8k64", a="s4"), "A"),
+    "tcgen05-d": Figure(fm.tcgen05("m128n64k16", a="f16")),
+    "tcgen05-f": Figure(fm.tcgen05("m64n64k16", a="f16")),
+    "tcgen05-b": Figure(fm.tcgen05("m128n64k16", a="f16", cta_group=2)),
+    "tcgen05-scales": Figure(SCALED),
+    "tcgen05-path": Figure(SCALED, "path"),
+    "swizzles": Figure(fm.wgmma("m64n64k16", a="f16", d="f32"), "swizzles"),
+}
+SHOWN = re.compile(r"(?m)^!\[(.*)\]\(((?:\.\./)*)pictures/([\w-]+)\.svg\)$")
+
+
+def put(text: str) -> str:
+    """A page whose pictures have a link into the explorer below them."""
+    return SHOWN.sub(_linked, text)
+
+
+def _linked(image: re.Match[str]) -> str:
+    alt, up, name = image.groups()
+    if name not in FIGURES:
+        return image[0]
+    return shown(f"{up}pictures/{name}.svg", alt, FIGURES[name].link(up))
+
+
+def shown(file: str, alt: str, to: str, told: str = "") -> str:
+    """A picture of an instruction, and a link; ``told`` is said after it."""
+    led = f'<a href="{to}">Open in the explorer</a>{told}' if to else ""
+    image = f'<img src="{file}" alt="{alt}" loading="lazy">'
+    caption = f"<figcaption>{led}</figcaption>"
+    return f'<figure class="fm-picture">{image}{caption}</figure>'
