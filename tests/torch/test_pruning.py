@@ -332,3 +332,22 @@ def test_a_transposed_semi_structured_tensor_is_refused(quiet):
     given = Cutlass(torch.Size([128, 64]), None, None, packed, meta, None)
     with pytest.raises(fm.Error, match="give the weight itself"):
         ft.compress(given)
+
+
+def test_a_model_without_linears_is_told():
+    attention = torch.nn.MultiheadAttention(16, 2)
+    with pytest.warns(UserWarning, match=r"itself \(MultiheadAttention\), out_proj"):
+        ft.linears(attention, prune=True)
+    turned = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(8, 8))
+    with pytest.warns(UserWarning, match=r"0 \(ParametrizedLinear\)$"):
+        ft.linears(torch.nn.Sequential(turned), prune=True)
+    with pytest.warns(UserWarning, match="nothing was replaced$"):
+        ft.linears(torch.nn.Sequential(torch.nn.ReLU()))
+
+
+def test_linears_again_is_no_reason_to_warn():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())
+    ft.linears(model, prune=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert ft.linears(model) is model

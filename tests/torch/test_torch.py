@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import warnings
 
 import numpy as np
 import pytest
@@ -194,25 +193,6 @@ def test_linears_replaces_all():
     ft.linears(model, prune=True, least=100)
     assert type(model[0]) is torch.nn.Linear
     assert type(model[1][0]) is ft.SparseLinear
-
-
-def test_a_model_without_linears_is_told():
-    attention = torch.nn.MultiheadAttention(16, 2)
-    with pytest.warns(UserWarning, match=r"itself \(MultiheadAttention\), out_proj"):
-        ft.linears(attention, prune=True)
-    turned = torch.nn.utils.parametrizations.orthogonal(torch.nn.Linear(8, 8))
-    with pytest.warns(UserWarning, match=r"0 \(ParametrizedLinear\)$"):
-        ft.linears(torch.nn.Sequential(turned), prune=True)
-    with pytest.warns(UserWarning, match="nothing was replaced$"):
-        ft.linears(torch.nn.Sequential(torch.nn.ReLU()))
-
-
-def test_linears_again_is_no_reason_to_warn():
-    model = torch.nn.Sequential(torch.nn.Linear(8, 4).bfloat16())
-    ft.linears(model, prune=True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert ft.linears(model) is model
 
 
 def test_linears_of_odd_models():
