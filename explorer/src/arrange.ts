@@ -36,8 +36,8 @@ export interface Room {
 /** Above each sheet: its caption and the numbers of its columns. */
 export const TOP = 32;
 /** Beside it: the numbers of its rows, and the warps of a warpgroup. */
-const NUMBERS = 26;
-export const BAND = 44;
+const NUMBERS = 24;
+export const BAND = 42;
 const GAP = 18;
 const BETWEEN = 10; // pixels between several matrices side by side
 const LEFT = ["metadata", "scale_A", "logical", "A"];
@@ -114,7 +114,8 @@ export function arrange(items: Item[], room: Room): Arrangement {
   const margin = NUMBERS + (banded ? BAND : 0);
   const lower = [...left, ...result];
 
-  const down = [...upper.map((item) => rowsOf([item])), ...(lower.length ? [rowsOf(lower)] : [])];
+  const down = upper.map((item) => rowsOf([item]));
+  if (lower.length) down.push(rowsOf(lower));
   const vertical = room.height - 4 - down.length * TOP - (down.length - 1) * 6;
   const high = fit(down, vertical, 40);
   const lines = (block: number) => (block >= 22 ? 2 : block >= ONE - 0.1 ? 1 : 0);
@@ -131,7 +132,8 @@ export function arrange(items: Item[], room: Room): Arrangement {
   ];
   const narrow = left.filter(({ sheet }) => sheet.columns <= 4).length * 24;
   const between = (right.length ? left.length : left.length - 1) * GAP + narrow;
-  const horizontal = room.width - 4 - between - margin - (left.length && right.length ? NUMBERS : 0);
+  const numbers = left.length && right.length ? NUMBERS : 0;
+  const horizontal = room.width - 4 - between - margin - numbers;
   const wide = fit(across, horizontal, 46);
 
   const { zoom } = room;
@@ -145,7 +147,9 @@ export function arrange(items: Item[], room: Room): Arrangement {
 function rowsOf(items: Item[]): Lines {
   const runs = items.map(({ sheet }) => sheet.down);
   const run = runs.every((each) => each === runs[0]) ? runs[0] : 1;
-  const each = items.map((item) => heights(item).map((need) => (need * run) / item.sheet.down));
+  const each = items.map((item) =>
+    heights(item).map((need) => (need * run) / item.sheet.down),
+  );
   const count = Math.max(...items.map(({ sheet }) => sheet.rows));
   return { count, run, each: 0, needs: most(each), element: 0, weight: weightOf(items) };
 }
@@ -159,7 +163,8 @@ function columnsOf(items: Item[], lines: (item: Item) => number): Lines {
   const count = Math.max(...items.map(({ sheet }) => sheet.columns));
   const element = Math.max(...items.map(({ names }) => names.letters.element));
   const { each: one } = items[0].sheet;
-  return { count, run, each: one === count ? 0 : one, needs: most(each), element, weight: weightOf(items) };
+  const weight = weightOf(items);
+  return { count, run, each: one === count ? 0 : one, needs: most(each), element, weight };
 }
 
 /** What has no names, B in shared memory, gives way to what has; so do codes. */
@@ -185,7 +190,7 @@ function fit(groups: Lines[], room: number, roomy: number): number[] {
   let best = groups.map(() => LEVELS - 1);
   let bestWorth = -1;
   for (const levels of choices(groups.length)) {
-    const worth = levels.reduce((sum, level, at) => sum + WORTH[level] * groups[at].weight, 0);
+    const worth = groups.reduce((sum, { weight }, at) => sum + WORTH[levels[at]] * weight, 0);
     if (worth > bestWorth && total(levels) <= free) [best, bestWorth] = [levels, worth];
   }
   // Where names do not fit anyway, what has none is not larger than what has.
@@ -252,20 +257,22 @@ function place(given: {
     const wide = slot(item, columns.end);
     const caption = wide + GAP - 6;
     const rows = rowTracks[upper.length];
-    panels.push({ ...item, rows, columns, x, y: above + TOP, numbered: at === 0, caption });
+    const numbered = at === 0;
+    panels.push({ ...item, rows, columns, x, y: above + TOP, numbered, caption });
     x += wide + GAP;
   });
   const free = x - GAP;
   if (left.length) x += NUMBERS;
   const columns = columnTracks[left.length];
+  const right = { columns, x, numbered: true, caption: columns?.end ?? 0 };
   upper.forEach((item, at) => {
     const rows = bottom[at];
-    panels.push({ ...item, rows, columns, x, y: y + TOP, numbered: true, caption: columns.end });
+    panels.push({ ...item, ...right, rows, y: y + TOP });
     y += rows.end + TOP + 6;
   });
   for (const item of result) {
     const rows = rowTracks[upper.length];
-    panels.push({ ...item, rows, columns, x, y: above + TOP, numbered: true, caption: columns.end });
+    panels.push({ ...item, ...right, rows, y: above + TOP });
   }
   const width = columns && (upper.length || result.length) ? x + columns.end : free;
   const lowest = rowTracks[upper.length];

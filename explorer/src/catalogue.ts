@@ -2,7 +2,7 @@
 
 import type { ElementType } from "./elements.js";
 import type { MemoryTables } from "./shared.js";
-import type { Model } from "./trace.js";
+import type { Model } from "./model.js";
 import type { Meaning } from "./words.js";
 
 export interface Part {

@@ -2,8 +2,7 @@
 // names that there is room for; colours alone where there is none.
 
 import type { Panel } from "./arrange.js";
-import { BAND } from "./arrange.js";
-import type { Marks } from "./highlight.js";
+import { drawAxes, drawWarps } from "./axes.js";
 import { LEAST, LETTER, width, writing, type Writing } from "./labels.js";
 import type { Painter } from "./painter.js";
 import type { Theme } from "./palette.js";
@@ -33,10 +32,13 @@ interface Box {
   height: number;
 }
 
+/** The first row and the one after the last; the same of columns. */
+type Range = [number, number, number, number];
+
 const FRAMED = 6; // pixels: smaller blocks are only colours
 
 /** The rows and columns of a panel that a window shows, in whole blocks. */
-function visible(panel: Panel, window: Window | null): [number, number, number, number] {
+export function visible(panel: Panel, window: Window | null): Range {
   const { rows, columns, x, y, sheet } = panel;
   if (!window) return [0, rows.count, 0, columns.count];
   const [top, bottom] = rows.between(window.top - y, window.bottom - y);
@@ -57,7 +59,7 @@ export function boxOf(panel: Panel, index: number): Box | null {
   return column < 0 ? null : cellBox(panel, row, column);
 }
 
-function cellBox({ rows, columns, x, y }: Panel, row: number, column: number): Box {
+export function cellBox({ rows, columns, x, y }: Panel, row: number, column: number): Box {
   return {
     x: x + columns.starts[column],
     y: y + rows.starts[row],
@@ -76,12 +78,10 @@ export function hit(panel: Panel, x: number, y: number): number {
 /** How a panel's blocks are labelled. */
 export function writingOf(panel: Panel): Writing {
   const { rows, columns, sheet, names } = panel;
-  const block = {
-    width: columns.span(0, sheet.across),
-    height: rows.span(0, sheet.down),
-  };
-  const cell = { width: columns.sizes[0], height: rows.sizes[0] };
-  return writing(sheet, names, block, cell);
+  const [width, cellWidth] = columns.least(sheet.across);
+  const [height, cellHeight] = rows.least(sheet.down);
+  const cell = { width: cellWidth, height: cellHeight };
+  return writing(sheet, names, { width, height }, cell);
 }
 
 /** Whether every element of a panel has its name or value written. */
@@ -105,22 +105,22 @@ export function drawPanel(
   window: Window | null = null,
 ): void {
   const { sheet, rows, columns } = panel;
-  const [top, bottom, left, right] = visible(panel, window);
+  const range = visible(panel, window);
+  const [top, bottom, left, right] = range;
   if (bottom <= top || right <= left) return;
   const block = Math.min(columns.span(0, sheet.across), rows.span(0, sheet.down));
-  if (sheet.name === "logical") drawLogical(to, panel, look, theme, [top, bottom, left, right]);
-  else if (block < FRAMED) drawMosaic(to, panel, look, [top, bottom, left, right]);
-  else drawBlocks(to, panel, look, theme, [top, bottom, left, right]);
+  if (sheet.name === "logical") drawLogical(to, panel, look, theme, range);
+  else if (block < FRAMED) drawMosaic(to, panel, look, range);
+  else drawBlocks(to, panel, look, theme, range);
   if (block < FRAMED) to.frame(panel.x, panel.y, columns.end, rows.end, theme.hair, 1);
   drawChunks(to, panel, look, theme);
   drawAxes(to, panel, theme, window);
   drawWarps(to, panel, theme);
 }
 
-type Range = [number, number, number, number];
-
 /** The colours alone. */
-function drawMosaic(to: Painter, panel: Panel, look: Look, [top, bottom, left, right]: Range): void {
+function drawMosaic(to: Painter, panel: Panel, look: Look, range: Range): void {
+  const [top, bottom, left, right] = range;
   const { sheet, rows, columns } = panel;
   for (let m = 0; m * sheet.each < columns.count; m++) {
     const first = Math.max(left, m * sheet.each);
@@ -139,7 +139,13 @@ function drawMosaic(to: Painter, panel: Panel, look: Look, [top, bottom, left, r
 }
 
 /** A sparse A as it multiplies: what is stored in its colours, the rest open. */
-function drawLogical(to: Painter, panel: Panel, look: Look, theme: Theme, range: Range): void {
+function drawLogical(
+  to: Painter,
+  panel: Panel,
+  look: Look,
+  theme: Theme,
+  range: Range,
+): void {
   const [top, bottom, left, right] = range;
   const wide = panel.columns.sizes[0];
   const letters = panel.names.letters.element;
@@ -154,14 +160,22 @@ function drawLogical(to: Painter, panel: Panel, look: Look, theme: Theme, range:
         continue;
       }
       to.rect(x + 0.5, y + 1, Math.max(1, w - 1), Math.max(1, h - 2), look.colour(index));
-      if (size) to.text(x + w / 2, y + h / 2, panel.names.element(index), size, theme.ink, "middle");
+      if (!size) continue;
+      const name = panel.names.element(index);
+      to.text(x + w / 2, y + h / 2, name, size, theme.ink, "middle");
     }
   }
   const box = { ...cellBox(panel, 0, 0), width: panel.columns.end, height: panel.rows.end };
   to.frame(box.x, box.y, box.width, box.height, theme.hair, 1);
 }
 
-function drawBlocks(to: Painter, panel: Panel, look: Look, theme: Theme, range: Range): void {
+function drawBlocks(
+  to: Painter,
+  panel: Panel,
+  look: Look,
+  theme: Theme,
+  range: Range,
+): void {
   const { sheet, rows, columns } = panel;
   const [top, bottom, left, right] = range;
   const { across, down } = sheet;
@@ -280,161 +294,6 @@ function drawChunks(to: Painter, panel: Panel, look: Look, theme: Theme): void {
     if (sheet.across > 1 && sheet.name !== "logical" && column % sheet.across) continue;
     const x = panel.x + columns.starts[column];
     to.rect(x - 0.5, panel.y, 1, rows.end, faint);
-  }
-}
-
-// ── around the elements ─────────────────────────────────────────────────────
-
-/** Numbers stay beside what is seen of a matrix that is larger than the window. */
-function drawAxes(to: Painter, panel: Panel, theme: Theme, window: Window | null): void {
-  const { sheet, rows, columns, x, y, numbered } = panel;
-  const wide = (count: number) => String(count - 1).length * LEAST * LETTER + 3;
-  const [left, top] = [window?.left ?? -Infinity, window?.top ?? -Infinity];
-  if (numbered && left < x + columns.end - 40) {
-    const right = Math.max(x - 5, left + wide(rows.count));
-    if (right > x) {
-      to.rect(left, y, right + 3 - left, rows.end, theme.page, 0.85);
-    }
-    for (const row of numberedLines(rows, sheet.down, LEAST + 1)) {
-      const middle = y + rows.starts[row] + rows.sizes[row] / 2;
-      to.text(right, middle, String(row), LEAST, theme.faint, "end");
-    }
-  }
-  if (top > y + rows.end - 20) return;
-  const middle = Math.max(y - 8, top + 8);
-  if (middle > y) to.rect(x, top, columns.end, 16, theme.page, 0.85);
-  for (let m = 0; m * sheet.each < columns.count; m++) {
-    for (const column of numberedLines(columns, sheet.across, wide(sheet.each), sheet.each)) {
-      const at = m * sheet.each + column;
-      const centre = x + columns.starts[at] + columns.sizes[at] / 2;
-      to.text(centre, middle, String(column), LEAST, theme.faint, "middle");
-    }
-  }
-}
-
-/** The lines whose numbers fit side by side: all, the ends of registers, every 2nd … */
-function numberedLines(track: Track, run: number, needed: number, count = track.count): number[] {
-  const all = Array.from({ length: count }, (_, line) => line);
-  const fits = (lines: number[]) =>
-    lines.every((line, at) => {
-      if (!at) return true;
-      const middle = (each: number) => track.starts[each] + track.sizes[each] / 2;
-      return middle(line) - middle(lines[at - 1]) >= needed;
-    });
-  const ends = all.filter((line) => line % run < 2 || line % run === run - 1);
-  for (const some of [all, ends]) if (fits(some)) return some;
-  for (let step = run; step < 2 * count; step *= 2) {
-    const some = all.filter((line) => line % step === 0);
-    if (fits(some)) return some;
-  }
-  return [0];
-}
-
-/** The bands of a warpgroup's warps, at the left of its rows. */
-function drawWarps(to: Painter, panel: Panel, theme: Theme): void {
-  const { matrix, down } = panel.sheet;
-  if (!panel.numbered || (matrix.part?.axes.W ?? 1) < 2 || down > 1) return;
-  const warp = (row: number) => matrix.lane[panel.sheet.index(row, 0)] >> 5;
-  const { rows } = panel;
-  let first = 0;
-  for (let row = 1; row <= rows.count; row++) {
-    if (row < rows.count && warp(row) === warp(first)) continue;
-    const [y, high] = [panel.y + rows.starts[first], rows.span(first, row - first)];
-    if (panel.x >= BAND + 20 && high >= 12 && panel.x < 200) {
-      const x = panel.x - BAND - 22;
-      to.rect(x, y + 1, BAND - 2, high - 2, theme.band);
-      to.text(x + BAND / 2 - 1, y + high / 2, `warp ${warp(first)}`, LEAST, theme.ink, "middle");
-    }
-    first = row;
-  }
-}
-
-// ── marks ───────────────────────────────────────────────────────────────────
-
-/** A veil over what is not lit, frames around what is chosen. */
-export function drawMarks(
-  to: Painter,
-  panel: Panel,
-  marks: Marks,
-  theme: Theme,
-  window: Window | null = null,
-): void {
-  if (marks.lit) drawVeil(to, panel, marks.lit, theme, window);
-  for (const row of marks.rows ?? []) {
-    const { y, height } = cellBox(panel, row, 0);
-    const high = Math.max(3, height);
-    to.frame(panel.x, y + (height - high) / 2, panel.columns.end, high, theme.accent, 1.5);
-  }
-  for (const index of marks.framed) {
-    const box = boxOf(panel, index);
-    if (!box) continue;
-    // What is tiny is framed as if it were not.
-    const [w, h] = [Math.max(6, box.width), Math.max(6, box.height)];
-    const [x, y] = [box.x + (box.width - w) / 2, box.y + (box.height - h) / 2];
-    to.frame(x, y, w, h, theme.page, 4.5);
-    to.frame(x, y, w, h, theme.accent, 2.25);
-  }
-}
-
-function drawVeil(to: Painter, panel: Panel, lit: Uint8Array, theme: Theme, window: Window | null): void {
-  const [top, bottom, left, right] = visible(panel, window);
-  const { sheet, rows, columns } = panel;
-  const bright = (row: number, column: number) => {
-    const index = sheet.index(row, column);
-    return index >= 0 && lit[index] > 0;
-  };
-  for (let row = top; row < bottom; row++) {
-    let from = left;
-    for (let column = left; column <= right; column++) {
-      const end = column === right;
-      if (!end && !bright(row, column)) continue;
-      if (column > from) {
-        const x = panel.x + columns.starts[from];
-        const y = panel.y + rows.starts[row];
-        to.rect(x, y, columns.span(from, column - from), rows.sizes[row], theme.page, theme.dark ? 0.66 : 0.74);
-      }
-      from = column + 1;
-    }
-  }
-  for (let row = top; row < bottom; row += sheet.down) {
-    for (let column = left; column < right; column += sheet.across) {
-      outline(to, panel, row, column, bright, theme);
-    }
-  }
-}
-
-/** Around a block of which all is lit; around single elements elsewhere. */
-function outline(
-  to: Painter,
-  panel: Panel,
-  row: number,
-  column: number,
-  bright: (row: number, column: number) => boolean,
-  theme: Theme,
-): void {
-  const { across, down } = panel.sheet;
-  const { rows, columns } = panel;
-  const cells = Array.from({ length: across * down }, (_, at) => [
-    row + Math.floor(at / across),
-    column + (at % across),
-  ]);
-  const found = cells.filter(([r, c]) => bright(r, c));
-  if (!found.length) return;
-  const whole = found.length === cells.length;
-  const boxes = whole
-    ? [
-        {
-          x: panel.x + columns.starts[column],
-          y: panel.y + rows.starts[row],
-          width: columns.span(column, across),
-          height: rows.span(row, down),
-        },
-      ]
-    : found.map(([r, c]) => cellBox(panel, r, c));
-  for (const { x, y, width: w, height: h } of boxes) {
-    // Small cells would be hidden under their own outline; tiny ones are lost without.
-    if (w * h < 40) to.rect(x, y, w, h, theme.accent, 0.85);
-    else if (Math.min(w, h) >= 6) to.frame(x + 0.5, y + 0.5, w - 1, h - 1, theme.ink, whole ? 1.6 : 1);
   }
 }
 

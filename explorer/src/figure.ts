@@ -6,7 +6,6 @@ import { announce, byId, download, h, toast } from "./dom.js";
 import {
   boxOf,
   caption,
-  drawMarks,
   drawPanel,
   hit,
   saysAll,
@@ -17,6 +16,7 @@ import type { Change, Explorer } from "./explorer.js";
 import type { Spot } from "./highlight.js";
 import { namesOf } from "./labels.js";
 import { hideLens, showLens } from "./lens.js";
+import { drawMarks } from "./marks.js";
 import type { Matrix } from "./matrix.js";
 import { banksOfB } from "./memory.js";
 import { CanvasPainter, SvgPainter, type Painter } from "./painter.js";
@@ -247,7 +247,8 @@ export class Figure {
     const panel = hover && this.panelOf(hover);
     const box = panel && !saysAll(panel) ? boxOf(panel, hover.index) : null;
     const { x, y } = this.origin;
-    if (box) showLens(this.explorer, this.host, hover!, { ...box, x: box.x + x, y: box.y + y });
+    const near = box && { ...box, x: box.x + x, y: box.y + y };
+    if (near) showLens(this.explorer, this.host, hover!, near);
     else hideLens(this.host);
     showWiring(this.explorer, this.movable ? null : this.corner);
   }
@@ -295,8 +296,10 @@ export class Figure {
     if (!box) return;
     const { left, top, right, bottom } = this.window;
     const edge = 30;
-    const dx = Math.min(0, box.x - edge - left) + Math.max(0, box.x + box.width + edge - right);
-    const dy = Math.min(0, box.y - edge - top) + Math.max(0, box.y + box.height + edge - bottom);
+    const out = (before: number, after: number) =>
+      Math.min(0, before - edge) + Math.max(0, after + edge);
+    const dx = out(box.x - left, box.x + box.width - right);
+    const dy = out(box.y - top, box.y + box.height - bottom);
     if (dx || dy) this.move(-dx, -dy);
   }
 

@@ -79,7 +79,7 @@ function elementOf({ matrix, across, down }: Sheet): (index: number) => string {
   };
 }
 
-/** Of metadata the codes are written: four bits, or one digit where it is narrow. */
+/** Of metadata the codes are written, one hexadecimal digit each. */
 function codesOf({ codes }: Explorer, sheet: Sheet): Names {
   return {
     head: headOf(sheet),
@@ -101,7 +101,7 @@ function longest(last: number, label: (index: number) => string): number {
 
 /** Pixels that so many letters take. */
 export function width(letters: number, size = LEAST): number {
-  return letters * LETTER * size + 3;
+  return letters * LETTER * size + 4;
 }
 
 /** The largest letters for a box; 0 where the least do not fit. */

@@ -144,9 +144,10 @@ function codeChoice(explorer: Explorer, index: number, slot: number): Node {
   const kind = (code: number) => (wrong[code] ? 2 : rising(positions[code]) ? 0 : 1);
   ["in order", "in another order", "illegal"].forEach((label, at) => {
     const codes = [...wrong.keys()].filter((code) => kind(code) === at);
-    const options = codes.map((code) =>
-      h("option", { value: code }, `${bits(code)}${at < 2 ? ` keeps ${positions[code].join(" ")}` : ""}`),
-    );
+    const options = codes.map((code) => {
+      const kept = at < 2 ? ` keeps ${positions[code].join(" ")}` : "";
+      return h("option", { value: code }, bits(code) + kept);
+    });
     if (codes.length) select.append(h("optgroup", { label }, ...options));
   });
   select.value = `${explorer.codes[index]}`;

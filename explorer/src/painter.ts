@@ -186,7 +186,7 @@ export class SvgPainter implements Painter {
     const size = `width="${Math.ceil(width)}" height="${Math.ceil(height)}"`;
     return [
       `<svg xmlns="http://www.w3.org/2000/svg" ${size} ` +
-        `viewBox="0 0 ${Math.ceil(width)} ${Math.ceil(height)}" role="img" ` +
+        `viewBox="0 0 ${Math.ceil(width)} ${Math.ceil(height)}" role="img" xml:space="preserve" ` +
         `font-family="${FONT}">`,
       `<title>${escaped(title)}</title>`,
       `<rect width="100%" height="100%" fill="${page}"/>`,

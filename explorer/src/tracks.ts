@@ -36,6 +36,16 @@ export class Track {
     return this.stop(first + count - 1) - this.starts[first];
   }
 
+  /** The least that a register takes, and its first element. */
+  least(run: number): [number, number] {
+    let [block, element] = [Infinity, Infinity];
+    for (let line = 0; line < this.count; line += run) {
+      block = Math.min(block, this.span(line, run));
+      element = Math.min(element, this.sizes[line]);
+    }
+    return [block, element];
+  }
+
   /** The line at a point; -1 outside and between matrices. */
   at(point: number): number {
     const line = this.last(point);
@@ -70,13 +80,20 @@ export function spread(block: number, run: number, needed: number): number[] {
   );
 }
 
-/** Registers of one size, one after the other. */
+/** Registers one after the other, each beginning at a whole pixel: frames are sharp.
+ * Where one line of letters just fits, no pixel can be spared. */
 export function blocks(
   lines: number,
   run: number,
   block: number,
   needed: number,
 ): Float64Array {
-  const one = spread(block, run, needed);
-  return Float64Array.from({ length: lines }, (_, at) => one[at % run]);
+  const sizes = new Float64Array(lines);
+  const exact = block < 1 || (block > 9 && block < 12);
+  const begin = (number: number) =>
+    exact ? number * block : Math.round(number * block);
+  for (let number = 0; number * run < lines; number++) {
+    sizes.set(spread(begin(number + 1) - begin(number), run, needed), number * run);
+  }
+  return sizes;
 }

@@ -90,9 +90,11 @@ function colouredLine(line: string): Node[] {
 
 /** Said once: what the letters mean, and which end is lowest. */
 function meaning({ scene }: Explorer): string {
-  return scene.tensor
-    ? "T2 is bit 2 of the lane, C of the column, E of the element in the cell, P the CTA. Lines begin with the lowest bit; boxes, like numbers, end with it."
-    : "L2 is bit 2 of the lane, R0 bit 0 of the register's number, E of the element in it, W of the warp. Lines begin with the lowest bit; boxes, like numbers, end with it.";
+  const letters = scene.tensor
+    ? "T2 is bit 2 of the lane, C of the column, E of the element in the cell, P the CTA."
+    : "L2 is bit 2 of the lane, R0 bit 0 of the register's number, E of the element in " +
+      "it, W of the warp.";
+  return `${letters} Lines begin with the lowest bit; boxes, like numbers, end with it.`;
 }
 
 // ── the picture ─────────────────────────────────────────────────────────────
@@ -179,10 +181,10 @@ function digitsPicture(
     ...boxes(above, left, ROWS.top, place, "above"),
     ...boxes(below, right, ROWS.bottom, place, "below"),
   ];
-  const size = `viewBox="0 0 ${width} ${ROWS.height}" width="${width}" height="${ROWS.height}"`;
-  const title = described(above, below);
-  const text = `<svg class="digits" ${size} role="img" aria-label="${title}">${body.join("")}</svg>`;
-  return { text, width };
+  const { height } = ROWS;
+  const size = `viewBox="0 0 ${width} ${height}" width="${width}" height="${height}"`;
+  const about = `role="img" aria-label="${described(above, below)}"`;
+  return { text: `<svg class="digits" ${size} ${about}>${body.join("")}</svg>`, width };
 }
 
 function described(above: Group[], below: Group[]): string {
