@@ -13,7 +13,8 @@ import {
   type ElementType,
   type Patterns,
 } from "./elements.js";
-import { explain, stepsOf, type Line, type Model, type Types } from "./trace.js";
+import type { Line, Model, Types } from "./model.js";
+import { explain, stepsOf } from "./trace.js";
 
 /** The matrices of one multiplication, as raw bits. */
 export interface Operands {
@@ -79,7 +80,9 @@ function slowRows(types: Types, model: Model, given: Operands): RowMaker {
   return (row, d) => {
     for (let col = 0; col < columns; col++) {
       const { bits } = explain(types, model, lineOf(model, given, row, col));
-      d[row * columns + col] = (d instanceof BigUint64Array ? bits : Number(bits)) as never;
+      d[row * columns + col] = (
+        d instanceof BigUint64Array ? bits : Number(bits)
+      ) as never;
     }
   };
 }
@@ -140,11 +143,7 @@ function rounder(type: ElementType, keep: number, nearest: boolean) {
 
 /** One step: terms and their exponents, and the accumulator, to a rounded sum. */
 function stepper(types: Types, model: Model) {
-  const round = rounder(
-    types[model.accumulator],
-    model.keep!,
-    model.rounding === "rn",
-  );
+  const round = rounder(types[model.accumulator], model.keep!, model.rounding === "rn");
   const [fraction, floor] = [model.fraction!, model.floor ?? 0];
   return (
     terms: Float64Array,
@@ -215,7 +214,8 @@ function steppedRows(
       for (const places of steps) {
         const count = fill(row, col, places, terms, exponents);
         state = step(terms, exponents, count, state, exponent);
-        exponent = state === 0 ? NO_EXPONENT : Math.max(exponentOf(Math.abs(state)), low);
+        exponent =
+          state === 0 ? NO_EXPONENT : Math.max(exponentOf(Math.abs(state)), low);
       }
       d[at] = patternOf(of, finish(c.values[at], state)) as never;
     }
@@ -298,7 +298,8 @@ function integerRows(types: Types, model: Model, given: Operands): RowMaker {
 function bitRows(types: Types, model: Model, given: Operands): RowMaker {
   const xor = model.bitop === "xor";
   return exactRows(types, model, given, (sums, x, b, start) => {
-    if (xor) for (let col = 0; col < sums.length; col++) sums[col] += x ^ b[start + col];
+    if (xor)
+      for (let col = 0; col < sums.length; col++) sums[col] += x ^ b[start + col];
     else if (x) for (let col = 0; col < sums.length; col++) sums[col] += b[start + col];
   });
 }

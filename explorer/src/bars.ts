@@ -17,7 +17,7 @@ import {
 } from "./exact.js";
 import { least, type ElementType } from "./elements.js";
 import { folded, nameOf } from "./telling.js";
-import type { Model, Step, Term } from "./trace.js";
+import type { Model, Step, Term } from "./model.js";
 
 /** Positions of bits, from the highest to the lowest that is drawn. */
 interface Axis {
@@ -154,7 +154,9 @@ function sumRow(
   const wide = columns[0] === "a" ? 3 : 1;
   for (const column of columns.slice(wide - 1)) {
     if (column === "bits") {
-      row.append(h("td", { class: "bits" }, bits(value, axis, axis.unit, short(value))));
+      row.append(
+        h("td", { class: "bits" }, bits(value, axis, axis.unit, short(value))),
+      );
     } else if (column === "lost") {
       row.append(h("td", { class: "lost" }, lostText(lost)));
     } else if (column === "product") {
@@ -205,7 +207,8 @@ function axisPicture(axis: Axis): SVGSVGElement {
   const said = emax === null ? "bits" : `bits; emax ${emax}, cut below 2^${axis.cut}`;
   const found = svg(widthOf(axis), 14, said);
   const marks = new Set<number>();
-  const room = (at: number) => [...marks].every((each) => Math.abs(each - at) * cell > 34);
+  const room = (at: number) =>
+    [...marks].every((each) => Math.abs(each - at) * cell > 34);
   const wanted = [emax, axis.cut ?? axis.unit, top, bottom];
   for (const at of wanted) {
     if (at === null || at > top || at < bottom || !room(at)) continue;
@@ -213,7 +216,12 @@ function axisPicture(axis: Axis): SVGSVGElement {
     const x = (top - at) * cell + cell / 2;
     const anchor = at === top ? "start" : "middle";
     const start = at === top ? 0 : x;
-    put(found, "text", { x: start, y: 11, "text-anchor": anchor, class: "tick" }, `2^${at}`);
+    put(
+      found,
+      "text",
+      { x: start, y: 11, "text-anchor": anchor, class: "tick" },
+      `2^${at}`,
+    );
   }
   return found;
 }
@@ -234,7 +242,7 @@ function bits(
     const low = Math.max(bottom, lowestBit(value));
     const bit = (position: number) =>
       Number((magnitude(value.m) >> BigInt(position - value.e)) & 1n);
-    for (let position = log2(value); position >= low; ) {
+    for (let position = log2(value); position >= low;) {
       let end = position;
       const [set, kept] = [bit(position), cut === null || position >= cut];
       const same = (p: number) => bit(p) === set && (cut === null || p >= cut) === kept;
@@ -261,7 +269,11 @@ function digits(
   bit: (position: number) => number,
   { top, cell, bottom }: Axis,
 ): void {
-  for (let position = Math.min(high, top); position >= Math.max(low, bottom); position--) {
+  for (
+    let position = Math.min(high, top);
+    position >= Math.max(low, bottom);
+    position--
+  ) {
     const x = (top - position) * cell + cell / 2;
     const digit = bit(position);
     put(host, "text", { x, y: 11, class: `digit digit${digit}` }, `${digit}`);

@@ -2,7 +2,7 @@
 
 import type { ElementType } from "./elements.js";
 import type { MemoryTables } from "./shared.js";
-import type { Model } from "./trace.js";
+import type { Model } from "./model.js";
 import type { Meaning } from "./words.js";
 
 export interface Part {
@@ -159,14 +159,6 @@ export function unfold(sources: Sources, paragraphs: number[]): string {
   const paragraph = (index: number) =>
     sources.paragraphs[index].map((line) => sources.lines[line]).join("\n");
   return paragraphs.map(paragraph).join("\n\n") + "\n";
-}
-
-const TYPE_FIELDS = ["d", "a", "b", "c", "stype", "type"];
-
-/** The element types that an instruction names. */
-export function typesOf(op: Instruction): string[] {
-  const named = TYPE_FIELDS.map((field) => op.values[field]).filter(Boolean);
-  return [...new Set(named)];
 }
 
 /** The shape of a multiplication, or the tile that a load moves. */

@@ -25,9 +25,7 @@ export class Refused extends Error {}
 
 /** A number as it was given: a ratio, raw bits, or infinite or NaN. */
 export type Given =
-  | { top: bigint; bottom: bigint; minusZero?: boolean }
-  | { raw: bigint }
-  | number;
+  { top: bigint; bottom: bigint; minusZero?: boolean } | { raw: bigint } | number;
 
 /** Rows of what was given, with the words for each. */
 export interface Table {
@@ -56,7 +54,9 @@ export function numberIn(word: string): Given {
   if (/^[+-]?nan$/i.test(plain)) return NaN;
   const found = NUMBER.exec(plain);
   if (!found || !(found[2] || found[3])) {
-    throw new Refused("not a number; write decimal numbers, inf, nan, or bits as 0x3c00");
+    throw new Refused(
+      "not a number; write decimal numbers, inf, nan, or bits as 0x3c00",
+    );
   }
   const [, sign, whole, fraction, power] = found;
   // Beyond this every type has nothing: 1e-2000 is as good as any smaller number.
@@ -76,7 +76,8 @@ export function fit(
   type: ElementType,
   given: Given,
 ): { bits: bigint; exact: boolean } {
-  if (typeof given === "number") return { bits: special(name, type, given), exact: true };
+  if (typeof given === "number")
+    return { bits: special(name, type, given), exact: true };
   if ("raw" in given) {
     if (given.raw >> BigInt(type.used)) {
       throw new Refused(`${name} has ${type.used} bits`);
@@ -163,7 +164,12 @@ export function tableIn(text: string): Table {
   const lines = text
     .replace(/[[\]()]/g, " ")
     .split(/\r?\n/)
-    .map((line) => line.trim().split(/\s*[,;\t]\s*|\s+/).filter(Boolean))
+    .map((line) =>
+      line
+        .trim()
+        .split(/\s*[,;\t]\s*|\s+/)
+        .filter(Boolean),
+    )
     .filter((line) => line.length);
   if (!lines.length) throw new Refused("there are no numbers in it");
   const columns = lines[0].length;

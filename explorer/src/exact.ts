@@ -129,7 +129,11 @@ export function fromNumber(x: number): Exact {
 // ── as text, in Python's words ──────────────────────────────────────────────
 
 /** Decimal digits and exponent of numerator / denominator, rounded half to even. */
-function digits(numerator: bigint, denominator: bigint, count: number): [string, number] {
+function digits(
+  numerator: bigint,
+  denominator: bigint,
+  count: number,
+): [string, number] {
   let exponent = numerator.toString().length - denominator.toString().length;
   const scaled = (at: number): [bigint, bigint] =>
     at >= 0
@@ -141,7 +145,8 @@ function digits(numerator: bigint, denominator: bigint, count: number): [string,
   let whole = top / bottom;
   const twice = 2n * (top - whole * bottom);
   if (twice > bottom || (twice === bottom && (whole & 1n) === 1n)) whole += 1n;
-  if (whole === 10n ** BigInt(count)) return [`1${"0".repeat(count - 1)}`, exponent + 1];
+  if (whole === 10n ** BigInt(count))
+    return [`1${"0".repeat(count - 1)}`, exponent + 1];
   return [whole.toString(), exponent];
 }
 

@@ -2,13 +2,14 @@
 // target, and each product with the bits that it keeps and loses.
 
 import { stepTable } from "./bars.js";
-import { copy, h } from "./dom.js";
+import { byId, copy, h } from "./dom.js";
 import { isInteger } from "./elements.js";
 import { isZero, multiply, short, subtract, text } from "./exact.js";
 import type { Explorer } from "./explorer.js";
 import { ownPanel } from "./owning.js";
 import { summary, told, what } from "./telling.js";
-import { losses, type Explanation } from "./trace.js";
+import { losses } from "./losses.js";
+import type { Explanation } from "./model.js";
 import { cellName, FILLS, type Fill } from "./values.js";
 
 export const FILL_NAMES: Record<Fill, string> = {
@@ -51,7 +52,12 @@ export function explainedIndex({ state, scene }: Explorer): number {
 function controls(explorer: Explorer, index: number): HTMLElement {
   const d = explorer.matrix("D")!;
   const [m, row, col] = d.spot(index);
-  const pick = (name: string, value: number, count: number, go: (to: number) => number) => {
+  const pick = (
+    name: string,
+    value: number,
+    count: number,
+    go: (to: number) => number,
+  ) => {
     const input = h("input", {
       id: `explain-${name}`,
       type: "number",
@@ -60,7 +66,8 @@ function controls(explorer: Explorer, index: number): HTMLElement {
       value,
       onchange: () => {
         const to = Number(input.value);
-        const fine = input.value !== "" && Number.isInteger(to) && to >= 0 && to < count;
+        const fine =
+          input.value !== "" && Number.isInteger(to) && to >= 0 && to < count;
         input.setAttribute("aria-invalid", String(!fine));
         input.title = fine ? "" : `${name} is 0 to ${count - 1}`;
         if (fine) explorer.pin({ matrix: "D", index: go(to) });
@@ -84,7 +91,8 @@ export function fillSelect(explorer: Explorer, id: string, off: boolean): HTMLEl
   const select = h("select", { id });
   const { fill } = explorer.state;
   const fills = FILLS.filter((each) => off || each !== "off");
-  for (const each of fills) select.append(h("option", { value: each }, FILL_NAMES[each]));
+  for (const each of fills)
+    select.append(h("option", { value: each }, FILL_NAMES[each]));
   select.value = fill === "off" && !off ? "small" : fill;
   select.addEventListener("change", () => explorer.own.begin(select.value as Fill));
   return select;
@@ -110,9 +118,14 @@ export function targetSelect(explorer: Explorer, id: string): HTMLSelectElement 
 
 function how(explorer: Explorer): HTMLElement {
   const way = explorer.way!;
-  const instead = explorer.catalogue.targets[explorer.op.requires].targets[explorer.target];
+  const instead =
+    explorer.catalogue.targets[explorer.op.requires].targets[explorer.target];
   const written = instead ? ` The assembler writes ${instead} instead.` : "";
-  return h("p", { class: "hint" }, `${explorer.target}: ${way.how}; ${way.source}.${written}`);
+  return h(
+    "p",
+    { class: "hint" },
+    `${explorer.target}: ${way.how}; ${way.source}.${written}`,
+  );
 }
 
 // ── the answer ──────────────────────────────────────────────────────────────
@@ -122,7 +135,8 @@ function tellings(explorer: Explorer, index: number): Node[] {
   if (!values.model) return [refusal(`There are no numbers: ${explorer.way!.source}`)];
   const found = values.explain(index);
   if (!found) {
-    const why = "A code in this row of the metadata is illegal, so D is undefined here.";
+    const why =
+      "A code in this row of the metadata is illegal, so D is undefined here.";
     return [refusal(why)];
   }
   const { catalogue, op, target } = explorer;
@@ -134,7 +148,11 @@ function tellings(explorer: Explorer, index: number): Node[] {
     outcome(explorer, index, found),
     ...scales(found),
     ...steps(explorer, found),
-    h("pre", { class: "summary" }, summary(found, lost, found.model.d, integer).join("\n")),
+    h(
+      "pre",
+      { class: "summary" },
+      summary(found, lost, found.model.d, integer).join("\n"),
+    ),
     h(
       "details",
       { class: "as-text" },
@@ -144,7 +162,11 @@ function tellings(explorer: Explorer, index: number): Node[] {
         { type: "button", onclick: () => void copy(written, "Explanation") },
         "Copy",
       ),
-      h("pre", { class: "text", tabindex: 0, role: "region", "aria-label": "Explanation" }, written),
+      h(
+        "pre",
+        { class: "text", tabindex: 0, role: "region", "aria-label": "Explanation" },
+        written,
+      ),
     ),
   ];
 }
@@ -154,17 +176,31 @@ function refusal(why: string): HTMLElement {
 }
 
 /** The value, its bits, and how far it is from the exact one. */
-export function outcome(explorer: Explorer, index: number, found: Explanation): HTMLElement {
+export function outcome(
+  explorer: Explorer,
+  index: number,
+  found: Explanation,
+): HTMLElement {
   const difference = subtract(found.value, found.exact);
   const list = h("dl", { class: "outcome" });
   const add = (name: string, value: string, wrong = false) =>
     list.append(
-      h("div", wrong ? { class: "lost" } : {}, h("dt", {}, name), " ", h("dd", {}, value)),
+      h(
+        "div",
+        wrong ? { class: "lost" } : {},
+        h("dt", {}, name),
+        " ",
+        h("dd", {}, value),
+      ),
     );
   add("D", `${text(found.value)}`);
   add("bits", explorer.numbers.hex("D", index));
   add("exact", text(found.exact));
-  add("difference", isZero(difference) ? "0" : short(difference, 16), !isZero(difference));
+  add(
+    "difference",
+    isZero(difference) ? "0" : short(difference, 16),
+    !isZero(difference),
+  );
   return list;
 }
 
@@ -185,7 +221,11 @@ function scales({ blocks, model }: Explanation): HTMLElement[] {
     h(
       "table",
       { class: "terms" },
-      h("thead", {}, h("tr", {}, ...heads.map((each) => h("th", { scope: "col" }, each)))),
+      h(
+        "thead",
+        {},
+        h("tr", {}, ...heads.map((each) => h("th", { scope: "col" }, each))),
+      ),
       h("tbody", {}, ...rows),
     ),
   ];
@@ -245,6 +285,12 @@ function rounding({ catalogue }: Explorer, found: Explanation, at: number): stri
   return `${said.join("; ")}.`;
 }
 
+function goThere(explorer: Explorer): void {
+  explorer.update({ tab: "explain" });
+  byId("tabs").scrollIntoView({ block: "start" });
+  byId("tab-explain").focus();
+}
+
 // ── beside the picture ──────────────────────────────────────────────────────
 
 /** The card of a pinned element of D: its value, and its bars in little room. */
@@ -264,10 +310,16 @@ export function showResult(explorer: Explorer, host: HTMLElement): void {
   const lossy = found.steps.findIndex((step) => step.terms.some((t) => t.lost?.m));
   const at = Math.max(0, lossy);
   const many = found.steps.length > 1 ? `Step ${at + 1} of ${found.steps.length}` : "";
-  const table = stepTable(explorer.catalogue.types, found.model, found.steps[at], 255, false);
+  const table = stepTable(
+    explorer.catalogue.types,
+    found.model,
+    found.steps[at],
+    255,
+    false,
+  );
   const more = h(
     "button",
-    { type: "button", id: "explain-more", onclick: () => explorer.update({ tab: "explain" }) },
+    { type: "button", id: "explain-more", onclick: () => goThere(explorer) },
     "Explain each step",
   );
   host.replaceChildren(

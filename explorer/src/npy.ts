@@ -25,7 +25,8 @@ export function npyTable(buffer: ArrayBuffer, name: string, type: ElementType): 
   const [rows, columns] = shape;
   const read = reader(buffer, header, name, type);
   const place = (row: number, col: number) =>
-    header.data + (header.fortran ? col * rows + row : row * columns + col) * header.size;
+    header.data +
+    (header.fortran ? col * rows + row : row * columns + col) * header.size;
   if (buffer.byteLength < header.data + rows * columns * header.size) {
     throw new Refused(`the file ends before its ${rows} × ${columns} numbers do`);
   }
@@ -46,14 +47,18 @@ function headerOf(buffer: ArrayBuffer): Header {
   const text = String.fromCharCode(...bytes.subarray(start, start + length));
   const descr = /'descr':\s*'([<>|=]?)([a-zA-Z?])(\d*)'/.exec(text);
   const shape = /'shape':\s*\(([\d,\s]*)\)/.exec(text);
-  if (!descr || !shape) throw new Refused(`its header is not understood: ${text.trim()}`);
+  if (!descr || !shape)
+    throw new Refused(`its header is not understood: ${text.trim()}`);
   const [, order, kind, size] = descr;
   return {
     order: order === ">" ? ">" : "<",
     kind: kind === "?" ? "b" : kind,
     size: Number(size || 1),
     fortran: /'fortran_order':\s*True/.test(text),
-    shape: shape[1].split(",").filter((each) => each.trim()).map(Number),
+    shape: shape[1]
+      .split(",")
+      .filter((each) => each.trim())
+      .map(Number),
     data: start + length,
   };
 }
@@ -88,7 +93,8 @@ function reader(
     const integer = isInteger(type);
     return (at) => ({ raw: integer ? BigInt.asUintN(type.used, bits(at)) : bits(at) });
   }
-  const what = kind === "V" ? `raw items of ${size} bytes` : `items of kind ${kind}${size}`;
+  const what =
+    kind === "V" ? `raw items of ${size} bytes` : `items of kind ${kind}${size}`;
   throw new Refused(
     `it has ${what}; numbers of f2, f4, f8, i, u or b are taken, and raw items of ` +
       `${type.storage} byte${type.storage > 1 ? "s" : ""} as bits of ${name}`,

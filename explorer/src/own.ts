@@ -55,7 +55,9 @@ export class Own {
   get codes(): Codes {
     if (this.givenCodes) return this.givenCodes;
     // Only the identity has others, and to fill all operands takes a while.
-    return this.fill === "identity" ? this.first.codes : firstCodes(this.explorer.scene);
+    return this.fill === "identity"
+      ? this.first.codes
+      : firstCodes(this.explorer.scene);
   }
 
   /** The bits of every operand. */
@@ -112,7 +114,9 @@ export class Own {
     }
     this.given.set(name, bits.slice());
     if (codes) this.givenCodes = codes.slice();
-    const others = Object.entries(state.set).filter(([at]) => !at.startsWith(`${name}.`));
+    const others = Object.entries(state.set).filter(
+      ([at]) => !at.startsWith(`${name}.`),
+    );
     this.change(Object.fromEntries(others), codes ? {} : state.codes);
   }
 

@@ -1,6 +1,6 @@
 // How does one give values of one's own?  Type one, paste rows, load or drop a file.
 
-import { byId, h } from "./dom.js";
+import { announce, byId, h } from "./dom.js";
 import { numberOf, type Patterns } from "./elements.js";
 import { fit, fitted, numberIn, Refused, tableIn, type Table } from "./entry.js";
 import type { Explorer } from "./explorer.js";
@@ -31,7 +31,7 @@ export function ownPanel(explorer: Explorer): HTMLElement {
     h("p", { class: "hint" }, shapeText(explorer, matrix)),
     area(explorer, matrix),
     buttons(explorer, matrix),
-    h("p", { id: "own-said", role: "status", class: said.wrong ? "wrong" : "hint" }, said.text),
+    h("p", { id: "own-said", class: said.wrong ? "wrong" : "hint" }, said.text),
     h("p", { class: "hint" }, linkText(explorer)),
   );
   listenToDrops(explorer, box);
@@ -61,9 +61,11 @@ function pinnedEntry(explorer: Explorer): Node[] {
   const matrix = pinned && explorer.matrix(pinned.matrix);
   if (!matrix || !VALUED.includes(matrix.name)) return [];
   const value = explorer.numbers.full(matrix.name, pinned.index);
-  const name = cellName(matrix, pinned.index);
+  const stored = matrix.name === "A" && explorer.scene.pattern ? "stored " : "";
+  const name = `${stored}${cellName(matrix, pinned.index)}`;
   const input = h("input", { id: "own-one", value, size: 10, spellcheck: "false" });
-  const set = () => attempt(explorer, () => takeOne(explorer, matrix, pinned.index, input.value));
+  const set = () =>
+    attempt(explorer, () => takeOne(explorer, matrix, pinned.index, input.value));
   input.addEventListener("keydown", (event) => event.key === "Enter" && set());
   return [
     h("label", {}, `${name} `, input),
@@ -71,7 +73,12 @@ function pinnedEntry(explorer: Explorer): Node[] {
   ];
 }
 
-function takeOne(explorer: Explorer, matrix: Matrix, index: number, word: string): string {
+function takeOne(
+  explorer: Explorer,
+  matrix: Matrix,
+  index: number,
+  word: string,
+): string {
   const of = explorer.catalogue.types[matrix.type];
   const where = `${cellName(matrix, index)} = ${word.trim()}`;
   try {
@@ -80,7 +87,9 @@ function takeOne(explorer: Explorer, matrix: Matrix, index: number, word: string
     all[index] = (of.bits > 32 ? bits : Number(bits)) as never;
     const near = fullText(numberOf(of, of.bits > 32 ? bits : Number(bits)));
     explorer.own.take(matrix.name, all);
-    return exact ? `${where} is set.` : `${where} is rounded to ${near}, as ${matrix.type}.`;
+    return exact
+      ? `${where} is set.`
+      : `${where} is rounded to ${near}, as ${matrix.type}.`;
   } catch (error) {
     if (error instanceof Refused) throw new Refused(`${where}: ${error.message}`);
     throw error;
@@ -99,7 +108,8 @@ function shapeOf(explorer: Explorer, matrix: Matrix): [number, number] {
 function shapeText(explorer: Explorer, matrix: Matrix): string {
   const [rows, columns] = shapeOf(explorer, matrix);
   const size = `${rows} rows of ${columns} ${matrix.type}`;
-  const many = matrix.count > 1 ? `, the ${matrix.count} matrices one below the other` : "";
+  const many =
+    matrix.count > 1 ? `, the ${matrix.count} matrices one below the other` : "";
   if (columns === matrix.cols) return `${size}${many}.`;
   return (
     `${size} with all their zeros, ${explorer.scene.pattern!.text}; the codes follow from ` +
@@ -116,7 +126,9 @@ function area(explorer: Explorer, matrix: Matrix): HTMLElement {
     spellcheck: "false",
     wrap: "off",
     "aria-label": `${matrix.name}, ${rows} rows of ${columns}`,
-    placeholder: many ? `${rows * columns} numbers: load a file, or paste them here` : "",
+    placeholder: many
+      ? `${rows * columns} numbers: load a file, or paste them here`
+      : "",
     oninput: () => (draft.text = found.value),
   });
   found.value = draft.text ?? (many ? "" : written(explorer, matrix, columns));
@@ -154,7 +166,11 @@ function buttons(explorer: Explorer, matrix: Matrix): HTMLElement {
   return h(
     "div",
     { class: "controls" },
-    h("button", { type: "button", id: "own-use", onclick: use }, `Use as ${matrix.name.replace("_", " ")}`),
+    h(
+      "button",
+      { type: "button", id: "own-use", onclick: use },
+      `Use as ${matrix.name.replace("_", " ")}`,
+    ),
     h("label", { class: "file" }, "Load .npy or .csv", file),
     h("button", { type: "button", id: "own-reset", onclick: reset }, "Reset"),
   );
@@ -234,4 +250,5 @@ function attempt(explorer: Explorer, act: () => string): void {
 function say(explorer: Explorer, words: string, wrong = false): void {
   said = { text: words, wrong };
   explorer.update({});
+  announce(words);
 }

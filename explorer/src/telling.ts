@@ -3,23 +3,9 @@
 
 import type { Catalogue } from "./catalogue.js";
 import { isInteger } from "./elements.js";
-import {
-  equal,
-  isZero,
-  multiply,
-  short,
-  subtract,
-  text,
-  type Exact,
-} from "./exact.js";
-import {
-  losses,
-  type Explanation,
-  type Loss,
-  type Losses,
-  type Step,
-  type Term,
-} from "./trace.js";
+import { equal, isZero, multiply, short, subtract, text, type Exact } from "./exact.js";
+import { losses, type Loss, type Losses } from "./losses.js";
+import type { Explanation, Step, Term } from "./model.js";
 
 export function told(
   catalogue: Catalogue,
@@ -191,7 +177,8 @@ function lossLines(cause: string, lost: Losses, loss: Loss, places: string): str
   if (loss.step === null) return [`${head} nothing lost`];
   const at = loss.k === null ? "" : ` at ${loss.k.length ? "k " : ""}${nameOf(loss.k)}`;
   const { total } = loss;
-  const inUlp = lost.ulp === null ? "" : short({ m: total.m, e: total.e - lost.ulp }, 8);
+  const inUlp =
+    lost.ulp === null ? "" : short({ m: total.m, e: total.e - lost.ulp }, 8);
   const units = inUlp ? ` (${inUlp} ulp)` : "";
   return wrapped(
     `${head} ${short(total)}${units} in ${loss.count} of ${loss.among} ${places}, ` +
@@ -213,4 +200,3 @@ function wrapped(whole: string): string[] {
   }
   return [...lines, line.trimEnd()];
 }
-

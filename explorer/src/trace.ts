@@ -2,14 +2,8 @@
 // recorded: each product and its exponent, emax, what every term loses, the rounding.
 // The parameters are Python's; these are the steps of its own explanations.
 
-import {
-  decode,
-  encode,
-  isInteger,
-  least,
-  rounded,
-  type ElementType,
-} from "./elements.js";
+import { decode, encode, isInteger, least, rounded } from "./elements.js";
+import type { Block, Explanation, Line, Model, Step, Term, Types } from "./model.js";
 import {
   add,
   isFraction,
@@ -24,86 +18,6 @@ import {
   type Fraction,
   type Rounding,
 } from "./exact.js";
-
-/** How a target computes an instruction; what says nothing is left out. */
-export interface Model {
-  a: string;
-  b: string;
-  c: string;
-  d: string;
-  k: number;
-  stored: number;
-  form: "fused" | "grouped" | "chain" | "pairs" | "integer" | "bits";
-  accumulator: string;
-  c_enters: string;
-  operand?: string;
-  products: number;
-  fraction?: number;
-  floor?: number;
-  keep?: number;
-  rounding: Rounding;
-  order?: number[];
-  start: "c" | "zero";
-  scale?: string;
-  scale_vec?: number;
-  satfinite?: boolean;
-  bitop?: "xor" | "and";
-  group?: number;
-}
-
-export type Types = Record<string, ElementType>;
-
-/** A row of A and what meets it; patterns along the stored columns. */
-export interface Line {
-  a: bigint[];
-  /** The pattern of B that each one meets. */
-  b: bigint[];
-  c: bigint;
-  /** The logical k of each product. */
-  k: number[];
-  /** The patterns of both scales, block by block. */
-  scales: [bigint, bigint][];
-}
-
-/** A product, a group of products, or the accumulator, whose k is empty. */
-export interface Term {
-  k: number[];
-  a: Exact | null;
-  b: Exact | null;
-  value: Exact;
-  exponent: number | null;
-  aligned: Fraction | null;
-  lost: Fraction | null;
-}
-
-/** One operation that rounds. */
-export interface Step {
-  operation: "fused" | "fma" | "add" | "exact" | "convert";
-  terms: Term[];
-  emax: number | null;
-  total: Exact;
-  keep: number | null;
-  rounding: Rounding | "wrap" | "satfinite";
-  value: Exact;
-  type: string;
-  bits: bigint;
-}
-
-export interface Block {
-  first: number;
-  last: number;
-  a: Exact;
-  b: Exact;
-}
-
-export interface Explanation {
-  model: Model;
-  steps: Step[];
-  bits: bigint;
-  value: Exact;
-  exact: Exact;
-  blocks: Block[];
-}
 
 /** A number as it enters a step. */
 interface Entering {
@@ -403,7 +317,17 @@ class Story {
     }
     const bits = told.nan ?? encode(this.types[type], value, minusZero);
     const emax = told.emax ?? null;
-    this.steps.push({ operation, terms, emax, total, keep, rounding, value, type, bits });
+    this.steps.push({
+      operation,
+      terms,
+      emax,
+      total,
+      keep,
+      rounding,
+      value,
+      type,
+      bits,
+    });
     return this.number(bits, type, type);
   }
 }
@@ -424,65 +348,3 @@ function aligned(each: Term, unit: number): Term {
   const kept = { m: wholeUnits(value, unit, "rz"), e: unit };
   return { ...each, aligned: kept, lost: subtract(value, kept) as Fraction };
 }
-
-// ── what was lost ───────────────────────────────────────────────────────────
-
-/** What one cause adds to D, in how many places, and where it adds the most. */
-export interface Loss {
-  total: Fraction;
-  count: number;
-  among: number;
-  step: number | null;
-  k: number[] | null;
-}
-
-export interface Losses {
-  alignment: Loss;
-  rounding: Loss;
-  /** The exponent of D's unit in the last place; null at zero and of integers. */
-  ulp: number | null;
-}
-
-interface Change {
-  change: Fraction;
-  step: number;
-  k: number[] | null;
-}
-
-/** What is lost by alignment and by rounding; null if a sum is not finite. */
-export function losses(told: Explanation, of: ElementType): Losses | null {
-  const { steps, exact } = told;
-  const finite = steps.every((each) => isFraction(each.total) && isFraction(each.value));
-  if (!finite || !isFraction(exact)) return null;
-  const round = steps.map((each, at) => ({
-    change: subtract(each.value, each.total) as Fraction,
-    step: at + 1,
-    k: null,
-  }));
-  const cut = steps.flatMap((each, at) =>
-    each.terms
-      .filter(({ lost, value }) => lost && !isZero(value))
-      .map(({ lost, k }) => ({ change: { m: -lost!.m, e: lost!.e }, step: at + 1, k })),
-  );
-  const at = isZero(exact) ? (told.value as Fraction) : exact;
-  const whole = isInteger(of) || at.m === 0n;
-  const ulp = whole ? null : Math.max(log2(at), least(of)) - of.fraction;
-  return { alignment: loss(cut), rounding: loss(round), ulp };
-}
-
-function loss(changes: Change[]): Loss {
-  const total = changes.map((each) => each.change).reduce(sumOf, ZERO);
-  const lossy = changes.filter((each) => each.change.m !== 0n);
-  const base = { total, count: lossy.length, among: changes.length };
-  if (!lossy.length) return { ...base, step: null, k: null };
-  const size = (x: Fraction): Fraction => ({ m: x.m < 0n ? -x.m : x.m, e: x.e });
-  const larger = (one: Change, other: Change) =>
-    isNegative(subtract(size(one.change), size(other.change))) ? other : one;
-  const { step, k } = lossy.reduce(larger);
-  return { ...base, step, k };
-}
-
-function sumOf(x: Fraction, y: Fraction): Fraction {
-  return add(x, y) as Fraction;
-}
-

@@ -13,7 +13,8 @@ import { numberOf, patterns, type Patterns } from "./elements.js";
 import { repr } from "./exact.js";
 import type { Matrix, Scene } from "./matrix.js";
 import { rowOfB, type Codes } from "./storing.js";
-import { explain, type Explanation, type Model } from "./trace.js";
+import type { Explanation, Model } from "./model.js";
+import { explain } from "./trace.js";
 
 export { FILLS, VALUED, type Fill } from "./fills.js";
 export { firstCodes, rowOfB, type Codes } from "./storing.js";
@@ -50,7 +51,8 @@ export class Values {
     readonly target: string,
   ) {
     const way = wayOf(catalogue, scene.op, target);
-    this.model = way === null || way.model === null ? null : catalogue.models[way.model];
+    this.model =
+      way === null || way.model === null ? null : catalogue.models[way.model];
   }
 
   /** Raw bits of an operand, or of all of D. */
@@ -63,7 +65,9 @@ export class Values {
 
   /** Whether there are numbers of an operand; D need not be computed for that. */
   has(name: string): boolean {
-    return this.operands.has(name) || (name === "D" && !!this.model && this.scene.computes);
+    return (
+      this.operands.has(name) || (name === "D" && !!this.model && this.scene.computes)
+    );
   }
 
   /** The bits of one element: of D, only its row is computed. */
@@ -104,7 +108,9 @@ export class Values {
     const d = this.scene.matrices.get("D")!;
     const row = Math.floor(index / d.cols);
     this.bad ??= Uint8Array.from({ length: d.count * d.rows }, (_, line) =>
-      Number(!defined(this.model!, this.of(Math.floor(line / d.rows)).given, line % d.rows)),
+      Number(
+        !defined(this.model!, this.of(Math.floor(line / d.rows)).given, line % d.rows),
+      ),
     );
     return this.bad[row] === 1;
   }
@@ -137,7 +143,11 @@ export class Values {
     const { model, scene } = this;
     if (!model || !scene.computes || this.undefinedAt(index)) return null;
     const [m, row, col] = scene.matrices.get("D")!.spot(index);
-    return explain(this.catalogue.types, model, lineOf(model, this.of(m).given, row, col));
+    return explain(
+      this.catalogue.types,
+      model,
+      lineOf(model, this.of(m).given, row, col),
+    );
   }
 
   /** The operands of one matrix of those that an instruction multiplies. */

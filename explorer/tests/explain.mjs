@@ -18,13 +18,26 @@ function npy(count, columns, numbers) {
   const shape = `(${count}, ${columns})`;
   const said = `{'descr': '<f4', 'fortran_order': False, 'shape': ${shape}, }`;
   const header = `${said.padEnd(117)}\n`;
-  const begin = Buffer.from([0x93, 0x4e, 0x55, 0x4d, 0x50, 0x59, 1, 0, header.length, 0]);
+  const begin = Buffer.from([
+    0x93,
+    0x4e,
+    0x55,
+    0x4d,
+    0x50,
+    0x59,
+    1,
+    0,
+    header.length,
+    0,
+  ]);
   const data = Buffer.from(Float32Array.from(numbers).buffer);
   return Buffer.concat([begin, Buffer.from(header), data]);
 }
 
 export const TESTS = {
-  async "explain: each product has bits that are kept and lost, on any target"(browser) {
+  async "explain: each product has bits that are kept and lost, on any target"(
+    browser,
+  ) {
     const page = await open(browser, `#op=${DENSE}&values=random&tab=explain&at=D.42`);
     assert.match(await text(page, "#panel .outcome"), /bits\s+0x[0-9a-f]{8}/);
     assert.match(await text(page, "#panel .step summary"), /Step 1 of 1: 16 products/);
@@ -42,18 +55,27 @@ export const TESTS = {
     await page.press("#explain-row", "Enter");
     assert.match(await text(page, "#result h2"), /D\[3, 2\]/);
     await page.click(".as-text summary");
-    assert.match(await text(page, ".as-text pre"), /emax -?\d+: terms are cut below 2\^/);
+    assert.match(
+      await text(page, ".as-text pre"),
+      /emax -?\d+: terms are cut below 2\^/,
+    );
     return page;
   },
 
-  async "explain: block scales count, and the identity of a sparse A is its own"(browser) {
+  async "explain: block scales count, and the identity of a sparse A is its own"(
+    browser,
+  ) {
     const page = await open(browser, `#op=${SCALED}&values=ones&tab=explain&at=D.0`);
     await page.selectOption("#own-operand", "scale_A");
     await page.fill("#own-text", rows(16, "2 2 2 2"));
     await page.click("#own-use");
     assert.match(await text(page, "#panel .outcome"), /^D\s+128/);
     await page.goto(`${page.url().split("#")[0]}#op=${SPARSE}&values=identity`);
-    for (const [row, col] of [[0, 0], [5, 2], [15, 7]]) {
+    for (const [row, col] of [
+      [0, 0],
+      [5, 2],
+      [15, 7],
+    ]) {
       await pointAt(page, "B", row, col);
       const b = /value\s+(\S+)/.exec(await text(page, "#element dl"))[1];
       await pointAt(page, "D", row, col);
@@ -78,7 +100,11 @@ export const TESTS = {
     assert.match(await said(), /1 were rounded to f16, first A\[0, 0\] = 0\.1\./);
     assert.match(await where(page), /set=A\.0:2e66/);
     assert.match(await text(page, "#panel .outcome"), /^D\s+15\.0999/);
-    const file = (name, buffer) => ({ name, mimeType: "application/octet-stream", buffer });
+    const file = (name, buffer) => ({
+      name,
+      mimeType: "application/octet-stream",
+      buffer,
+    });
     const twos = Array(256).fill(2);
     await page.setInputFiles("#own-file", file("a.npy", npy(16, 16, twos)));
     await page.waitForFunction(() =>
@@ -89,6 +115,14 @@ export const TESTS = {
     assert.doesNotMatch(await where(page), /set=/);
     await page.click("#own-reset");
     assert.match(await text(page, "#panel .outcome"), /^D\s+16\s/);
+    const wrong = `#op=${DENSE}&values=ones&target=sm_75&set=A.999:1,D.0:1,A.0:3c000`;
+    await page.goto(page.url().replace(/#.*/, wrong));
+    const notice = await text(page, "#notice");
+    assert.match(
+      notice,
+      /sm_75 does not have this instruction; .* Numbers are of sm_90a/,
+    );
+    assert.match(notice, /A\.999:1 is left out: the last element is A\.255/);
     return page;
   },
 };

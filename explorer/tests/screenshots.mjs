@@ -25,6 +25,13 @@ const DESK = { width: 1440, height: 1700 };
 
 /** name, hash, what to point at, settings of the browser */
 const SHOTS = [
+  ["explain", "#values=random&tab=explain&at=D.42", null, { viewport: DESK }],
+  [
+    "explain-scaled",
+    `#op=${SCALED}&values=random&tab=explain&at=D.42`,
+    null,
+    { viewport: DESK, colorScheme: "dark" },
+  ],
   ["first", "", ["A", 3, 5]],
   ["dark", "#values=small", ["D", 3, 5, true], { colorScheme: "dark" }],
   ["sparse", `#op=${SPARSE}&values=small&tab=metadata`, ["D", 3, 5, true]],
