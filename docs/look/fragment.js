@@ -182,7 +182,6 @@
 
   /** The registers of a lane, as strips of 32 bits; the highest bits on the left. */
   function strips(part, lane, marked, choose) {
-    const letter = part.name_.toLowerCase();
     return part.held(lane).map((indices, register) => {
       const buttons = [...indices].reverse().map((index) => {
         const [row, col] = part.spot(index);
@@ -193,7 +192,8 @@
         button.addEventListener("click", () => choose(part, index));
         return button;
       });
-      const name = make("span", {}, `${letter} R${register}`);
+      // Not R0: that is bit 0 of a register's number.
+      const name = make("span", {}, `${part.name_} reg ${register}`);
       return make("div", {}, name, make("div", { class: "fm-register" }, ...buttons));
     });
   }
