@@ -13,6 +13,9 @@ from types import ModuleType
 from urllib.parse import unquote
 
 import fragmenta as fm
+from fragmenta.isa.fitting import fits
+from fragmenta.isa.spoken import vocabulary
+from fragmenta.view import explorer as view
 from fragmenta.view.explorer_data import holding
 from tests.test_docs import DOCS, PAGES, generator, name, prose, script
 
@@ -47,6 +50,9 @@ def test_the_catalogue_has_every_instruction_and_where_it_is_shown() -> None:
         if "a" in op.values:
             types = {op.values["a"], op.values["b"]}
             assert ("fp8" in words) == (types <= {"e4m3", "e5m2"})
+    for row in rows[::397]:  # words are asked of one of many alike
+        said = [word for word in vocabulary() if fits(ops[row["name"]], [word])]
+        assert sorted(data["wordsets"][row["words"]]) == sorted(said)
     for row in rows:
         shown = row["name"] if row["link"] == 1 else unquote(row["link"] or "")
         assert shown in known() or (row["link"] == 0 and row["name"] not in known())
@@ -70,6 +76,12 @@ def test_rows_and_pictures_lead_into_the_explorer() -> None:
         for each in figures:
             [to] = re.findall(r'href="\.\./explorer\.html#op=([^"]+)"', each)
             assert unquote(to) in known()
+
+
+def test_the_explorer_leads_back_to_the_site() -> None:
+    before, after = view.page(), site().explorer.on_the_site()
+    assert '<h1><a href="index.html" target="_top"' in after
+    assert re.sub(r"<h1><a .*?>(.*?)</a></h1>", r"<h1>\1</h1>", after) == before
 
 
 def test_interactive_pictures_show_the_layouts() -> None:

@@ -83,7 +83,7 @@ def inputs(op: fm.Instruction) -> str:
 def spoken(ops: list[fm.Instruction]) -> list[list[str]]:
     """For each instruction the words of people that fit it, such as fp8 and hopper.
 
-    No word is about sizes, so instructions that differ in nothing else are asked once.
+    Instructions that differ only in what no word is about are asked once.
 
     >>> spoken([fm.mma("m16n8k16", a="f16", d="f16")])[0][:3]
     ['fp16', 'float16', 'half']
@@ -96,9 +96,13 @@ def spoken(ops: list[fm.Instruction]) -> list[list[str]]:
     return [found[_alike(op)] for op in ops]
 
 
+UNSAID = ("shape", "num", "collector", "collector_b", "ashift", "lut")
+"""Qualifiers that no word of people is about."""
+
+
 def _alike(op: fm.Instruction) -> tuple[object, ...]:
-    rest = tuple(value for key, value in op.values.items() if key != "shape")
-    return (op.family, op.requires.targets, op.values.get("shape", "")[:3], rest)
+    rest = tuple(value for key, value in op.values.items() if key not in UNSAID)
+    return (op.family, op.requires.targets, rest)
 
 
 @cache

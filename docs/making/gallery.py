@@ -8,6 +8,7 @@ commands that draw them.
 
 from __future__ import annotations
 
+from functools import cache
 from html import escape
 from typing import NamedTuple
 
@@ -69,12 +70,15 @@ class Picture(NamedTuple):
     @property
     def op(self) -> fm.Instruction | None:
         """The instruction, if it is one."""
-        return None if self.of.endswith(".svg") else fm.find(self.of)
+        return None if self.of.endswith(".svg") else _found(self.of)
 
     @property
     def file(self) -> str:
         """The picture in the folder of the site."""
         return f"pictures/{anchor(str(self.op))}.svg" if self.op else self.of
+
+
+_found = cache(fm.find)
 
 
 def pictures(show: str) -> list[Picture]:

@@ -78,6 +78,6 @@ def label(op: fm.Instruction) -> str:
         values.get("trans", ""),
         "" if order == "row col" else order,
         types,
-        "2 CTAs" if values.get("cta_group") == "cta_group::2" else "",
+        "pair" if values.get("cta_group") == "cta_group::2" else "",
     ]
     return " ".join(filter(None, words))

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from html import escape
 
 import fragmenta as fm
-from fragmenta.view import explorer as view
 from fragmenta.view.palette import hex_colour
 from making import catalogue, charts, explorer, figures, gallery, labels, widgets
 from making.markdown import DOCS, ROOT, anchor
@@ -23,6 +22,8 @@ SHOW = re.compile(r"(?s)<!-- generated: gallery:(\w+) -->.*?<!-- /generated -->"
 ROW = re.compile(r"(?m)^\| `([^`|]+)` \|(?= PTX)")
 ELSEWHERE = "tests|src|examples"
 OUTSIDE = re.compile(rf"\[([^\]]+)\]\((?:\.\./)+(?:{ELSEWHERE})/[^)]*\)")
+HOSTS = re.compile(r"(?s)<!-- code hosts -->.*?<!-- /code hosts -->\n*")
+"""What is said only where the code is."""
 LAYOUTS = re.compile(r"\[layouts\]\(#([^)]+)\)")
 FRONT = {
     "index.md": "template: home.html\nhide: [navigation, toc]",
@@ -38,8 +39,9 @@ def write() -> None:
     shutil.rmtree(BUILT, ignore_errors=True)
     ignored = shutil.ignore_patterns("*.py", "making", "theme", "__pycache__")
     shutil.copytree(DOCS, BUILT, ignore=ignored)
-    (BUILT / explorer.PAGE).write_text(view.page(), encoding="utf-8")
+    (BUILT / explorer.PAGE).write_text(explorer.on_the_site(), encoding="utf-8")
     (BUILT / "look" / "palette.css").write_text(palette(), encoding="utf-8")
+    (BUILT / "look" / "logo.svg").write_text(logo(), encoding="utf-8")
     (BUILT / "look" / "catalogue.js").write_text(catalogue.script(), encoding="utf-8")
     for path in sorted(BUILT.rglob("*.md")):
         text = path.read_text(encoding="utf-8")
@@ -64,6 +66,7 @@ def page(text: str, name: str) -> str:
     text = _tables(OUTSIDE.sub(r"\1", text), up)
     text = PICTURE.sub(lambda mark: _figure(mark, up), text)
     text = SHOW.sub(lambda mark: gallery.cards(mark[1]), text)
+    text = HOSTS.sub("", text)
     text = labels.put(widgets.put(figures.put(text)))
     text = text.replace("<!-- catalogue -->", CATALOGUE)
     front = FRONT.get(name, "")
@@ -86,6 +89,18 @@ def palette() -> str:
         rules.append(f"{scope} {{ {lanes} }}\n")
     hues = " ".join(f"--h{n}: {hex_colour(4 * n)};" for n in range(8))
     return "".join([f":root {{ {hues} }}\n", *rules])
+
+
+def logo() -> str:
+    """A small matrix in the colours of lanes: two of each group."""
+    cells = "".join(
+        f'<rect x="{6 * col}" y="{6 * row}" width="5" height="5" rx="1" '
+        f'fill="{hex_colour(8 * row + 4 * (col // 2) + col % 2)}"/>'
+        for row in range(4)
+        for col in range(4)
+    )
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 23 23">'
+    return f"{head}{cells}</svg>\n"
 
 
 # ── links into the explorer ─────────────────────────────────────────────────

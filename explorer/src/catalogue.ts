@@ -161,14 +161,6 @@ export function unfold(sources: Sources, paragraphs: number[]): string {
   return paragraphs.map(paragraph).join("\n\n") + "\n";
 }
 
-const TYPE_FIELDS = ["d", "a", "b", "c", "stype", "type"];
-
-/** The element types that an instruction names. */
-export function typesOf(op: Instruction): string[] {
-  const named = TYPE_FIELDS.map((field) => op.values[field]).filter(Boolean);
-  return [...new Set(named)];
-}
-
 /** The shape of a multiplication, or the tile that a load moves. */
 export function shapeOf(op: Instruction): string {
   return op.values.shape ?? op.values.tile ?? "";

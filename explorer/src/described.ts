@@ -20,7 +20,6 @@ import {
 import type { Choice, Stored } from "./stored.js";
 
 const UNIT_BITS = 128;
-const COPIED = "Scales and metadata are copied to tensor memory first: see Path.";
 
 export function described(
   catalogue: Catalogue,
@@ -47,8 +46,7 @@ export function described(
     major === "k" ? address(line, unit * perUnit) : address(unit * perUnit, line);
   const own = major === "k" ? Math.ceil(k / perUnit) : units;
   const notes = notesOf(operand, family, major, tile.k / k, ctas);
-  const more = scene.matrices.has("scale_A") || scene.pattern;
-  if (family === "tcgen05" && more) notes.push(COPIED);
+  if (family === "tcgen05") notes.push(...copied(scene));
   if (touchedUnits(lines, units, unitAt).size < lines * units)
     notes.push("With these offsets, several elements are at one address.");
   return {
@@ -129,6 +127,13 @@ function offsetsOf(
   const fine = numbers.every((value) => !offsetProblem(catalogue, value));
   if (numbers.length !== 2 || !fine) return packedTile(catalogue, tile, swizzle);
   return { leading: numbers[0], stride: numbers[1], swizzle };
+}
+
+/** What else is in shared memory, but not for long. */
+function copied({ matrices, pattern }: Scene): string[] {
+  const both = [matrices.has("scale_A") && "scales", pattern && "metadata"];
+  const names = both.filter(Boolean).join(" and ");
+  return names ? [`Its ${names} must be in tensor memory: see Path.`] : [];
 }
 
 function touchedUnits(

@@ -23,17 +23,6 @@ export function byId<T extends HTMLElement = HTMLElement>(id: string): T {
   return document.getElementById(id) as T;
 }
 
-export function options(
-  select: HTMLSelectElement,
-  values: string[],
-  any: string,
-): void {
-  select.replaceChildren(
-    h("option", { value: "" }, any),
-    ...values.map((value) => h("option", { value }, value)),
-  );
-}
-
 /** Tell people who listen; the region reads itself aloud when it changes. */
 export function announce(text: string): void {
   byId("live").textContent = text;

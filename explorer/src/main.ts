@@ -47,8 +47,9 @@ async function start(): Promise<void> {
 function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
   if (change === "instruction") {
     showFacts(explorer);
-    const wrongTab = explorer.picked ? "" : tabs.complaint;
-    showNotice([...explorer.complaints, ...(wrongTab ? [wrongTab] : [])]);
+    const wrongTab = tabs.settle();
+    const linked = wrongTab && !explorer.picked ? [wrongTab] : [];
+    showNotice([...explorer.complaints, ...linked]);
   }
   if (change !== "pointer") showTools(explorer);
   showElement(explorer);

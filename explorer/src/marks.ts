@@ -15,8 +15,9 @@ export function drawMarks(
   window: Window | null = null,
 ): void {
   if (marks.lit) drawVeil(to, panel, marks.lit, theme, window);
-  for (const row of marks.rows ?? []) {
-    const { y, height } = cellBox(panel, row, 0);
+  for (const [first, count] of neighbours(marks.rows ?? [])) {
+    const { y } = cellBox(panel, first, 0);
+    const height = panel.rows.span(first, count);
     const high = Math.max(3, height);
     to.frame(panel.x, y + (height - high) / 2, panel.columns.end, high, theme.accent, 1.5);
   }
@@ -29,6 +30,17 @@ export function drawMarks(
     if (Math.min(w, h) > 14) to.frame(x, y, w, h, theme.page, 4.5);
     to.frame(x, y, w, h, theme.accent, 2.25);
   }
+}
+
+/** Rows in order, those beside each other together: the first, and how many. */
+function neighbours(rows: number[]): [number, number][] {
+  const found: [number, number][] = [];
+  for (const row of [...rows].sort((one, other) => one - other)) {
+    const last = found.at(-1);
+    if (last && last[0] + last[1] === row) last[1] += 1;
+    else found.push([row, 1]);
+  }
+  return found;
 }
 
 function drawVeil(

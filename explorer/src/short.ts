@@ -71,12 +71,6 @@ function shortened(op: Instruction): Short {
   return { family: op.family, shape: shapeOf(op), types, chips };
 }
 
-/** In one line, for titles and people who listen. */
-export function shortName(op: Instruction): string {
-  const { family, shape, types, chips } = short(op);
-  return [family, shape, types, ...chips].filter(Boolean).join(" ");
-}
-
 // ── rows and groups ─────────────────────────────────────────────────────────
 
 /** Instructions that differ only in their chips, or in the n of a ``wgmma``. */

@@ -138,7 +138,7 @@ function productText(explorer: Explorer, made: Made, step: number): string {
 }
 
 /** C and the products up to a step, exactly: what is lost on the way is not in it. */
-export function sumTo(explorer: Explorer, made: Made, step: number): Exact {
+function sumTo(explorer: Explorer, made: Made, step: number): Exact {
   const c = explorer.scene.matrices.get("C");
   const start = c && explorer.values!.number("C", c.index(made.m, made.row, made.col));
   let sum = start === undefined ? ZERO : fromNumber(start);

@@ -106,11 +106,13 @@ export class Tabs {
     return TABS.filter((tab) => tab.fits?.(this.explorer) ?? true);
   }
 
-  /** What is wrong with the tab that a link asks for; empty if it is there. */
-  get complaint(): string {
-    const { tab } = this.explorer.state;
+  /** Where the instruction lacks the tab, it is another one; says why, or nothing. */
+  settle(): string {
+    const { state } = this.explorer;
+    const { tab } = state;
     const ids = this.fitting.map((each) => each.id);
     if (ids.includes(tab)) return "";
+    state.tab = this.current.id;
     const known = TABS.find((each) => each.id === tab);
     const why = known ? `has no ${known.label} tab` : `has no tab "${shortened(tab)}"`;
     const near = nearest(tab, ids);

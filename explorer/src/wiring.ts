@@ -19,7 +19,7 @@ const BOX = { width: 21, height: 20, gap: 2, apart: 14 };
 const NARROW = { ...BOX, width: 17, gap: 1, apart: 8 };
 const MOST = 322; // pixels of the column beside the picture
 const ROWS = { top: 30, bottom: 104, height: 154 };
-const LINE = 18; // pixels of a line of text
+const LINE = 24; // pixels of the title
 const TEXT = 250; // pixels that the lines beside the picture take
 const LETTER = 6.7; // pixels of a letter of a group's name
 
@@ -31,18 +31,63 @@ export interface Corner {
   height: number;
 }
 
+/** With the lines of all operands, with the one of its own, or beside the picture. */
+type Way = "all" | "own" | "aside";
+const found = new Map<string, Way>();
+
 /** In the free corner of the picture, or else beside it. */
 export function showWiring(explorer: Explorer, corner: Corner | null): void {
   const [inside, aside] = [byId("wiring"), byId("wiring-card")];
   const matrix = explorer.matrix(explorer.operand!.name)!;
-  const { svg, width } = picture(explorer, matrix);
+  const drawn = picture(explorer, matrix);
+  const beside = corner !== null && corner.width >= drawn.width + TEXT;
+  const fill = (host: HTMLElement, all: boolean) =>
+    host.replaceChildren(
+      ...nodes(explorer, matrix, drawn.svg, all, beside && host === inside),
+    );
+  const way = corner ? wayFor(explorer, matrix, drawn.width, corner, fill) : "aside";
+  inside.hidden = way === "aside";
+  aside.hidden = !inside.hidden;
+  (inside.hidden ? inside : aside).replaceChildren();
+  fill(inside.hidden ? aside : inside, way === "all");
+}
+
+/** Text is measured once for each operand and corner: asking costs time. */
+function wayFor(
+  explorer: Explorer,
+  matrix: Matrix,
+  width: number,
+  corner: Corner,
+  fill: (host: HTMLElement, all: boolean) => void,
+): Way {
+  const inside = byId("wiring");
+  for (const side of ["left", "top", "width", "height"] as const) {
+    inside.style[side] = `${corner[side]}px`;
+  }
+  if (corner.width < width || corner.height < ROWS.height + LINE) return "aside";
+  const { left, ...size } = corner;
+  const key = JSON.stringify([explorer.op.name, matrix.name, size]);
+  const known = found.get(key);
+  if (known) return known;
+  inside.hidden = false;
+  const fits = (all: boolean) => {
+    fill(inside, all);
+    return inside.scrollHeight <= inside.clientHeight;
+  };
+  const way = fits(true) ? "all" : fits(false) ? "own" : "aside";
+  found.set(key, way);
+  return way;
+}
+
+function nodes(
+  explorer: Explorer,
+  matrix: Matrix,
+  svg: Node,
+  all: boolean,
+  beside: boolean,
+): Node[] {
   const parts = [...explorer.scene.matrices.values()].flatMap((each) => each.part ?? []);
-  const text = (parts.length + 4) * LINE; // the lines, and what their letters mean
-  const beside = corner !== null && corner.width >= width + TEXT;
-  const under = beside ? 0 : text;
-  const needed = LINE + 6 + Math.max(ROWS.height, beside ? text : 0) + under;
-  const fits = corner !== null && corner.width >= width && corner.height >= needed;
-  const nodes = [
+  return [
     h("h2", {}, "How bits travel: ", h("b", {}, matrix.name.replace("_", " "))),
     h(
       "div",
@@ -51,20 +96,11 @@ export function showWiring(explorer: Explorer, corner: Corner | null): void {
       h(
         "div",
         {},
-        lines(fits ? parts : [matrix.part!], matrix.name),
+        lines(all ? parts : [matrix.part!], matrix.name),
         h("p", { class: "hint" }, meaning(explorer)),
       ),
     ),
   ];
-  inside.hidden = !fits;
-  aside.hidden = fits;
-  (fits ? aside : inside).replaceChildren();
-  (fits ? inside : aside).replaceChildren(...nodes);
-  if (!fits) return;
-  inside.style.left = `${corner.left}px`;
-  inside.style.top = `${corner.top}px`;
-  inside.style.width = `${corner.width}px`;
-  inside.style.height = `${corner.height}px`;
 }
 
 /** The one line of each layout, each bit in the colour of its axis. */

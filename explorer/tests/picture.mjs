@@ -95,6 +95,11 @@ export const PICTURE = {
       const found = stages.map(([matrix]) => matrix);
       for (const matrix of ["A", "B", "D"]) assert.ok(found.includes(matrix), `${name}: ${matrix}`);
       assert.ok(figure.bottom <= high, `${name}: the picture ends below the window`);
+      const cut = await page.evaluate(() => {
+        const corner = document.getElementById("wiring");
+        return !corner.hidden && corner.scrollHeight > corner.clientHeight;
+      });
+      assert.ok(!cut, `${name}: the wiring is cut`);
       for (const [matrix, box] of stages) {
         const inside =
           box.left >= figure.left &&
@@ -110,7 +115,7 @@ export const PICTURE = {
 
   async "labels: all can be read, and stand inside their blocks"(browser) {
     const page = await open(browser, "", DESK);
-    const views = [...NAMED.slice(0, 8), `${LONG}&values=small`, `${WIDE}&zoom=12`];
+    const views = [LONG, SPARSE, SCALED, NAMED[6], `${LONG}&values=small`, `${WIDE}&zoom=12`];
     for (const name of views) {
       await go(page, `#op=${name}`);
       const { texts, frames, width } = await measured(page, true);

@@ -151,8 +151,12 @@ const TESTS = {
     assert.ok((await where(page)).includes(SPARSE));
     await page.click("#chips button:nth-of-type(1) >> text=any order");
     assert.match(await where(page), /op=mma\.sp\.sync/);
-    await page.goBack();
-    await page.goBack();
+    await page.click("#tab-metadata");
+    await page.fill("#search", TF32.replace(".sp", ""));
+    await page.keyboard.press("Enter");
+    assert.doesNotMatch(await where(page), /tab=/); // a dense instruction has no such tab
+    for (let at = 0; at < 3; at++) await page.goBack();
+    assert.equal(await page.isVisible("#notice"), false);
     assert.match(await where(page), /m16n8k16.*at=D\.9/);
     assert.equal(await text(page, "#element h2"), "D[1][1]");
     await page.goForward();
