@@ -15,6 +15,7 @@ from urllib.parse import unquote
 import fragmenta as fm
 from fragmenta.isa.fitting import fits
 from fragmenta.isa.spoken import vocabulary
+from fragmenta.view import explorer as view
 from fragmenta.view.explorer_data import holding
 from tests.test_docs import DOCS, PAGES, generator, name, prose, script
 
@@ -75,6 +76,12 @@ def test_rows_and_pictures_lead_into_the_explorer() -> None:
         for each in figures:
             [to] = re.findall(r'href="\.\./explorer\.html#op=([^"]+)"', each)
             assert unquote(to) in known()
+
+
+def test_the_explorer_leads_back_to_the_site() -> None:
+    before, after = view.page(), site().explorer.on_the_site()
+    assert '<h1><a href="index.html" target="_top"' in after
+    assert re.sub(r"<h1><a .*?>(.*?)</a></h1>", r"<h1>\1</h1>", after) == before
 
 
 def test_interactive_pictures_show_the_layouts() -> None:

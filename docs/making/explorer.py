@@ -5,10 +5,24 @@ from __future__ import annotations
 from functools import cache
 
 import fragmenta as fm
-from fragmenta.view.explorer import address
+from fragmenta.view.explorer import address, page
 from fragmenta.view.explorer_data import holding
 
 PAGE = "explorer.html"
+TITLE = "<h1>fragmenta</h1>"
+
+
+def on_the_site() -> str:
+    """The page of the explorer, with a way back: its title leads to the first page.
+
+    >>> on_the_site().count('href="index.html"')
+    1
+    """
+    whole = page()
+    assert whole.count(TITLE) == 1, "the title of the explorer has changed"
+    look = "color:inherit;text-decoration:none"
+    link = f'<a href="index.html" target="_top" style="{look}">fragmenta</a>'
+    return whole.replace(TITLE, f"<h1>{link}</h1>")
 
 
 def link(op: fm.Instruction, up: str = "") -> str:

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from html import escape
 
 import fragmenta as fm
-from fragmenta.view import explorer as view
 from fragmenta.view.palette import hex_colour
 from making import catalogue, charts, explorer, figures, gallery, labels, widgets
 from making.markdown import DOCS, ROOT, anchor
@@ -40,7 +39,7 @@ def write() -> None:
     shutil.rmtree(BUILT, ignore_errors=True)
     ignored = shutil.ignore_patterns("*.py", "making", "theme", "__pycache__")
     shutil.copytree(DOCS, BUILT, ignore=ignored)
-    (BUILT / explorer.PAGE).write_text(view.page(), encoding="utf-8")
+    (BUILT / explorer.PAGE).write_text(explorer.on_the_site(), encoding="utf-8")
     (BUILT / "look" / "palette.css").write_text(palette(), encoding="utf-8")
     (BUILT / "look" / "logo.svg").write_text(logo(), encoding="utf-8")
     (BUILT / "look" / "catalogue.js").write_text(catalogue.script(), encoding="utf-8")
