@@ -33,6 +33,8 @@ interface Axis {
 
 /** Lost bits that are drawn at most. */
 const DEEPEST = 24;
+/** Bits that are drawn at most where none is lost. */
+const WIDEST = 120;
 const HEIGHT = 15;
 /** With less room than this, bars stand before numbers. */
 const NARROW = 400;
@@ -53,14 +55,9 @@ export function stepTable(
 ): HTMLElement {
   const axis = axisOf(types, model, step, room);
   const columns = columnsOf(step, full, room < NARROW);
-  const rows = folded(step.terms.filter((t) => !isZero(t.value) || !t.k.length));
-  const hidden = full ? 0 : Math.max(0, rows.length - MOST_ROWS);
-  rows.splice(MOST_ROWS - 1, hidden); // the accumulator, which is last, stays
+  const { rows, notes } = rowsOf(model, step, full);
   const body = h("tbody", {}, ...rows.map((term) => termRow(term, axis, columns)));
-  const zeros = step.terms.filter((t) => t.k.length && isZero(t.value)).length;
-  const are = zeros === 1 ? "product that is" : "products that are";
-  if (zeros) body.append(note(`and ${zeros} ${are} zero`, columns));
-  if (hidden) body.append(note(`and ${hidden} more terms`, columns));
+  for (const said of notes) body.append(note(said, columns));
   if (step.operation !== "convert") {
     body.append(sumRow("sum", step.total, axis, columns));
   }
@@ -77,6 +74,30 @@ export function stepTable(
     h("thead", {}, h("tr", {}, first, ...head)),
     body,
   );
+}
+
+/** The terms that are drawn, and what is said of the others. */
+function rowsOf(
+  model: Model,
+  step: Step,
+  full: boolean,
+): { rows: Term[]; notes: string[] } {
+  const products = step.terms.filter((term) => term.k.length);
+  const zeros = products.filter((term) => isZero(term.value)).length;
+  // Of single bits every product is 0 or 1: it is enough to count them.
+  const counted = model.form === "bits";
+  const rows = folded(
+    step.terms.filter((term) => !term.k.length || !(counted || isZero(term.value))),
+  );
+  const hidden = full ? 0 : Math.max(0, rows.length - MOST_ROWS);
+  rows.splice(MOST_ROWS - 1, hidden); // the accumulator, which is last, stays
+  const are = zeros === 1 ? "product that is" : "products that are";
+  const notes = [
+    counted ? `and ${products.length - zeros} products that are 1` : "",
+    zeros ? `and ${zeros} ${are} zero` : "",
+    hidden ? `and ${hidden} more terms` : "",
+  ];
+  return { rows, notes: notes.filter(Boolean) };
 }
 
 /** The columns that say something; on a narrow screen the bars come first. */
@@ -110,8 +131,10 @@ function axisOf(
   const low = least(types[step.type]);
   const unit = rounds ? Math.max(log2(total), low) - step.keep! : null;
   const lowest = counting.length ? Math.min(...counting.map(lowestBit)) : 0;
+  // Where nothing is cut off, all bits are kept.
   const edge = Math.min(cut ?? Infinity, unit ?? Infinity, top);
-  const bottom = Math.max(lowest, edge - DEEPEST);
+  const free = cut === null && unit === null;
+  const bottom = Math.max(lowest, edge - (free ? WIDEST : DEEPEST));
   const shown = Math.min(bottom, edge);
   const cell = Math.max(2, Math.min(10, Math.floor(room / (top - shown + 1))));
   return { top, bottom: shown, cut, unit, emax: step.emax, cell };
@@ -253,7 +276,7 @@ function bits(
       position = end - 1;
     }
     if (cell >= 7) digits(found, log2(value), low, bit, axis);
-    if (lowestBit(value) < bottom) arrow(found, axis);
+    if (lowestBit(value) < bottom) arrow(found, axis, cut === null);
   }
   if (cut !== null && cut - 1 >= bottom - 1) {
     const x = at(cut) + cell;
@@ -281,7 +304,7 @@ function digits(
 }
 
 /** There are more bits than are drawn. */
-function arrow(host: SVGSVGElement, axis: Axis): void {
+function arrow(host: SVGSVGElement, axis: Axis, kept: boolean): void {
   const x = widthOf(axis) - 12;
-  put(host, "path", { d: `M${x} 4 l7 4 l-7 4 z`, class: "gone1" });
+  put(host, "path", { d: `M${x} 4 l7 4 l-7 4 z`, class: kept ? "kept1" : "gone1" });
 }

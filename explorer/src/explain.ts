@@ -4,7 +4,7 @@
 import { stepTable } from "./bars.js";
 import { byId, copy, h } from "./dom.js";
 import { isInteger } from "./elements.js";
-import { isZero, multiply, short, subtract, text } from "./exact.js";
+import { isFraction, isZero, multiply, short, subtract, text } from "./exact.js";
 import type { Explorer } from "./explorer.js";
 import { ownPanel } from "./owning.js";
 import { summary, told, what } from "./telling.js";
@@ -196,11 +196,8 @@ export function outcome(
   add("D", `${text(found.value)}`);
   add("bits", explorer.numbers.hex("D", index));
   add("exact", text(found.exact));
-  add(
-    "difference",
-    isZero(difference) ? "0" : short(difference, 16),
-    !isZero(difference),
-  );
+  const lossy = isFraction(difference) && !isZero(difference);
+  add("difference", lossy ? short(difference, 16) : text(difference), lossy);
   return list;
 }
 

@@ -15,7 +15,7 @@ import {
 import type { Change, Explorer } from "./explorer.js";
 import type { Spot } from "./highlight.js";
 import { namesOf } from "./labels.js";
-import { hideLens, showLens } from "./lens.js";
+import { hideLens, showLens, showRemark } from "./lens.js";
 import { drawMarks } from "./marks.js";
 import type { Matrix } from "./matrix.js";
 import { banksOfB } from "./memory.js";
@@ -59,7 +59,7 @@ export class Figure {
       movable: () => this.movable,
       move: (dx, dy) => this.move(dx, dy),
       zoom: (factor, x, y) => this.zoom(factor, x, y),
-      point: (at) => explorer.point(at && this.spotAt(at.x, at.y)),
+      point: (at) => this.point(at),
       click: (at) => this.click(this.spotAt(at.x, at.y)),
     });
     new ResizeObserver(() => this.resized()).observe(this.host);
@@ -310,6 +310,23 @@ export class Figure {
       ({ sheet }) => sheet.matrix.name === spot.matrix,
     );
     return of.find(({ sheet }) => sheet.name !== "logical") ?? of[0];
+  }
+
+  private point(at: { x: number; y: number } | null): void {
+    const spot = at && this.spotAt(at.x, at.y);
+    this.explorer.point(spot);
+    if (at && !spot) this.remark(at.x, at.y);
+  }
+
+  /** Where a sparse A stores nothing, there is a zero. */
+  private remark(x: number, y: number): void {
+    const { panels } = this.arrangement;
+    const open = panels.find(({ sheet }) => sheet.name === "logical");
+    const column = open?.columns.at(x - this.origin.x - open.x) ?? -1;
+    const row = open?.rows.at(y - this.origin.y - open.y) ?? -1;
+    if (row < 0 || column < 0) return hideLens(this.host);
+    const text = `A[${row}, ${column}] is not stored: zero`;
+    showRemark(this.host, text, { x, y, width: 0, height: 0 });
   }
 
   private spotAt(x: number, y: number): Spot | null {

@@ -19,7 +19,12 @@ export function hideLens(host: HTMLElement): void {
   host.querySelector(".lens")?.remove();
 }
 
-export function showLens(explorer: Explorer, host: HTMLElement, spot: Spot, near: Box): void {
+export function showLens(
+  explorer: Explorer,
+  host: HTMLElement,
+  spot: Spot,
+  near: Box,
+): void {
   hideLens(host);
   const matrix = explorer.matrix(spot.matrix)!;
   const lens = h(
@@ -28,6 +33,17 @@ export function showLens(explorer: Explorer, host: HTMLElement, spot: Spot, near
     h("strong", {}, title(explorer, matrix, spot)),
     h("span", { class: "cells" }, ...cells(explorer, matrix, spot)),
   );
+  put(lens, host, near);
+}
+
+/** A remark at a place where there is no element. */
+export function showRemark(host: HTMLElement, text: string, near: Box): void {
+  hideLens(host);
+  put(h("div", { class: "lens", "aria-hidden": "true" }, text), host, near);
+}
+
+/** Above the place if there is room, else below it, and never outside the picture. */
+function put(lens: HTMLElement, host: HTMLElement, near: Box): void {
   host.append(lens);
   const room = { width: host.clientWidth, height: host.clientHeight };
   const { offsetWidth, offsetHeight } = lens;

@@ -189,7 +189,7 @@ export class Values {
 /** A number as a cell shows it: of a long one as many digits as four characters hold. */
 export function shown(value: number): string {
   if (Number.isNaN(value)) return "NaN";
-  if (!Number.isFinite(value)) return value < 0 ? "−∞" : "∞";
+  if (!Number.isFinite(value)) return value < 0 ? "−inf" : "inf";
   const size = Math.abs(value);
   const minus = value < 0 || Object.is(value, -0) ? "−" : "";
   const plain = (digits: string) => minus + digits.replace(/^0\./, ".");

@@ -206,6 +206,14 @@ export const PICTURE = {
     const closed = (await measured(page)).texts.some(({ said }) => /16×64/.test(said));
     assert.ok(!closed);
     await page.selectOption("#sparse", "logical");
+    // The first chunk of row 1 keeps columns 0, 1, 4 and 5.
+    const [zero, one] = await page.evaluate(() =>
+      [32, 33].map((index) =>
+        document.getElementById("figure").pointOf({ matrix: "A", index }),
+      ),
+    );
+    await page.mouse.move(2 * one.x - zero.x, one.y);
+    assert.equal(await text(page, ".lens"), "A[1, 2] is not stored: zero");
     await pointAt(page, "A", 1, 8, { click: true });
     assert.equal(await text(page, "#element h2"), "A[1][8]");
     await page.click("#tab-metadata");

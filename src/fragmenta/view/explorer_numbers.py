@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import fields
 from typing import Any
 
 from fragmenta.arithmetic.models import GROUP, Model
@@ -24,7 +24,11 @@ from fragmenta.registers.dtype import DType, largest
 JsonRecord = dict[str, Any]
 
 # What the page needs of a model: not for whom it is, which the page knows.
-_LEFT_OUT = ("target", "unit", "kind", "source")
+_KEPT = tuple(
+    each.name
+    for each in fields(Model)
+    if each.name not in ("target", "unit", "kind", "source")
+)
 
 
 def type_record(of: DType) -> JsonRecord:
@@ -69,11 +73,7 @@ def model_record(model: Model) -> JsonRecord:
     >>> half["products"], half["fraction"], "order" in half
     (8, 24, False)
     """
-    record = {
-        name: value
-        for name, value in asdict(replace(model, target="")).items()
-        if name not in _LEFT_OUT and value not in (None, False)
-    }
+    record = {name: getattr(model, name) for name in _KEPT if getattr(model, name)}
     if not model.reordered:
         del record["order"]
     if model.form == "grouped":
