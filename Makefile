@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test thorough torch triton cutlass published hopper lint types unit fuzz bench dist pages docs browser explorer clean help
+.PHONY: demo test thorough torch triton cutlass published hopper lint types unit fuzz bench dist pages docs browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -110,6 +110,9 @@ browser: explorer/node_modules/.stamp  ## what the explorer's tests need
 
 explorer: $(VENV)/.test browser  ## build the explorer page anew
 	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
+
+looks: browser  ## the explorer's pictures against stored ones; UPDATE=1: store them anew
+	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 
 explorer/node_modules/.stamp: explorer/package.json
 	@if command -v npm >/dev/null && npm install --prefix explorer --no-package-lock \
