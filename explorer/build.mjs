@@ -4,7 +4,7 @@
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
 
@@ -16,9 +16,11 @@ const read = (name) => readFileSync(join(here, "src", name), "utf8");
 /** One number for all sources, so that a stale page can be told from a fresh one. */
 function digest() {
   const hash = createHash("sha256");
-  for (const name of readdirSync(join(here, "src")).sort()) {
-    hash.update(`${name}\0${read(name)}\0`);
-  }
+  const every = readdirSync(join(here, "src"), { recursive: true, withFileTypes: true });
+  const files = every
+    .filter((each) => each.isFile())
+    .map((each) => relative(join(here, "src"), join(each.parentPath, each.name)));
+  for (const name of files.sort()) hash.update(`${name}\0${read(name)}\0`);
   return hash.digest("hex");
 }
 

@@ -1,20 +1,20 @@
 // The page comes together here.
 
-import { unpack, type Catalogue } from "./catalogue.js";
-import { announce, byId, h } from "./dom.js";
-import { Explorer, type Change } from "./explorer.js";
-import { FILL_NAMES, showResult, targetSelect } from "./explain.js";
-import { showFacts } from "./facts.js";
-import { Figure } from "./figure.js";
-import { keepAddress, writeAddress } from "./history.js";
-import { listenToLane, showElement, showLane } from "./inspector.js";
-import { closeNotice, showNotice } from "./notice.js";
-import { Picker } from "./picker.js";
-import { Player } from "./player.js";
-import { Share } from "./share.js";
-import type { State } from "./state.js";
-import { Tabs } from "./tabs.js";
-import { applyTheme, listenToTheme } from "./theme.js";
+import { unpack, type Catalogue } from "./records/catalogue.js";
+import { announce, byId, h } from "./page/dom.js";
+import { Explorer, type Change } from "./page/explorer.js";
+import { FILL_NAMES, showResult, targetSelect } from "./views/explain.js";
+import { showFacts } from "./views/facts.js";
+import { Figure } from "./views/figure.js";
+import { keepAddress, writeAddress } from "./page/history.js";
+import { listenToLane, showElement, showLane } from "./views/inspector.js";
+import { closeNotice, showNotice } from "./page/notice.js";
+import { Picker } from "./views/picker.js";
+import { Player } from "./views/player.js";
+import { Share } from "./views/share.js";
+import type { State } from "./page/state.js";
+import { Tabs } from "./views/tabs.js";
+import { applyTheme, listenToTheme } from "./page/theme.js";
 
 async function start(): Promise<void> {
   applyTheme();

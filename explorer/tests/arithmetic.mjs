@@ -11,7 +11,7 @@ const {
   multiplyAll, lineOf, explain, told, patterns, fit, fitted, numberIn, npyTable,
   compressed, decompressed, scene,
 } = await modules(
-  "accumulate", "trace", "telling", "elements", "entry", "npy", "storing", "matrix",
+  "numbers/accumulate", "numbers/trace", "numbers/telling", "numbers/elements", "numbers/entry", "numbers/npy", "numbers/storing", "records/matrix",
 );
 const byName = new Map(catalogue.instructions.map((op) => [op.name, op]));
 

@@ -8,7 +8,7 @@ import { catalogue, digest, modules } from "./modules.mjs";
 const {
   Layout, scene, Values, filled, usualTarget, Route, search, meantBy, grouped, FAMILIES,
 } = await modules(
-  "layout", "matrix", "values", "fills", "route", "searching", "short",
+  "records/layout", "records/matrix", "numbers/values", "numbers/fills", "memory/route", "records/searching", "records/short",
 );
 const gathers = catalogue.parts.map(({ line, axes }) =>
   digest(new Layout(line, axes).gather()),

@@ -5,9 +5,9 @@ import { readFileSync } from "node:fs";
 import { catalogue, digest, modules } from "./modules.mjs";
 
 const { scene, storedOf, usesShared, conflicts, accessAddresses } = await modules(
-  "matrix",
-  "stored",
-  "banks",
+  "records/matrix",
+  "memory/stored",
+  "memory/banks",
 );
 
 /** Every way to store an operand: what can be chosen, where it is, what it costs. */

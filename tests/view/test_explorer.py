@@ -70,9 +70,29 @@ def test_sources_unfold_to_what_is_emitted(records):
 @pytest.mark.skipif(not SOURCES.is_dir(), reason="no sources in an installed package")
 def test_script_is_built_from_these_sources(page):
     digest = hashlib.sha256()
-    for path in sorted(SOURCES.iterdir(), key=lambda each: each.name):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    files = {str(p.relative_to(SOURCES)): p for p in SOURCES.rglob("*") if p.is_file()}
+    for name in sorted(files):
+        digest.update(name.encode() + b"\0" + files[name].read_bytes() + b"\0")
     assert f'name="sources-digest" content="{digest.hexdigest()}"' in page, REBUILD
+
+
+ROOMS = ["records", "numbers", "memory", "drawing", "page", "views"]
+IMPORT = re.compile(r'(?m)^import (?!type )([^;]*?) from "([^"]+)"')
+
+
+@pytest.mark.skipif(not SOURCES.is_dir(), reason="no sources in an installed package")
+def test_each_room_of_the_script_imports_from_rooms_before_it():
+    """Types do not count: they are gone when the script runs."""
+    wrong = []
+    assert {path.name for path in SOURCES.iterdir() if path.is_dir()} == set(ROOMS)
+    for path in SOURCES.glob("*/*.ts"):
+        for names, source in IMPORT.findall(path.read_text(encoding="utf-8")):
+            if all(each.strip().startswith("type ") for each in names[1:-1].split(",")):
+                continue
+            room = (path.parent / source).resolve().parent.name
+            if ROOMS.index(room) > ROOMS.index(path.parent.name):
+                wrong.append(f"{path.name} imports {source}")
+    assert not wrong
 
 
 def test_page_is_small(page):

@@ -1,0 +1,138 @@
+// What is written in a block, and is there room to read it?
+
+import type { Explorer } from "../page/explorer.js";
+import type { Sheet } from "./sheet.js";
+
+export const LEAST = 9; // pixels: smaller letters are not written
+const MOST = 12;
+export const LETTER = 0.605; // of the size: the width of a letter
+const LINE = [0, 1.06, 1.2]; // of the size: the height of one line, and of each of two
+
+/** What can be written about elements and the registers that hold them. */
+export interface Names {
+  /** Whose register it is: ``T13``. */
+  head: (index: number) => string;
+  /** The element in it: ``a5``, or its value. */
+  element: (index: number) => string;
+  /** All elements from the first to the last: ``a0–7``. */
+  range: (first: number, last: number) => string;
+  /** The most letters that each of the three has. */
+  letters: { head: number; element: number; range: number };
+}
+
+/** How a sheet's blocks are labelled; all of them in the same way. */
+export type Form =
+  | "elements" // the lane above, an element in each cell
+  | "beside" // the lane at the left, elements below each other
+  | "cells" // an element in each cell, no lane
+  | "range" // the lane above, the first and the last element below
+  | "line" // both on one line
+  | "head" // the lane alone
+  | "none";
+
+export interface Writing {
+  form: Form;
+  size: number;
+}
+
+export function namesOf(explorer: Explorer, sheet: Sheet): Names {
+  const { matrix } = sheet;
+  if (matrix.name === "metadata") return codesOf(explorer, sheet);
+  const { values } = explorer;
+  const numbers = values?.has(matrix.name);
+  const head = headOf(sheet);
+  const element = numbers
+    ? (index: number) => values!.text(matrix.name, index)
+    : elementOf(sheet);
+  const inside = (index: number) => element(index).replace(/^[a-z]|^E/i, "");
+  const range = (first: number, last: number) => {
+    if (numbers) return "";
+    return first === last ? element(first) : `${element(first)}–${inside(last)}`;
+  };
+  const last = matrix.size - 1;
+  const block = sheet.across * sheet.down - 1;
+  const letters = {
+    head: head(last).length,
+    element: numbers ? longest(last, element) : element(last).length,
+    range: numbers ? 0 : block ? 2 * element(last).length : element(last).length,
+  };
+  return { head, element, range, letters };
+}
+
+function headOf({ matrix, across, down }: Sheet): (index: number) => string {
+  if (!matrix.part) return () => "";
+  const boxed = matrix.tensor && across * down > 1;
+  return (index) => {
+    const column = boxed ? ` C${matrix.register[index]}` : "";
+    return `T${matrix.lane[index] % (matrix.tensor ? 128 : 32)}${column}`;
+  };
+}
+
+function elementOf({ matrix, across, down }: Sheet): (index: number) => string {
+  if (!matrix.part) return () => "";
+  const { letter } = matrix.part;
+  if (!matrix.tensor) return (index) => `${letter}${matrix.ordinal(index)}`;
+  const several = matrix.perRegister > 1;
+  return (index) => {
+    const inside = several ? `E${matrix.slot[index]}` : "";
+    return across * down > 1 ? inside : `C${matrix.register[index]}${inside}`;
+  };
+}
+
+/** Of metadata the codes are written, one hexadecimal digit each. */
+function codesOf({ codes }: Explorer, sheet: Sheet): Names {
+  return {
+    head: headOf(sheet),
+    element: (index) => codes[index].toString(16),
+    range: () => "",
+    letters: { head: headOf(sheet)(sheet.matrix.size - 1).length, element: 1, range: 0 },
+  };
+}
+
+/** In a large matrix a sample, from the last one back, shows how long labels get. */
+function longest(last: number, label: (index: number) => string): number {
+  const step = Math.ceil((last + 1) / 4096);
+  let found = 1;
+  for (let index = last; index >= 0; index -= step) {
+    found = Math.max(found, label(index).length);
+  }
+  return found;
+}
+
+/** Pixels that so many letters take. */
+export function width(letters: number, size = LEAST): number {
+  return letters * LETTER * size + 4;
+}
+
+/** The largest letters for a box; 0 where the least do not fit. */
+function fitting(wide: number, high: number, letters: number, lines = 1): number {
+  if (!letters) return 0;
+  const size = Math.min(MOST, (wide - 3) / (LETTER * letters), high / lines / LINE[lines]);
+  return size < LEAST ? 0 : Math.floor(size * 4) / 4;
+}
+
+/** The form that says most in a block, given the cells of its first elements. */
+export function writing(
+  { across, down }: Sheet,
+  { letters }: Names,
+  block: { width: number; height: number },
+  cell: { width: number; height: number },
+): Writing {
+  const { width: w, height: h } = block;
+  const { head, element, range } = letters;
+  const stacked = Math.min(fitting(w, h, head, 2), fitting(cell.width, h, element, 2));
+  const beside = Math.min(
+    fitting(w - 7, h, head + element),
+    fitting(w, cell.height, element),
+  );
+  const forms: [Form, number][] = [
+    ["elements", down === 1 ? stacked : 0],
+    ["beside", across === 1 && down > 1 ? beside : 0],
+    ["range", Math.min(fitting(w, h, head, 2), fitting(w, h, range, 2))],
+    ["line", range ? fitting(w, h, head + 1 + range) : 0],
+    ["cells", range ? 0 : fitting(cell.width, cell.height, element)],
+    ["head", fitting(w, h, head)],
+  ];
+  const [form, size] = forms.find(([, each]) => each) ?? ["none", 0];
+  return { form, size };
+}

@@ -1,0 +1,106 @@
+// How is an operand of this instruction stored in shared memory, and what of it does one
+// instruction touch?  A tile has lines (rows, or columns if these are contiguous) of
+// 16-byte units.  A descriptor says where they are, or each lane gives an address.
+
+import type { Catalogue, Instruction } from "../records/catalogue.js";
+import { described } from "./described.js";
+import { allMoves, matrixRows, moved } from "./lanes.js";
+import type { Scene } from "../records/matrix.js";
+import { notMovable, type Move } from "./moves.js";
+import type { Descriptor, Family, Major, Swizzle } from "./shared.js";
+
+/** What somebody chose; what does not fit an instruction is replaced. */
+export interface Choice {
+  operand: string;
+  /** The move, such as x4 or x4k; empty: the descriptor, or the first move. */
+  load: string;
+  major: Major;
+  swizzle: string;
+  /** Leading and stride offset, or the pitch. */
+  numbers: number[];
+}
+
+export interface Stored {
+  choice: Choice;
+  operand: string;
+  /** What can be chosen. */
+  operands: string[];
+  loads: { name: string; text: string }[];
+  majors: Major[];
+  swizzles: string[];
+  swizzle: Swizzle;
+  /** Names of the coordinates: across the lines, and along them. */
+  across: string;
+  along: string;
+  lines: number;
+  units: number;
+  /** Elements of a unit. */
+  perUnit: number;
+  /** Bits of an element. */
+  bits: number;
+  unitAt: (line: number, unit: number) => number;
+  /** The units that one instruction touches: address to lane, -1 without lanes. */
+  touched: Map<number, number>;
+  /** The addresses of a warp's lanes; null if the operand has a descriptor. */
+  lanes: number[] | null;
+  /** Bytes of a line, and from line to line; null if the operand has a descriptor. */
+  pitch: number | null;
+  descriptor: (Descriptor & { family: Family; word: string }) | null;
+  move: Move | null;
+  /** One after the other: what else to say. */
+  notes: string[];
+  /** An element to its line, its unit and its byte; null if it is not of this tile. */
+  find: (index: number) => [number, number, number] | null;
+  /** The element at a place of a unit; -1 if this instruction does not have it. */
+  element: (line: number, unit: number, place: number) => number;
+  /** The same tile with another swizzle. */
+  other: (swizzle: string) => Stored;
+}
+
+export function familyOf({ family }: Instruction): Family | null {
+  if (family.startsWith("wgmma")) return "wgmma";
+  return family.startsWith("tcgen05.mma") ? "tcgen05" : null;
+}
+
+/** Whether shared memory is a subject at all. */
+export function usesShared({ family }: Instruction): boolean {
+  return /^(mma|wgmma|ldmatrix|stmatrix|tcgen05\.mma)/.test(family);
+}
+
+/** The operand in shared memory, or why there is nothing to show. */
+export function storedOf(
+  catalogue: Catalogue,
+  scene: Scene,
+  choice: Choice,
+): Stored | string {
+  const { op } = scene;
+  if (/^(ld|st)matrix/.test(op.family)) return matrixRows(catalogue, scene, choice);
+  const family = familyOf(op);
+  const operands = operandsOf(catalogue, scene, family);
+  const operand = operands.includes(choice.operand) ? choice.operand : operands[0];
+  if (!operand) return refused(scene);
+  const here = { ...choice, operand };
+  const direct = family && operand !== "D" && !choice.load;
+  const made = direct
+    ? described(catalogue, scene, family, here)
+    : moved(catalogue, scene, here);
+  return typeof made === "string" ? made : { ...made, operands };
+}
+
+function operandsOf(
+  catalogue: Catalogue,
+  scene: Scene,
+  family: Family | null,
+): string[] {
+  if (family === "tcgen05") return ["B", "A"];
+  const through = ["B", "A", "D"].filter(
+    (name) => allMoves(catalogue, scene, name).length,
+  );
+  return family ? ["B", "A", ...through.filter((name) => name === "D")] : through;
+}
+
+export function refused(scene: Scene): string {
+  const part = scene.matrices.get("A")?.part;
+  const why = (part && notMovable(part)) || "its 16-byte rows are apart in memory";
+  return `No ldmatrix loads an operand of ${scene.op.name}: of A, ${why}.`;
+}

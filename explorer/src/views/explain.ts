@@ -1,0 +1,329 @@
+// Why does this element of D have the value it has?  The tab: which values, on which
+// target, and each product with the bits that it keeps and loses.
+
+import { stepTable } from "./bars.js";
+import { byId, copy, h } from "../page/dom.js";
+import { isInteger } from "../numbers/elements.js";
+import { isFraction, isZero, multiply, short, subtract, text } from "../numbers/exact.js";
+import type { Explorer } from "../page/explorer.js";
+import { ownPanel } from "./owning.js";
+import { summary, told, what } from "../numbers/telling.js";
+import { losses } from "../numbers/losses.js";
+import type { Explanation } from "../numbers/model.js";
+import { cellName, FILLS, type Fill } from "../numbers/values.js";
+
+export const FILL_NAMES: Record<Fill, string> = {
+  off: "none",
+  small: "small numbers",
+  ones: "ones",
+  identity: "A = identity",
+  random: "random",
+  extreme: "any finite bits",
+};
+
+export function explainPanel(explorer: Explorer): Node[] {
+  const index = explainedIndex(explorer);
+  return [
+    controls(explorer, index),
+    how(explorer),
+    h(
+      "div",
+      { class: "explain" },
+      h("div", { class: "told" }, ...tellings(explorer, index)),
+      ownPanel(explorer),
+    ),
+  ];
+}
+
+/** The element of D that is pinned, or one in the row or column of what is. */
+export function explainedIndex({ state, scene }: Explorer): number {
+  const d = scene.matrices.get("D")!;
+  const { pinned } = state;
+  const matrix = pinned && scene.matrices.get(pinned.matrix);
+  if (!matrix) return 0;
+  const [m, row, col] = matrix.spot(pinned.index);
+  if ("CD".includes(matrix.name)) return pinned.index;
+  const ofRow = ["A", "scale_A", "metadata"].includes(matrix.name);
+  return d.index(Math.min(m, d.count - 1), ofRow ? row : 0, ofRow ? 0 : col);
+}
+
+// ── what is asked ───────────────────────────────────────────────────────────
+
+function controls(explorer: Explorer, index: number): HTMLElement {
+  const d = explorer.matrix("D")!;
+  const [m, row, col] = d.spot(index);
+  const pick = (
+    name: string,
+    value: number,
+    count: number,
+    go: (to: number) => number,
+  ) => {
+    const input = h("input", {
+      id: `explain-${name}`,
+      type: "number",
+      min: 0,
+      max: count - 1,
+      value,
+      onchange: () => {
+        const to = Number(input.value);
+        const fine =
+          input.value !== "" && Number.isInteger(to) && to >= 0 && to < count;
+        input.setAttribute("aria-invalid", String(!fine));
+        input.title = fine ? "" : `${name} is 0 to ${count - 1}`;
+        if (fine) explorer.pin({ matrix: "D", index: go(to) });
+      },
+    });
+    return h("label", {}, `${name} `, input);
+  };
+  return h(
+    "div",
+    { class: "controls" },
+    h("strong", {}, cellName(d, index)),
+    pick("row", row, d.rows, (to) => d.index(m, to, col)),
+    pick("column", col, d.cols, (to) => d.index(m, row, to)),
+    h("label", {}, "Values ", fillSelect(explorer, "explain-values", false)),
+    h("label", {}, "Target ", targetSelect(explorer, "explain-target")),
+  );
+}
+
+/** What one begins with; none only where the picture is meant. */
+export function fillSelect(explorer: Explorer, id: string, off: boolean): HTMLElement {
+  const select = h("select", { id });
+  const { fill } = explorer.state;
+  const fills = FILLS.filter((each) => off || each !== "off");
+  for (const each of fills)
+    select.append(h("option", { value: each }, FILL_NAMES[each]));
+  select.value = fill === "off" && !off ? "small" : fill;
+  select.addEventListener("change", () => explorer.own.begin(select.value as Fill));
+  return select;
+}
+
+/** Targets that compute alike stand together. */
+export function targetSelect(explorer: Explorer, id: string): HTMLSelectElement {
+  const { catalogue, op } = explorer;
+  const { ways } = catalogue.sums[op.sums!];
+  const select = h("select", { id });
+  for (const way of ways) {
+    const group = h("optgroup", { label: way.how });
+    for (const target of way.targets) group.append(h("option", {}, target));
+    select.append(group);
+  }
+  select.value = explorer.target;
+  select.addEventListener("change", () => {
+    const usual = select.value === catalogue.sums[op.sums!].usual;
+    explorer.update({ target: usual ? "" : select.value });
+  });
+  return select;
+}
+
+function how(explorer: Explorer): HTMLElement {
+  const way = explorer.way!;
+  const instead =
+    explorer.catalogue.targets[explorer.op.requires].targets[explorer.target];
+  const written = instead ? ` The assembler writes ${instead} instead.` : "";
+  return h(
+    "p",
+    { class: "hint" },
+    `${explorer.target}: ${way.how}; ${way.source}.${written}`,
+  );
+}
+
+// ── the answer ──────────────────────────────────────────────────────────────
+
+function tellings(explorer: Explorer, index: number): Node[] {
+  const values = explorer.numbers;
+  if (!values.model) return [refusal(`There are no numbers: ${explorer.way!.source}`)];
+  const found = values.explain(index);
+  if (!found) {
+    const why =
+      "A code in this row of the metadata is illegal, so D is undefined here.";
+    return [refusal(why)];
+  }
+  const { catalogue, op, target } = explorer;
+  const [, row, col] = explorer.matrix("D")!.spot(index);
+  const written = told(catalogue, op.name, target, row, col, found);
+  const lost = losses(found, catalogue.types[found.model.d]);
+  const integer = isInteger(catalogue.types[found.model.d]);
+  return [
+    outcome(explorer, index, found),
+    ...scales(found),
+    ...steps(explorer, found),
+    h(
+      "pre",
+      { class: "summary" },
+      summary(found, lost, found.model.d, integer).join("\n"),
+    ),
+    h(
+      "details",
+      { class: "as-text" },
+      h("summary", {}, "As text, as op.explain writes it"),
+      h(
+        "button",
+        { type: "button", onclick: () => void copy(written, "Explanation") },
+        "Copy",
+      ),
+      h(
+        "pre",
+        { class: "text", tabindex: 0, role: "region", "aria-label": "Explanation" },
+        written,
+      ),
+    ),
+  ];
+}
+
+function refusal(why: string): HTMLElement {
+  return h("p", { class: "wrong" }, why);
+}
+
+/** The value, its bits, and how far it is from the exact one. */
+export function outcome(
+  explorer: Explorer,
+  index: number,
+  found: Explanation,
+): HTMLElement {
+  const difference = subtract(found.value, found.exact);
+  const list = h("dl", { class: "outcome" });
+  const add = (name: string, value: string, wrong = false) =>
+    list.append(
+      h(
+        "div",
+        wrong ? { class: "lost" } : {},
+        h("dt", {}, name),
+        " ",
+        h("dd", {}, value),
+      ),
+    );
+  add("D", `${text(found.value)}`);
+  add("bits", explorer.numbers.hex("D", index));
+  add("exact", text(found.exact));
+  const lossy = isFraction(difference) && !isZero(difference);
+  add("difference", lossy ? short(difference, 16) : text(difference), lossy);
+  return list;
+}
+
+/** The scales of each block, if there are any. */
+function scales({ blocks, model }: Explanation): HTMLElement[] {
+  if (!blocks.length) return [];
+  const heads = ["k", "scale a", "scale b", "product"];
+  const rows = blocks.map(({ first, last, a, b }) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, `${first}…${last}`),
+      ...[a, b, multiply(a, b)].map((each) => h("td", {}, short(each))),
+    ),
+  );
+  return [
+    h("h3", {}, `Block scales, ${model.scale}`),
+    h(
+      "table",
+      { class: "terms" },
+      h(
+        "thead",
+        {},
+        h("tr", {}, ...heads.map((each) => h("th", { scope: "col" }, each))),
+      ),
+      h("tbody", {}, ...rows),
+    ),
+  ];
+}
+
+/** Each step; of many steps only the first is open. */
+function steps(explorer: Explorer, found: Explanation): HTMLElement[] {
+  const { types } = explorer.catalogue;
+  const count = found.steps.length;
+  return found.steps.map((step, at) => {
+    const title = h(
+      "summary",
+      {},
+      `Step ${at + 1} of ${count}: ${what(step)} → ${short(step.value)}`,
+    );
+    const box = h("details", { class: "step" }, title);
+    const open = () => {
+      if (box.children.length > 1) return;
+      const table = stepTable(types, found.model, step, room(), true);
+      const scroll = { class: "scroll", tabindex: 0, role: "region" };
+      box.append(
+        h("div", { ...scroll, "aria-label": `Terms of step ${at + 1}` }, table),
+        h("p", { class: "hint" }, rounding(explorer, found, at)),
+      );
+    };
+    box.addEventListener("toggle", () => box.open && open());
+    if (count <= 2 || !at) {
+      open();
+      box.open = true;
+    }
+    return box;
+  });
+}
+
+/** The width of bars: all that a phone has, or what numbers leave. */
+function room(): number {
+  const { clientWidth } = document.documentElement;
+  return clientWidth < 700 ? clientWidth - 90 : 520;
+}
+
+function rounding({ catalogue }: Explorer, found: Explanation, at: number): string {
+  const step = found.steps[at];
+  const said: string[] = [];
+  if (step.emax !== null) {
+    const cut = step.emax - found.model.fraction!;
+    said.push(`emax is 2^${step.emax}; terms are cut below 2^${cut}`);
+  }
+  if (step.keep !== null) {
+    said.push(
+      `the sum keeps ${step.keep} fraction bits, ${catalogue.rounded[step.rounding]}`,
+    );
+  } else if (step.rounding === "satfinite") {
+    said.push("the sum is clamped to s32");
+  } else {
+    said.push("the sum is exact, and wraps in s32");
+  }
+  return `${said.join("; ")}.`;
+}
+
+function goThere(explorer: Explorer): void {
+  explorer.update({ tab: "explain" });
+  byId("tabs").scrollIntoView({ block: "start" });
+  byId("tab-explain").focus();
+}
+
+// ── beside the picture ──────────────────────────────────────────────────────
+
+/** The card of a pinned element of D: its value, and its bars in little room. */
+export function showResult(explorer: Explorer, host: HTMLElement): void {
+  const { pinned } = explorer.state;
+  const asked = pinned && "CD".includes(pinned.matrix) && explorer.scene.computes;
+  const { values } = explorer;
+  host.hidden = !asked || !values?.model;
+  if (host.hidden) return host.replaceChildren();
+  const found = values!.explain(pinned!.index);
+  if (!found) {
+    const why = "Undefined: a code in this row is illegal.";
+    return host.replaceChildren(h("h2", {}, "Result"), refusal(why));
+  }
+  const d = explorer.matrix("D")!;
+  const title = `${cellName(d, pinned!.index)} on ${explorer.target}`;
+  const lossy = found.steps.findIndex((step) => step.terms.some((t) => t.lost?.m));
+  const at = Math.max(0, lossy);
+  const many = found.steps.length > 1 ? `Step ${at + 1} of ${found.steps.length}` : "";
+  const table = stepTable(
+    explorer.catalogue.types,
+    found.model,
+    found.steps[at],
+    255,
+    false,
+  );
+  const more = h(
+    "button",
+    { type: "button", id: "explain-more", onclick: () => goThere(explorer) },
+    "Explain each step",
+  );
+  host.replaceChildren(
+    h("h2", {}, title),
+    outcome(explorer, pinned!.index, found),
+    ...(many ? [h("p", { class: "hint" }, many)] : []),
+    table,
+    more,
+  );
+}

@@ -1,0 +1,493 @@
+// The picture: B above D, A beside it, metadata and scales beside A.
+
+import { arrange, type Arrangement, type Panel } from "../drawing/arrange.js";
+import { listenToMoves } from "../drawing/camera.js";
+import { announce, byId, download, h, toast } from "../page/dom.js";
+import {
+  boxOf,
+  caption,
+  drawPanel,
+  hit,
+  saysAll,
+  type Look,
+  type Window,
+} from "../drawing/drawing.js";
+import type { Change, Explorer } from "../page/explorer.js";
+import type { Spot } from "../drawing/highlight.js";
+import { namesOf } from "../drawing/labels.js";
+import { hideLens, showLens, showRemark } from "./lens.js";
+import { drawMarks } from "../drawing/marks.js";
+import type { Matrix } from "../records/matrix.js";
+import { banksOfB } from "./memory.js";
+import { CanvasPainter, SvgPainter, type Painter } from "../drawing/painter.js";
+import {
+  bankColour,
+  colours,
+  laneColours,
+  plainColour,
+  registerColour,
+} from "../drawing/palette.js";
+import { logicalSheet, sheetOf, type Sheet } from "../drawing/sheet.js";
+import { CLOSEST } from "../page/state.js";
+import { showWiring, type Corner } from "./wiring.js";
+
+const STEP = 1.5; // how much closer one press of a button comes
+const TITLE = 12; // the size of captions
+const EDGE = { left: 12, top: 36 }; // around a picture that is saved
+const NARROWEST = 560; // pixels: on a phone the picture is wider than the window
+
+export class Figure {
+  private host = byId("figure");
+  private base = h("canvas", { "aria-hidden": "true" });
+  private over = h("canvas", { class: "over", "aria-hidden": "true" });
+  private stages = new Map<string, HTMLElement>();
+  private arrangement!: Arrangement;
+  private looks = new Map<string, Look>();
+  /** Where the window is in the picture. */
+  private pan = { x: Infinity, y: 0 };
+  private size = { width: 0, height: 0 };
+
+  constructor(private explorer: Explorer) {
+    this.host.append(this.base, this.over);
+    explorer.listen((change) => this.changed(change));
+    byId("export").addEventListener("click", () => this.save());
+    const centre = () => [this.size.width / 2, this.size.height / 2] as const;
+    byId("zoom-in").addEventListener("click", () => this.zoom(STEP, ...centre()));
+    byId("zoom-out").addEventListener("click", () => this.zoom(1 / STEP, ...centre()));
+    byId("zoom-fit").addEventListener("click", () => this.zoom(0, 0, 0));
+    listenToMoves(this.host, {
+      movable: () => this.movable,
+      move: (dx, dy) => this.move(dx, dy),
+      zoom: (factor, x, y) => this.zoom(factor, x, y),
+      point: (at) => this.point(at),
+      click: (at) => this.click(this.spotAt(at.x, at.y)),
+    });
+    new ResizeObserver(() => this.resized()).observe(this.host);
+    // For whoever drives the page from outside: where an element is on the screen, the
+    // picture as it can be saved, and where on the screen that picture begins.
+    Object.assign(this.host, {
+      pointOf: (spot: Spot) => this.pointOf(spot),
+      picture: (seen = false) => this.svg(seen ? this.window : null),
+      offset: () => this.offset(),
+    });
+  }
+
+  private changed(change: Change): void {
+    // What is too wide for a phone begins with D and what stands beside it.
+    if (change === "instruction") this.pan = { x: Infinity, y: 0 };
+    if (change === "pointer") this.mark();
+    else this.draw();
+    if (change === "instruction") this.begin();
+  }
+
+  /** What is pinned is seen, however near the picture is. */
+  begin(): void {
+    const { pinned } = this.explorer.state;
+    if (pinned) this.reveal(pinned);
+  }
+
+  private resized(): void {
+    const { clientWidth, clientHeight } = this.host;
+    const { width, height } = this.size;
+    if (clientWidth !== width || clientHeight !== height) this.draw();
+  }
+
+  // ── what stands where ─────────────────────────────────────────────────────
+
+  /** Which grids there are. */
+  private sheets(): Sheet[] {
+    const { scene, state, codes } = this.explorer;
+    const accumulator = scene.matrices.has(state.accumulator) ? state.accumulator : "D";
+    const names = ["metadata", "scale_A", "A", "scale_B", "B", accumulator];
+    const found = names.flatMap((name) => scene.matrices.get(name) ?? []);
+    // A load has only the one fragment that it moves.
+    const sheets = (found.length ? found : [...scene.matrices.values()]).map(sheetOf);
+    const logical = logicalSheet(scene, codes);
+    const form = logical ? this.explorer.sparseForm : "stored";
+    const kept = sheets.filter(({ name }) => form !== "logical" || name !== "A");
+    return form === "stored" ? kept : [...kept, logical!];
+  }
+
+  draw(): void {
+    this.size = { width: this.host.clientWidth, height: this.host.clientHeight };
+    const sheets = this.sheets();
+    const items = sheets.map((sheet) => ({
+      sheet,
+      names: namesOf(this.explorer, sheet),
+    }));
+    const { width, height } = this.size;
+    const { zoom } = this.explorer.state;
+    this.arrangement = arrange(items, { width: Math.max(width, NARROWEST), height, zoom });
+    this.looks = new Map(sheets.map((sheet) => [sheet.name, this.look(sheet)]));
+    this.hold();
+    this.host.classList.toggle("movable", this.movable);
+    this.host.classList.toggle("tall", this.arrangement.height > height + 1);
+    this.prepareStages();
+    this.paint();
+    this.mark();
+  }
+
+  /** What the picture leaves free of the window: the corner of the L, or below it. */
+  private get corner(): Corner {
+    const { width, height, corner } = this.arrangement;
+    const below = this.size.height - height - 24;
+    if (corner.height < 100 && below > corner.height) {
+      const left = Math.max(0, this.origin.x);
+      return { left, top: height + 20, width, height: below };
+    }
+    return { left: 0, top: 0, width: this.origin.x + corner.width, height: corner.height };
+  }
+
+  /** A picture smaller than the window stands in its middle. */
+  private get origin(): { x: number; y: number } {
+    const { width } = this.arrangement;
+    const free = this.size.width - width;
+    return { x: free > 0 ? Math.floor(free / 2) : -this.pan.x, y: -this.pan.y };
+  }
+
+  private get movable(): boolean {
+    const { width, height } = this.arrangement;
+    return width > this.size.width + 1 || height > this.size.height + 1;
+  }
+
+  /** Nobody gets lost beside the picture. */
+  private hold(): void {
+    const { width, height } = this.arrangement;
+    const most = (all: number, seen: number) => Math.max(0, all - seen);
+    this.pan.x = clamp(this.pan.x, 0, most(width, this.size.width));
+    this.pan.y = clamp(this.pan.y, 0, most(height, this.size.height));
+  }
+
+  private get window(): Window {
+    const { x, y } = this.origin;
+    const { width, height } = this.size;
+    return { left: -x, top: -y, right: width - x, bottom: height - y };
+  }
+
+  // ── drawing ───────────────────────────────────────────────────────────────
+
+  private canvas(canvas: HTMLCanvasElement): CanvasPainter {
+    const { x, y } = this.origin;
+    return new CanvasPainter(canvas, this.size.width, this.size.height, -x, -y);
+  }
+
+  private paint(): void {
+    const painter = this.canvas(this.base);
+    for (const panel of this.arrangement.panels) {
+      this.drawOne(painter, panel, this.window);
+    }
+  }
+
+  private drawOne(painter: Painter, panel: Panel, window: Window | null): void {
+    const { theme } = this.explorer;
+    drawPanel(painter, panel, this.looks.get(panel.sheet.name)!, theme, window);
+    const [name, about] = this.caption(panel);
+    const [x, y] = [panel.x, panel.y - 22];
+    painter.text(x, y, name, TITLE, theme.ink, "start", true);
+    const after = x + (name.length + 1) * TITLE * 0.605;
+    if (about) painter.text(after, y, about, TITLE - 1, theme.faint, "start");
+  }
+
+  /** The name, and as much about it as there is room for. */
+  private caption({ sheet, caption: room }: Panel): [string, string] {
+    const { matrix } = sheet;
+    const open = sheet.name === "logical";
+    const name = open ? "A" : matrix.name.replace("_", " ");
+    const many = matrix.count > 1 ? `${matrix.count} × ` : "";
+    const size = `${many}${matrix.rows}×${sheet.each}`;
+    const stored = (matrix.part?.stored ?? 1) > 1 ? " as stored" : "";
+    const where = open ? " as it multiplies" : `${stored}${this.placeOf(matrix)}`;
+    const kind = matrix.name === "metadata" ? "" : `${matrix.type} `;
+    const texts = [`${kind}${size}${where}`, `${kind}${size}`, size, ""];
+    const left = room - (name.length + 1) * TITLE * 0.605;
+    return [name, caption(texts, left, TITLE - 1)];
+  }
+
+  private placeOf(matrix: Matrix): string {
+    if (matrix.tensor) return ", in tensor memory";
+    if (matrix.part) return "";
+    return `, in shared memory${this.explorer.scene.tensor ? "" : ", by bank"}`;
+  }
+
+  private look(sheet: Sheet): Look {
+    const { explorer } = this;
+    const { matrix } = sheet;
+    const { theme, codes } = explorer;
+    const pattern = explorer.scene.pattern;
+    const byLane = explorer.state.colour === "lane";
+    // Where tcgen05 has its B in shared memory depends on the kernel.
+    const plain = !matrix.part && explorer.scene.tensor;
+    const [numbers, painted] = plain
+      ? [matrix.slot, [plainColour(theme)]]
+      : !matrix.part
+        ? [banksOfB(explorer), colours(32, bankColour, theme)]
+        : byLane
+          ? [matrix.lane, laneColours(explorer.catalogue, theme)]
+          : [matrix.register, colours(matrix.registers, registerColour, theme)];
+    const look: Look = { colour: (index) => painted[numbers[index]] };
+    if (matrix.name === "A" && pattern) {
+      look.every = sheet.name === "logical" ? pattern.chunk : pattern.kept;
+    }
+    if (matrix.name === "metadata") {
+      look.wrong = (index) => pattern!.problems[codes[index]] !== "";
+    }
+    if (matrix.name === "D" && pattern && explorer.values) {
+      look.wrong = (index) => explorer.values!.undefinedAt(index);
+    }
+    return look;
+  }
+
+  private mark(): void {
+    const painter = this.canvas(this.over);
+    const { marks, theme, hover } = this.explorer;
+    for (const panel of this.arrangement.panels) {
+      const own = marks.get(panel.sheet.matrix.name);
+      if (own) drawMarks(painter, panel, own, theme, this.window);
+    }
+    const panel = hover && this.panelOf(hover);
+    const box = panel && !saysAll(panel) ? boxOf(panel, hover.index) : null;
+    const { x, y } = this.origin;
+    const near = box && { ...box, x: box.x + x, y: box.y + y };
+    if (near) showLens(this.explorer, this.host, hover!, near);
+    else hideLens(this.host);
+    showWiring(this.explorer, this.movable ? null : this.corner);
+  }
+
+  // ── moving ────────────────────────────────────────────────────────────────
+
+  private move(dx: number, dy: number): void {
+    this.pan.x -= dx;
+    this.pan.y -= dy;
+    this.hold();
+    this.prepareStages();
+    this.paint();
+    this.mark();
+  }
+
+  /** Closer by a factor, 0 for all of it; the element under the point stays there. */
+  private zoom(factor: number, x: number, y: number): void {
+    const { state } = this.explorer;
+    const closer = factor ? clamp(state.zoom * factor, 1, CLOSEST) : 1;
+    const zoom = Math.round(closer * 100) / 100;
+    if (zoom === state.zoom) return;
+    const { panels } = this.arrangement;
+    const at = { x: x - this.origin.x, y: y - this.origin.y };
+    const nearest = panels.reduce((one, other) =>
+      distance(other, at) < distance(one, at) ? other : one,
+    );
+    const part = {
+      x: (at.x - nearest.x) / nearest.columns.end,
+      y: (at.y - nearest.y) / nearest.rows.end,
+    };
+    this.explorer.update({ zoom });
+    const now = this.arrangement.panels[panels.indexOf(nearest)];
+    const there = {
+      x: now.x + part.x * now.columns.end,
+      y: now.y + part.y * now.rows.end,
+    };
+    this.pan = { x: there.x - x, y: there.y - y };
+    this.move(0, 0);
+  }
+
+  /** Move as little as it takes to see an element. */
+  private reveal(spot: Spot): void {
+    const panel = this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
+    if (!box) return;
+    const { left, top, right, bottom } = this.window;
+    const edge = 30;
+    const out = (before: number, after: number) =>
+      Math.min(0, before - edge) + Math.max(0, after + edge);
+    const dx = out(box.x - left, box.x + box.width - right);
+    const dy = out(box.y - top, box.y + box.height - bottom);
+    if (dx || dy) this.move(-dx, -dy);
+  }
+
+  // ── pointer and keys ──────────────────────────────────────────────────────
+
+  private panelOf(spot: Spot): Panel | undefined {
+    const of = this.arrangement.panels.filter(
+      ({ sheet }) => sheet.matrix.name === spot.matrix,
+    );
+    return of.find(({ sheet }) => sheet.name !== "logical") ?? of[0];
+  }
+
+  private point(at: { x: number; y: number } | null): void {
+    const spot = at && this.spotAt(at.x, at.y);
+    this.explorer.point(spot);
+    if (at && !spot) this.remark(at.x, at.y);
+  }
+
+  /** Where a sparse A stores nothing, there is a zero. */
+  private remark(x: number, y: number): void {
+    const { panels } = this.arrangement;
+    const open = panels.find(({ sheet }) => sheet.name === "logical");
+    const column = open?.columns.at(x - this.origin.x - open.x) ?? -1;
+    const row = open?.rows.at(y - this.origin.y - open.y) ?? -1;
+    if (row < 0 || column < 0) return hideLens(this.host);
+    const text = `A[${row}, ${column}] is not stored: zero`;
+    showRemark(this.host, text, { x, y, width: 0, height: 0 });
+  }
+
+  private spotAt(x: number, y: number): Spot | null {
+    const at = { x: x - this.origin.x, y: y - this.origin.y };
+    for (const panel of this.arrangement.panels) {
+      const index = hit(panel, at.x, at.y);
+      if (index >= 0) return { matrix: panel.sheet.matrix.name, index };
+    }
+    return null;
+  }
+
+  /** Where on the screen the middle of an element is. */
+  pointOf(spot: Spot): { x: number; y: number } | null {
+    this.reveal(spot);
+    const panel = this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
+    if (!box) return null;
+    const { left, top } = this.host.getBoundingClientRect();
+    const { x, y } = this.origin;
+    return { x: left + x + box.x + box.width / 2, y: top + y + box.y + box.height / 2 };
+  }
+
+  private offset(): { x: number; y: number } {
+    const { left, top } = this.host.getBoundingClientRect();
+    return { x: left + this.origin.x - EDGE.left, y: top + this.origin.y - EDGE.top };
+  }
+
+  private click(spot: Spot | null): void {
+    this.explorer.pin(spot);
+    if (!spot) return;
+    this.stages.get(spot.matrix)?.focus({ preventScroll: true });
+    announce(this.explorer.describe(spot));
+  }
+
+  /** For each matrix something to move to with the keyboard. */
+  private prepareStages(): void {
+    const panels = this.arrangement.panels.filter(
+      (panel) => panel === this.panelOf({ matrix: panel.sheet.matrix.name, index: 0 }),
+    );
+    const names = panels.map(({ sheet }) => sheet.matrix.name);
+    for (const [name, stage] of this.stages) {
+      if (names.includes(name)) continue;
+      stage.remove();
+      this.stages.delete(name);
+    }
+    for (const panel of panels) {
+      const { matrix } = panel.sheet;
+      const stage = this.stages.get(matrix.name) ?? this.makeStage(matrix.name);
+      const size = `${matrix.rows} by ${matrix.cols}`;
+      const many = matrix.count > 1 ? `${matrix.count} matrices of ${size}` : size;
+      stage.setAttribute("aria-label", `${matrix.name}, ${matrix.type}, ${many}`);
+      const { x, y } = this.origin;
+      Object.assign(stage.style, {
+        left: `${x + panel.x}px`,
+        top: `${y + panel.y}px`,
+        width: `${panel.columns.end}px`,
+        height: `${panel.rows.end}px`,
+      });
+    }
+  }
+
+  private makeStage(name: string): HTMLElement {
+    const stage = h("div", {
+      class: "stage",
+      tabindex: 0,
+      role: "application",
+      "aria-roledescription": "matrix",
+      "aria-describedby": "keys",
+      "data-matrix": name,
+    });
+    stage.addEventListener("keydown", (event) => this.key(name, event));
+    stage.addEventListener("blur", () => this.explorer.point(null));
+    this.stages.set(name, stage);
+    this.host.append(stage);
+    return stage;
+  }
+
+  private key(name: string, event: KeyboardEvent): void {
+    const { explorer } = this;
+    const matrix = explorer.matrix(name)!;
+    const now = explorer.spot?.matrix === name ? explorer.spot : null;
+    const spot = { matrix: name, index: now?.index ?? 0 };
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key.startsWith("Arrow")) {
+      const next = { ...spot, index: now ? moved(matrix, spot.index, event.key) : 0 };
+      this.reveal(next);
+      explorer.point(next);
+    } else if (event.key === "Enter" || event.key === " ") {
+      explorer.pin(spot);
+    } else if (name === "metadata" && /^[0-9a-f]$/i.test(event.key)) {
+      explorer.setCode(spot.index, parseInt(event.key, 16));
+    } else if (!this.zoomKey(event.key, spot)) return;
+    event.preventDefault();
+    if (explorer.spot) announce(explorer.describe(explorer.spot));
+  }
+
+  private zoomKey(key: string, spot: Spot): boolean {
+    const factor = { "+": STEP, "=": STEP, "-": 1 / STEP, "0": 0 }[key];
+    if (factor === undefined) return false;
+    const panel = this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
+    this.zoom(factor, this.origin.x + (box?.x ?? 0), this.origin.y + (box?.y ?? 0));
+    return true;
+  }
+
+  // ── export ────────────────────────────────────────────────────────────────
+
+  private save(): void {
+    const name = `${this.explorer.op.name.replace(/[^\w.-]+/g, "_")}.svg`;
+    download(name, this.svg(), "image/svg+xml");
+    toast(`${name} saved`);
+  }
+
+  /** The whole picture, or what is seen of it, as near as it is looked at. */
+  svg(window: Window | null = null): string {
+    const { explorer } = this;
+    const { theme } = explorer;
+    const painter = new SvgPainter();
+    const { panels, width, height, corner } = this.arrangement;
+    painter.text(EDGE.left, 18, explorer.op.name, 13, theme.ink, "start", true);
+    painter.at(EDGE.left, EDGE.top);
+    for (const panel of panels) {
+      this.drawOne(painter, panel, window);
+      const own = this.explorer.marks.get(panel.sheet.matrix.name);
+      if (own) drawMarks(painter, panel, own, theme, window);
+    }
+    const lines = [...explorer.scene.matrices.values()].flatMap(({ name, part }) =>
+      part ? [`${name.padEnd(8)} ${part.line}`] : [],
+    );
+    const most = Math.max(...lines.map((line) => line.length)) * 11 * 0.605;
+    // Beside a narrow A there is no room for the lines: then they stand below.
+    const inside = most < corner.width && 16 * lines.length + 8 < corner.height;
+    const top = inside ? 8 : height + 14;
+    lines.forEach((line, at) =>
+      painter.text(0, top + 16 * at, line, 11, theme.faint, "start"),
+    );
+    const below = inside ? 0 : 16 * lines.length + 10;
+    const all = Math.max(width, inside ? 0 : most, explorer.op.name.length * 13 * 0.62);
+    const { left, top: head } = EDGE;
+    const size = [all + 2 * left, height + head + below + left] as const;
+    return painter.document(...size, explorer.op.name, theme.page);
+  }
+}
+
+function distance({ x, y, columns, rows }: Panel, at: { x: number; y: number }): number {
+  const out = (value: number, end: number) => Math.max(0, -value, value - end);
+  return Math.hypot(out(at.x - x, columns.end), out(at.y - y, rows.end));
+}
+
+/** Where an arrow key leads, through the gaps between several matrices. */
+function moved(matrix: Matrix, index: number, key: string): number {
+  let [m, row, col] = matrix.spot(index);
+  if (key === "ArrowUp") row = Math.max(0, row - 1);
+  if (key === "ArrowDown") row = Math.min(matrix.rows - 1, row + 1);
+  if (key === "ArrowLeft") col -= 1;
+  if (key === "ArrowRight") col += 1;
+  if (col < 0 && m > 0) [m, col] = [m - 1, matrix.cols - 1];
+  if (col >= matrix.cols && m < matrix.count - 1) [m, col] = [m + 1, 0];
+  return matrix.index(m, row, clamp(col, 0, matrix.cols - 1));
+}
+
+function clamp(value: number, least: number, most: number): number {
+  return Math.min(most, Math.max(least, value));
+}
