@@ -17,6 +17,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 FILM = ROOT / "docs" / "images" / "explorer.webp"
+SIZE = (1200, 750)
 LARGEST = 2_000_000
 """Bytes: the README must open quickly."""
 
@@ -28,7 +29,8 @@ def main() -> None:
         subprocess.run(["node", script, folder], check=True)
         listed = json.loads((Path(folder) / "frames.json").read_text("utf-8"))
         first, *rest = (
-            Image.open(Path(folder) / name).convert("RGB") for name, _ in listed
+            Image.open(Path(folder) / name).convert("RGB").resize(SIZE)
+            for name, _ in listed
         )
         first.save(
             FILM,

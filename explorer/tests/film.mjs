@@ -11,7 +11,7 @@ const FIRST = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
 
 const browser = await launch();
 const page = await open(browser, `#op=${FIRST}`, {
-  viewport: { width: 1280, height: 760 },
+  viewport: { width: 1440, height: 900 },
 });
 /** File names and milliseconds. */
 const frames = [];
@@ -41,7 +41,7 @@ await drawPointer();
 await shoot(1200);
 // Search.
 await page.locator("#search").click();
-for (const part of ["spa", "rse", " in", "t4"]) {
+for (const part of ["sparse", " int4", " 16x", "8x64"]) {
   await page.keyboard.type(part);
   await shoot(300);
 }
