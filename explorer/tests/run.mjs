@@ -9,6 +9,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
 import { launch, open, PAGE, painted, pointAt } from "./browser.mjs";
 import { TESTS as EXPLAIN } from "./explain.mjs";
+import { FRAME } from "./frame.mjs";
 import { LINKS } from "./links.mjs";
 import { PICTURE } from "./picture.mjs";
 
@@ -711,6 +712,8 @@ const TESTS = {
       await page.context().close();
     }
   },
+
+  ...FRAME,
 
   ...LINKS,
 
