@@ -31,7 +31,7 @@ async function start(): Promise<void> {
   listenToTools(explorer);
   listenToLane(explorer);
   listenToTheme(explorer);
-  listenToPrinting(figure);
+  listenToPrinting(explorer, figure);
   explorer.listen((change) => showRest(explorer, tabs, change));
   const player = new Player(explorer, figure);
   keepAddress(explorer);

@@ -1,6 +1,7 @@
 // Around the picture: the search box, keys, the phone, paper, and values that no link has.
 
 import assert from "node:assert/strict";
+import { inflateRawSync } from "node:zlib";
 import { open } from "./browser.mjs";
 
 const DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
@@ -66,7 +67,7 @@ export const FRAME = {
     await use(Array.from({ length: 16 }, () => row).join("\n"));
     await page.click("#share");
     await page.click("#copy-link");
-    assert.match(await page.textContent("#toast"), /Link copied, without your own values: it holds up to 64/);
+    await page.waitForSelector("text=Link copied, without your own values: it holds up to 64");
     await page.selectOption("#values", "identity");
     assert.match(await page.textContent("#toast"), /Your own values are gone/);
     return page;
@@ -79,6 +80,10 @@ export const FRAME = {
     await page.evaluate(() => window.dispatchEvent(new Event("beforeprint")));
     await page.emulateMedia({ media: "print" });
     assert.equal(await page.locator("#printed svg").isVisible(), true);
+    const packed = Buffer.from(await page.textContent("#catalogue"), "base64");
+    const { lanes } = JSON.parse(inflateRawSync(packed).toString());
+    const printed = await page.locator("#printed").innerHTML();
+    assert.ok(printed.includes(lanes.light[0]) && !printed.includes(lanes.dark[0]));
     for (const each of ["header", ".bench", ".tabline", ".below"]) {
       assert.equal(await page.isVisible(each), false, each);
     }

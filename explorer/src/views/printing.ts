@@ -1,9 +1,10 @@
 // What is on paper?  The title, the facts and the whole picture, in light colours.
 
 import { h } from "../page/dom.js";
+import type { Explorer } from "../page/explorer.js";
 import type { Figure } from "./figure.js";
 
-export function listenToPrinting(figure: Figure): void {
+export function listenToPrinting(explorer: Explorer, figure: Figure): void {
   const page = h("div", { id: "printed", "aria-hidden": "true" });
   document.querySelector(".about")!.after(page);
   const root = document.documentElement;
@@ -11,6 +12,7 @@ export function listenToPrinting(figure: Figure): void {
   window.addEventListener("beforeprint", () => {
     theme = root.dataset.theme;
     root.dataset.theme = "light";
+    explorer.update({});
     page.innerHTML = figure.svg();
     const svg = page.querySelector("svg")!;
     const size = ["width", "height"].map((name) => parseFloat(svg.getAttribute(name)!));
@@ -22,5 +24,6 @@ export function listenToPrinting(figure: Figure): void {
     page.replaceChildren();
     if (theme === undefined) delete root.dataset.theme;
     else root.dataset.theme = theme;
+    explorer.update({});
   });
 }
