@@ -2,8 +2,8 @@
 
     python docs/plots/film.py
 
-Chromium shows the page as it is built, ``explorer/tests/film.mjs`` acts on it, and Pillow
-puts the frames together.
+Chromium shows the page as it is built, ``explorer/tests/film.mjs`` acts on it, and
+Pillow puts the frames together.
 """
 
 from __future__ import annotations
