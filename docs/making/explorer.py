@@ -7,6 +7,7 @@ from functools import cache
 import fragmenta as fm
 from fragmenta.view.explorer import address, page
 from fragmenta.view.explorer_data import holding
+from fragmenta.view.explorer_links import Held
 
 PAGE = "explorer.html"
 TITLE = "<h1>fragmenta</h1>"
@@ -48,28 +49,14 @@ def like(op: fm.Instruction) -> fm.Instruction | None:
     >>> print(like(fm.find("tcgen05.mma.cta_group::1.kind::f16")))
     tcgen05.mma.cta_group::1.kind::f16 0x04100010
     """
-    if str(op) in known():
-        return known()[str(op)]
-    alike = _kinds().get(_kind(op), [])
-    shape = op.values.get("shape", "").partition("n")[0]
-    same = [each for each in alike if each.values["shape"].startswith(f"{shape}n")]
-    return next(iter([*same, *alike]), None)
+    return _held().like(op)
 
 
-@cache
 def known() -> dict[str, fm.Instruction]:
     """Every instruction of the explorer by its name."""
-    return {str(op): op for op in holding()}
+    return _held().known
 
 
 @cache
-def _kinds() -> dict[tuple[str, ...], list[fm.Instruction]]:
-    found: dict[tuple[str, ...], list[fm.Instruction]] = {}
-    for op in known().values():
-        if ".mma" in op.family and op.tensor_memory:
-            found.setdefault(_kind(op), []).append(op)
-    return found
-
-
-def _kind(op: fm.Instruction) -> tuple[str, ...]:
-    return (op.family, op.values.get("cta_group", ""), op.values.get("kind", ""))
+def _held() -> Held:
+    return Held(holding())

@@ -49,7 +49,7 @@ function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
     showFacts(explorer);
     const wrongTab = tabs.settle();
     const linked = wrongTab && !explorer.picked ? [wrongTab] : [];
-    showNotice([...explorer.complaints, ...linked]);
+    showNotice([...explorer.complaints, ...linked], explorer.remarks);
   }
   if (change !== "pointer") showTools(explorer);
   showElement(explorer);

@@ -9,6 +9,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
 import { launch, open, PAGE, painted, pointAt } from "./browser.mjs";
 import { TESTS as EXPLAIN } from "./explain.mjs";
+import { LINKS } from "./links.mjs";
 import { PICTURE } from "./picture.mjs";
 
 const require = createRequire(import.meta.url);
@@ -190,8 +191,8 @@ const TESTS = {
     assert.match(await notice(`#op=${DENSE}&lane=40&tab=metadata`), /no lane 40; the last is 31.*no Metadata tab/);
     assert.match(await notice("#op=fp8+m16n8k32"), /can be \d+ instructions/);
     const guide = readFileSync(new URL("../../docs/using-the-explorer.md", import.meta.url), "utf8");
-    const examples = guide.match(/#op=[^`]*/g);
-    assert.equal(examples.length, 7);
+    const examples = guide.match(/(?<=`)#\w+=[^`]*/g);
+    assert.ok(examples.length >= 10, `${examples.length} examples of links`);
     for (const hash of examples) assert.equal(await notice(hash), "", hash);
     assert.equal(await notice("#op=sparse+int8+16x8x64&at=metadata[2,1]"), "");
     assert.match(await where(page), /op=mma\.sp\.sync.*s8\.s8.*at=metadata\.\d+/);
@@ -510,8 +511,8 @@ const TESTS = {
     assert.match(await text(page, ".memory-head"), /ldmatrix\.sync\.aligned\.m8n8\.x4\.b16/);
     await page.goto(page.url().replace(/#.*/, `#op=${DENSE}&tab=memory&memory=A.k.0.16`));
     assert.match(
-      await text(page, "#panel p.wrong"),
-      /^A pitch of 16 is not possible here; 128 is shown\.$/,
+      await text(page, "#notice"),
+      /A pitch of 16 is not possible here; 128 is shown\.$/,
     );
     await page.goto(page.url().replace(/#.*/, `#op=${QUAD}&tab=memory`));
     assert.match(await text(page, "#panel"), /^No ldmatrix loads an operand of /);
@@ -710,6 +711,8 @@ const TESTS = {
       await page.context().close();
     }
   },
+
+  ...LINKS,
 
   ...PICTURE,
 

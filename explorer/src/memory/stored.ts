@@ -20,6 +20,15 @@ export interface Choice {
   numbers: number[];
 }
 
+/** What one begins with. */
+export const USUAL: Choice = {
+  operand: "B",
+  load: "",
+  major: "k",
+  swizzle: "128",
+  numbers: [],
+};
+
 export interface Stored {
   choice: Choice;
   operand: string;
@@ -103,4 +112,27 @@ export function refused(scene: Scene): string {
   const part = scene.matrices.get("A")?.part;
   const why = (part && notMovable(part)) || "its 16-byte rows are apart in memory";
   return `No ldmatrix loads an operand of ${scene.op.name}: of A, ${why}.`;
+}
+
+/** What of a choice cannot be had here: which part of it, and a sentence. */
+export function replaced(
+  asked: Choice,
+  stored: Stored,
+): { what: keyof Choice; text: string }[] {
+  const { choice, descriptor, pitch } = stored;
+  const offsets = descriptor ? [descriptor.leading, descriptor.stride] : [pitch];
+  const rows: [keyof Choice, string, string][] = [
+    ["operand", "Operand", stored.operand],
+    ["load", "The move", choice.load],
+    ["major", "Major", choice.major],
+    ["swizzle", "Swizzle", choice.swizzle],
+    ["numbers", descriptor ? "The offset pair" : "A pitch of", offsets.join(" ")],
+  ];
+  const text = (value: string | number[]) => (Array.isArray(value) ? value.join(" ") : value);
+  return rows.flatMap(([what, name, shown]) => {
+    const value = text(asked[what]);
+    if (value === text(USUAL[what]) || value === shown) return [];
+    const instead = shown ? `${shown} is shown` : "nothing is in its place";
+    return { what, text: `${name} ${value} is not possible here; ${instead}.` };
+  });
 }

@@ -31,6 +31,8 @@ export class Explorer {
   framing = false;
   /** What the link asks for and cannot be shown. */
   complaints: string[] = [];
+  /** What else there is to say about the link. */
+  remarks: string[] = [];
   /** Whether the instruction was picked in the page, not opened by a link. */
   picked = false;
   /** Of a tcgen05.mma: where its elements pass. */
@@ -49,9 +51,10 @@ export class Explorer {
   }
 
   private follow(hash: string): void {
-    const { state, complaints } = follow(this.catalogue, hash, FIRST);
+    const { state, complaints, remarks } = follow(this.catalogue, hash, FIRST);
     this.state = state;
     this.complaints = complaints;
+    this.remarks = remarks;
     this.picked = false;
     this.hover = null;
     this.derive();
@@ -73,7 +76,7 @@ export class Explorer {
     const kept = { tab, fill, target, colour, accumulator, sparse };
     this.state = { ...initial(name), ...kept };
     this.hover = null;
-    this.complaints = [];
+    this.complaints = this.remarks = [];
     this.picked = true;
     this.derive();
     this.tell("instruction");

@@ -5,9 +5,16 @@ import { byId } from "./dom.js";
 import type { Explorer } from "./explorer.js";
 import { toHash } from "./state.js";
 
+/** The address that the page wrote last; another is a link that is about to open. */
+let last = "";
+
 export function keepAddress(explorer: Explorer): void {
+  last = location.hash;
   explorer.listen(() => writeAddress(explorer));
-  window.addEventListener("hashchange", () => explorer.open(location.hash));
+  window.addEventListener("hashchange", () => {
+    last = location.hash;
+    explorer.open(last);
+  });
   // "Skip to the picture" moves the focus; it is not a link to an instruction.
   document.querySelector(".skip")!.addEventListener("click", (event) => {
     event.preventDefault();
@@ -19,10 +26,11 @@ export function writeAddress(explorer: Explorer): void {
   const hash = toHash(explorer.state);
   const { picked } = explorer;
   explorer.picked = false;
-  if (location.hash === hash) return;
+  if (location.hash === hash || location.hash !== last) return;
   try {
     if (picked) history.pushState(null, "", hash);
     else history.replaceState(null, "", hash);
+    last = location.hash;
   } catch {
     // A page inside another may not have an address of its own.
   }

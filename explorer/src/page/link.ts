@@ -5,6 +5,7 @@ import { type Catalogue, type Instruction } from "../records/catalogue.js";
 import { laneText, scene as sceneOf, type Matrix, type Scene } from "../records/matrix.js";
 import { nearest, oneOf, shortened } from "../records/near.js";
 import { meantBy, nearby } from "../records/searching.js";
+import { replaced, storedOf, USUAL, usesShared } from "../memory/stored.js";
 import { VALUED, wayOf } from "../numbers/values.js";
 import { fromHash, initial, type Link, type NamedSpot, type State } from "./state.js";
 
@@ -18,59 +19,111 @@ const CHECKS: ((state: State, scene: Scene, catalogue: Catalogue) => string)[] =
   checkOperand,
   checkTarget,
   checkSet,
+  checkMemory,
 ];
 
 /** The state that a link asks for, and what of it cannot be shown. */
 export function follow(catalogue: Catalogue, hash: string, first: string): Link {
   const { state, complaints } = fromHash(hash, first);
-  const [op, wrong] = named(catalogue, state.op, first);
-  if (wrong) {
+  const { op, said = "", how } = named(catalogue, state.op, first);
+  const remarks = said && how !== "wrong" ? [said] : [];
+  if (how === "wrong" || how === "one of many") {
     const { tab, fill, colour, pinned, lane } = state;
     const plain = { ...initial(op.name), tab, fill, colour };
     const lost = pinned || lane !== null ? [ELSEWHERE] : [];
-    return { state: plain, complaints: [wrong, ...lost, ...complaints] };
+    const wrong = how === "wrong" ? [said] : [];
+    return { state: plain, complaints: [...wrong, ...lost, ...complaints], remarks };
   }
   const checked = { ...state, op: op.name };
-  if (!needsChecks(state)) return { state: checked, complaints };
+  if (!needsChecks(state)) return { state: checked, complaints, remarks };
   const scene = sceneOf(catalogue, op, 0);
   for (const check of CHECKS) {
     const said = check(checked, scene, catalogue);
     if (said) complaints.push(said);
   }
-  return { state: checked, complaints };
+  return { state: checked, complaints, remarks };
 }
 
 /** Whether a link says something that only the instruction can confirm. */
 function needsChecks(state: State): boolean {
-  const { pinned, lane, selector, codes, operand, target, set } = state;
+  const { pinned, lane, selector, codes, operand, target, set, memory } = state;
   const marked = pinned !== null || (lane ?? 0) >= 32 || operand !== "";
   const given = { ...codes, ...set };
-  return marked || selector > 0 || target !== "" || Object.keys(given).length > 0;
+  const stored = JSON.stringify(memory) !== JSON.stringify(USUAL);
+  const chosen = selector > 0 || target !== "" || stored;
+  return marked || chosen || Object.keys(given).length > 0;
 }
 
 // ── the instruction ─────────────────────────────────────────────────────────
 
-/** What a name or words mean; and what is wrong with them, if nothing is meant. */
-function named(
-  catalogue: Catalogue,
-  given: string,
-  first: string,
-): [Instruction, string] {
+/** What a link's words lead to. */
+interface Found {
+  op: Instruction;
+  said?: string;
+  how: "meant" | "like it" | "one of many" | "wrong";
+}
+
+/** What a name or words mean, and what there is to say about it. */
+function named(catalogue: Catalogue, given: string, first: string): Found {
   const { instructions } = catalogue;
   const exact = (name: string) => instructions.find((op) => op.name === name);
-  const own = exact(given) ?? exact(given.toLowerCase().replace(/\+/g, " "));
-  if (own) return [own, ""];
   const words = given.replace(/\+/g, " ");
+  const own = exact(given) ?? exact(words.toLowerCase()) ?? rounded(catalogue, words);
+  if (own) return { op: own, how: "meant" };
+  const other = drawnAs(catalogue, words, first);
+  if (other) return other;
   const meant = meantBy(catalogue, words);
-  if (meant.length === 1) return [meant[0], ""];
+  if (meant.length === 1) return { op: meant[0], how: "meant" };
   const quoted = `"${shortened(given)}"`;
   if (meant.length) {
     const many = `${quoted} can be ${meant.length} instructions`;
-    return [meant[0], `${many}. The first is shown: ${meant[0].name}.`];
+    const said = `${many}. The first is shown: ${meant[0].name}.`;
+    return { op: meant[0], said, how: "one of many" };
   }
   const near = nearby(catalogue, words);
-  const shown = near.found[0] ?? exact(first)!;
-  return [shown, `This link asks for ${quoted}. ${near.said} Shown instead: ${shown.name}.`];
+  const op = near.found[0] ?? exact(first)!;
+  const said = `This link asks for ${quoted}. ${near.said} Shown instead: ${op.name}.`;
+  return { op, said, how: "wrong" };
+}
+
+/** The instruction without a rounding that it has anyway. */
+function rounded({ instructions, implied }: Catalogue, name: string): Instruction | null {
+  const words = name.toLowerCase().split(".");
+  const plain = words.filter((word) => !implied.includes(word)).join(".");
+  if (plain.length === name.length) return null;
+  const op = instructions.find((each) => each.name === plain);
+  // Only where others can be chosen may it be written.
+  const chosen = (each: Instruction) =>
+    each.values.rounding && each.family === op!.family && each.values.d === op!.values.d;
+  return op && instructions.some(chosen) ? op : null;
+}
+
+/** What is shown for an instruction that exists and has no picture of its own. */
+function drawnAs(catalogue: Catalogue, name: string, first: string): Found | null {
+  const { instructions, others } = catalogue;
+  const [plain, descriptor = ""] = name.trim().split(/\s+/);
+  const at = others[plain] ?? others[plain.toLowerCase()];
+  if (at === undefined) return null;
+  if (at < 0) {
+    const [head] = plain.split(/(?=\.)/);
+    const near = instructions.find((op) => op.name.startsWith(`${head}.`));
+    const op = near ?? instructions.find((each) => each.name === first)!;
+    const said = `${plain} is not drawn here. Shown instead: ${op.name}.`;
+    return { op, said, how: "one of many" };
+  }
+  const [base] = instructions[at].name.split(" ");
+  const same = instructions.find((op) => descriptor && op.name === `${base} ${descriptor}`);
+  const op = same ?? instructions[at];
+  const [asked, shown] = [plain.split("."), base.split(".")];
+  const without = asked.filter((word) => !shown.includes(word));
+  const added = shown.filter((word) => !asked.includes(word));
+  const parts = [
+    same ? "" : `as ${op.values.shape}, one of its shapes`,
+    without.length ? `without ${oneOf(without, "and")}` : "",
+    added.length ? `with ${oneOf(added, "and")}` : "",
+  ];
+  const said = `${plain} is drawn ${parts.filter(Boolean).join(", ")}.`;
+  return { op, said, how: "like it" };
 }
 
 // ── what it has ─────────────────────────────────────────────────────────────
@@ -168,4 +221,22 @@ function checkSet(state: State, { matrices }: Scene, catalogue: Catalogue): stri
     wrong ||= `${place}:${bits} is left out: ${why}.`;
   }
   return wrong;
+}
+
+/** An operand in shared memory: what is not possible there is replaced. */
+function checkMemory(state: State, scene: Scene, catalogue: Catalogue): string {
+  const asked = state.memory;
+  if (JSON.stringify(asked) === JSON.stringify(USUAL)) return "";
+  const stored = usesShared(scene.op)
+    ? storedOf(catalogue, scene, asked)
+    : "This instruction has no operand in shared memory.";
+  if (typeof stored === "string") {
+    state.memory = { ...USUAL };
+    return stored;
+  }
+  const wrong = replaced(asked, stored);
+  if (!wrong.length) return "";
+  const kept = wrong.some(({ what }) => what === "numbers") ? [] : asked.numbers;
+  state.memory = { ...stored.choice, operand: stored.operand, numbers: kept };
+  return wrong.map(({ text }) => text).join(" ");
 }

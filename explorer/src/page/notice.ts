@@ -4,20 +4,21 @@ import { byId, h } from "./dom.js";
 
 const box = () => byId("notice");
 
-export function showNotice(complaints: readonly string[]): void {
-  box().hidden = !complaints.length;
+/** Complaints are wrong; remarks only say what is shown. */
+export function showNotice(complaints: readonly string[], remarks: readonly string[] = []): void {
+  const said = [...remarks, ...complaints];
+  const wrong = complaints.length > 0;
+  box().hidden = !said.length;
+  box().classList.toggle("wrong-link", wrong);
   box().replaceChildren();
-  if (!complaints.length) return;
+  if (!said.length) return;
   const close = h(
     "button",
     { type: "button", "aria-label": "Close", onclick: () => void closeNotice() },
     "×",
   );
-  box().append(
-    h("strong", {}, "This link is not right"),
-    close,
-    ...complaints.map((each) => h("p", {}, each)),
-  );
+  const title = wrong ? "This link is not right" : "About this link";
+  box().append(h("strong", {}, title), close, ...said.map((each) => h("p", {}, each)));
 }
 
 /** Whether there was something to close. */

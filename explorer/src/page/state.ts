@@ -4,7 +4,7 @@
 import type { Spot } from "../drawing/highlight.js";
 import { nearest, oneOf, shortened } from "../records/near.js";
 import type { Major } from "../memory/shared.js";
-import type { Choice } from "../memory/stored.js";
+import { USUAL, type Choice } from "../memory/stored.js";
 import { FILLS, type Fill } from "../numbers/values.js";
 
 export interface State {
@@ -48,7 +48,7 @@ export function initial(op: string): State {
     codes: {},
     tab: "formula",
     operand: "",
-    memory: { operand: "B", load: "", major: "k", swizzle: "128", numbers: [] },
+    memory: { ...USUAL },
   };
 }
 
@@ -175,9 +175,11 @@ function written(value: string): string {
 export interface Link {
   state: State;
   complaints: string[];
+  /** What is to be said of a link in which nothing is wrong. */
+  remarks: string[];
 }
 
-export function fromHash(hash: string, fallback: string): Link {
+export function fromHash(hash: string, fallback: string): Omit<Link, "remarks"> {
   const state = initial(fallback);
   const complaints: string[] = [];
   const keys = new Map(Object.entries(FIELDS).map(([name, { key }]) => [key, name]));

@@ -138,6 +138,10 @@ export interface Catalogue {
   said: Record<string, Partial<Meaning>>;
   sass: Sass[];
   instructions: Instruction[];
+  /** Names that have no picture of their own: which instruction is shown, or -1. */
+  others: Record<string, number>;
+  /** Roundings that mean the same as none. */
+  implied: string[];
 }
 
 export interface Sources {

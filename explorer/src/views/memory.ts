@@ -8,7 +8,6 @@ import type { Explorer } from "../page/explorer.js";
 import { pitchProblem } from "../memory/lanes.js";
 import { MemoryPicture } from "./memory_picture.js";
 import { offsetProblem, type Address, type Major } from "../memory/shared.js";
-import { initial } from "../page/state.js";
 import { storedOf, type Choice, type Stored } from "../memory/stored.js";
 
 let picture: MemoryPicture | null = null;
@@ -28,10 +27,8 @@ export function memoryPanel(explorer: Explorer): Node[] {
     before,
   );
   keepFocus();
-  const wrong = replaced(explorer.state.memory, stored);
   return [
     controls(explorer, stored),
-    ...wrong.map((text) => h("p", { class: "wrong" }, text)),
     h("p", { class: "memory-head" }, ...headline(explorer, stored)),
     h(
       "div",
@@ -107,26 +104,6 @@ function legend({ catalogue, theme }: Explorer, stored: Stored): Node {
   ];
   if (own) items.push(item([], own));
   return h("ul", { class: "memory-legend", "aria-label": "Legend" }, ...items);
-}
-
-/** What was asked for, in a link or before, and cannot be had here. */
-function replaced(asked: Choice, stored: Stored): string[] {
-  const usual = initial("").memory;
-  const { choice, descriptor, pitch } = stored;
-  const found: string[] = [];
-  const compare = (what: string, value: string, plain: string, shown: string) => {
-    if (value === plain || value === shown) return;
-    const instead = shown ? `${shown} is shown` : "nothing is in its place";
-    found.push(`${what} ${value} is not possible here; ${instead}.`);
-  };
-  compare("Operand", asked.operand, usual.operand, stored.operand);
-  compare("The move", asked.load, usual.load, choice.load);
-  compare("Major", asked.major, usual.major, choice.major);
-  compare("Swizzle", asked.swizzle, usual.swizzle, choice.swizzle);
-  const used = descriptor ? [descriptor.leading, descriptor.stride] : [pitch];
-  const what = descriptor ? "The offset pair" : "A pitch of";
-  compare(what, asked.numbers.join(" "), "", used.join(" "));
-  return found;
 }
 
 // ── controls ────────────────────────────────────────────────────────────────

@@ -35,6 +35,7 @@ from fragmenta.registers import notation
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.metadata import Metadata
 from fragmenta.registers.tensor import TensorFragment
+from fragmenta.view.explorer_links import implied, others
 from fragmenta.view.explorer_memory import memory_record
 from fragmenta.view.explorer_numbers import rounding_words, type_record, ways
 from fragmenta.view.palette import hex_colour, inks
@@ -76,7 +77,8 @@ def catalogue_record() -> JsonRecord:
     """Every instruction that holds matrices, and what they share."""
     pools = {name: Pool() for name in POOLS}
     types: dict[str, JsonRecord] = {}
-    ops = [_instruction(op, pools, types) for op in holding()]
+    held = holding()
+    ops = [_instruction(op, pools, types) for op in held]
     return {
         "families": list(dict.fromkeys(op["family"] for op in ops)),
         "allTargets": {name: str(since) for name, since in TARGETS.items()},
@@ -91,6 +93,8 @@ def catalogue_record() -> JsonRecord:
         **{name: pool.items for name, pool in pools.items()},
         "said": {word: _meant(word) for word in vocabulary()},
         "instructions": ops,
+        "others": others(held),
+        "implied": implied(),
     }
 
 

@@ -1,0 +1,72 @@
+// Where do links lead?  Every name of the catalogue, and what is only nearly right.
+
+import assert from "node:assert/strict";
+import { inflateRawSync } from "node:zlib";
+import { open } from "./browser.mjs";
+
+const DENSE = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32";
+const flat = (said) => said.replace(/\s+/g, " ").trim();
+
+/** Open a link in the page; what the notice and the address say. */
+const goTo = (page, hash) =>
+  page.evaluate(async (to) => {
+    location.hash = to;
+    await new Promise((done) => window.addEventListener("hashchange", done, { once: true }));
+    const notice = document.getElementById("notice");
+    return { said: notice.textContent, wrong: notice.matches(".wrong-link"), hash: location.hash };
+  }, hash);
+
+export const LINKS = {
+  async "links: every name of the catalogue is drawn, or is said to have no picture"(browser) {
+    const page = await open(browser, `#op=${DENSE}`);
+    const packed = await page.textContent("#catalogue");
+    const record = JSON.parse(inflateRawSync(Buffer.from(packed, "base64")).toString());
+    const names = Object.keys(record.others);
+    assert.ok(names.length > 1000);
+    for (const name of names.filter((_, at) => at % 180 === 0)) {
+      const { said, wrong, hash } = await goTo(page, `#op=${name}`);
+      const shown = record.others[name] < 0 ? "is not drawn here" : "is drawn ";
+      assert.ok(said.includes(`${name} ${shown}`) && !wrong, `${name}: ${said}`);
+      if (name.startsWith("tcgen05")) assert.match(hash, /^#op=tcgen05/);
+    }
+    const mma = "tcgen05.mma.cta_group::1.kind::mxf8f6f4.block_scale";
+    const filled = await goTo(page, `#op=${mma}.scale_vec::1X.collector::a::fill&at=D[1][2]`);
+    assert.match(filled.said, /is drawn as m128n64k32, one of its shapes, without scale_vec::1X and collector::a::fill\./);
+    assert.match(filled.hash, /mxf8f6f4.*&at=D\.66/);
+    const double = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64";
+    assert.deepEqual(await goTo(page, `#op=${double}.rn`), { said: "", wrong: false, hash: `#op=${double}` });
+    assert.match((await goTo(page, `#op=${DENSE}.rn`)).said, /not right/);
+    const several = await goTo(page, "#op=wmma");
+    assert.match(several.said, /^About this link.*can be \d+ instructions/);
+    assert.equal(several.wrong, false);
+    return page;
+  },
+
+  async "links: an operand in shared memory is checked, and the address is corrected"(browser) {
+    const page = await open(browser);
+    const eight = "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32";
+    const pitch = await goTo(page, `#op=${eight}&memory=A-x4.k.0.80`);
+    assert.match(flat(pitch.said), /A pitch of 80 is not possible here; 128 is shown\./);
+    assert.match(pitch.hash, /memory=A-x4\.k\.0$/);
+    const sparse = "mma.sp.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32";
+    const move = await goTo(page, `#op=${sparse}&memory=A-x4.k.128`);
+    assert.match(move.said, /The move x4 is not possible here; x2 is shown\./);
+    assert.match(move.hash, /memory=A-x2\.k\.128$/);
+    const fine = await goTo(page, `#op=${eight}&memory=A-x4.k.0.144`);
+    assert.deepEqual([fine.said, /memory=A-x4\.k\.0\.144$/.test(fine.hash)], ["", true]);
+    return page;
+  },
+
+  async "links: one that is opened while the page changes is not lost"(browser) {
+    const page = await open(browser, `#op=${DENSE}`);
+    const other = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32";
+    await page.evaluate(async (name) => {
+      location.hash = `#op=${name}`;
+      document.getElementById("theme").click();
+      await new Promise((done) => setTimeout(done, 50));
+    }, other);
+    assert.match(await page.evaluate(() => location.hash), /m16n8k8/);
+    assert.match(await page.textContent("#short"), /m16n8k8/);
+    return page;
+  },
+};
