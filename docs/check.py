@@ -4,9 +4,9 @@
     python docs/check.py FOLDER
 
 Files and anchors of the site must be there, the explorer must have an instruction that
-it is asked for, and other addresses must be well formed; they are not called.  Nothing
-may be loaded from other sites, and no mark of doctest may be seen.  What is wrong is
-printed, and the exit status is 1.
+it is asked for by name or in words, and other addresses must be well formed; they are
+not called.  Nothing may be loaded from other sites, and no mark of doctest may be seen.
+What is wrong is printed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import fragmenta as fm
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -85,12 +87,22 @@ def _wrong(tag: str, to: str, path: Path, pages: dict[Path, Page]) -> str:
         return "there is no such file"
     name = unquote(parts.fragment)
     if target.name == PAGE:
-        asked = name.partition("=")[2].partition("&")[0]
-        unknown = bool(name) and asked not in known()
-        return "the explorer has no such instruction" if unknown else ""
+        fields = parse_qs(parts.fragment)
+        if name and not fields:
+            return "the explorer has no such anchor"
+        known_to_it = all(map(_opens, fields.get("op", [])))
+        return "" if known_to_it else "the explorer has no such instruction"
     if name and target in pages and name not in pages[target].names:
         return "there is no such anchor"
     return ""
+
+
+def _opens(asked: str) -> bool:
+    """Does the explorer know this name, or what these words mean?"""
+    try:
+        return asked in known() or str(fm.find(asked)) in known()
+    except fm.Error:
+        return False
 
 
 def main() -> int:

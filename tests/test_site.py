@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
+from html import unescape
 from pathlib import Path
 from types import ModuleType
 from urllib.parse import unquote
@@ -76,6 +77,15 @@ def test_rows_and_pictures_lead_into_the_explorer() -> None:
         for each in figures:
             [to] = re.findall(r'href="\.\./explorer\.html#op=([^"]+)"', each)
             assert unquote(to) in known()
+
+
+def test_examples_of_links_open_the_explorer() -> None:
+    written = re.findall(
+        r"`(#\w+=[^`]+)`", (DOCS / "using-the-explorer.md").read_text("utf-8")
+    )
+    links = re.findall(r'href="explorer\.html(#[^"]+)"', page("using-the-explorer.md"))
+    assert len(links) > 8
+    assert list(map(unescape, links)) == written
 
 
 def test_the_explorer_leads_back_to_the_site() -> None:
@@ -163,6 +173,7 @@ BROKEN = {
     "index.html#gone": "there is no such anchor",
     "#gone": "there is no such anchor",
     "explorer.html#op=nonsense": "the explorer has no such instruction",
+    "explorer.html#nonsense": "the explorer has no such anchor",
     "https://nowhere": "is no address",
     "folder": "there is no such file",
 }
@@ -174,6 +185,7 @@ def test_the_check_finds_broken_links(tmp_path: Path) -> None:
     (tmp_path / "explorer.html").write_text("<a href='not looked at'>", "utf-8")
     right = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
     fine = f'<p id="here">&lt;<a href="#here"><a href="explorer.html#op={right}">'
+    fine += '<a href="explorer.html#op=sparse+int8+16x8x64&amp;at=A[3][1]">'
     index = tmp_path / "index.html"
     index.write_text(f"{fine}<a href='https://a.example/b'>", "utf-8")
     assert list(check.problems(tmp_path)) == []

@@ -68,9 +68,10 @@
       });
       this.axes();
       this.bands = draw("g", {});
+      this.labels = draw("g", {}); // above the frame, which would cross them
       for (const block of this.grouped()) this.block(block);
       this.frame = draw("rect", { class: "fm-cell", width: wide, height: cell, rx: 2, visibility: "hidden" });
-      this.svg.append(this.bands, this.frame);
+      this.svg.append(this.bands, this.frame, this.labels);
       const caption = make("figcaption", {}, bold(part.name_), ` ${part.rows} × ${part.cols}, ${part.type}`);
       this.figure = make("figure", { class: `fm-tile-${part.name_}` }, caption, this.svg);
       this.svg.addEventListener("pointermove", (event) => this.pointed(event));
@@ -113,10 +114,16 @@
       });
       const text = draw(
         "text",
-        { x: (left + width / 2) * wide, y: (top + height / 2) * cell, "font-size": LETTERS },
+        {
+          x: (left + width / 2) * wide,
+          y: (top + height / 2) * cell,
+          "font-size": LETTERS,
+          style: `--fm-under: var(--l${lane})`,
+        },
         width * wide >= 34 ? `T${lane}` : `${lane}`,
       );
-      this.svg.append(rect, text);
+      this.svg.append(rect);
+      this.labels.append(text);
       this.blocks.push({ lane, register, nodes: [rect, text] });
     }
 

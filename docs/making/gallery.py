@@ -37,7 +37,7 @@ scaled    | mma mxfp8 e4m3 16x8x32             | MXFP8                       | q
 scaled    | mma nvfp4 16x8x64                  | NVFP4                       | quantization.md       | One scale for 16 values of four bits.
 warpgroup | wgmma f32 f16 64x32x16             | Hopper, f16                 | families/wgmma.md     | Four warps and 64 rows. B stays in shared memory.
 warpgroup | wgmma f32 e4m3 e4m3 64x32x32       | Hopper, fp8                 | families/wgmma.md     | Twice the products from registers of the same size.
-warpgroup | wgmma sparse f32 e4m3 e4m3 64x32x64 | Hopper, sparse fp8         | families/wgmma.md     | Metadata are in registers, values and metadata of A side by side.
+warpgroup | wgmma sparse f32 e4m3 e4m3 64x32x64 | Hopper, sparse fp8         | families/wgmma.md     | A and its metadata are in registers, B in shared memory.
 tensor    | tcgen05 f32 f16 128x64x16          | Blackwell, 128 rows         | families/tcgen05.md   | D lies in tensor memory, one lane for each row.
 tensor    | tcgen05 f32 f16 64x64x16           | Blackwell, 64 rows          | families/tcgen05.md   | Every warp reaches 16 of the rows.
 tensor    | tcgen05 f32 f16 2cta 256x64x16     | Blackwell, two CTAs         | families/tcgen05.md   | A pair of CTAs shares one product.

@@ -22,6 +22,8 @@ SHOW = re.compile(r"(?s)<!-- generated: gallery:(\w+) -->.*?<!-- /generated -->"
 ROW = re.compile(r"(?m)^\| `([^`|]+)` \|(?= PTX)")
 ELSEWHERE = "tests|src|examples"
 OUTSIDE = re.compile(rf"\[([^\]]+)\]\((?:\.\./)+(?:{ELSEWHERE})/[^)]*\)")
+EXAMPLE = re.compile(r"`(#(?:op|values)=[^`]+)`")
+"""What follows the address of the explorer, as an example."""
 HOSTS = re.compile(r"(?s)<!-- code hosts -->.*?<!-- /code hosts -->\n*")
 """What is said only where the code is."""
 LAYOUTS = re.compile(r"\[layouts\]\(#([^)]+)\)")
@@ -66,7 +68,7 @@ def page(text: str, name: str) -> str:
     text = _tables(OUTSIDE.sub(r"\1", text), up)
     text = PICTURE.sub(lambda mark: _figure(mark, up), text)
     text = SHOW.sub(lambda mark: gallery.cards(mark[1]), text)
-    text = HOSTS.sub("", text)
+    text = EXAMPLE.sub(lambda link: _opened(link[1], up), HOSTS.sub("", text))
     text = labels.put(widgets.put(figures.put(text)))
     text = text.replace("<!-- catalogue -->", CATALOGUE)
     front = FRONT.get(name, "")
@@ -109,6 +111,11 @@ def logo() -> str:
 def _linked(row: re.Match[str], up: str) -> str:
     to = explorer.link(fm.instruction(row[1]), up)
     return f"| [`{row[1]}`]({to}) |" if to else row[0]
+
+
+def _opened(part: str, up: str) -> str:
+    part = escape(part)
+    return f'<a href="{up}{explorer.PAGE}{part}"><code>{part}</code></a>'
 
 
 def _tables(text: str, up: str) -> str:

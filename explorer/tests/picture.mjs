@@ -63,6 +63,17 @@ const measured = (page, seen = false) =>
     return { texts, frames, width, height };
   }, seen);
 
+/** Where each operand is in the picture. */
+const stages = (page) =>
+  page.evaluate(() => {
+    const { left, top } = document.getElementById("figure").getBoundingClientRect();
+    const found = [...document.querySelectorAll(".stage")].map((stage) => {
+      const { x, y, width, height } = stage.getBoundingClientRect();
+      return [stage.dataset.matrix, { x: x - left, y: y - top, width, height }];
+    });
+    return Object.fromEntries(found);
+  });
+
 const within = (one, other, slack) =>
   one.x >= other.x - slack &&
   one.x + one.width <= other.x + other.width + slack &&
@@ -109,6 +120,48 @@ export const PICTURE = {
         assert.ok(inside, `${name}: ${matrix} is cut`);
         assert.ok(box.width > 12 && box.height > 6, `${name}: ${matrix} is too small`);
       }
+    }
+    return page;
+  },
+
+  async "fit: at ordinary sizes A, B and D can be read, and their values before their places"(browser) {
+    const page = await open(browser, "", DESK);
+    const wmma = "wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32";
+    const half = "mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32";
+    for (const [width, height] of [[1024, 768], [1280, 720], [1440, 900]]) {
+      await page.setViewportSize({ width, height });
+      for (const name of [SPARSE, half, LONG, wmma]) {
+        await go(page, `#op=${name}`);
+        for (const [matrix, box] of Object.entries(await stages(page))) {
+          if (matrix.length > 1) continue;
+          assert.ok(box.width >= 130 && box.height >= 75, `${name} at ${width}: ${matrix} is ${box.width} × ${box.height}`);
+        }
+      }
+    }
+    for (const view of [SPARSE, LONG, SCALED, wmma]) {
+      await go(page, `#op=${view}&values=random`);
+      const { A, B, D } = await stages(page);
+      assert.ok(D.height >= B.height, `${view}: B is higher than D`);
+      assert.ok(A.width > 100);
+      const { texts } = await measured(page);
+      const inside = texts.filter(({ x, y }) => x > D.x && y > D.y && y < D.y + D.height);
+      assert.ok(inside.some(({ said }) => /^−?[\d.]+(e.*)?$/.test(said)), `${view}: no number in D`);
+    }
+    return page;
+  },
+
+  async "fit: another size of the window gives what a fresh page gives"(browser) {
+    const page = await open(browser, `#op=${SPARSE}&values=small&at=D[3][5]`, DESK);
+    await page.setViewportSize({ width: 1000, height: 600 });
+    await page.waitForTimeout(60);
+    const after = await stages(page);
+    const fresh = await open(browser, `#op=${SPARSE}&values=small&at=D[3][5]`, {
+      viewport: { width: 1000, height: 600 },
+    });
+    assert.deepEqual(after, await stages(fresh));
+    const right = await page.evaluate(() => document.getElementById("figure").clientWidth);
+    for (const [matrix, box] of Object.entries(after)) {
+      assert.ok(box.x >= 20 && box.x + box.width <= right, `${matrix} is cut, or its numbers are`);
     }
     return page;
   },
@@ -248,7 +301,14 @@ export const PICTURE = {
 
   async "phone: a finger moves the picture, a tap answers at the bottom"(browser) {
     const phone = { viewport: { width: 390, height: 844 }, hasTouch: true };
-    const page = await open(browser, `#op=${LONG}`, phone);
+    const page = await open(browser, `#op=${SPARSE}`, phone);
+    const right = await page.evaluate(() => document.getElementById("figure").clientWidth);
+    for (const [matrix, box] of Object.entries(await stages(page))) {
+      assert.ok(box.x >= 15 && box.x + box.width <= right, `${matrix} is outside the picture`);
+    }
+    const zoom = await page.locator("#zoom-in").boundingBox();
+    assert.ok(zoom.y + zoom.height <= 844, "one has to scroll to come closer");
+    await go(page, `#op=${LONG}`);
     await page.tap("#figure", { position: { x: 200, y: 120 } });
     const card = await page.locator("#element").boundingBox();
     assert.ok(card.y + card.height >= 843 && card.height < 400, "no sheet at the bottom");

@@ -215,6 +215,31 @@ function drawWrong(
   }
 }
 
+/** The names of a block that is lit in part: a veil over the rest hides none of them. */
+export function relabel(to: Painter, panel: Panel, row: number, column: number, theme: Theme): void {
+  const { columns, rows, sheet } = panel;
+  const box = {
+    x: panel.x + columns.starts[column],
+    y: panel.y + rows.starts[row],
+    width: columns.span(column, sheet.across),
+    height: rows.span(row, sheet.down),
+  };
+  const style = writingOf(panel);
+  const { x, y, height } = box;
+  const head = panel.names.head(sheet.index(row, column));
+  if (style.form === "elements") {
+    const upper = y + height / 2 - style.size * 0.56;
+    to.text(x + box.width / 2, upper, head, style.size, theme.ink, "middle", true);
+  } else if (style.form === "beside") {
+    to.text(x + 3, y + height / 2, head, style.size, theme.ink, "start", true);
+  } else if (style.form !== "cells") label(to, panel, row, column, box, style, theme);
+}
+
+/** Whether a panel writes one name for all elements of a register. */
+export function collapsed(panel: Panel): boolean {
+  return ["range", "line", "head"].includes(writingOf(panel).form);
+}
+
 /** The names in one block. */
 function label(
   to: Painter,
@@ -279,7 +304,7 @@ function eachElement(
       write(index, names.element(index), x + w / 2, y + h / 2);
     } else if (at === 2) {
       const size = track.span(start + 2, run - 3);
-      const dots = along ? "⋯" : "⋮";
+      const dots = along ? "…" : "⋮";
       if (along) write(index, dots, x + size / 2, y + h / 2);
       else write(index, dots, x + w / 2, y + size / 2);
     }

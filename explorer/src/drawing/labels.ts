@@ -16,6 +16,8 @@ export interface Names {
   element: (index: number) => string;
   /** All elements from the first to the last: ``a0–7``. */
   range: (first: number, last: number) => string;
+  /** Whether elements say something without their lane: values and codes do. */
+  alone: boolean;
   /** The most letters that each of the three has. */
   letters: { head: number; element: number; range: number };
 }
@@ -46,17 +48,21 @@ export function namesOf(explorer: Explorer, sheet: Sheet): Names {
     : elementOf(sheet);
   const inside = (index: number) => element(index).replace(/^[a-z]|^E/i, "");
   const range = (first: number, last: number) => {
-    if (numbers) return "";
-    return first === last ? element(first) : `${element(first)}–${inside(last)}`;
+    if (first === last) return element(first);
+    return numbers
+      ? `${element(first)}…${element(last)}`
+      : `${element(first)}–${inside(last)}`;
   };
   const last = matrix.size - 1;
   const block = sheet.across * sheet.down - 1;
+  const long = numbers ? longest(last, element) : element(last).length;
   const letters = {
     head: head(last).length,
-    element: numbers ? longest(last, element) : element(last).length,
-    range: numbers ? 0 : block ? 2 * element(last).length : element(last).length,
+    element: long,
+    // Two values stand beside each other in any case.
+    range: block ? (numbers ? (block > 1 ? 2 * long + 1 : 0) : 2 * long) : long,
   };
-  return { head, element, range, letters };
+  return { head, element, range, alone: !!numbers, letters };
 }
 
 function headOf({ matrix, across, down }: Sheet): (index: number) => string {
@@ -85,6 +91,7 @@ function codesOf({ codes }: Explorer, sheet: Sheet): Names {
     head: headOf(sheet),
     element: (index) => codes[index].toString(16),
     range: () => "",
+    alone: true,
     letters: { head: headOf(sheet)(sheet.matrix.size - 1).length, element: 1, range: 0 },
   };
 }
@@ -114,7 +121,7 @@ function fitting(wide: number, high: number, letters: number, lines = 1): number
 /** The form that says most in a block, given the cells of its first elements. */
 export function writing(
   { across, down }: Sheet,
-  { letters }: Names,
+  { letters, alone }: Names,
   block: { width: number; height: number },
   cell: { width: number; height: number },
 ): Writing {
@@ -125,12 +132,14 @@ export function writing(
     fitting(w - 7, h, head + element),
     fitting(w, cell.height, element),
   );
+  const cells = alone ? fitting(cell.width, cell.height, element) : 0;
   const forms: [Form, number][] = [
     ["elements", down === 1 ? stacked : 0],
     ["beside", across === 1 && down > 1 ? beside : 0],
+    ["cells", across * down > 1 ? cells : 0],
     ["range", Math.min(fitting(w, h, head, 2), fitting(w, h, range, 2))],
     ["line", range ? fitting(w, h, head + 1 + range) : 0],
-    ["cells", range ? 0 : fitting(cell.width, cell.height, element)],
+    ["cells", cells],
     ["head", fitting(w, h, head)],
   ];
   const [form, size] = forms.find(([, each]) => each) ?? ["none", 0];

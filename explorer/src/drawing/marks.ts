@@ -1,7 +1,7 @@
 // What is looked at?  A veil over what is not, frames around what is.
 
 import type { Panel } from "./arrange.js";
-import { boxOf, cellBox, visible, type Window } from "./drawing.js";
+import { boxOf, cellBox, collapsed, relabel, visible, type Window } from "./drawing.js";
 import type { Marks } from "./highlight.js";
 import type { Painter } from "./painter.js";
 import type { Theme } from "./palette.js";
@@ -104,7 +104,10 @@ function outline(
   ]);
   const found = cells.filter(([r, c]) => bright(r, c));
   if (!found.length) return;
-  const whole = found.length === cells.length;
+  const part = found.length < cells.length;
+  const open = panel.sheet.name === "logical";
+  // Where a register has one name, lines around single elements would cross it.
+  const whole = !part || (!open && collapsed(panel));
   const boxes = whole
     ? [
         {
@@ -117,7 +120,10 @@ function outline(
     : found.map(([r, c]) => cellBox(panel, r, c));
   for (const { x, y, width: w, height: h } of boxes) {
     // Small cells would be hidden under their own outline; tiny ones are lost without.
+    // Neighbours of 5 and of 6 pixels look alike: what all of them have counts.
+    const least = open ? columns.end / columns.count : Math.min(w, h);
     if (w * h < 40) to.rect(x, y, w, h, theme.accent, 0.85);
-    else if (Math.min(w, h) >= 6) to.frame(x + 0.5, y + 0.5, w - 1, h - 1, theme.ink, whole ? 1.6 : 1);
+    else if (least >= 6) to.frame(x + 0.5, y + 0.5, w - 1, h - 1, theme.ink, whole && !part ? 1.6 : 1);
   }
+  if (part && !open) relabel(to, panel, row, column, theme);
 }

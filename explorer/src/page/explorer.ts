@@ -202,11 +202,14 @@ export class Explorer {
     return highlight(drawn, codes, hover, this.state.pinned, this.state.lane);
   }
 
+  /** Whether a sparse A may be drawn both ways: the picture says if there is room. */
+  roomy = true;
+
   /** How a sparse A is drawn: both ways where a column is wide enough to see. */
   get sparseForm(): "both" | "stored" | "logical" {
     const a = this.matrix("A");
-    const small = a && a.rows <= 16 && a.cols <= 32 && window.innerWidth >= 1000;
-    return this.state.sparse || (small ? "both" : "stored");
+    const small = a && a.rows <= 16 && a.cols <= 32;
+    return this.state.sparse || (small && this.roomy ? "both" : "stored");
   }
 
   /** The operand whose layout is written out. */

@@ -34,7 +34,6 @@ import { showWiring, type Corner } from "./wiring.js";
 const STEP = 1.5; // how much closer one press of a button comes
 const TITLE = 12; // the size of captions
 const EDGE = { left: 12, top: 36 }; // around a picture that is saved
-const NARROWEST = 560; // pixels: on a phone the picture is wider than the window
 
 export class Figure {
   private host = byId("figure");
@@ -109,22 +108,31 @@ export class Figure {
   }
 
   draw(): void {
+    const { explorer } = this;
     this.size = { width: this.host.clientWidth, height: this.host.clientHeight };
-    const sheets = this.sheets();
-    const items = sheets.map((sheet) => ({
-      sheet,
-      names: namesOf(this.explorer, sheet),
-    }));
-    const { width, height } = this.size;
-    const { zoom } = this.explorer.state;
-    this.arrangement = arrange(items, { width: Math.max(width, NARROWEST), height, zoom });
+    // Both forms of a sparse A only where they leave room for names in A, B and D.
+    explorer.roomy = true;
+    this.arrangement = this.arranged();
+    if (!explorer.state.sparse && !this.arrangement.enough) {
+      explorer.roomy = false;
+      this.arrangement = this.arranged();
+    }
+    byId<HTMLSelectElement>("sparse").value = explorer.sparseForm;
+    const sheets = this.arrangement.panels.map(({ sheet }) => sheet);
     this.looks = new Map(sheets.map((sheet) => [sheet.name, this.look(sheet)]));
+    const { height } = this.size;
     this.hold();
     this.host.classList.toggle("movable", this.movable);
     this.host.classList.toggle("tall", this.arrangement.height > height + 1);
     this.prepareStages();
     this.paint();
     this.mark();
+  }
+
+  private arranged(): Arrangement {
+    const { explorer } = this;
+    const items = this.sheets().map((sheet) => ({ sheet, names: namesOf(explorer, sheet) }));
+    return arrange(items, { ...this.size, zoom: explorer.state.zoom });
   }
 
   /** What the picture leaves free of the window: the corner of the L, or below it. */

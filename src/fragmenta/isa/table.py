@@ -18,7 +18,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fragmenta.isa.target import Requirement, Version, expand
+from fragmenta.isa.target import Requirement, Version, expand, shown
 
 if TYPE_CHECKING:
     from fragmenta.isa.instruction import Instruction, Operand, Parts
@@ -80,7 +80,7 @@ class Form:
             Version.parse(self.later[v]) for v in values.values() if v in self.later
         ]
         targets = expand(row.targets)
-        return Requirement(max(versions), targets, row.targets)
+        return Requirement(max(versions), targets, shown(row.targets))
 
     def spell(self, values: Mapping[str, str]) -> str:
         """The canonical mnemonic of one combination."""

@@ -7,7 +7,7 @@ A target is the name in a ``.target`` directive, such as ``sm_90``, ``sm_90a`` o
     the targets with this number or a higher one, with any suffix;
 ``sm_90..110``
     the targets with numbers from 90 to 110, with any suffix;
-``120a/f``
+``120a/f``, or ``sm_120a/f`` as it is shown
     the targets of architecture family 12.x with suffix ``a`` or ``f``;
 ``sm_90a``, ``sm_121a``
     only this target.
@@ -187,6 +187,15 @@ def number(target: str) -> int:
     return _number_suffix(check_target(target))[0]
 
 
+def shown(text: str) -> str:
+    """The short form of a table, with the prefix that every target has.
+
+    >>> shown("sm_90a 100a/f")
+    'sm_90a sm_100a/f'
+    """
+    return re.sub(r"(?<!\S)(?=\d)", "sm_", text)
+
+
 @cache
 def expand(text: str) -> tuple[str, ...]:
     """The targets that the short form of a table names.
@@ -208,7 +217,7 @@ def _word(word: str) -> Iterable[str]:
         least, most = (int(text) for text in word.removeprefix("sm_").split(".."))
         return [name for name in TARGETS if least <= _number_suffix(name)[0] <= most]
     if word.endswith("a/f"):
-        family = int(word[:-3]) // 10
+        family = int(word[:-3].removeprefix("sm_")) // 10
         return [
             name
             for name in TARGETS

@@ -418,7 +418,7 @@ def _tests(word: str) -> list[str]:
     if word.endswith("+"):
         return [f"__CUDA_ARCH__ >= {int(word[3:-1]) * 10}"]
     if word.endswith("a/f"):
-        number = int(word[:-3])
+        number = int(word[:-3].removeprefix("sm_"))
         test = f"__CUDA_ARCH_FAMILY_SPECIFIC__ / 100 == {number // 10}"
     else:
         number = int(word[3:-1])
