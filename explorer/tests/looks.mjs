@@ -3,6 +3,7 @@
 //
 //   node tests/looks.mjs            compare
 //   node tests/looks.mjs --update   store what the page looks like now
+//   node tests/looks.mjs --full FOLDER   also write all of them in full, for people
 //
 // Pictures are stored at a quarter of their size.  They are compared in squares of 12 x 12
 // of these small pixels: in at most one square of a hundred may the mean of a colour differ
@@ -23,6 +24,7 @@ const here = dirname(fileURLToPath(import.meta.url));
 const stored = join(here, "looks");
 const wrong = join(here, "../../build/looks");
 const update = process.argv.includes("--update");
+const full = process.argv.includes("--full") && process.argv.at(-1);
 
 const SIZES = {
   desk: { width: 1440, height: 900 },
@@ -136,7 +138,12 @@ export async function looks(browser, names = VIEWS.map(([name]) => name)) {
         reducedMotion: "reduce",
       });
       await act?.(page);
-      const small = await shrink(desk, await page.screenshot());
+      const shot = await page.screenshot();
+      if (full) {
+        mkdirSync(full, { recursive: true });
+        writeFileSync(join(full, `${name}-${size}.png`), shot);
+      }
+      const small = await shrink(desk, shot);
       await page.context().close();
       const file = join(stored, `${name}-${size}.webp`);
       if (update) {
