@@ -7,6 +7,7 @@ import { FILL_NAMES, showResult, targetSelect } from "./views/explain.js";
 import { showFacts } from "./views/facts.js";
 import { Figure } from "./views/figure.js";
 import { keepAddress, writeAddress } from "./page/history.js";
+import { listenToLeaps } from "./views/leaps.js";
 import { listenToLane, showElement, showLane } from "./views/inspector.js";
 import { closeNotice, showNotice } from "./page/notice.js";
 import { Picker } from "./views/picker.js";
@@ -32,6 +33,7 @@ async function start(): Promise<void> {
   listenToLane(explorer);
   listenToTheme(explorer);
   listenToPrinting(explorer, figure);
+  listenToLeaps(explorer, figure);
   explorer.listen((change) => showRest(explorer, tabs, change));
   const player = new Player(explorer, figure);
   keepAddress(explorer);
