@@ -7,10 +7,12 @@ import { FILL_NAMES, showResult, targetSelect } from "./views/explain.js";
 import { showFacts } from "./views/facts.js";
 import { Figure } from "./views/figure.js";
 import { keepAddress, writeAddress } from "./page/history.js";
+import { listenToLeaps } from "./views/leaps.js";
 import { listenToLane, showElement, showLane } from "./views/inspector.js";
 import { closeNotice, showNotice } from "./page/notice.js";
 import { Picker } from "./views/picker.js";
 import { Player } from "./views/player.js";
+import { listenToPrinting } from "./views/printing.js";
 import { Share } from "./views/share.js";
 import type { State } from "./page/state.js";
 import { Tabs } from "./views/tabs.js";
@@ -20,6 +22,7 @@ async function start(): Promise<void> {
   applyTheme();
   const catalogue = await unpack<Catalogue>(byId("catalogue").textContent!);
   const explorer = new Explorer(catalogue, location.hash);
+  keepHeight();
   const figure = new Figure(explorer);
   const tabs = new Tabs(explorer);
   byId("values").replaceChildren(
@@ -29,6 +32,8 @@ async function start(): Promise<void> {
   listenToTools(explorer);
   listenToLane(explorer);
   listenToTheme(explorer);
+  listenToPrinting(explorer, figure);
+  listenToLeaps(explorer, figure);
   explorer.listen((change) => showRest(explorer, tabs, change));
   const player = new Player(explorer, figure);
   keepAddress(explorer);
@@ -42,6 +47,15 @@ async function start(): Promise<void> {
   showRest(explorer, tabs, "instruction");
   writeAddress(explorer);
   document.documentElement.dataset.ready = "yes";
+}
+
+/** The first screen is what the header leaves of the window. */
+function keepHeight(): void {
+  const header = document.querySelector("header")!;
+  const measure = () =>
+    document.documentElement.style.setProperty("--head", `${header.offsetHeight}px`);
+  measure();
+  new ResizeObserver(measure).observe(header);
 }
 
 function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
@@ -66,6 +80,10 @@ function listenToTools(explorer: Explorer): void {
   };
   byId("values").addEventListener("change", () => {
     explorer.own.begin(byId<HTMLSelectElement>("values").value as State["fill"]);
+  });
+  // A link holds few values of one's own: the others would be gone without a word.
+  window.addEventListener("beforeunload", (event) => {
+    if (explorer.own.kind === "only here") event.preventDefault();
   });
   bind("show", (name) => ({ accumulator: name as State["accumulator"] }));
   bind("sparse", (sparse) => ({ sparse: sparse as State["sparse"] }));

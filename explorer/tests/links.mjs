@@ -36,6 +36,8 @@ export const LINKS = {
     const double = "mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64";
     assert.deepEqual(await goTo(page, `#op=${double}.rn`), { said: "", wrong: false, hash: `#op=${double}` });
     assert.match((await goTo(page, `#op=${DENSE}.rn`)).said, /not right/);
+    await page.fill("#search", "tcgen05 fp8 collector::b::fill");
+    assert.match(await page.textContent("#count"), /collector::b::fill is not drawn here; without, these are/);
     const several = await goTo(page, "#op=wmma");
     assert.match(several.said, /^About this link.*can be \d+ instructions/);
     assert.equal(several.wrong, false);

@@ -9,6 +9,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import { inflateRawSync } from "node:zlib";
 import { launch, open, PAGE, painted, pointAt } from "./browser.mjs";
 import { TESTS as EXPLAIN } from "./explain.mjs";
+import { FRAME } from "./frame.mjs";
 import { LINKS } from "./links.mjs";
 import { PICTURE } from "./picture.mjs";
 
@@ -224,6 +225,11 @@ const TESTS = {
     assert.match(await page.textContent("#live"), /D\[1\]\[1\].*lane 4, register 1/);
     await page.keyboard.press("Enter");
     assert.match(await where(page), /at=D\.9/);
+    const leaps = { End: "D[1][7]", PageDown: "D[9][7]", Home: "D[9][0]", "Control+End": "D[15][7]" };
+    for (const [key, name] of Object.entries(leaps)) {
+      await page.keyboard.press(key);
+      assert.equal(await text(page, "#element h2"), name, key);
+    }
     await page.keyboard.press("Escape");
     assert.equal(await text(page, "#element h2"), "Element");
     assert.doesNotMatch(await where(page), /at=/);
@@ -711,6 +717,8 @@ const TESTS = {
       await page.context().close();
     }
   },
+
+  ...FRAME,
 
   ...LINKS,
 

@@ -20,6 +20,8 @@ import {
   type Fraction,
 } from "./exact.js";
 
+import { shortened } from "../records/near.js";
+
 /** Something that cannot be taken, in words for whoever gave it. */
 export class Refused extends Error {}
 
@@ -174,15 +176,35 @@ export function tableIn(text: string): Table {
   if (!lines.length) throw new Refused("there are no numbers in it");
   const columns = lines[0].length;
   const uneven = lines.findIndex((line) => line.length !== columns);
+  const word = (row: number, col: number) => lines[row][col];
+  const at = (row: number, col: number) => numberIn(word(row, col));
   if (uneven > 0) {
+    lines.forEach((line, row) => line.forEach((_, col) => readable(word, at, row, col)));
     throw new Refused(
       `row 0 has ${columns} numbers and row ${uneven} has ${lines[uneven].length}; ` +
         "all rows must be equally long",
     );
   }
-  const word = (row: number, col: number) => lines[row][col];
-  const at = (row: number, col: number) => numberIn(word(row, col));
   return { rows: lines.length, columns, at, word };
+}
+
+/** A word that is no number is refused before the shape is. */
+function readable(word: Table["word"], at: Table["at"], row: number, col: number): void {
+  try {
+    at(row, col);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    const named = `"${shortened(word(row, col))}" in row ${row}, column ${col}`;
+    throw new Refused(`${named} is ${error.message}`);
+  }
+}
+
+/** Refuse a table that has another shape, or whose words are not numbers. */
+export function refuseShape({ rows, columns, at, word }: Table, wanted: string): never {
+  for (let place = 0; place < rows * columns; place++) {
+    readable(word, at, Math.floor(place / columns), place % columns);
+  }
+  throw new Refused(`${wanted}; given ${rows} × ${columns}`);
 }
 
 /** A table as elements of a type; the first that does not fit is named. */

@@ -19,6 +19,8 @@ export class Own {
   private made: Map<string, Patterns> | null = null;
   private madeFrom = "";
   private op = "";
+  /** Whether values that no link has were just forgotten, unasked. */
+  dropped = false;
 
   constructor(private explorer: Explorer) {}
 
@@ -122,6 +124,8 @@ export class Own {
 
   /** Back to what one began with. */
   reset(): void {
+    this.forget();
+    this.dropped = false; // this was asked for
     this.begin(this.fill);
   }
 
@@ -132,6 +136,7 @@ export class Own {
   }
 
   private forget(): void {
+    if (this.kind === "only here") this.dropped = true;
     this.given.clear();
     this.givenCodes = null;
     this.made = null;

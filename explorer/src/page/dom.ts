@@ -28,13 +28,14 @@ export function announce(text: string): void {
   byId("live").textContent = text;
 }
 
-export async function copy(text: string, what: string): Promise<void> {
+/** ``more`` is said besides, where what is copied is not all. */
+export async function copy(text: string, what: string, more = ""): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
     copyTheOldWay(text);
   }
-  toast(`${what} copied`);
+  toast(`${what} copied${more}`);
 }
 
 /** For browsers that keep the clipboard from pages on the file system. */
@@ -54,7 +55,9 @@ export function toast(text: string): void {
   box.textContent = text;
   box.classList.add("shown");
   window.clearTimeout(fading);
-  fading = window.setTimeout(() => box.classList.remove("shown"), 1800);
+  // A sentence takes longer to read than two words.
+  const time = Math.max(1800, 70 * text.length);
+  fading = window.setTimeout(() => box.classList.remove("shown"), time);
 }
 
 export function download(name: string, data: BlobPart, type: string): void {

@@ -3,6 +3,7 @@
 import type { Catalogue, Instruction, Part, Way } from "../records/catalogue.js";
 import { highlight, holder, type Highlight, type Spot } from "../drawing/highlight.js";
 import { laneText, scene, type Matrix, type Scene } from "../records/matrix.js";
+import { toast } from "./dom.js";
 import { follow } from "./link.js";
 import { themeOf, type Theme } from "../drawing/palette.js";
 import { Route } from "../memory/route.js";
@@ -135,6 +136,8 @@ export class Explorer {
     // What one begins with on another instruction need not have the target.
     if (!this.way) this.state.target = "";
     this.own.keep();
+    if (this.own.dropped) toast("Your own values are gone: no link holds so many");
+    this.own.dropped = false;
     this.codes = this.own.codes.slice();
     for (const [index, code] of Object.entries(this.state.codes)) {
       if (Number(index) < this.codes.length) this.codes[Number(index)] = code;

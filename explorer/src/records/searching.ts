@@ -219,6 +219,14 @@ export interface Nearby {
 export function nearby(catalogue: Catalogue, text: string): Nearby {
   const words = wordsOf(catalogue, text);
   const strange = words.filter((each) => !fitting(catalogue, [each]).length);
+  const undrawn = strange.map(({ word }) => word).filter((word) => elsewhere(catalogue, word));
+  if (undrawn.length && undrawn.length === strange.length) {
+    const left = words.filter(({ word }) => !undrawn.includes(word));
+    const found = left.length ? ordered(catalogue, left.map(({ word }) => word).join(" ")) : [];
+    const is = undrawn.length > 1 ? "are" : "is";
+    const hint = found.length ? "; without, these are found" : "";
+    return { said: `${oneOf(undrawn, "and")} ${is} not drawn here${hint}.`, found };
+  }
   if (strange.length) {
     const instead = strange.map(({ word }) => nearest(word, vocabulary(catalogue)));
     const hints = instead.filter(Boolean);
@@ -240,6 +248,12 @@ export function nearby(catalogue: Catalogue, text: string): Nearby {
     if (found.length) return { said, found };
   }
   return { said: "No instruction has all of these words.", found: [] };
+}
+
+/** Whether only instructions without a picture of their own have a word. */
+function elsewhere({ others }: Catalogue, word: string): boolean {
+  const inside = (name: string) => name.toLowerCase().split(".").includes(word);
+  return Object.keys(others).some(inside);
 }
 
 /** What words find, what is meant first. */

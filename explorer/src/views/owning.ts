@@ -2,7 +2,7 @@
 
 import { announce, byId, h } from "../page/dom.js";
 import { numberOf, type Patterns } from "../numbers/elements.js";
-import { fit, fitted, numberIn, Refused, tableIn, type Table } from "../numbers/entry.js";
+import { fit, fitted, numberIn, Refused, refuseShape, tableIn, type Table } from "../numbers/entry.js";
 import type { Explorer } from "../page/explorer.js";
 import type { Matrix } from "../records/matrix.js";
 import { npyTable } from "../numbers/npy.js";
@@ -193,9 +193,7 @@ function takeTable(explorer: Explorer, matrix: Matrix, read: () => Table): strin
   const stored = columns !== matrix.cols && table.columns === matrix.cols;
   if (table.rows !== rows || (table.columns !== columns && !stored)) {
     const or = columns === matrix.cols ? "" : `, or ${rows} × ${matrix.cols} as stored`;
-    throw new Refused(
-      `${matrix.name} is ${rows} × ${columns}${or}; given ${table.rows} × ${table.columns}`,
-    );
+    refuseShape(table, `${matrix.name} is ${rows} × ${columns}${or}`);
   }
   const { bits, rounded, example } = fitted(matrix.name, matrix.type, of, table);
   draft.text = null;

@@ -37,9 +37,12 @@ export class Picker {
 
   constructor(private explorer: Explorer) {
     byId("words").replaceChildren(...WORDS.map((words) => this.wordGroup(words)));
+    byId("words").addEventListener("keydown", (event) => this.wordKey(event));
+    this.stopAt(0);
     this.input.addEventListener("input", () => this.open());
     this.input.addEventListener("focus", (event) => {
-      if (event.relatedTarget) this.before = event.relatedTarget as HTMLElement;
+      const from = event.relatedTarget as HTMLElement | null;
+      if (from && !this.find.contains(from)) this.before = from;
       this.input.select();
       this.open();
     });
@@ -65,6 +68,30 @@ export class Picker {
         word,
       );
     return h("span", { role: "group" }, ...words.map(button));
+  }
+
+  /** All words are one stop of Tab; arrows go from word to word. */
+  private stopAt(place: number): HTMLElement {
+    const all = [...byId("words").querySelectorAll<HTMLElement>("button")];
+    const at = (place + all.length) % all.length;
+    all.forEach((each, index) => (each.tabIndex = index === at ? 0 : -1));
+    return all[at];
+  }
+
+  private wordKey(event: KeyboardEvent): void {
+    const all = [...byId("words").querySelectorAll<HTMLElement>("button")];
+    const at = all.indexOf(event.target as HTMLElement);
+    const next = {
+      ArrowRight: at + 1,
+      ArrowDown: at + 1,
+      ArrowLeft: at - 1,
+      ArrowUp: at - 1,
+      Home: 0,
+      End: -1,
+    }[event.key];
+    if (at < 0 || next === undefined) return;
+    this.stopAt(next).focus();
+    event.preventDefault();
   }
 
   private get words(): string[] {
@@ -211,7 +238,12 @@ export class Picker {
 
   private key(event: KeyboardEvent): void {
     if (event.key === "Escape") {
-      this.leave();
+      // First the list, then the search itself: the pin is let go only outside.
+      if (byId("picker").hidden) this.leave();
+      else {
+        this.input.focus();
+        this.close();
+      }
       event.stopPropagation(); // what is pinned stays
       event.preventDefault(); // and so do the words
       return;

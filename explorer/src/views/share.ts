@@ -3,6 +3,7 @@
 import { byId, copy, download, toast } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";
 import type { Figure } from "./figure.js";
+import { MOST_IN_LINK } from "../numbers/own.js";
 import { sourceText } from "./tabs.js";
 
 const SCALE = 2; // pixels of a PNG for each of the picture
@@ -17,7 +18,7 @@ export class Share {
     private figure: Figure,
   ) {
     const actions: Record<string, () => Promise<void>> = {
-      "copy-link": () => copy(location.href, "Link"),
+      "copy-link": () => copy(location.href, "Link", this.missing),
       "copy-svg": () => copy(figure.svg(), "SVG"),
       "copy-png": () => this.copyPng(),
       "save-png": () => this.savePng(),
@@ -87,6 +88,13 @@ export class Share {
   }
 
   // ── what is shared ────────────────────────────────────────────────────────
+
+  /** What a link does not hold. */
+  private get missing(): string {
+    const { kind } = this.explorer.own;
+    const most = `it holds up to ${MOST_IN_LINK} changes`;
+    return kind === "only here" ? `, without your own values: ${most}` : "";
+  }
 
   private async copySource(language: 0 | 1, what: string): Promise<void> {
     await copy(await sourceText(this.explorer, language), what);
