@@ -219,6 +219,25 @@ export const PICTURE = {
     return page;
   },
 
+  async "lens: it hides neither what is pointed at nor a caption"(browser) {
+    const page = await open(browser, `#op=${LONG}`, { viewport: { width: 1280, height: 720 } });
+    for (const [matrix, row, col] of [["A", 0, 3], ["A", 1, 60], ["B", 0, 0], ["B", 62, 7]]) {
+      await pointAt(page, matrix, row, col);
+      const all = await stages(page);
+      const lens = await page.evaluate(() => {
+        const { offsetLeft: x, offsetTop: y, offsetWidth: width, offsetHeight: height } =
+          document.querySelector(".lens");
+        return { x, y, width, height };
+      });
+      for (const [name, { x, y, width }] of Object.entries(all)) {
+        const along = lens.x < x + width && x < lens.x + lens.width;
+        const free = !along || lens.y >= y || lens.y + lens.height <= y - 32;
+        assert.ok(free, `${matrix}[${row}][${col}]: the lens hides the caption of ${name}`);
+      }
+    }
+    return page;
+  },
+
   async "zoom and pan: names appear, the pin stays in sight, nothing gets lost"(browser) {
     const page = await open(browser, `#op=${WIDE}&zoom=16&at=D.5000`, DESK);
     const pin = async () => {
@@ -226,9 +245,11 @@ export const PICTURE = {
         document.getElementById("figure").pointOf({ matrix: "D", index: 5000 }),
       );
       const box = await page.locator("#figure").boundingBox();
-      return at.x > box.x && at.x < box.x + box.width && at.y > box.y && at.y < box.y + box.height;
+      return [at.x - box.x - box.width / 2, at.y - box.y - box.height / 2].map(Math.abs);
     };
-    assert.ok(await pin(), "the pinned element is not in the window");
+    assert.ok(Math.max(...(await pin())) < 2, "the pinned element is not in the middle");
+    const named = (await measured(page, true)).texts.some(({ said }) => said === "D");
+    assert.ok(named, "whoever comes closer does not see that this is D");
     assert.ok((await measured(page, true)).texts.some(({ said }) => said === "d68"));
     const before = await page.locator('.stage[data-matrix="D"]').boundingBox();
     await page.mouse.move(500, 500);

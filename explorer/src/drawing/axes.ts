@@ -23,8 +23,9 @@ export function drawAxes(to: Painter, panel: Panel, theme: Theme, window: Window
     }
   }
   if (top > y + rows.end - 20) return;
-  const middle = Math.max(y - 8, top + 8);
-  if (middle > y) to.rect(x, top, columns.end, 16, theme.page, 0.85);
+  // Above the numbers stands the caption.
+  const middle = Math.max(y - 8, top + 22);
+  if (middle > y - 8) to.rect(x, top, columns.end, middle + 8 - top, theme.page, 0.88);
   for (let m = 0; m * sheet.each < columns.count; m++) {
     const { across, each } = sheet;
     for (const column of numberedLines(columns, across, wide(each), each)) {

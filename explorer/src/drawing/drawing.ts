@@ -2,7 +2,7 @@
 // names that there is room for; colours alone where there is none.
 
 import type { Panel } from "./arrange.js";
-import { drawAxes, drawWarps } from "./axes.js";
+import { drawWarps } from "./axes.js";
 import { LEAST, LETTER, width, writing, type Writing } from "./labels.js";
 import type { Painter } from "./painter.js";
 import type { Theme } from "./palette.js";
@@ -114,7 +114,6 @@ export function drawPanel(
   else drawBlocks(to, panel, look, theme, range);
   if (block < FRAMED) to.frame(panel.x, panel.y, columns.end, rows.end, theme.hair, 1);
   drawChunks(to, panel, look, theme);
-  drawAxes(to, panel, theme, window);
   drawWarps(to, panel, theme);
 }
 
@@ -235,9 +234,9 @@ export function relabel(to: Painter, panel: Panel, row: number, column: number, 
   } else if (style.form !== "cells") label(to, panel, row, column, box, style, theme);
 }
 
-/** Whether a panel writes one name for all elements of a register. */
-export function collapsed(panel: Panel): boolean {
-  return ["range", "line", "head"].includes(writingOf(panel).form);
+/** Whether a panel writes a name that belongs to all elements of a register. */
+export function named(panel: Panel): boolean {
+  return !["cells", "none"].includes(writingOf(panel).form);
 }
 
 /** The names in one block. */

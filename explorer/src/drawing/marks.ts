@@ -1,7 +1,7 @@
 // What is looked at?  A veil over what is not, frames around what is.
 
 import type { Panel } from "./arrange.js";
-import { boxOf, cellBox, collapsed, relabel, visible, type Window } from "./drawing.js";
+import { boxOf, cellBox, named, relabel, visible, type Window } from "./drawing.js";
 import type { Marks } from "./highlight.js";
 import type { Painter } from "./painter.js";
 import type { Theme } from "./palette.js";
@@ -107,7 +107,7 @@ function outline(
   const part = found.length < cells.length;
   const open = panel.sheet.name === "logical";
   // Where a register has one name, lines around single elements would cross it.
-  const whole = !part || (!open && collapsed(panel));
+  const whole = !part || (!open && named(panel));
   const boxes = whole
     ? [
         {

@@ -1,6 +1,7 @@
 // The picture: B above D, A beside it, metadata and scales beside A.
 
-import { arrange, type Arrangement, type Panel } from "../drawing/arrange.js";
+import { arrange, TOP, type Arrangement, type Panel } from "../drawing/arrange.js";
+import { drawAxes } from "../drawing/axes.js";
 import { listenToMoves } from "../drawing/camera.js";
 import { announce, byId, download, h, toast } from "../page/dom.js";
 import {
@@ -15,7 +16,7 @@ import {
 import type { Change, Explorer } from "../page/explorer.js";
 import type { Spot } from "../drawing/highlight.js";
 import { namesOf } from "../drawing/labels.js";
-import { hideLens, showLens, showRemark } from "./lens.js";
+import { hideLens, showLens, showRemark, type Hidden } from "./lens.js";
 import { drawMarks } from "../drawing/marks.js";
 import type { Matrix } from "../records/matrix.js";
 import { banksOfB } from "./memory.js";
@@ -33,6 +34,7 @@ import { showWiring, type Corner } from "./wiring.js";
 
 const STEP = 1.5; // how much closer one press of a button comes
 const TITLE = 12; // the size of captions
+const STUCK = 28; // pixels beside the edge: the numbers of rows stand there
 const EDGE = { left: 12, top: 36 }; // around a picture that is saved
 
 export class Figure {
@@ -45,6 +47,8 @@ export class Figure {
   /** Where the window is in the picture. */
   private pan = { x: Infinity, y: 0 };
   private size = { width: 0, height: 0 };
+  /** Whether anyone moved since a link was opened. */
+  private touched = false;
 
   constructor(private explorer: Explorer) {
     this.host.append(this.base, this.over);
@@ -73,22 +77,35 @@ export class Figure {
 
   private changed(change: Change): void {
     // What is too wide for a phone begins with D and what stands beside it.
-    if (change === "instruction") this.pan = { x: Infinity, y: 0 };
+    if (change === "instruction") {
+      this.pan = { x: Infinity, y: 0 };
+      this.touched = false;
+    }
     if (change === "pointer") this.mark();
     else this.draw();
     if (change === "instruction") this.begin();
   }
 
-  /** What is pinned is seen, however near the picture is. */
+  /** What is pinned is in the middle, however near the picture is: a link shows everyone
+   * the same. */
   begin(): void {
     const { pinned } = this.explorer.state;
-    if (pinned) this.reveal(pinned);
+    const panel = pinned && this.panelOf(pinned);
+    const box = panel && boxOf(panel, pinned.index);
+    if (!box) return;
+    const { width, height } = this.size;
+    this.pan = { x: box.x + (box.width - width) / 2, y: box.y + (box.height - height) / 2 };
+    this.move(0, 0);
+    this.touched = false;
   }
 
   private resized(): void {
     const { clientWidth, clientHeight } = this.host;
     const { width, height } = this.size;
-    if (clientWidth !== width || clientHeight !== height) this.draw();
+    if (clientWidth === width && clientHeight === height) return;
+    this.draw();
+    // Until someone moves, what is pinned stays in the middle.
+    if (!this.touched) this.begin();
   }
 
   // ── what stands where ─────────────────────────────────────────────────────
@@ -187,17 +204,28 @@ export class Figure {
   }
 
   private drawOne(painter: Painter, panel: Panel, window: Window | null): void {
+    const look = this.looks.get(panel.sheet.name)!;
+    drawPanel(painter, panel, look, this.explorer.theme, window);
+  }
+
+  /** Numbers and captions, above what is marked: a veil does not hide them. */
+  private drawAround(painter: Painter, panel: Panel, window: Window | null): void {
     const { theme } = this.explorer;
-    drawPanel(painter, panel, this.looks.get(panel.sheet.name)!, theme, window);
-    const [name, about] = this.caption(panel);
-    const [x, y] = [panel.x, panel.y - 22];
+    if (window && !inside(window, panel, TOP)) return;
+    drawAxes(painter, panel, theme, window);
+    // The caption stays beside what is seen of a matrix that is larger than the window.
+    const seen = !window || window.top < panel.y + panel.rows.end - 40;
+    const moved = window && window.left > panel.x ? window.left + STUCK - panel.x : 0;
+    const [x, y] = [panel.x + moved, Math.max(panel.y - 22, (window?.top ?? -Infinity) + 8)];
+    const [name, about] = this.caption(panel, panel.caption - moved);
+    const wide = (name.length + 1) * TITLE * 0.605;
+    if (!seen || (moved && panel.caption - moved < wide)) return;
     painter.text(x, y, name, TITLE, theme.ink, "start", true);
-    const after = x + (name.length + 1) * TITLE * 0.605;
-    if (about) painter.text(after, y, about, TITLE - 1, theme.faint, "start");
+    if (about) painter.text(x + wide, y, about, TITLE - 1, theme.faint, "start");
   }
 
   /** The name, and as much about it as there is room for. */
-  private caption({ sheet, caption: room }: Panel): [string, string] {
+  private caption({ sheet }: Panel, room: number): [string, string] {
     const { matrix } = sheet;
     const open = sheet.name === "logical";
     const name = open ? "A" : matrix.name.replace("_", " ");
@@ -252,18 +280,34 @@ export class Figure {
       const own = marks.get(panel.sheet.matrix.name);
       if (own) drawMarks(painter, panel, own, theme, this.window);
     }
+    for (const panel of this.arrangement.panels) this.drawAround(painter, panel, this.window);
     const panel = hover && this.panelOf(hover);
     const box = panel && !saysAll(panel) ? boxOf(panel, hover.index) : null;
     const { x, y } = this.origin;
     const near = box && { ...box, x: box.x + x, y: box.y + y };
-    if (near) showLens(this.explorer, this.host, hover!, near);
+    if (near) showLens(this.explorer, this.host, hover!, near, this.hidden(panel!));
     else hideLens(this.host);
     showWiring(this.explorer, this.movable ? null : this.corner);
+  }
+
+  /** What a lens had better not hide: captions most of all, then other matrices. */
+  private hidden(own: Panel): Hidden[] {
+    const { x: left, y: top } = this.origin;
+    const found = this.arrangement.panels.flatMap((panel) => {
+      const [x, y, width] = [panel.x + left, panel.y + top, panel.columns.end];
+      const caption = { x, y: y - TOP, width, height: TOP, cost: 30 };
+      const cells = { x, y, width, height: panel.rows.end, cost: panel === own ? 1 : 2 };
+      return [caption, cells];
+    });
+    const wiring = byId("wiring");
+    const { offsetLeft: x, offsetTop: y, offsetWidth: width, offsetHeight: height } = wiring;
+    return wiring.hidden ? found : [...found, { x, y, width, height, cost: 1.5 }];
   }
 
   // ── moving ────────────────────────────────────────────────────────────────
 
   private move(dx: number, dy: number): void {
+    this.touched = true;
     this.pan.x -= dx;
     this.pan.y -= dy;
     this.hold();
@@ -460,6 +504,7 @@ export class Figure {
       this.drawOne(painter, panel, window);
       const own = this.explorer.marks.get(panel.sheet.matrix.name);
       if (own) drawMarks(painter, panel, own, theme, window);
+      this.drawAround(painter, panel, window);
     }
     const lines = [...explorer.scene.matrices.values()].flatMap(({ name, part }) =>
       part ? [`${name.padEnd(8)} ${part.line}`] : [],
@@ -477,6 +522,16 @@ export class Figure {
     const size = [all + 2 * left, height + head + below + left] as const;
     return painter.document(...size, explorer.op.name, theme.page);
   }
+}
+
+/** Whether a window shows anything of a panel, or of what is so near to it. */
+function inside(window: Window, { x, y, columns, rows }: Panel, near: number): boolean {
+  return (
+    window.left < x + columns.end + near &&
+    window.right > x - near &&
+    window.top < y + rows.end + near &&
+    window.bottom > y - near
+  );
 }
 
 function distance({ x, y, columns, rows }: Panel, at: { x: number; y: number }): number {

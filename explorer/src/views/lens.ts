@@ -8,11 +8,16 @@ import { laneText, type Matrix } from "../records/matrix.js";
 
 const MOST = 8; // elements at once: more would hide the picture
 
-interface Box {
+export interface Box {
   x: number;
   y: number;
   width: number;
   height: number;
+}
+
+/** What a lens would hide, and how bad that is. */
+export interface Hidden extends Box {
+  cost: number;
 }
 
 export function hideLens(host: HTMLElement): void {
@@ -24,6 +29,7 @@ export function showLens(
   host: HTMLElement,
   spot: Spot,
   near: Box,
+  others: Hidden[],
 ): void {
   hideLens(host);
   const matrix = explorer.matrix(spot.matrix)!;
@@ -33,25 +39,55 @@ export function showLens(
     h("strong", {}, title(explorer, matrix, spot)),
     h("span", { class: "cells" }, ...cells(explorer, matrix, spot)),
   );
-  put(lens, host, near);
+  put(lens, host, near, others);
 }
 
 /** A remark at a place where there is no element. */
 export function showRemark(host: HTMLElement, text: string, near: Box): void {
   hideLens(host);
-  put(h("div", { class: "lens", "aria-hidden": "true" }, text), host, near);
+  put(h("div", { class: "lens", "aria-hidden": "true" }, text), host, near, []);
 }
 
-/** Above the place if there is room, else below it, and never outside the picture. */
-function put(lens: HTMLElement, host: HTMLElement, near: Box): void {
+/** Beside the place, never outside the picture, where it hides least of the rest. */
+function put(lens: HTMLElement, host: HTMLElement, near: Box, others: Hidden[]): void {
   host.append(lens);
   const room = { width: host.clientWidth, height: host.clientHeight };
-  const { offsetWidth, offsetHeight } = lens;
-  const left = near.x + near.width / 2 - offsetWidth / 2;
-  const above = near.y - offsetHeight - 10;
-  const top = above >= 0 ? above : near.y + near.height + 12;
-  lens.style.left = `${Math.max(0, Math.min(room.width - offsetWidth, left))}px`;
-  lens.style.top = `${Math.max(0, Math.min(room.height - offsetHeight, top))}px`;
+  const size = { width: lens.offsetWidth, height: lens.offsetHeight };
+  const middle = near.x + (near.width - size.width) / 2;
+  const centre = near.y + (near.height - size.height) / 2;
+  const [above, below] = [near.y - size.height - 10, near.y + near.height + 12];
+  const [left, right] = [near.x - size.width - 12, near.x + near.width + 12];
+  const places = [
+    [middle, above],
+    [middle, below],
+    [left, centre],
+    [right, centre],
+    [left, above],
+    [right, above],
+    [left, below],
+    [right, below],
+  ].map(([x, y]) => ({
+    x: Math.max(0, Math.min(room.width - size.width, x)),
+    y: Math.max(0, Math.min(room.height - size.height, y)),
+    ...size,
+  }));
+  const hidden = [{ ...near, cost: 1000 }, ...others];
+  const cost = (place: Box) =>
+    hidden.reduce((sum, each) => sum + each.cost * shared(place, each), 0);
+  const costs = places.map(cost);
+  const best = places[costs.indexOf(Math.min(...costs))];
+  lens.style.left = `${best.x}px`;
+  lens.style.top = `${best.y}px`;
+}
+
+/** Pixels that two boxes have in common. */
+function shared(one: Box, other: Box): number {
+  const along = (a: number, b: number, c: number, d: number) =>
+    Math.max(0, Math.min(a + b, c + d) - Math.max(a, c));
+  return (
+    along(one.x, one.width, other.x, other.width) *
+    along(one.y, one.height, other.y, other.height)
+  );
 }
 
 function title(explorer: Explorer, matrix: Matrix, { index }: Spot): string {
