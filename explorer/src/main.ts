@@ -23,6 +23,8 @@ async function start(): Promise<void> {
   const catalogue = await unpack<Catalogue>(byId("catalogue").textContent!);
   const explorer = new Explorer(catalogue, location.hash);
   keepHeight();
+  // What stands above the picture comes first: it says how much room is left for it.
+  explorer.listen((change) => showHead(explorer, change));
   const figure = new Figure(explorer);
   const tabs = new Tabs(explorer);
   byId("values").replaceChildren(
@@ -41,6 +43,7 @@ async function start(): Promise<void> {
   const close = [...opened, player].map((each) => () => each.close());
   close.push(closeNotice);
   document.addEventListener("keydown", (event) => keys(explorer, event, close));
+  showHead(explorer, "instruction");
   figure.draw();
   figure.begin();
   tabs.show("instruction");
@@ -58,14 +61,17 @@ function keepHeight(): void {
   new ResizeObserver(measure).observe(header);
 }
 
+function showHead(explorer: Explorer, change: Change): void {
+  if (change === "instruction") showFacts(explorer);
+  if (change !== "pointer") showTools(explorer);
+}
+
 function showRest(explorer: Explorer, tabs: Tabs, change: Change): void {
   if (change === "instruction") {
-    showFacts(explorer);
     const wrongTab = tabs.settle();
     const linked = wrongTab && !explorer.picked ? [wrongTab] : [];
     showNotice([...explorer.complaints, ...linked], explorer.remarks);
   }
-  if (change !== "pointer") showTools(explorer);
   showElement(explorer);
   showResult(explorer, byId("result"));
   showLane(explorer);
