@@ -48,6 +48,12 @@ function copyTheOldWay(text: string): void {
   area.remove();
 }
 
+/** A name and its value, in a list of such. */
+export function fact(name: string, value: string, kind = ""): HTMLElement {
+  const pair = [h("dt", {}, name), " ", h("dd", {}, value)];
+  return h("div", kind ? { class: kind } : {}, ...pair);
+}
+
 let fading = 0;
 
 export function toast(text: string): void {

@@ -2,7 +2,7 @@
 // target, and each product with the bits that it keeps and loses.
 
 import { stepTable } from "./bars.js";
-import { byId, copy, h } from "../page/dom.js";
+import { byId, copy, fact, h } from "../page/dom.js";
 import { isInteger } from "../numbers/elements.js";
 import { isFraction, isZero, multiply, short, subtract, text } from "../numbers/exact.js";
 import type { Explorer } from "../page/explorer.js";
@@ -184,15 +184,7 @@ export function outcome(
   const difference = subtract(found.value, found.exact);
   const list = h("dl", { class: "outcome" });
   const add = (name: string, value: string, wrong = false) =>
-    list.append(
-      h(
-        "div",
-        wrong ? { class: "lost" } : {},
-        h("dt", {}, name),
-        " ",
-        h("dd", {}, value),
-      ),
-    );
+    list.append(fact(name, value, wrong ? "lost" : ""));
   add("D", `${text(found.value)}`);
   add("bits", explorer.numbers.hex("D", index));
   add("exact", text(found.exact));

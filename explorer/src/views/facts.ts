@@ -1,7 +1,7 @@
 // What should one know about the instruction?
 
 import type { Instruction } from "../records/catalogue.js";
-import { byId, h } from "../page/dom.js";
+import { byId, fact, h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";
 import { mnemonic } from "./picker.js";
 import { short } from "../records/short.js";
@@ -16,8 +16,8 @@ export function showFacts(explorer: Explorer): void {
   showVariants(explorer);
   byId("name").replaceChildren(...mnemonic(op.name));
   byId("facts").replaceChildren(
-    fact("PTX", needs.ptx),
-    fact("for", needs.text),
+    fact("PTX", needs.ptx, "fact"),
+    fact("for", needs.text, "fact"),
     ...expansions(needs.targets),
     ...tensor(op),
     ...(explorer.scene.pattern ? [sparsity(explorer)] : []),
@@ -40,18 +40,14 @@ export function showFacts(explorer: Explorer): void {
 function tensor({ tensor: found }: Instruction): HTMLElement[] {
   if (!found) return [];
   const ctas = found.ctas > 1 ? "a pair of CTAs" : "one CTA";
-  return [fact("Layout", `${found.letter} of the PTX manual, ${ctas}`)];
-}
-
-function fact(name: string, value: string): HTMLElement {
-  return h("div", { class: "fact" }, h("dt", {}, name), " ", h("dd", {}, value));
+  return [fact("Layout", `${found.letter} of the PTX manual, ${ctas}`, "fact")];
 }
 
 function sparsity(explorer: Explorer): HTMLElement {
   const { pattern, selectors } = explorer.scene;
   const order = pattern!.ordered ? "ordered" : "any order";
   const chosen = selectors > 1 ? `, selectors 0 to ${selectors - 1}` : "";
-  return fact("Sparsity", `${pattern!.text}, ${order}${chosen}`);
+  return fact("Sparsity", `${pattern!.text}, ${order}${chosen}`, "fact");
 }
 
 /** Targets on which the assembler writes something else in its place. */
@@ -62,6 +58,6 @@ function expansions(targets: Record<string, string>): HTMLElement[] {
   }
   return [...by].map(([to, names]) => {
     const many = names.length > 1 ? `${names[0]} … ${names.at(-1)}` : names[0];
-    return fact("becomes", `${to} on ${many}`);
+    return fact("becomes", `${to} on ${many}`, "fact");
   });
 }

@@ -1,6 +1,6 @@
 // What is at the element, and what does the lane hold?
 
-import { announce, byId, h } from "../page/dom.js";
+import { announce, byId, fact, h } from "../page/dom.js";
 import type { Explorer } from "../page/explorer.js";
 import type { Spot } from "../drawing/highlight.js";
 import { laneOf, laneText, registerOf, unit, type Matrix } from "../records/matrix.js";
@@ -46,15 +46,7 @@ function closeButton(explorer: Explorer): HTMLElement {
 function facts(explorer: Explorer, matrix: Matrix, spot: Spot): HTMLElement {
   const list = h("dl", { class: "place" });
   const add = (name: string, value: string, warn = false) =>
-    list.append(
-      h(
-        "div",
-        warn ? { class: "wrong" } : {},
-        h("dt", {}, name),
-        " ",
-        h("dd", {}, value),
-      ),
-    );
+    list.append(fact(name, value, warn ? "wrong" : ""));
   if (matrix.tensor) {
     addCell(explorer, matrix, spot, add);
   } else if (matrix.part) {
