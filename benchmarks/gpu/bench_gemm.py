@@ -12,26 +12,23 @@ Writes gemm.json and gemm.md into the folder.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import math
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import torch
+from measuring import Call, captured, compile_all, in_turn, replayed, versions
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, choose, expected_time, tiles_for
 from fragmenta.kernels.packing import VALUE_BYTES, packed_shape
-from fragmenta.kernels.source import cubin
 from fragmenta.registers.dtype import dtype
 from fragmenta.torch import SparseLinear, binary_mm, compress, run
 from fragmenta.torch.matrix import DTYPES
@@ -112,33 +109,18 @@ def packed(of: str, m: int, k: int) -> Tensor:
 # ── timing ──────────────────────────────────────────────────────────────────
 
 
-def measure(calls: list[Callable[[], object]], seconds: float) -> tuple:
-    """Median and spread of one call in microseconds; graphs hide launch gaps.
+def measure(calls: list[Call], seconds: float) -> tuple[float, float]:
+    """Median and spread of one call in microseconds.
 
     A short measurement runs at the clock the card begins with, a long one at
     the clock its power limit allows.
     """
-    for call in calls:
-        call()
-    torch.cuda.synchronize()
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-    with torch.cuda.graph(graph, stream=stream):
-        for call in calls:
-            call()
-    graph.replay()
-    torch.cuda.synchronize()
+    graph = captured(calls)
+    replayed(graph)
     time.sleep(0.15)
-    times: list[float] = []
-    begun = time.time()
-    while len(times) < 15 or (time.time() - begun < seconds and len(times) < 2000):
-        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        before.record()
-        graph.replay()
-        after.record()
-        torch.cuda.synchronize()
-        times.append(before.elapsed_time(after) * 1e3 / len(calls))
-    low, high = np.percentile(times, [25, 75])
-    return statistics.median(times), float(high - low)
+    (times,) = in_turn([graph], seconds, least=15)
+    low, median, high = np.percentile(times, [25, 50, 75]) / len(calls)
+    return float(median), float(high - low)
 
 
 def sets(bytes_each: int) -> int:
@@ -146,7 +128,7 @@ def sets(bytes_each: int) -> int:
     return max(2, min(16, -(-_L2 // max(1, bytes_each))))
 
 
-def timed(row: Row, make: Callable[[], Callable[[], object]], bytes_each: int) -> Row:
+def timed(row: Row, make: Callable[[], Call], bytes_each: int) -> Row:
     """Measure a call made anew for each set of operands."""
     try:
         calls = [make() for _ in range(sets(bytes_each))]
@@ -174,7 +156,7 @@ def bytes_of(kernel: Kernel, m: int, n: int, k: int) -> int:
 def ours(kernel: Kernel, size: tuple[int, int, int], label: str) -> Row:
     m, n, k = size
 
-    def make() -> Callable[[], object]:
+    def make() -> Call:
         a = packed(kernel.a, m, k) if kernel.sparse else dense(kernel.a, m, k)
         b = dense(kernel.b, n, k)
         parts: dict[str, Tensor | None] = {}
@@ -193,7 +175,7 @@ def bits(size: tuple[int, int, int]) -> Row:
     """binary_mm with xor as it is called: the bits of all rows are counted, too."""
     m, n, k = size
 
-    def make() -> Callable[[], object]:
+    def make() -> Call:
         a, b = dense("b1", m, k), dense("b1", n, k)
         return lambda: binary_mm(a, b, op="xor")
 
@@ -229,28 +211,28 @@ def theirs(size: tuple[int, int, int], only: str) -> Iterator[Row]:
     m, n, k = size
     whole = (m * k + n * k, 2 * (m * k + n * k))
 
-    def linear(kind: str) -> Callable[[], Callable[[], object]]:
-        def make() -> Callable[[], object]:
+    def linear(kind: str) -> Callable[[], Call]:
+        def make() -> Call:
             w, x = dense(kind, m, k), dense(kind, n, k)
             return lambda: torch.matmul(x, w.t())
 
         return make
 
-    def scaled() -> Callable[[], object]:
+    def scaled() -> Call:
         w, x = dense("e4m3", m, k), dense("e4m3", max(16, n), k)
         one = torch.ones((), device="cuda")
         return lambda: torch._scaled_mm(
             x, w.t(), one, one, out_dtype=torch.bfloat16, use_fast_accum=True
         )
 
-    def integers() -> Callable[[], object]:
+    def integers() -> Call:
         w, x = dense("s8", m, k), dense("s8", max(32, n), k)
         return lambda: torch._int_mm(x, w.t())
 
-    def lt(kind: str, out: torch.dtype | None) -> Callable[[], Callable[[], object]]:
+    def lt(kind: str, out: torch.dtype | None) -> Callable[[], Call]:
         found: dict[str, object] = {}
 
-        def make() -> Callable[[], object]:
+        def make() -> Call:
             w = dense(kind, m, k)
             order = torch.rand(m, k // 4, 4, device="cuda").argsort(-1)
             keep = (order < 2).reshape(m, k)
@@ -286,16 +268,6 @@ def theirs(size: tuple[int, int, int], only: str) -> Iterator[Row]:
 
 
 # ── reports ─────────────────────────────────────────────────────────────────
-
-
-def versions() -> dict[str, str]:
-    return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": str(torch.version.cuda),
-        "cusparselt": str(torch.backends.cusparselt.version()),
-    }
 
 
 def table(rows: list[Row], about: dict[str, str]) -> str:
@@ -360,7 +332,7 @@ def compression() -> Iterator[Row]:
     m = k = 8192
     for of in ("e4m3", "s8", "bf16", "tf32"):
 
-        def make(of: str = of) -> Callable[[], object]:
+        def make(of: str = of) -> Call:
             weight = dense(of, m, k)
             return lambda: compress(weight)
 
@@ -369,11 +341,6 @@ def compression() -> Iterator[Row]:
         row.note = f"{moved / row.microseconds / 1e6:.2f} TB/s"
         print(f"    {row.note}", flush=True)
         yield row
-
-
-def compile_all(chosen: list[Kernel]) -> None:
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
-        list(pool.map(cubin, chosen))
 
 
 def main() -> int:

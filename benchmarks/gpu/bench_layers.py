@@ -24,13 +24,14 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
-from bench_gemm import compile_all, dense, packed, versions
+from bench_gemm import dense, packed
+from measuring import Call, captured, compile_all, in_turn, versions
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
@@ -57,6 +58,7 @@ BATCHES = (
 TYPES = ("bf16", "e4m3", "s8", "tf32")
 SETS_BYTES = 160 << 20  # the L2 holds 50 MB
 MOST_SETS = 40
+WARM, BUSY = 2e-3, 8e-3  # seconds of each rival before it is timed, and timed
 
 
 @dataclass
@@ -83,56 +85,17 @@ def sets_for(size: int) -> int:
     return max(2, min(MOST_SETS, -(-SETS_BYTES // size)))
 
 
-def captured(calls: list[Callable[[], object]]) -> torch.cuda.CUDAGraph:
-    """A graph of all calls, one after the other.
-
-    Each has run before: a kernel starts early only if its weight was seen.
-    """
-    for call in calls:
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for call in calls:
-            call()
-    return graph
-
-
-def replayed(graph: torch.cuda.CUDAGraph) -> float:
-    """Seconds of one replay."""
-    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    before.record()
-    graph.replay()
-    after.record()
-    after.synchronize()
-    return before.elapsed_time(after) * 1e-3
-
-
-def medians_us(
-    rivals: list[list[Callable[[], object]]], budget: float = 8e-3, warm: float = 5e-3
-) -> list[float]:
-    """Microseconds of one call of each rival: medians of replays.
-
-    They take turns: the card's clock falls as it gets hot, and all see the same.
-    """
+def medians_us(rivals: list[list[Call]]) -> list[float]:
+    """Microseconds of one call of each rival: medians of replays."""
     graphs = [captured(calls) for calls in rivals]
-    times: list[list[float]] = [[] for _ in graphs]
-    begun = time.time()
-    while time.time() - begun < warm:  # the card may have slept
-        for graph in graphs:
-            replayed(graph)
-    spent = 0.0
-    while len(times[0]) < 7 or (spent < budget * len(graphs) and len(times[0]) < 60):
-        for graph, taken in zip(graphs, times, strict=True):
-            taken.append(replayed(graph))
-            spent += taken[-1]
+    in_turn(graphs, WARM)  # the card may have slept
     return [
-        statistics.median(taken) * 1e6 / len(calls)
-        for taken, calls in zip(times, rivals, strict=True)
+        statistics.median(taken) / len(calls)
+        for taken, calls in zip(in_turn(graphs, BUSY, most=60), rivals, strict=True)
     ]
 
 
-def dense_call(of: str, weight: Tensor, x: Tensor) -> Callable[[], object]:
+def dense_call(of: str, weight: Tensor, x: Tensor) -> Call:
     """The dense layer, as PyTorch has it."""
     if of == "e4m3":
         one = torch.ones((), device="cuda")

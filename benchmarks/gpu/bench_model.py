@@ -18,24 +18,23 @@ model.json and model.md into the folder; docs/plots/make.py draws them.
 from __future__ import annotations
 
 import argparse
-import datetime
 import gc
 import json
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from measuring import Call, captured, compile_all, in_turn, versions
 from torch import Tensor, nn
 
+from fragmenta.kernels.config import Kernel, Tile, choose
 from fragmenta.torch import compress, linears
 
 BATCHES = (1, 4, 16, 64, 128, 256)
@@ -302,31 +301,13 @@ class Row:
         return asdict(self) | {"total": self.total, "rate": self.rate}
 
 
-def measure(call: Callable[[], object], seconds: float) -> float:
-    """Microseconds of a call: the median of replays of a CUDA graph."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):  # compiles and chooses everything
-        for _ in range(3):
-            call()
-    torch.cuda.current_stream().wait_stream(side)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    times: list[float] = []
-    begun = time.time()
-    while len(times) < 7 or (time.time() - begun < seconds and len(times) < 500):
-        before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        before.record()
-        graph.replay()
-        after.record()
-        after.synchronize()
-        times.append(before.elapsed_time(after) * 1e3)
+def measure(call: Call, seconds: float) -> float:
+    """Microseconds of a call: the median of replays, without the first two."""
+    (times,) = in_turn([captured([call], times=3)], seconds, most=500)
     return statistics.median(times[2:])
 
 
-def measure_on_cpu(call: Callable[[], object], seconds: float) -> float:
+def measure_on_cpu(call: Call, seconds: float) -> float:
     """The same without a GPU: for tests."""
     begun = time.perf_counter()
     call()
@@ -394,7 +375,7 @@ class Bench:
             yield row
             self.clean()
 
-    def calls(self, model: Decoder, row: Row) -> tuple[Callable[[], object], ...]:
+    def calls(self, model: Decoder, row: Row) -> tuple[Call, ...]:
         """The whole call, and the call without its blocks."""
         context = self.shape.context if row.tokens == 1 else row.tokens
         cache = model.cache(row.batch, context)
@@ -482,25 +463,8 @@ def write(folder: Path, rows: list[Row], about: dict[str, str], shape: Shape) ->
     (folder / "model.md").write_text(table(rows, about, shape) + "\n", encoding="utf-8")
 
 
-def versions() -> dict[str, str]:
-    found = torch.backends.cusparselt.version()
-    return {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "gpu": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "cuda": str(torch.version.cuda),
-        "cusparselt": str(found),
-    }
-
-
 def compile_kernels(shape: Shape, counts: list[int]) -> None:
-    """Compile this project's kernels in many processes, not one after the other.
-
-    What is not compiled here is compiled when it is called.
-    """
-    from fragmenta.kernels.config import Kernel, Tile, choose
-    from fragmenta.kernels.source import cubin
-
+    """Compile this project's kernels; what is missing is compiled when it is called."""
     base = Kernel("bf16", out="bf16", tile=Tile(64, 64), transposed=True)
     kinds = [base, replace(base, a="e4m3", b="e4m3", scaled=True)]
     chosen = {
@@ -509,8 +473,7 @@ def compile_kernels(shape: Shape, counts: list[int]) -> None:
         for m, k in shape.linears.values()
         for n in counts
     }
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
-        list(pool.map(cubin, chosen))
+    compile_all(chosen)
 
 
 def main() -> int:

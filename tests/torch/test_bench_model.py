@@ -1,11 +1,9 @@
 """Does the benchmark of a whole decoder compute and count what it says?"""
 
-import importlib.util
 import json
-import sys
 from dataclasses import replace
-from pathlib import Path
 
+import bench_model as bench
 import pytest
 import torch
 
@@ -14,18 +12,6 @@ import fragmenta.torch as ft
 # PyTorch's own, on a CPU without bf16.
 pytestmark = pytest.mark.filterwarnings("ignore:mkldnn_matmul failed")
 
-FILE = Path(__file__).parents[2] / "benchmarks" / "gpu" / "bench_model.py"
-
-
-def loaded(path):
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module  # dataclasses look there
-    spec.loader.exec_module(module)
-    return module
-
-
-bench = loaded(FILE)
 TINY = bench.Shape(
     hidden=64, layers=6, heads=4, kv_heads=2, head=16, mlp=96, vocabulary=50, context=8
 )

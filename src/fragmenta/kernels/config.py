@@ -41,6 +41,8 @@ _BARRIERS = 1024 + 1024  # aligning the ring to 1024, and the barriers
 _STAGING = (24_576, 16_384, 8192)  # possible sizes of a consumer's buffer for results
 _ENOUGH = 4  # stages that hide the latency of memory
 _STAGES = {4: 6, 2: 8, 1: 12}  # slabs in a stage: most stages (more are slower)
+#: Rows of a tile: most columns for which four slabs in a stage are fast, and two.
+_SHARING = {64: (64, 120), 128: (24, 88), 256: (0, 0)}
 _PROCESSORS = 132
 _CLUSTERS = {1: 132, 2: 66, 3: 39, 4: 30, 6: 17, 8: 15}  # that fit, by their blocks
 _HEIGHTS = (64, 128, 256)
@@ -226,14 +228,13 @@ class Kernel:
         In a small tile, the barriers around a slab take longer than the slab itself.
         Therefore several slabs share them: as many as leave enough stages.
 
-        >>> low, middle, high = Tile(64, 8), Tile(128, 96), Tile(256, 192)
+        >>> low, middle, high = Tile(64, 8), Tile(128, 64), Tile(256, 192)
         >>> [Kernel("bf16", tile=tile).slabs for tile in (low, middle, high)]
         [4, 2, 1]
         """
         tile = self.tile
-        most = 4 if tile.m == 64 and tile.n <= 64 else 1
-        if self.sparse and (tile.m > 64 or 64 < tile.n < 128):
-            most = 2
+        four, two = _SHARING[tile.m] if self.sparse or tile.m == 64 else (0, 0)
+        most = 4 if tile.n <= four else 2 if tile.n <= two else 1
         if tile.turns or self.promote:  # promotion adds after every slab
             most = 1
         fit = self._free(min(_STAGING)) // self._slab_bytes
@@ -477,14 +478,14 @@ def expected_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     The time itself is less exact than the order of the tiles of a shape.
 
     >>> round(expected_time(Kernel("bf16", tile=Tile(256, 192, 2)), 8192, 8192, 8192))
-    834
+    960
     """
     estimate = _sparse_time if kernel.sparse else _dense_time
     return estimate(kernel, max(m, 1), max(n, 1), k)  # an empty product has a tile, too
 
 
 #: Microseconds for the signals of a slab, by the slabs of a stage.
-_SIGNALS = {1: 0.051, 2: 0.073, 4: 0.070}
+_SIGNALS = {1: 0.127, 2: 0.116, 4: 0.102}
 
 
 def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
@@ -492,9 +493,9 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
 
     They are that of the waves of tiles, that of reading and writing memory, and that
     of reading the L2.  In a wave, the lines of 128 bytes that shared memory takes and
-    gives limit the products.  The constants were fitted to 10,000 measurements of
-    ``benchmarks/gpu/bench_layers.py``: on average, the tile of the least estimate is 1%
-    slower than the fastest one.
+    gives limit the products.  The constants were fitted to 8,900 measurements of the
+    layers of ``benchmarks/gpu/bench_layers.py``: on average, the tile of the least
+    estimate is 0.6% slower than the fastest one.
     """
     tile, slabs = kernel.tile, -(-k // kernel.slab_k)
     stages = -(-slabs // kernel.slabs)
@@ -503,20 +504,20 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
     tiles = kernel.tiles(m, n)
     waves = -(-tiles // _CLUSTERS[tile.cluster * tile.split])
     sent = 4 * tile.m * tile.n * (tile.split - 1) / tile.split
-    exchange = 1.1 + 3.76e-5 * sent if sent else 0.0
+    exchange = 0.725 + 0.0963 * tile.split + 5.27e-5 * sent if sent else 0.0
     count = -(-stages // tile.split) * kernel.slabs
     slab, edge = _slab_times(kernel, n)
     edges = -(-waves // -(-n // tile.n))
-    body = waves * (1.05 + count * slab + exchange) + edges * count * (edge - slab)
+    body = waves * (1.45 + count * slab + exchange) + edges * count * (edge - slab)
     a, b = -(-m // 64) * kernel.block_bytes * slabs, n * SLAB_BYTES * slabs
-    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.82e6
+    memory = (a + b + m * n * _BYTES[kernel.out]) / 4.65e6
     each = tile.cluster * tile.m // 64 * kernel.block_bytes + tile.n * SLAB_BYTES
-    cache = tiles * each * slabs / 20.9e6
+    cache = tiles * each * slabs / 17.3e6
     # Blocks of a cluster wait for each other; several waves even that out.
-    waiting = 1.06 if waves == 1 and tile.cluster > 1 else 1.0
-    power = 2.78
+    waiting = 1.14 if waves == 1 and tile.cluster > 1 else 1.0
+    power = 2.8
     whole = math.pow(body**power + memory**power + cache**power, 1 / power)
-    return (whole + 0.75) * waiting
+    return whole * waiting
 
 
 def _slab_times(kernel: Kernel, n: int) -> tuple[float, float]:
@@ -529,10 +530,10 @@ def _slab_times(kernel: Kernel, n: int) -> tuple[float, float]:
     read = blocks * (tile.n + kernel.block_bytes / 128)
     written = tile.n + blocks * kernel.block_bytes / 128
     promotion = 0.09 if kernel.promote else 0.0
-    slab = 4.24e-4 * (read + written) + 0.0114 * blocks + promotion
-    slab = max(slab, _SIGNALS[kernel.slabs])
-    missing = -n % tile.n
-    return slab, max(slab, 1.03e-3 * (tile.n - missing) + 3.94e-3 * missing)
+    slab = 3.68e-4 * (read + written) + 0.034 * blocks
+    slab *= 1 + 0.0536 * max(0, 6 - kernel.stages * kernel.slabs)  # a short ring
+    slab = max(slab + promotion, _SIGNALS[kernel.slabs])
+    return slab, max(slab, 8.3e-3 * (-n % tile.n))
 
 
 def _dense_time(kernel: Kernel, m: int, n: int, k: int) -> float:

@@ -17,7 +17,7 @@
 // stores some columns: the parts are always added in ascending k.
 //
 // The weights of a layer do not depend on the kernel that ran before.  If the launcher
-// says so, a kernel starts before that one has ended, and fills its ring with A.
+// says so, a kernel starts before that one has ended, and copies the first stages of A.
 //
 // The launcher defines TILE_M TILE_N STAGES SLABS STAGING_ROOM CLUSTER SPLIT CONSUMERS
 // TURNS BLOCKS; SPARSE, WORDS (metadata words per lane and slab), PAIRED (whether two
@@ -556,26 +556,33 @@ struct Source {
                  + row % PACKED_M / 64 * BLOCK_A;
     }
 
-    // Copy a stage of A, B or both.
+    // Copy a whole stage of A, B or both.
     template <bool A, bool B>
     __device__ __forceinline__ void copy(const Place& place, u32 to, u32 bar) {
-        int left = place.last - k;
-        if (SLABS == 1 || left >= SLABS) {
-            if constexpr (A) {
-                barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
-                copy_a<SLABS>(to, packed, map_a, bar, row, k, policy_a);
-            }
-            if constexpr (B) copy_b<SLABS>(to, map_b, bar, col, k, place, policy_b);
-            packed += SLABS * PACKED_SLAB, k += SLABS;
-        } else if constexpr (SLABS > 1) {  // the end of k
-            if constexpr (A) barrier_expect(bar, left * (BYTES_A + BYTES_B));
-            for (; k < place.last; k++, to += SLAB, packed += PACKED_SLAB) {
-                if constexpr (A) copy_a<1>(to, packed, map_a, bar, row, k, policy_a);
-                if constexpr (B) copy_b<1>(to, map_b, bar, col, k, place, policy_b);
-            }
+        if constexpr (A) {
+            barrier_expect(bar, SLABS * (BYTES_A + BYTES_B));
+            copy_a<SLABS>(to, packed, map_a, bar, row, k, policy_a);
+        }
+        if constexpr (B) copy_b<SLABS>(to, map_b, bar, col, k, place, policy_b);
+        packed += SLABS * PACKED_SLAB, k += SLABS;
+    }
+
+    // Copy the end of k: fewer slabs than a stage can have.
+    __device__ __forceinline__ void copy_end(const Place& place, u32 to, u32 bar) {
+        barrier_expect(bar, (place.last - k) * (BYTES_A + BYTES_B));
+#pragma unroll 1
+        for (; k < place.last; k++, to += SLAB, packed += PACKED_SLAB) {
+            copy_a<1>(to, packed, map_a, bar, row, k, policy_a);
+            copy_b<1>(to, map_b, bar, col, k, place, policy_b);
         }
     }
 };
+
+// Stages of A that are copied before the previous kernel ends: the wider B is, the fewer,
+// because the first B waits behind them.
+constexpr int EARLY_BYTES = TILE_N <= 32 ? 65536 : TILE_N <= 64 ? 32768 : 16384;
+constexpr int EARLY_STAGE = SLABS * TILE_M * ROW_A;
+constexpr int EARLY = EARLY_STAGE > EARLY_BYTES ? 1 : EARLY_BYTES / EARLY_STAGE;
 
 __device__ __forceinline__ void produce(
     const Room& room, const Tiles& tiles, const Place& place, const TensorMap* map_a,
@@ -588,13 +595,16 @@ __device__ __forceinline__ void produce(
     from.policy_b = keep;
     Position at{0, 1};
     from.take(tiles, place, packed, tiles.first, m, slabs_k);
-    if constexpr (SPARSE) {  // fill the ring with A before the previous kernel ends
+    if constexpr (SPARSE) {
         Source early = from;
-        for (int s = 0; s < STAGES && early.k < place.last; s++)
+        int whole = (place.last - place.first) / SLABS;
+#pragma unroll 1
+        for (int s = 0; s < min(min(EARLY, STAGES), whole); s++)
             early.copy<true, false>(
                 place, room.stages + s * STAGE, room.full + 8 * s);
         previous_wait();
         next_start();
+#pragma unroll 1
         while (from.k < early.k) {  // B beside it
             from.copy<false, true>(
                 place, room.stages + at.stage * STAGE, room.full + 8 * at.stage);
@@ -607,8 +617,11 @@ __device__ __forceinline__ void produce(
     for (int tile = tiles.first; tile < tiles.count;) {
         while (from.k < place.last) {
             barrier_wait(room.empty + 8 * at.stage, at.phase);
-            from.copy<true, true>(
-                place, room.stages + at.stage * STAGE, room.full + 8 * at.stage);
+            u32 to = room.stages + at.stage * STAGE, bar = room.full + 8 * at.stage;
+            if (SLABS == 1 || place.last - from.k >= SLABS)
+                from.copy<true, true>(place, to, bar);
+            else
+                from.copy_end(place, to, bar);
             at.next();
         }
         tile += tiles.pace;
@@ -648,6 +661,7 @@ __device__ __forceinline__ void multiply_stage(
     if (SLABS == 1 || left >= SLABS) {
         multiply_slabs<SLABS>(acc, codes, a, b, fresh);
     } else if constexpr (SLABS > 1) {
+#pragma unroll 1
         for (int s = 0; s < left; s++) {
             multiply_slabs<1>(acc, codes, a + s * SLAB, b + s * SLAB, fresh && s == 0);
             wgmma_wait<0>();
