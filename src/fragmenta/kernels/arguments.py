@@ -70,7 +70,7 @@ def geometry(kernel: Kernel, m: int, n: int, k: int, blocks: int) -> Geometry:
 
     >>> made = geometry(Kernel("bf16"), 300, 200, 100, 4)
     >>> made.grid, made.block, made.cluster, made.shared, made.sizes
-    (4, 384, (1, 1, 1), 222208, (300, 200, 2))
+    (4, 384, (1, 1, 1), 229376, (300, 200, 2))
     >>> made.box_d
     Box(wide=128, high=64, swizzle=128)
     """

@@ -523,8 +523,8 @@ def _sparse_time(kernel: Kernel, m: int, n: int, k: int) -> float:
 def _slab_times(kernel: Kernel, n: int) -> tuple[float, float]:
     """Microseconds of a slab: of most tiles, and of the last tile of a row.
 
-    The last tile may reach beyond B, and a copy of rows that are not there takes
-    longer than one of real rows.
+    The last tile may reach beyond B, and a copy takes longer for rows that are not
+    there than for real rows; but not if none of them is there.
     """
     tile, blocks = kernel.tile, kernel.tile.m // 64
     read = blocks * (tile.n + kernel.block_bytes / 128)
@@ -533,7 +533,8 @@ def _slab_times(kernel: Kernel, n: int) -> tuple[float, float]:
     slab = 3.68e-4 * (read + written) + 0.034 * blocks
     slab *= 1 + 0.0536 * max(0, 6 - kernel.stages * kernel.slabs)  # a short ring
     slab = max(slab + promotion, _SIGNALS[kernel.slabs])
-    return slab, max(slab, 8.3e-3 * (-n % tile.n))
+    share = tile.n // tile.cluster  # rows of a copy
+    return slab, max(slab, 8.3e-3 * (-n % share))
 
 
 def _dense_time(kernel: Kernel, m: int, n: int, k: int) -> float:

@@ -212,8 +212,8 @@ def _captured() -> bool:
     """Whether the launch goes into a CUDA graph.
 
     Only there is an early start worth it.  It saves the GPU a microsecond, but outside
-    of graphs the host is slower than small kernels.  And weights may be changed there in
-    ways that PyTorch does not count.
+    of graphs the host is slower than small kernels.  And there, weights may be changed
+    in ways that PyTorch does not count.
     """
     return bool(_TORCH._cuda_isCurrentStreamCapturing())
 
