@@ -168,6 +168,40 @@ def _mean(row: Row, most: float) -> Drawing:
     return Drawing(WIDTH, 16, body)
 
 
+# ── points ──────────────────────────────────────────────────────────────────
+
+
+def changes(title: str, rows: list[Row]) -> str:
+    """Time after a change beside the time before: a point for each size."""
+    ratios = [float(row["ratio"]) for row in rows]
+    low, high = math.floor(20 * min(ratios)) / 20, math.ceil(20 * max(ratios)) / 20
+    left, space = 190, WIDTH - 190 - 30
+
+    def at(ratio: float) -> float:
+        return left + space * (ratio - low) / (high - low)
+
+    marks = [low + (high - low) * part / 4 for part in range(5)]
+    scale = "".join(
+        f'<text class="c s" x="{at(each):.1f}" y="12">{each:.3g}</text>'
+        for each in marks
+    )
+    lines = [Drawing(WIDTH, 16, scale)]
+    for what in sorted({row["what"] for row in rows}):
+        body = [f'<text class="y t" x="{left - 8}" y="12">{escape(what)}</text>']
+        body.append(f'<path class="h one" d="M{at(1.0):.1f} -1v18"/>')
+        for row in (row for row in rows if row["what"] == what):
+            told = (
+                f"{row['m x n x k']}: {row['ratio']} ({row['before']} → {row['after']})"
+            )
+            kind = "own" if what.startswith("2:4") else "dense"
+            x = at(float(row["ratio"]))
+            disc = f'<circle class="{kind}" cx="{x:.1f}" cy="8" r="4">'
+            body.append(f"{disc}<title>{escape(told)}</title></circle>")
+        lines.append(Drawing(WIDTH, 16, "".join(body)))
+    heading = words("time after / time before: a point for each size", "g t")
+    return document(down([heading, down(lines, 2)], 12), title, STYLE)
+
+
 # ── lines ───────────────────────────────────────────────────────────────────
 
 
@@ -224,6 +258,10 @@ CHARTS: tuple[tuple[Callable[[list[str]], bool], Callable[[str, list[Row]], str]
 CHARTS = (
     (lambda head: {"type", "what", "TFLOP/s"} <= set(head), rates),
     (lambda head: {"type", "n", "geometric mean", "least"} <= set(head), summary),
+    (
+        lambda head: {"what", "m x n x k", "before", "after", "ratio"} <= set(head),
+        changes,
+    ),
     (lambda head: head[0] == "linears" and "weights" in head, decoder),
     (lambda head: head[0] == "layer" and all(map(str.isdecimal, head[1:])), by_batch),
 )

@@ -104,7 +104,7 @@ def test_a_mutant_knows_who_calls_its_function():
         "one_stage(even, k);",
         "if (k + 1 < stages_k) one_stage(odd, k + 1);",
     }
-    assert max(each.copy for each in found) >= 1
+    assert max(each.copy for each in subject.mutants()) >= 1
 
 
 # ── tasks that never end ────────────────────────────────────────────────────
