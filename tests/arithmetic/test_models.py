@@ -135,6 +135,8 @@ def test_a_model_is_the_same_after_pickling():
          "from toolkit 13.0"),
         (("sm_90", *["e4m3"] * 2, "f32", "f32", 32), {"toolkit": "new"}, Error,
          "not a toolkit version"),
+        (("sm_90", *["e4m3"] * 2, "f32", "f32", 32), {"toolkit": "13.0abc"}, Error,
+         "not a toolkit version"),
         (("sm_120a", *["e2m1"] * 2, "f32", "f32", 64), {"kind": "mxf4nvf4"}, Error,
          "scale_vec=4"),
         (("sm_100a", *["e4m3"] * 2, "f32", "f32", 32), {"kind": "mxf8f6f4"},

@@ -15,7 +15,7 @@ import pytest
 
 from fragmenta import ptx
 from fragmenta.arrays import threads
-from fragmenta.errors import KernelFault
+from fragmenta.errors import Error, KernelFault
 from tests.ptx.engine.kernels import HEAD, kernel, launched, run
 
 
@@ -27,6 +27,12 @@ def fault(
     with pytest.raises(KernelFault) as caught:
         run(kernel(body, parameters, before), out, *arguments, **options)
     return caught.value
+
+
+def test_a_register_that_is_not_declared_is_refused():
+    text = kernel("mov.u32 %r1, 7; st.global.u32 [%out], %s1;")
+    with pytest.raises(Error, match=r"does not declare %s1 \(did you mean %r1\?\)"):
+        run(text, np.zeros(1, np.uint32))
 
 
 @pytest.mark.parametrize(

@@ -362,7 +362,7 @@ def _cells(table: str) -> list[list[str]]:
 
 
 def _version(toolkit: str) -> tuple[int, int]:
-    match = re.match(r"(\d+)\.(\d+)", toolkit)
+    match = re.fullmatch(r"(\d+)\.(\d+)(?:\.\d+)*", toolkit)
     if match is None:
         raise Error(f"{toolkit!r} is not a toolkit version such as {TOOLKIT!r}")
     return int(match[1]), int(match[2])

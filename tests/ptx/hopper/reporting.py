@@ -139,9 +139,16 @@ def table(report: Report) -> str:
 
 
 def write(judged: Path, date: str) -> None:
-    """Make the report of what :mod:`judging` wrote: a line for each mutant."""
+    """Make the report of what :mod:`judging` wrote: a line for each mutant.
+
+    Recorded kernels, whose mutants have no statements, stay if they were not judged
+    again.
+    """
     made = shortened(json.loads(judged.read_text(encoding="utf-8")), date)
     kernels = made.pop("kernels")
+    for name, table in json.loads(FILE.read_text(encoding="utf-8"))["kernels"].items():
+        if not any(calls for _, _, _, calls, *_ in table):
+            kernels.setdefault(name, table)
     head = json.dumps(made, indent=1)[:-2]
     tables = []
     for name, table in kernels.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from fragmenta.errors import Error
+from fragmenta.errors import Error, nearest
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.module import (
@@ -141,11 +141,15 @@ class Program:
 def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
     """Each register, and the bytes that it takes in a warp."""
     for register in function.registers:
+        if not register.type:
+            declared = [each.name for each in function.registers if each.type]
+            hint = nearest(register.name, declared)
+            raise Error(f"{function.name} does not declare {register.name}{hint}")
         if register.type == "pred":
             yield register, 4 * register.lanes
         else:
             # 16 bytes at least, so that vectors are aligned.
-            yield register, type_bytes(register.type or "b32") * LANES * register.lanes
+            yield register, type_bytes(register.type) * LANES * register.lanes
 
 
 def program(module: Module, name: str) -> Program:
