@@ -35,6 +35,13 @@ def test_a_register_that_is_not_declared_is_refused():
         run(text, np.zeros(1, np.uint32))
 
 
+@pytest.mark.parametrize("of", ["u8", "u32", "b64"])
+def test_a_part_of_a_register_of_128_bits_is_refused(of):
+    text = kernel(f"mov.b128 %q1, {{%out, %out}}; st.global.{of} [%out], %q1;")
+    with pytest.raises(Error, match=rf"st\.global\.{of}: a part of a register"):
+        run(text, np.zeros(4, np.uint32))
+
+
 @pytest.mark.parametrize(
     "access, kind, words",
     [

@@ -129,6 +129,8 @@ def _transfer(
     widths = {each.bits for each in registers}
     if len(widths) != 1:
         raise Error("the registers of a vector must have one width")
+    if max(widths) > 64:
+        raise Error("a part of a register of .b128")
     access = Access(
         "global" if space == "param" else space,
         min(type_bits(kind), 64),

@@ -58,7 +58,7 @@ _FLAGS = {
     "strong-read": Flags.STRONG,
     "strong-write": Flags.WRITE | Flags.STRONG,
 }
-_INTEGERS = {8: I8, 16: ir.IntType(16), 32: I32, 64: I64, 128: ir.IntType(128)}
+_INTEGERS = {8: I8, 16: ir.IntType(16), 32: I32, 64: I64}
 
 
 class _Site(NamedTuple):
