@@ -40,9 +40,11 @@ from fragmenta.torch.matrix import OUTPUTS
 # launch.  Only names that the kernels have had for long are used.
 _DESCRIBE = """
 import json, sys
+import fragmenta
 from fragmenta.kernels.arguments import geometry
 from fragmenta.kernels.config import Kernel, Tile, choose
 from fragmenta.kernels.source import source
+print(fragmenta.__file__)
 for line in sys.stdin:
     fields, size, blocks = json.loads(line)
     chosen = choose(Kernel(**fields, tile=Tile(64, 64)), *size)
@@ -75,12 +77,15 @@ class Described:
     source: str
     launch: list[Any]
 
-    def plan(self, kernel: Kernel) -> LaunchPlan:
-        """The launch, on this card."""
+    def geometry(self, kernel: Kernel) -> Geometry:
+        """The launch, without its pointers."""
         grid, block, cluster, shared, sizes, *boxes = self.launch
-        made = Geometry(kernel, grid, block, tuple(cluster), shared, tuple(sizes),
+        return Geometry(kernel, grid, block, tuple(cluster), shared, tuple(sizes),
                         *(Box(*each) for each in boxes))  # fmt: skip
-        return plan_of_code(made, to_cubin(self.source, TARGET))
+
+    def plan(self, kernel: Kernel) -> LaunchPlan:
+        """The launch on this card."""
+        return plan_of_code(self.geometry(kernel), to_cubin(self.source, TARGET))
 
     @property
     def starts_early(self) -> bool:
@@ -105,22 +110,23 @@ class Row:
         return self.after_us / self.before_us
 
 
-def described(checkout: Path, products: list[Product]) -> list[Described]:
-    """What a checkout has for these products."""
-    asked = [
-        json.dumps([each.fields, each.size, processors()]) + "\n" for each in products
-    ]
+def described(checkout: Path, products: list[Product], blocks: int) -> list[Described]:
+    """What a checkout has for these products, on so many multiprocessors."""
+    asked = [json.dumps([each.fields, each.size, blocks]) + "\n" for each in products]
     said = subprocess.run(
         [sys.executable, "-c", _DESCRIBE],
         input="".join(asked),
-        env={**os.environ, "PYTHONPATH": str(checkout / "src")},
+        env={**os.environ, "PYTHONPATH": str(checkout.resolve() / "src")},
         capture_output=True,
         text=True,
         check=False,
     )
     if said.returncode:
         raise SystemExit(f"{checkout} cannot say what it has:\n{said.stderr}")
-    return [Described(*json.loads(line)) for line in said.stdout.splitlines()]
+    used, *lines = said.stdout.splitlines()
+    if not Path(used).is_relative_to(checkout.resolve()):  # Python found another one
+        raise SystemExit(f"{checkout} is no checkout: it has no src/fragmenta")
+    return [Described(*json.loads(line)) for line in lines]
 
 
 def rows_of(x: Tensor) -> Matrix:
@@ -214,7 +220,8 @@ def main() -> int:
         if options.only in kernel.a
     ]
     here = Path(__file__).resolve().parents[2]
-    before, after = (described(each, products) for each in (options.older, here))
+    both = (options.older, here)
+    before, after = (described(each, products, processors()) for each in both)
     sources = dict.fromkeys(each.source for each in (*before, *after))
     with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
         list(pool.map(partial(to_cubin, target=TARGET), sources))

@@ -567,7 +567,8 @@ struct Source {
         packed += SLABS * PACKED_SLAB, k += SLABS;
     }
 
-    // Copy the end of k: fewer slabs than a stage can have.
+    // Copy the end of k: fewer slabs than a stage can have.  Loops that a tile runs once
+    // are not unrolled: the less code, the sooner a kernel starts.
     __device__ __forceinline__ void copy_end(const Place& place, u32 to, u32 bar) {
         barrier_expect(bar, (place.last - k) * (BYTES_A + BYTES_B));
 #pragma unroll 1
