@@ -44,6 +44,38 @@ export const LINKS = {
     return page;
   },
 
+  async "links: a near picture keeps its place, with and without a pin"(browser) {
+    const wide = "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16";
+    const far = await open(browser, `#op=${wide}&zoom=10`);
+    const box = await far.locator("#figure").boundingBox();
+    const [x, y] = [box.x + box.width / 2, box.y + box.height / 2];
+    await far.mouse.move(x, y);
+    await far.mouse.down();
+    await far.mouse.move(x - 260, y - 190, { steps: 4 });
+    await far.mouse.up();
+    await far.waitForFunction(() => /middle=/.test(location.hash));
+    const hash = await far.evaluate(() => location.hash);
+    await far.close();
+    const [, matrix, index] = /middle=([A-D])\.(\d+)/.exec(hash);
+    const page = await open(browser, `${hash}&at=A.0`, { width: 1100, height: 700 });
+    const off = await page.evaluate(
+      ([matrix, index]) => {
+        const figure = document.getElementById("figure");
+        const at = figure.pointOf({ matrix, index: Number(index) });
+        const { left, top, width, height } = figure.getBoundingClientRect();
+        return [at.x - left - width / 2, at.y - top - height / 2].map(Math.abs);
+      },
+      [matrix, index],
+    );
+    assert.ok(Math.max(...off) < 40, `${matrix}.${index} is ${off} pixels off the middle`);
+    assert.match(await page.evaluate(() => location.hash), /zoom=10&middle=/);
+    const wrong = await goTo(page, `#op=${wide}&zoom=4&middle=Q[1][2]`);
+    assert.match(flat(wrong.said), /There is no operand Q; .* The picture is not moved\./);
+    await page.click("#zoom-fit");
+    await page.waitForFunction(() => !/middle=|zoom=/.test(location.hash));
+    return page;
+  },
+
   async "links: an operand in shared memory is checked, and the address is corrected"(browser) {
     const page = await open(browser);
     const eight = "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32";

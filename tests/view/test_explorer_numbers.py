@@ -212,25 +212,54 @@ def test_another_parameter_is_noticed(name, change):
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "h200"
 TILES = 2
-"""Of each recorded case: its first tiles."""
+"""Of each recorded case of a warp: its first tiles."""
+ROWS_APART = 4
+"""Of the 64 rows of a warpgroup, one in so many."""
+
+
+def of_warp(recording, recorded):
+    """Arrays, the columns that meet, and D of the first tiles."""
+    case = recording.question(recorded)
+    op, given = case.op, {k: v[:TILES] for k, v in case.inputs().items()}
+    a, b, c = (getattr(op, name).unpack_bits(given[name]) for name in "abc")
+    meets = np.broadcast_to(np.arange(a.shape[-1]), a.shape)
+    if op.sparse:
+        meets = stored_columns(op, given["metadata"], recorded.selector)
+    d = op.d.unpack_bits(recording.result(recorded)[:TILES])
+    flat = [x.reshape(-1, *x.shape[-2:]) for x in (a, b, c, meets, d)]
+    for *parts, columns, answer in zip(*flat, strict=True):
+        yield op, dict(zip("abc", parts, strict=True)), columns, answer
+
+
+def of_warpgroup(recording, recorded):
+    """The same of the first tile of a wgmma; the page negates no operand."""
+    case = recording.question(recorded)
+    op = case.op
+    if op.shape.n > 24:
+        return
+    fed = case.fed({name: array[0] for name, array in case.inputs().items()})
+    a, b, c = fed.a, fed.b, fed.c
+    immediates = case.way.immediates(op)  # integers have none
+    if immediates.get("scale_a", 1) < 0:
+        a = a ^ a.dtype.type(1 << dtype(op.types["a"].name).bits - 1)
+    if immediates.get("scale_b", 1) < 0:
+        b = b ^ b.dtype.type(1 << dtype(op.types["b"].name).bits - 1)
+    meets = fed.index if op.sparse else np.broadcast_to(np.arange(a.shape[-1]), a.shape)
+    d = op.d.unpack_bits(recording.result(recorded)[:1])[0]
+    a, c, meets, d = (x[::ROWS_APART] for x in (a, c, meets, d))
+    yield op, {"a": a, "b": b, "c": c}, meets, d
 
 
 @pytest.mark.xdist_group("explorer")
-@pytest.mark.parametrize("family", ["mma", "mma.sp"])
-def test_an_h200_returned_the_same_bits(family):
+@pytest.mark.parametrize(
+    ("family", "tiles_of"),
+    [("mma", of_warp), ("mma.sp", of_warp), ("wgmma", of_warpgroup)],
+)
+def test_an_h200_returned_the_same_bits(family, tiles_of):
     recording = load(GOLDEN / f"{family}.npz")
     asked, wanted = [], []
     for recorded in recording.cases:
-        case = recording.question(recorded)
-        op, given = case.op, {k: v[:TILES] for k, v in case.inputs().items()}
-        a, b, c = (getattr(op, name).unpack_bits(given[name]) for name in "abc")
-        meets = np.broadcast_to(np.arange(a.shape[-1]), a.shape)
-        if op.sparse:
-            meets = stored_columns(op, given["metadata"], recorded.selector)
-        d = op.d.unpack_bits(recording.result(recorded)[:TILES])
-        flat = [x.reshape(-1, *x.shape[-2:]) for x in (a, b, c, meets, d)]
-        for *parts, columns, answer in zip(*flat, strict=True):
-            arrays = dict(zip("abc", parts, strict=True))
+        for op, arrays, columns, answer in tiles_of(recording, recorded):
             asked.append(question(op, recording.made["target"], arrays, columns))
             wanted.append((str(op), words(answer)))
     answers = ask(cases=asked)["cases"]

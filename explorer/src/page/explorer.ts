@@ -89,6 +89,11 @@ export class Explorer {
     this.tell("picture");
   }
 
+  /** Note what stands in the middle: nothing has to be drawn again. */
+  see(middle: Spot | null): void {
+    this.state = { ...this.state, middle };
+  }
+
   showTab(tab: string): void {
     this.state = { ...this.state, tab };
     this.tell("pointer");

@@ -12,7 +12,8 @@ import { fromHash, initial, type Link, type NamedSpot, type State } from "./stat
 const ELSEWHERE = "Its element and lane are of another instruction: nothing is marked.";
 
 const CHECKS: ((state: State, scene: Scene, catalogue: Catalogue) => string)[] = [
-  checkElement,
+  (state, scene) => checkElement(state, "pinned", scene),
+  (state, scene) => checkElement(state, "middle", scene),
   checkLane,
   checkSelector,
   checkCodes,
@@ -46,8 +47,8 @@ export function follow(catalogue: Catalogue, hash: string, first: string): Link 
 
 /** Whether a link says something that only the instruction can confirm. */
 function needsChecks(state: State): boolean {
-  const { pinned, lane, selector, codes, operand, target, set, memory } = state;
-  const marked = pinned !== null || (lane ?? 0) >= 32 || operand !== "";
+  const { pinned, middle, lane, selector, codes, operand, target, set, memory } = state;
+  const marked = pinned !== null || middle !== null || (lane ?? 0) >= 32 || operand !== "";
   const given = { ...codes, ...set };
   const stored = JSON.stringify(memory) !== JSON.stringify(USUAL);
   const chosen = selector > 0 || target !== "" || stored;
@@ -128,25 +129,30 @@ function drawnAs(catalogue: Catalogue, name: string, first: string): Found | nul
 
 // ── what it has ─────────────────────────────────────────────────────────────
 
-function checkElement(state: State, { matrices }: Scene): string {
-  const spot = state.pinned as NamedSpot | null;
+function checkElement(
+  state: State,
+  of: "pinned" | "middle",
+  { matrices }: Scene,
+): string {
+  const spot = state[of] as NamedSpot | null;
   if (!spot) return "";
-  state.pinned = null;
+  state[of] = null;
+  const not = of === "pinned" ? "No element is pinned." : "The picture is not moved.";
   const names = [...matrices.keys()];
   const name = names.find((each) => each.toLowerCase() === spot.matrix.toLowerCase());
   const matrix = name && matrices.get(name);
   if (!matrix) {
     const what = `There is no operand ${shortened(spot.matrix)}`;
-    return `${what}; the operands are ${oneOf(names, "and")}. No element is pinned.`;
+    return `${what}; the operands are ${oneOf(names, "and")}. ${not}`;
   }
   const index = spot.at ? counted(matrix, spot.at) : spot.index;
   if (index >= 0 && index < matrix.size) {
-    state.pinned = { matrix: matrix.name, index };
+    state[of] = { matrix: matrix.name, index };
     return "";
   }
   const given = spot.at ? `[${spot.at.join("][")}]` : `.${spot.index}`;
   const last = matrix.label(matrix.size - 1);
-  return `${matrix.name}${given} is outside; the last element is ${last}. No element is pinned.`;
+  return `${matrix.name}${given} is outside; the last element is ${last}. ${not}`;
 }
 
 /** The number of an element of a row and a column; -1 if there is none. */

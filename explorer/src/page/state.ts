@@ -19,6 +19,8 @@ export interface State {
   accumulator: "D" | "C";
   colour: "lane" | "register";
   zoom: number;
+  /** What stands in the middle of a picture that is nearer than all of it. */
+  middle: Spot | null;
   /** How a sparse A is drawn; empty for what there is room for. */
   sparse: "" | "both" | "stored" | "logical";
   selector: number;
@@ -43,6 +45,7 @@ export function initial(op: string): State {
     accumulator: "D",
     colour: "lane",
     zoom: 1,
+    middle: null,
     sparse: "",
     selector: 0,
     codes: {},
@@ -76,12 +79,7 @@ const FIELDS: Fields = {
     write: String,
     allowed: "the name of an instruction, or words that mean one",
   },
-  pinned: {
-    key: "at",
-    read: readSpot,
-    write: (spot) => (spot ? `${spot.matrix}.${spot.index}` : ""),
-    allowed: "an operand with a row and a column, such as A[3][17]",
-  },
+  pinned: element("at"),
   lane: {
     key: "lane",
     read: whole,
@@ -109,6 +107,7 @@ const FIELDS: Fields = {
     write: String,
     allowed: `a number from 1 to ${CLOSEST}`,
   },
+  middle: element("middle"),
   sparse: choice("sparse", ["", "both", "stored", "logical"]),
   selector: { key: "selector", read: whole, write: String, allowed: "a whole number" },
   codes: {
@@ -138,6 +137,15 @@ const FIELDS: Fields = {
       "B.mn.32.4096.256 with two offsets or A-x4.k.0.144 with a pitch",
   },
 };
+
+function element(key: string): Field<Spot | null> {
+  return {
+    key,
+    read: readSpot,
+    write: (spot) => (spot ? `${spot.matrix}.${spot.index}` : ""),
+    allowed: "an operand with a row and a column, such as A[3][17]",
+  };
+}
 
 function choice<T extends string | number>(key: string, values: readonly T[]): Field<T> {
   const words = values.map(String);

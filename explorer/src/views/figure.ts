@@ -15,6 +15,7 @@ import {
 } from "../drawing/drawing.js";
 import type { Change, Explorer } from "../page/explorer.js";
 import type { Spot } from "../drawing/highlight.js";
+import { writeAddress } from "../page/history.js";
 import { namesOf } from "../drawing/labels.js";
 import { hideLens, showLens, showRemark, type Hidden } from "./lens.js";
 import { drawMarks } from "../drawing/marks.js";
@@ -36,6 +37,7 @@ const STEP = 1.5; // how much closer one press of a button comes
 const TITLE = 12; // the size of captions
 const STUCK = 28; // pixels beside the edge: the numbers of rows stand there
 const EDGE = { left: 12, top: 36 }; // around a picture that is saved
+const SETTLED = 250; // milliseconds without a move
 
 export class Figure {
   private host = byId("figure");
@@ -49,6 +51,8 @@ export class Figure {
   private size = { width: 0, height: 0 };
   /** Whether anyone moved since a link was opened. */
   private touched = false;
+  /** A timer that waits until nobody moves any more. */
+  private settling = 0;
 
   constructor(private explorer: Explorer) {
     this.host.append(this.base, this.over);
@@ -86,17 +90,19 @@ export class Figure {
     if (change === "instruction") this.begin();
   }
 
-  /** What is pinned is in the middle, however near the picture is: a link shows everyone
-   * the same. */
+  /** What a link names is in the middle, or else what is pinned, however near the
+   * picture is: everyone sees the same. */
   begin(): void {
-    const { pinned } = this.explorer.state;
-    const panel = pinned && this.panelOf(pinned);
-    const box = panel && boxOf(panel, pinned.index);
+    const { middle, pinned } = this.explorer.state;
+    const spot = middle ?? pinned;
+    const panel = spot && this.panelOf(spot);
+    const box = panel && boxOf(panel, spot.index);
     if (!box) return;
     const { width, height } = this.size;
     this.pan = { x: box.x + (box.width - width) / 2, y: box.y + (box.height - height) / 2 };
     this.move(0, 0);
     this.touched = false;
+    clearTimeout(this.settling);
   }
 
   private resized(): void {
@@ -104,7 +110,7 @@ export class Figure {
     const { width, height } = this.size;
     if (clientWidth === width && clientHeight === height) return;
     this.draw();
-    // Until someone moves, what is pinned stays in the middle.
+    // Until someone moves, what a link shows stays in the middle.
     if (!this.touched) this.begin();
   }
 
@@ -314,6 +320,32 @@ export class Figure {
     this.prepareStages();
     this.paint();
     this.mark();
+    clearTimeout(this.settling);
+    this.settling = window.setTimeout(() => this.settle(), SETTLED);
+  }
+
+  /** Nobody moves any more: the address says what is in the middle. */
+  private settle(): void {
+    this.explorer.see(this.middle());
+    writeAddress(this.explorer);
+  }
+
+  /** The element in the middle of the window, or the nearest to it; none where the
+   * window shows all. */
+  private middle(): Spot | null {
+    if (this.explorer.state.zoom === 1) return null;
+    const { width, height } = this.size;
+    const at = { x: width / 2 - this.origin.x, y: height / 2 - this.origin.y };
+    // A sparse A that is drawn twice is named by what is stored.
+    const panels = this.arrangement.panels.filter(
+      (each) => this.panelOf({ matrix: each.sheet.matrix.name, index: 0 }) === each,
+    );
+    const panel = nearestTo(at, panels);
+    const inside = (value: number, end: number) => clamp(value, 1, end - 1);
+    const x = panel.x + inside(at.x - panel.x, panel.columns.end);
+    const y = panel.y + inside(at.y - panel.y, panel.rows.end);
+    const index = hit(panel, x, y);
+    return index < 0 ? null : { matrix: panel.sheet.matrix.name, index };
   }
 
   /** Closer by a factor, 0 for all of it; the element under the point stays there. */
@@ -324,9 +356,7 @@ export class Figure {
     if (zoom === state.zoom) return;
     const { panels } = this.arrangement;
     const at = { x: x - this.origin.x, y: y - this.origin.y };
-    const nearest = panels.reduce((one, other) =>
-      distance(other, at) < distance(one, at) ? other : one,
-    );
+    const nearest = nearestTo(at, panels);
     const part = {
       x: (at.x - nearest.x) / nearest.columns.end,
       y: (at.y - nearest.y) / nearest.rows.end,
@@ -531,6 +561,13 @@ function inside(window: Window, { x, y, columns, rows }: Panel, near: number): b
     window.right > x - near &&
     window.top < y + rows.end + near &&
     window.bottom > y - near
+  );
+}
+
+/** The panel that is nearest to a point of the picture. */
+function nearestTo(at: { x: number; y: number }, panels: readonly Panel[]): Panel {
+  return panels.reduce((one, other) =>
+    distance(other, at) < distance(one, at) ? other : one,
   );
 }
 

@@ -129,9 +129,9 @@ class WarpgroupCase(TileCase):
             ")",
         ]
         one = {name: array[found.tile] for name, array in inputs.items()}
-        return repeating(self.op, lines, self._fed(one), found, target)
+        return repeating(self.op, lines, self.fed(one), found, target)
 
-    def _fed(self, one: Arrays) -> Fed:
+    def fed(self, one: Arrays) -> Fed:
         """The matrices of one tile, from its registers and its image."""
         op, way, image = self.op, self.way, one["image"]
         a = (
