@@ -26,7 +26,7 @@ _HEAD = f"""\
 .address_size 64
 .func helper() {{ ret; }}
 .entry tried(.param .b64 given) {{
-.reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;
+.reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<99>; .reg .b64 %d<99>; .reg .b128 %q<9>;
 .param .b64 passed;
 choice: .branchtargets END;
 """
