@@ -111,7 +111,8 @@ browser: explorer/node_modules/.stamp  ## what the explorer's tests need
 explorer: $(VENV)/.test browser  ## build the explorer page anew
 	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
 
-looks: browser  ## the explorer's pictures against stored ones; UPDATE=1: store them anew
+looks: browser  ## the explorer in a browser, its pictures against stored ones; UPDATE=1: store them
+	$(if $(UPDATE),,node explorer/tests/run.mjs)
 	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 
 explorer/node_modules/.stamp: explorer/package.json

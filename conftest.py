@@ -47,16 +47,10 @@ if "triton" not in MISSING:
     _folder_of_its_own("TRITON_CACHE_DIR", "triton-")
 
 
-LONGEST = "test_in_a_browser"  # of tests/view
-
-
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
 ) -> None:
-    """Leave out what is marked with the name of a package that is not installed.
-
-    The longest test comes first: last, it would leave all cores but one idle.
-    """
+    """Leave out what is marked with the name of a package that is not installed."""
     missing = set(MISSING)
     kept, left_out = [], []
     for item in items:
@@ -65,7 +59,6 @@ def pytest_collection_modifyitems(
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
-    items.sort(key=lambda item: item.name != LONGEST)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -23,7 +23,7 @@ from fragmenta.shared.placement import Placement
 from fragmenta.shared.swizzles import read_swizzle
 from fragmenta.view import explorer_data
 from tests.thinning import some
-from tests.view.test_explorer_browser import EXPLORER, digest, need
+from tests.view.test_explorer_page import EXPLORER, digest, need
 
 pytestmark = pytest.mark.xdist_group("explorer")
 UNIT = 16
@@ -55,7 +55,7 @@ def sampled():
 
 @pytest.fixture(scope="module")
 def page():
-    need("whether the explorer's shared memory is Python's", browser=False)
+    need("whether the explorer's shared memory is Python's")
     done = subprocess.run(
         ["node", "tests/memory.mjs"],
         cwd=EXPLORER, input="\n".join(sampled()), capture_output=True, text=True,

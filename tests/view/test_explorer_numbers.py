@@ -28,7 +28,7 @@ from fragmenta.isa.instruction import MULTIPLYING
 from fragmenta.registers.dtype import dtype, largest
 from fragmenta.view import explorer_data
 from fragmenta.view.explorer_numbers import model_record
-from tests.view.test_explorer_browser import EXPLORER, need
+from tests.view.test_explorer_page import EXPLORER, need
 
 ROWS, COLUMNS = 6, 7
 FORMS = ("fused", "grouped", "chain", "pairs", "integer", "bits")
@@ -141,7 +141,7 @@ def question(op, target, arrays, meets, *at, **change):
 
 
 def ask(**questions):
-    need("whether the explorer computes what Python computes", browser=False)
+    need("whether the explorer computes what Python computes")
     done = subprocess.run(
         ["node", "tests/arithmetic.mjs"], cwd=EXPLORER, check=False, text=True,
         input=json.dumps(questions), capture_output=True,

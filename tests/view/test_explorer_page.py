@@ -1,15 +1,13 @@
-"""The explorer against Python, and in a real browser.
+"""The explorer against Python.
 
 What the page works out by itself (who holds what, addresses, values) must be
-what Python works out.  Then the page is used in headless Chromium.  Both need
-Node.js and the packages of ``explorer/package.json``; the second needs Chromium.
-Where they are missing the tests are skipped, with a warning that says what was
-not tested; with ``FRAGMENTA_BROWSER=required`` they fail instead.
+what Python works out.  That needs Node.js and the packages of
+``explorer/package.json``.  Where they are missing the tests are skipped, and say what
+was not tested.  ``make looks`` uses the page in a browser.
 """
 
 import hashlib
 import json
-import os
 import shutil
 import subprocess
 from functools import cache
@@ -28,31 +26,17 @@ from fragmenta.view.grid import grids
 from fragmenta.view.path import loads
 
 EXPLORER = Path(__file__).parents[2] / "explorer"
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
-def missing(*, browser):
-    """What is not there, of what the tests need."""
-    found = []
-    if not shutil.which("node"):
-        found.append("Node.js (node is not on the PATH)")
-    needed = ("esbuild", "playwright-core", "axe-core") if browser else ("esbuild",)
-    have = EXPLORER / "node_modules"
-    absent = [name for name in needed if not (have / name).is_dir()]
-    found += [f"{name} (run npm install in explorer/)" for name in absent]
-    named = os.environ.get("CHROMIUM")
-    if browser and not (named or any(map(shutil.which, CHROMIUM))):
-        found.append("Chromium (install the system's chromium, or set CHROMIUM)")
-    return found
-
-
-def need(what, *, browser):
+def need(what):
     """Go on, or say loudly what will not be tested."""
-    if absent := missing(browser=browser):
-        text = f"NOT TESTED: {what}. Missing: {'; '.join(absent)}"
-        if os.environ.get("FRAGMENTA_BROWSER") == "required":
-            pytest.fail(text)
-        pytest.skip(text)
+    absent = []
+    if not shutil.which("node"):
+        absent.append("Node.js (node is not on the PATH)")
+    if not (EXPLORER / "node_modules" / "esbuild").is_dir():
+        absent.append("esbuild (run npm install in explorer/)")
+    if absent:
+        pytest.skip(f"NOT TESTED: {what}. Missing: {'; '.join(absent)}")
 
 
 def digest(*arrays):
@@ -85,7 +69,7 @@ def multiplications():
 @pytest.fixture(scope="module")
 def worked_out():
     """What the page works out, in Node.js."""
-    need("whether the explorer computes what Python computes", browser=False)
+    need("whether the explorer computes what Python computes")
     names = "\n".join(map(str, multiplications()))
     done = subprocess.run(
         ["node", "tests/evaluate.mjs"],
@@ -285,17 +269,3 @@ def check_values(op, found):
             given = fm.Compressed(values, codes, op.granularity)
         made = op(given, b[tile], c[tile], target=found["target"], **scales)
         np.testing.assert_array_equal(made.astype(float), d[tile], err_msg=str(op))
-
-
-@pytest.mark.xdist_group("browser")
-def test_in_a_browser():
-    need("the explorer in a real browser", browser=True)
-    done = subprocess.run(
-        ["node", "tests/run.mjs"],
-        cwd=EXPLORER,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    print(done.stdout)
-    assert done.returncode == 0, done.stdout + done.stderr
