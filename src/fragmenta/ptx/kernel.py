@@ -305,5 +305,12 @@ def _instead_of_ptx(text: str) -> str:
 
 
 def load(path: str | Path) -> Loaded:
-    """Read a PTX file."""
+    """Read a PTX file.
+
+    >>> load(".version 8.0 .target sm_80 .entry f() { ret; }")
+    Traceback (most recent call last):
+    fragmenta.errors.Error: this is PTX, not the path of a file; ptx.parse reads it
+    """
+    if isinstance(path, str) and ".version" in path and ".target" in path:
+        raise Error("this is PTX, not the path of a file; ptx.parse reads it")
     return Loaded(reading.load(path))
