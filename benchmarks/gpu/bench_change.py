@@ -13,28 +13,26 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import torch
-from bench_gemm import SIZES, bytes_of, dense, our_kernels, packed, sets
-from measuring import Call, captured, in_turn, versions
+from bench_gemm import SIZES, bytes_of, operands, our_kernels, sets
+from measuring import Call, in_processes, medians_us, versions
 from torch import Tensor
 
 from fragmenta.cuda.tools.compiler import to_cubin
-from fragmenta.kernels.arguments import Box, Geometry, Matrix
+from fragmenta.kernels.arguments import Box, Geometry
 from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.launch import LaunchPlan, launch, plan_of_code, processors
 from fragmenta.kernels.source import TARGET
-from fragmenta.torch.matrix import OUTPUTS
+from fragmenta.torch.matrix import RESULTS
+from fragmenta.torch.running import rows_of
 
 # What a checkout is asked: for each product the source of the chosen kernel, and its
 # launch.  Only names that the kernels have had for long are used.
@@ -51,7 +49,6 @@ for line in sys.stdin:
     kernel, *launch = geometry(chosen, *size, blocks)
     print(json.dumps([str(chosen.tile), source(chosen), launch]))
 """
-_KINDS = {name: kind for kind, name in OUTPUTS.items()}
 _FIELDS = ("a", "b", "out", "sparse", "promote", "scaled", "transposed", "xor")
 
 
@@ -129,17 +126,11 @@ def described(checkout: Path, products: list[Product], blocks: int) -> list[Desc
     return [Described(*json.loads(line)) for line in lines]
 
 
-def rows_of(x: Tensor) -> Matrix:
-    """A matrix whose rows follow each other."""
-    wide = x.shape[1] * x.element_size()
-    return Matrix(x.data_ptr(), x.shape[0], wide, wide)
-
-
-def calls(product: Product, found: Described, sets_of: list[Any]) -> list[Call]:
+def calls(product: Product, found: Described, given: list[Any]) -> list[Call]:
     """One launch for each set of operands."""
     kernel, planned = product.kernel, found.plan(product.kernel)
 
-    def call(a: Tensor, b: Tensor, d: Tensor, parts: dict[str, Tensor]) -> None:
+    def call(a: Tensor, b: Tensor, parts: dict[str, Tensor], d: Tensor) -> None:
         launch(
             planned,
             a.data_ptr() if kernel.sparse else rows_of(a),
@@ -150,27 +141,17 @@ def calls(product: Product, found: Described, sets_of: list[Any]) -> list[Call]:
             early=kernel.sparse and found.starts_early,
         )
 
-    return [partial(call, *each) for each in sets_of]
+    return [partial(call, *each) for each in given]
 
 
-def operands(product: Product) -> list[Any]:
-    """A, B, D and what the epilogue reads, so often that the L2 does not hold them."""
+def sets_of(product: Product) -> list[Any]:
+    """A, B, what the epilogue reads, and D: so often that the L2 does not hold them."""
     kernel, (m, n, k) = product.kernel, product.size
-    parts: dict[str, Tensor] = {}
-    if kernel.scaled:
-        parts["scale"] = torch.rand(1, device="cuda")
-    if kernel.xor:
-        parts["count_m"] = torch.zeros(m, dtype=torch.int32, device="cuda")
-        parts["count_n"] = torch.zeros(n, dtype=torch.int32, device="cuda")
     # Rows of D begin on multiples of 16 bytes.
     shape = (n, m) if kernel.transposed else (m, -(-n // 8) * 8)
+    kind = RESULTS[kernel.out]
     return [
-        (
-            packed(kernel.a, m, k) if kernel.sparse else dense(kernel.a, m, k),
-            dense(kernel.b, n, k),
-            torch.empty(shape, dtype=_KINDS[kernel.out], device="cuda"),
-            parts,
-        )
+        (*operands(kernel, m, n, k), torch.empty(shape, dtype=kind, device="cuda"))
         for _ in range(sets(bytes_of(kernel, m, n, k)))
     ]
 
@@ -181,14 +162,13 @@ def compared(
     """Measure all products, older and newer kernel in turn."""
     warm = 0.5  # seconds, until the clock of the card is what it will be
     for product, *both in zip(products, before, after, strict=True):
-        given = operands(product)
-        graphs = [captured(calls(product, each, given)) for each in both]
-        in_turn(graphs, warm)
+        given = sets_of(product)
+        rivals = [calls(product, each, given) for each in both]
+        took = medians_us(rivals, warm, busy=0.04)
         warm = 5e-3
-        took = [statistics.median(x) / len(given) for x in in_turn(graphs, 0.04)]
         tiles = (each.tile for each in both)
         yield Row(product.label, product.size, *tiles, *took)
-        del graphs, given
+        del rivals, given
         torch.cuda.empty_cache()
 
 
@@ -223,8 +203,7 @@ def main() -> int:
     both = (options.older, here)
     before, after = (described(each, products, processors()) for each in both)
     sources = dict.fromkeys(each.source for each in (*before, *after))
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
-        list(pool.map(partial(to_cubin, target=TARGET), sources))
+    in_processes(partial(to_cubin, target=TARGET), sources)
     rows = []
     for row in compared(products, before, after):
         rows.append(row)

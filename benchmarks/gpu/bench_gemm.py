@@ -152,18 +152,25 @@ def bytes_of(kernel: Kernel, m: int, n: int, k: int) -> int:
     return (m * k // (2 if kernel.sparse else 1) + n * k) * bits // 8
 
 
+def operands(
+    kernel: Kernel, m: int, n: int, k: int
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """A, B, and what the epilogue reads."""
+    a = packed(kernel.a, m, k) if kernel.sparse else dense(kernel.a, m, k)
+    parts: dict[str, Tensor] = {}
+    if kernel.scaled:
+        parts["scale"] = torch.rand(1, device="cuda")
+    if kernel.xor:
+        parts["count_m"] = torch.zeros(m, dtype=torch.int32, device="cuda")
+        parts["count_n"] = torch.zeros(n, dtype=torch.int32, device="cuda")
+    return a, dense(kernel.b, n, k), parts
+
+
 def ours(kernel: Kernel, size: tuple[int, int, int], label: str) -> Row:
     m, n, k = size
 
     def make() -> Call:
-        a = packed(kernel.a, m, k) if kernel.sparse else dense(kernel.a, m, k)
-        b = dense(kernel.b, n, k)
-        parts: dict[str, Tensor | None] = {}
-        if kernel.scaled:
-            parts["scale"] = torch.rand(1, device="cuda")
-        if kernel.xor:
-            parts["count_m"] = torch.zeros(m, dtype=torch.int32, device="cuda")
-            parts["count_n"] = torch.zeros(n, dtype=torch.int32, device="cuda")
+        a, b, parts = operands(kernel, m, n, k)
         return lambda: run(kernel, a, b, m, parts)
 
     row = Row(f"{label} [{kernel.tile}]", kernel.a, size)

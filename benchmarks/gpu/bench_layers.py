@@ -31,7 +31,7 @@ from pathlib import Path
 
 import torch
 from bench_gemm import dense, packed
-from measuring import Call, captured, compile_all, in_turn, versions
+from measuring import Call, compile_all, medians_us, versions
 from torch import Tensor
 
 from fragmenta.kernels.config import Kernel, Tile, candidates, expected_time
@@ -85,16 +85,6 @@ def sets_for(size: int) -> int:
     return max(2, min(MOST_SETS, -(-SETS_BYTES // size)))
 
 
-def medians_us(rivals: list[list[Call]]) -> list[float]:
-    """Microseconds of one call of each rival: medians of replays."""
-    graphs = [captured(calls) for calls in rivals]
-    in_turn(graphs, WARM)  # the card may have slept
-    return [
-        statistics.median(taken) / len(calls)
-        for taken, calls in zip(in_turn(graphs, BUSY, most=60), rivals, strict=True)
-    ]
-
-
 def dense_call(of: str, weight: Tensor, x: Tensor) -> Call:
     """The dense layer, as PyTorch has it."""
     if of == "e4m3":
@@ -135,7 +125,8 @@ def measured(of: str, m: int, k: int, batches: list[int], most: int) -> Iterator
         sparse_calls = [
             [partial(run, kernel, a, x[:n], m) for a in stored] for kernel in kernels
         ]
-        case.dense_us, *took = medians_us([whole_calls, *sparse_calls])
+        rivals = [whole_calls, *sparse_calls]
+        case.dense_us, *took = medians_us(rivals, WARM, BUSY, most=60)
         found = dict(zip((str(each.tile) for each in kernels), took, strict=True))
         case.tile, case.sparse_us = next(iter(found.items()))
         case.tiles = found if most > 1 else None

@@ -15,14 +15,13 @@ import argparse
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from multiprocessing import get_context
 from zlib import crc32
 
 import numpy as np
 import torch
+from measuring import in_processes
 
 import fragmenta as fm
 import fragmenta.torch as ft
@@ -457,8 +456,7 @@ def main() -> int:
     ]
     share, shares = map(int, options.share.split("/"))
     chosen = chosen[share::shares]
-    with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
-        refused = dict(zip(chosen, pool.map(compiled, chosen), strict=True))
+    refused = dict(zip(chosen, in_processes(compiled, chosen), strict=True))
     print(f"{len(chosen)} kernels compiled in {time.time() - begun:.0f} s", flush=True)
     failures = skipped = done = 0
     for kernel in chosen:

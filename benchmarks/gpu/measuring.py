@@ -8,9 +8,11 @@ them see the same.
 from __future__ import annotations
 
 import datetime
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from typing import TypeVar
 
 import torch
 
@@ -18,6 +20,8 @@ from fragmenta.kernels.config import Kernel
 from fragmenta.kernels.source import cubin
 
 Call = Callable[[], object]
+Given = TypeVar("Given")
+Made = TypeVar("Made")
 
 
 def captured(calls: Sequence[Call], times: int = 1) -> torch.cuda.CUDAGraph:
@@ -73,10 +77,30 @@ def in_turn(
     return times
 
 
-def compile_all(kernels: Iterable[Kernel]) -> None:
-    """Compile kernels in many processes, not one after the other."""
+def medians_us(
+    rivals: Sequence[Sequence[Call]], warm: float, busy: float, most: int = 2000
+) -> list[float]:
+    """Microseconds of one call of each rival: medians of replays.
+
+    Before, each keeps the card busy for ``warm`` seconds: it may have slept.
+    """
+    graphs = [captured(calls) for calls in rivals]
+    in_turn(graphs, warm)
+    return [
+        statistics.median(taken) / len(calls)
+        for taken, calls in zip(in_turn(graphs, busy, most=most), rivals, strict=True)
+    ]
+
+
+def in_processes(work: Callable[[Given], Made], given: Iterable[Given]) -> list[Made]:
+    """What ``work`` returns for each, made by many processes."""
     with ProcessPoolExecutor(14, mp_context=get_context("spawn")) as pool:
-        list(pool.map(cubin, kernels))
+        return list(pool.map(work, given))
+
+
+def compile_all(kernels: Iterable[Kernel]) -> None:
+    """Compile kernels, so that no measurement waits for it."""
+    in_processes(cubin, kernels)
 
 
 def versions() -> dict[str, str]:

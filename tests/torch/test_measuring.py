@@ -44,6 +44,14 @@ def test_replays_go_on_until_the_card_was_busy(replays, seconds, most, count):
     assert [len(each) for each in times] == [count, count]
 
 
+def test_a_median_is_that_of_one_call(replays, monkeypatch):
+    monkeypatch.setattr(
+        measuring, "captured", sum
+    )  # a graph takes as long as its calls
+    assert measuring.medians_us([[2.0, 4.0], [9.0]], 0.0, 0.0, most=7) == [3.0, 9.0]
+    assert len(replays) == 2 * 2 * 7  # two rivals, warm and timed
+
+
 def test_a_checkout_says_how_it_computes_a_product():
     (found,) = bench_change.described(ROOT, [PRODUCT], 132)
     chosen = choose(PRODUCT.kernel, *PRODUCT.size)

@@ -45,6 +45,8 @@ OUTPUTS: dict[torch.dtype, str] = {
     torch.int32: "s32",
 }
 """The types that a result can have."""
+RESULTS = {name: kind for kind, name in OUTPUTS.items()}
+"""The type of a tensor that holds a result."""
 DTYPES = {name: kind for kind, name in TYPES.items()}
 """The type of a tensor that holds an element type."""
 

@@ -25,6 +25,7 @@ from fragmenta.kernels.launch import LaunchPlan, launch, plan
 from fragmenta.kernels.tuning import ProductShape, known
 from fragmenta.torch.matrix import (
     OUTPUTS,
+    RESULTS,
     TYPES,
     check_device,
     is_aligned,
@@ -37,7 +38,6 @@ from fragmenta.torch.matrix import (
 EpilogueTensors: TypeAlias = dict[str, Tensor]
 """The tensors given for an epilogue, by name."""
 
-_RESULTS = {name: kind for kind, name in OUTPUTS.items()}
 _MOST = 4096  # entries to remember
 
 
@@ -199,8 +199,8 @@ class Ready(NamedTuple):
         size = self.kind.itemsize
         launch(
             planned,
-            a.data_ptr() if planned.kernel.sparse else _described(a),
-            _described(b),
+            a.data_ptr() if planned.kernel.sparse else rows_of(a),
+            rows_of(b),
             Matrix(d.data_ptr(), self.rows, self.columns * size, self.pitch * size),
             stream=_TORCH._cuda_getCurrentRawStream(self.device.index),
             epilogue={name: part.data_ptr() for name, part in parts.items()},
@@ -257,7 +257,7 @@ def prepared(
     if SEARCHES:
         kernel = SEARCHES[-1].asked(kernel, shape, device)
     rows, columns = (n, m) if kernel.transposed else (m, n)
-    kind = _RESULTS[kernel.out]
+    kind = RESULTS[kernel.out]
     per = ALIGNMENT // kind.itemsize
     scattered = not all(part.is_contiguous() for part in parts.values())
     return Ready(
@@ -282,7 +282,12 @@ def run(
     return prepared(kernel, a, b, m, given).run(a, b, given)
 
 
-def _described(x: Tensor) -> Matrix:
+def rows_of(x: Tensor) -> Matrix:
+    """Where the rows of a matrix are.
+
+    >>> rows_of(torch.zeros(4, 32)[:, :8])[1:]
+    (4, 32, 128)
+    """
     size = x.element_size()
     return Matrix(x.data_ptr(), x.shape[0], x.shape[1] * size, x.stride(0) * size)
 
@@ -349,7 +354,7 @@ def emulated(
 
     ``a`` is an array, or packed.
     """
-    n, kind = b.shape[0], _RESULTS[kernel.out]
+    n, kind = b.shape[0], RESULTS[kernel.out]
     if not m or not n:
         return torch.empty((n, m) if kernel.transposed else (m, n), dtype=kind)
     given: dict[str, Any] = {
