@@ -15,6 +15,7 @@ import importlib
 import inspect
 import json
 import os
+import re
 import signal
 import sys
 import time
@@ -144,13 +145,13 @@ def outcome(case: Any, trial: Any) -> tuple[str, str]:
         return "wrong", str(why)
     except KernelFault as why:
         traceback.print_exc()
-        return "fault", str(why)
+        return "fault", in_package(str(why))
     except Error as why:
         traceback.print_exc()
-        return "refused", str(why)
+        return "refused", in_package(str(why))
     except Exception as why:
         traceback.print_exc()
-        return "library", f"{type(why).__name__}: {str(why)[:400]}"
+        return "library", in_package(f"{type(why).__name__}: {str(why)[:400]}")
     return ("right", "") if trial.compared else ("unjudged", "nothing was compared")
 
 
@@ -165,15 +166,15 @@ def described(seen: Any, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
         "problems": [
             {"rule": each.rule, "severity": each.severity,
              "source": in_package(str(each.source or "")),
-             "message": each.message[:1000], "count": each.count}
+             "message": in_package(each.message)[:1000], "count": each.count}
             for each in seen.problems.values()
         ],
     }  # fmt: skip
 
 
-def in_package(file: str) -> str:
-    """A path from the folder of all packages on."""
-    return file.rpartition("site-packages/")[2]
+def in_package(text: str) -> str:
+    """A text whose paths start in the folder of all packages."""
+    return re.sub(r"[^\s'\"]*/(?:site-packages|code_cache)/", "", text)
 
 
 def located() -> dict[str, tuple[str, int]]:

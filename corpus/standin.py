@@ -146,6 +146,9 @@ def install() -> None:
     torch.set_num_threads(1)
     for name, answer in ANSWERS.items():
         setattr(torch.cuda, name, answer)
+    torch._C._cuda_getCurrentRawStream = lambda device: 0
+    torch.accelerator.current_accelerator = lambda *_, **__: torch.device("cuda")
+    torch.accelerator.is_available = lambda: True
     torch.version.cuda = "13.0"
     torch.backends.cuda.is_built = lambda: True
     _OnCPU().__enter__()

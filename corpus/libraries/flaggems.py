@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -21,6 +22,8 @@ from corpus.trial import TF32, Trial
 
 # Triton 3.9 has no block pointers any more; FlagGems can do without them.
 codegen_config_utils.get_codegen_config().prefer_block_pointer = False
+# It launches for Triton up to 3.6; later versions want the same arguments.
+vars(import_module("flag_gems.utils.libentry"))["minor_version"] = 6
 
 Inputs = Callable[[Trial], list[Any]]
 

@@ -494,9 +494,11 @@ def mlp(trial: Trial) -> None:
 
 @case()
 def vocab_parallel_cross_entropy(trial: Trial) -> None:
-    labels = trial.whole(8, high=200)
+    labels = trial.whole(4, 2, high=200)
     trial.compare(
-        lambda x: ops.LigerVocabParallelCEFunction.apply(x, labels),
-        lambda x: F.cross_entropy(x, labels, reduction="none"),
-        trial.floats(8, 200),
+        lambda x: ops.LigerVocabParallelCEFunction.apply(
+            x, labels, None, -100, 0.0, "megatron", "global"
+        ),
+        lambda x: F.cross_entropy(x.permute(0, 2, 1), labels, reduction="none"),
+        trial.floats(4, 2, 200),
     )
