@@ -20,8 +20,12 @@ def main() -> int:
     parser.add_argument("--part", choices=PARTS, default=ALL)
     parser.add_argument("--library", choices=table.LIBRARIES, action="append")
     parser.add_argument("--only", default="", help="cases whose names contain this")
-    parser.add_argument("--limit", type=float, default=300, help="seconds for each case")
-    parser.add_argument("--folder", type=Path, help="keep the results of each case here")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds for each case"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="keep the results of each case here"
+    )
     parser.add_argument("--record", type=Path, help="launches for a GPU go here")
     parser.add_argument("--interpret", action="store_true", help="time the interpreter")
     parser.add_argument("--gather", action="store_true", help="only read --folder")
@@ -55,9 +59,11 @@ def finish(rows: list[table.Row], keep: bool) -> int:
     """Say what came of it; whether something is not as it was."""
     for row in rows:
         problems = sum(len(each["problems"]) for each in row["kernels"])
-        print(f"{row['library']:10} {row['case']:32} {row['state']:8} "
-              f"{len(row['kernels']):2} kernels, {problems:2} problems  "
-              f"{row['reason'][:60]}")  # fmt: skip
+        print(
+            f"{row['library']:10} {row['case']:32} {row['state']:8} "
+            f"{len(row['kernels']):2} kernels, {problems:2} problems  "
+            f"{row['reason'][:60]}"
+        )
     if keep:
         table.keep(rows)
         return 0

@@ -27,6 +27,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def main() -> None:
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library")
     parser.add_argument("part")
@@ -126,12 +127,26 @@ def launched(case: Any, name: str, record: Path | None) -> dict[str, Any]:
     spent = time.perf_counter() - start
     if recorder and record:
         recorder.save(record)
+    fault = next(
+        (
+            told
+            for seen in watch.kernels.values()
+            for (rule, _, _), told in seen.problems.items()
+            if rule == "fault"
+        ),
+        None,
+    )
+    if fault:
+        state, reason = "fault", in_package(fault.message)
     places = located()
     return {
-        "state": state, "reason": reason, "error": round(trial.error, 4),
-        "compared": trial.compared, "seconds": round(spent, 2),
+        "state": state,
+        "reason": reason,
+        "error": round(trial.error, 4),
+        "compared": trial.compared,
+        "seconds": round(spent, 2),
         "kernels": [described(each, places) for each in watch.kernels.values()],
-    }  # fmt: skip
+    }
 
 
 def outcome(case: Any, trial: Any) -> tuple[str, str]:
@@ -157,19 +172,31 @@ def outcome(case: Any, trial: Any) -> tuple[str, str]:
 
 def described(seen: Any, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
     """A kernel as plain values."""
+    from corpus.watching import place
+
     file, line = places.get(seen.name, (seen.file, 0))
-    tensor = sorted(n for n in seen.counts if n.startswith(("mma", "wgmma", "tcgen05.mma")))
+    tensor = sorted(
+        n for n in seen.counts if n.startswith(("mma", "wgmma", "tcgen05.mma"))
+    )
     return {
-        "kernel": seen.name, "file": in_package(file), "line": line,
-        "launches": seen.launches, "instructions": seen.instructions,
-        "seconds": round(seen.seconds, 4), "tensor": tensor,
+        "kernel": seen.name,
+        "file": in_package(file),
+        "line": line,
+        "launches": seen.launches,
+        "instructions": seen.instructions,
+        "seconds": round(seen.seconds, 4),
+        "tensor": tensor,
         "problems": [
-            {"rule": each.rule, "severity": each.severity,
-             "source": in_package(str(each.source or "")),
-             "message": in_package(each.message)[:1000], "count": each.count}
+            {
+                "rule": each.rule,
+                "severity": each.severity,
+                "source": in_package(place(each)),
+                "message": in_package(each.message)[:1000],
+                "count": each.count,
+            }
             for each in seen.problems.values()
         ],
-    }  # fmt: skip
+    }
 
 
 def in_package(text: str) -> str:

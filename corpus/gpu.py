@@ -42,42 +42,67 @@ class Cuda:
         self.made = {"gpu": name.value.decode(), "cuda_driver": version.value}
 
     def __call__(self, name: str, *arguments: Any) -> None:
+        """Call a function; an error is raised with its name."""
         code = getattr(self.library, name)(*arguments)
         if code:
             said = ctypes.c_char_p()
             self.library.cuGetErrorName(code, ctypes.byref(said))
             raise RuntimeError(f"{name}: {(said.value or b'?').decode()}")
 
-    def upload(self, data: np.ndarray) -> ctypes.c_uint64:
+    def upload(self, data: Any) -> ctypes.c_uint64:
+        """A copy of bytes on the GPU."""
         place = ctypes.c_uint64()
         self("cuMemAlloc_v2", ctypes.byref(place), ctypes.c_size_t(data.size + SLACK))
-        self("cuMemsetD8_v2", place, ctypes.c_ubyte(0), ctypes.c_size_t(data.size + SLACK))
+        self(
+            "cuMemsetD8_v2",
+            place,
+            ctypes.c_ubyte(0),
+            ctypes.c_size_t(data.size + SLACK),
+        )
         if data.size:
-            self("cuMemcpyHtoD_v2", place, ctypes.c_void_p(data.ctypes.data),
-                 ctypes.c_size_t(data.size))  # fmt: skip
+            self(
+                "cuMemcpyHtoD_v2",
+                place,
+                ctypes.c_void_p(data.ctypes.data),
+                ctypes.c_size_t(data.size),
+            )
         return place
 
     def download(self, place: ctypes.c_uint64, size: int) -> bytes:
+        """The bytes at a place."""
         data = np.empty(size, np.uint8)
         if size:
-            self("cuMemcpyDtoH_v2", ctypes.c_void_p(data.ctypes.data), place,
-                 ctypes.c_size_t(size))  # fmt: skip
+            self(
+                "cuMemcpyDtoH_v2",
+                ctypes.c_void_p(data.ctypes.data),
+                place,
+                ctypes.c_size_t(size),
+            )
         return data.tobytes()
 
 
 class Attribute(ctypes.Structure):
     """``CUlaunchAttribute``: its number, and 64 bytes of value."""
 
-    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint32 * 16)]
+    _fields_ = [
+        ("id", ctypes.c_int),
+        ("pad", ctypes.c_int),
+        ("value", ctypes.c_uint32 * 16),
+    ]
 
 
 class Config(ctypes.Structure):
     """``CUlaunchConfig``."""
 
     _fields_ = [
-        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
-        ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint),
-    ]  # fmt: skip
+        *(
+            (name, ctypes.c_uint)
+            for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")
+        ),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    ]
 
 
 def parameter(cuda_addresses: list[int], given: list[Any]) -> bytes:
@@ -93,16 +118,22 @@ def parameter(cuda_addresses: list[int], given: list[Any]) -> bytes:
     return bytes(data)
 
 
-def launched(cuda: Cuda, row: dict[str, Any], code: bytes, buffers: list[Any]) -> list[str]:
+def launched(
+    cuda: Cuda, row: dict[str, Any], code: bytes, buffers: list[Any]
+) -> list[str]:
     """The hashes of all buffers after one launch."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
     cuda("cuModuleLoadData", ctypes.byref(module), code)
     places: list[ctypes.c_uint64] = []
     try:
-        cuda("cuModuleGetFunction", ctypes.byref(function), module, row["entry"].encode())
+        cuda(
+            "cuModuleGetFunction", ctypes.byref(function), module, row["entry"].encode()
+        )
         cuda("cuFuncSetAttribute", function, 8, row["shared"])
         places += [cuda.upload(each) for each in buffers]
-        cells = [parameter([p.value for p in places], each) for each in row["parameters"]]
+        cells = [
+            parameter([p.value for p in places], each) for each in row["parameters"]
+        ]
         kept = [np.frombuffer(each + bytes(64), np.uint8) for each in cells]
         aligned = []
         for each, cell in zip(kept, cells, strict=True):  # tensor maps want 64 bytes
@@ -114,8 +145,14 @@ def launched(cuda: Cuda, row: dict[str, Any], code: bytes, buffers: list[Any]) -
         attribute = Attribute(4)  # the cluster's size
         attribute.value[0], attribute.value[1], attribute.value[2] = row["cluster"]
         many = int(np.prod(row["cluster"])) > 1
-        config = Config(*row["grid"], *row["block"], row["shared"], None,
-                        ctypes.addressof(attribute), int(many))  # fmt: skip
+        config = Config(
+            *row["grid"],
+            *row["block"],
+            row["shared"],
+            None,
+            ctypes.addressof(attribute),
+            int(many),
+        )
         cuda("cuLaunchKernelEx", ctypes.byref(config), function, pointers, None)
         cuda("cuCtxSynchronize")
         left = [cuda.download(p, b.size) for p, b in zip(places, buffers, strict=True)]
@@ -129,8 +166,8 @@ def launched(cuda: Cuda, row: dict[str, Any], code: bytes, buffers: list[Any]) -
 def main(archive: Path, results: Path) -> None:
     """Launch what has no result yet; what is done is written as it goes.
 
-    After a fault nothing can be launched in a process any more: then this program starts
-    itself again.
+    After a fault nothing can be launched in a process any more: then this program
+    starts itself again.
     """
     start = time.time()
     read = np.load(io.BytesIO(lzma.decompress(archive.read_bytes())))

@@ -2,13 +2,13 @@
 
     python -m corpus --record FOLDER              # while the corpus runs
     python -m corpus.recording prepare FOLDER     # PTX into machine code, one archive
-    python FOLDER/launch.py FOLDER/launches.npz RESULTS   # on the machine with the GPU
+    python FOLDER/launch.py FOLDER/launches.npz.xz RESULTS   # where the GPU is
     python -m corpus.recording keep FOLDER RESULTS
 
-One launch of each kernel is kept, the first one of a case's second call, if its memory
-is small.  ``launch.py`` (``gpu.py`` here) needs NumPy and the driver only.  It
-launches everything twice and writes a hash of each buffer.  ``keep`` compares these with
-the hashes of what the same launch left here, and writes ``docs/corpus-h200.json``.
+One launch of each kernel is kept, the first one of a case's second call, if its
+memory is small.  ``launch.py`` (``gpu.py`` here) needs NumPy and the driver only.  It
+launches everything twice and writes a hash of each buffer.  ``keep`` compares these
+with the hashes of what the same launch left here, and writes ``docs/corpus-h200.json``.
 """
 
 from __future__ import annotations
@@ -74,15 +74,19 @@ class Recorder:
         def after() -> None:
             cluster = options.get("cluster") or 1
             self.kept[kernel.name] = {
-                "case": self.case, "entry": kernel.name,
-                "text": kernel.loaded.module.text, "target": options["target"],
-                "grid": _three(grid), "block": _three(block),
-                "cluster": _three(cluster), "shared": options.get("shared", 0),
+                "case": self.case,
+                "entry": kernel.name,
+                "text": kernel.loaded.module.text,
+                "target": options["target"],
+                "grid": _three(grid),
+                "block": _three(block),
+                "cluster": _three(cluster),
+                "shared": options.get("shared", 0),
                 "parameters": [_plain(each) for each in prepared.parameters],
                 "contract": options.get("contract", True),
                 "before": before,
                 "after": [digest(each.bytes) for each in prepared.held],
-            }  # fmt: skip
+            }
 
         return after
 
@@ -125,8 +129,10 @@ def prepare(folder: Path) -> None:
         arrays[f"{number}/code"] = np.frombuffer(code, np.uint8)
         for i, each in enumerate(row["before"]):
             arrays[f"{number}/{i}"] = each
-        kept = {name: row[name] for name in ("case", "entry", "grid", "block", "cluster",
-                                             "shared", "after")}  # fmt: skip
+        kept = {
+            name: row[name]
+            for name in ("case", "entry", "grid", "block", "cluster", "shared", "after")
+        }
         kept["parameters"] = [_words(each) for each in row["parameters"]]
         index.append({"number": number, "buffers": len(row["before"]), **kept})
     arrays["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
@@ -134,7 +140,9 @@ def prepare(folder: Path) -> None:
     np.savez(stored, **arrays)
     (folder / "launches.npz.xz").write_bytes(lzma.compress(stored.getvalue(), preset=6))
     shutil.copy(Path(__file__).parent / "gpu.py", folder / "launch.py")
-    print(f"{len(index)} launches, {(folder / 'launches.npz.xz').stat().st_size:,} bytes")
+    print(
+        f"{len(index)} launches, {(folder / 'launches.npz.xz').stat().st_size:,} bytes"
+    )
 
 
 def _words(parameter: Any) -> Any:
@@ -146,12 +154,20 @@ def assembled(row: dict[str, Any]) -> bytes | str:
     """The machine code of a launch; what the assembler says if there is none."""
     from fragmenta.cuda.tools import assembler
 
-    text = re.sub(r"(?m)^\s*\.target\s+[^\n]*", f".target {row['target']}", row["text"], count=1)
+    text = re.sub(
+        r"(?m)^\s*\.target\s+[^\n]*", f".target {row['target']}", row["text"], count=1
+    )
     with tempfile.TemporaryDirectory() as place:
         source, code = Path(place, "a.ptx"), Path(place, "a.cubin")
         source.write_text(text)
-        command = [assembler.tool("ptxas"), f"-arch={row['target']}",
-                   f"--fmad={str(row['contract']).lower()}", source, "-o", code]  # fmt: skip
+        command = [
+            assembler.tool("ptxas"),
+            f"-arch={row['target']}",
+            f"--fmad={str(row['contract']).lower()}",
+            source,
+            "-o",
+            code,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         return code.read_bytes() if done.returncode == 0 else done.stderr[:300]
 
@@ -161,7 +177,9 @@ def assembled(row: dict[str, Any]) -> bytes | str:
 
 def keep(folder: Path, results: Path) -> None:
     """Compare the GPU's hashes with ours; write them beside the table."""
-    with np.load(io.BytesIO(lzma.decompress((folder / "launches.npz.xz").read_bytes()))) as read:
+    with np.load(
+        io.BytesIO(lzma.decompress((folder / "launches.npz.xz").read_bytes()))
+    ) as read:
         index = json.loads(read["index"].tobytes())
     said = json.loads(results.read_text())
     rows = {}
@@ -173,9 +191,14 @@ def keep(folder: Path, results: Path) -> None:
             state = "not the same twice"
         else:
             state = "same" if its["first"] == row["after"] else "differs"
-        found = {"bits": state, "hashes": its["first"] if its and "first" in its else []}
+        found = {
+            "bits": state,
+            "hashes": its["first"] if its and "first" in its else [],
+        }
         rows[f"{row['case']}:{row['entry']}"] = found
-    RESULTS.write_text(json.dumps({"made": said["made"], "kernels": rows}, indent=1) + "\n")
+    RESULTS.write_text(
+        json.dumps({"made": said["made"], "kernels": rows}, indent=1) + "\n"
+    )
     counts: dict[str, int] = {}
     for each in rows.values():
         counts[each["bits"][:40]] = counts.get(each["bits"][:40], 0) + 1
@@ -183,6 +206,7 @@ def keep(folder: Path, results: Path) -> None:
 
 
 def main() -> None:
+    """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["prepare", "keep"])
     parser.add_argument("paths", type=Path, nargs="+")

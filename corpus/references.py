@@ -20,7 +20,9 @@ def layer_norm(x: Tensor, weight: Any, bias: Any, epsilon: float) -> Tensor:
     return apart * torch.rsqrt(spread + epsilon) * weight + bias
 
 
-def group_norm(x: Tensor, weight: Tensor, bias: Tensor, groups: int, epsilon: float) -> Tensor:
+def group_norm(
+    x: Tensor, weight: Tensor, bias: Tensor, groups: int, epsilon: float
+) -> Tensor:
     """Groups of channels with mean 0 and variance 1."""
     parts = x.unflatten(1, (groups, -1)).flatten(2)
     made = layer_norm(parts, 1.0, 0.0, epsilon).reshape(x.shape)

@@ -16,13 +16,22 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 PROPERTIES = SimpleNamespace(
-    name="NVIDIA H200", major=9, minor=0, multi_processor_count=132,
-    total_memory=150 << 30, L2_cache_size=60 << 20, warp_size=32,
-    shared_memory_per_block=48 << 10, shared_memory_per_block_optin=227 << 10,
-    shared_memory_per_multiprocessor=228 << 10, regs_per_multiprocessor=65536,
-    max_threads_per_multi_processor=2048, max_threads_per_block=1024,
-    gcnArchName="", is_integrated=False,
-)  # fmt: skip
+    name="NVIDIA H200",
+    major=9,
+    minor=0,
+    multi_processor_count=132,
+    total_memory=150 << 30,
+    L2_cache_size=60 << 20,
+    warp_size=32,
+    shared_memory_per_block=48 << 10,
+    shared_memory_per_block_optin=227 << 10,
+    shared_memory_per_multiprocessor=228 << 10,
+    regs_per_multiprocessor=65536,
+    max_threads_per_multi_processor=2048,
+    max_threads_per_block=1024,
+    gcnArchName="",
+    is_integrated=False,
+)
 
 
 class _Stream:
@@ -52,9 +61,11 @@ class _Event:
         self.at = 0.0
 
     def record(self, *_: Any) -> None:
+        """The moment is now."""
         self.at = time.perf_counter()
 
     def elapsed_time(self, end: _Event) -> float:
+        """Milliseconds until another event."""
         return (end.at - self.at) * 1000
 
     def synchronize(self) -> None:

@@ -11,21 +11,55 @@ from collections.abc import Iterable
 from datetime import date
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 FILE = Path(__file__).parents[1] / "docs" / "corpus.json"
+
+
+class Library(NamedTuple):
+    """Where the kernels of a library come from."""
+
+    package: str
+    title: str
+    source: str
+    """The address of its files; {version} is that of the package."""
+
+
+_GITHUB = "https://github.com/"
 LIBRARIES = {
-    "liger": "liger-kernel",
-    "fla": "fla-core",
-    "flaggems": "flag_gems",
-    "conch": "conch-triton-kernels",
-    "unsloth": "unsloth",
-    "bnb": "bitsandbytes",
-    "sage": "sageattention",
-    "lightning": "lightning-attn",
-    "cce": "cut-cross-entropy",
+    "liger": Library(
+        "liger-kernel", "Liger Kernel", "linkedin/Liger-Kernel/blob/v{version}/src/"
+    ),
+    "fla": Library(
+        "fla-core",
+        "flash-linear-attention",
+        "fla-org/flash-linear-attention/blob/v{version}/",
+    ),
+    "flaggems": Library(
+        "flag_gems", "FlagGems", "flagos-ai/FlagGems/blob/v{version}/src/"
+    ),
+    "conch": Library(
+        "conch-triton-kernels", "Conch", "stackav-oss/conch/blob/v{version}/"
+    ),
+    "unsloth": Library("unsloth", "unsloth", "unslothai/unsloth/blob/main/"),
+    "bnb": Library(
+        "bitsandbytes",
+        "bitsandbytes",
+        "bitsandbytes-foundation/bitsandbytes/blob/{version}/",
+    ),
+    "sage": Library(
+        "sageattention", "SageAttention", "thu-ml/SageAttention/blob/v{version}/"
+    ),
+    "lightning": Library(
+        "lightning-attn",
+        "Lightning Attention",
+        "OpenNLPLab/lightning-attention/blob/main/",
+    ),
+    "cce": Library(
+        "cut-cross-entropy", "Cut Cross-Entropy", "apple/ml-cross-entropy/blob/main/"
+    ),
 }
-"""The module of each library's cases, and the package that it is installed from."""
+"""The modules of cases, one for each library."""
 
 Row = dict[str, Any]
 
@@ -66,8 +100,13 @@ def keep(rows: Iterable[Row]) -> None:
     cases = {(each["library"], each["case"]): each for each in table["cases"]}
     cases |= {(each["library"], each["case"]): each for each in rows}
     libraries = {
-        name: {"package": package, "version": _version(package)}
-        for name, package in LIBRARIES.items()
+        name: {
+            "package": each.package,
+            "version": _version(each.package),
+            "title": each.title,
+            "source": _address(each),
+        }
+        for name, each in LIBRARIES.items()
         if any(library == name for library, _ in cases)
     }
     made = {"date": date.today().isoformat(), "machine": platform.machine()}
@@ -79,6 +118,10 @@ def keep(rows: Iterable[Row]) -> None:
     )
     head = json.dumps({"made": made, "libraries": libraries}, indent=1)[:-2]
     FILE.write_text(f'{head},\n "cases": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+
+
+def _address(library: Library) -> str:
+    return _GITHUB + library.source.format(version=_version(library.package))
 
 
 def _version(package: str) -> str:

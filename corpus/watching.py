@@ -71,7 +71,7 @@ class Watch:
         seen.counts |= set(result.counts)
         for each in result.hazards:
             if each.severity != INFO:
-                key = each.rule, each.severity, str(each.source or each.line)
+                key = each.rule, each.severity, place(each)
                 seen.problems.setdefault(key, each)
 
 
@@ -99,6 +99,14 @@ def watched(watch: Watch) -> Iterator[Watch]:
         yield watch
     finally:
         Kernel.launch = launch  # type: ignore[method-assign]
+
+
+def place(problem: Problem) -> str:
+    """The line of the kernel itself that a problem is about."""
+    source = problem.source
+    while source is not None and source.caller is not None:
+        source = source.caller
+    return str(source or "")
 
 
 def _file(text: str, name: str) -> str:

@@ -50,7 +50,9 @@ def blockwise(trial: Trial) -> None:
     )
     parts = given.double().view(-1, 256)
     trial.judge(scales, parts.abs().amax(1))
-    trial.judge(made.view(-1, 256), code.double()[codes.long()].view(-1, 256) * scales[:, None])
+    trial.judge(
+        made.view(-1, 256), code.double()[codes.long()].view(-1, 256) * scales[:, None]
+    )
     unit = parts / scales.double()[:, None]
     apart = (made.double().view(-1, 256) / scales.double()[:, None] - unit).abs()
     trial.judge(apart, nearest(unit, code.double()), 2e-2)
@@ -76,9 +78,24 @@ def _step(trial: Trial, name: str, two: bool) -> None:
     def update() -> None:
         made[:] = [each.clone() for each in (p, m, v)]
         ops.optimizer_update_32bit(
-            name, g, made[0], made[1], made[2] if two else None, None, 0.0, 0.0,
-            0.9, 0.99, 0.0, 0.0, 1e-6, 0.01, 3, 0.1, 1.0,
-        )  # fmt: skip
+            name,
+            g,
+            made[0],
+            made[1],
+            made[2] if two else None,
+            None,
+            0.0,
+            0.0,
+            0.9,
+            0.99,
+            0.0,
+            0.0,
+            1e-6,
+            0.01,
+            3,
+            0.1,
+            1.0,
+        )
 
     trial.call(update)
     first = 0.9 * m.double() + (0.1 if name == "adam" else 1.0) * g.double()

@@ -17,5 +17,6 @@ def loss(trial: Trial) -> None:
     trial.compare(
         lambda e, c: linear_cross_entropy(e, c, labels),
         lambda e, c: F.cross_entropy(e @ c.T, labels),
-        trial.floats(40, 64, dtype=half), trial.floats(200, 64, dtype=half, scale=0.2),
-    )  # fmt: skip
+        trial.floats(40, 64, dtype=half),
+        trial.floats(200, 64, dtype=half, scale=0.2),
+    )

@@ -52,18 +52,27 @@ def rms_norms(trial: Trial) -> None:
     x, r, w = trial.floats(6, 200), trial.floats(6, 200), trial.floats(200)
     norm = references.rms_norm
     trial.compare(
-        lambda x, w: rms_norm(x, w, 1e-6), lambda x, w: norm(x, w, 1e-6), x, w,
+        lambda x, w: rms_norm(x, w, 1e-6),
+        lambda x, w: norm(x, w, 1e-6),
+        x,
+        w,
         gradients=False,
-    )  # fmt: skip
+    )
     trial.compare(
         lambda x, r, w: fused_add_rms_norm(x, r, w, 1e-6),
-        lambda x, r, w: (norm(x + r, w, 1e-6), x + r), x, r, w,
+        lambda x, r, w: (norm(x + r, w, 1e-6), x + r),
+        x,
+        r,
+        w,
         gradients=False,
-    )  # fmt: skip
+    )
     trial.compare(
-        lambda x, w: gemma_rms_norm(x, w, 1e-6), lambda x, w: norm(x, w + 1, 1e-6), x, w,
+        lambda x, w: gemma_rms_norm(x, w, 1e-6),
+        lambda x, w: norm(x, w + 1, 1e-6),
+        x,
+        w,
         gradients=False,
-    )  # fmt: skip
+    )
 
 
 @case()
@@ -75,14 +84,17 @@ def rotary(trial: Trial) -> None:
     def reference(q: torch.Tensor, k: torch.Tensor) -> tuple[torch.Tensor, ...]:
         turn = angle.double()[place].repeat(1, 2)[:, None]
         return tuple(
-            references.rotated(x.unflatten(-1, (-1, 32)), turn).flatten(1) for x in (q, k)
+            references.rotated(x.unflatten(-1, (-1, 32)), turn).flatten(1)
+            for x in (q, k)
         )
 
     trial.compare(
         lambda q, k: rotary_embedding(place, q, k, 32, table),
         reference,
-        trial.floats(7, 128), trial.floats(7, 64), gradients=False,
-    )  # fmt: skip
+        trial.floats(7, 128),
+        trial.floats(7, 64),
+        gradients=False,
+    )
 
 
 @case()
@@ -100,7 +112,12 @@ def _cached(trial: Trial, heads: int) -> tuple[torch.Tensor, ...]:
     shape = 8, 16, heads, 64
     table = torch.tensor([[3, 0, 5], [1, 7, 2]], dtype=torch.int32)
     lengths = torch.tensor([37, 20], dtype=torch.int32)
-    return trial.floats(*shape, dtype=HALF), trial.floats(*shape, dtype=HALF), table, lengths
+    return (
+        trial.floats(*shape, dtype=HALF),
+        trial.floats(*shape, dtype=HALF),
+        table,
+        lengths,
+    )
 
 
 def _gathered(cache: torch.Tensor, table: torch.Tensor, length: int) -> torch.Tensor:
@@ -154,7 +171,10 @@ def cache_blocks(trial: Trial) -> None:
 
 @case()
 def cache_rows(trial: Trial) -> None:
-    keys, values = trial.floats(7, 2, 32, dtype=HALF), trial.floats(7, 2, 32, dtype=HALF)
+    keys, values = (
+        trial.floats(7, 2, 32, dtype=HALF),
+        trial.floats(7, 2, 32, dtype=HALF),
+    )
     caches = [torch.zeros(4, 8, 2, 32, dtype=HALF) for _ in range(2)]
     slots = torch.tensor([3, 9, 31, 0, 16, 17, 18])
     trial.call(lambda: reshape_and_cache(keys, values, *caches, slots))
@@ -166,7 +186,9 @@ def cache_rows(trial: Trial) -> None:
 
 @case()
 def scaled_product(trial: Trial) -> None:
-    a, b = (trial.whole(*s, low=-127, high=128).to(torch.int8) for s in ((40, 64), (64, 48)))
+    a, b = (
+        trial.whole(*s, low=-127, high=128).to(torch.int8) for s in ((40, 64), (64, 48))
+    )
     one, two = trial.uniform(40, 1), trial.uniform(48, 1)
     made = trial.call(lambda: scaled_gemm(a, b, one, two, torch.float32))
     trial.judge(made, (a.double() @ b.double()) * one.double() * two.double().T, 1e-5)
@@ -186,7 +208,10 @@ def mixed_product(trial: Trial) -> None:
 
 @case()
 def boxes(trial: Trial) -> None:
-    corner, size = trial.uniform(40, 2, high=50.0), trial.uniform(40, 2, low=5, high=30.0)
+    corner, size = (
+        trial.uniform(40, 2, high=50.0),
+        trial.uniform(40, 2, low=5, high=30.0),
+    )
     given, scores = torch.cat([corner, corner + size], 1), trial.uniform(40)
     made = trial.call(lambda: nms(given, scores, 0.4))
     kept: list[int] = []

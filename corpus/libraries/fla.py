@@ -93,16 +93,20 @@ def halves(log: torch.Tensor) -> torch.Tensor:
 def linear_attention(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v: chunk_linear_attn(q, k, v, normalize=False)[0],
-        recurrence, *qkv(trial), tolerance=TF32,
-    )  # fmt: skip
+        recurrence,
+        *qkv(trial),
+        tolerance=TF32,
+    )
 
 
 @case()
 def linear_attention_fused(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v: fused_chunk_linear_attn(q, k, v, normalize=False)[0],
-        recurrence, *qkv(trial), tolerance=TF32,
-    )  # fmt: skip
+        recurrence,
+        *qkv(trial),
+        tolerance=TF32,
+    )
 
 
 def _retained(q, k, v):  # type: ignore[no-untyped-def]
@@ -114,16 +118,20 @@ def _retained(q, k, v):  # type: ignore[no-untyped-def]
 def retention(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v: chunk_retention(q, k, v)[0],
-        _retained, *qkv(trial), tolerance=TF32,
-    )  # fmt: skip
+        _retained,
+        *qkv(trial),
+        tolerance=TF32,
+    )
 
 
 @case()
 def retention_parallel(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v: parallel_retention(q, k, v)[0],
-        _retained, *qkv(trial), tolerance=TF32,
-    )  # fmt: skip
+        _retained,
+        *qkv(trial),
+        tolerance=TF32,
+    )
 
 
 @case(small=True)
@@ -131,8 +139,10 @@ def simple_gla(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g: chunk_simple_gla(q, k, v, g)[0],
         lambda q, k, v, g: recurrence(q, k, v, halves(g)),
-        *qkv(trial), F.logsigmoid(trial.floats(1, TIME, HEADS)), tolerance=WIDE,
-    )  # fmt: skip
+        *qkv(trial),
+        F.logsigmoid(trial.floats(1, TIME, HEADS)),
+        tolerance=WIDE,
+    )
 
 
 @case()
@@ -140,8 +150,10 @@ def simple_gla_parallel(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g: parallel_simple_gla(q, k, v, g)[0],
         lambda q, k, v, g: recurrence(q, k, v, halves(g)),
-        *qkv(trial), F.logsigmoid(trial.floats(1, TIME, HEADS)), tolerance=WIDE,
-    )  # fmt: skip
+        *qkv(trial),
+        F.logsigmoid(trial.floats(1, TIME, HEADS)),
+        tolerance=WIDE,
+    )
 
 
 @case()
@@ -149,8 +161,10 @@ def gla(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g: chunk_gla(q, k, v, g)[0],
         recurrence,
-        *qkv(trial), F.logsigmoid(heads(trial)) / 4, tolerance=WIDE,
-    )  # fmt: skip
+        *qkv(trial),
+        F.logsigmoid(heads(trial)) / 4,
+        tolerance=WIDE,
+    )
 
 
 @case()
@@ -158,8 +172,10 @@ def gla_recurrent(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g: fused_recurrent_gla(q, k, v, g)[0],
         recurrence,
-        *qkv(trial), F.logsigmoid(heads(trial)), tolerance=1e-4,
-    )  # fmt: skip
+        *qkv(trial),
+        F.logsigmoid(heads(trial)),
+        tolerance=1e-4,
+    )
 
 
 @case()
@@ -167,8 +183,10 @@ def delta_rule(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, b: chunk_delta_rule(q, k, v, b)[0],
         lambda q, k, v, b: recurrence(q, k, v, beta=b),
-        *qkv(trial), trial.uniform(1, TIME, HEADS), tolerance=WIDE,
-    )  # fmt: skip
+        *qkv(trial),
+        trial.uniform(1, TIME, HEADS),
+        tolerance=WIDE,
+    )
 
 
 @case()
@@ -176,8 +194,10 @@ def delta_rule_recurrent(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, b: fused_recurrent_delta_rule(q, k, v, b)[0],
         lambda q, k, v, b: recurrence(q, k, v, beta=b),
-        *qkv(trial), trial.uniform(1, TIME, HEADS), tolerance=1e-4,
-    )  # fmt: skip
+        *qkv(trial),
+        trial.uniform(1, TIME, HEADS),
+        tolerance=1e-4,
+    )
 
 
 @case()
@@ -185,9 +205,11 @@ def gated_delta_rule(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g, b: chunk_gated_delta_rule(q, k, v, g, b)[0],
         lambda q, k, v, g, b: recurrence(q, k, v, halves(g), b),
-        *qkv(trial), F.logsigmoid(trial.floats(1, TIME, HEADS)),
-        trial.uniform(1, TIME, HEADS), tolerance=WIDE,
-    )  # fmt: skip
+        *qkv(trial),
+        F.logsigmoid(trial.floats(1, TIME, HEADS)),
+        trial.uniform(1, TIME, HEADS),
+        tolerance=WIDE,
+    )
 
 
 @case()
@@ -195,9 +217,12 @@ def gated_delta_rule_recurrent(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g, b: fused_recurrent_gated_delta_rule(q, k, v, g, beta=b)[0],
         lambda q, k, v, g, b: recurrence(q, k, v, halves(g), b),
-        *qkv(trial), F.logsigmoid(trial.floats(1, TIME, HEADS)),
-        trial.uniform(1, TIME, HEADS), tolerance=1e-4, gradients=False,
-    )  # fmt: skip
+        *qkv(trial),
+        F.logsigmoid(trial.floats(1, TIME, HEADS)),
+        trial.uniform(1, TIME, HEADS),
+        tolerance=1e-4,
+        gradients=False,
+    )
 
 
 @case()
@@ -205,9 +230,11 @@ def kda(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g, b: chunk_kda(q, k, v, g, b)[0],
         recurrence,
-        *qkv(trial), F.logsigmoid(heads(trial)) / 4, trial.uniform(1, TIME, HEADS),
+        *qkv(trial),
+        F.logsigmoid(heads(trial)) / 4,
+        trial.uniform(1, TIME, HEADS),
         tolerance=WIDE,
-    )  # fmt: skip
+    )
 
 
 @case()
@@ -215,9 +242,12 @@ def kda_recurrent(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, g, b: fused_recurrent_kda(q, k, v, g, b)[0],
         recurrence,
-        *qkv(trial), F.logsigmoid(heads(trial)) / 4, trial.uniform(1, TIME, HEADS),
-        tolerance=1e-4, gradients=False,
-    )  # fmt: skip
+        *qkv(trial),
+        F.logsigmoid(heads(trial)) / 4,
+        trial.uniform(1, TIME, HEADS),
+        tolerance=1e-4,
+        gradients=False,
+    )
 
 
 @case()
@@ -225,9 +255,11 @@ def rwkv6(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, w, u: fused_recurrent_rwkv6(q, k, v, w, u)[0],
         lambda q, k, v, w, u: recurrence(q, k, v, w, bonus=u),
-        *qkv(trial), F.logsigmoid(heads(trial)), trial.floats(HEADS, SIZE),
+        *qkv(trial),
+        F.logsigmoid(heads(trial)),
+        trial.floats(HEADS, SIZE),
         tolerance=1e-4,
-    )  # fmt: skip
+    )
 
 
 def _hgrn(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
@@ -242,16 +274,20 @@ def _hgrn(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
 def hgrn(trial: Trial) -> None:
     trial.compare(
         lambda x, g: chunk_hgrn(x, g)[0],
-        _hgrn, trial.floats(2, 70, 64), F.logsigmoid(trial.floats(2, 70, 64)),
-    )  # fmt: skip
+        _hgrn,
+        trial.floats(2, 70, 64),
+        F.logsigmoid(trial.floats(2, 70, 64)),
+    )
 
 
 @case(small=True)
 def hgrn_recurrent(trial: Trial) -> None:
     trial.compare(
         lambda x, g: fused_recurrent_hgrn(x, g)[0],
-        _hgrn, trial.floats(2, 40, 64), F.logsigmoid(trial.floats(2, 40, 64)),
-    )  # fmt: skip
+        _hgrn,
+        trial.floats(2, 40, 64),
+        F.logsigmoid(trial.floats(2, 40, 64)),
+    )
 
 
 # ── attention ───────────────────────────────────────────────────────────────
@@ -278,8 +314,9 @@ def forgetting_attention(trial: Trial) -> None:
         parallel_forgetting_attn,
         reference,
         *(heads(trial, dtype=half) for _ in range(3)),
-        F.logsigmoid(trial.floats(1, TIME, HEADS)), tolerance=WIDE,
-    )  # fmt: skip
+        F.logsigmoid(trial.floats(1, TIME, HEADS)),
+        tolerance=WIDE,
+    )
 
 
 # ── small operations ────────────────────────────────────────────────────────
@@ -291,22 +328,28 @@ def cumsum_local(trial: Trial) -> None:
         return torch.cat([each.cumsum(1) for each in x.split(32, dim=1)], 1)
 
     trial.compare(
-        lambda x: cumsum.chunk_local_cumsum(x, 32), reference,
-        trial.floats(2, 70, 3), gradients=False,
-    )  # fmt: skip
+        lambda x: cumsum.chunk_local_cumsum(x, 32),
+        reference,
+        trial.floats(2, 70, 3),
+        gradients=False,
+    )
     trial.compare(
-        lambda x: cumsum.chunk_local_cumsum(x, 32), reference,
-        trial.floats(2, 70, 3, 16), gradients=False,
-    )  # fmt: skip
+        lambda x: cumsum.chunk_local_cumsum(x, 32),
+        reference,
+        trial.floats(2, 70, 3, 16),
+        gradients=False,
+    )
 
 
 @case(small=True)
 def cumsum_global(trial: Trial) -> None:
     for shape in ((2, 70, 3), (2, 70, 3, 16)):
         trial.compare(
-            cumsum.chunk_global_cumsum, lambda x: x.cumsum(1),
-            trial.floats(*shape), gradients=False,
-        )  # fmt: skip
+            cumsum.chunk_global_cumsum,
+            lambda x: x.cumsum(1),
+            trial.floats(*shape),
+            gradients=False,
+        )
 
 
 @case()
@@ -329,9 +372,7 @@ def triangular_inverse(trial: Trial) -> None:
 @case()
 def softmax_rows(trial: Trial) -> None:
     given, change = trial.floats(6, 100), trial.floats(6, 100)
-    trial.compare(
-        softmax.softmax_fwd, lambda x: x.softmax(-1), given, gradients=False
-    )
+    trial.compare(softmax.softmax_fwd, lambda x: x.softmax(-1), given, gradients=False)
 
     def reference(p: torch.Tensor, dp: torch.Tensor) -> torch.Tensor:
         return p * (dp - (p * dp).sum(-1, keepdim=True))
@@ -355,10 +396,12 @@ def mean_pooling(trial: Trial) -> None:
 def matrix_product(trial: Trial) -> None:
     half = torch.float16
     trial.compare(
-        matmul.matmul, torch.matmul,
-        trial.floats(1, 70, 48, dtype=half), trial.floats(48, 40, dtype=half),
+        matmul.matmul,
+        torch.matmul,
+        trial.floats(1, 70, 48, dtype=half),
+        trial.floats(48, 40, dtype=half),
         gradients=False,
-    )  # fmt: skip
+    )
 
 
 # ── modules ─────────────────────────────────────────────────────────────────
@@ -378,8 +421,10 @@ def layer_norm_(trial: Trial) -> None:
     trial.compare(
         lambda x, w, b: layernorm.layer_norm(x, w, b, eps=1e-5),
         lambda x, w, b: layer_norm(x, w, b, 1e-5),
-        trial.floats(6, 100), trial.floats(100), trial.floats(100),
-    )  # fmt: skip
+        trial.floats(6, 100),
+        trial.floats(100),
+        trial.floats(100),
+    )
 
 
 @case()
@@ -387,8 +432,10 @@ def rms_norm_wide(trial: Trial) -> None:
     trial.compare(
         lambda x, w, b: layernorm.rms_norm(x, w, b, eps=1e-5),
         lambda x, w, b: rms_norm(x, w, 1e-5) + b,
-        trial.floats(6, 1000), trial.floats(1000), trial.floats(1000),
-    )  # fmt: skip
+        trial.floats(6, 1000),
+        trial.floats(1000),
+        trial.floats(1000),
+    )
 
 
 @case()
@@ -397,9 +444,12 @@ def layer_norm_gate(trial: Trial) -> None:
         trial.compare(
             lambda x, g, w, b: fused_norm_gate.layer_norm_gated(x, g, w, b),
             lambda x, g, w, b: layer_norm(x, w, b, 1e-6) * F.silu(g),
-            trial.floats(6, width), trial.floats(6, width),
-            trial.floats(width), trial.floats(width), tolerance=1e-4,
-        )  # fmt: skip
+            trial.floats(6, width),
+            trial.floats(6, width),
+            trial.floats(width),
+            trial.floats(width),
+            tolerance=1e-4,
+        )
 
 
 @case()
@@ -407,7 +457,9 @@ def activations_(trial: Trial) -> None:
     one = trial.floats(6, 100)
     trial.compare(activations.sigmoid, torch.sigmoid, one)
     trial.compare(activations.swish, F.silu, one)
-    trial.compare(lambda x: activations.logsigmoid(x, 2.0), lambda x: F.logsigmoid(x) / 2, one)
+    trial.compare(
+        lambda x: activations.logsigmoid(x, 2.0), lambda x: F.logsigmoid(x) / 2, one
+    )
 
 
 @case()
@@ -426,8 +478,10 @@ def causal_convolution(trial: Trial) -> None:
     trial.compare(
         lambda x, w, b: causal_conv1d(x, w, b, activation="silu")[0],
         reference,
-        trial.floats(2, 20, 32), trial.floats(32, 4), trial.floats(32),
-    )  # fmt: skip
+        trial.floats(2, 20, 32),
+        trial.floats(32, 4),
+        trial.floats(32),
+    )
 
 
 @case()
@@ -471,5 +525,7 @@ def fused_kl_div(trial: Trial) -> None:
     trial.compare(
         lambda x, w: fused_kl_div_loss(x, teacher, w, weight),
         reference,
-        trial.floats(6, 24), trial.floats(50, 24), tolerance=1e-4,
-    )  # fmt: skip
+        trial.floats(6, 24),
+        trial.floats(50, 24),
+        tolerance=1e-4,
+    )

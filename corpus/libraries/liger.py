@@ -7,7 +7,6 @@ import torch.nn.functional as F
 from liger_kernel import ops
 from liger_kernel.ops import mhc
 
-from corpus.registry import case
 from corpus.references import (
     cross_entropy,
     group_norm,
@@ -17,6 +16,7 @@ from corpus.references import (
     rotated,
     sparsemax,
 )
+from corpus.registry import case
 from corpus.trial import TF32, Trial
 
 
@@ -25,8 +25,9 @@ def geglu(trial: Trial) -> None:
     trial.compare(
         ops.LigerGELUMulFunction.apply,
         lambda a, b: F.gelu(a, approximate="tanh") * b,
-        trial.floats(6, 200), trial.floats(6, 200),
-    )  # fmt: skip
+        trial.floats(6, 200),
+        trial.floats(6, 200),
+    )
 
 
 @case(small=True)
@@ -34,8 +35,9 @@ def swiglu(trial: Trial) -> None:
     trial.compare(
         ops.LigerSiLUMulFunction.apply,
         lambda a, b: F.silu(a) * b,
-        trial.floats(6, 200), trial.floats(6, 200),
-    )  # fmt: skip
+        trial.floats(6, 200),
+        trial.floats(6, 200),
+    )
 
 
 @case()
@@ -63,26 +65,35 @@ def dyt(trial: Trial) -> None:
     trial.compare(
         ops.LigerDyTFunction.apply,
         lambda x, alpha, gamma, beta: gamma * torch.tanh(alpha * x) + beta,
-        trial.floats(2, 4, 96), trial.floats(1), trial.floats(96), trial.floats(96),
-    )  # fmt: skip
+        trial.floats(2, 4, 96),
+        trial.floats(1),
+        trial.floats(96),
+        trial.floats(96),
+    )
 
 
 @case(small=True)
 def rms_norm_rows(trial: Trial) -> None:
     trial.compare(
-        lambda x, w: ops.LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False, True),
+        lambda x, w: ops.LigerRMSNormFunction.apply(
+            x, w, 1e-6, 0.0, "llama", False, True
+        ),
         lambda x, w: rms_norm(x, w, 1e-6),
-        trial.floats(6, 200), trial.floats(200),
-    )  # fmt: skip
+        trial.floats(6, 200),
+        trial.floats(200),
+    )
 
 
 @case()
 def rms_norm_blocks(trial: Trial) -> None:
     trial.compare(
-        lambda x, w: ops.LigerRMSNormFunction.apply(x, w, 1e-6, 1.0, "gemma", False, False),
+        lambda x, w: ops.LigerRMSNormFunction.apply(
+            x, w, 1e-6, 1.0, "gemma", False, False
+        ),
         lambda x, w: rms_norm(x, w + 1, 1e-6),
-        trial.floats(40, 128), trial.floats(128),
-    )  # fmt: skip
+        trial.floats(40, 128),
+        trial.floats(128),
+    )
 
 
 @case()
@@ -90,8 +101,10 @@ def fused_add_rms_norm(trial: Trial) -> None:
     trial.compare(
         lambda x, r, w: ops.LigerFusedAddRMSNormFunction.apply(x, r, w, 1e-6),
         lambda x, r, w: (rms_norm(x + r, w, 1e-6), x + r),
-        trial.floats(6, 200), trial.floats(6, 200), trial.floats(200),
-    )  # fmt: skip
+        trial.floats(6, 200),
+        trial.floats(6, 200),
+        trial.floats(200),
+    )
 
 
 @case()
@@ -101,8 +114,11 @@ def modulated_rms_norm(trial: Trial) -> None:
             x, w, a, b, 1e-6, 0.0, "llama", False
         ),
         lambda x, w, a, b: rms_norm(x, w, 1e-6) * (1 + a[:, None]) + b[:, None],
-        trial.floats(2, 5, 96), trial.floats(96), trial.floats(2, 96), trial.floats(2, 96),
-    )  # fmt: skip
+        trial.floats(2, 5, 96),
+        trial.floats(96),
+        trial.floats(2, 96),
+        trial.floats(2, 96),
+    )
 
 
 @case(small=True)
@@ -110,8 +126,10 @@ def layer_norm_(trial: Trial) -> None:
     trial.compare(
         lambda x, w, b: ops.LigerLayerNormFunction.apply(x, w, b, 1e-5),
         lambda x, w, b: layer_norm(x, w, b, 1e-5),
-        trial.floats(6, 200), trial.floats(200), trial.floats(200),
-    )  # fmt: skip
+        trial.floats(6, 200),
+        trial.floats(200),
+        trial.floats(200),
+    )
 
 
 @case()
@@ -119,8 +137,10 @@ def group_norm_(trial: Trial) -> None:
     trial.compare(
         lambda x, w, b: ops.LigerGroupNormFunction.apply(x, w, b, 6, 3, 1e-5),
         lambda x, w, b: group_norm(x, w, b, 3, 1e-5),
-        trial.floats(2, 6, 100), trial.floats(6), trial.floats(6),
-    )  # fmt: skip
+        trial.floats(2, 6, 100),
+        trial.floats(6),
+        trial.floats(6),
+    )
 
 
 @case()
@@ -132,8 +152,10 @@ def poly_norm(trial: Trial) -> None:
     trial.compare(
         lambda x, w, b: ops.LigerPolyNormFunction.apply(x, w, b, 1e-6, False),
         reference,
-        trial.floats(6, 100), trial.floats(3), trial.floats(),
-    )  # fmt: skip
+        trial.floats(6, 100),
+        trial.floats(3),
+        trial.floats(),
+    )
 
 
 @case(small=True)
@@ -173,17 +195,21 @@ def fused_linear_cross_entropy(trial: Trial) -> None:
     trial.compare(
         lambda x, w: ops.LigerFusedLinearCrossEntropyFunction.apply(x, w, labels)[0],
         lambda x, w: cross_entropy(x @ w.T, labels),
-        trial.floats(12, 40), trial.floats(90, 40),
-    )  # fmt: skip
+        trial.floats(12, 40),
+        trial.floats(90, 40),
+    )
 
 
 @case()
 def kl_div(trial: Trial) -> None:
     trial.compare(
-        lambda x, y: ops.LigerKLDivLossFunction.apply(x, y.detach(), "batchmean", False, 1e-10),
+        lambda x, y: ops.LigerKLDivLossFunction.apply(
+            x, y.detach(), "batchmean", False, 1e-10
+        ),
         lambda x, y: F.kl_div(x, y.detach(), reduction="batchmean"),
-        trial.floats(6, 100).log_softmax(-1), trial.floats(6, 100).softmax(-1),
-    )  # fmt: skip
+        trial.floats(6, 100).log_softmax(-1),
+        trial.floats(6, 100).softmax(-1),
+    )
 
 
 @case()
@@ -191,22 +217,27 @@ def jsd_(trial: Trial) -> None:
     trial.compare(
         lambda x, y: ops.LigerJSDFunction.apply(x, y.detach(), None, 0.3),
         lambda x, y: jsd(x, y.detach(), 0.3),
-        trial.floats(6, 100).log_softmax(-1), trial.floats(6, 100).log_softmax(-1),
-    )  # fmt: skip
+        trial.floats(6, 100).log_softmax(-1),
+        trial.floats(6, 100).log_softmax(-1),
+    )
 
 
 @case()
 def fused_linear_jsd(trial: Trial) -> None:
     teacher, weight = trial.floats(6, 24), trial.floats(50, 24)
     trial.compare(
-        lambda x, w: ops.LigerFusedLinearJSDFunction.apply(x, w, teacher, weight, None, 0.5),
+        lambda x, w: ops.LigerFusedLinearJSDFunction.apply(
+            x, w, teacher, weight, None, 0.5
+        ),
         lambda x, w: jsd(
             (x @ w.T).log_softmax(-1),
             (teacher.double() @ weight.double().T).log_softmax(-1),
             0.5,
         ),
-        trial.floats(6, 24), trial.floats(50, 24), tolerance=1e-4,
-    )  # fmt: skip
+        trial.floats(6, 24),
+        trial.floats(50, 24),
+        tolerance=1e-4,
+    )
 
 
 @case()
@@ -217,17 +248,22 @@ def fused_linear_kl_div(trial: Trial) -> None:
         lambda x, w: F.kl_div(
             (x @ w.T).log_softmax(-1), wanted.double(), reduction="batchmean"
         ),
-        trial.floats(6, 24), trial.floats(50, 24), tolerance=1e-4,
-    )  # fmt: skip
+        trial.floats(6, 24),
+        trial.floats(50, 24),
+        tolerance=1e-4,
+    )
 
 
 @case()
 def tvd(trial: Trial) -> None:
     trial.compare(
-        lambda p, q: ops.LigerTVDLossFunction.apply(p, q.detach(), None, "batchmean", -100),
+        lambda p, q: ops.LigerTVDLossFunction.apply(
+            p, q.detach(), None, "batchmean", -100
+        ),
         lambda p, q: 0.5 * (p - q.detach()).abs().sum() / p.shape[0],
-        trial.floats(6, 100).softmax(-1), trial.floats(6, 100).softmax(-1),
-    )  # fmt: skip
+        trial.floats(6, 100).softmax(-1),
+        trial.floats(6, 100).softmax(-1),
+    )
 
 
 @case()
@@ -244,8 +280,9 @@ def fused_ce_tvd(trial: Trial) -> None:
     trial.compare(
         lambda x, y: ops.LigerFusedCETVDFunction.apply(x, y.detach(), labels),
         reference,
-        trial.floats(6, 100), trial.floats(6, 100),
-    )  # fmt: skip
+        trial.floats(6, 100),
+        trial.floats(6, 100),
+    )
 
 
 @case()
@@ -261,8 +298,9 @@ def grpo_loss(trial: Trial) -> None:
     trial.compare(
         lambda x: fused_selective_log_softmax(x, ids, 0.9),
         reference,
-        trial.floats(2, 6, 60), gradients=False,
-    )  # fmt: skip
+        trial.floats(2, 6, 60),
+        gradients=False,
+    )
 
 
 @case()
@@ -297,8 +335,9 @@ def rope(trial: Trial) -> None:
     trial.compare(
         lambda q, k: ops.LigerRopeFunction.apply(q, k, angle.cos(), angle.sin()),
         lambda q, k: tuple(rotated(x, angle.double()[:, None]) for x in (q, k)),
-        trial.floats(2, 4, 7, 32), trial.floats(2, 2, 7, 32),
-    )  # fmt: skip
+        trial.floats(2, 4, 7, 32),
+        trial.floats(2, 2, 7, 32),
+    )
 
 
 @case()
@@ -314,8 +353,9 @@ def llama4_rope(trial: Trial) -> None:
     trial.compare(
         lambda q, k: ops.LigerLlama4RopeFunction.apply(q, k, turn),
         reference,
-        trial.floats(2, 7, 4, 32), trial.floats(2, 7, 2, 32),
-    )  # fmt: skip
+        trial.floats(2, 7, 4, 32),
+        trial.floats(2, 7, 2, 32),
+    )
 
 
 @case()
@@ -335,8 +375,9 @@ def qwen2vl_mrope(trial: Trial) -> None:
             q, k, angle.cos(), angle.sin(), parts
         ),
         reference,
-        trial.floats(2, 4, 7, 32), trial.floats(2, 2, 7, 32),
-    )  # fmt: skip
+        trial.floats(2, 4, 7, 32),
+        trial.floats(2, 2, 7, 32),
+    )
 
 
 @case()
@@ -351,7 +392,9 @@ def embedding(trial: Trial) -> None:
 
 @case()
 def multi_token_attention(trial: Trial) -> None:
-    def reference(scores: torch.Tensor, w: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    def reference(
+        scores: torch.Tensor, w: torch.Tensor, b: torch.Tensor
+    ) -> torch.Tensor:
         later = torch.ones(12, 12, dtype=torch.bool).triu(1)
         shares = scores.masked_fill(later, -1e9).softmax(-1)
         return F.conv2d(shares, w, b, padding=1).masked_fill(later, 0)
@@ -359,8 +402,10 @@ def multi_token_attention(trial: Trial) -> None:
     trial.compare(
         lambda s, w, b: ops.LigerMultiTokenAttentionFunction.apply(s, w, b, 1, 1),
         reference,
-        trial.floats(2, 3, 12, 12), trial.floats(3, 3, 3, 3), trial.floats(3),
-    )  # fmt: skip
+        trial.floats(2, 3, 12, 12),
+        trial.floats(3, 3, 3, 3),
+        trial.floats(3),
+    )
 
 
 @case()
@@ -373,11 +418,15 @@ def neighborhood_attention(trial: Trial) -> None:
 
     shape = 1, 2, 20, 16
     trial.compare(
-        lambda q, k, v: ops.LigerFusedNeighborhoodAttentionFunction.apply(q, k, v, 7, 1),
+        lambda q, k, v: ops.LigerFusedNeighborhoodAttentionFunction.apply(
+            q, k, v, 7, 1
+        ),
         reference,
-        trial.floats(*shape), trial.floats(*shape), trial.floats(*shape),
+        trial.floats(*shape),
+        trial.floats(*shape),
+        trial.floats(*shape),
         tolerance=TF32,
-    )  # fmt: skip
+    )
 
 
 @case()
@@ -389,8 +438,10 @@ def attn_res(trial: Trial) -> None:
     trial.compare(
         lambda v, w, norm: ops.LigerAttnResFunction.apply(v, w, norm, 1e-6),
         reference,
-        trial.floats(4, 2, 3, 60), trial.floats(60), trial.floats(60),
-    )  # fmt: skip
+        trial.floats(4, 2, 3, 60),
+        trial.floats(60),
+        trial.floats(60),
+    )
 
 
 def _routed(x, up, down, chosen, shares):  # type: ignore[no-untyped-def]
@@ -411,10 +462,12 @@ def fused_moe(trial: Trial) -> None:
     trial.compare(
         lambda x, up, down, s: ops.LigerFusedMoEFunction.apply(x, up, down, chosen, s),
         lambda x, up, down, s: _routed(x, up, down, chosen, s),
-        trial.floats(20, 64), trial.floats(4, 64, 64, scale=0.2),
-        trial.floats(4, 64, 32, scale=0.2), trial.uniform(20, 2),
+        trial.floats(20, 64),
+        trial.floats(4, 64, 64, scale=0.2),
+        trial.floats(4, 64, 32, scale=0.2),
+        trial.uniform(20, 2),
         tolerance=TF32,
-    )  # fmt: skip
+    )
 
 
 def _sinkhorn(logits: torch.Tensor, times: int, epsilon: float) -> torch.Tensor:
@@ -447,10 +500,12 @@ def mhc_coefficients(trial: Trial) -> None:
             *given, True, 3, 1e-6, 1e-6, 1e-6, 2.0
         ),
         reference,
-        trial.floats(6, streams, width), trial.floats(128, 24, scale=0.2),
-        trial.floats(24), *(trial.floats() for _ in range(3)),
+        trial.floats(6, streams, width),
+        trial.floats(128, 24, scale=0.2),
+        trial.floats(24),
+        *(trial.floats() for _ in range(3)),
         tolerance=TF32,
-    )  # fmt: skip
+    )
 
 
 @case()
@@ -470,9 +525,12 @@ def mhc_streams(trial: Trial) -> None:
     trial.compare(
         function,
         reference,
-        trial.floats(6, 4, 32), trial.floats(6, 32), trial.floats(6, 4),
-        trial.floats(6, 4), trial.floats(6, 4, 4),
-    )  # fmt: skip
+        trial.floats(6, 4, 32),
+        trial.floats(6, 32),
+        trial.floats(6, 4),
+        trial.floats(6, 4),
+        trial.floats(6, 4, 4),
+    )
 
 
 @case()
@@ -489,7 +547,7 @@ def mlp(trial: Trial) -> None:
         trial.floats(128, 64, dtype=half, scale=0.1),
         trial.floats(128, 64, dtype=half, scale=0.1),
         trial.floats(64, 128, dtype=half, scale=0.1),
-    )  # fmt: skip
+    )
 
 
 @case()

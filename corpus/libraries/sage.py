@@ -18,8 +18,9 @@ def _compare(trial: Trial, size: int, causal: bool) -> None:
         lambda q, k, v: sageattn(q, k, v, is_causal=causal),
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal),
         *(trial.floats(1, 2, 130, size, dtype=torch.float16) for _ in range(3)),
-        gradients=False, tolerance=EIGHT_BITS,
-    )  # fmt: skip
+        gradients=False,
+        tolerance=EIGHT_BITS,
+    )
 
 
 @case()

@@ -29,7 +29,9 @@ class _Anything(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return {"Version": Version, "LlamaRMSNorm": torch.nn.Module}.get(name, MagicMock())
+        return {"Version": Version, "LlamaRMSNorm": torch.nn.Module}.get(
+            name, MagicMock()
+        )
 
 
 def _package(name: str) -> None:
@@ -41,17 +43,24 @@ def _package(name: str) -> None:
 
 
 for _name in (
-    "unsloth_zoo", "unsloth_zoo.utils", "unsloth_zoo.log", "unsloth_zoo.loss_utils",
-    "unsloth_zoo.patching_utils", "unsloth_zoo.temporary_patches",
-    "unsloth_zoo.temporary_patches.common", "unsloth_zoo.device_type",
-    "transformers", "transformers.models", "transformers.models.llama",
+    "unsloth_zoo",
+    "unsloth_zoo.utils",
+    "unsloth_zoo.log",
+    "unsloth_zoo.loss_utils",
+    "unsloth_zoo.patching_utils",
+    "unsloth_zoo.temporary_patches",
+    "unsloth_zoo.temporary_patches.common",
+    "unsloth_zoo.device_type",
+    "transformers",
+    "transformers.models",
+    "transformers.models.llama",
     "transformers.models.llama.modeling_llama",
-):  # fmt: skip
+):
     sys.modules[_name] = _Anything(_name)
 _package("unsloth")
 _package("unsloth.kernels")
 
-from unsloth.kernels import (  # noqa: E402
+from unsloth.kernels import (
     cross_entropy_loss,
     fp8,
     geglu,
@@ -80,7 +89,10 @@ def _pair(trial: Trial) -> list[torch.Tensor]:
 @case(small=True)
 def swiglu_(trial: Trial) -> None:
     trial.compare(
-        swiglu.swiglu_fg_kernel, lambda e, g: F.silu(e) * g, *_pair(trial), gradients=False
+        swiglu.swiglu_fg_kernel,
+        lambda e, g: F.silu(e) * g,
+        *_pair(trial),
+        gradients=False,
     )
 
 
@@ -105,9 +117,11 @@ def swiglu_backward(trial: Trial) -> None:
 @case()
 def geglu_exact(trial: Trial) -> None:
     trial.compare(
-        geglu.geglu_exact_forward_kernel, lambda e, g: F.gelu(e) * g, *_pair(trial),
+        geglu.geglu_exact_forward_kernel,
+        lambda e, g: F.gelu(e) * g,
+        *_pair(trial),
         gradients=False,
-    )  # fmt: skip
+    )
     _gated(trial, geglu.geglu_exact_backward_kernel, F.gelu)
 
 
@@ -117,9 +131,11 @@ def geglu_approximate(trial: Trial) -> None:
         return F.gelu(x, approximate="tanh")
 
     trial.compare(
-        geglu.geglu_approx_forward_kernel, lambda e, g: near(e) * g, *_pair(trial),
+        geglu.geglu_approx_forward_kernel,
+        lambda e, g: near(e) * g,
+        *_pair(trial),
         gradients=False,
-    )  # fmt: skip
+    )
     _gated(trial, geglu.geglu_approx_backward_kernel, near)
 
 
@@ -159,8 +175,9 @@ def rope(trial: Trial) -> None:
     trial.compare(
         lambda q, k: rope_embedding.fast_rope_embedding(q, k, angle.cos(), angle.sin()),
         lambda q, k: tuple(rotated(x, angle.double()) for x in (q, k)),
-        trial.floats(2, 4, 9, 32), trial.floats(2, 2, 9, 32),
-    )  # fmt: skip
+        trial.floats(2, 4, 9, 32),
+        trial.floats(2, 2, 9, 32),
+    )
 
 
 @case()
@@ -179,8 +196,9 @@ def cross_entropy_chunked(trial: Trial) -> None:
     trial.compare(
         lambda x: cross_entropy_loss.fast_cross_entropy_loss(x, labels),
         lambda x: cross_entropy(x.flatten(0, 1), labels.flatten()),
-        trial.floats(1, 2, 66000), tolerance=1e-4,
-    )  # fmt: skip
+        trial.floats(1, 2, 66000),
+        tolerance=1e-4,
+    )
 
 
 @case()
@@ -195,15 +213,19 @@ def query_key_norm_rope(trial: Trial) -> None:
             rotated(rms_norm(x, w.double(), 1e-5).transpose(1, 2), angle.double())
             for x, w in ((q, wq), (k, wk))
         ),
-        trial.floats(2, 9, 4, 32), trial.floats(2, 9, 2, 32), tolerance=1e-4,
-    )  # fmt: skip
+        trial.floats(2, 9, 4, 32),
+        trial.floats(2, 9, 2, 32),
+        tolerance=1e-4,
+    )
 
 
 @case()
 def fp8_weights(trial: Trial) -> None:
     weight, scales = trial.floats(256, 256), trial.uniform(2, 2)
     small = weight.to(torch.float8_e4m3fn)
-    made = trial.call(lambda: fp8.weight_dequant_block(small, scales, 128, torch.float32))
+    made = trial.call(
+        lambda: fp8.weight_dequant_block(small, scales, 128, torch.float32)
+    )
     wide = scales.repeat_interleave(128, 0).repeat_interleave(128, 1)
     trial.judge(made, small.double() * wide.double())
 
@@ -224,7 +246,9 @@ def fp8_product(trial: Trial) -> None:
     a, b = trial.floats(64, 256).to(e4m3), trial.floats(128, 256).to(e4m3)
     one, two = trial.uniform(64, 2), trial.uniform(1, 2)
     made = trial.call(
-        lambda: fp8.w8a8_block_fp8_matmul_triton(a, b, one, two, [128, 128], torch.float32)
+        lambda: fp8.w8a8_block_fp8_matmul_triton(
+            a, b, one, two, [128, 128], torch.float32
+        )
     )
     left = a.double() * one.double().repeat_interleave(128, 1)
     right = b.double() * two.double().repeat_interleave(128, 1)
