@@ -55,6 +55,9 @@ LIBRARIES = {
         "Lightning Attention",
         "OpenNLPLab/lightning-attention/blob/main/",
     ),
+    "cccl": Library(
+        "nvidia-cuda-cccl", "CCCL (CUB, libcu++)", "NVIDIA/cccl/blob/main/"
+    ),
     "cce": Library(
         "cut-cross-entropy", "Cut Cross-Entropy", "apple/ml-cross-entropy/blob/main/"
     ),
