@@ -208,9 +208,17 @@ class Kernel:
 
     verify = methods.verify_kernel
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle, is the kernel of that name in a copy of its module."""
+        return _kernel_of, (self.loaded, self.name)
+
     def __repr__(self) -> str:
         given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
         return f"Kernel({self.name}({given}))"
+
+
+def _kernel_of(loaded: Loaded, name: str) -> Kernel:
+    return loaded.kernels[name]
 
 
 class Loaded(Source):
