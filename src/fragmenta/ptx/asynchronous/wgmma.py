@@ -19,18 +19,14 @@ from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction as by_name
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.module import (
     Immediate,
     Instruction,
     Not,
     Operand,
-    Part,
     Register,
     Vector,
 )
-
-_ELEMENTS = "xyzw"
 
 
 class Source(NamedTuple):
@@ -177,12 +173,8 @@ def describe(instruction: Instruction) -> WgmmaForm:
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:
-    """What stands in braces, or the elements of a vector variable."""
-    if isinstance(operand, Vector):
-        return operand.items
-    if isinstance(operand, Register) and operand.lanes > 1:
-        return tuple(Part(operand, each) for each in _ELEMENTS[: operand.lanes])
-    return (operand,)
+    """What stands in braces, or the elements of a vector register."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def _constant(given: dict[str, Operand], name: str, otherwise: int) -> int:
@@ -200,9 +192,6 @@ def _source(operand: Operand, place: Callable[[Register], int]) -> Source:
             return Source(place(operand))
         case Not():
             return Source(place(operand.of), negated=True)
-        case Part():  # elements of a vector variable are one after the other
-            index = _ELEMENTS.index(operand.which)
-            return Source(place(operand.of) + 4 * LANES * index)
         case Immediate():
             return Source(-1, operand.bits)
     raise Error(f"{type(operand).__name__} cannot be an operand of wgmma")
