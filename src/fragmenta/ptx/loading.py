@@ -7,10 +7,11 @@ runs it, machine code, and the variables, which keep their values between launch
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from threading import Lock
 from typing import Any
 
+from fragmenta.arrays.once import once_property
 from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.engine.compiled import Compiled, compiled
@@ -30,7 +31,7 @@ class Source:
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._variables: Variables | None = None
 
-    @cached_property
+    @once_property
     def contracted(self) -> Module:
         """The module as the assembler runs it: products and sums fused.
 

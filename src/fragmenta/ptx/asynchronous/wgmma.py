@@ -10,9 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import FAMILIES, Ways
 from fragmenta.isa.instruction import Instruction as Op
@@ -77,7 +78,7 @@ class Located:
         return _located(json.dumps(given))
 
 
-@lru_cache(maxsize=4096)
+@once
 def _located(text: str) -> Located:
     mnemonic, d, a, descriptors, metadata, scale_d, selector, ways = json.loads(text)
     return Located(

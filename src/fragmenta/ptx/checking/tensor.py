@@ -7,7 +7,7 @@ The catalogue of :mod:`fragmenta.isa` is the judge, with the words that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ def _may_lack_aligned(mnemonic: str) -> bool:
 
 
 @cache
-def _in_any_order() -> Mapping[object, Tensor]:
+def _in_any_order() -> Mapping[Hashable, Tensor]:
     """All but those that are read in any order in the first place."""
     return {_unordered(str(op)): op for op in catalogue() if not op.form.any_order}
 
