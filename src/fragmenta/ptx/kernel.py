@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
@@ -241,7 +242,7 @@ class Loaded(Source):
 
         return check(self.module, target)
 
-    @cached_property
+    @once_property
     def kernels(self) -> Mapping[str, Kernel]:
         """The kernels by name."""
         found = {

@@ -7,10 +7,11 @@ runs it, machine code, and the variables, which keep their values between launch
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.once import once_property
 from fragmenta.ptx import reading
 from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.asynchronous.schedule import EAGER
@@ -40,7 +41,7 @@ class Source:
             kept = {name: held[name].tobytes() for name in held}
         return _again, (type(self), self.module.text, self.module.name, kept)
 
-    @cached_property
+    @once_property
     def contracted(self) -> Module:
         """The module as the assembler runs it: products and sums fused.
 

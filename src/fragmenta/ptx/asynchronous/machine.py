@@ -325,8 +325,8 @@ class Machine:
         """What is known of a product since the kernel was compiled."""
         found = self._located.get(event.number)
         if found is None:
-            found = read(self.launch.compiled.events[event.number][2][0])
-            self._located[event.number] = found
+            made = read(self.launch.compiled.events[event.number][2][0])
+            found = self._located.setdefault(event.number, made)
         return found
 
     def watch(self, cluster: Cluster) -> Any:

@@ -146,10 +146,10 @@ def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
             hint = nearest(register.name, declared)
             raise Error(f"{function.name} does not declare {register.name}{hint}")
         if register.type == "pred":
-            yield register, 4 * register.lanes
+            yield register, 4
         else:
             # 16 bytes at least, so that vectors are aligned.
-            yield register, type_bytes(register.type) * LANES * register.lanes
+            yield register, type_bytes(register.type) * LANES
 
 
 def program(module: Module, name: str) -> Program:
