@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.clock import HANG
+
 ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., str]
 
@@ -28,7 +30,7 @@ def run(*command: object, cwd: Path) -> str:
         env=outside,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
