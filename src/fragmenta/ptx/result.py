@@ -72,15 +72,8 @@ class Result:
 
     def raise_errors(self) -> None:
         """Raise what is wrong with the kernel, if that is sure."""
-        if not any(each.severity == "error" for _, each in self.found):
-            return
-        wrong = [each for each in self.hazards if each.severity == "error"]
-        first = wrong[0]
-        hazard = KernelHazard(told(wrong), first.rule, self.hazards)
-        hazard.output, hazard.result = self.output, self
-        hazard.line, hazard.block = first.line, first.block
-        hazard.source = str(first.source or "")
-        raise hazard
+        if any(each.severity == "error" for _, each in self.found):
+            raise hazard(self.hazards, self)
 
     timeline = methods.timeline
 
@@ -88,6 +81,17 @@ class Result:
     def instructions(self) -> int:
         """All executed warp instructions."""
         return sum(self.counts.values())
+
+
+def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazard:
+    """The error for a kernel with problems, one of which is an error."""
+    wrong = [each for each in problems if each.severity == "error"]
+    first = wrong[0]
+    made = KernelHazard(told(wrong), first.rule, problems)
+    made.output, made.result = result.output if result else "", result
+    made.line, made.block = first.line, first.block
+    made.source = str(first.source or "")
+    return made
 
 
 def told(wrong: list[Problem]) -> str:
