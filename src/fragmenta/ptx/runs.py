@@ -15,7 +15,7 @@ from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
 from fragmenta.ptx.result import told
-from fragmenta.ptx.watching.findings import Found, Problems
+from fragmenta.ptx.watching.findings import Found, Launched
 
 FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
 """Faults of single instructions that are a rule by another name."""
@@ -58,7 +58,7 @@ class Runs:
     ) -> None:
         self._prepare, self._run, self._schedules = prepare, run, schedules
         self._reports = reports
-        self.found: list[tuple[Launch, Found]] = []
+        self.found: list[tuple[Launched, Found]] = []
         """What was found, with the first run in which it was."""
         self.recorded: list[Any] = []
         """What happened in some clusters of each run."""
@@ -83,6 +83,12 @@ class Runs:
         return output
 
     def _one(self, launch: Launch) -> str:
+        try:
+            return self._watched(launch)
+        finally:
+            launch.close()
+
+    def _watched(self, launch: Launch) -> str:
         output = ""
         try:
             output = self._run(launch)
@@ -102,7 +108,8 @@ class Runs:
         if before:
             from fragmenta.ptx.watching.telling import tell_all
 
-            fault.problems = tell_all((launch, each) for each in before)
+            kept = launch.kept
+            fault.problems = tell_all((kept, each) for each in before)
             fault.before = told(fault.problems)
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
@@ -122,10 +129,10 @@ class Runs:
             return
         if launch.machine.watching is not None:
             self.recorded += launch.machine.watching.recorded()
-        known = {_key(each) for _, each in self.found}
+        known, kept = {_key(each) for _, each in self.found}, launch.kept
         for each in launch.machine.problems:
             if _key(each) not in known:
-                self.found.append((launch, each))
+                self.found.append((kept, each))
 
     def _compare(self, launch: Launch, schedule: str | int, after: list[Any]) -> None:
         """Say which array differs from the first run, if one does."""
@@ -140,10 +147,8 @@ class Runs:
                 f"{int(different[0])}"
             )
             made = Found("schedule", "error", -1, message, 0, 0, 0)
-            problems = launch.machine.problems if launch.machine else Problems()
-            problems.put(made)
             if _key(made) not in {_key(each) for _, each in self.found}:
-                self.found.append((launch, made))
+                self.found.append((launch.kept, made))
 
 
 def _key(found: Found) -> tuple[Any, ...]:
