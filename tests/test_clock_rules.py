@@ -23,7 +23,8 @@ LOOKS = {
         "timeit": r"\btimeit\b",
         "the time of day": r"\b(datetime|date)\.(now|utcnow|today)\b",
         "a sleep": r"\bsleep\(|waitForTimeout",
-        "a timer": r"\bTimer\(|\bsetitimer\b|\bsignal\.alarm\b|\bsched\.scheduler\b",
+        "a timer": r"\bTimer\(|\bsetitimer\b|\bsched\.scheduler\b"
+        r"|\bsignal\.alarm\((?!int\(HANG)",
         "a time-out": r"\btimeout\b\"?'?\s*[=:]\s*(?!HANG\b|None\b)[\w.]",
         "a wait": r"\.(wait|join|communicate|poll|result|acquire)\(\s*[0-9.]+\s*\)",
         "a deadline": r"\bdeadline\s*=\s*(?!None\b)",

@@ -14,6 +14,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.arrays import forking
 from fragmenta.machine import compiler
+from tests.clock import HANG
 
 COUNT = """.version 8.0
 .target sm_80
@@ -81,7 +82,7 @@ def in_a_child(work) -> None:
     if not pid:
         status = 1
         try:
-            signal.alarm(300)
+            signal.alarm(int(HANG))
             work()
             status = 0
         except BaseException as error:
