@@ -96,6 +96,10 @@ class Launch:
             from fragmenta.ptx.watching.launches import LaunchWatch
 
             self.machine.watching = LaunchWatch(self.machine)
+        elif Mode(*self.compiled.mode).defined:
+            from fragmenta.ptx.watching.definedness import DefinedWatch
+
+            self.machine.watching = DefinedWatch(self.machine)
 
     @property
     def units(self) -> int:

@@ -86,10 +86,11 @@ class Source:
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
+        defined: bool = False,
     ) -> Launch:
         """Everything that a launch needs, ready to run."""
         clustered = shape.cluster_blocks > 1
-        mode = Mode(watch, clustered, schedule != EAGER)
+        mode = Mode(watch, clustered, schedule != EAGER, defined)
         ready = self.compiled(name, target, contract, mode)
         launch = Launch(
             partial(self.changed, contract),
@@ -101,6 +102,6 @@ class Source:
             stack,
         )
         launch.target = target
-        if ready.events or clustered or watch:
+        if ready.events or clustered or watch or defined:
             launch.attend(schedule, strict)
         return launch

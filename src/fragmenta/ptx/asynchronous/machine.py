@@ -278,7 +278,10 @@ class Cluster:
             task.finish()
 
 
-WATCHED = frozenset({"apart", "location", "unwritten", "fence", "membar"})
+WATCHED = frozenset({
+    "apart", "location", "unwritten", "undefined", "undefined-product", "fence",
+    "membar",
+})  # fmt: skip
 """Events that change nothing; only the watching hears of them."""
 
 

@@ -46,7 +46,7 @@ from fragmenta.registers.fragment import Fragment
 _STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
 
 
-def _operation(instruction: Instruction) -> Op:
+def operation(instruction: Instruction) -> Op:
     """The instruction of the catalogue; ptxas takes modifiers in any order."""
     found = named(instruction.mnemonic)
     if isinstance(found, Remark):
@@ -64,7 +64,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 @handles("mma", "wmma")
 def mma(writer: Writer, instruction: Instruction) -> None:
     """A multiplication, or a load or store of a fragment."""
-    op = _operation(instruction)
+    op = operation(instruction)
     if op.family in ("wmma.load", "wmma.store"):
         _wmma_memory(writer, instruction, op)
         return
@@ -189,7 +189,7 @@ _PACKED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 @handles("ldmatrix", "stmatrix")
 def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     """Load or store 8x8 matrices, whose rows are where the lanes say."""
-    op = _operation(instruction)
+    op = operation(instruction)
     (part,) = op.fragments.values()
     grid = part.layout.grid()
     rows = part.shape[1]
@@ -213,7 +213,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
         [each.pointer for each in items],
     )  # fmt: skip
     failed = writer.call(
-        make, "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
         *(f"ptr {each.pointer}" for each in items), returns="i32",
     )  # fmt: skip
@@ -223,7 +223,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
 @handles("movmatrix")
 def movmatrix(writer: Writer, instruction: Instruction) -> None:
     """Transpose a matrix in the registers of a warp."""
-    op = _operation(instruction)
+    op = operation(instruction)
     a, d = op.fragments["A"].layout.grid(), op.fragments["D"].layout.grid()
     lane_at = np.zeros((8, 8), np.int32)
     half_at = np.zeros((8, 8), np.int32)
@@ -277,7 +277,7 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         _watch_lines(writer, instruction, what, made, plan, given, items)
     failed = writer.call(
         move_lines(plan, bits, stores, at.bits, space, part.register_bits),
-        "ptr %warp", "ptr %block", *given, f"i32 {writer.site()}",
+        *writer.memory, *given, f"i32 {writer.site()}",
         *(f"ptr {each.pointer}" for each in items), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)

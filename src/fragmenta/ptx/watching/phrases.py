@@ -71,6 +71,15 @@ RELATED = {
 """What the other place of a problem is."""
 OTHER = "the other place"
 
+USES = {
+    "store": "is stored",
+    "atomic": "is added to memory",
+    "branch": "decides a branch",
+    "guard": "decides whether an instruction runs",
+    "address": "is part of an address",
+}
+"""How an undefined value is used."""
+
 REPAIRS = {
     "shared-race": "Let a barrier come between the two.",
     "global-race": (
