@@ -145,10 +145,10 @@ class Kernel:
         start = time.perf_counter()
         watch = check and client is None
 
-        def prepared(schedule: str | int, defined: bool = False) -> Launch:
+        def prepared(schedule: str | int, defined: int | None = None) -> Launch:
             launch = self.loaded.launch(
-                self.name, shape, given, watch=watch and not defined, strict=strict,
-                schedule=schedule, defined=defined, **options,
+                self.name, shape, given, watch=watch and defined is None,
+                strict=strict, schedule=schedule, defined=defined, **options,
             )  # fmt: skip
             check_shared(launch.compiled, int(shared), where)
             launch.progress = progress

@@ -86,11 +86,14 @@ class Source:
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
-        defined: bool = False,
+        defined: int | None = None,
     ) -> Launch:
-        """Everything that a launch needs, ready to run."""
+        """Everything that a launch needs, ready to run.
+
+        With ``defined``, undefined bits are followed; it says what they are.
+        """
         clustered = shape.cluster_blocks > 1
-        mode = Mode(watch, clustered, schedule != EAGER, defined)
+        mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
         ready = self.compiled(name, target, contract, mode)
         launch = Launch(
             partial(self.changed, contract),
@@ -102,6 +105,6 @@ class Source:
             stack,
         )
         launch.target = target
-        if ready.events or clustered or watch or defined:
-            launch.attend(schedule, strict)
+        if ready.events or clustered or watch or defined is not None:
+            launch.attend(schedule, strict, defined or 0)
         return launch

@@ -18,6 +18,8 @@ from fragmenta.ptx.launching import Launch
 from fragmenta.ptx.result import told
 from fragmenta.ptx.watching.findings import Found, Problems
 
+SEEDS = 1, 2
+"""What undefined bits are in further runs; in the first one they are 0."""
 FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
 """Faults of single instructions that are a rule by another name."""
 
@@ -110,21 +112,26 @@ class Runs:
         """
         if not before or launch.machine is None:
             return []
-        from fragmenta.ptx.watching.suspicions import settle, suspected
+        from fragmenta.ptx.watching.suspicions import may_cancel, settle, suspected
 
         if not suspected(launch):
             return []
         after = _copies(launch)
-        _restore(launch, before)
-        again = self._prepare(schedule, defined=True)
-        try:
-            self._run(again)
-        except KernelFault:
-            pass  # the first run has said so
-        finally:
-            _restore(launch, after)
-        fresh = []
-        for each in settle(launch, again):
+
+        def follow(seed: int) -> Launch:
+            _restore(launch, before)
+            again = self._prepare(schedule, defined=seed)
+            try:
+                self._run(again)
+            except KernelFault:
+                pass  # the first run has said so
+            finally:
+                _restore(launch, after)
+            return again
+
+        again, fresh = follow(0), []
+        others = [follow(seed) for seed in SEEDS] if may_cancel(again) else []
+        for each in settle(launch, again, others):
             place = tuple(again.compiled.places[each.site])
             if place not in self._used:
                 self._used.add(place)

@@ -132,6 +132,7 @@ OVERLAP = Mistake((SHARED, WRITE, READ), also=(UNSET,))
 UNORDERED = Mistake((SHARED,), also=(UNSET,))
 """Who is first reads what is not there yet."""
 A16, B16, D = normal("f16", 1024), normal("f16", 128), output("f32", 64, 8)
+A_TILE, B_TILE = integers("f16", 256, low=-8, high=9), integers("f16", 128, low=-8, high=9)
 LEGAL = values("u32", [0x44EE9DC8, 0xE4E4D8C9, 0x9C4E8D4E, 0xDEC984DE] * 32)
 
 # One kernel is one line or a few, laid out by hand.
@@ -244,6 +245,21 @@ row("some_lanes", 64, out(64), wrong={1: ALIGNED})
 row("some_lanes_load", 32, arange("u32", 32), out(32), wrong={1: Mistake((ALIGNED,), also=("bounds", "fault"))})
 row("column", 32, out(32), wrong={1: Mistake((BANKS,), NOTE)})
 row("stride_two", 32, out(32), wrong={1: Mistake((BANKS,), NOTE)})
+
+# ── tiles that are not full ─────────────────────────────────────────────────
+
+source("tiles")
+UNDEFINED = Mistake((UNSET,), WARNING)
+row("dropped", 64, u32(101), out(128), i32(101), wrong={1: UNDEFINED})
+row("shuffled", 96, u32(96), out(96), wrong={1: UNDEFINED})
+row("scanned", 64, u32(203), out(256), i32(203), wrong={1: UNDEFINED})
+row("cancelled", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
+row("some_rows", 32, A_TILE, B_TILE, output("f32", 16, 8), i32(11), wrong={1: UNDEFINED, 2: UNDEFINED})
+row("some_columns", 32, A_TILE, B_TILE, output("f32", 16), i32(5), wrong={1: UNDEFINED})
+row("decided", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
+row("indexed", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
+row("halves", 32, u32(32), out(32), wrong={1: UNDEFINED})
+row("voted", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
 
 # ── mbarriers ───────────────────────────────────────────────────────────────
 

@@ -78,9 +78,3 @@ RESULTS: dict[str, Callable[..., None]] = {
     "written_operand": _written, "two_shapes": _two_shapes,
     "two_issuers": _two_issuers, "pipeline": _pipeline, "sums_in_turns": _in_turns,
 }  # fmt: skip
-
-
-def arrays(entry: str, given: list[Any]) -> list[Array]:
-    """The arrays of a kernel as it must leave them."""
-    RESULTS[entry](*given)
-    return [each for each in given if isinstance(each, np.ndarray)]

@@ -18,6 +18,8 @@ def reached(warp: Any, event: Event, lanes: int) -> int:
     """Undefined bits of a register reach memory, a branch or an address."""
     _, kind, name = event.words
     warp.report("uninitialised", event, lanes, name, severity="warning", use=kind)
+    if kind == "store":
+        warp.block.cluster.machine.watching.note(warp, event, lanes)
     return lanes
 
 

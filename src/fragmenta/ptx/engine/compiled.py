@@ -61,6 +61,8 @@ class Compiled:
     """Where a warp has two bytes for each register; 0 if it has none."""
     poisoned: list[int]
     """Where shadows of registers are that begin undefined, and their bytes."""
+    undefined: list[list[int]]
+    """Where registers are that begin undefined, and their bytes."""
     doubtful: bool
     """Whether a register may be used before it is written."""
 

@@ -76,6 +76,7 @@ def make(
         "mode": list(writer.mode),
         "dirty": parts.dirty,
         "poisoned": list(definedness.poisoned(parts)),
+        "undefined": definedness.undefined_at_first(parts),
         "doubtful": unwritten.doubtful(parts),
     }
     objects = (code, *library.objects(known.values()))

@@ -75,6 +75,18 @@ def poisoned(program: Program) -> tuple[int, int]:
     return _POISONED.get(program, (0, 0))
 
 
+def undefined_at_first(program: Program) -> list[list[int]]:
+    """Where registers are that begin undefined, and their bytes."""
+    if program not in _POISONED:
+        return []
+    return [
+        [unit.registers[number], register_bytes(unit.function.registers[number])]
+        for unit, twins in _TWINS.items()
+        if unit in program.units.values()
+        for number in followed(unit.function).unwritten & twins.keys()
+    ]
+
+
 def computes(instruction: Instruction) -> bool:
     """Whether the results of each lane come from its own operands, not from memory."""
     opcode = instruction.opcode
@@ -264,7 +276,8 @@ class _Step:
             missing = writer.value(f"and i32 {self.lanes_of(each)}, {present}")
             with if_some(writer, missing):
                 self.fill(each, missing, "0")
-                notify(writer, ["undefined", kind, each.name], [], missing)
+                value = described(writer, each)
+                notify(writer, ["undefined", kind, each.name], [value], missing)
 
     # ── what is computed in each lane ───────────────────────────────────────
 

@@ -19,6 +19,7 @@ SHADOWLESS = frozenset({
 })  # fmt: skip
 """Opcodes whose results count as defined."""
 _LOADS = frozenset({"ld", "ldu", "atom", "ldmatrix"})
+_CANCELLING = frozenset({"add", "sub", "xor", "mad", "lop3"})
 _GIVEN = frozenset({"param", "param::entry", "param::func", "const"})
 
 
@@ -31,6 +32,8 @@ class Followed(NamedTuple):
     """Where undefined bits come from: names of registers, numbers of instructions."""
     behind: dict[int, int]
     """For each register, by number: the sources that it may depend on, as bits."""
+    cancels: bool
+    """Whether undefined bits may cancel out, as in ``(a + b) - b``."""
 
     def origins(self, numbers: list[int]) -> list[str | int]:
         """The sources of some registers."""
@@ -105,4 +108,13 @@ def followed(function: Function) -> Followed:
                 if total & ~before and can_follow(each):
                     behind[each.number] = before | total
                     changed = True
-    return Followed(unwritten, tuple(sources), behind)
+    cancels = any(_may_cancel(each, behind) for each in function.instructions)
+    return Followed(unwritten, tuple(sources), behind, cancels)
+
+
+def _may_cancel(instruction: Instruction, behind: dict[int, int]) -> bool:
+    """Whether it takes one number that is followed off another."""
+    if instruction.opcode not in _CANCELLING:
+        return False
+    read = {each.number for each in effects(instruction).reads}
+    return len(read & behind.keys()) > 1

@@ -185,8 +185,13 @@ def chosen(bits: int) -> Routine:
 # ── memory ──────────────────────────────────────────────────────────────────
 
 POISON_AT = layout.BLOCK_BYTES
-"""In the shadow of a block: where the registers are that begin undefined."""
+"""In the shadow of a block: where the shadows are that begin undefined."""
 POISON_BYTES = layout.BLOCK_BYTES + 8
+SEED = layout.BLOCK_BYTES + 16
+"""What undefined memory and registers hold; with 0, they hold 0."""
+UNWRITTEN = layout.BLOCK_BYTES + 24
+"""Pointer to the places and sizes of registers that begin undefined."""
+UNWRITTEN_COUNT = layout.BLOCK_BYTES + 32
 WARPS_AT = layout.BLOCK_BYTES + 64
 """The shadows of warps: only where their local memory is."""
 WARP_BYTES = 256
@@ -200,6 +205,9 @@ def _renew(code: Code, block: Any) -> None:
     size = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
     every = ir.Constant(I8, -1)
     warps.fill_memory(b, shared, every, size.raw)
+    seed = convert(field(code, shadow, SEED, I64)[0], I32)
+    memory = pointer_at(code, block, layout.BLOCK_SHARED)
+    _scramble(code, memory, size, seed)
     count = convert(field(code, block, layout.BLOCK_WARPS, I32)[0], I64)
     step = field(code, block, layout.BLOCK_WARP_BYTES, I64)[0]
     first = pointer_at(code, block, layout.BLOCK_FIRST_WARP)
@@ -208,9 +216,23 @@ def _renew(code: Code, block: Any) -> None:
     with code.loop(count) as number:
         registers = b.gep(first, [(number * step + start).raw])
         warps.fill_memory(b, registers, every, bytes_.raw)
+        table = field(code, pointer_at(code, shadow, UNWRITTEN), 0, I64)
+        with code.loop(field(code, shadow, UNWRITTEN_COUNT, I64)[0]) as index:
+            at = b.gep(first, [(number * step + table[index * 2]).raw])
+            own = seed + convert(index * 40503 + number, I32)
+            some = select(seed == 0, seed, own)
+            _scramble(code, at, table[index * 2 + 1], some)
     local = field(code, block, layout.BLOCK_LOCAL_SIZE, I64)[0] * LANES * count
     base = field(code, shadow, WARPS_AT + layout.LOCAL_BASE, I64)[0]
     warps.clear_memory(b, b.inttoptr(base.raw, P), local.raw)
+
+
+def _scramble(code: Code, memory: Any, size: Value, seed: Value) -> None:
+    """Fill memory with words that differ from one another, unless the seed is 0."""
+    words = field(code, memory, 0, I32)
+    with code.when(seed != 0), code.loop(size // 4) as index:
+        mixed = (convert(index, I32) + seed) * as_signed(0x9E3779B1, 32)
+        words[index] = mixed ^ (mixed >> 15)
 
 
 RENEW = routine("undefined.renew", _renew, [P], None)

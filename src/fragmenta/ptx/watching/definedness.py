@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import cache
 from threading import Lock
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +39,11 @@ def _renew() -> int:
 class DefinedWatch:
     """Follows undefined bits in all clusters of a launch."""
 
-    def __init__(self, machine: Any) -> None:
-        self.launch = machine.launch
+    def __init__(self, machine: Any, seed: int) -> None:
+        self.launch, self.seed = machine.launch, seed
+        self.stored: dict[tuple[str, int, int, int], int] = {}
+        """A checksum of the undefined values that each warp stored, by instruction."""
+        self.unwritten = np.array(self.launch.compiled.undefined, np.int64).reshape(-1)
         self.segments = self.launch.segments.copy()
         self.shadows: dict[int, NDArray[np.uint8]] = {}
         for each in self.launch.places:
@@ -48,10 +52,22 @@ class DefinedWatch:
             shadow = np.zeros(each.data.size, np.uint8)
             if marks is not None:
                 shadow[marks != 0] = 0xFF
+                if seed:
+                    numbers = np.random.default_rng(seed)
+                    count = int(np.count_nonzero(marks))
+                    each.data[marks != 0] = numbers.integers(0, 256, count, np.uint8)
             self.shadows[each.slot] = shadow
             self.segments[each.slot, :3] = shadow.ctypes.data, shadow.size, 0
         self._given = np.zeros(max(self.launch.parameters.size, 1), np.uint8)
         self.segments[layout.PARAM_SLOT, 0] = self._given.ctypes.data
+
+    def note(self, warp: Any, event: Any, lanes: int) -> None:
+        """Lanes store undefined values."""
+        function, index = self.launch.compiled.places[event.site]
+        key = function, index, warp.block.index, warp.number
+        (value,) = event.operands
+        some = value.lanes(warp)[lanes >> np.arange(LANES) & 1 == 1]
+        self.stored[key] = crc32(some.tobytes(), self.stored.get(key, 0))
 
     def written(self, starts: NDArray[Any], size: int) -> None:
         """Bytes of global memory behind each of some addresses are defined."""
@@ -95,6 +111,9 @@ class Shadow:
             (layout.BLOCK_PEERS, self.peers.ctypes.data),
             (undefined.POISON_AT, launch.compiled.poisoned[0]),
             (undefined.POISON_BYTES, launch.compiled.poisoned[1]),
+            (undefined.SEED, watch.seed),
+            (undefined.UNWRITTEN, watch.unwritten.ctypes.data),
+            (undefined.UNWRITTEN_COUNT, watch.unwritten.size // 2),
         ):
             wide[offset // 8] = number
         size = parts["local"].size // warps

@@ -39,14 +39,44 @@ def _can_be_followed(found: Found) -> bool:
     return found.rule == "uninitialised" and (by_thread or "register" in found.more)
 
 
-def settle(launch: Any, again: Any) -> list[Found]:
+def may_cancel(again: Any) -> bool:
+    """Whether undefined bits that were stored may have no influence on what is stored.
+
+    Then only runs with other bits can tell: ``(a + b) - b`` is ``a``.
+    """
+    functions = {
+        _place(again, each.site)[0]
+        for each in again.machine.problems
+        if each.more.get("use") == "store"
+    }
+    return any(followed(again.module().functions[e]).cancels for e in functions)
+
+
+def _same(use: Found, again: Any, others: list[Any]) -> bool:
+    """Whether what is stored is the same, whatever the undefined bits are."""
+    if use.more["use"] != "store" or not others:
+        return False
+    place = _place(again, use.site)
+    every = [
+        {k: v for k, v in each.machine.watching.stored.items() if k[:2] == place}
+        for each in (again, *others)
+    ]
+    return all(each == every[0] for each in every)
+
+
+def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
     """Keep the suspicions of a launch whose values were used when it was run again.
 
     Uses of registers that were not written are returned: they are found by ``again``.
+    ``others`` are runs in which undefined bits have other values.
     """
     suspicions, more = suspected(launch), []
     reads = [each for each in suspicions if "story" in each.more]
-    used = [e for e in again.machine.problems if e.rule == "uninitialised"]
+    used = [
+        each
+        for each in again.machine.problems
+        if each.rule == "uninitialised" and not _same(each, again, others)
+    ]
     raced = _race_places(launch)
     slices = _Slices(again)
     for use in used:
@@ -58,6 +88,7 @@ def settle(launch: Any, again: Any) -> list[Found]:
             each.more.setdefault("uses", []).append(use)
         if not named and (names or not raced & places):
             use.message = _words(use.message, names)
+            use.other = None if names else _stored(launch, suspicions, again)
             more.append(use)
     launch.machine.problems.drop(
         lambda each: _can_be_followed(each) and not each.more.get("uses")
@@ -90,13 +121,26 @@ def _race_places(launch: Any) -> set[tuple[str, int]]:
 def _words(name: str, behind: list[str]) -> str:
     """What is said about the use of a register that was not written."""
     if not behind:
-        return f"{name or 'the word'} depends on memory that nobody has written"
+        return (
+            f"{name or 'the word'} depends on a register that was stored before "
+            "anybody had written it"
+        )
     if name in behind:
         text = f"{name} is needed here, but these lanes have not written it"
     else:
         made = one_of(behind[:3], "or") + " and others" * (len(behind) > 3)
         text = f"{name} is made of {made}, which these lanes have not written"
     return f"{text} on their way here"
+
+
+def _stored(launch: Any, suspicions: list[Found], again: Any) -> int | None:
+    """Where a register that was not written was put into memory, if that is known."""
+    places = [tuple(each) for each in again.compiled.places]
+    for each in suspicions:
+        found = _place(launch, each.site)
+        if "register" in each.more and found in places:
+            return places.index(found)
+    return None
 
 
 class _Slices:

@@ -139,11 +139,9 @@ class Teller:
         memory = self._memory(found, story)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
         if found.rule == "uninitialised":
+            what = phrases.PARTLY if found.more.get("partly") else phrases.UNWRITTEN
             uses = self._uses(found)
-            return (
-                f"{start}, which nobody has written{uses}",
-                phrases.REPAIRS[found.rule],
-            )
+            return f"{start}, {what}{uses}", phrases.REPAIRS[found.rule]
         if before is None:
             rest = phrases.SEVERAL if found.more["now_write"] else phrases.SOMEBODY
             return f"{start}; {rest}", phrases.REPAIRS[found.rule]
