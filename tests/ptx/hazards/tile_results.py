@@ -63,8 +63,17 @@ def _voted(given: Array, out: Array, count: Any) -> None:
     out[:] = sum(1 << int(lane) for lane in np.flatnonzero(given > 500))
 
 
+def _written_and_returned(out: Array) -> None:
+    out[:] = 5 * (95 - np.arange(40)) + 5 * (39 - np.arange(40))
+
+
+def _returned(out: Array) -> None:
+    out[:] = 32 + np.arange(32)
+
+
 RESULTS: dict[str, Callable[..., None]] = {
     "dropped": _dropped, "shuffled": _shuffled, "scanned": _scanned, "cancelled": _cancelled,
     "some_rows": _some_rows, "some_columns": _some_columns, "decided": _decided,
     "indexed": _indexed, "halves": _halves, "voted": _voted,
+    "written_and_returned": _written_and_returned, "returned": _returned,
 }  # fmt: skip

@@ -279,7 +279,7 @@ class Cluster:
 
 
 WATCHED = frozenset({
-    "apart", "location", "unwritten", "undefined", "undefined-product", "fence",
+    "apart", "exited", "location", "unwritten", "undefined", "undefined-product", "fence",
     "membar",
 })  # fmt: skip
 """Events that change nothing; only the watching hears of them."""
