@@ -44,6 +44,8 @@ from fragmenta.ptx.module import (
 from fragmenta.registers.fragment import Fragment
 
 _STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+_ROWS = 20480
+"""Where in the stage the rows of a stmatrix are put together."""
 
 
 def operation(instruction: Instruction) -> Op:
@@ -208,10 +210,15 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
         writer.source(each, "b32") if stores else writer.result(each, "b32")
         for each in _items(registers)
     ]
-    attention.rows(
-        writer, instruction, at, offset - window, used, stores,
-        [each.pointer for each in items],
-    )  # fmt: skip
+    if writer.mode.watch:
+        rows = writer.at("%stage", _ROWS)
+        if stores:  # what each lane's row becomes, to be compared with what is there
+            given = [f"ptr {each.pointer}" for each in items]
+            writer.call(
+                gather_rows(plan), f"ptr {rows}", f"ptr {lines}", f"ptr {places}",
+                *given,
+            )  # fmt: skip
+        attention.rows(writer, instruction, at, offset - window, used, stores, rows)
     failed = writer.call(
         make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
@@ -397,6 +404,30 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
     name = f"{'st' if stores else 'ld'}matrix.{registers}.{pieces}.{plan.bits}.{used}"
     kinds = [P, P, P, I64, P, P, I32, *[P] * registers]
     return routine(f"{name}.{bits}.{window}", trace, kinds, I32)
+
+
+def gather_rows(plan: Plan) -> Routine:
+    """The rows that a stmatrix stores, side by side."""
+    registers, pieces = plan.line.shape[1:]
+
+    def trace(code: Code, goal: Any, lines: Any, places: Any, *given: Any) -> None:
+        b = code.builder
+        mover = _Mover(code, plan, True, given)
+        line_at, bit_at = (
+            b.bitcast(each, I32.as_pointer()) for each in (lines, places)
+        )
+        with code.loop(LANES) as lane:
+            for index, source in enumerate(given):
+                for piece in range(pieces):
+                    entry = (lane * registers + index) * pieces + piece
+                    row = convert(lane_of(code, line_at, entry), I64)
+                    bit = convert(lane_of(code, bit_at, entry), I64)
+                    memory = b.gep(goal, [(row * 16 + (bit >> 3)).raw])
+                    mover.piece(memory, source, lane, piece)
+
+    kinds = [P, P, P, *[P] * registers]
+    name = f"stmatrix.rows.{registers}.{pieces}.{plan.bits}.{plan.slot}"
+    return routine(name, trace, kinds, None)
 
 
 def move_lines(
