@@ -200,7 +200,7 @@ def _may_doubt(launch: Launch) -> bool:
 
 
 def _key(found: Found) -> tuple[Any, ...]:
-    return found.rule, found.site, found.other
+    return found.rule, found.severity, found.site, found.other
 
 
 def _copies(launch: Launch) -> list[Any]:

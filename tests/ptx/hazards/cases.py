@@ -203,6 +203,7 @@ row("copied", 64, u32(128), out(64), wrong={1: OVERLAP, 2: EARLY})
 row("relaxed_arrival", 32, out(64), grid=2, cluster=2, wrong={1: UNORDERED})
 row("early_flag", 32, out(32), zero(), out(32), grid=2, wrong={1: Mistake((GLOBAL, READ))})
 row("overwritten_barrier", 32, u32(32), out(64), wrong={1: MISUSED, 2: MISUSED})
+row("replicated", 64, u32(128), out(64), wrong={1: SHARED})
 row("exited_block", 32, out(32), zero(), grid=2, cluster=2, wrong={1: SHARED})
 
 # ── bugs that were found late ───────────────────────────────────────────────
@@ -346,6 +347,8 @@ row("pipeline", 192, integers("f16", 5 * 2048, low=-8, high=9), integers("f16", 
     1: WRITE, 2: Mistake((WRITE, SHARED), also=(BARRIER, DEADLOCK, READ))})
 row("sums_in_turns", 160, LEFT, RIGHT, output("u32", 5, 128, 16), i32(5), wrong={
     1: CELLS, 2: Mistake((CELLS, DEADLOCK), also=(BARRIER,))})
+
+row("counted_by_pairs", 128, box_map(2), out(256), u32(16, 32), grid=4, cluster=4, wrong={1: EARLY})
 
 source("strict")
 UNFENCED_CELLS = Mistake(("missing-tensor-fence",), WARNING)

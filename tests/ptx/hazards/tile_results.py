@@ -71,9 +71,14 @@ def _returned(out: Array) -> None:
     out[:] = 32 + np.arange(32)
 
 
+def _replicated(given: Array, out: Array) -> None:
+    out[:] = given[:64] + given[64:]
+
+
 RESULTS: dict[str, Callable[..., None]] = {
     "dropped": _dropped, "shuffled": _shuffled, "scanned": _scanned, "cancelled": _cancelled,
     "some_rows": _some_rows, "some_columns": _some_columns, "decided": _decided,
     "indexed": _indexed, "halves": _halves, "voted": _voted,
     "written_and_returned": _written_and_returned, "returned": _returned,
+    "replicated": _replicated,
 }  # fmt: skip

@@ -182,6 +182,7 @@ class Teller:
             if who.issuer is not None:
                 _, warp, lanes = who.issuer
                 lane = f", issued by warp {warp}{_lanes(lanes)}"
+                who = who._replace(rank=who.issuer[0])
         if than is not None:
             lane += self._elsewhere(who, than)
         return phrases.AGENTS[who.kind].format(
