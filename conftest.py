@@ -19,6 +19,17 @@ def _folder_of_its_own(variable: str, prefix: str) -> None:
 # Compiled kernels of the tests stay out of the user's own cache.
 _folder_of_its_own("FRAGMENTA_CACHE", "fragmenta-")
 
+# How fast the machine is decides nothing: no notice of work that takes long, also in
+# other processes, and no time-outs of hypothesis.
+os.environ["FRAGMENTA_PATIENCE"] = "never"
+if find_spec("hypothesis") is not None:
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("no clock")
+
 # Triton 3.9 warns unless this is said; it is what the GPU recordings were made with.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 

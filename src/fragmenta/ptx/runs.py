@@ -16,7 +16,7 @@ from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
 from fragmenta.ptx.result import told
-from fragmenta.ptx.watching.findings import Found, Problems
+from fragmenta.ptx.watching.findings import Found, Launched
 
 SEEDS = 1, 2
 """What undefined bits are in further runs; in the first one they are 0."""
@@ -61,7 +61,7 @@ class Runs:
     ) -> None:
         self._prepare, self._run, self._schedules = prepare, run, schedules
         self._reports = reports
-        self.found: list[tuple[Launch, Found]] = []
+        self.found: list[tuple[Launched, Found]] = []
         """What was found, with the first run in which it was."""
         self.recorded: list[Any] = []
         """What happened in some clusters of each run."""
@@ -89,6 +89,12 @@ class Runs:
         return output
 
     def _one(self, launch: Launch, schedule: str | int, before: list[Any]) -> str:
+        try:
+            return self._watched(launch, schedule, before)
+        finally:
+            launch.close()
+
+    def _watched(self, launch: Launch, schedule: str | int, before: list[Any]) -> str:
         output = ""
         try:
             output = self._run(launch)
@@ -104,7 +110,7 @@ class Runs:
 
     def _follow(
         self, launch: Launch, schedule: str | int, before: list[Any]
-    ) -> list[tuple[Launch, Found]]:
+    ) -> list[tuple[Launched, Found]]:
         """Run a launch again, if it read what nobody had written.
 
         What nobody uses is no longer one of its problems.  What else is wrong is
@@ -129,14 +135,16 @@ class Runs:
                 _restore(launch, after)
             return again
 
-        again, fresh = follow(0), []
+        again, kept = follow(0), []
         others = [follow(seed) for seed in SEEDS] if may_cancel(again) else []
         for each in settle(launch, again, others):
             place = tuple(again.compiled.places[each.site])
             if place not in self._used:
                 self._used.add(place)
-                fresh.append((again, each))
-        return fresh
+                kept.append((again.kept, each))
+        for run in (again, *others):
+            run.close()
+        return kept
 
     def _found_before(self, launch: Launch, fault: KernelFault) -> None:
         """Tell with a fault what was wrong before: it may be the cause."""
@@ -146,7 +154,8 @@ class Runs:
         if before:
             from fragmenta.ptx.watching.telling import tell_all
 
-            fault.problems = tell_all((launch, each) for each in before)
+            kept = launch.kept
+            fault.problems = tell_all((kept, each) for each in before)
             fault.before = told(fault.problems)
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
@@ -166,10 +175,10 @@ class Runs:
             return
         if launch.machine.watching is not None:
             self.recorded += launch.machine.watching.recorded()
-        known = {_key(each) for _, each in self.found}
+        known, kept = {_key(each) for _, each in self.found}, launch.kept
         for each in launch.machine.problems:
             if _key(each) not in known:
-                self.found.append((launch, each))
+                self.found.append((kept, each))
 
     def _compare(self, launch: Launch, schedule: str | int, after: list[Any]) -> None:
         """Say which array differs from the first run, if one does."""
@@ -184,10 +193,8 @@ class Runs:
                 f"{int(different[0])}"
             )
             made = Found("schedule", "error", -1, message, 0, 0, 0)
-            problems = launch.machine.problems if launch.machine else Problems()
-            problems.put(made)
             if _key(made) not in {_key(each) for _, each in self.found}:
-                self.found.append((launch, made))
+                self.found.append((launch.kept, made))
 
 
 def _may_doubt(launch: Launch) -> bool:

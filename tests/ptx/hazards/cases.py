@@ -132,7 +132,10 @@ OVERLAP = Mistake((SHARED, WRITE, READ), also=(UNSET,))
 UNORDERED = Mistake((SHARED,), also=(UNSET,))
 """Who is first reads what is not there yet."""
 A16, B16, D = normal("f16", 1024), normal("f16", 128), output("f32", 64, 8)
-A_TILE, B_TILE = integers("f16", 256, low=-8, high=9), integers("f16", 128, low=-8, high=9)
+A_TILE, B_TILE = (
+    integers("f16", 256, low=-8, high=9),
+    integers("f16", 128, low=-8, high=9),
+)
 LEGAL = values("u32", [0x44EE9DC8, 0xE4E4D8C9, 0x9C4E8D4E, 0xDEC984DE] * 32)
 
 # One kernel is one line or a few, laid out by hand.

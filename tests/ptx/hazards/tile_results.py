@@ -76,9 +76,17 @@ def _replicated(given: Array, out: Array) -> None:
 
 
 RESULTS: dict[str, Callable[..., None]] = {
-    "dropped": _dropped, "shuffled": _shuffled, "scanned": _scanned, "cancelled": _cancelled,
-    "some_rows": _some_rows, "some_columns": _some_columns, "decided": _decided,
-    "indexed": _indexed, "halves": _halves, "voted": _voted,
-    "written_and_returned": _written_and_returned, "returned": _returned,
+    "dropped": _dropped,
+    "shuffled": _shuffled,
+    "scanned": _scanned,
+    "cancelled": _cancelled,
+    "some_rows": _some_rows,
+    "some_columns": _some_columns,
+    "decided": _decided,
+    "indexed": _indexed,
+    "halves": _halves,
+    "voted": _voted,
+    "written_and_returned": _written_and_returned,
+    "returned": _returned,
     "replicated": _replicated,
-}  # fmt: skip
+}

@@ -20,12 +20,14 @@ from fragmenta.ptx.module import Function
 def exited(warp: Warp, event: Event, lanes: int) -> int:
     """Lanes pass a barrier of all threads, some of which have ended."""
     warp.report(
-        "divergent-aligned", event, lanes,
-        "some threads of the block had returned before this barrier. It waits for those "
-        "that have not, and what the others did precedes it",
+        "divergent-aligned",
+        event,
+        lanes,
+        "some threads of the block had returned before this barrier. It waits for "
+        "those that have not, and what the others did precedes it",
         severity="info",
         repair="Return after the last barrier, if that is not meant.",
-    )  # fmt: skip
+    )
     return lanes
 
 

@@ -31,9 +31,12 @@ class Elements:
         self.shape = fragment.shape
         grid = fragment.layout.grid()
         shape = (fragment.lanes, fragment.registers, -1)
-        self.row, self.col = (np.asarray(grid[n]).reshape(shape) for n in ("row", "col"))
-        more = [np.asarray(grid[n]) for n in grid if n not in ("row", "col")]
-        self.batch = sum(more).reshape(shape) if more else np.zeros_like(self.row)
+        self.row, self.col = (
+            np.asarray(grid[n]).reshape(shape) for n in ("row", "col")
+        )
+        self.batch = np.zeros_like(self.row)
+        for name in grid.keys() - {"row", "col"}:
+            self.batch = self.batch + np.asarray(grid[name]).reshape(shape)
         slot = fragment.container.bits
         places = np.arange(self.row.shape[-1], dtype=np.uint64) * np.uint64(slot)
         self.masks = np.uint64((1 << slot) - 1) << places

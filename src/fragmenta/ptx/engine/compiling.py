@@ -31,9 +31,16 @@ from fragmenta.ptx.module import Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
 PARTS = (
-    accessing, atomics, barriers, copying, definedness, events, inflight, matrices,
+    accessing,
+    atomics,
+    barriers,
+    copying,
+    definedness,
+    events,
+    inflight,
+    matrices,
     unwritten,
-)  # fmt: skip
+)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 

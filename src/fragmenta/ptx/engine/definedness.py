@@ -20,6 +20,7 @@ from fragmenta.ptx.engine import layout, undefined
 from fragmenta.ptx.engine.accessing import element_type, space_of
 from fragmenta.ptx.engine.events import described, if_some, notify
 from fragmenta.ptx.engine.following import SHADOWLESS, can_follow, followed, loads
+from fragmenta.ptx.engine.library import Routine
 from fragmenta.ptx.engine.matrices import operation
 from fragmenta.ptx.engine.program import Program, Unit, register_bytes
 from fragmenta.ptx.engine.synchronising import SPREAD
@@ -60,9 +61,15 @@ ZERO = Immediate(0, "int", 0)
 BITWISE = {"and": (8, 2), "or": (14, 2), "xor": (6, 2), "not": (1, 1)}
 """Truth tables, and how many operands they have."""
 MOVING = {
-    "shl": (2,), "shr": (2,), "shf": (3,), "bfe": (2, 3), "bfi": (3, 4), "prmt": (3,),
-    "brev": (), "cvt": (),
-}  # fmt: skip
+    "shl": (2,),
+    "shr": (2,),
+    "shf": (3,),
+    "bfe": (2, 3),
+    "bfi": (3, 4),
+    "prmt": (3,),
+    "brev": (),
+    "cvt": (),
+}
 """Opcodes that only move bits, and the operands that say where to."""
 _CARRYING = frozenset({"add", "sub", "mul", "mad", "neg"})
 _WHOLE = frozenset({"u16", "u32", "u64", "s16", "s32", "s64", "b16", "b32", "b64"})
@@ -315,9 +322,11 @@ class _Step:
             goal = self.shadow(each)
             made = undefined.whole(goal.bits, *(s.bits for s in sources))
             self.writer.call(
-                made, f"ptr {goal.pointer}", *(f"ptr {s.pointer}" for s in sources),
+                made,
+                f"ptr {goal.pointer}",
+                *(f"ptr {s.pointer}" for s in sources),
                 self.all_lanes,
-            )  # fmt: skip
+            )
 
     def _only_moves(self, words: set[str]) -> bool:
         return words <= _WHOLE | {"l", "r", "clamp", "wrap", "u8", "s8", "b8"} or (
@@ -387,7 +396,7 @@ class _Step:
                 return 32
         return 0
 
-    def _combined(self, make: Callable[[int, int], undefined.Routine]) -> None:
+    def _combined(self, make: Callable[[int, int], Routine]) -> None:
         """All registers have one width."""
         sources = [self.shadow(each) for each in self.reads]
         goals = [self.shadow(each) for each in self.writes]
@@ -395,9 +404,7 @@ class _Step:
             self._whole()
             return
         pointers = [f"ptr {each.pointer}" for each in (*goals, *sources)]
-        self.writer.call(
-            make(goals[0].bits, len(sources)), *pointers, self.all_lanes
-        )  # fmt: skip
+        self.writer.call(make(goals[0].bits, len(sources)), *pointers, self.all_lanes)
 
     def _packs(self, words: set[str]) -> bool:
         """Whether two numbers become the halves of one register."""
@@ -407,7 +414,9 @@ class _Step:
     def _packed(self) -> None:
         goal = self.shadow(self.writes[0])
         sources: list[Written | None] = [
-            self.shadow(each) if isinstance(each, Register) and self._has(each) else None
+            self.shadow(each)
+            if isinstance(each, Register) and self._has(each)
+            else None
             for each in self.instruction.operands[1:]
         ]
         high, low = (0 if each is None else each.bits for each in sources)
@@ -484,7 +493,9 @@ def _product(step: _Step) -> None:
     step.clear()
     writer.line(f"br label %{behind}")
     writer.label(some)
-    shadows = [described(writer, step.twin(each, not i)) for i, each in enumerate(given)]
+    shadows = [
+        described(writer, step.twin(each, not i)) for i, each in enumerate(given)
+    ]
     notify(writer, ["undefined-product", str(op)], shadows, writer.lanes())
     writer.line(f"br label %{behind}")
     writer.label(behind)
@@ -557,7 +568,9 @@ def _atomic(step: _Step) -> None:
     writer, instruction = step.writer, step.instruction
     words = instruction.qualifiers
     kind = element_type(instruction)
-    simple = type_bits(kind) in (32, 64) and not {"async", "v2", "v4", "v8"} & set(words)
+    simple = type_bits(kind) in (32, 64) and not {"async", "v2", "v4", "v8"} & set(
+        words
+    )
     if not simple:
         step.clear()
         return
@@ -630,11 +643,22 @@ def _stored_rows(step: _Step) -> None:
 
 
 RULES: dict[str, Callable[[_Step], None]] = {
-    "ld": _load, "ldu": _load, "st": _store, "atom": _atomic, "red": _atomic,
-    "cp": _copy, "ldmatrix": _rows, "stmatrix": _stored_rows, "movmatrix": _transposed,
-    "mma": _multiply, "wmma": _multiply, "shfl": _shuffle, "vote": _vote,
-    "match": _vote, "redux": _vote,
-}  # fmt: skip
+    "ld": _load,
+    "ldu": _load,
+    "st": _store,
+    "atom": _atomic,
+    "red": _atomic,
+    "cp": _copy,
+    "ldmatrix": _rows,
+    "stmatrix": _stored_rows,
+    "movmatrix": _transposed,
+    "mma": _multiply,
+    "wmma": _multiply,
+    "shfl": _shuffle,
+    "vote": _vote,
+    "match": _vote,
+    "redux": _vote,
+}
 """What is done before opcodes that are more than a calculation in each lane."""
 JUMPS = frozenset({"bra", "brx", "ret", "exit", "call"})
 

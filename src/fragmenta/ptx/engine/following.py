@@ -13,10 +13,21 @@ from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.engine.unwritten import maybe_unwritten
 from fragmenta.ptx.module import Function, Instruction, Register, type_bits
 
-SHADOWLESS = frozenset({
-    "call", "mbarrier", "wgmma", "tcgen05", "tensormap", "clusterlaunchcontrol",
-    "activemask", "elect", "createpolicy", "alloca", "stacksave",
-})  # fmt: skip
+SHADOWLESS = frozenset(
+    {
+        "call",
+        "mbarrier",
+        "wgmma",
+        "tcgen05",
+        "tensormap",
+        "clusterlaunchcontrol",
+        "activemask",
+        "elect",
+        "createpolicy",
+        "alloca",
+        "stacksave",
+    }
+)
 """Opcodes whose results count as defined."""
 _LOADS = frozenset({"ld", "ldu", "atom", "ldmatrix"})
 _CANCELLING = frozenset({"add", "sub", "xor", "mad", "lop3"})
@@ -52,8 +63,8 @@ def loads(instruction: Instruction) -> bool:
 
 
 def can_follow(register: Register) -> bool:
-    """Whether a register may have a shadow: wide ones and vectors count as defined."""
-    return register.lanes == 1 and type_bits(register.type) <= 64
+    """Whether a register may have a shadow: wide ones count as defined."""
+    return type_bits(register.type) <= 64
 
 
 def followed(function: Function) -> Followed:
@@ -101,12 +112,12 @@ def followed(function: Function) -> Followed:
         changed = False
         for effect in uses:
             total = 0
-            for each in effect.reads:
-                total |= behind.get(each.number, 0)
-            for each in effect.writes:
-                before = behind.get(each.number, 0)
-                if total & ~before and can_follow(each):
-                    behind[each.number] = before | total
+            for register in effect.reads:
+                total |= behind.get(register.number, 0)
+            for register in effect.writes:
+                before = behind.get(register.number, 0)
+                if total & ~before and can_follow(register):
+                    behind[register.number] = before | total
                     changed = True
     cancels = any(_may_cancel(each, behind) for each in function.instructions)
     return Followed(unwritten, tuple(sources), behind, cancels)

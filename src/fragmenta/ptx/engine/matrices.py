@@ -211,14 +211,17 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
         for each in _items(registers)
     ]
     if writer.mode.watch:
-        rows = writer.at("%stage", _ROWS)
+        stored = writer.at("%stage", _ROWS)
         if stores:  # what each lane's row becomes, to be compared with what is there
             given = [f"ptr {each.pointer}" for each in items]
             writer.call(
-                gather_rows(plan), f"ptr {rows}", f"ptr {lines}", f"ptr {places}",
+                gather_rows(plan),
+                f"ptr {stored}",
+                f"ptr {lines}",
+                f"ptr {places}",
                 *given,
-            )  # fmt: skip
-        attention.rows(writer, instruction, at, offset - window, used, stores, rows)
+            )
+        attention.rows(writer, instruction, at, offset - window, used, stores, stored)
     failed = writer.call(
         make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",

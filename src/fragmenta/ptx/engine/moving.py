@@ -10,6 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from fragmenta.errors import Error
 from fragmenta.machine.trace import I32, Code, Value, convert, select
 from fragmenta.ptx.engine import warps
 from fragmenta.ptx.engine.layout import LANES
@@ -24,25 +25,51 @@ def mov(writer: Writer, instruction: Instruction) -> None:
     """A move; of a vector, a packing or an unpacking."""
     d, a = instruction.operands
     kind = next(word for word in instruction.qualifiers if word in TYPES)
-    if isinstance(d, Vector) and isinstance(a, Vector):
-        width = type_bits(kind) // len(d.items)
-        for to, of in zip(d.items, a.items, strict=True):
-            writer.compute(f"mov.b{width}", to, of)
+    if instruction.qualifiers[0] in ("v2", "v4"):
+        _all(writer, instruction, kind)
+    elif isinstance(d, Vector) and isinstance(a, Vector):
+        raise Error(
+            f"{instruction.mnemonic} packs or unpacks one register; between two "
+            f"vectors it is mov.v{len(d.items)}.b{type_bits(kind) // len(d.items)}"
+        )
     elif isinstance(a, Vector):
         _pack(writer, d, a, kind)
     elif isinstance(d, Vector):
         _unpack(writer, d, a, kind)
     else:
-        source = writer.source(a, kind)
-        if source.bits != type_bits(kind) and type_bits(kind) > 1:
-            # A special register or an address may be wider or narrower.
-            goal = writer.result(d, kind)
-            writer.call(
-                resize(source.bits, goal.bits), f"ptr {goal.pointer}",
-                f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
-            )  # fmt: skip
-        else:
-            writer.compute(f"mov.{kind}", d, source)
+        _one(writer, kind, d, writer.source(a, kind))
+
+
+def _one(writer: Writer, kind: str, d: Operand, source: Written) -> None:
+    """Move one value."""
+    if source.bits != type_bits(kind) and type_bits(kind) > 1:
+        # A special register or an address may be wider or narrower.
+        goal = writer.result(d, kind)
+        writer.call(
+            resize(source.bits, goal.bits), f"ptr {goal.pointer}",
+            f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
+        )  # fmt: skip
+    else:
+        writer.compute(f"mov.{kind}", d, source)
+
+
+def _all(writer: Writer, instruction: Instruction, kind: str) -> None:
+    """Move the elements of a vector: all are read before one is written."""
+    count, (d, a) = int(instruction.qualifiers[0][1:]), instruction.operands
+    for each in (d, a):
+        if not isinstance(each, Vector) or len(each.items) != count:
+            raise Error(f"{instruction.mnemonic} takes vectors of {count} elements")
+    assert isinstance(d, Vector)
+    assert isinstance(a, Vector)
+    kept = []
+    for of in a.items:
+        source = writer.source(of, kind)
+        held = Written(writer.temporary(), source.bits)
+        writer.compute(f"mov.b{source.bits}", held, source)
+        kept.append(held)
+    for to, held in zip(d.items, kept, strict=True):
+        if not isinstance(to, Sink):
+            _one(writer, kind, to, held)
 
 
 def _parts(writer: Writer, vector: Vector, kind: str, result: bool) -> list[Written]:

@@ -151,9 +151,9 @@ def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
 def register_bytes(register: Register) -> int:
     """The bytes that a register takes in a warp."""
     if register.type == "pred":
-        return 4 * register.lanes
+        return 4
     # 16 bytes at least, so that vectors are aligned.
-    return type_bytes(register.type) * LANES * register.lanes
+    return type_bytes(register.type) * LANES
 
 
 def program(module: Module, name: str) -> Program:

@@ -169,9 +169,16 @@ def chosen(bits: int) -> Routine:
     """
 
     def trace(
-        code: Code, to: Any, a: Any, a_: Any, b: Any, b_: Any, p: Value, p_: Value,
+        code: Code,
+        to: Any,
+        a: Any,
+        a_: Any,
+        b: Any,
+        b_: Any,
+        p: Value,
+        p_: Value,
         lanes: Value,
-    ) -> None:  # fmt: skip
+    ) -> None:
         x, x_, y, y_ = (load_lanes(code, each, bits) for each in (a, a_, b, b_))
         either = x_ | y_ | (x ^ y)
         one = select(warps.to_lanes(p), x_, y_)

@@ -45,6 +45,7 @@ class DefinedWatch:
         """A checksum of the undefined values that each warp stored, by instruction."""
         self.unwritten = np.array(self.launch.compiled.undefined, np.int64).reshape(-1)
         self.segments = self.launch.segments.copy()
+        self.observers: list[DefinedObserver] = []
         self.shadows: dict[int, NDArray[np.uint8]] = {}
         for each in self.launch.places:
             marks = empties.marks(each.data) if each.writable else None
@@ -79,7 +80,16 @@ class DefinedWatch:
 
     def observer(self, cluster: Any) -> DefinedObserver:
         """Who follows a cluster."""
-        return DefinedObserver(self, cluster)
+        made = DefinedObserver(self, cluster)
+        with _LOADING:
+            self.observers.append(made)
+        return made
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        for each in self.observers:
+            vars(each).clear()
+        vars(self).clear()
 
     def collect(self, problems: Any) -> None:
         """Everything was reported when it was seen."""

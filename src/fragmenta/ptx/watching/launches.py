@@ -73,6 +73,12 @@ class LaunchWatch:
             )  # fmt: skip
         self._drop_consequences(problems)
 
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        for each in self.observers:
+            vars(each).clear()
+        vars(self).clear()
+
     def recorded(self) -> list[Recorded]:
         """What happened in some clusters, with the problems that were found there."""
         launch, found = self.machine.launch, list(self.machine.problems)

@@ -144,9 +144,7 @@ def _exit(code: Code, warp: Any, block: Any, lanes: Value) -> None:
         watching(code, block, then)
 
 
-def _exited(
-    code: Code, warp: Any, block: Any, numbers: Any, passed: Value
-) -> Value:  # fmt: skip
+def _exited(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> Value:
     """The lanes that pass barrier 0, if others ended before it; once for those."""
     found = code.variable(passed.lift(0))
     first = convert(warps.first_lane(passed), I64) & (LANES - 1)

@@ -288,7 +288,7 @@ class Observer(TensorObserver):
         goals = {each.rank for each in copy.goals}
         self.note(
             "copy", warp, lanes, event, agents, task.number, counted, moved, goals
-        )  # fmt: skip
+        )
 
     def finished(self, task: Any) -> None:
         """A copy is complete."""

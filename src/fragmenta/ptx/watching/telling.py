@@ -16,13 +16,13 @@ from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.naming import Names, array, block_words, place
 from fragmenta.ptx.watching import phrases
-from fragmenta.ptx.watching.findings import Found
+from fragmenta.ptx.watching.findings import Found, Launched
 from fragmenta.ptx.watching.seen import Agent, Story, Wait
 
 ALL = 0xFFFFFFFF
 
 
-def tell_all(found: Iterable[tuple[Any, Found]]) -> list[Problem]:
+def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
     """All problems of a launch: errors, then warnings, then what is worth knowing.
 
     The same lines of the source in an unrolled loop are one problem, and so are two
@@ -32,8 +32,9 @@ def tell_all(found: Iterable[tuple[Any, Found]]) -> list[Problem]:
     told: dict[tuple[Any, ...], Problem] = {}
     # Of two accesses the one that reads tells more.
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
-        teller = tellers.setdefault(id(launch), Teller(launch))
-        problem = teller.tell(each)
+        if id(launch) not in tellers:
+            tellers[id(launch)] = Teller(launch)
+        problem = tellers[id(launch)].tell(each)
         key = _key(problem)
         if key in told:
             count = told[key].count + problem.count
@@ -67,7 +68,7 @@ def _with_count(problem: Problem) -> Problem:
 class Teller:
     """Tells the problems of one launch."""
 
-    def __init__(self, launch: Any) -> None:
+    def __init__(self, launch: Launched) -> None:
         self.launch = launch
         self.names = Names(launch.module(), launch.compiled)
         self._lines = self.names.module.text.splitlines()
