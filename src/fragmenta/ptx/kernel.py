@@ -146,10 +146,10 @@ class Kernel:
         if check and problems == "raise":
             self._refuse_errors(where)
 
-        def prepared(schedule: str | int) -> Launch:
+        def prepared(schedule: str | int, defined: int | None = None) -> Launch:
             launch = self.loaded.launch(
-                self.name, shape, given, watch=watch, strict=strict,
-                schedule=schedule, **options,
+                self.name, shape, given, watch=watch and defined is None,
+                strict=strict, schedule=schedule, defined=defined, **options,
             )  # fmt: skip
             check_shared(launch.compiled, int(shared), where)
             launch.progress = progress

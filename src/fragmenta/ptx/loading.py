@@ -100,10 +100,14 @@ class Source:
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
+        defined: int | None = None,
     ) -> Launch:
-        """Everything that a launch needs, ready to run."""
+        """Everything that a launch needs, ready to run.
+
+        With ``defined``, undefined bits are followed; it says what they are.
+        """
         clustered = shape.cluster_blocks > 1
-        mode = Mode(watch, clustered, schedule != EAGER)
+        mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
         ready = self.compiled(name, target, contract, mode)
         launch = Launch(
             partial(self.changed, contract),
@@ -115,8 +119,8 @@ class Source:
             stack,
         )
         launch.target = target
-        if ready.events or clustered or watch:
-            launch.attend(schedule, strict)
+        if ready.events or clustered or watch or defined is not None:
+            launch.attend(schedule, strict, defined or 0)
         return launch
 
 

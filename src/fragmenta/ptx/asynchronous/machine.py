@@ -297,7 +297,18 @@ class Cluster:
         vars(self).clear()
 
 
-WATCHED = frozenset({"apart", "location", "unwritten", "fence", "membar"})
+WATCHED = frozenset(
+    {
+        "apart",
+        "exited",
+        "location",
+        "unwritten",
+        "undefined",
+        "undefined-product",
+        "fence",
+        "membar",
+    }
+)
 """Events that change nothing; only the watching hears of them."""
 
 
