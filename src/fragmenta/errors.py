@@ -144,9 +144,10 @@ class KernelFault(Error):
 
 
 class KernelHazard(KernelFault):
-    """A kernel ran to its end, but something in it is wrong; the message says what.
+    """A kernel may run to its end, but something in it is wrong; the message says what.
 
-    ``problems`` are all problems of the launch.
+    ``problems`` are all problems of the launch.  If a look at the text shows an error,
+    the kernel does not run, and there is no ``result``.
     """
 
     def __init__(self, message: str, kind: str, problems: list[Any]) -> None:
@@ -154,7 +155,7 @@ class KernelHazard(KernelFault):
         self.args = (message, kind, problems)
         self.problems = problems
         self.result: Any = None
-        """What the launch did in spite of it."""
+        """What the launch did in spite of it; None if it did not run."""
 
 
 # ── what is missing or refuses to work ──────────────────────────────────────

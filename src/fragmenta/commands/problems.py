@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +13,6 @@ from fragmenta.errors import KernelFault, KernelHazard
 from fragmenta.ptx.checking.problem import (
     ERROR,
     RULES,
-    SEVERITIES,
     Problem,
     Related,
     wrapped,
@@ -59,20 +57,6 @@ def _underlined(problem: Problem) -> tuple[str, str]:
         start -= cut
     length = max(1, min(length, room - start))
     return f"    {line}", f"    {' ' * start}^{'~' * (length - 1)}"
-
-
-def counts(problems: Iterable[Problem]) -> list[str]:
-    """How many problems there are of each severity.
-
-    >>> counts([Problem("leak", "error", 1, 1, "", "")] * 2)
-    ['2 errors']
-    """
-    found = Counter(problem.severity for problem in problems)
-    return [
-        f"{found[each]} {each}{'s' * (found[each] > 1)}"
-        for each in SEVERITIES
-        if found[each]
-    ]
 
 
 def of_fault(fault: KernelFault) -> list[Problem]:

@@ -42,6 +42,28 @@ def limits(target: str) -> tuple[int, int]:
     return int(row["static"]), int(row["dynamic"])
 
 
+def reachable(module: Module, kernel: Function) -> list[Function]:
+    """A kernel and the functions that it may call, in order of the text.
+
+    If a variable holds the address of a function, any function may be called.
+    """
+    found, waiting = {kernel.name}, [kernel]
+    if any(
+        symbol.name in module.functions
+        for variable in module.variables.values()
+        for _, symbol in variable.references
+    ):
+        waiting += [each for each in module.functions.values() if not each.kernel]
+    while waiting:
+        function = waiting.pop()
+        found.add(function.name)
+        for name in _names(function):
+            goal = module.aliases.get(name, name)
+            if goal in module.functions and goal not in found:
+                waiting.append(module.functions[goal])
+    return [each for each in module.functions.values() if each.name in found]
+
+
 def shared_bytes(module: Module, kernel: Function) -> int:
     """The static shared memory of a kernel and of the functions that it calls.
 
@@ -49,21 +71,13 @@ def shared_bytes(module: Module, kernel: Function) -> int:
     more room: ptxas puts the variables in an order of its own.
     """
     seen: dict[str, Variable] = {}
-    waiting, done = [kernel], set()
-    while waiting:
-        function = waiting.pop()
-        if function.name in done:
-            continue
-        done.add(function.name)
+    for function in reachable(module, kernel):
         for name, inner in function.variables.items():
             seen[f"{function.name} {name}"] = inner
         for name in _names(function):
             outer = module.variables.get(name)
             if outer is not None:
                 seen[name] = outer
-            called = module.functions.get(name)
-            if called is not None:
-                waiting.append(called)
     return sum(
         variable.size
         for variable in seen.values()

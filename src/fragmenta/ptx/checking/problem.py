@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -145,3 +147,17 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.severity}: {self.message}"
+
+
+def counts(problems: Iterable[Problem]) -> list[str]:
+    """How many problems there are of each severity.
+
+    >>> counts([Problem("leak", "error", 1, 1, "", "")] * 2)
+    ['2 errors']
+    """
+    found = Counter(problem.severity for problem in problems)
+    return [
+        f"{found[each]} {each}{'s' * (found[each] > 1)}"
+        for each in SEVERITIES
+        if found[each]
+    ]

@@ -9,7 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
+
+from fragmenta.ptx.engine.compiled import Compiled
+from fragmenta.ptx.engine.context import Shape
+from fragmenta.ptx.module import Module
+
+
+class Place(NamedTuple):
+    """Global memory of a launch, without its bytes."""
+
+    slot: int
+    name: str
+
+
+class Launched(NamedTuple):
+    """What is kept of a launch to tell its problems later.
+
+    It has none of the memory: neither the arrays nor their shadows.
+    """
+
+    module: Callable[[], Module]
+    compiled: Compiled
+    shape: Shape
+    places: tuple[Place, ...]
 
 
 @dataclass
@@ -51,7 +74,8 @@ class Problems:
 
     def put(self, made: Found) -> None:
         """Add a problem, or count it if it is known."""
-        key = made.rule, made.site, made.other
+        # A note, such as that both wrote the same value, hides no error.
+        key = made.rule, made.severity, made.site, made.other
         with self._lock:
             known = self._found.get(key)
             if known is None:

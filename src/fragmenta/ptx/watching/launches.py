@@ -73,6 +73,12 @@ class LaunchWatch:
             )  # fmt: skip
         self._drop_consequences(problems)
 
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        for each in self.observers:
+            vars(each).clear()
+        vars(self).clear()
+
     def recorded(self) -> list[Recorded]:
         """What happened in some clusters, with the problems that were found there."""
         launch, found = self.machine.launch, list(self.machine.problems)
@@ -144,7 +150,7 @@ class LaunchWatch:
                 "space": "shared", "story": story, "owner": found.first >> RANK_BITS,
                 "first": found.first & low, "last": found.last & low,
                 "now_write": found.now_write, "was_write": found.was_write,
-                "same_value": rule == "same-value",
+                "same_value": rule == "same-value", "partly": found.partly,
             },
         )  # fmt: skip
         if found.before is not None and found.before.epoch == LAST_EPOCH:

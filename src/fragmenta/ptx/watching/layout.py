@@ -170,6 +170,7 @@ HEAD_PROBLEMS = 88  #: pointer to the problems
 HEAD_SETS = 96  #: pointer to the sets of readers
 HEAD_KINDS = 104  #: 11 x i32: the first agent of each kind in AGENT_KINDS, and the end
 HEAD_STRICT = 152  #: i32: 1 if also what sources disagree on is reported
+HEAD_EXITED = 156  #: i32: 1 + the phase of barrier 0 in which threads ended; or 0
 HEAD_BYTES = 192
 
 # The clocks of a warp.

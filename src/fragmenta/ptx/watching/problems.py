@@ -57,6 +57,8 @@ class Found:
     now_write: bool
     cluster: int
     """How many clusters were watched before the one it was first found in."""
+    partly: bool = False
+    """Whether a part of what was read was written."""
 
 
 class Problem(NamedTuple):
@@ -152,6 +154,7 @@ def decode(table: NDArray[np.uint8]) -> list[Found]:
                 bool(flags & 2),
                 bool(flags & 1),
                 cluster,
+                bool(flags & 4),
             )
         )
     return sorted(found, key=lambda each: (each.now.site, each.rule, each.first))

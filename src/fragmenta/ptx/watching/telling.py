@@ -11,18 +11,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from fragmenta.errors import ranges
+from fragmenta.errors import one_of, ranges
 from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.naming import Names, array, block_words
+from fragmenta.ptx.naming import Names, array, block_words, place
 from fragmenta.ptx.watching import phrases
-from fragmenta.ptx.watching.findings import Found
+from fragmenta.ptx.watching.findings import Found, Launched
 from fragmenta.ptx.watching.seen import Agent, Story, Wait
 
 ALL = 0xFFFFFFFF
 
 
-def tell_all(found: Iterable[tuple[Any, Found]]) -> list[Problem]:
+def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
     """All problems of a launch: errors, then warnings, then what is worth knowing.
 
     The same lines of the source in an unrolled loop are one problem, and so are two
@@ -32,8 +32,9 @@ def tell_all(found: Iterable[tuple[Any, Found]]) -> list[Problem]:
     told: dict[tuple[Any, ...], Problem] = {}
     # Of two accesses the one that reads tells more.
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
-        teller = tellers.setdefault(id(launch), Teller(launch))
-        problem = teller.tell(each)
+        if id(launch) not in tellers:
+            tellers[id(launch)] = Teller(launch)
+        problem = tellers[id(launch)].tell(each)
         key = _key(problem)
         if key in told:
             count = told[key].count + problem.count
@@ -67,7 +68,7 @@ def _with_count(problem: Problem) -> Problem:
 class Teller:
     """Tells the problems of one launch."""
 
-    def __init__(self, launch: Any) -> None:
+    def __init__(self, launch: Launched) -> None:
         self.launch = launch
         self.names = Names(launch.module(), launch.compiled)
         self._lines = self.names.module.text.splitlines()
@@ -139,7 +140,9 @@ class Teller:
         memory = self._memory(found, story)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
         if found.rule == "uninitialised":
-            return f"{start}, which nobody has written", phrases.REPAIRS[found.rule]
+            what = phrases.PARTLY if found.more.get("partly") else phrases.UNWRITTEN
+            uses = self._uses(found)
+            return f"{start}, {what}{uses}", phrases.REPAIRS[found.rule]
         if before is None:
             rest = phrases.SEVERAL if found.more["now_write"] else phrases.SOMEBODY
             return f"{start}; {rest}", phrases.REPAIRS[found.rule]
@@ -152,6 +155,16 @@ class Teller:
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
+
+    def _uses(self, found: Found) -> str:
+        """Where the value that was read is used, if that was followed."""
+        told: dict[str, None] = {}
+        for kind, (function, index) in found.more.get("uses", ()):
+            at = self.names.module.functions[function].instructions[index]
+            told[f"{phrases.USES[kind]} at {place(at)}"] = None
+        some = list(told)
+        more = f" and {len(some) - 2} more" if len(some) > 3 else ""
+        return f"; it {one_of(some[: 2 if more else 3], 'and')}{more}" if some else ""
 
     def _user(self, who: Agent) -> str:
         """What reads through the async proxy."""
@@ -170,6 +183,7 @@ class Teller:
             if who.issuer is not None:
                 _, warp, lanes = who.issuer
                 lane = f", issued by warp {warp}{_lanes(lanes)}"
+                who = who._replace(rank=who.issuer[0])
         if than is not None:
             lane += self._elsewhere(who, than)
         return phrases.AGENTS[who.kind].format(
