@@ -15,13 +15,14 @@ import importlib
 import inspect
 import json
 import os
-import re
 import signal
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any
+
+from corpus.table import in_package
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -198,11 +199,6 @@ def described(seen: Any, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
             for each in seen.problems.values()
         ],
     }
-
-
-def in_package(text: str) -> str:
-    """A text whose paths start in the folder of all packages."""
-    return re.sub(r"[^\s'\"]*/(?:site-packages|code_cache)/", "", text)
 
 
 def located() -> dict[str, tuple[str, int]]:

@@ -12,6 +12,7 @@ from making.markdown import DOCS, ROOT, counted, table
 FILE = DOCS / "corpus.json"
 H200 = DOCS / "corpus-h200.json"
 FINDINGS = ROOT / "corpus" / "findings.toml"
+TRITON = "https://github.com/triton-lang/triton/blob/v3.9.0/python/"
 STATES = {
     "right": "yes",
     "wrong": "**no**",
@@ -213,7 +214,8 @@ def _told(finding: Row, about: Row) -> str:
 
 def _link(place: str, about: Row) -> str:
     file, _, line = place.rpartition(":")
-    return f"{about['source']}{file}#L{line}"
+    source = TRITON if file.startswith("triton/") else about["source"]
+    return f"{source}{file}#L{line}"
 
 
 def unexplained() -> list[str]:
