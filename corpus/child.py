@@ -172,11 +172,15 @@ def outcome(case: Any, trial: Any) -> tuple[str, str]:
     return ("right", "") if trial.compared else ("unjudged", "nothing was compared")
 
 
-def described(seen: Any, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
+def described(seen: Any, places: dict[str, dict[str, int]]) -> dict[str, Any]:
     """A kernel as plain values."""
     from corpus.watching import place
 
-    file, line = places.get(seen.name, (seen.file, 0))
+    file, line = seen.file, 0
+    known = places.get(seen.name, {})
+    if seen.file in known or len(known) == 1:
+        file = seen.file if seen.file in known else next(iter(known))
+        line = known[file]
     tensor = sorted(
         n for n in seen.counts if n.startswith(("mma", "wgmma", "tcgen05.mma"))
     )
@@ -201,17 +205,18 @@ def described(seen: Any, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
     }
 
 
-def located() -> dict[str, tuple[str, int]]:
-    """Where each kernel of Triton is written, by its name."""
+def located() -> dict[str, dict[str, int]]:
+    """The files and lines where the Triton functions of each name are written."""
     if "triton" not in sys.modules:
         return {}
     from triton.runtime.jit import JITFunction
 
-    found = {}
+    found: dict[str, dict[str, int]] = {}
     for each in gc.get_objects():
         if isinstance(each, JITFunction):
             code = inspect.unwrap(each.fn).__code__
-            found[each.fn.__name__] = (code.co_filename, code.co_firstlineno)
+            place = found.setdefault(each.fn.__name__, {})
+            place[code.co_filename] = code.co_firstlineno
     return found
 
 

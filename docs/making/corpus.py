@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import tomllib
 from functools import cache
 from typing import Any
@@ -87,7 +88,8 @@ def summary() -> str:
     every = rows()
     right = sum(each["state"] == "right" for each in every)
     silent = sum(not each["problems"] for each in every)
-    refused = [each for each in _table()["cases"] if each["state"] == "refused"]
+    not_run = ("refused", "time", "crash")
+    refused = [each for each in _table()["cases"] if each["state"] in not_run]
     told = _recorded()["kernels"].values()
     steady = [each for each in told if each["bits"] in ("same", "differs")]
     same = sum(each["bits"] == "same" for each in steady)
@@ -109,7 +111,8 @@ def summary() -> str:
             f"{faster} of the {len(pairs)} that Triton's interpreter also runs are "
             "faster here, with the watcher on."
         )
-    parts.append(f"{counted(len(refused), 'case')} refused.")
+    if refused:
+        parts.append(f"{counted(len(refused), 'case')} could not be run here.")
     return " ".join(parts)
 
 
@@ -119,7 +122,8 @@ def _timed(every: list[Row]) -> list[Row]:
 
 def sentence() -> str:
     """The same for the README."""
-    return summary() + " [The table](docs/corpus.md) says which."
+    told = summary() + " [The table](docs/corpus.md) says which."
+    return textwrap.fill(told, 95, break_long_words=False, break_on_hyphens=False)
 
 
 def libraries() -> str:
