@@ -206,13 +206,17 @@ def findings() -> str:
 
 
 def _told(finding: Row, about: Row) -> str:
-    places = ", ".join(
-        f"[{place.rpartition('/')[2]}]({_link(place, about)})"
-        for place in finding["at"]
+    files: dict[str, list[str]] = {}
+    for place in finding["at"]:
+        file, _, line = place.rpartition(":")
+        files.setdefault(file, []).append(f"[{line}]({_link(place, about)})")
+    places = "; ".join(
+        f"`{file.rpartition('/')[2]}` {', '.join(lines)}"
+        for file, lines in files.items()
     )
     return (
         f"**{about['title']}: {finding['title']}** ({finding['judged']}). "
-        f"{finding['words'].strip()} {places}"
+        f"{' '.join(finding['words'].split())} Lines: {places}."
     )
 
 
