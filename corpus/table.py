@@ -56,6 +56,7 @@ LIBRARIES = {
         "Lightning Attention",
         "OpenNLPLab/lightning-attention/blob/main/",
     ),
+    "helion": Library("helion", "Helion", "pytorch/helion/blob/v{version}/"),
     "cccl": Library(
         "nvidia-cuda-cccl", "CCCL (CUB, libcu++)", "NVIDIA/cccl/blob/main/"
     ),
