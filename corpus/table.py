@@ -57,6 +57,9 @@ LIBRARIES = {
         "OpenNLPLab/lightning-attention/blob/main/",
     ),
     "helion": Library("helion", "Helion", "pytorch/helion/blob/v{version}/"),
+    "numbacuda": Library(
+        "numba-cuda", "numba-cuda", "NVIDIA/numba-cuda/blob/v{version}/"
+    ),
     "cccl": Library(
         "nvidia-cuda-cccl", "CCCL (CUB, libcu++)", "NVIDIA/cccl/blob/main/"
     ),
