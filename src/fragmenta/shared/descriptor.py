@@ -124,8 +124,9 @@ class Descriptor:
     ``swizzle`` is 0, 32, 64 or 128, or ``"128/32"``.  Address 0 is a multiple of 1024
     in shared memory, because the swizzle depends on bits of the address.
     ``base_offset`` is the line of 128 bytes, modulo 8, in which the pattern of the
-    swizzle begins; without a swizzle it means nothing.  ``family`` is ``"wgmma"`` or ``"tcgen05"``.  Of ``tcgen05`` on
-    sm_103a, ``absolute`` says that ``leading`` is an address.
+    swizzle begins; without a swizzle it means nothing.  ``family`` is ``"wgmma"`` or
+    ``"tcgen05"``.  Of ``tcgen05`` on sm_103a, ``absolute`` says that ``leading`` is an
+    address.
 
     >>> d = Descriptor(start=0, leading=128, stride=1024, swizzle=128)
     >>> hex(d.encode())
