@@ -49,6 +49,10 @@ class Kernel:
 
     loaded: Loaded
     function: Function
+    names: tuple[str, ...] = ()
+    """The names of its first parameters in the program that it was compiled from."""
+    language: str = ""
+    """What that is written in, for the words of reports: ``cuda``, ``triton``."""
 
     @property
     def name(self) -> str:
@@ -148,7 +152,7 @@ class Kernel:
         def prepared(schedule: str | int) -> Launch:
             launch = self.loaded.launch(
                 self.name, shape, given, watch=watch, strict=strict,
-                schedule=schedule, **options,
+                schedule=schedule, names=self.names, language=self.language, **options,
             )  # fmt: skip
             check_shared(launch.compiled, int(shared), where)
             launch.progress = progress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,7 +120,7 @@ def _pointer(value: Any, name: str) -> Any:
     return Pointer(_memory(value, name), 0)
 
 
-def _memory(value: Any, name: str) -> NDArray[np.uint8]:
+def _memory(value: Any, name: str) -> NDArray[Any]:
     """The bytes from the first to the last element, in place."""
     strides = list(value.stride())
     if any(step < 0 for step in strides):
@@ -133,10 +134,23 @@ def _memory(value: Any, name: str) -> NDArray[np.uint8]:
     if not size:
         return np.zeros(0, np.uint8)
     memory = (ctypes.c_uint8 * size).from_address(value.data_ptr())
-    found: NDArray[np.uint8] = np.ctypeslib.as_array(memory)
+    found: NDArray[Any] = np.ctypeslib.as_array(memory)
+    if size == prod(shape) * value.element_size() and _in_order(shape, strides):
+        # Reports then name elements by their index.
+        found = found.view(f"V{value.element_size()}").reshape(shape)
     flags = getattr(value, "flags", None)
     found.flags.writeable = flags is None or bool(flags.writeable)
     return found
+
+
+def _in_order(shape: list[int], strides: list[int]) -> bool:
+    """Whether elements are in memory as their indices count, the last the fastest."""
+    wanted = 1
+    for length, step in zip(reversed(shape), reversed(strides), strict=True):
+        if length > 1 and step != wanted:
+            return False
+        wanted *= length
+    return True
 
 
 _FLOATS: dict[str, Any] = {
