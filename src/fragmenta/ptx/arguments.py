@@ -254,7 +254,7 @@ class _Group:
             return np.zeros(0, np.uint8)
         for each in self.places:
             if each.array.nbytes == size:
-                flat: NDArray[np.uint8] = each.array.reshape(-1).view(np.uint8)
+                flat: NDArray[np.uint8] = each.array.ravel(order="K").view(np.uint8)
                 return flat
         shared = (ctypes.c_uint8 * size).from_address(self.start)
         return np.ctypeslib.as_array(shared)
@@ -311,6 +311,8 @@ def _converted(what: str, parameter: Variable, value: Any) -> bytes | _Place | _
         return _Places(_raw(value.data, size, what), at, places)
     if isinstance(value, _RAW):
         return _raw(value, size, what)
+    if _is_struct_array(value, parameter):
+        return _raw(value.reshape(())[()], size, what)
     pointer = isinstance(value, Pointer)
     if not pointer and (isinstance(value, np.generic) or not _is_memory(value)):
         return _number(value, parameter, what)
@@ -322,6 +324,13 @@ def _converted(what: str, parameter: Variable, value: Any) -> bytes | _Place | _
     if not pointer:
         return _Place(_memory(value, what), 0, what, pointer=False)
     return _place(value, what)
+
+
+def _is_struct_array(value: Any, parameter: Variable) -> bool:
+    """Whether an array with one structured element is given for a struct by value."""
+    if not isinstance(value, np.ndarray) or value.dtype.names is None:
+        return False
+    return value.size == 1 and parameter.size != type_bytes(parameter.type)
 
 
 def _place(value: Pointer, what: str) -> _Place:
@@ -379,15 +388,29 @@ _RAW = (bytes, bytearray, memoryview, np.void, ctypes.Structure, ctypes.Union,
 
 
 def _raw(value: Any, size: int, what: str) -> bytes:
-    if isinstance(value, np.void) and not value.dtype.isnative:
-        raise Error(f"{what} is not in native byte order: {value.dtype}")
+    if isinstance(value, np.void):
+        if not value.dtype.isnative:
+            raise Error(f"{what} is not in native byte order: {value.dtype}")
+        if value.dtype.hasobject:
+            raise Error(f"{what} holds Python objects; a kernel needs numbers")
     data = bytes(value.tobytes() if isinstance(value, np.void) else value)
     if len(data) != size:
         raise ShapeError(
             f"{what} has {size} bytes; given {type(value).__name__} of {len(data)} "
-            "bytes" + ("; memory is given as an array" if size == 8 else "")
+            "bytes" + _other_size(value, size)
         )
     return data
+
+
+def _other_size(value: Any, size: int) -> str:
+    """What to do about a struct that has another size than the parameter."""
+    if size == 8:
+        return "; memory is given as an array"
+    if not isinstance(value, np.void) or value.dtype.names is None:
+        return ""
+    fields = {name: kind for name, (kind, *_) in (value.dtype.fields or {}).items()}
+    aligned = np.dtype([*fields.items()], align=True).itemsize
+    return "; numpy.dtype(…, align=True) has it" if aligned == size else ""
 
 
 def _is_memory(value: Any) -> bool:
@@ -397,17 +420,16 @@ def _is_memory(value: Any) -> bool:
 def _memory(value: Any, what: str) -> NDArray[Any]:
     """An array that shares its memory with what was given."""
     refuse_masks(value)
+    copied = "numpy.ascontiguousarray"
     if not isinstance(value, np.ndarray):
+        copied = ".contiguous()" if hasattr(value, "contiguous") else copied
         if not hasattr(value, "__dlpack__"):
             raise Error(f"{what} must be an array; given {type(value).__name__}")
         value = _shared(value, what)
-    if not value.flags.c_contiguous:
-        hint = "numpy.ascontiguousarray makes a copy that is"
-        if value.flags.f_contiguous:
-            hint = f"its transpose .T is, with the same memory; {hint}, too"
+    if not _is_dense(value):
         raise ShapeError(
-            f"{what} is not contiguous in C order (shape {value.shape}, strides "
-            f"{value.strides}); {hint}"
+            f"{what} is not contiguous (shape {value.shape}, strides "
+            f"{value.strides}); {copied} makes a copy that is"
         )
     if value.dtype.hasobject:
         raise Error(f"{what} holds Python objects; a kernel needs numbers")
@@ -419,14 +441,19 @@ def _memory(value: Any, what: str) -> NDArray[Any]:
     return np.asarray(value)
 
 
+def _is_dense(array: NDArray[Any]) -> bool:
+    """Whether the elements are side by side, whatever the order of the axes.
+
+    >>> _is_dense(np.zeros((2, 3, 4)).T), _is_dense(np.zeros((4, 4))[:, ::2])
+    (True, False)
+    """
+    flat = array.ravel(order="K")
+    start, first = (each.__array_interface__["data"][0] for each in (array, flat))
+    return not array.size or (flat.flags.c_contiguous and start == first)
+
+
 def _shared(value: Any, what: str) -> NDArray[Any]:
     """The memory of a tensor of another library."""
-    contiguous = getattr(value, "is_contiguous", None)
-    if contiguous is not None and not contiguous():
-        raise ShapeError(
-            f"{what} is not contiguous (shape {tuple(value.shape)}); .contiguous() "
-            "makes a copy that is"
-        )
     try:
         return np.asarray(np.from_dlpack(value))
     except (BufferError, RuntimeError, TypeError) as error:
@@ -436,10 +463,17 @@ def _shared(value: Any, what: str) -> NDArray[Any]:
             try:
                 import torch
 
-                return np.asarray(np.from_dlpack(value.view(torch.uint8)))
+                dense = _by_strides(value).view(torch.uint8)
+                return np.asarray(np.from_dlpack(dense))
             except (ImportError, BufferError, RuntimeError, TypeError):
                 pass
         raise Error(f"{what} cannot be used in place: {error}") from error
+
+
+def _by_strides(value: Any) -> Any:
+    """A tensor with its axes as they are in memory: of a transposed one, the rows."""
+    steps = value.stride()
+    return value.permute(sorted(range(len(steps)), key=lambda axis: -steps[axis]))
 
 
 _FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}

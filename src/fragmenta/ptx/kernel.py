@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
@@ -149,10 +150,11 @@ class Kernel:
         if check and problems == "raise":
             self._refuse_errors(where)
 
-        def prepared(schedule: str | int) -> Launch:
+        def prepared(schedule: str | int, defined: int | None = None) -> Launch:
             launch = self.loaded.launch(
-                self.name, shape, given, watch=watch, strict=strict,
-                schedule=schedule, names=self.names, language=self.language, **options,
+                self.name, shape, given, watch=watch and defined is None,
+                strict=strict, schedule=schedule, defined=defined, names=self.names,
+                language=self.language, **options,
             )  # fmt: skip
             check_shared(launch.compiled, int(shared), where)
             launch.progress = progress
@@ -219,9 +221,17 @@ class Kernel:
 
     verify = methods.verify_kernel
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle, is the kernel of that name in a copy of its module."""
+        return _kernel_of, (self.loaded, self.name)
+
     def __repr__(self) -> str:
         given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
         return f"Kernel({self.name}({given}))"
+
+
+def _kernel_of(loaded: Loaded, name: str) -> Kernel:
+    return loaded.kernels[name]
 
 
 class Loaded(Source):
@@ -253,12 +263,12 @@ class Loaded(Source):
             self._checked[key] = check(self.module, *key)
         return list(self._checked[key])
 
-    @cached_property
+    @once_property
     def _checked(self) -> dict[tuple[Any, ...], list[Problem]]:
         """What was found without running, by what was asked."""
         return {}
 
-    @cached_property
+    @once_property
     def kernels(self) -> Mapping[str, Kernel]:
         """The kernels by name."""
         found = {

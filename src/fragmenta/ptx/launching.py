@@ -85,8 +85,11 @@ class Launch:
         self.machine: Machine | None = None
         """What carries out events; none if the kernel has none and nobody watches."""
 
-    def attend(self, schedule: str | int, strict: bool) -> None:
-        """Carry out events, and do asynchronous work as a schedule says."""
+    def attend(self, schedule: str | int, strict: bool, seed: int = 0) -> None:
+        """Carry out events, and do asynchronous work as a schedule says.
+
+        ``seed`` says what undefined memory holds, if undefined bits are followed.
+        """
         # Each of these carries out some instructions.
         from fragmenta.ptx.asynchronous import parts
 
@@ -96,6 +99,10 @@ class Launch:
             from fragmenta.ptx.watching.launches import LaunchWatch
 
             self.machine.watching = LaunchWatch(self.machine)
+        elif Mode(*self.compiled.mode).defined:
+            from fragmenta.ptx.watching.definedness import DefinedWatch
+
+            self.machine.watching = DefinedWatch(self.machine, seed)
 
     @property
     def kept(self) -> Launched:

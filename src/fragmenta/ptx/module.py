@@ -59,13 +59,13 @@ class Register:
     """``b32``, ``f32``, ``pred`` … as declared, without the dot."""
     number: int
     """Its place among all registers of the function that are used."""
-    lanes: int = 1
-    """2 or 4 if it was declared with ``.v2`` or ``.v4``."""
+    vector: str = ""
+    """The vector register that it is an element of: ``%v`` for ``%v.x``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A byte or half (``.b0``, ``.h1``) or an element (``.x``) of a register."""
+    """A byte or half of a register, ``.b0`` or ``.h1``, in a video instruction."""
 
     of: Register
     which: str
@@ -126,9 +126,11 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Operands in braces."""
+    """Operands in braces, or all elements of a vector register."""
 
     items: tuple[Operand, ...]
+    name: str = ""
+    """The vector register that was written, ``%v`` or ``%tid``; empty for braces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fragmenta import methods
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import KernelHazard, one_of
 from fragmenta.ptx.engine.compiled import Compiled
 
@@ -57,7 +57,7 @@ class Result:
     recorded: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What happened in some clusters: the first, and those with a problem."""
 
-    @cached_property
+    @once_property
     def hazards(self) -> list[Problem]:
         """What is wrong with the kernel, as far as this launch shows it."""
         if not self.found:
@@ -66,7 +66,7 @@ class Result:
 
         return tell_all(self.found)
 
-    @cached_property
+    @once_property
     def problems(self) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fragmenta.arrays.once import once_of
 from fragmenta.errors import (
     Error,
     KernelFault,
@@ -378,7 +378,7 @@ def _kernel(source: Any, metadata: Any) -> Kernel:
     return _loaded(paths[0], metadata.name)
 
 
-@functools.lru_cache(maxsize=256)
+@once_of(256)
 def _loaded(path: str, name: str) -> Kernel:
     """The kernel of a file; its name holds a digest of all that it is made of."""
     return parse(Path(path).read_text(encoding="utf-8"), name).kernels[name]

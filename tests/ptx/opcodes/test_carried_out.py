@@ -17,7 +17,7 @@ LINES = [
     line
     for lines in TABLE.lines.values()
     for line in lines
-    if line.emit is None and line.opcode not in ("call", "brx", "mov")
+    if line.emit is None and line.opcode not in ("call", "brx")
 ]
 HEAD = """\
 .version 9.4

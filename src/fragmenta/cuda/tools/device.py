@@ -11,7 +11,7 @@ import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import cached_property
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error, NoDevice, missing
 
 _WHERE = "on a machine with an NVIDIA GPU and driver"
 
 
-@cache
+@once
 def present() -> GPU:
     """The GPU of this machine; :class:`NoDevice` if there is none.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.arrays.once import once_of
 from fragmenta.cuda.source import kernel, ptx, tiled
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP
 from fragmenta.cuda.tools import assembler, device
@@ -161,7 +161,7 @@ def run(
     return gpu.run(module, kernel.name, len(output), kernel.threads, given, output)
 
 
-@lru_cache(maxsize=128)
+@once_of(128)
 def load(gpu: GPU, text: str) -> Any:
     """The module of a PTX source, assembled once for each source and target."""
     try:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import compiler
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
@@ -79,7 +80,7 @@ class RawKernel:
         """The PTX that the compiler makes of it, with the lines of the source."""
         return self._compiled[0]
 
-    @cached_property
+    @once_property
     def kernel(self) -> Kernel:
         """The kernel as :mod:`fragmenta.ptx` has it."""
         text, name = self._compiled

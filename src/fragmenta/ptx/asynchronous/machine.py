@@ -297,7 +297,18 @@ class Cluster:
         vars(self).clear()
 
 
-WATCHED = frozenset({"apart", "location", "unwritten", "fence", "membar"})
+WATCHED = frozenset(
+    {
+        "apart",
+        "exited",
+        "location",
+        "unwritten",
+        "undefined",
+        "undefined-product",
+        "fence",
+        "membar",
+    }
+)
 """Events that change nothing; only the watching hears of them."""
 
 
@@ -343,8 +354,8 @@ class Machine:
         """What is known of a product since the kernel was compiled."""
         found = self._located.get(event.number)
         if found is None:
-            found = read(self.launch.compiled.events[event.number][2][0])
-            self._located[event.number] = found
+            made = read(self.launch.compiled.events[event.number][2][0])
+            found = self._located.setdefault(event.number, made)
         return found
 
     def watch(self, cluster: Cluster) -> Any:

@@ -10,27 +10,24 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import FAMILIES, Ways
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction as by_name
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.module import (
     Immediate,
     Instruction,
     Not,
     Operand,
-    Part,
     Register,
     Vector,
 )
-
-_ELEMENTS = "xyzw"
 
 
 class Source(NamedTuple):
@@ -81,7 +78,7 @@ class Located:
         return _located(json.dumps(given))
 
 
-@lru_cache(maxsize=4096)
+@once
 def _located(text: str) -> Located:
     mnemonic, d, a, descriptors, metadata, scale_d, selector, ways = json.loads(text)
     return Located(
@@ -177,12 +174,8 @@ def describe(instruction: Instruction) -> WgmmaForm:
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:
-    """What stands in braces, or the elements of a vector variable."""
-    if isinstance(operand, Vector):
-        return operand.items
-    if isinstance(operand, Register) and operand.lanes > 1:
-        return tuple(Part(operand, each) for each in _ELEMENTS[: operand.lanes])
-    return (operand,)
+    """What stands in braces, or the elements of a vector register."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def _constant(given: dict[str, Operand], name: str, otherwise: int) -> int:
@@ -200,9 +193,6 @@ def _source(operand: Operand, place: Callable[[Register], int]) -> Source:
             return Source(place(operand))
         case Not():
             return Source(place(operand.of), negated=True)
-        case Part():  # elements of a vector variable are one after the other
-            index = _ELEMENTS.index(operand.which)
-            return Source(place(operand.of) + 4 * LANES * index)
         case Immediate():
             return Source(-1, operand.bits)
     raise Error(f"{type(operand).__name__} cannot be an operand of wgmma")

@@ -134,22 +134,22 @@ def copies(
 
 def rows(
     writer: Writer, instruction: Instruction, at: Written, offset: int, used: int,
-    stores: bool, registers: list[str],
+    stores: bool, values: str,
 ) -> None:  # fmt: skip
-    """Write the checks of ``ldmatrix`` or ``stmatrix``: rows of 16 bytes."""
-    if not writer.mode.watch:
-        return
-    what = Access("shared", 32, 32, 4, address=at.bits)
+    """Write the checks of ``ldmatrix`` or ``stmatrix``: rows of 16 bytes.
+
+    ``values`` is where the rows are that are stored, side by side.
+    """
+    what = Access("shared", 128, 128, address=at.bits)
     chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
     given = (
         "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {chosen}", f"i32 {writer.site()}",
     )  # fmt: skip
     _link(writer)
-    # The values are not compared: which lane holds which piece is another matter.
-    places = [f"ptr {registers[0]}"] * 4
-    writer.call(watched(what, "write" if stores else "read"), *given, *places)
-    writer.call(counted_banks(what), *given)
+    made = watched(what, "write" if stores else "read")
+    writer.call(made, *given, f"ptr {values}")
+    writer.call(counted_banks(what._replace(bits=32, register=32, elements=4)), *given)
 
 
 def _signed(number: int) -> int:

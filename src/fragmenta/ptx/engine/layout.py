@@ -81,9 +81,10 @@ SPECIALS_32 = (
     "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge",
     "%clock", "%clock_hi", "%total_smem_size", "%dynamic_smem_size",
     "%aggr_smem_size", "%is_explicit_cluster", "%clusterid.x", "%clusterid.y",
-    "%clusterid.z", "%nclusterid.x", "%nclusterid.y", "%nclusterid.z",
-    "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z", "%cluster_nctaid.x",
-    "%cluster_nctaid.y", "%cluster_nctaid.z", "%cluster_ctarank", "%cluster_nctarank",
+    "%clusterid.z", "%clusterid.w", "%nclusterid.x", "%nclusterid.y", "%nclusterid.z",
+    "%nclusterid.w", "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z",
+    "%cluster_ctaid.w", "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z",
+    "%cluster_nctaid.w", "%cluster_ctarank", "%cluster_nctarank",
     "%reserved_smem_offset_0", "%reserved_smem_offset_1",
     "%reserved_smem_offset_begin", "%reserved_smem_offset_end",
     "%reserved_smem_offset_cap", "%globaltimer_lo", "%globaltimer_hi",
@@ -157,6 +158,7 @@ BLOCK_EVENT = 232  #: pointer to the function that carries out events
 BLOCK_RANK = 240  #: i64: the first address of shared memory: the rank from bit 24 up
 BLOCK_PEERS = 248  #: pointer to the shared memories of the cluster, 16 bytes each
 BLOCK_RESET = 256  #: pointer to a function that a new block begins with; or 0
+BLOCK_SHADOW = 264  #: pointer to a block whose memories are shadow bits; 0 if none is
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same

@@ -44,9 +44,11 @@ from fragmenta.ptx.module import (
 from fragmenta.registers.fragment import Fragment
 
 _STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+_ROWS = 20480
+"""Where in the stage the rows of a stmatrix are put together."""
 
 
-def _operation(instruction: Instruction) -> Op:
+def operation(instruction: Instruction) -> Op:
     """The instruction of the catalogue; ptxas takes modifiers in any order."""
     found = named(instruction.mnemonic)
     if isinstance(found, Remark):
@@ -64,7 +66,7 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
 @handles("mma", "wmma")
 def mma(writer: Writer, instruction: Instruction) -> None:
     """A multiplication, or a load or store of a fragment."""
-    op = _operation(instruction)
+    op = operation(instruction)
     if op.family in ("wmma.load", "wmma.store"):
         _wmma_memory(writer, instruction, op)
         return
@@ -189,7 +191,7 @@ _PACKED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 @handles("ldmatrix", "stmatrix")
 def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     """Load or store 8x8 matrices, whose rows are where the lanes say."""
-    op = _operation(instruction)
+    op = operation(instruction)
     (part,) = op.fragments.values()
     grid = part.layout.grid()
     rows = part.shape[1]
@@ -208,12 +210,20 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
         writer.source(each, "b32") if stores else writer.result(each, "b32")
         for each in _items(registers)
     ]
-    attention.rows(
-        writer, instruction, at, offset - window, used, stores,
-        [each.pointer for each in items],
-    )  # fmt: skip
+    if writer.mode.watch:
+        stored = writer.at("%stage", _ROWS)
+        if stores:  # what each lane's row becomes, to be compared with what is there
+            given = [f"ptr {each.pointer}" for each in items]
+            writer.call(
+                gather_rows(plan),
+                f"ptr {stored}",
+                f"ptr {lines}",
+                f"ptr {places}",
+                *given,
+            )
+        attention.rows(writer, instruction, at, offset - window, used, stores, stored)
     failed = writer.call(
-        make, "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
         *(f"ptr {each.pointer}" for each in items), returns="i32",
     )  # fmt: skip
@@ -223,7 +233,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
 @handles("movmatrix")
 def movmatrix(writer: Writer, instruction: Instruction) -> None:
     """Transpose a matrix in the registers of a warp."""
-    op = _operation(instruction)
+    op = operation(instruction)
     a, d = op.fragments["A"].layout.grid(), op.fragments["D"].layout.grid()
     lane_at = np.zeros((8, 8), np.int32)
     half_at = np.zeros((8, 8), np.int32)
@@ -277,7 +287,7 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         _watch_lines(writer, instruction, what, made, plan, given, items)
     failed = writer.call(
         move_lines(plan, bits, stores, at.bits, space, part.register_bits),
-        "ptr %warp", "ptr %block", *given, f"i32 {writer.site()}",
+        *writer.memory, *given, f"i32 {writer.site()}",
         *(f"ptr {each.pointer}" for each in items), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
@@ -397,6 +407,30 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
     name = f"{'st' if stores else 'ld'}matrix.{registers}.{pieces}.{plan.bits}.{used}"
     kinds = [P, P, P, I64, P, P, I32, *[P] * registers]
     return routine(f"{name}.{bits}.{window}", trace, kinds, I32)
+
+
+def gather_rows(plan: Plan) -> Routine:
+    """The rows that a stmatrix stores, side by side."""
+    registers, pieces = plan.line.shape[1:]
+
+    def trace(code: Code, goal: Any, lines: Any, places: Any, *given: Any) -> None:
+        b = code.builder
+        mover = _Mover(code, plan, True, given)
+        line_at, bit_at = (
+            b.bitcast(each, I32.as_pointer()) for each in (lines, places)
+        )
+        with code.loop(LANES) as lane:
+            for index, source in enumerate(given):
+                for piece in range(pieces):
+                    entry = (lane * registers + index) * pieces + piece
+                    row = convert(lane_of(code, line_at, entry), I64)
+                    bit = convert(lane_of(code, bit_at, entry), I64)
+                    memory = b.gep(goal, [(row * 16 + (bit >> 3)).raw])
+                    mover.piece(memory, source, lane, piece)
+
+    kinds = [P, P, P, *[P] * registers]
+    name = f"stmatrix.rows.{registers}.{pieces}.{plan.bits}.{plan.slot}"
+    return routine(name, trace, kinds, None)
 
 
 def move_lines(

@@ -106,6 +106,8 @@ class Body:
         guard: Register | Not | None = None
         if sign:
             guard = names.register(sign.lstrip("@!"))
+            if guard is None:
+                return False
             guard = Not(guard) if sign[1] == "!" else guard
         taken = self.quick_operands(mnemonic, text)
         if taken is None:

@@ -78,7 +78,8 @@ class Problems:
 
     def put(self, made: Found) -> None:
         """Add a problem, or count it if it is known."""
-        key = made.rule, made.site, made.other
+        # A note, such as that both wrote the same value, hides no error.
+        key = made.rule, made.severity, made.site, made.other
         with self._lock:
             known = self._found.get(key)
             if known is None:

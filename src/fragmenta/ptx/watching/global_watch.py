@@ -246,6 +246,11 @@ class GlobalWatch:
             each.narrow[accesses.FULL // 4] for each in self._ledgers
         )
 
+    @property
+    def unset(self) -> bool:
+        """Whether there is memory that nobody has written yet."""
+        return any(each.unwritten is not None for each in self._shadows.values())
+
     # ── other groups ────────────────────────────────────────────────────────
 
     def foreign(self, group: int) -> Foreign:

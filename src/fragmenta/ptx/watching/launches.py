@@ -150,7 +150,8 @@ class LaunchWatch:
                 "space": "shared", "story": story, "owner": found.first >> RANK_BITS,
                 "first": found.first & low, "last": found.last & low,
                 "now_write": found.now_write, "was_write": found.was_write,
-                "same_value": rule == "same-value", "apart": found.apart,
+                "same_value": rule == "same-value", "partly": found.partly,
+                "apart": found.apart,
             },
         )  # fmt: skip
         if found.before is not None and found.before.epoch == LAST_EPOCH:

@@ -157,11 +157,11 @@ class Apart(IntFlag):
     the bits of all of them.
     """
 
-    WARP = 4
+    WARP = 8
     """They are in different warps."""
-    BLOCK = 8
+    BLOCK = 16
     """They are in different blocks of a cluster."""
-    GROUP = 16
+    GROUP = 32
     """They are in different clusters, or in blocks that are in none."""
 
 
@@ -187,6 +187,7 @@ HEAD_PROBLEMS = 88  #: pointer to the problems
 HEAD_SETS = 96  #: pointer to the sets of readers
 HEAD_KINDS = 104  #: 11 x i32: the first agent of each kind in AGENT_KINDS, and the end
 HEAD_STRICT = 152  #: i32: 1 if also what sources disagree on is reported
+HEAD_EXITED = 156  #: i32: 1 + the phase of barrier 0 in which threads ended; or 0
 HEAD_BYTES = 192
 
 # The clocks of a warp.
@@ -217,7 +218,9 @@ PROBLEM_AGENT = 20  #: i32
 PROBLEM_LANE = 24  #: i32
 PROBLEM_EPOCH = 28  #: i32
 PROBLEM_BEFORE = 32  #: i64: the record of the access before; 0 if there was none
-PROBLEM_FLAGS = 40  #: i32: 1 if this access writes, 2 if the one before did, Apart
+PROBLEM_FLAGS = (
+    40  #: i32: 1: this access writes, 2: the one before did, 4: partly, Apart
+)
 PROBLEM_CLUSTER = 44  #: i32
 
 # Sets of readers: each is a record and the set without it.

@@ -66,11 +66,23 @@ RELATED = {
     "missing-wgmma-fence": "the other wgmma",
     "mbarrier": "its mbarrier.init",
     "tensor-memory-race": "the other access",
+    "uninitialised": "the store",
     "tensor-registers-in-flight": "that tcgen05.ld",
     "missing-tensor-fence": "the other access",
 }
 """What the other place of a problem is."""
 OTHER = "the other place"
+
+UNWRITTEN = "which nobody has written"
+PARTLY = "a part of which nobody has written"
+USES = {
+    "store": "is stored",
+    "atomic": "is added to memory",
+    "branch": "decides a branch",
+    "guard": "decides whether an instruction runs",
+    "address": "is part of an address",
+}
+"""How an undefined value is used."""
 
 _WARP, _BLOCK = "bar.warp.sync", "a barrier (bar.sync)"
 _ADD, _FENCED = "an atomic operation", "a fence and an atomic flag"

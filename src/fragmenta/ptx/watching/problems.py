@@ -57,6 +57,8 @@ class Found:
     now_write: bool
     cluster: int
     """How many clusters were watched before the one it was first found in."""
+    partly: bool = False
+    """Whether a part of what was read was written."""
     apart: int = 0
     """How far apart the threads are, of all pairs: bits of ``layout.Apart``."""
 
@@ -156,6 +158,7 @@ def decode(table: NDArray[np.uint8]) -> list[Found]:
                 bool(flags & 2),
                 bool(flags & 1),
                 cluster,
+                bool(flags & 4),
                 flags & layout.APART,
             )
         )

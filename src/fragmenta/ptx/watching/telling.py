@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from fragmenta.errors import ranges
+from fragmenta.errors import one_of, ranges
 from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.module import Source
-from fragmenta.ptx.naming import Names, block_words, element
+from fragmenta.ptx.naming import Names, block_words, element, place
 from fragmenta.ptx.watching import phrases
 from fragmenta.ptx.watching.findings import Found, Launched
 from fragmenta.ptx.watching.seen import Agent, Story, Wait
@@ -171,7 +171,9 @@ class Teller:
         memory = self._memory(found, story)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
         if found.rule == "uninitialised":
-            return f"{start}, which nobody has written", phrases.REPAIRS[found.rule]
+            what = phrases.PARTLY if found.more.get("partly") else phrases.UNWRITTEN
+            uses = self._uses(found)
+            return f"{start}, {what}{uses}", phrases.REPAIRS[found.rule]
         if before is None:
             rest = phrases.SEVERAL if found.more["now_write"] else phrases.SOMEBODY
             return f"{start}; {rest}", phrases.REPAIRS[found.rule]
@@ -186,6 +188,16 @@ class Teller:
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
+
+    def _uses(self, found: Found) -> str:
+        """Where the value that was read is used, if that was followed."""
+        told: dict[str, None] = {}
+        for kind, (function, index) in found.more.get("uses", ()):
+            at = self.names.module.functions[function].instructions[index]
+            told[f"{phrases.USES[kind]} at {place(at)}"] = None
+        some = list(told)
+        more = f" and {len(some) - 2} more" if len(some) > 3 else ""
+        return f"; it {one_of(some[: 2 if more else 3], 'and')}{more}" if some else ""
 
     def _user(self, who: Agent) -> str:
         """What reads through the async proxy."""
@@ -204,6 +216,7 @@ class Teller:
             if who.issuer is not None:
                 _, warp, lanes = who.issuer
                 lane = f", issued by warp {warp}{_lanes(lanes)}"
+                who = who._replace(rank=who.issuer[0])
         if than is not None:
             lane += self._elsewhere(who, than)
         return phrases.AGENTS[who.kind].format(

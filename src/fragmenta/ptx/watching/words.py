@@ -92,7 +92,9 @@ def check(
     missing = word.mask & ~ever
     with code.when(now.has(layout.READS) & (missing != 0)):
         rule = missing.lift(int(Rule.UNINITIALISED))
-        _report(code, head, now, word, rule, write.lift(0), missing, 0)
+        # The range is as wide as the access, so that those side by side are one.
+        partly = select(missing == word.mask, missing.lift(0), 4)
+        _report(code, head, now, word, rule, write.lift(0), word.mask, partly)
     overlap = word.mask & mask_of(write)
     with code.when(overlap != 0):
         _after_write(code, head, now, word, write, overlap, equal)
@@ -212,9 +214,12 @@ def _is(head: Head, agent: Value, kind: str) -> Value:
 
 def _report(
     code: Code, head: Head, now: Now, word: Word, rule: Value, before: Value,
-    bytes_: Value, was: int,
+    bytes_: Value, was: Value | int,
 ) -> None:  # fmt: skip
-    """Note a problem with some bytes of a word; ``was`` is 2 after a write."""
+    """Note a problem with some bytes of a word.
+
+    ``was`` is 2 after a write, 4 if a part of the bytes was written.
+    """
     skipped = select(
         (bytes_ & 1) != 0, bytes_.lift(0),
         select((bytes_ & 2) != 0, bytes_.lift(1),
@@ -226,7 +231,8 @@ def _report(
                select((bytes_ & 2) != 0, bytes_.lift(2), bytes_.lift(1))),
     )  # fmt: skip
     one = (now.lanes == int(Lanes.ONE)) | (now.lanes == int(Lanes.STRONG_ONE))
-    flags = (now.kind & layout.WRITES) | was | _apart(head, now, before)
+    flags = (now.kind & layout.WRITES) | now.kind.lift(was)
+    flags = flags | _apart(head, now, before)
     report(
         code, head,
         Problem(
