@@ -258,7 +258,7 @@ def movmatrix(writer: Writer, instruction: Instruction) -> None:
 @handles("spcompress", "spdecompress")
 def compress(writer: Writer, instruction: Instruction) -> None:
     """Keep or spread elements by their indices: nobody has seen it run."""
-    op = _operation(instruction)
+    op = operation(instruction)
     raise Error(f"{op} is not supported: {certainty('elements', op.family).because}")
 
 
