@@ -149,7 +149,9 @@ def _memory(value: Any) -> Pointer:
     if any(n > 1 and step == 0 for n, step in axes):
         above = max(above, _storage_end(value) - start)
     memory = (ctypes.c_uint8 * (below + above)).from_address(start - below)
-    found: NDArray[np.uint8] = np.ctypeslib.as_array(memory)
+    found: NDArray[Any] = np.ctypeslib.as_array(memory)
+    if _in_order(axes):  # reports then name elements by their index
+        found = found.view(f"V{size}").reshape([n for n, _ in axes])
     flags = getattr(value, "flags", None)
     found.flags.writeable = flags is None or bool(flags.writeable)
     return Pointer(found, below)
@@ -161,6 +163,16 @@ def _storage_end(value: Any) -> int:
         return 0
     storage = value.untyped_storage()
     return int(storage.data_ptr()) + int(storage.nbytes())
+
+
+def _in_order(axes: list[tuple[int, int]]) -> bool:
+    """Whether elements are in memory as their indices count, the last the fastest."""
+    wanted = 1
+    for length, step in reversed(axes):
+        if length > 1 and step != wanted:
+            return False
+        wanted *= length
+    return True
 
 
 _FLOATS: dict[str, Any] = {
