@@ -15,13 +15,14 @@ import importlib
 import inspect
 import json
 import os
-import re
 import signal
 import sys
 import time
 import traceback
 from pathlib import Path
 from typing import Any
+
+from corpus.table import in_package
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 
@@ -46,6 +47,7 @@ def main() -> None:
 
 def prepared(library: str) -> dict[str, Any]:
     """The cases of a library, which now finds a GPU."""
+    os.environ["TORCHDYNAMO_DISABLE"] = "1"  # a compiler would look for the GPU
     from corpus import registry, standin
 
     standin.install()
@@ -170,11 +172,15 @@ def outcome(case: Any, trial: Any) -> tuple[str, str]:
     return ("right", "") if trial.compared else ("unjudged", "nothing was compared")
 
 
-def described(seen: Any, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
+def described(seen: Any, places: dict[str, dict[str, int]]) -> dict[str, Any]:
     """A kernel as plain values."""
     from corpus.watching import place
 
-    file, line = places.get(seen.name, (seen.file, 0))
+    file, line = seen.file, 0
+    known = places.get(seen.name, {})
+    if seen.file in known or len(known) == 1:
+        file = seen.file if seen.file in known else next(iter(known))
+        line = known[file]
     tensor = sorted(
         n for n in seen.counts if n.startswith(("mma", "wgmma", "tcgen05.mma"))
     )
@@ -199,22 +205,18 @@ def described(seen: Any, places: dict[str, tuple[str, int]]) -> dict[str, Any]:
     }
 
 
-def in_package(text: str) -> str:
-    """A text whose paths start in the folder of all packages."""
-    return re.sub(r"[^\s'\"]*/(?:site-packages|code_cache)/", "", text)
-
-
-def located() -> dict[str, tuple[str, int]]:
-    """Where each kernel of Triton is written, by its name."""
+def located() -> dict[str, dict[str, int]]:
+    """The files and lines where the Triton functions of each name are written."""
     if "triton" not in sys.modules:
         return {}
     from triton.runtime.jit import JITFunction
 
-    found = {}
+    found: dict[str, dict[str, int]] = {}
     for each in gc.get_objects():
         if isinstance(each, JITFunction):
             code = inspect.unwrap(each.fn).__code__
-            found[each.fn.__name__] = (code.co_filename, code.co_firstlineno)
+            place = found.setdefault(each.fn.__name__, {})
+            place[code.co_filename] = code.co_firstlineno
     return found
 
 

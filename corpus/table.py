@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 from collections.abc import Iterable
 from datetime import date
 from importlib import metadata
@@ -67,6 +68,15 @@ LIBRARIES = {
 Row = dict[str, Any]
 
 
+def in_package(text: str) -> str:
+    """A text whose paths start in the folder of all packages.
+
+    >>> in_package("at (/a/lib/site-packages/triton/core.py:3)")
+    'at (triton/core.py:3)'
+    """
+    return re.sub(r"[^\s'\"(]*/(?:site-packages|code_cache)/", "", text)
+
+
 def load() -> dict[str, Any]:
     """The table as it was last kept."""
     if not FILE.exists():
@@ -80,7 +90,8 @@ def read(folder: Path) -> list[Row]:
     rows = []
     for file in sorted(folder.glob("*.json")):
         library, case = file.stem.split(".", 1)
-        row = {"library": library, "case": case, **json.loads(file.read_text())}
+        told = json.loads(in_package(file.read_text()))
+        row = {"library": library, "case": case, **told}
         other = folder / "interpreted" / file.name
         if other.exists():
             _add_interpreter(row, json.loads(other.read_text()))

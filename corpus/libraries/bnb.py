@@ -103,7 +103,7 @@ def _step(trial: Trial, name: str, two: bool) -> None:
         second = 0.99 * v.double() + 0.01 * g.double() ** 2
         one, other = 1 - 0.9**3, (1 - 0.99**3) ** 0.5
         move = 0.1 * other / one * first / (second.sqrt() + 1e-6 * other)
-        want = (p.double() - move) * (1 - 0.1 * 0.01)
+        want = p.double() * (1 - 0.1 * 0.01) - move
         trial.judge(made[2], second)
     else:
         first = 0.9 * m.double() + g.double() + 0.01 * p.double()

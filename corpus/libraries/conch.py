@@ -101,7 +101,8 @@ def rotary(trial: Trial) -> None:
 def quantized(trial: Trial) -> None:
     given, scale = trial.floats(6, 200), torch.tensor([0.02])
     made = trial.call(lambda: scaled_int8_quant(given, scale))[0]
-    trial.judge(made, (given / 0.02).round().clamp(-128, 127).to(torch.int8))
+    # It cuts the fraction off.
+    trial.judge(made, (given * (1 / scale)).clamp(-128, 127).to(torch.int8))
     made = trial.call(lambda: scaled_fp8_quant(given, scale))[0]
     want = (given.double() / scale.double()).clamp(-448, 448)
     trial.judge(made.double(), want, 0.07)
@@ -151,8 +152,7 @@ def varlen(trial: Trial) -> None:
         k, v = (_gathered(each, table[i], length) for each in (keys, values))
         k, v = (each.repeat_interleave(2, 1) for each in (k, v))
         scores = torch.einsum("qhd,thd->hqt", q[first:last].double(), k) / 8
-        at = torch.arange(length - (last - first), length)
-        later = torch.arange(length) > at[:, None]
+        later = torch.arange(length) > torch.arange(last - first)[:, None]
         shares = scores.masked_fill(later, float("-inf")).softmax(-1)
         trial.judge(made[first:last], torch.einsum("hqt,thd->qhd", shares, v))
 
@@ -186,21 +186,31 @@ def cache_rows(trial: Trial) -> None:
 
 @case()
 def scaled_product(trial: Trial) -> None:
+    _scaled(trial, 128)
+
+
+@case()
+def scaled_product_ragged(trial: Trial) -> None:
+    _scaled(trial, 48)
+
+
+def _scaled(trial: Trial, columns: int) -> None:
     a, b = (
-        trial.whole(*s, low=-127, high=128).to(torch.int8) for s in ((40, 64), (64, 48))
+        trial.whole(*s, low=-127, high=128).to(torch.int8)
+        for s in ((40, 64), (64, columns))
     )
-    one, two = trial.uniform(40, 1), trial.uniform(48, 1)
+    one, two = trial.uniform(40, 1), trial.uniform(columns, 1)
     made = trial.call(lambda: scaled_gemm(a, b, one, two, torch.float32))
     trial.judge(made, (a.double() @ b.double()) * one.double() * two.double().T, 1e-5)
 
 
 @case()
 def mixed_product(trial: Trial) -> None:
-    x, codes = trial.floats(40, 128, dtype=HALF), trial.whole(128, 48, high=16)
-    packed = torch.zeros(16, 48, dtype=torch.int32)
+    x, codes = trial.floats(40, 128, dtype=HALF), trial.whole(128, 128, high=16)
+    packed = torch.zeros(16, 128, dtype=torch.int32)
     for i in range(8):
         packed |= (codes.unflatten(0, (16, 8))[:, i] << 4 * i).to(torch.int32)
-    scales = trial.uniform(1, 48, dtype=HALF)
+    scales = trial.uniform(1, 128, dtype=HALF)
     made = trial.call(lambda: mixed_precision_gemm(x, packed, scales, None, 4, 8, 128))
     weights = (codes.double() - 8) * scales.double()
     trial.judge(made, x.double() @ weights, 2e-2)

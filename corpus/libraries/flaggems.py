@@ -143,7 +143,8 @@ listed("amax", lambda t: [*rows(t), [1]], torch.amax)
 listed("max", rows, torch.max)
 listed("max_dim", lambda t: [*rows(t), 1], lambda x, d: tuple(torch.max(x, d)))
 listed("argmax", lambda t: [*rows(t), 1], torch.argmax, small=True)
-listed("argmin", lambda t: [*rows(t), 1], torch.argmin)
+listed("argmin", lambda t: [t.floats(8, 256), 1], torch.argmin)
+listed("argmin_ragged", lambda t: [*rows(t), 1], torch.argmin, function=ops.argmin)
 listed("all", truths_one := (lambda t: [truths(t)[0]]), torch.all)
 listed("any_dim", lambda t: [truths(t)[0], 1], torch.any)
 listed(
@@ -301,6 +302,14 @@ listed(
     "batch_norm",
     lambda t: [t.floats(4, 6, 50), t.floats(6), t.floats(6)],
     lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+    function=lambda x, w, b: ops.batch_norm(
+        x, w, b, torch.zeros(6), torch.ones(6), True
+    )[0],
+)
+listed(
+    "batch_norm_without_statistics",
+    lambda t: [t.floats(4, 6, 50), t.floats(6), t.floats(6)],
+    lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
     function=lambda x, w, b: ops.batch_norm(x, w, b, None, None, True)[0],
 )
 listed(
@@ -323,11 +332,6 @@ listed(
     function=lambda x: ops.max_pool2d_with_indices(x, [3, 3])[0],
 )
 listed("avg_pool2d", lambda t: [t.floats(2, 3, 12, 12), [3, 3]], F.avg_pool2d)
-listed(
-    "upsample_nearest2d",
-    lambda t: [t.floats(2, 3, 6, 6), [12, 18]],
-    lambda x, s: F.interpolate(x, s),
-)
 listed(
     "upsample_bicubic2d",
     lambda t: [t.floats(1, 2, 6, 6), [12, 12], False],

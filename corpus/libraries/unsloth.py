@@ -80,6 +80,7 @@ class Norm:
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> None:
         self.weight, self.bias = weight, bias
         self.eps = self.variance_epsilon = 1e-5
+        self.elementwise_affine = True
 
 
 def _pair(trial: Trial) -> list[torch.Tensor]:
@@ -210,7 +211,7 @@ def query_key_norm_rope(trial: Trial) -> None:
             q, k, wq, wk, angle.cos(), angle.sin(), None, 1e-5, 1e-5, False
         ),
         lambda q, k: tuple(
-            rotated(rms_norm(x, w.double(), 1e-5).transpose(1, 2), angle.double())
+            rotated(rms_norm(x, w.double(), 1e-5), angle.double()[:, None])
             for x, w in ((q, wq), (k, wk))
         ),
         trial.floats(2, 9, 4, 32),
@@ -267,7 +268,7 @@ def nvfp4_weights(trial: Trial) -> None:
     table = torch.cat([table, -table])
     codes = torch.stack([packed & 15, packed >> 4], -1).flatten(1).long()
     wide = scales.double().repeat_interleave(16, 1)
-    trial.judge(made, table[codes] * wide * whole.double())
+    trial.judge(made, table[codes] * wide / whole.double())
 
 
 @case()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 import tomllib
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ from making.markdown import DOCS, ROOT, counted, table
 FILE = DOCS / "corpus.json"
 H200 = DOCS / "corpus-h200.json"
 FINDINGS = ROOT / "corpus" / "findings.toml"
+TRITON = "https://github.com/triton-lang/triton/blob/v3.9.0/python/"
 STATES = {
     "right": "yes",
     "wrong": "**no**",
@@ -86,7 +88,8 @@ def summary() -> str:
     every = rows()
     right = sum(each["state"] == "right" for each in every)
     silent = sum(not each["problems"] for each in every)
-    refused = [each for each in _table()["cases"] if each["state"] == "refused"]
+    not_run = ("refused", "time", "crash")
+    refused = [each for each in _table()["cases"] if each["state"] in not_run]
     told = _recorded()["kernels"].values()
     steady = [each for each in told if each["bits"] in ("same", "differs")]
     same = sum(each["bits"] == "same" for each in steady)
@@ -108,7 +111,8 @@ def summary() -> str:
             f"{faster} of the {len(pairs)} that Triton's interpreter also runs are "
             "faster here, with the watcher on."
         )
-    parts.append(f"{counted(len(refused), 'case')} refused.")
+    if refused:
+        parts.append(f"{counted(len(refused), 'case')} could not be run here.")
     return " ".join(parts)
 
 
@@ -118,7 +122,8 @@ def _timed(every: list[Row]) -> list[Row]:
 
 def sentence() -> str:
     """The same for the README."""
-    return summary() + " [The table](docs/corpus.md) says which."
+    told = summary() + " [The table](docs/corpus.md) says which."
+    return textwrap.fill(told, 95, break_long_words=False, break_on_hyphens=False)
 
 
 def libraries() -> str:
@@ -201,19 +206,24 @@ def findings() -> str:
 
 
 def _told(finding: Row, about: Row) -> str:
-    places = ", ".join(
-        f"[{place.rpartition('/')[2]}]({_link(place, about)})"
-        for place in finding["at"]
+    files: dict[str, list[str]] = {}
+    for place in finding["at"]:
+        file, _, line = place.rpartition(":")
+        files.setdefault(file, []).append(f"[{line}]({_link(place, about)})")
+    places = "; ".join(
+        f"`{file.rpartition('/')[2]}` {', '.join(lines)}"
+        for file, lines in files.items()
     )
     return (
         f"**{about['title']}: {finding['title']}** ({finding['judged']}). "
-        f"{finding['words'].strip()} {places}"
+        f"{' '.join(finding['words'].split())} Lines: {places}."
     )
 
 
 def _link(place: str, about: Row) -> str:
     file, _, line = place.rpartition(":")
-    return f"{about['source']}{file}#L{line}"
+    source = TRITON if file.startswith("triton/") else about["source"]
+    return f"{source}{file}#L{line}"
 
 
 def unexplained() -> list[str]:

@@ -7,6 +7,7 @@ variable or in an array that was given to the kernel.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cached_property
 from math import prod
 from typing import Any, NamedTuple
@@ -14,8 +15,9 @@ from typing import Any, NamedTuple
 from fragmenta.errors import BadMetadata
 from fragmenta.ptx.arguments import Elements
 from fragmenta.ptx.engine.compiled import Compiled
-from fragmenta.ptx.engine.program import program
+from fragmenta.ptx.engine.layout import SHARED_START
 from fragmenta.ptx.module import Instruction, Module
+from fragmenta.ptx.placing import place_shared
 
 _LOCAL = re.compile(r"E(\d+)(\w+)$")
 _PARAMETER = re.compile(r"\bargument (\d+) \(([^()]+)\)")
@@ -74,17 +76,23 @@ class Names:
     @cached_property
     def _variables(self) -> list[_Variable]:
         """Variables in shared memory, with where they begin and end."""
-        laid = program(self.module, self.compiled.kernel)
-        declared = [(self.module.variables, laid.addresses)]
-        declared += [(u.function.variables, u.shared) for u in laid.units.values()]
-        found = []
-        for variables, addresses in declared:
-            for variable in variables.values():
-                start = addresses.get(variable.name)
-                if variable.space == "shared" and start is not None:
-                    whole = variable.elements is not None
-                    end = start + variable.size if whole else 1 << 24
-                    found.append(_Variable(start, end, plain(variable.name)))
+        module = self.module
+        kernel = module.functions[self.compiled.kernel]
+        placed = place_shared(module, kernel, SHARED_START)
+        places = [
+            (module.functions[function].variables[name], start)
+            for (function, name), start in placed.inner.items()
+        ]
+        places += [(module.variables[n], start) for n, start in placed.module.items()]
+        found, unsized = [], defaultdict(list)
+        for variable, start in places:
+            if variable.elements is not None:
+                end = start + variable.size
+                found.append(_Variable(start, end, plain(variable.name)))
+            elif variable.name in placed.dynamic:
+                unsized[start].append(plain(variable.name))
+        # Which of several it is that begin at one place, nobody can tell.
+        found += [_Variable(n, 1 << 24, " or ".join(of)) for n, of in unsized.items()]
         return sorted(found)
 
     def shared(self, offset: int) -> str:

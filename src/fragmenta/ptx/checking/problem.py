@@ -18,6 +18,7 @@ RULES = {
     "syntax": "The text is not PTX.",
     "unknown-opcode": "There is no such instruction.",
     "unknown-modifier": "The instruction has no such modifier.",
+    "not-covered": "The instruction exists, and is neither checked nor run here.",
     "modifiers": "These modifiers do not go together, or one of them is missing.",
     "modifier-order": "The modifiers stand in another order than in the manual.",
     "operand-count": "There are too many or too few operands.",
