@@ -14,7 +14,7 @@ from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, word
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.module import Instruction, Module
-from fragmenta.ptx.naming import Names, counted
+from fragmenta.ptx.naming import Names, counted, illegal_code
 
 
 class Place(NamedTuple):
@@ -125,7 +125,7 @@ def _what(
         case Fault.DEPTH:
             return f"calls are nested deeper than {layout.RETURNS}"
         case Fault.METADATA:
-            return f"{name} was given metadata with an illegal code"
+            return f"{name} was given illegal metadata: {_metadata(place, name)}"
         case Fault.BARRIER:
             return f"there are barriers 0 to 15; {name} names barrier {address}"
         case Fault.INDEX:
@@ -133,6 +133,18 @@ def _what(
         case Fault.HOST:
             return "an assertion in the kernel failed, or a call of the host did"
     return f"{kind.name.lower()}: {name}"
+
+
+def _metadata(place: Place, mnemonic: str) -> str:
+    """The lane, the code and the row of the first illegal code of a product."""
+    # It takes a while to import, and only wrong kernels need it.
+    from fragmenta.isa.reading import instruction
+    from fragmenta.ptx.engine.matrices import STAGE
+
+    stage = place.context.parts["stage"]
+    words = stage[STAGE["extra"] :][: 4 * LANES].view(np.uint32)
+    selector = int(stage[STAGE["selectors"] :][:8].view(np.int64)[0])
+    return illegal_code(instruction(mnemonic), words, selector)
 
 
 def _verb(instruction: Instruction, size: int) -> str:
@@ -256,8 +268,8 @@ def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
     phase = next(iter(mbarrier.waiting.values()))
     name = Names(place.module, place.compiled).with_mbarriers(str(mbarrier))
     return (
-        f"\n  {who}{of} wait{'s' * one} for phase {phase} of {name}, "
-        f"which {_missing(mbarrier)}"
+        f"\n  {who}{of} wait{'s' * one} for phase {phase} (parity {phase & 1}) of "
+        f"{name}, which {_missing(mbarrier)}"
     )
 
 

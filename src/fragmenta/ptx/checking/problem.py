@@ -150,7 +150,7 @@ class Problem:
         where = self.source.words if self.source else f"PTX line {self.line}"
         lines = [*self.message.removeprefix(f"{self.rule}: ").split("\n"), self.hint]
         told = [wrapped(f"  {each}", width, "") for each in lines if each]
-        return "\n".join([f"{self.rule}, {where}", *told])
+        return "\n".join([wrapped(f"{self.rule}, {where}", width, "  "), *told])
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.severity}: {self.message}"

@@ -45,7 +45,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.registers.fragment import Fragment
 
-_STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
 _ROWS = 20480
 """Where in the stage the rows of a stmatrix are put together."""
 
@@ -83,13 +83,13 @@ def mma(writer: Writer, instruction: Instruction) -> None:
         _stage(writer, _items(given["dabc".index(name)]), op, name)
     _stage_rest(writer, op, given[4:])
     function = writer.load("ptr", "%functions", 8 * number)
-    places = [f"ptr {writer.at('%stage', _STAGE[each])}" for each in _STAGE]
+    places = [f"ptr {writer.at('%stage', STAGE[each])}" for each in STAGE]
     illegal = writer.value(f"call i32 {function}({', '.join(places)})")
     if op.sparse:
         _check_metadata(writer, illegal)
     bits = op.fragments["D"].register_bits
     for index, each in enumerate(_items(given[0])):
-        at = writer.at("%stage", _STAGE["d"] + bits // 8 * LANES * index)
+        at = writer.at("%stage", STAGE["d"] + bits // 8 * LANES * index)
         goal = writer.result(each, f"b{bits}").pointer
         _copy(writer, goal, at, bits // 8 * LANES)
     writer.fidelity[instruction.mnemonic] = _fidelity(writer.target)
@@ -110,7 +110,7 @@ def _stage(writer: Writer, items: tuple[Operand, ...], op: Op, name: str) -> Non
     bits = op.fragments[name.upper()].register_bits
     for index, each in enumerate(items):
         source = writer.source(each, f"b{bits}").pointer
-        goal = writer.at("%stage", _STAGE[name] + bits // 8 * LANES * index)
+        goal = writer.at("%stage", STAGE[name] + bits // 8 * LANES * index)
         _copy(writer, goal, source, bits // 8 * LANES)
 
 
@@ -122,7 +122,7 @@ def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
     wanted = [each.name for each in op.operands[4:]]
     for name, each in zip(wanted, parts, strict=True):
         if name in names:
-            place = _STAGE["selectors"] + 8 * names.index(name)
+            place = STAGE["selectors"] + 8 * names.index(name)
             if isinstance(each, Immediate):
                 writer.store("i64", int(each.value), "%stage", place)
             else:
@@ -132,7 +132,7 @@ def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
                 writer.store("i64", wide, "%stage", place)
             continue
         source = writer.source(each, "b32").pointer
-        _copy(writer, writer.at("%stage", _STAGE["extra"] + extra), source, 4 * LANES)
+        _copy(writer, writer.at("%stage", STAGE["extra"] + extra), source, 4 * LANES)
         extra += 4 * LANES
 
 
