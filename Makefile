@@ -11,6 +11,8 @@ SEED   ?= $(shell date +%Y%m%d)
 # PyTorch is pinned so that every run takes the same build, from a cache where there
 # is one: the newest may bring gigabytes of CUDA that nothing here needs.
 TORCH  ?= torch==2.13.0
+# The corpus has the verdicts of this version's machine code.
+TRITON := triton==3.9.0
 MMASIM := mmasim==2.1.1
 CUTE := nvidia-cutlass-dsl==4.8.1
 PYPTX := pyptx==0.1.1
@@ -24,7 +26,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 
-.PHONY: demo test thorough torch triton cutlass published hopper lint types unit fuzz bench dist pages docs node cairo browser explorer looks clean help
+.PHONY: demo test thorough torch triton cutlass published corpus hopper lint types unit fuzz bench dist pages docs node cairo browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -60,6 +62,13 @@ published: $(VENV)-published/.stamp  ## every row against MMA-Sim; FULL=1: a mil
 	$(JUDGE) -m pytest -q published
 	$(if $(FULL),$(JUDGE) published/compare.py)
 	$(JUDGE) published/ratio.py
+
+# Without PART=small, all of it takes an hour or two.  KEEP=1 writes docs/corpus.json.
+PART ?= all
+
+corpus: $(VENV)-corpus/.stamp  ## other people's kernels; PART=small: some minutes of them
+	TRITON_CACHE_DIR="$(abspath $(VENV)-corpus)/cache" PYTHONPATH=. \
+	  $(VENV)-corpus/bin/python -m corpus --part $(PART) $(if $(KEEP),--keep --interpret)
 
 lint: $(VENV)/.test  ## ruff, rules and format
 	$(BIN)/ruff check .
@@ -138,7 +147,7 @@ explorer/node_modules/.stamp: explorer/package.json
 	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
 
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-published explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-published $(VENV)-corpus explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
 $(VENV)-torch/.stamp: pyproject.toml
@@ -153,6 +162,14 @@ $(VENV)-triton/.stamp: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-triton
 	$(VENV)-triton/bin/python $(INSTALL) \
 	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist
+	touch $@
+
+# Of what the libraries ask for, little is needed, so it is not installed with them.
+$(VENV)-corpus/.stamp: pyproject.toml corpus/packages.txt
+	@echo "installing PyTorch, Triton and other people's kernels (about 2 GB)"
+	$(PYTHON) -m venv $(VENV)-corpus
+	$(VENV)-corpus/bin/python $(INSTALL) '$(TORCH)' '$(TRITON)' --editable '.[torch,triton]'
+	$(VENV)-corpus/bin/python $(INSTALL) --no-deps --requirement corpus/packages.txt
 	touch $@
 
 # A later compiler writes other PTX, so both are pinned.

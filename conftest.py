@@ -1,10 +1,12 @@
 """What every test and doctest shares."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -70,6 +72,31 @@ def pytest_collection_modifyitems(
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The tests of a file run in one process, so that what they share is made once.
+
+    Groups may join files.  Without a scheduler of our own, ``--dist loadgroup`` would
+    give the tests of a file to all processes in turn.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFile(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            group = super()._split_scope(nodeid)
+            return nodeid.partition("::")[0] if group == nodeid else group
+
+    return ByFile(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -126,6 +126,8 @@ class KernelFault(Error):
         self.source = source
         self.block = block
         self.thread = thread
+        self.place: Any = None
+        """The same as ``source`` with the calls that it is in: a ``module.Source``."""
         self.output = ""
         """What the kernel had printed before."""
         self.problems: list[Any] = []

@@ -109,6 +109,10 @@ def test_a_part_of_a_register_of_128_bits_is_refused(of):
          "16 bytes at byte 56 of shared memory"),
         ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r1}, [values+8]", "alignment",
          "multiple of 16"),
+        ("ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {%r1}, [values+52]", "alignment",
+         "multiple of 8"),
+        ("ldmatrix.sync.aligned.m8n16.x1.shared.s8.s4 {%r1}, [values+64]", "bounds",
+         "reads 8 bytes, 0 bytes behind the end of shared memory"),
         ("stmatrix.sync.aligned.m8n8.x1.shared.b16 [values+64], {%r1}", "bounds",
          "writes 16 bytes, 0 bytes behind the end of shared memory"),
         ("wmma.load.a.sync.aligned.row.m16n16k16.global.f16 "

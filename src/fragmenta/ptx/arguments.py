@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,31 @@ class Struct:
     """The bytes that its address is a multiple of, inside of another struct."""
 
 
+class Elements(NamedTuple):
+    """The elements of an array, without the array."""
+
+    size: int
+    """Bytes of one."""
+    shape: tuple[int, ...]
+    order: Literal["C", "F"] = "C"
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Elements:
+        """Those of an array, which is contiguous."""
+        order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
+        return cls(array.itemsize, array.shape, order)
+
+    def at(self, offset: int) -> tuple[tuple[int, ...], int]:
+        """The index of the element at a byte, and which of its bytes that is.
+
+        >>> Elements(4, (2, 3)).at(17)
+        ((1, 1), 1)
+        """
+        number, byte = divmod(offset, self.size)
+        index = np.unravel_index(number, self.shape, self.order)
+        return tuple(map(int, index)), byte
+
+
 @dataclass(eq=False)
 class Segment:
     """Memory that a kernel can reach."""
@@ -62,6 +87,8 @@ class Segment:
     data: NDArray[np.uint8]
     writable: bool
     slot: int
+    elements: Elements | None = None
+    """Which element is where, if it is the memory of one array."""
 
     @property
     def address(self) -> int:
@@ -141,7 +168,8 @@ class _Places(NamedTuple):
 class Arguments:
     """The parameters of a kernel as bytes, and the memory behind its pointers."""
 
-    def __init__(self, kernel: Function, given: Any) -> None:
+    def __init__(self, kernel: Function, given: Any, names: Sequence[str] = ()) -> None:
+        """``names`` are those of the parameters in the program that was compiled."""
         values = as_list(given)
         if len(values) != len(kernel.parameters):
             names = one_of((_shown(p) for p in kernel.parameters), "and")
@@ -149,9 +177,12 @@ class Arguments:
                 f"{kernel.name} has {len(kernel.parameters)} parameters"
                 f"{': ' + names if names else ''}; given {len(values)} arguments"
             )
+        known = [*names, *(each.name for each in kernel.parameters[len(names) :])]
         parts = [
-            _converted(i, p, value)
-            for i, (p, value) in enumerate(zip(kernel.parameters, values, strict=True))
+            _converted(f"argument {i} ({name or parameter.name})", parameter, value)
+            for i, (name, parameter, value) in enumerate(
+                zip(known, kernel.parameters, values, strict=False)
+            )
         ]
         self._groups = _grouped([place for part in parts for place in _places(part)])
         if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
@@ -232,7 +263,11 @@ class _Group:
         """The memory that the kernel reaches."""
         names = one_of(dict.fromkeys(each.what for each in self.places), "and")
         data = self.memory() if self.in_place else self.memory().copy()
-        return Segment(names, data, self.writable, layout.FIRST_ARGUMENT + number)
+        slot = layout.FIRST_ARGUMENT + number
+        size = self.stop - self.start
+        whole = (e.array for e in self.places if e.array.nbytes == size > 0)
+        elements = next(map(Elements.of, whole), None)
+        return Segment(names, data, self.writable, slot, elements)
 
 
 def _grouped(places: list[_Place]) -> list[_Group]:
@@ -268,8 +303,7 @@ def _places(part: bytes | _Place | _Places) -> tuple[_Place, ...]:
     return (part,) if isinstance(part, _Place) else ()
 
 
-def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place | _Places:
-    what = f"argument {index} ({parameter.name})"
+def _converted(what: str, parameter: Variable, value: Any) -> bytes | _Place | _Places:
     size = parameter.size
     if isinstance(value, Struct):
         at = tuple(at for at, _ in value.pointers)

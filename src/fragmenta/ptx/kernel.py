@@ -50,6 +50,10 @@ class Kernel:
 
     loaded: Loaded
     function: Function
+    names: tuple[str, ...] = ()
+    """The names of its first parameters in the program that it was compiled from."""
+    language: str = ""
+    """What that is written in, for the words of reports: ``cuda``, ``triton``."""
 
     @property
     def name(self) -> str:
@@ -149,7 +153,8 @@ class Kernel:
         def prepared(schedule: str | int, defined: int | None = None) -> Launch:
             launch = self.loaded.launch(
                 self.name, shape, given, watch=watch and defined is None,
-                strict=strict, schedule=schedule, defined=defined, **options,
+                strict=strict, schedule=schedule, defined=defined, names=self.names,
+                language=self.language, **options,
             )  # fmt: skip
             check_shared(launch.compiled, int(shared), where)
             launch.progress = progress

@@ -81,7 +81,7 @@ class Launch:
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
-        self.target = ""
+        self.target = self.language = ""
         self.machine: Machine | None = None
         """What carries out events; none if the kernel has none and nobody watches."""
 
@@ -107,8 +107,8 @@ class Launch:
     @property
     def kept(self) -> Launched:
         """What is needed to tell its problems when it has ended."""
-        places = tuple(Place(each.slot, each.name) for each in self.places)
-        return Launched(self.module, self.compiled, self.shape, places)
+        places = tuple(Place(e.slot, e.name, e.elements) for e in self.places)
+        return Launched(self.module, self.compiled, self.shape, places, self.language)
 
     def close(self) -> None:
         """Let go of all that only the run needed.

@@ -6,6 +6,7 @@ runs it, machine code, and the variables, which keep their values between launch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -100,6 +101,8 @@ class Source:
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
+        names: Sequence[str] = (),
+        language: str = "",
         defined: int | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run.
@@ -113,12 +116,12 @@ class Source:
             partial(self.changed, contract),
             ready,
             shape,
-            Arguments(self.module.functions[name], arguments),
+            Arguments(self.module.functions[name], arguments, names),
             self.variables_of(ready),
             shared,
             stack,
         )
-        launch.target = target
+        launch.target, launch.language = target, language
         if ready.events or clustered or watch or defined is not None:
             launch.attend(schedule, strict, defined or 0)
         return launch

@@ -113,7 +113,7 @@ def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazar
     made = KernelHazard(told(wrong), first.rule, problems)
     made.output, made.result = result.output if result else "", result
     made.line, made.block = first.line, first.block
-    made.source = str(first.source or "")
+    made.source, made.place = str(first.source or ""), first.source
     return made
 
 

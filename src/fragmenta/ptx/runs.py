@@ -15,6 +15,7 @@ from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
+from fragmenta.ptx.naming import element
 from fragmenta.ptx.result import told, total
 from fragmenta.ptx.watching.findings import Found, Launched
 
@@ -190,10 +191,11 @@ class Runs:
             different = np.flatnonzero(segment.data != wanted)
             if not different.size:
                 continue
+            where = element(segment.name, segment.elements, int(different[0]))
             message = (
                 f"the schedules {first!r} and {schedule!r} give different bits: "
-                f"{different.size:,} bytes of {segment.name} differ, the first at byte "
-                f"{int(different[0])}"
+                f"{different.size:,} bytes of {segment.name} differ, the first is "
+                f"{where}"
             )
             made = Found("schedule", "error", -1, message, 0, 0, 0)
             if _key(made) not in {_key(each) for _, each in self.found}:

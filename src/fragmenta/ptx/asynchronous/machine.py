@@ -67,8 +67,8 @@ class Warp:
     def __init__(self, block: Block, number: int, memory: NDArray[np.uint8]) -> None:
         self.block, self.number, self.memory = block, number, memory
         self.words = memory.view(np.uint32)
-        self.failed_waits = 0
-        """How often it asked in vain since the last round."""
+        self.asked = 0
+        """The lanes that asked in vain whether they may go on."""
         self.held: Any = None
         """The product at which it waits for the others of its warpgroup."""
         self.registers: dict[int, Any] = {}
@@ -82,6 +82,17 @@ class Warp:
     def give_way(self) -> None:
         """End the turn of the warp at the next jump back."""
         self.words[layout.BUDGET >> 2] = 0
+
+    @property
+    def stuck(self) -> bool:
+        """Whether every lane waited or asked in vain since :meth:`look`."""
+        words = self.words
+        waiting = int(words[layout.STUCK >> 2]) | int(words[layout.WAITING >> 2])
+        return not self.live & ~(waiting | self.asked)
+
+    def look(self) -> None:
+        """From now on, find out which lanes wait."""
+        self.asked = self.words[layout.STUCK >> 2] = 0
 
     def report(
         self, rule: str, event: Event, lanes: int, message: str,
@@ -123,7 +134,7 @@ class Block:
         self._forget_groups()
         self.tensor = None
         for warp in self.warps:
-            warp.failed_waits, warp.held = 0, None
+            warp.asked, warp.held = 0, None
 
     def _forget_groups(self) -> None:
         for each in self.groups.values():

@@ -10,12 +10,12 @@ from fragmenta.isa.target import TARGETS, Version, check_target, number
 from fragmenta.ptx.checking.context import Context
 from fragmenta.ptx.checking.functions import cta_groups, flow, shared_memory
 from fragmenta.ptx.checking.instructions import wrong_with
-from fragmenta.ptx.checking.memory import reachable
 from fragmenta.ptx.checking.names import Names
 from fragmenta.ptx.checking.places import Place, Places
 from fragmenta.ptx.checking.problem import ERROR, WARNING, Problem
 from fragmenta.ptx.checking.tensor import signature
 from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.placing import reachable
 
 
 def check(
@@ -59,7 +59,8 @@ def check(
     if kernel is None:
         chosen = list(module.functions.values())
     else:
-        chosen = reachable(module, module.functions[kernel])
+        names = reachable(module, module.functions[kernel])
+        chosen = [each for each in module.functions.values() if each.name in names]
     found += problems(context, chosen, with_flow)
     return sorted(found, key=lambda each: (each.line, each.column))
 

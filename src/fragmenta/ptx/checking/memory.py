@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fragmenta.isa.table import read
 from fragmenta.isa.target import expand
-from fragmenta.ptx.module import (
-    Address,
-    Function,
-    Group,
-    Module,
-    Operand,
-    Symbol,
-    Variable,
-)
+from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.placing import place_shared
 
 # What ptxas allows in a kernel, and what a launch may have at most; bytes.  The first
 # line that has the target counts.
@@ -42,58 +33,6 @@ def limits(target: str) -> tuple[int, int]:
     return int(row["static"]), int(row["dynamic"])
 
 
-def reachable(module: Module, kernel: Function) -> list[Function]:
-    """A kernel and the functions that it may call, in order of the text.
-
-    If a variable holds the address of a function, any function may be called.
-    """
-    found, waiting = {kernel.name}, [kernel]
-    if any(
-        symbol.name in module.functions
-        for variable in module.variables.values()
-        for _, symbol in variable.references
-    ):
-        waiting += [each for each in module.functions.values() if not each.kernel]
-    while waiting:
-        function = waiting.pop()
-        found.add(function.name)
-        for name in _names(function):
-            goal = module.aliases.get(name, name)
-            if goal in module.functions and goal not in found:
-                waiting.append(module.functions[goal])
-    return [each for each in module.functions.values() if each.name in found]
-
-
 def shared_bytes(module: Module, kernel: Function) -> int:
-    """The static shared memory of a kernel and of the functions that it calls.
-
-    A variable outside of functions counts if it is used.  Alignment may take a little
-    more room: ptxas puts the variables in an order of its own.
-    """
-    seen: dict[str, Variable] = {}
-    for function in reachable(module, kernel):
-        for name, inner in function.variables.items():
-            seen[f"{function.name} {name}"] = inner
-        for name in _names(function):
-            outer = module.variables.get(name)
-            if outer is not None:
-                seen[name] = outer
-    return sum(
-        variable.size
-        for variable in seen.values()
-        if variable.space == "shared" and variable.linkage != "extern"
-    )
-
-
-def _names(function: Function) -> Iterator[str]:
-    """The variables and functions that the instructions name."""
-    for instruction in function.instructions:
-        stack: list[Operand] = list(instruction.operands)
-        while stack:
-            each = stack.pop()
-            if isinstance(each, Symbol):
-                yield each.name
-            elif isinstance(each, Address) and isinstance(each.base, Symbol):
-                yield each.base.name
-            elif isinstance(each, Group):
-                stack += each.items
+    """The static shared memory of a kernel and of the functions that it calls."""
+    return place_shared(module, kernel).end

@@ -13,7 +13,9 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
+from fragmenta.isa.certainty import certainty
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.engine import attention, layout
@@ -160,6 +162,8 @@ class Plan(NamedTuple):
     """The bits of a piece in memory."""
     slot: int
     """The bits of a piece in the register."""
+    signed: bool = False
+    """Whether the sign of a piece fills its place in the register."""
 
 
 def _plan(part: Fragment, line: Any, place: Any, bits: int) -> Plan:
@@ -185,9 +189,6 @@ def _tables(writer: Writer, plan: Plan) -> tuple[str, str]:
     )
 
 
-_PACKED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
-
-
 @handles("ldmatrix", "stmatrix")
 def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     """Load or store 8x8 matrices, whose rows are where the lanes say."""
@@ -195,8 +196,10 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     (part,) = op.fragments.values()
     grid = part.layout.grid()
     rows = part.shape[1]
-    bits = _PACKED.get(op.values["type"], part.dtype.bits)
+    packed = PACKINGS.get(op.values["type"])
+    bits = packed.bits if packed else part.dtype.bits
     plan = _plan(part, grid["matrix"] * rows + grid["row"], grid["col"], bits)
+    plan = plan._replace(signed=packed is not None and packed.signed)
     stores = op.family == "stmatrix"
     address, registers = instruction.operands[:: 1 if stores else -1]
     if not isinstance(address, Address):
@@ -205,7 +208,8 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     lines, places = _tables(writer, plan)
     used = part.shape[0] * rows
     window = 0 if op.values["space"] else layout.SHARED_WINDOW
-    make = move_rows(plan, used, stores, at.bits, window)
+    width = row_bytes(op)
+    make = move_rows(plan, used, stores, at.bits, window, width)
     items = [
         writer.source(each, "b32") if stores else writer.result(each, "b32")
         for each in _items(registers)
@@ -221,7 +225,8 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
                 f"ptr {places}",
                 *given,
             )
-        attention.rows(writer, instruction, at, offset - window, used, stores, stored)
+        start = offset - window
+        attention.rows(writer, instruction, at, start, used, stores, stored, width)
     failed = writer.call(
         make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
@@ -248,6 +253,13 @@ def movmatrix(writer: Writer, instruction: Instruction) -> None:
         TRANSPOSE, f"ptr {writer.result(goal, 'b32').pointer}",
         f"ptr {writer.source(source, 'b32').pointer}", f"ptr {place}",
     )  # fmt: skip
+
+
+@handles("spcompress", "spdecompress")
+def compress(writer: Writer, instruction: Instruction) -> None:
+    """Keep or spread elements by their indices: nobody has seen it run."""
+    op = operation(instruction)
+    raise Error(f"{op} is not supported: {certainty('elements', op.family).because}")
 
 
 def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
@@ -346,11 +358,14 @@ class _Mover(NamedTuple):
         """Move one piece of fewer than 8 bits into a byte."""
         b, plan = self.code.builder, self.plan
         start = b.add(b.mul(lane.raw, ir.Constant(I64, 4)), ir.Constant(I64, index))
-        loaded = b.load(b.bitcast(memory, I16.as_pointer()))
+        # A piece that is never in two bytes is read from one: nothing behind a row.
+        size = I16 if 8 % plan.bits else I8
+        loaded = b.load(b.bitcast(memory, size.as_pointer()))
         loaded.align = 1
-        moved = b.lshr(loaded, b.trunc(shift.raw, I16))
-        part = b.and_(moved, ir.Constant(I16, (1 << plan.bits) - 1))
-        b.store(b.trunc(part, I8), b.gep(register, [start]))
+        moved = b.trunc(b.lshr(loaded, b.trunc(shift.raw, size)), I8)
+        unused = ir.Constant(I8, 8 - plan.bits)
+        above = b.ashr if plan.signed else b.lshr
+        b.store(above(b.shl(moved, unused), unused), b.gep(register, [start]))
 
 
 def _check(
@@ -364,8 +379,10 @@ def _check(
             failed.value = number.lift(1)
 
 
-def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Routine:
-    """Rows of 16 bytes, each where one lane says."""
+def move_rows(
+    plan: Plan, used: int, stores: bool, bits: int, window: int, width: int
+) -> Routine:
+    """Rows of ``width`` bytes, each where one lane says."""
     registers, pieces = plan.line.shape[1:]
 
     def trace(
@@ -381,10 +398,10 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
         with code.loop(used) as lane:
             address = lane_of(code, spilled, lane)
             checks = {
-                Fault.BOUNDS: inside(where, address, 16),
-                Fault.ALIGNMENT: (address & 15) == 0,
+                Fault.BOUNDS: inside(where, address, width),
+                Fault.ALIGNMENT: (address & (width - 1)) == 0,
             }
-            _check(code, warp, number, failed, lane, address, 16, checks)
+            _check(code, warp, number, failed, lane, address, width, checks)
         mover = _Mover(code, plan, stores, given)
         line_at, bit_at = (
             b.bitcast(each, I32.as_pointer()) for each in (lines, places)
@@ -406,7 +423,8 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
 
     name = f"{'st' if stores else 'ld'}matrix.{registers}.{pieces}.{plan.bits}.{used}"
     kinds = [P, P, P, I64, P, P, I32, *[P] * registers]
-    return routine(f"{name}.{bits}.{window}", trace, kinds, I32)
+    sign = ".signed" * plan.signed
+    return routine(f"{name}.{bits}.{window}.{width}{sign}", trace, kinds, I32)
 
 
 def gather_rows(plan: Plan) -> Routine:

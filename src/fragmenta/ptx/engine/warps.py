@@ -2,8 +2,14 @@
 
 Every lane has the number of the code block that it executes next.  Of the lanes that
 do not wait, those with the lowest number go first: so lanes that took different ways
-meet again where the ways join.  Lanes that jump back often give way to others, so that
-lanes may wait for one another in a loop.
+meet again where the ways join.
+
+Lanes may wait for one another in a loop: for a flag, a lock, an mbarrier.  A turn of a
+warp is over when it has jumped back often, or when it asked for something in vain.  A
+lane that could have run in this turn and did not has the right of way in the next one,
+for some code blocks: more each time, until all lanes are together again.  All lanes
+that did not run have it one after the other.  So every lane makes progress, as since
+Volta, and lanes that nobody keeps waiting stay together.
 """
 
 from __future__ import annotations
@@ -104,7 +110,7 @@ def _choose(code: Code, warp: Any, block: Any) -> Value:
     ready = live[0] & ~waiting[0]
     numbers = select(to_lanes(ready), lanes, lanes.lift(layout.EXITED))
     lowest = _least(code, numbers)
-    first, number = _next_in_turn(code, warp, ready, numbers, lowest)
+    first, number = _right_of_way(code, warp, ready, numbers, lowest)
     here = to_word(numbers == number) & ready
     # Lanes in the same function but called from elsewhere are not together.
     calls = all_lanes(code, place(code, warp, layout.CONTEXT))
@@ -112,6 +118,9 @@ def _choose(code: Code, warp: Any, block: Any) -> Value:
     same = calls == field(code, warp, layout.CONTEXT, I32)[convert(leader, I64)]
     active = to_word(same) & here
     field(code, warp, layout.ACTIVE, I32)[0] = active
+    ran, grant = (field(code, warp, at, I32) for at in (layout.RAN, layout.GRANT))
+    ran[0] = ran[0] | active
+    grant[0] = select(active == live[0], grant[0].lift(0), grant[0])
     none = ready == 0
     with code.when(none):
         ended = select(live[0] == 0, number.lift(Status.ENDED), Status.BLOCKED)
@@ -120,26 +129,27 @@ def _choose(code: Code, warp: Any, block: Any) -> Value:
     return select(none, number.lift(-1), number + number + partial)
 
 
-def _next_in_turn(
+FIRST_GRANT, MOST_GRANT = 64, 1 << 16
+"""For how many code blocks a lane has the right of way: at first, and at most."""
+
+
+def _right_of_way(
     code: Code, warp: Any, ready: Value, numbers: Value, lowest: Value
 ) -> tuple[Value, Value]:
-    """The lane whose turn it is, or -1, and the code block that is executed next.
+    """The lane that has the right of way, or -1, and the code block to execute next.
 
-    After lanes have jumped back often, each lane that is ready has its turn: the one
-    they wait for may be anywhere.
+    A lane that has to wait loses it.
     """
     turn = field(code, warp, layout.TURN, I32)
     left = turn[0]
-    start = (left - 1) & (LANES - 1)
-    later = ready & (left.lift(-1) << start)
-    chosen = first_lane(select(later != 0, later, ready)) & (LANES - 1)
-    fair = (left > 0) & (ready != 0)
-    turn[0] = select(fair, left - 1, left)
+    leader = field(code, warp, layout.LEADER, I32)[0] & (LANES - 1)
+    first = (left > 0) & (((ready >> leader) & 1) != 0)
+    turn[0] = select(first, left - 1, left.lift(0))
     pcs = spill_words(code, numbers)
     theirs = Value(code.builder, code.builder.load(
-        code.builder.gep(pcs, [convert(chosen, I64).raw])
+        code.builder.gep(pcs, [convert(leader, I64).raw])
     ))  # fmt: skip
-    return select(fair, chosen, left.lift(-1)), select(fair, theirs, lowest)
+    return select(first, leader, left.lift(-1)), select(first, theirs, lowest)
 
 
 def spill_words(code: Code, vector: Value) -> Any:
@@ -188,11 +198,26 @@ def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
 
 
 def _spent(code: Code, warp: Any) -> None:
-    """The turn of the warp is over; the next time every lane has its turn."""
+    """The turn of the warp is over; who could not run has the right of way next."""
     turn = field(code, warp, layout.TURN, I32)
-    turn[0] = turn[0].lift(2 * LANES)
+    ran = field(code, warp, layout.RAN, I32)
+    leader = field(code, warp, layout.LEADER, I32)
+    grant = field(code, warp, layout.GRANT, I32)
+    waiting = field(code, warp, layout.WAITING, I32)
+    stuck = field(code, warp, layout.STUCK, I32)
+    ready = field(code, warp, layout.LIVE, I32)[0] & ~waiting[0]
+    starved = ready & ~ran[0]
+    some = starved != 0
+    later = starved & (ready.lift(-1) << ((leader[0] + 1) & (LANES - 1)))
+    chosen = first_lane(select(later != 0, later, starved))
+    leader[0] = select(some, chosen, leader[0])
+    blocks = grant[0] + FIRST_GRANT
+    turn[0] = select(some, blocks, blocks.lift(0))
+    more = select(blocks < MOST_GRANT, blocks, grant[0])
+    grant[0] = select(some, more, grant[0])
     field(code, warp, layout.STATUS, I32)[0] = turn[0].lift(Status.SPENT)
-    field(code, warp, layout.WAITING, I32)[0] = turn[0].lift(0)
+    stuck[0] = stuck[0] | waiting[0]
+    waiting[0] = ran[0] = turn[0].lift(0)
 
 
 def _fault(code: Code, warp: Any, kind: Value, number: Value, lanes: Value) -> None:

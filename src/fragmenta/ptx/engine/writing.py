@@ -36,6 +36,7 @@ from fragmenta.ptx.module import (
     type_bits,
     type_bytes,
 )
+from fragmenta.ptx.opcodes.newer import not_covered
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 
 FULL, PARTIAL = "b", "m"
@@ -468,6 +469,8 @@ class Writer:
             for each in FOLLOW:
                 each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
+        if not_covered(instruction.mnemonic):
+            handler = _refused
         if guard is not None and instruction.opcode in WHOLE_WARP:
             self.guarded(lambda: self.if_any(lambda: handler(self, instruction)))
         else:
@@ -569,6 +572,13 @@ def _match(mnemonic: str, operands: int) -> Match | None:
         found = reading(mnemonic).matches
         match = next((m for m in found if m.syntax.takes(operands)), None)
     return match
+
+
+def _refused(writer: Writer, instruction: Instruction) -> None:
+    """A form that exists, and that nothing here carries out."""
+    raise Error(
+        f"{instruction.mnemonic} is not supported: {not_covered(instruction.mnemonic)}"
+    )
 
 
 def _by_table(writer: Writer, instruction: Instruction) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, NamedTuple
 
+from fragmenta.ptx.arguments import Elements
 from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.module import Module
@@ -21,6 +22,7 @@ class Place(NamedTuple):
 
     slot: int
     name: str
+    elements: Elements | None
 
 
 class Launched(NamedTuple):
@@ -33,6 +35,8 @@ class Launched(NamedTuple):
     compiled: Compiled
     shape: Shape
     places: tuple[Place, ...]
+    language: str = ""
+    """What the kernel was written in: ``triton``, ``cuda``, ``numba``; else unknown."""
 
 
 @dataclass
@@ -82,6 +86,8 @@ class Problems:
                 self._found[key] = made
                 return
             known.count += made.count
+            apart = known.more.get("apart", 0) | made.more.get("apart", 0)
+            known.more["apart"] = made.more["apart"] = apart
             # The first block says it, whichever thread of the host was the faster.
             if (made.block, made.warp) < (known.block, known.warp):
                 made.count = known.count

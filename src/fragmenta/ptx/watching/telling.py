@@ -14,12 +14,22 @@ from typing import Any
 from fragmenta.errors import one_of, ranges
 from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.naming import Names, array, block_words, place
+from fragmenta.ptx.module import Source
+from fragmenta.ptx.naming import Names, block_words, element, place
 from fragmenta.ptx.watching import phrases
 from fragmenta.ptx.watching.findings import Found, Launched
 from fragmenta.ptx.watching.seen import Agent, Story, Wait
 
 ALL = 0xFFFFFFFF
+CONSEQUENCES = frozenset({
+    "uninitialised", "illegal-metadata", "bad-descriptor", "schedule", "leak",
+    "deadlock", "fault",
+})  # fmt: skip
+"""What a race, a missing wait or a misused mbarrier may lead to."""
+CPP = frozenset({"cu", "cuh", "h", "hpp", "hxx", "cc", "cpp", "cxx", "inl"})
+"""Files of CUDA C++."""
+NUMBA = "_ZN6cudapy"
+"""How the names of Numba's kernels begin."""
 
 
 def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
@@ -29,20 +39,31 @@ def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
     accesses that race in either order.
     """
     tellers: dict[int, Teller] = {}
-    told: dict[tuple[Any, ...], Problem] = {}
+    together: dict[tuple[Any, ...], list[tuple[Teller, Found]]] = {}
     # Of two accesses the one that reads tells more.
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
         if id(launch) not in tellers:
             tellers[id(launch)] = Teller(launch)
         problem = tellers[id(launch)].tell(each)
-        key = _key(problem)
-        if key in told:
-            count = told[key].count + problem.count
-            told[key] = replace(told[key], count=count)
-        else:
-            told[key] = problem
-    every = [_with_count(each) for each in told.values()]
-    return sorted(every, key=lambda e: (SEVERITIES.index(e.severity), e.line))
+        together.setdefault(_key(problem), []).append((tellers[id(launch)], each))
+    every = [_with_count(_tell_once(some)) for some in together.values()]
+    return sorted(every, key=order)
+
+
+def order(problem: Problem) -> tuple[int, bool, int]:
+    """By what problems are sorted: the cause before what may follow from it."""
+    severity = SEVERITIES.index(problem.severity)
+    return severity, problem.rule in CONSEQUENCES, problem.line
+
+
+def _tell_once(some: list[tuple[Teller, Found]]) -> Problem:
+    """Several findings as one problem; its repair is enough for all of them."""
+    teller, first = some[0]
+    apart = 0
+    for _, each in some:
+        apart |= each.more.get("apart", 0)
+    told = teller.tell(replace(first, more={**first.more, "apart": apart}))
+    return replace(told, count=sum(each.count for _, each in some))
 
 
 def _writes(found: Found) -> bool:
@@ -86,11 +107,21 @@ class Teller:
         if instruction is not None:
             line, column = instruction.line, instruction.column
             source, length = instruction.source, len(instruction.mnemonic)
+        hint = phrases.spoken(hint, self._language(source))
         return Problem(
             found.rule, found.severity, line, column, self._text(line), message, hint,
             self.names.function(found.site), source, length, count=found.count,
             block=self._block(found.block), related=self._related(found),
         )  # fmt: skip
+
+    def _language(self, source: Source | None) -> str:
+        """What the line of a problem is written in; nothing if it is not known."""
+        if self.launch.language or source is None:
+            return self.launch.language
+        if self.launch.compiled.kernel.startswith(NUMBA):
+            return "numba"
+        suffix = source.file.rpartition(".")[2].lower()
+        return "cuda" if suffix in CPP else ""
 
     def _text(self, line: int) -> str:
         return self._lines[line - 1] if 0 < line <= len(self._lines) else ""
@@ -152,6 +183,8 @@ class Teller:
         other = self._agent(before, now)
         verb = "wrote" if found.more["was_write"] else "read"
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
+        if found.rule.endswith("-race"):
+            rest += phrases.wider(found.more["apart"], now, before)
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
@@ -207,7 +240,7 @@ class Teller:
         slot, offset = first >> layout.SLOT_BITS, first & (1 << layout.SLOT_BITS) - 1
         for each in self.launch.places:
             if each.slot == slot:
-                return f"byte {offset} of {array(each.name)}"
+                return element(each.name, each.elements, offset)
         return f"global {first:#x}"
 
     # ── what is missing between them ────────────────────────────────────────
@@ -245,6 +278,7 @@ class Teller:
         some = _lanes(wait.lanes) if len(wait.warps) == 1 else ""
         return phrase.format(
             who=phrases.warps(list(wait.warps)) + some, phase=wait.phase,
+            parity=wait.phase & 1,
             where=self.names.place(wait.site),
             mbarrier=self.names.mbarrier(wait.offset), **more,
         )  # fmt: skip
@@ -257,11 +291,13 @@ class Teller:
         if before.mbarrier is not None:
             offset = before.mbarrier[1]
             mbarrier = f"the mbarrier {self.names.shared(offset) or f'at {offset:#x}'}"
-        phrase = phrases.repair(found.rule, found.more["space"], writes, now, before)
+        phrase = phrases.repair(
+            found.rule, found.more["space"], writes, now, before, found.more["apart"]
+        )
         return phrase.format(
             access="the write" if writes else "the read", mbarrier=mbarrier,
             user=self._user(now),
-            phase=before.epoch,
+            phase=before.epoch, parity=before.epoch & 1,
             readers=phrases.warps([number for _, number in before.warps]),
         )  # fmt: skip
 

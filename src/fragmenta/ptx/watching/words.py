@@ -13,7 +13,7 @@ from fragmenta.machine.trace import I32, I64, Code, Memory, Value, convert, sele
 from fragmenta.ptx.engine.library import as_signed, field
 from fragmenta.ptx.watching import layout
 from fragmenta.ptx.watching.clocks import Head
-from fragmenta.ptx.watching.layout import Lanes, Rule
+from fragmenta.ptx.watching.layout import Apart, Lanes, Rule
 from fragmenta.ptx.watching.problems import Problem, report
 from fragmenta.ptx.watching.readers import added, each_reader, is_set
 from fragmenta.ptx.watching.records import (
@@ -232,6 +232,7 @@ def _report(
     )  # fmt: skip
     one = (now.lanes == int(Lanes.ONE)) | (now.lanes == int(Lanes.STRONG_ONE))
     flags = (now.kind & layout.WRITES) | now.kind.lift(was)
+    flags = flags | _apart(head, now, before)
     report(
         code, head,
         Problem(
@@ -240,6 +241,15 @@ def _report(
             before & as_signed(~layout.EVER_FIELD, 64), flags,
         ),
     )  # fmt: skip
+
+
+def _apart(head: Head, now: Now, before: Value) -> Value:
+    """How far apart two warps are: bits of ``Apart``."""
+    earlier, warps = agent_of(before), head.word(layout.HEAD_WARPS)
+    nothing = now.agent.lift(0)
+    warp = select(earlier == now.agent, nothing, int(Apart.WARP))
+    same = earlier // warps == now.agent // warps
+    return warp | select(same, nothing, int(Apart.BLOCK))
 
 
 def settled(head: Head, viewer: Viewer, record: Value) -> Value:
