@@ -160,8 +160,8 @@ class Kernel:
             launch.progress = progress
             return launch
 
-        def run_one(launch: Launch) -> str:
-            return self._run(launch, given, options, limit, client)
+        def run_one(launch: Launch, most: int | None = limit) -> str:
+            return self._run(launch, given, options, most, client)
 
         runs = Runs(prepared, run_one, several, reports=problems == "report")
         output = runs.all()
