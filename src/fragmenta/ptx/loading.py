@@ -84,6 +84,7 @@ class Source:
         target: str,
         contract: bool,
         stack: int,
+        cooperative: bool = False,
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
@@ -100,6 +101,7 @@ class Source:
             self.variables_of(ready),
             shared,
             stack,
+            cooperative,
         )
         launch.target = target
         if ready.events or clustered or watch:
