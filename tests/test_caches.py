@@ -18,6 +18,7 @@ import fragmenta
 from fragmenta.arrays.once import Once, OnceProperty, once, once_of, once_property
 from fragmenta.ptx.asynchronous import wgmma
 from fragmenta.ptx.asynchronous.machine import Machine
+from tests.clock import HANG
 
 TOGETHER = 4
 
@@ -125,7 +126,7 @@ def slow_maker() -> Callable[..., object]:
     meeting = Barrier(TOGETHER)
 
     def make(*_: Any) -> object:
-        meeting.wait(timeout=30)
+        meeting.wait(timeout=HANG)
         return object()
 
     return make
@@ -174,7 +175,7 @@ def test_an_instruction_is_located_once_by_all_threads(
     meeting, loads = Barrier(TOGETHER), wgmma.json.loads
 
     def slow(text: str) -> Any:
-        meeting.wait(timeout=30)
+        meeting.wait(timeout=HANG)
         return loads(text)
 
     monkeypatch.setattr(wgmma._located, "_kept", {})

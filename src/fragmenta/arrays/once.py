@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import update_wrapper
-from threading import Lock
 from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from fragmenta.arrays.forking import Lock
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")

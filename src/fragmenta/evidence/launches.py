@@ -386,8 +386,9 @@ def replay_one(
             *sizes, given, shared=launch.shared, target=target, check=check
         )
         output = result.output
-    except KernelHazard as why:  # it came to its end
+    except KernelHazard as why:
         output = why.output
+        fault = "" if why.result else str(why)  # otherwise it came to its end
         hazards = [each for each in why.problems if each.severity == ERROR]
     except KernelFault as why:
         fault = str(why)

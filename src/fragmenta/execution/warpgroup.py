@@ -21,8 +21,7 @@ The result is 0, or
 1. if a metadata code is illegal: then the code's two positions are used as they are
    (:meth:`~fragmenta.registers.granularity.Granularity.named`);
 2. if an operand is not all in shared memory: then D is not changed;
-3. if a descriptor has a base offset without a swizzle, or a bit that no field has: then
-   D is not changed.
+3. if a descriptor has a bit that no field has: then D is not changed.
 """
 
 from __future__ import annotations

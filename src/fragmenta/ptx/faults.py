@@ -47,7 +47,7 @@ def explain(place: Place, why: str = "") -> KernelFault:
     what = why or gone or _what(place, kind, site, instruction, address, size)
     who = f"thread {_tuple(thread)} of block {_tuple(block)}"
     hint = _no_workspace(place, kind, address)
-    return KernelFault(
+    made = KernelFault(
         f"{what}\n  by {who}\n  at {where(place.module, instruction)}{hint}",
         "unsupported" if why else "shared-race" if gone else kind.name.lower(),
         instruction.line,
@@ -55,6 +55,8 @@ def explain(place: Place, why: str = "") -> KernelFault:
         block,
         thread,
     )
+    made.place = instruction.source
+    return made
 
 
 _WORKSPACE = frozenset({"%envreg1", "%envreg2"})
@@ -321,13 +323,15 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
         lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
         if kind == "deadlock" and "aligned" in instruction.qualifiers:
             lines += _divided(place, instruction, who)
-    return KernelFault(
+    made = KernelFault(
         "\n".join([about, *lines]),
         kind,
         first.line if first else 0,
         str(first.source or "") if first else "",
         place.shape.block_at(place.context.index),
     )
+    made.place = first.source if first else None
+    return made
 
 
 def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -170,7 +171,7 @@ def load(gpu: GPU, text: str) -> Any:
     return gpu.load(cubin(text, gpu.target))
 
 
-def cubin(text: str, target: str) -> bytes:
+def cubin(text: str, target: str, ptxas: Path | None = None) -> bytes:
     r"""What ptxas makes of a source, from the cache if it did so before.
 
     >>> import fragmenta as fm
@@ -179,10 +180,10 @@ def cubin(text: str, target: str) -> bytes:
     b'\x7fELF'
     """
     kept = Cache.present()
-    key = "\0".join([f"ptxas {assembler.release()}", target, text])
+    key = "\0".join([f"ptxas {assembler.release(ptxas)}", target, text])
     found = kept.get(key)
     if found is None:
-        found = assembler.assemble(text, target)
+        found = assembler.assemble(text, target, ptxas=ptxas)
         kept.put(key, found)
     return found
 

@@ -18,7 +18,7 @@ from fragmenta.errors import Error
 from fragmenta.ptx.asynchronous.events import Event, events, first
 from fragmenta.ptx.asynchronous.schedule import Schedule
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.context import Context
+from fragmenta.ptx.engine.context import Context, address_of
 from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START, Fault, Status
 from fragmenta.ptx.watching.blind import Blind
 
@@ -131,10 +131,23 @@ class Block:
         self.mbarriers.clear()
         for each in self.warpgroups.values():
             each.reset()
-        self.groups.clear()
+        self._forget_groups()
         self.tensor = None
         for warp in self.warps:
             warp.asked, warp.held = 0, None
+
+    def _forget_groups(self) -> None:
+        for each in self.groups.values():
+            # Work names the queue that it is in.
+            (each if isinstance(each, list) else vars(each)).clear()
+        self.groups.clear()
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        self._forget_groups()
+        for warp in self.warps:
+            vars(warp).clear()
+        vars(self).clear()
 
     @property
     def ended(self) -> bool:
@@ -288,8 +301,25 @@ class Cluster:
         for task in list(self.pending):
             task.finish()
 
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        for block in self.blocks:
+            block.close()
+        vars(self).clear()
 
-WATCHED = frozenset({"apart", "location", "unwritten", "fence", "membar"})
+
+WATCHED = frozenset(
+    {
+        "apart",
+        "exited",
+        "location",
+        "unwritten",
+        "undefined",
+        "undefined-product",
+        "fence",
+        "membar",
+    }
+)
 """Events that change nothing; only the watching hears of them."""
 
 
@@ -309,8 +339,7 @@ class Machine:
         """Whether lanes at one place have passed another one by."""
         self.segments = {each.slot: each for each in launch.places}
         self._function = EVENT(self._call)
-        pointer = ctypes.cast(self._function, ctypes.c_void_p)
-        self.address = int(pointer.value or 0)
+        self.address = address_of(self._function)
         self.errors: dict[int, BaseException] = {}
         """What went wrong, by the address of the block."""
         self.watching: Any = None
@@ -343,6 +372,15 @@ class Machine:
     def watch(self, cluster: Cluster) -> Any:
         """What watches a cluster."""
         return Blind() if self.watching is None else self.watching.observer(cluster)
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        if self.watching is not None:
+            self.watching.close()
+        for cluster in {id(each.cluster): each.cluster for each in
+                        self.blocks.values()}.values():  # fmt: skip
+            cluster.close()
+        vars(self).clear()
 
     def _call(self, block: int, warp: int, number: int, lanes: int) -> int:
         here = self.blocks[block]

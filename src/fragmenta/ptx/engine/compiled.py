@@ -59,6 +59,12 @@ class Compiled:
     """What it was compiled for; see ``writing.Mode``."""
     dirty: int
     """Where a warp has two bytes for each register; 0 if it has none."""
+    poisoned: list[int]
+    """Where shadows of registers are that begin undefined, and their bytes."""
+    undefined: list[list[int]]
+    """Where registers are that begin undefined, and their bytes."""
+    doubtful: bool
+    """Whether a register may be used before it is written."""
 
     def to_bytes(self) -> bytes:
         """Everything in one piece."""

@@ -165,6 +165,7 @@ BLOCK_EVENT = 232  #: pointer to the function that carries out events
 BLOCK_RANK = 240  #: i64: the first address of shared memory: the rank from bit 24 up
 BLOCK_PEERS = 248  #: pointer to the shared memories of the cluster, 16 bytes each
 BLOCK_RESET = 256  #: pointer to a function that a new block begins with; or 0
+BLOCK_SHADOW = 264  #: pointer to a block whose memories are shadow bits; 0 if none is
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same

@@ -163,7 +163,8 @@ def splat(writer: Writer, goal: Written, place: int, bits: int, signed: bool) ->
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def _load(code: Code, pointer: Any, bits: int) -> Value:
+def load_lanes(code: Code, pointer: Any, bits: int) -> Value:
+    """The values of all lanes of a register."""
     b = code.builder
     of = ir.VectorType(ir.IntType(bits), LANES)
     loaded = b.load(b.bitcast(pointer, of.as_pointer()))
@@ -171,7 +172,8 @@ def _load(code: Code, pointer: Any, bits: int) -> Value:
     return Value(b, loaded)
 
 
-def _store(code: Code, pointer: Any, value: Value, lanes: Value) -> None:
+def store_lanes(code: Code, pointer: Any, value: Value, lanes: Value) -> None:
+    """Give some lanes of a register a value."""
     b = code.builder
     place = b.bitcast(pointer, value.type.as_pointer())
     before = b.load(place)
@@ -191,11 +193,11 @@ def insert(goal: int, source: int, bit: int, width: int) -> Routine:
     """Put the low bits of one register into some bits of another."""
 
     def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
-        before = _load(code, to, goal)
+        before = load_lanes(code, to, goal)
         mask = (1 << width) - 1
-        value = convert(_load(code, of, source), ir.IntType(goal), signed=False)
+        value = convert(load_lanes(code, of, source), ir.IntType(goal), signed=False)
         kept = before & ~before.lift(as_signed(mask << bit, goal))
-        _store(code, to, kept | ((value & as_signed(mask, goal)) << bit), lanes)
+        store_lanes(code, to, kept | ((value & as_signed(mask, goal)) << bit), lanes)
 
     return _two(f"insert.{goal}.{source}.{bit}.{width}", trace)
 
@@ -205,10 +207,10 @@ def extract(goal: int, source: int, bit: int, width: int, signed: bool) -> Routi
 
     def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
         b = code.builder
-        value = _load(code, of, source)
+        value = load_lanes(code, of, source)
         moved = Value(b, b.lshr(value.raw, value.lift(bit).raw)) if bit else value
         part = convert(moved, ir.IntType(width)) if width < source else moved
-        _store(code, to, convert(part, ir.IntType(goal), signed=signed), lanes)
+        store_lanes(code, to, convert(part, ir.IntType(goal), signed=signed), lanes)
 
     sign = "s" if signed else "u"
     return _two(f"extract.{goal}.{source}.{bit}.{sign}{width}", trace)
@@ -225,6 +227,6 @@ def spread(goal: int, bits: int, signed: bool) -> Routine:
     def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
         number = field(code, of, 0, ir.IntType(bits))[0]
         wide = convert(number, ir.IntType(goal), signed=signed)
-        _store(code, to, wide.in_all_lanes(LANES), lanes)
+        store_lanes(code, to, wide.in_all_lanes(LANES), lanes)
 
     return _two(f"spread.{goal}.{'s' if signed else 'u'}{bits}", trace)

@@ -142,11 +142,15 @@ def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
             declared = [each.name for each in function.registers if each.type]
             hint = nearest(register.name, declared)
             raise Error(f"{function.name} does not declare {register.name}{hint}")
-        if register.type == "pred":
-            yield register, 4
-        else:
-            # 16 bytes at least, so that vectors are aligned.
-            yield register, type_bytes(register.type) * LANES
+        yield register, register_bytes(register)
+
+
+def register_bytes(register: Register) -> int:
+    """The bytes that a register takes in a warp."""
+    if register.type == "pred":
+        return 4
+    # 16 bytes at least, so that vectors are aligned.
+    return type_bytes(register.type) * LANES
 
 
 def program(module: Module, name: str) -> Program:

@@ -377,20 +377,19 @@ def _reset(code: Code, block: Any) -> None:
     template = pointer_at(code, block, layout.BLOCK_TEMPLATE)
     header = ir.Constant(I64, layout.HEADER)
     start = ir.Constant(I64, layout.REGISTERS)
-    no, zero = ir.Constant(I1, 0), ir.Constant(I8, 0)
     rest = size - layout.REGISTERS
     with code.loop(warps) as number:
         warp = b.gep(first, [(number * size).raw])
         source = b.gep(template, [(number * layout.HEADER).raw])
         _copy_memory(b, warp, source, header)
         registers = b.gep(warp, [start])
-        _fill_memory(b, registers, zero, rest.raw, no)
+        clear_memory(b, registers, rest.raw)
         _place_block(code, block, warp)
     shared = pointer_at(code, block, layout.BLOCK_SHARED)
     bytes_ = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
-    _fill_memory(b, shared, zero, bytes_.raw, no)
+    clear_memory(b, shared, bytes_.raw)
     barriers = place(code, block, layout.BLOCK_BARRIERS)
-    _fill_memory(b, barriers, zero, ir.Constant(I64, 16 * layout.BARRIER_BYTES), no)
+    clear_memory(b, barriers, ir.Constant(I64, 16 * layout.BARRIER_BYTES))
     alive = field(code, block, layout.BLOCK_ALIVE, I32)
     alive[0] = field(code, block, layout.BLOCK_WARPS, I32)[0]
     live = field(code, block, layout.BLOCK_LIVE, I32)
@@ -419,14 +418,16 @@ def _copy_memory(b: Any, goal: Any, source: Any, size: Any) -> None:
     _void(b, "llvm.memcpy.p0.p0.i64", kind, [goal, source, size, ir.Constant(I1, 0)])
 
 
-def _fill_memory(b: Any, goal: Any, byte: Any, size: Any, volatile: Any) -> None:
+def fill_memory(b: Any, goal: Any, byte: Any, size: Any) -> None:
+    """Fill memory with a byte."""
     kind = [POINTER, I8, I64, I1]
-    _void(b, "llvm.memset.p0.i64", kind, [goal, byte, size, volatile])
+    given = [goal, byte, size, ir.Constant(I1, 0)]
+    _void(b, "llvm.memset.p0.i64", kind, given)
 
 
 def clear_memory(b: Any, goal: Any, size: Any) -> None:
     """Fill memory with zeros."""
-    _fill_memory(b, goal, ir.Constant(I8, 0), size, ir.Constant(I1, 0))
+    fill_memory(b, goal, ir.Constant(I8, 0), size)
 
 
 def _void(b: Any, name: str, kinds: list[Any], given: list[Any]) -> None:

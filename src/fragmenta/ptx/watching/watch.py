@@ -181,6 +181,7 @@ class Watch:
         self._sets[: layout.SETS_CELLS] = 0
         heads = self._heads.reshape(-1, layout.HEAD_BYTES).view(np.int32)
         heads[:, layout.HEAD_CLUSTER // 4] = self._cluster
+        heads[:, layout.HEAD_EXITED // 4] = 0
 
     # ── agents ──────────────────────────────────────────────────────────────
 
