@@ -46,7 +46,7 @@ def explain(place: Place, why: str = "") -> KernelFault:
     what = why or gone or _what(place, kind, site, instruction, address, size)
     who = f"thread {_tuple(thread)} of block {_tuple(block)}"
     return KernelFault(
-        f"{what}\n  by {who}\n  at {where(place.module, instruction)}",
+        f"{what}\n  by {who}\n  at {place.module.where(instruction)}",
         "unsupported" if why else "shared-race" if gone else kind.name.lower(),
         instruction.line,
         str(instruction.source or ""),
@@ -63,7 +63,7 @@ def _ended(place: Place, kind: Fault, address: int) -> str:
         return ""
     if rank >= place.shape.cluster_blocks or place.shape.cluster_blocks == 1:
         return ""
-    if place.context.peers[rank, 1] != layout.SHARED_START:
+    if place.context.peers[rank, 1]:
         return ""
     return (
         f"an access to the shared memory of block {rank} of the cluster, whose threads "
@@ -76,17 +76,6 @@ def stopped(place: Place, rule: str, what: str) -> KernelFault:
     fault = explain(place, what)
     fault.kind = rule
     return fault
-
-
-def where(module: Module, instruction: Instruction) -> str:
-    """An instruction's place and text."""
-    lines = module.text.splitlines()
-    text = ""
-    if 0 < instruction.line <= len(lines):
-        text = lines[instruction.line - 1].strip()
-    source = f", {instruction.source.words}" if instruction.source else ""
-    name = module.name or "PTX"
-    return f"{name} line {instruction.line}{source}: {text}"
 
 
 def _tuple(numbers: tuple[int, int, int]) -> str:
@@ -290,7 +279,7 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
     for (function, index), who in _lanes(place).items():
         instruction = place.module.functions[function].instructions[index]
         first = first or instruction
-        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
+        lines.append(f"  {_short(who)}\n    at {place.module.where(instruction)}")
         if kind == "deadlock" and "aligned" in instruction.qualifiers:
             lines += _divided(place, instruction, who)
     return KernelFault(

@@ -13,7 +13,7 @@ from dataclasses import astuple, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
 from fragmenta.execution.warpgroup import FAMILIES, Ways
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction as by_name
@@ -28,6 +28,7 @@ from fragmenta.ptx.module import (
     Part,
     Register,
     Vector,
+    type_bits,
 )
 
 _ELEMENTS = "xyzw"
@@ -158,6 +159,9 @@ def describe(instruction: Instruction) -> WgmmaForm:
     given = dict(zip(names, operands, strict=True))
     places = ("b",) if in_registers else ("a", "b")
     metadata = _items(given["metadata"])[0] if op.sparse else None
+    _counted(op, "D", given["d"])
+    if in_registers:
+        _counted(op, "A", given["a"])
     return WgmmaForm(
         op,
         _items(given["d"]),
@@ -183,6 +187,17 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     if isinstance(operand, Register) and operand.lanes > 1:
         return tuple(Part(operand, each) for each in _ELEMENTS[: operand.lanes])
     return (operand,)
+
+
+def _counted(op: Op, name: str, operand: Operand) -> None:
+    """Refuse more or fewer registers than a product has, or others than of 32 bits."""
+    wanted, items = op.fragments[name].registers, _items(operand)
+    kinds = [each.of if isinstance(each, Part) else each for each in items]
+    narrow = [e for e in kinds if isinstance(e, Register) and type_bits(e.type) != 32]
+    if len(items) != wanted or narrow:
+        raise BadOperands(
+            f"{name} of {op} is {wanted} registers of 32 bits; given {len(items)}"
+        )
 
 
 def _constant(given: dict[str, Operand], name: str, otherwise: int) -> int:

@@ -352,12 +352,11 @@ def _reachable(module: Module, kernel: Function) -> list[str]:
         function = waiting.pop()
         found[function.name] = None
         for name in callees(module, function):
+            if module.functions[name].kernel:
+                raise Error(
+                    f"{function.name} launches the kernel {name}; that is not supported"
+                )
             if name not in found:
-                if module.functions[name].kernel:
-                    raise Error(
-                        f"{function.name} launches the kernel {name}; that is not "
-                        "supported"
-                    )
                 waiting.append(module.functions[name])
                 found[name] = None
     return [name for name in found if not module.functions[name].declared_only]
