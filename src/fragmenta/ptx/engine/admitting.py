@@ -15,9 +15,9 @@ from fragmenta.errors import BadOperands
 from fragmenta.ptx.checking import tensor
 from fragmenta.ptx.checking.instructions import nearest_line
 from fragmenta.ptx.checking.mnemonics import reading
-from fragmenta.ptx.checking.operands import findings
+from fragmenta.ptx.checking.operands import Finding, findings
 from fragmenta.ptx.checking.problem import ERROR
-from fragmenta.ptx.module import Function, Instruction, Module, Not
+from fragmenta.ptx.module import Address, Function, Instruction, Module, Not
 from fragmenta.ptx.opcodes.tensor import TENSOR
 
 _KNOWN: dict[object, str] = {}
@@ -89,10 +89,17 @@ def _operands(of: Instruction) -> str:
         op = tensor.named(of.mnemonic)
         if isinstance(op, tensor.Remark):
             return ""
-        said = tensor.fit(op, of, "", declared=True)
+        said = tensor.fit(op, of, tensor.spelled(of), declared=True)
         return said.message if isinstance(said, tensor.Remark) else ""
     matches = reading(of.mnemonic).matches
     if not matches or of.opcode == "call":  # calls: see ``calling``
         return ""
     wrong = findings(of, nearest_line(of, matches))
-    return next((each.message for each in wrong if each.severity == ERROR), "")
+    serious = (each for each in wrong if not _bounded(of, each))
+    return next((each.message for each in serious if each.severity == ERROR), "")
+
+
+def _bounded(of: Instruction, wrong: Finding) -> bool:
+    """Whether it is a constant address: that is looked at when it is accessed."""
+    operand = None if wrong.operand is None else of.operands[wrong.operand]
+    return isinstance(operand, Address) and isinstance(operand.base, int)

@@ -74,10 +74,9 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     if result is not None:
         kind = "u32" if "popc" in words else "pred"
         which = next(i for i, word in enumerate(_VOTES) if word in words)
-        writer.call(
-            VOTED[kind], f"ptr {writer.pointer(result, kind, result=True)}", "ptr %block",
-            f"ptr {number}", f"i32 {which}", f"i32 {passed}",
-        )  # fmt: skip
+        goal = writer.pointer(result, kind, result=True)
+        given = f"ptr {goal}", "ptr %block", f"ptr {number}"
+        writer.call(VOTED[kind], *given, f"i32 {which}", f"i32 {passed}")
     go_on(writer, passed)
 
 

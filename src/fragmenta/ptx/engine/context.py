@@ -161,8 +161,9 @@ class Context:
         self.parts = {name: aligned(size) for name, size in sizes.items()}
         self._narrow = self.parts["block"].view(np.int32)
         self._wide = self.parts["block"].view(np.int64)
-        self.segments = launch.segments.copy()
-        self.peers = np.zeros((layout.MOST_RANKS, 2), np.int64)
+        self.segments = aligned(launch.segments.nbytes).view(np.int64).reshape(-1, 4)
+        self.segments[:] = launch.segments
+        self.peers = aligned(16 * layout.MOST_RANKS).view(np.int64).reshape(-1, 2)
         """The shared memory of each block of the cluster: address and size.
 
         Without what belongs to the system; a block that is not there has no bytes.

@@ -112,10 +112,11 @@ def shared(code: Code, block: Any) -> Where:
     return Where(base + start, size - start, first, nothing, nothing)
 
 
-def peer(code: Code, block: Any, address: Value) -> Where:
+def peer(code: Code, block: Any, address: Value, window: int = 0) -> Where:
     """The shared memory of the block of the cluster that an address names.
 
     It has no bytes if the cluster has no such block, or if the block has ended.
+    ``window`` is that of generic addresses.
     """
     b = code.builder
     rank = shift_unsigned(address, layout.RANK_BITS) & 0xFF
@@ -124,8 +125,7 @@ def peer(code: Code, block: Any, address: Value) -> Where:
     entry = b.gep(table, [(select(known, rank, 0) * 16).raw])
     base, size = (field(code, entry, 8 * i, I64)[0] for i in range(2))
     nothing = size.lift(0)
-    window = address & -(1 << layout.SLOT_BITS)
-    first = window + (rank << layout.RANK_BITS) + layout.SHARED_START
+    first = (rank << layout.RANK_BITS) + (window + layout.SHARED_START)
     return Where(base, select(known, size, 0), first, nothing, nothing)
 
 
@@ -315,7 +315,7 @@ def generic(code: Code, warp: Any, block: Any, address: Value, lane: Value) -> W
     """The memory of a generic address: also local memory, or that of another block."""
     found = segment(code, block, address)
     own = local(code, warp, block, lane)
-    other = peer(code, block, address)
+    other = peer(code, block, address, layout.SHARED_WINDOW)
     here = found.start == layout.LOCAL_WINDOW
     slot = shift_unsigned(address, layout.SLOT_BITS)
     there = slot == layout.SHARED_SLOT

@@ -93,8 +93,8 @@ def shfl(writer: Writer, instruction: Instruction) -> None:
     a, b, c = (writer.pointer(o, "b32") for o in instruction.operands[1:4])
     writer.call(
         SHUFFLE[mode], f"ptr {writer.pointer(d, 'b32', result=True)}",
-        f"ptr {writer.pointer(p, 'pred', result=True)}", f"ptr {a}", f"ptr {b}", f"ptr {c}",
-        f"i32 {writer.lanes()}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}", f"ptr {a}", f"ptr {b}",
+        f"ptr {c}", f"i32 {writer.lanes()}",
     )  # fmt: skip
 
 

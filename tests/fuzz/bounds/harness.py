@@ -1,0 +1,332 @@
+"""Runs many instructions on many hostile operands, and goes on after each fault.
+
+A *bundle* is a kernel with several instructions; each block of the grid executes one of
+them, with numbers that its threads read from a table.  The blocks run one after the
+other.  One that stops with a fault is noted, and the next one runs.  What should have
+happened is computed from :class:`~tests.fuzz.bounds.world.World`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fragmenta as fm
+from fragmenta import ptx
+from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.context import Shape, word
+from fragmenta.ptx.engine.layout import Fault, Status
+from tests.fuzz.bounds.arena import Arena
+from tests.fuzz.bounds.forms import COLUMNS, HEAD, REGISTERS, Form, column
+from tests.fuzz.bounds.world import WRAP, Draw, World
+
+RESULTS, RESULT = 8, 16
+"""Results of a thread, and the bytes of each."""
+TARGET = "sm_100a"
+PATIENCE = 3
+"""How often a block that waits has another turn."""
+
+
+class Setting(NamedTuple):
+    """How a bundle is run."""
+
+    threads: int = 32
+    cluster: int = 1
+    watch: bool = False
+    low: bool = False
+    """Whether memory is at the start of its pages."""
+    schedule: str = "eager"
+
+
+class Outcome(NamedTuple):
+    """What became of a bundle."""
+
+    accesses: int
+    faults: int
+    findings: list[str]
+
+
+def kernel(forms: Sequence[Form]) -> str:
+    """The text of a bundle."""
+    labels = [f"L{number}" for number in range(len(forms))]
+    lines = [
+        HEAD,
+        ".visible .entry k(.param .u64 table, .param .u64 out, .param .u64 data,",
+        "  .param .u64 locked, .param .align 16 .b8 more[24]) {",
+        REGISTERS,
+        ".shared .align 128 .b8 tile[1000]; .local .align 16 .b8 own[96];",
+        ".reg .b64 %row, %goal, %at; .reg .b32 %n, %t, %c;",
+        "ld.param.u64 %row, [table]; ld.param.u64 %goal, [out];",
+        "mov.u32 %n, %ctaid.x; mov.u32 %t, %ntid.x; mov.u32 %c, %tid.x;",
+        "mad.lo.u32 %t, %n, %t, %c;",
+        f"mul.wide.u32 %at, %t, {8 * COLUMNS}; add.u64 %row, %row, %at;",
+        f"mul.wide.u32 %at, %t, {RESULT * RESULTS}; add.u64 %goal, %goal, %at;",
+        *_filled(),
+        f"rem.u32 %n, %n, {len(forms)};",
+        f"LIST: .branchtargets {', '.join(labels)};",
+        "brx.idx %n, LIST;",
+    ]
+    for label, form in zip(labels, forms, strict=True):
+        lines += [f"{label}:", form.text, *_kept(form), "bra DONE;"]
+    return "\n".join([*lines, "DONE:", "ret;", "}", ""])
+
+
+def _filled() -> list[str]:
+    lines = []
+    for number in range(9):
+        place, _ = column(f"%d{number}")
+        lines.append(f"ld.global.u64 %d{number}, [%row+{8 * place}];")
+        place, _ = column(f"%r{number}")
+        lines.append(f"ld.global.u32 %r{number}, [%row+{8 * place}];")
+        lines.append(f"cvt.u16.u32 %h{number}, %r{number};")
+        lines.append(f"and.b32 %c, %r{number}, 1; setp.ne.u32 %p{number}, %c, 0;")
+        lines.append(f"mov.b64 %long{number}, %d{number};")
+        lines.append(f"mov.b32 %word{number}, %r{number};")
+        lines.append(f"mov.b16 %half{number}, %h{number};")
+    for number in range(9):
+        other = (number + 1) % 9
+        lines.append(f"mov.b128 %q{number}, {{%d{number}, %d{other}}};")
+    return lines
+
+
+_WIDTHS = {"h": "u16", "r": "u32", "d": "u64", "q": "b128"}
+
+
+def _kept(form: Form) -> list[str]:
+    """Store what a load has loaded."""
+    return [
+        f"st.global.{_WIDTHS[name[1]]} [%goal+{RESULT * place}], {name};"
+        for place, name in enumerate(form.results)
+    ]
+
+
+# ── running ─────────────────────────────────────────────────────────────────
+
+
+class Room:
+    """A bundle, ready to run, with all its memory in an arena."""
+
+    def __init__(self, forms: Sequence[Form], setting: Setting, blocks: int) -> None:
+        self.forms, self.setting, self.blocks = forms, setting, blocks
+        self.arena = Arena(low=setting.low)
+        threads = blocks * setting.threads
+        self.table = self._taken(8 * COLUMNS * threads).view(np.uint64)
+        self.out = self._taken(RESULT * RESULTS * threads)
+        self.data, self.locked = self._taken(1000), self._taken(37)
+        self.data[:] = np.arange(1000) * 7
+        self.locked[:] = 99
+        shape = Shape((blocks, 1, 1), (setting.threads, 1, 1), (setting.cluster, 1, 1))
+        with self.arena.standing_in():
+            loaded = ptx.parse(kernel(forms))
+            given = [_locked(self.table), self.out, self.data, _locked(self.locked),
+                     bytes(range(24))]  # fmt: skip
+            self.launch: Any = loaded.launch(
+                "k", shape, given, shared=0, target=TARGET, contract=True,
+                stack=1 << 12, watch=setting.watch, schedule=setting.schedule,
+            )  # fmt: skip
+            self.runner: Any = self.launch.context()
+        compiled = self.launch.compiled
+        self.world = World(self.launch, compiled.shared, compiled.local, self.out)
+        self.lane, self.at, self.kind = (np.full(blocks, -1, np.int64) for _ in "abc")
+        """The first lane that failed in each block, where, and how."""
+        self.findings: list[str] = []
+
+    def _taken(self, size: int) -> NDArray[np.uint8]:
+        return self.arena.take(size)
+
+    @property
+    def hosts(self) -> list[int]:
+        """Host addresses, which no kernel should be able to use."""
+        known = (self.data, self.table, self.launch.parameters, self.launch.constants)
+        return [int(each.ctypes.data) for each in known]
+
+    def run(self) -> None:
+        """Run all blocks; each has its fault or ends."""
+        units = self.blocks // self.setting.cluster
+        self.runner.begin(0, units)
+        turns = 0
+        while self.runner.index < units:
+            try:
+                with np.errstate(over="ignore"):
+                    self.launch.run(self.runner)
+            except fm.Error:
+                pass
+            except Exception as error:
+                self._escaped(error)
+            status = self.runner.status
+            if status == Status.ENDED and self.runner.index >= units:
+                break
+            if status == Status.SPENT and turns < PATIENCE:
+                turns += 1
+                continue
+            turns = 0
+            self._next(status, units)
+
+    def _next(self, status: Status, units: int) -> None:
+        """Note a fault, and go on with the next block or cluster."""
+        index = int(self.runner.index)
+        context = getattr(self.runner, "failed", self.runner)
+        machine = self.launch.machine
+        if status == Status.FAULT:
+            warp = context.warp(context.fault_warp)
+            block = int(context.index)
+            self.lane[block] = word(warp, layout.FAULT_LANE)
+            self.kind[block] = word(warp, layout.FAULT_KIND)
+            self.at[block] = word(warp, layout.FAULT_ADDRESS, np.int64)
+        errors = [*self.launch.host.errors.values()]
+        errors += [] if machine is None else machine.errors.values()
+        for error in errors:
+            if not isinstance(error, fm.Error):
+                self._escaped(error)
+        self.launch.host.errors.clear()
+        if machine is not None:
+            machine.errors.clear()
+            cluster = self.runner.cluster
+            cluster.pending.clear()
+        for each in getattr(self.runner, "contexts", [context]):
+            each.status = Status.ENDED
+        if hasattr(self.runner, "contexts"):
+            self.runner.status = Status.ENDED
+        self.runner.begin(index + 1, units)
+
+    def _escaped(self, error: BaseException) -> None:
+        block = min(int(self.runner.index) * self.setting.cluster, self.blocks - 1)
+        text = self.forms[block % len(self.forms)].text
+        self.findings.append(f"{type(error).__name__} escaped: {error}\n    {text}")
+
+    # ── judging ─────────────────────────────────────────────────────────────
+
+    def judge(self, numbers: NDArray[np.uint64], before: NDArray[np.uint8]) -> Outcome:
+        """Compare what happened with what should have happened."""
+        accesses, faults = 0, 0
+        stores: list[Stores] = []
+        for number, form in enumerate(self.forms):
+            chosen = np.arange(number, self.blocks, len(self.forms))
+            failed = self.kind[chosen] > 0
+            unsupported = self.kind[chosen] == Fault.UNSUPPORTED
+            done = np.where(failed, self.lane[chosen] + 1, self.setting.threads)
+            accesses += int(done[~unsupported].sum())
+            faults += int((failed & ~unsupported).sum())
+            if form.touch is not None and not unsupported.all():
+                self._compare(form, chosen, numbers[chosen], stores)
+        alone = all(f.family == "st" and f.touch is not None for f in self.forms)
+        if alone and not (self.data == _after(before, stores)).all():
+            self.findings.append("memory is not what the stores in bounds make of it")
+        self.findings += self.arena.spoiled()
+        if not (self.locked == 99).all():
+            self.findings.append("memory was written that must not be")
+        return Outcome(accesses, faults, self.findings[:20])
+
+    def _compare(
+        self, form: Form, blocks: NDArray[np.int64], numbers: NDArray[np.uint64],
+        stores: list[Stores],
+    ) -> None:  # fmt: skip
+        touch = form.touch
+        assert touch is not None
+        place, bits = column(touch.register)
+        base = numbers[..., place] & np.uint64((1 << bits) - 1)
+        address = base + np.uint64(touch.offset & WRAP)
+        good = self.world.allows(touch, address)
+        first = np.where(good.all(axis=1), -1, good.argmin(axis=1))
+        known = self.kind[blocks] != Fault.UNSUPPORTED
+        seen = np.where(self.kind[blocks] > 0, self.lane[blocks], -1)
+        wrong = known & (first != seen)
+        for each in np.flatnonzero(wrong)[:2]:
+            lane = int(max(first[each], seen[each]))
+            self.findings.append(
+                f"block {blocks[each]}: lane {seen[each]} failed, not {first[each]}; "
+                f"address {address[each, lane]:#x}\n    {form.text}"
+            )
+        if form.results:
+            fine = np.flatnonzero(known & (first < 0) & (seen < 0))
+            self._loaded(form, blocks[fine], address[fine])
+        if form.values and touch.space == "generic":
+            lanes = np.arange(address.shape[1])
+            runs = known[:, None] & ((first[:, None] < 0) | (lanes < first[:, None]))
+            stores += self._stored(form, blocks, address, numbers, runs)
+
+    def _loaded(
+        self, form: Form, blocks: NDArray[np.int64], address: NDArray[np.uint64]
+    ) -> None:
+        assert form.touch is not None
+        held = self.world.held(form.touch, address)
+        out = self.out.reshape(self.blocks, self.setting.threads, RESULTS, RESULT)
+        for place in range(len(form.results)):
+            part = held[..., place * form.element : (place + 1) * form.element]
+            if not (out[blocks][:, :, place, : form.element] == part).all():
+                self.findings.append(f"loaded other bytes\n    {form.text}")
+                return
+
+    def _stored(
+        self, form: Form, blocks: NDArray[np.int64], address: NDArray[np.uint64],
+        numbers: NDArray[np.uint64], runs: NDArray[np.bool_],
+    ) -> list[Stores]:  # fmt: skip
+        """What stores before the first fault put where in the array of data."""
+        assert form.touch is not None
+        slot = next(s.slot for s in self.launch.places if s.data is not None
+                    and np.shares_memory(s.data, self.data))  # fmt: skip
+        begin = address - np.uint64(slot << layout.SLOT_BITS)
+        runs = runs & (begin <= np.uint64(self.data.size - form.touch.bytes))
+        order = blocks[:, None] * self.setting.threads + np.arange(runs.shape[1])
+        found = []
+        for place, name in enumerate(form.values):
+            low = begin[runs].astype(np.int64) + place * form.element
+            value = _value(name, numbers[runs])[:, : form.element]
+            found.append(Stores(order[runs], low[:, None] + np.arange(form.element),
+                                value))  # fmt: skip
+        return found
+
+
+class Stores(NamedTuple):
+    """Stores by their threads, in whichever order these have run."""
+
+    order: NDArray[np.int64]
+    places: NDArray[np.int64]
+    values: NDArray[np.uint8]
+
+
+def _after(before: NDArray[np.uint8], stores: list[Stores]) -> NDArray[np.uint8]:
+    """Memory after all stores, in the order of the threads."""
+    made = before.copy()
+    if not stores:
+        return made
+    order = np.concatenate([np.repeat(s.order, s.places.shape[1]) for s in stores])
+    places = np.concatenate([s.places.ravel() for s in stores])
+    values = np.concatenate([s.values.ravel() for s in stores])
+    sorted_ = np.argsort(order, kind="stable")
+    made[places[sorted_]] = values[sorted_]
+    return made
+
+
+def _value(register: str, numbers: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """The bytes of a register of each thread."""
+    if register[1] == "q":
+        number = int(register[2:])
+        halves = [_value(f"%d{n % 9}", numbers) for n in (number, number + 1)]
+        return np.concatenate(halves, axis=1)
+    place, _ = column(register)
+    return np.ascontiguousarray(numbers[:, place]).view(np.uint8).reshape(-1, 8)
+
+
+def _locked(memory: NDArray[Any]) -> NDArray[Any]:
+    seen = memory.view()
+    seen.flags.writeable = False
+    return seen
+
+
+def play(forms: Sequence[Form], setting: Setting, blocks: int, seed: int) -> Outcome:
+    """Run a bundle on hostile numbers."""
+    blocks = -(-blocks // setting.cluster) * setting.cluster
+    room = Room(forms, setting, blocks)
+    draw = Draw(seed, room.world, room.hosts, setting.threads)
+    numbers = np.zeros((blocks, setting.threads, COLUMNS), np.uint64)
+    for number, form in enumerate(forms):
+        part = numbers[number :: len(forms)]
+        part[:] = draw.row(form, len(part))
+    room.table[:] = numbers.reshape(-1)
+    before = room.data.copy()
+    room.run()
+    return room.judge(numbers, before)
