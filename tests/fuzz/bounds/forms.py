@@ -15,11 +15,13 @@ from functools import cache
 from typing import NamedTuple
 
 from fragmenta.cuda.source import ptx as written
+from fragmenta.errors import BadOperands
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.ptx.checking.registers import size
 from fragmenta.ptx.engine import writing
-from fragmenta.ptx.engine.admitting import wrong_operands
+from fragmenta.ptx.engine.admitting import admit
+from fragmenta.ptx.engine.compiling import write
 from fragmenta.ptx.engine.program import program
 from fragmenta.ptx.opcodes import TABLE
 from fragmenta.ptx.opcodes.table import Syntax
@@ -60,6 +62,12 @@ class Form(NamedTuple):
     """The registers that a store writes to memory."""
     touch: Touch | None = None
     """None if more than one place is accessed, or none."""
+    likes: tuple[tuple[int, str], ...] = ()
+    """Numbers of the row that are often right, and what they name then: ``shared`` or
+    ``global`` memory, an ``mbarrier``, or a tensor ``map``."""
+    uniform: bool = False
+    """Whether all lanes have to give the same."""
+    threads: int = 32
 
 
 def column(register: str) -> tuple[int, int]:
@@ -92,15 +100,14 @@ def table_forms(seed: int) -> tuple[Form, ...]:
     """Each word of each line at least once."""
     draw = random.Random(seed)
     found: dict[str, Form] = {}
+
+    def address(number: int, found: dict[str, str]) -> str:
+        near = found.get("space", "") in _SPACES and draw.random() < 0.5
+        offset = draw.choice(OFFSETS)
+        step = f"+{offset}" if offset else ""
+        return f"{'%r' if near else '%d'}{number}{step}"
+
     for line in lines():
-        offsets: dict[int, int] = {}
-
-        def address(number: int, found: dict[str, str]) -> str:
-            near = found.get("space", "") in _SPACES and draw.random() < 0.5
-            offsets[number] = draw.choice(OFFSETS)
-            step = f"+{offsets[number]}" if offsets[number] else ""
-            return f"{'%r' if near else '%d'}{number}{step}"
-
         for each in statements(line, draw, address):
             form = _form(each)
             found[form.text] = form
@@ -111,12 +118,12 @@ def _form(of: Statement) -> Form:
     opcode, line = of.line.opcode, of.line
     plain = opcode in ("ld", "ldu", "st", "atom", "red")
     if not plain or "async" in of.mnemonic.split(".") or "bulk" in of.mnemonic:
-        return Form(of.text, opcode)
+        return Form(of.text, opcode, likes=tuple(_likes(of)))
     place = next(i for i, slot in enumerate(of.slots) if slot.address)
     name, _, step = of.operands[place].strip("[]").partition("+")
     data = next((s for s in of.slots if s.name in ("d", "b") and not s.address), None)
     if data is None:
-        return Form(of.text, opcode)
+        return Form(of.text, opcode, likes=tuple(_likes(of)))
     kind, held = line.type_of(data, of.qualifiers), registers(line, data, of.qualifiers)
     touch = Touch(
         _SPACES.get(of.qualifiers.get("space", ""), "generic"), name, int(step or 0),
@@ -127,6 +134,24 @@ def _form(of: Statement) -> Form:
         of.text, opcode, tuple(held) if loads else (), size(kind),
         tuple(held) if stores else (), touch,
     )  # fmt: skip
+
+
+def _likes(of: Statement) -> Iterator[tuple[int, str]]:
+    """What the addresses of an instruction name, if it is right."""
+    words = of.mnemonic.split(".")
+    spaces = [w for w in words if w.startswith("shared") or w == "global"]
+    for slot, text in zip(of.slots, of.operands, strict=True):
+        if not slot.address:
+            continue
+        register = text.strip("[]").partition(",")[0].partition("+")[0]
+        dimension = next((word[0] for word in words if word[1:] == "d"), "2")
+        if slot.name == "mbar" or "mbarrier" in words[:3]:
+            kind = "mbarrier"
+        elif slot.type == "tensor":
+            kind = f"map {dimension}"
+        else:
+            kind = spaces.pop(0) if spaces else "shared"
+        yield column(register)[0], kind
 
 
 # ── the catalogue ───────────────────────────────────────────────────────────
@@ -142,11 +167,16 @@ def catalogued() -> list[Op]:
     ]  # fmt: skip
 
 
-def catalogue_forms(family: str) -> Iterator[Form]:
-    """The instructions of a family of the catalogue, each in a scope of its own."""
+@cache
+def catalogue_forms() -> tuple[Form, ...]:
+    """These instructions, each in a scope with registers of its own."""
+    found = []
     for op in catalogued():
-        if op.family == family:
-            yield Form(_scoped(op), family)
+        whole = op.warpgroup or op.family.startswith("tcgen05")
+        threads = 128 if op.warpgroup else 32
+        text = _scoped(op)
+        found.append(Form(text, op.family, uniform=whole, threads=threads))
+    return tuple(found)
 
 
 def _scoped(op: Op) -> str:
@@ -159,7 +189,8 @@ def _scoped(op: Op) -> str:
             names = [f"%{each.name}"]
         for index, name in enumerate(names):
             lines += _filled(kind, name, number + index)
-    return "\n".join([*lines, written.statement(op), "}"])
+    alone = "" if "aligned" in op.mnemonic.split(".") else "@%first "
+    return "\n".join([*lines, f"{alone}{written.statement(op)}", "}"])
 
 
 _FILL = {8: "mov.b64 {}, %long{};", 4: "mov.b32 {}, %word{};",
@@ -186,7 +217,7 @@ HEAD = """\
 """
 REGISTERS = """\
 .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;
-.reg .b16 %half<9>; .reg .b32 %word<9>; .reg .b64 %long<9>;
+.reg .b16 %half<9>; .reg .b32 %word<9>; .reg .b64 %long<9>; .reg .pred %first;
 """
 
 
@@ -205,10 +236,9 @@ def fate(text: str) -> Fate:
     """What becomes of an instruction."""
     module = parse(f"{HEAD}.entry k() {{ {REGISTERS} {text} ret; }}")
     writer = writing.Writer(program(module, "k"), "sm_100a")
-    instructions = writer.unit.function.instructions
-    if any(map(wrong_operands, instructions)):
+    try:
+        admit(module, [writer.unit.function])
+        write(writer)
+    except BadOperands:
         return Fate(True, False, False)
-    for index, each in enumerate(instructions):
-        writer.index = index
-        writer.instruction(each)
     return Fate(False, bool(writer.events), not writer.refusals)

@@ -19,9 +19,10 @@ from fragmenta import ptx
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.context import Shape, word
 from fragmenta.ptx.engine.layout import Fault, Status
+from fragmenta.shared.tensor_map import TensorMap
 from tests.fuzz.bounds.arena import Arena
 from tests.fuzz.bounds.forms import COLUMNS, HEAD, REGISTERS, Form, column
-from tests.fuzz.bounds.world import WRAP, Draw, World
+from tests.fuzz.bounds.world import SIZE, WRAP, Draw, World
 
 RESULTS, RESULT = 8, 16
 """Results of a thread, and the bytes of each."""
@@ -49,8 +50,9 @@ class Outcome(NamedTuple):
     findings: list[str]
 
 
-def kernel(forms: Sequence[Form]) -> str:
-    """The text of a bundle."""
+def kernel(forms: Sequence[Form], cluster: int = 1) -> str:
+    """The text of a bundle; the blocks of a cluster end together."""
+    both = "barrier.cluster.arrive; barrier.cluster.wait;" if cluster > 1 else ""
     labels = [f"L{number}" for number in range(len(forms))]
     lines = [
         HEAD,
@@ -61,17 +63,19 @@ def kernel(forms: Sequence[Form]) -> str:
         ".reg .b64 %row, %goal, %at; .reg .b32 %n, %t, %c;",
         "ld.param.u64 %row, [table]; ld.param.u64 %goal, [out];",
         "mov.u32 %n, %ctaid.x; mov.u32 %t, %ntid.x; mov.u32 %c, %tid.x;",
+        "setp.eq.u32 %first, %c, 0;",
         "mad.lo.u32 %t, %n, %t, %c;",
         f"mul.wide.u32 %at, %t, {8 * COLUMNS}; add.u64 %row, %row, %at;",
         f"mul.wide.u32 %at, %t, {RESULT * RESULTS}; add.u64 %goal, %goal, %at;",
         *_filled(),
+        *_allocated(forms),
         f"rem.u32 %n, %n, {len(forms)};",
         f"LIST: .branchtargets {', '.join(labels)};",
         "brx.idx %n, LIST;",
     ]
     for label, form in zip(labels, forms, strict=True):
         lines += [f"{label}:", form.text, *_kept(form), "bra DONE;"]
-    return "\n".join([*lines, "DONE:", "ret;", "}", ""])
+    return "\n".join([*lines, f"DONE: {both}", "ret;", "}", ""])
 
 
 def _filled() -> list[str]:
@@ -90,6 +94,16 @@ def _filled() -> list[str]:
         other = (number + 1) % 9
         lines.append(f"mov.b128 %q{number}, {{%d{number}, %d{other}}};")
     return lines
+
+
+def _allocated(forms: Sequence[Form]) -> list[str]:
+    """An mbarrier and tensor memory, for those who need them."""
+    if any(kind == "mbarrier" for form in forms for _, kind in form.likes):
+        return ["@%first mbarrier.init.shared::cta.b64 [tile], 4;"]
+    if not any(form.family.startswith("tcgen05.") for form in forms):
+        return []
+    words = "cta_group::1.sync.aligned.shared::cta.b32"
+    return [f"tcgen05.alloc.{words} [tile], 64;"]
 
 
 _WIDTHS = {"h": "u16", "r": "u32", "d": "u64", "q": "b128"}
@@ -115,12 +129,12 @@ class Room:
         threads = blocks * setting.threads
         self.table = self._taken(8 * COLUMNS * threads).view(np.uint64)
         self.out = self._taken(RESULT * RESULTS * threads)
-        self.data, self.locked = self._taken(1000), self._taken(37)
-        self.data[:] = np.arange(1000) * 7
+        self.data, self.locked = self._taken(SIZE), self._taken(37)
+        self.data[:] = np.arange(SIZE) * 7
         self.locked[:] = 99
         shape = Shape((blocks, 1, 1), (setting.threads, 1, 1), (setting.cluster, 1, 1))
         with self.arena.standing_in():
-            loaded = ptx.parse(kernel(forms))
+            loaded = ptx.parse(kernel(forms, setting.cluster))
             given = [_locked(self.table), self.out, self.data, _locked(self.locked),
                      bytes(range(24))]  # fmt: skip
             self.launch: Any = loaded.launch(
@@ -128,6 +142,7 @@ class Room:
                 stack=1 << 12, watch=setting.watch, schedule=setting.schedule,
             )  # fmt: skip
             self.runner: Any = self.launch.context()
+        self._put_maps()
         compiled = self.launch.compiled
         self.world = World(self.launch, compiled.shared, compiled.local, self.out)
         self.lane, self.at, self.kind = (np.full(blocks, -1, np.int64) for _ in "abc")
@@ -136,6 +151,25 @@ class Room:
 
     def _taken(self, size: int) -> NDArray[np.uint8]:
         return self.arena.take(size)
+
+    def _put_maps(self) -> None:
+        """Put tensor maps of each rank into the data."""
+        start = self.slot << layout.SLOT_BITS
+        for rank in range(1, 6):
+            sizes, strides = (64, 4, 3, 2, 2)[:rank], (64, 256, 256, 512)[: rank - 1]
+            box = (16, 2, 1, 2, 1)[:rank]
+            map_ = TensorMap("u8", sizes, strides, box, address=start + 640).encode()
+            place = 128 * (rank - 1)
+            self.data[place : place + 128] = np.frombuffer(map_, np.uint8)
+
+    @property
+    def slot(self) -> int:
+        """Where the kernel finds the data."""
+        return next(
+            int(each.slot)
+            for each in self.launch.places
+            if np.shares_memory(each.data, self.data)
+        )
 
     @property
     def hosts(self) -> list[int]:
@@ -146,8 +180,8 @@ class Room:
     def run(self) -> None:
         """Run all blocks; each has its fault or ends."""
         units = self.blocks // self.setting.cluster
-        self.runner.begin(0, units)
         turns = 0
+        self._begin(0, units)
         while self.runner.index < units:
             try:
                 with np.errstate(over="ignore"):
@@ -157,8 +191,10 @@ class Room:
             except Exception as error:
                 self._escaped(error)
             status = self.runner.status
-            if status == Status.ENDED and self.runner.index >= units:
-                break
+            self._look()
+            if status == Status.ENDED:
+                self._begin(int(self.runner.index), units)
+                continue
             if status == Status.SPENT and turns < PATIENCE:
                 turns += 1
                 continue
@@ -190,12 +226,38 @@ class Room:
             each.status = Status.ENDED
         if hasattr(self.runner, "contexts"):
             self.runner.status = Status.ENDED
-        self.runner.begin(index + 1, units)
+        self._begin(index + 1, units)
+
+    def _begin(self, first: int, units: int) -> None:
+        """Run all that is left, or one cluster: Python looks at its memory then."""
+        one = hasattr(self.runner, "contexts")
+        self.runner.begin(first, min(first + 1, units) if one else units)
+
+    def _look(self) -> None:
+        """Nobody may write what belongs to the system."""
+        own = [getattr(self.runner, "failed", self.runner)]
+        for each in getattr(self.runner, "contexts", own):
+            if each.parts["shared"][: layout.SHARED_START].any():
+                self._escaped(AssertionError("the system's bytes were written"))
 
     def _escaped(self, error: BaseException) -> None:
         block = min(int(self.runner.index) * self.setting.cluster, self.blocks - 1)
         text = self.forms[block % len(self.forms)].text
         self.findings.append(f"{type(error).__name__} escaped: {error}\n    {text}")
+
+    def chosen(self, number: int, rank: int) -> NDArray[np.int64]:
+        """The blocks of this rank that execute an instruction."""
+        every = np.arange(self.blocks)
+        own = (every % len(self.forms) == number) & (
+            every % self.setting.cluster == rank
+        )
+        return np.flatnonzero(own)
+
+    def _ran(self) -> NDArray[np.bool_]:
+        """The blocks that failed, or whose cluster ran to its end."""
+        failed = self.kind > 0
+        whole = failed.reshape(-1, self.setting.cluster).any(axis=1)
+        return failed | ~np.repeat(whole, self.setting.cluster)
 
     # ── judging ─────────────────────────────────────────────────────────────
 
@@ -203,16 +265,18 @@ class Room:
         """Compare what happened with what should have happened."""
         accesses, faults = 0, 0
         stores: list[Stores] = []
-        for number, form in enumerate(self.forms):
-            chosen = np.arange(number, self.blocks, len(self.forms))
+        for number, rank in np.ndindex(len(self.forms), self.setting.cluster):
+            form, chosen = self.forms[number], self.chosen(number, rank)
+            chosen = chosen[self._ran()[chosen]]
             failed = self.kind[chosen] > 0
             unsupported = self.kind[chosen] == Fault.UNSUPPORTED
             done = np.where(failed, self.lane[chosen] + 1, self.setting.threads)
             accesses += int(done[~unsupported].sum())
             faults += int((failed & ~unsupported).sum())
             if form.touch is not None and not unsupported.all():
-                self._compare(form, chosen, numbers[chosen], stores)
+                self._compare(form, chosen, numbers[chosen], stores, rank)
         alone = all(f.family == "st" and f.touch is not None for f in self.forms)
+        alone = alone and self.setting.cluster == 1
         if alone and not (self.data == _after(before, stores)).all():
             self.findings.append("memory is not what the stores in bounds make of it")
         self.findings += self.arena.spoiled()
@@ -222,14 +286,14 @@ class Room:
 
     def _compare(
         self, form: Form, blocks: NDArray[np.int64], numbers: NDArray[np.uint64],
-        stores: list[Stores],
+        stores: list[Stores], rank: int,
     ) -> None:  # fmt: skip
         touch = form.touch
         assert touch is not None
         place, bits = column(touch.register)
         base = numbers[..., place] & np.uint64((1 << bits) - 1)
         address = base + np.uint64(touch.offset & WRAP)
-        good = self.world.allows(touch, address)
+        good = self.world.allows(touch, address, rank)
         first = np.where(good.all(axis=1), -1, good.argmin(axis=1))
         known = self.kind[blocks] != Fault.UNSUPPORTED
         seen = np.where(self.kind[blocks] > 0, self.lane[blocks], -1)
@@ -242,17 +306,21 @@ class Room:
             )
         if form.results:
             fine = np.flatnonzero(known & (first < 0) & (seen < 0))
-            self._loaded(form, blocks[fine], address[fine])
+            self._loaded(form, blocks[fine], address[fine], rank)
         if form.values and touch.space == "generic":
             lanes = np.arange(address.shape[1])
             runs = known[:, None] & ((first[:, None] < 0) | (lanes < first[:, None]))
             stores += self._stored(form, blocks, address, numbers, runs)
 
     def _loaded(
-        self, form: Form, blocks: NDArray[np.int64], address: NDArray[np.uint64]
+        self,
+        form: Form,
+        blocks: NDArray[np.int64],
+        address: NDArray[np.uint64],
+        rank: int,
     ) -> None:
         assert form.touch is not None
-        held = self.world.held(form.touch, address)
+        held = self.world.held(form.touch, address, rank)
         out = self.out.reshape(self.blocks, self.setting.threads, RESULTS, RESULT)
         for place in range(len(form.results)):
             part = held[..., place * form.element : (place + 1) * form.element]
@@ -324,8 +392,11 @@ def play(forms: Sequence[Form], setting: Setting, blocks: int, seed: int) -> Out
     draw = Draw(seed, room.world, room.hosts, setting.threads)
     numbers = np.zeros((blocks, setting.threads, COLUMNS), np.uint64)
     for number, form in enumerate(forms):
-        part = numbers[number :: len(forms)]
-        part[:] = draw.row(form, len(part))
+        for rank in range(setting.cluster):
+            chosen = room.chosen(number, rank)
+            numbers[chosen] = draw.row(form, len(chosen), rank)
+            if form.uniform:
+                numbers[chosen] = numbers[chosen][:, :1]
     room.table[:] = numbers.reshape(-1)
     before = room.data.copy()
     room.run()

@@ -16,6 +16,8 @@ from tests.fuzz.bounds.forms import COLUMNS, Form, Touch, column
 
 Numbers = NDArray[np.uint64]
 WRAP = (1 << 64) - 1
+SIZE = 2008
+"""Bytes of the array that a kernel reads and writes."""
 
 
 class Region(NamedTuple):
@@ -51,25 +53,25 @@ class World:
             ],
         }  # fmt: skip
 
-    def of(self, touch: Touch) -> list[Region]:
-        """Where an access of the first block of a cluster may go."""
+    def of(self, touch: Touch, rank: int) -> list[Region]:
+        """Where an access of a block of a cluster may go."""
         if touch.space != "shared":
             return self.regions[touch.space]
-        return self.regions["cluster"][:1]
+        return [self.regions["cluster"][rank]]
 
-    def allows(self, touch: Touch, address: Numbers) -> NDArray[np.bool_]:
+    def allows(self, touch: Touch, address: Numbers, rank: int) -> NDArray[np.bool_]:
         """Which accesses are in bounds, aligned, and allowed."""
         found = np.zeros(address.shape, bool)
-        for region in self.of(touch):
+        for region in self.of(touch, rank):
             if region.size >= touch.bytes and (region.writable or not touch.writes):
                 last = np.uint64(region.size - touch.bytes)
                 found |= address - np.uint64(region.start) <= last
         return found & (address % np.uint64(touch.bytes) == 0)
 
-    def held(self, touch: Touch, address: Numbers) -> NDArray[np.uint8]:
+    def held(self, touch: Touch, address: Numbers, rank: int) -> NDArray[np.uint8]:
         """The bytes that accesses in bounds read."""
         found = np.zeros((*address.shape, touch.bytes), np.uint8)
-        for region in self.of(touch):
+        for region in self.of(touch, rank):
             if region.data is None or region.size < touch.bytes:
                 continue
             begin = address - np.uint64(region.start)
@@ -103,15 +105,24 @@ def _shared(first: int, size: int) -> Region:
 _LITTLE = (0, 1, 2, 3, 4, 8, 16, 31, 32, 64, 128, 255, 4096, 65535, (1 << 32) - 1)
 
 
+_FIELDS = np.array([
+    0x3FFF, 0x3FFF_3FFF, 0x3FFF_3FFF_3FFF, 0xC00E_3FFF_3FFF_3FFF, 0x01FF, 0x007F_01FF,
+    0x0060_003F, 0xE00E_7FFF_3FFF_3FFF,
+], np.uint64)  # fmt: skip
+"""Bits that descriptors of shared memory and addresses of tensor memory have."""
+
+
 class Draw:
     """Draws numbers for the threads of some blocks: (blocks, lanes)."""
 
     def __init__(self, seed: int, world: World, hosts: list[int], lanes: int) -> None:
         self.random, self.world, self.lanes = np.random.default_rng(seed), world, lanes
         self.anchors = world.anchors(hosts)
+        self.rank = 0
 
-    def row(self, form: Form, blocks: int) -> Numbers:
+    def row(self, form: Form, blocks: int, rank: int) -> Numbers:
         """What each register of a form is given: (blocks, lanes, columns)."""
+        self.rank = rank
         touch = form.touch or Touch("generic", "%d1", 0, 16, False)
         found = np.empty((blocks, self.lanes, COLUMNS), np.uint64)
         for number in range(COLUMNS):
@@ -122,7 +133,16 @@ class Draw:
         little = self.random.choice(_LITTLE, (blocks, 1, COLUMNS)).astype(np.uint64)
         often = self.random.random((blocks, 1, COLUMNS)) < 0.4
         often &= (np.arange(COLUMNS) >= 3) & (np.arange(COLUMNS) != own)
-        return np.where(often, little, found)
+        found = np.where(often, little, found)
+        for place, kind in form.likes:
+            right = self._right(kind, blocks)
+            often = self.random.random((blocks, 1)) < 0.85
+            found[..., place] = np.where(often, right, found[..., place])
+        if form.uniform:  # descriptors and addresses of tensor memory
+            known = self.random.choice(_FIELDS, found.shape)
+            there = self.random.random((blocks, 1, COLUMNS)) < 0.7
+            found = np.where(there, self._odd(blocks)[..., None] & known, found)
+        return found
 
     def _mixed(self, touch: Touch, blocks: int) -> Numbers:
         """Blocks whose lanes are all in bounds, and blocks with hostile lanes."""
@@ -134,7 +154,7 @@ class Draw:
     def _inside(self, touch: Touch, blocks: int) -> Numbers:
         """Lanes side by side, or anywhere in one region; sometimes beyond its end."""
         draw, size = self.random, touch.bytes
-        regions = [r for r in self.world.of(touch) if r.size >= size]
+        regions = [r for r in self.world.of(touch, self.rank) if r.size >= size]
         chosen = draw.integers(0, len(regions), (blocks, 1))
         starts = np.array([r.start for r in regions], np.uint64)[chosen]
         places = np.array([r.size // size for r in regions], np.int64)[chosen]
@@ -145,6 +165,20 @@ class Draw:
         over = draw.random((blocks, 1)) < 0.1  # the last lane is one too far
         index = np.where(over, places - self.lanes + 1 + np.arange(self.lanes), index)
         return starts + (index * size).astype(np.uint64)
+
+    def _right(self, kind: str, blocks: int) -> Numbers:
+        """An address of memory, of an mbarrier or of a tensor map."""
+        own = np.uint64(self.world.regions["cluster"][self.rank].start)
+        step = 16 * self.random.integers(0, 66, (blocks, self.lanes)).astype(np.uint64)
+        if kind == "mbarrier":
+            return np.full((blocks, self.lanes), own, np.uint64)
+        if kind.startswith("shared"):
+            return own + step
+        data = next(r.start for r in self.world.regions["generic"] if r.size == SIZE)
+        if kind.startswith("map"):
+            place = data + 128 * (int(kind.split()[1]) - 1)
+            return np.full((blocks, self.lanes), place, np.uint64)
+        return np.uint64(data) + step
 
     def _odd(self, blocks: int) -> Numbers:
         draw, shape = self.random, (blocks, self.lanes)

@@ -1,0 +1,110 @@
+"""Which bundles are run, how often, and in which settings.
+
+A :class:`Job` is one bundle with one seed.  All jobs follow from the seed of the run
+and the number of accesses that are wanted, so that each can be repeated alone.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from tests.fuzz.bounds.forms import Form, catalogue_forms, fate, table_forms
+from tests.fuzz.bounds.harness import Outcome, Setting, play
+
+BUNDLE = 32
+"""Instructions of a bundle."""
+BLOCKS = 4096
+"""Blocks of a job that runs as machine code."""
+EVENTS = 256
+"""Blocks of a job that Python carries out."""
+PER_BLOCK = 12
+"""About so many accesses does a block make before it ends or fails."""
+NATIVE = (
+    Setting(), Setting(low=True), Setting(watch=True), Setting(watch=True, low=True),
+    Setting(schedule="lazy"),
+)  # fmt: skip
+ASYNCHRONOUS = (
+    Setting(), Setting(cluster=2), Setting(schedule="lazy"), Setting(watch=True),
+    Setting(cluster=2, watch=True, schedule="lazy"),
+)  # fmt: skip
+CLUSTERED = (Setting(cluster=2), Setting(cluster=2, low=True, watch=True))
+
+
+class Job(NamedTuple):
+    """A bundle, how it is run, and its seed."""
+
+    name: str
+    forms: tuple[Form, ...]
+    setting: Setting
+    blocks: int
+    seed: int
+
+    def run(self) -> Outcome:
+        """Run it in this process."""
+        return play(self.forms, self.setting, self.blocks, self.seed)
+
+
+class Bundles(NamedTuple):
+    """All instructions, in bundles: those of machine code, and those of Python."""
+
+    native: list[tuple[str, tuple[Form, ...]]]
+    events: list[tuple[str, tuple[Form, ...]]]
+
+
+def bundles(seed: int, forms: Iterable[Form] | None = None) -> Bundles:
+    """Every instruction that is compiled, with its kin."""
+    every = [*table_forms(seed), *catalogue_forms()] if forms is None else forms
+    native: dict[str, list[Form]] = defaultdict(list)
+    events: dict[str, list[Form]] = defaultdict(list)
+    for form in every:
+        said = fate(form.text)
+        if said.supported and not said.refused:
+            (events if said.event else native)[form.family].append(form)
+    draw = random.Random(seed)
+    return Bundles(list(_cut(native, draw)), list(_cut(events, draw)))
+
+
+def _cut(
+    families: dict[str, list[Form]], draw: random.Random
+) -> Iterator[tuple[str, tuple[Form, ...]]]:
+    for family, some in families.items():
+        draw.shuffle(some)
+        for start in range(0, len(some), BUNDLE):
+            yield f"{family} {start // BUNDLE}", tuple(some[start : start + BUNDLE])
+
+
+def jobs(count: int, seed: int, of: Bundles | None = None) -> list[Job]:
+    """Jobs for so many accesses; each bundle at least once."""
+    of = bundles(seed) if of is None else of
+    found = [*_events(of.events, seed), *_clusters(of.native, seed)]
+    rounds = max(1, -(-count // (len(of.native) * BLOCKS * PER_BLOCK)))
+    for number in range(rounds):
+        for place, (name, forms) in enumerate(of.native):
+            setting = NATIVE[(number + place) % len(NATIVE)]
+            setting = setting._replace(threads=forms[0].threads)
+            blocks = min(BLOCKS, max(64, count // len(of.native) // PER_BLOCK))
+            found.append(Job(name, forms, setting, blocks, _seed(seed, found)))
+    return found
+
+
+def _events(of: Sequence[tuple[str, tuple[Form, ...]]], seed: int) -> Iterator[Job]:
+    for place, (name, forms) in enumerate(of):
+        setting = ASYNCHRONOUS[place % len(ASYNCHRONOUS)]
+        catalogued = forms[0].uniform
+        threads = forms[0].threads if catalogued else 1
+        blocks = EVENTS // 2 if catalogued else EVENTS
+        yield Job(name, forms, setting._replace(threads=threads), blocks, seed + place)
+
+
+def _clusters(of: Sequence[tuple[str, tuple[Form, ...]]], seed: int) -> Iterator[Job]:
+    """Machine code that reaches other blocks."""
+    for place, (name, forms) in enumerate(of):
+        setting = CLUSTERED[place % len(CLUSTERED)]._replace(threads=forms[0].threads)
+        yield Job(f"{name} of a cluster", forms, setting, EVENTS, seed + 7000 + place)
+
+
+def _seed(seed: int, found: list[Job]) -> int:
+    return seed * 100_003 + len(found)
