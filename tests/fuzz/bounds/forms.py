@@ -146,11 +146,11 @@ def _likes(of: Statement) -> Iterator[tuple[int, str]]:
         register = text.strip("[]").partition(",")[0].partition("+")[0]
         dimension = next((word[0] for word in words if word[1:] == "d"), "2")
         if slot.name == "mbar" or "mbarrier" in words[:3]:
-            kind = "mbarrier"
+            kind = "mbarrier" if spaces else "generic mbarrier"
         elif slot.type == "tensor":
             kind = f"map {dimension}"
         else:
-            kind = spaces.pop(0) if spaces else "shared"
+            kind = spaces.pop(0) if spaces else "generic shared"
         yield column(register)[0], kind
 
 
@@ -169,14 +169,20 @@ def catalogued() -> list[Op]:
 
 @cache
 def catalogue_forms() -> tuple[Form, ...]:
-    """These instructions, each in a scope with registers of its own."""
-    found = []
+    """These instructions, each in a scope with registers of its own.
+
+    Of those that read descriptors or tensor memory, which Python looks at first, one of
+    each kind and each list of operands.
+    """
+    found: dict[object, Form] = {}
     for op in catalogued():
         whole = op.warpgroup or op.family.startswith("tcgen05")
         threads = 128 if op.warpgroup else 32
-        text = _scoped(op)
-        found.append(Form(text, op.family, uniform=whole, threads=threads))
-    return tuple(found)
+        form = Form(_scoped(op), op.family, uniform=whole, threads=threads)
+        listed = tuple((o.name, o.ptx, min(o.count, 3)) for o in op.operands)
+        key = (op.family, op.kind, listed) if whole else form.text
+        found.setdefault(key, form)
+    return tuple(found.values())
 
 
 def _scoped(op: Op) -> str:
@@ -234,7 +240,8 @@ class Fate(NamedTuple):
 @cache
 def fate(text: str) -> Fate:
     """What becomes of an instruction."""
-    module = parse(f"{HEAD}.entry k() {{ {REGISTERS} {text} ret; }}")
+    tile = ".shared .align 128 .b8 tile[1000];"
+    module = parse(f"{HEAD}.entry k() {{ {REGISTERS} {tile} {text} DONE: ret; }}")
     writer = writing.Writer(program(module, "k"), "sm_100a")
     try:
         admit(module, [writer.unit.function])

@@ -48,6 +48,10 @@ class Outcome(NamedTuple):
     accesses: int
     faults: int
     findings: list[str]
+    texts: int = 0
+    """Texts that were tried."""
+    refused: int = 0
+    """Texts that were refused before anything was compiled."""
 
 
 def kernel(forms: Sequence[Form], cluster: int = 1) -> str:
@@ -98,7 +102,7 @@ def _filled() -> list[str]:
 
 def _allocated(forms: Sequence[Form]) -> list[str]:
     """An mbarrier and tensor memory, for those who need them."""
-    if any(kind == "mbarrier" for form in forms for _, kind in form.likes):
+    if any(kind.endswith("mbarrier") for form in forms for _, kind in form.likes):
         return ["@%first mbarrier.init.shared::cta.b64 [tile], 4;"]
     if not any(form.family.startswith("tcgen05.") for form in forms):
         return []

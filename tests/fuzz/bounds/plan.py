@@ -9,8 +9,13 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+import fragmenta as fm
+from fragmenta import ptx
+from fragmenta.ptx.engine import accessing, writing
+from tests.fuzz.bounds import texts
+from tests.fuzz.bounds.arena import Arena
 from tests.fuzz.bounds.forms import Form, catalogue_forms, fate, table_forms
 from tests.fuzz.bounds.harness import Outcome, Setting, play
 
@@ -18,6 +23,8 @@ BUNDLE = 32
 """Instructions of a bundle."""
 BLOCKS = 4096
 """Blocks of a job that runs as machine code."""
+TEXTS = 10_000
+"""Texts with a change, at most."""
 EVENTS = 256
 """Blocks of a job that Python carries out."""
 PER_BLOCK = 12
@@ -43,8 +50,15 @@ class Job(NamedTuple):
     seed: int
 
     def run(self) -> Outcome:
-        """Run it in this process."""
-        return play(self.forms, self.setting, self.blocks, self.seed)
+        """Run it in this process; what does nothing is not counted as an access."""
+        found = play(self.forms, self.setting, self.blocks, self.seed)
+        return found._replace(accesses=0) if _silent(self.forms[0]) else found
+
+
+def _silent(form: Form) -> bool:
+    """Whether the engine does nothing for an instruction, as for ``prefetch``."""
+    quiet = (accessing.nothing, accessing.fence, accessing.createpolicy)
+    return writing.HANDLERS.get(form.family) in quiet
 
 
 class Bundles(NamedTuple):
@@ -76,18 +90,107 @@ def _cut(
             yield f"{family} {start // BUNDLE}", tuple(some[start : start + BUNDLE])
 
 
-def jobs(count: int, seed: int, of: Bundles | None = None) -> list[Job]:
+class Texts(NamedTuple):
+    """Instructions with one change each."""
+
+    name: str
+    count: int
+    seed: int
+
+    def run(self) -> Outcome:
+        """Refuse them, or run them."""
+        kept, findings = [], []
+        for form in texts.hurt(self.count, self.seed):
+            try:
+                said = fate(form.text)
+            except fm.Error:
+                continue
+            except Exception as error:
+                findings.append(f"{type(error).__name__}: {error}\n    {form.text}")
+                continue
+            if said.supported and not said.refused:
+                kept.append(form)
+        total = Outcome(0, 0, findings, self.count, self.count - len(kept))
+        for start in range(0, len(kept), BUNDLE):
+            some = kept[start : start + BUNDLE]
+            watched = Setting(watch=bool(start // BUNDLE % 2), low=self.seed % 2 == 0)
+            found = play(some, watched, 4 * BUNDLE, self.seed + start)
+            total = total._replace(
+                accesses=total.accesses + found.accesses,
+                faults=total.faults + found.faults,
+                findings=total.findings + found.findings,
+            )
+        return total
+
+
+class Modules(NamedTuple):
+    """Every so many-th of the texts with parameters and calls."""
+
+    name: str
+    first: int
+    step: int
+
+    def run(self) -> Outcome:
+        """Launch each, without a check and with one."""
+        chosen = list(texts.modules())[self.first :: self.step]
+        refused: list[str] = []
+        findings = []
+        for number, text in enumerate(chosen):
+            findings += launched(
+                text, low=number % 2 == 0, check=number % 3 == 0, refused=refused
+            )
+        return Outcome(0, 0, findings, len(chosen), len(refused))
+
+
+def launched(
+    text: str, *, low: bool, check: bool, refused: list[str] | None = None
+) -> list[str]:
+    """What is found when the kernel of a module is launched."""
+    arena, found = Arena(low=low), []
+    data = arena.take(256)
+    try:
+        with arena.standing_in():
+            ptx.parse(text).kernels["k"].launch(
+                1, 32, [data], check=check, problems="report", limit=100_000,
+                stack=1 << 12,
+            )  # fmt: skip
+    except fm.KernelFault:
+        pass
+    except fm.Error as error:
+        if refused is not None:
+            refused.append(str(error))
+    except Exception as error:
+        found.append(f"{type(error).__name__}: {error}\n{text}")
+    return [*found, *(f"{each}\n{text}" for each in arena.spoiled())]
+
+
+Work: TypeAlias = Job | Texts | Modules
+
+
+def text_jobs(count: int, seed: int) -> list[Work]:
+    """So many texts, and all modules."""
+    each = 200
+    found: list[Work] = [
+        Texts(f"texts {i}", min(each, count), seed + i)
+        for i in range(-(-count // each))
+    ]
+    return found + [Modules(f"modules {i}", i, 20) for i in range(20)]
+
+
+def jobs(count: int, seed: int, of: Bundles | None = None) -> list[Work]:
     """Jobs for so many accesses; each bundle at least once."""
     of = bundles(seed) if of is None else of
     found = [*_events(of.events, seed), *_clusters(of.native, seed)]
     rounds = max(1, -(-count // (len(of.native) * BLOCKS * PER_BLOCK)))
     for number in range(rounds):
         for place, (name, forms) in enumerate(of.native):
+            if number and _silent(forms[0]):
+                continue
             setting = NATIVE[(number + place) % len(NATIVE)]
             setting = setting._replace(threads=forms[0].threads)
             blocks = min(BLOCKS, max(64, count // len(of.native) // PER_BLOCK))
             found.append(Job(name, forms, setting, blocks, _seed(seed, found)))
-    return found
+    return [*text_jobs(min(TEXTS, count // 100), seed), *found]
 
 
 def _events(of: Sequence[tuple[str, tuple[Form, ...]]], seed: int) -> Iterator[Job]:

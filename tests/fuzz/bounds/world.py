@@ -168,11 +168,14 @@ class Draw:
 
     def _right(self, kind: str, blocks: int) -> Numbers:
         """An address of memory, of an mbarrier or of a tensor map."""
-        own = np.uint64(self.world.regions["cluster"][self.rank].start)
+        own = self.world.regions["cluster"][self.rank].start
+        own = np.uint64(own + layout.SHARED_WINDOW * kind.startswith("generic"))
         step = 16 * self.random.integers(0, 66, (blocks, self.lanes)).astype(np.uint64)
-        if kind == "mbarrier":
+        even = self.random.random((blocks, 1)) < 0.5  # maps and boxes need that
+        step = np.where(even, step & np.uint64(-128 & WRAP), step)
+        if kind.endswith("mbarrier"):
             return np.full((blocks, self.lanes), own, np.uint64)
-        if kind.startswith("shared"):
+        if "shared" in kind:
             return own + step
         data = next(r.start for r in self.world.regions["generic"] if r.size == SIZE)
         if kind.startswith("map"):

@@ -84,6 +84,8 @@ def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
         return [] if found is None else _register_pieces(unit, found)
     if name in unit.addressed:
         raise Error(f"the address of {name} is taken, and it is given to a function")
+    if name not in unit.words:
+        raise BadOperands(f"a call gives registers and parameters; {name} is neither")
     first = unit.words[name]
     count = -(-variable.size // 4)
     return [(32, first + 4 * LANES * word) for word in range(count)]
