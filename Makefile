@@ -22,7 +22,7 @@ unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: demo test thorough torch triton cutlass published hopper lint types unit fuzz bench dist pages docs browser explorer looks clean help
+.PHONY: demo test thorough torch triton cutlass published hopper lint types unit fuzz bounds bench dist pages docs browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -75,6 +75,11 @@ thorough: $(VENV)/.test browser  ## the tests alone, with every case that repeat
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) \
 	  --output docs/verification/fuzz.json
+	$(BIN)/python docs/generate.py
+
+bounds: $(VENV)/.test  ## COUNT hostile accesses between guard pages, and every bound removed
+	$(BIN)/python -m tests.fuzz.bounds --count $(COUNT) --seed $(SEED) \
+	  --output docs/verification/bounds.json
 	$(BIN)/python docs/generate.py
 
 hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded ones; mutants

@@ -20,6 +20,7 @@ HEAD = """\
 .shared .align 128 .b8 tile[1024];
 """
 
+
 def _is_allowed(statement: str) -> bool:
     """Whether no rule forbids it that is not the table's: what the check says itself.
 
