@@ -45,7 +45,7 @@ def explain(place: Place, why: str = "") -> KernelFault:
     gone = _ended(place, kind, address)
     what = why or gone or _what(place, kind, site, instruction, address, size)
     who = f"thread {_tuple(thread)} of block {_tuple(block)}"
-    return KernelFault(
+    made = KernelFault(
         f"{what}\n  by {who}\n  at {place.module.where(instruction)}",
         "unsupported" if why else "shared-race" if gone else kind.name.lower(),
         instruction.line,
@@ -53,6 +53,8 @@ def explain(place: Place, why: str = "") -> KernelFault:
         block,
         thread,
     )
+    made.place = instruction.source
+    return made
 
 
 def _ended(place: Place, kind: Fault, address: int) -> str:
@@ -282,13 +284,15 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
         lines.append(f"  {_short(who)}\n    at {place.module.where(instruction)}")
         if kind == "deadlock" and "aligned" in instruction.qualifiers:
             lines += _divided(place, instruction, who)
-    return KernelFault(
+    made = KernelFault(
         "\n".join([about, *lines]),
         kind,
         first.line if first else 0,
         str(first.source or "") if first else "",
         place.shape.block_at(place.context.index),
     )
+    made.place = first.source if first else None
+    return made
 
 
 def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:

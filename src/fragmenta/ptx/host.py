@@ -15,7 +15,7 @@ import numpy as np
 
 from fragmenta.errors import Error, KernelFault
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.context import HOST
+from fragmenta.ptx.engine.context import HOST, address_of
 from fragmenta.ptx.engine.layout import HOST_FUNCTIONS, LANES
 
 _FORMAT = re.compile(
@@ -32,8 +32,12 @@ class Host:
         self.errors: dict[int, BaseException] = {}
         """What went wrong, by the address of the block."""
         self._function = HOST(self._call)
-        pointer = ctypes.cast(self._function, ctypes.c_void_p)
-        self.address = int(pointer.value or 0)
+        self.address = address_of(self._function)
+
+    def close(self) -> None:
+        """Let go of the launch; what was printed is kept."""
+        self._launch = self._function = None  # type: ignore[assignment]
+        self.errors.clear()
 
     @property
     def text(self) -> str:

@@ -35,7 +35,7 @@ from fragmenta.ptx.result import total
 from fragmenta.ptx.teams import Single, Team
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
-from fragmenta.ptx.watching.findings import Problems
+from fragmenta.ptx.watching.findings import Launched, Place, Problems
 
 Runner: TypeAlias = Context | Single | Team
 """What runs blocks, one after the other."""
@@ -81,12 +81,15 @@ class Launch:
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
-        self.target = ""
+        self.target = self.language = ""
         self.machine: Machine | None = None
         """What carries out events; none if the kernel has none and nobody watches."""
 
-    def attend(self, schedule: str | int, strict: bool) -> None:
-        """Carry out events, and do asynchronous work as a schedule says."""
+    def attend(self, schedule: str | int, strict: bool, seed: int = 0) -> None:
+        """Carry out events, and do asynchronous work as a schedule says.
+
+        ``seed`` says what undefined memory holds, if undefined bits are followed.
+        """
         # Each of these carries out some instructions.
         from fragmenta.ptx.asynchronous import parts
 
@@ -96,6 +99,28 @@ class Launch:
             from fragmenta.ptx.watching.launches import LaunchWatch
 
             self.machine.watching = LaunchWatch(self.machine)
+        elif Mode(*self.compiled.mode).defined:
+            from fragmenta.ptx.watching.definedness import DefinedWatch
+
+            self.machine.watching = DefinedWatch(self.machine, seed)
+
+    @property
+    def kept(self) -> Launched:
+        """What is needed to tell its problems when it has ended."""
+        places = tuple(Place(e.slot, e.name, e.elements) for e in self.places)
+        return Launched(self.module, self.compiled, self.shape, places, self.language)
+
+    def close(self) -> None:
+        """Let go of all that only the run needed.
+
+        What runs a kernel names one another in circles: callbacks, blocks, watchers.
+        Their memory, with the shadows of all arrays, would be kept until Python's
+        collector comes by, and by the traceback of an error as long as that is kept.
+        """
+        if self.machine is not None:
+            self.machine.close()
+            self.machine = None
+        self.host.close()
 
     @property
     def units(self) -> int:
@@ -127,7 +152,10 @@ class Launch:
             if isinstance(failed, Stop):
                 raise faults.stopped(self.place(runner), failed.rule, str(failed))
             if failed is not None and type(failed) is not Error:
-                raise failed
+                try:
+                    raise failed
+                finally:  # its traceback has this frame, which must not have it
+                    del failed
             raise faults.explain(self.place(runner), str(failed or ""))
         if runner.status == Status.BLOCKED:
             cluster = None if isinstance(runner, Context) else runner.cluster
@@ -213,6 +241,9 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
             patience = (patience or min(PATIENCE, len(waiting)) + 1) - 1
     finally:
         launch.counts = np.sum([each.counts for each in every], axis=0)
+        # The traceback of an error keeps this frame, and must not keep their memory.
+        for runners in (every, free, waiting):
+            runners.clear()
 
 
 def _step(launch: Launch, context: Runner, every: list[Any], limit: int | None) -> None:
@@ -247,8 +278,8 @@ def _in_parallel(
     finally:
         if shared.contexts:
             launch.counts = np.sum([each.counts for each in shared.contexts], axis=0)
-    if shared.errors:
-        raise min(shared.errors, key=lambda each: each[0])[1]
+        shared.contexts.clear()
+    shared.raise_first()
 
 
 class _Shared:
@@ -286,6 +317,16 @@ class _Shared:
             for each in self.contexts:
                 if each.index > index:
                     each.halt[0] = 1
+
+    def raise_first(self) -> None:
+        """Raise the error of the first block that failed, if one did.
+
+        Its traceback has this object, which must not keep it.
+        """
+        found = sorted(self.errors, key=lambda each: each[0])[:1]
+        self.errors.clear()
+        if found:
+            raise found.pop()[1]
 
     def work(self) -> None:
         """Run blocks until there are no more."""

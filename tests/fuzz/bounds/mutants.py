@@ -166,8 +166,8 @@ MUTANTS = (
     Mutant("the width of a register", (_UNCHECKED, Change("engine/writing.py",
         "        if at.bits != bits:", "        if False:")),
         modules=tuple(kernel_text(
-            f"movmatrix.sync.aligned.m8n8.trans.b16 %end{i}, %r1;",
-            registers=f".reg .b8 %end<{i + 1}>;") for i in range(1, 40, 6))),
+            f"match.any.sync.b64 %r1, %end{i}, -1;",
+            registers=f".reg .b8 %end<{i + 1}>;") for i in range(1, 4))),
     Mutant("the size of cp.async", (_UNCHECKED, Change("engine/copying.py",
         "    if bytes_ not in SIZES:", "    if False:")),
         modules=(kernel_text(
@@ -182,17 +182,19 @@ MUTANTS = (
         'known = compare_unsigned("<=", number, number)'),),
         modules=(kernel_text("mov.u32 %r1, 0x3000000; bar.sync %r1;"),)),
     Mutant("a kernel that calls itself", (Change("engine/program.py",
-        "            if module.functions[name].kernel:", "            if False:"),),
-        modules=(kernel_text("call k, (%d1);"),)),
+        "        if module.functions[name].kernel:", "        if False:"),),
+        modules=(kernel_text("call k;").replace(".param .u64 x", ""),)),
     Mutant("the operands of a call", (Change("engine/calling.py",
         '        if wanted and theirs != wanted:', "        if False:"),),
-        modules=tuple(kernel_text(
-            f"call g, (%end{i});", ".func g(.reg .b64 y) { .reg .b64 %z; "
-            "mov.b64 %z, y; ret; }", f".reg .pred %end<{i + 1}>;") for i in (1, 9, 17))),
+        modules=(kernel_text(
+            "call g, (%d1); call h;", ".func g(.reg .b64 y) { .reg .b64 %z; "
+            "mov.b64 %z, y; ret; }\n"
+            ".func h() { .reg .b8 %e; call g, (%e); ret; }"),)),
     Mutant("the operands of vprintf", (Change("engine/calling.py",
         "    if words != [[32] * size for some in sizes for size in some]:",
         "    if False:"),),
-        modules=(kernel_text("call vprintf;", ".extern .func vprintf();"),)),
+        modules=(kernel_text("add.u32 %r1, %r1, 77; call vprintf;",
+                             ".extern .func vprintf();"),)),
     Mutant("what printf reads", (Change("host.py",
         "        if not 0 <= offset < whole:", "        if False:"),),
         modules=(kernel_text(
@@ -206,7 +208,8 @@ MUTANTS = (
         "    if index < 0 or index + size > memory.size:", "    if False:"),),
         (_STORED,), _ONE),
     Mutant("the rank of a bulk copy", (Change("asynchronous/work.py",
-        "    if not 0 <= rank < count:", "    if False:"),), (_BULK,), _ONE),
+        "    if not 0 <= rank < count:", "    if False:"),),
+        (_BULK._replace(likes=_BULK.likes[1:]),), _ONE),
     Mutant("the mask of a multicast", (Change("asynchronous/work.py",
         "    if mask >> count:", "    if False:"),), (_MULTICAST,), _ONE),
     Mutant("the rank of an mbarrier", (Change("asynchronous/machine.py",

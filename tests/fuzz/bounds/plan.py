@@ -150,8 +150,9 @@ def launched(
     data = arena.take(256)
     try:
         with arena.standing_in():
-            ptx.parse(text).kernels["k"].launch(
-                1, 32, [data], check=check, problems="report", limit=100_000,
+            kernel = ptx.parse(text).kernels["k"]
+            kernel.launch(
+                1, 32, [data][: len(kernel.parameters)], check=check, problems="report", limit=100_000,
                 stack=1 << 12,
             )  # fmt: skip
     except fm.KernelFault:

@@ -14,7 +14,7 @@ LINES = [
     line
     for lines in TABLE.lines.values()
     for line in lines
-    if line.emit is None and line.opcode not in ("call", "brx", "mov")
+    if line.emit is None and line.opcode not in ("call", "brx")
 ]
 _NAMES = {1: "%h", 2: "%h", 4: "%r", 8: "%d", 16: "%q"}
 _TIED = {"policy": "L2__cache_hint", "mask": "multicast__cluster"}

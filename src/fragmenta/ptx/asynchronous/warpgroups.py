@@ -22,6 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
 from fragmenta.ptx.asynchronous.operands import bad_descriptor, owners, units
@@ -152,7 +153,7 @@ class Bound:
         return int(self._call(*self._arguments))
 
 
-@lru_cache(maxsize=4096)
+@once
 def _function(located: Located, target: str) -> WarpgroupFunction:
     ways = located.ways
     return warpgroup_function(

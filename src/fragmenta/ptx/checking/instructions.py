@@ -8,10 +8,21 @@ from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.target import Version
 from fragmenta.ptx.checking import mnemonics, requirements, tensor
 from fragmenta.ptx.checking.context import Context
-from fragmenta.ptx.checking.operands import Finding, findings, predicate_among
+from fragmenta.ptx.checking.operands import Finding, findings, predicate_among, told
 from fragmenta.ptx.checking.places import Place
 from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
-from fragmenta.ptx.module import Group, Instruction, Not, Symbol
+from fragmenta.ptx.checking.registers import fits
+from fragmenta.ptx.module import (
+    Group,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+    Sink,
+    Symbol,
+    Variable,
+    Vector,
+)
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.ptx.opcodes.tensor import TENSOR
 
@@ -164,3 +175,22 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
             f"and {results}"
         )
         yield context.problem(of, "operand-count", ERROR, message)
+        return
+    formals = [*(called.returns if first else ()), *called.parameters]
+    actuals = [item for group in groups for item in group.items]
+    for formal, actual in zip(formals, actuals, strict=True):
+        if not _passes(formal, actual):
+            kind = f".v{formal.elements} " * (formal.elements != 1) + f".{formal.type}"
+            message = f"{formal.name} of {name} is a {kind} register"
+            message += f"; given {told(actual)}"
+            yield context.problem(of, "register", ERROR, message)
+
+
+def _passes(formal: Variable, actual: Operand) -> bool:
+    """Whether a call can give or get an operand as a parameter that is a register."""
+    if formal.space != "reg" or isinstance(actual, Sink):
+        return True
+    items = actual.items if isinstance(actual, Vector) else (actual,)
+    return len(items) == (formal.elements or 1) and all(
+        not isinstance(each, Register) or fits(each.type, formal.type) for each in items
+    )

@@ -143,7 +143,7 @@ def _transfer(
     attention.access(writer, instruction, access, at, offset, places, verb)
     failed = writer.call(
         make(access),
-        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",
         *(f"ptr {each.pointer}" for each in registers), returns="i32",
     )  # fmt: skip

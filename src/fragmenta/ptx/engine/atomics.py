@@ -101,7 +101,7 @@ def atom(writer: Writer, instruction: Instruction) -> None:
         writer, instruction, what, at, offset, (sources[0] * parts)[:parts], "atomic"
     )
     failed = writer.call(
-        make(atomic), "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        make(atomic), *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",
         *(f"ptr {each}" for places in (goals, *sources) for each in places),
         returns="i32",

@@ -21,7 +21,7 @@ from fragmenta.machine.trace import (
     select,
 )
 from fragmenta.ptx.engine import layout, warps
-from fragmenta.ptx.engine.events import event, go_on
+from fragmenta.ptx.engine.events import event, go_on, if_some, notify
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import field
 from fragmenta.ptx.engine.memory import fault, has, lane_of
@@ -31,6 +31,7 @@ from fragmenta.ptx.module import Immediate, Instruction, Operand
 from fragmenta.ptx.watching.meeting import (
     BAR_AFTER,
     BAR_BEFORE,
+    EXITED,
     MODES,
     WARP_SYNC,
 )
@@ -71,6 +72,10 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     )  # fmt: skip
     if writer.mode.watch and mode != "arrive":
         writer.call(BAR_AFTER, *watched, f"i32 {passed}")
+        if len(operands) == 1:  # it waits for all threads
+            lanes = writer.call(EXITED, *watched, f"i32 {passed}", returns="i32")
+            with if_some(writer, lanes):
+                notify(writer, ["exited"], [], lanes)
     if result is not None:
         kind = "u32" if "popc" in words else "pred"
         which = next(i for i, word in enumerate(_VOTES) if word in words)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.machine.compiler import Traced, pointer
 from fragmenta.machine.trace import (
@@ -459,7 +459,7 @@ def _combine(
 # ── on arrays ───────────────────────────────────────────────────────────────
 
 
-@cache
+@once
 def compiled(copy: Copy) -> Traced:
     """The machine code of a copy between two arrays."""
 

@@ -7,6 +7,7 @@ lane, its registers are saved before a call and restored after it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -29,6 +30,8 @@ from fragmenta.ptx.module import (
     Operand,
     Register,
     Sink,
+    Variable,
+    Vector,
     type_bytes,
 )
 
@@ -80,8 +83,8 @@ def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
     every = {v.name: v for v in (*function.parameters, *function.returns)}
     variable = function.variables.get(name) or every.get(name)
     if variable is None or variable.space == "reg":
-        found = next((r for r in function.registers if r.name == name), None)
-        return [] if found is None else _register_pieces(unit, found)
+        found = [r for r in function.registers if name in (r.vector, r.name)]
+        return [piece for each in found for piece in _register_pieces(unit, each)]
     if name in unit.addressed:
         raise Error(f"the address of {name} is taken, and it is given to a function")
     if name not in unit.words:
@@ -95,7 +98,7 @@ def _register_pieces(unit: Unit, register: Register) -> list[tuple[int, int]]:
     place = unit.registers[register.number]
     bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
     step = 4 if bits == 1 else min(bits, 64) // 8 * LANES
-    count = register.lanes * max(bits // 64, 1)
+    count = max(bits // 64, 1)
     return [(min(bits, 64), place + part * step) for part in range(count)]
 
 
@@ -103,6 +106,8 @@ def _given(writer: Writer, operand: Operand) -> list[tuple[int, int]]:
     """The pieces of what a call gives or gets."""
     if isinstance(operand, Register):
         return _register_pieces(writer.unit, operand)
+    if isinstance(operand, Vector):
+        return [piece for each in operand.items for piece in _given(writer, each)]
     return _pieces(writer.unit, name_of(operand))
 
 
@@ -163,6 +168,7 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
             sources = _constant_pieces(writer, actual, formal.type, goals)
         else:
             sources = [writer.at("%warp", at) for _, at in _given(writer, actual)]
+        _same_count(unit, formal, goals, sources)
         moves += [(*to, of) for to, of in zip(goals, sources, strict=False)]
     if unit is writer.unit:
         moves = _kept_apart(writer, moves, lanes)
@@ -173,6 +179,20 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
         f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
+
+
+def _same_count(
+    unit: Unit, formal: Variable, goals: Sequence[Any], sources: Sequence[Any]
+) -> None:
+    """Refuse a register or a vector that has not the size of a parameter.
+
+    A parameter that the function does not use has no place, and takes anything.
+    """
+    if formal.space == "reg" and goals and sources and len(goals) != len(sources):
+        raise Error(
+            f"{formal.name} of {unit.function.name} has {formal.elements or 1} "
+            f"elements of .{formal.type}; the call has another register there"
+        )
 
 
 def _constant_pieces(
@@ -317,7 +337,9 @@ def _come_back(
     for formal, actual in zip(unit.function.returns, given, strict=True):
         if isinstance(actual, Sink):
             continue
-        pieces = zip(_given(writer, actual), _pieces(unit, formal.name), strict=False)
+        goals, sources = _given(writer, actual), _pieces(unit, formal.name)
+        _same_count(unit, formal, goals, sources)
+        pieces = zip(goals, sources, strict=False)
         moves += [(bits, goal, source) for (bits, goal), (_, source) in pieces]
     if not unit.recursive:
         for bits, goal, source in moves:

@@ -293,3 +293,11 @@ HOST = ctypes.CFUNCTYPE(
     ctypes.c_int32,
 )  # fmt: skip
 """A function that a kernel calls for what is done in Python."""
+
+
+def address_of(callback: Any) -> int:
+    """Where machine code finds a function of ``ctypes``.
+
+    ``ctypes.cast`` would let it keep itself, with all that it can reach.
+    """
+    return int(ctypes.c_void_p.from_buffer(callback).value or 0)

@@ -18,6 +18,7 @@ from fragmenta.ptx.module import (
     Operand,
     Symbol,
 )
+from fragmenta.ptx.watching.meeting import EXIT
 
 # ── branches ────────────────────────────────────────────────────────────────
 
@@ -87,6 +88,8 @@ def name_of(operand: Operand) -> str:
 def leave(writer: Writer, instruction: Instruction) -> None:
     """Some lanes end; the others go on."""
     pass_by(writer, instruction)
+    if writer.mode.watch:
+        writer.call(EXIT, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.call(warps.LEAVE, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
 

@@ -81,7 +81,7 @@ def cp(writer: Writer, instruction: Instruction) -> None:
         reads = writer.value(f"and i32 {reads}, {kept}")
         attention.copies(writer, bytes_, to, to_offset, of, of_offset, reads)
     failed = writer.call(
-        copy(bytes_, to.bits, of.bits), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
+        copy(bytes_, to.bits, of.bits), *writer.memory, f"ptr {to.pointer}",
         f"i64 {to_offset}", f"ptr {of.pointer}", f"i64 {of_offset}", f"ptr {used}",
         f"i32 {ignored}", f"i32 {writer.lanes()}", f"i32 {writer.site()}",
         returns="i32",

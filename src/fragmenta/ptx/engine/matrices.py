@@ -13,7 +13,9 @@ from llvmlite import ir
 from numpy.typing import NDArray
 
 from fragmenta.errors import BadOperands, Error
+from fragmenta.isa.certainty import certainty
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.engine import attention, layout
@@ -44,9 +46,11 @@ from fragmenta.ptx.module import (
 from fragmenta.registers.fragment import Fragment
 
 _STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+_ROWS = 20480
+"""Where in the stage the rows of a stmatrix are put together."""
 
 
-def _operation(instruction: Instruction) -> Op:
+def operation(instruction: Instruction) -> Op:
     """The instruction of the catalogue; ptxas takes modifiers in any order."""
     found = named(instruction.mnemonic)
     if isinstance(found, Remark):
@@ -77,7 +81,7 @@ def _registers(
 @handles("mma", "wmma")
 def mma(writer: Writer, instruction: Instruction) -> None:
     """A multiplication, or a load or store of a fragment."""
-    op = _operation(instruction)
+    op = operation(instruction)
     if op.family in ("wmma.load", "wmma.store"):
         _wmma_memory(writer, instruction, op)
         return
@@ -172,6 +176,8 @@ class Plan(NamedTuple):
     """The bits of a piece in memory."""
     slot: int
     """The bits of a piece in the register."""
+    signed: bool = False
+    """Whether the sign of a piece fills its place in the register."""
 
 
 def _plan(part: Fragment, line: Any, place: Any, bits: int) -> Plan:
@@ -197,18 +203,17 @@ def _tables(writer: Writer, plan: Plan) -> tuple[str, str]:
     )
 
 
-_PACKED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
-
-
 @handles("ldmatrix", "stmatrix")
 def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     """Load or store 8x8 matrices, whose rows are where the lanes say."""
-    op = _operation(instruction)
+    op = operation(instruction)
     (part,) = op.fragments.values()
     grid = part.layout.grid()
     rows = part.shape[1]
-    bits = _PACKED.get(op.values["type"], part.dtype.bits)
+    packed = PACKINGS.get(op.values["type"])
+    bits = packed.bits if packed else part.dtype.bits
     plan = _plan(part, grid["matrix"] * rows + grid["row"], grid["col"], bits)
+    plan = plan._replace(signed=packed is not None and packed.signed)
     stores = op.family == "stmatrix"
     address, registers = instruction.operands[:: 1 if stores else -1]
     if not isinstance(address, Address):
@@ -217,12 +222,18 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     lines, places = _tables(writer, plan)
     used = part.shape[0] * rows
     window = 0 if op.values["space"] else layout.SHARED_WINDOW
-    make = move_rows(plan, used, stores, at.bits, window)
+    width = row_bytes(op)
+    make = move_rows(plan, used, stores, at.bits, window, width)
     items = _registers(writer, registers, part, result=not stores)
-    near = as_signed(offset - window, 64)
-    attention.rows(writer, instruction, at, near, used, stores, items)
+    if writer.mode.watch:
+        stored = writer.at("%stage", _ROWS)
+        if stores:  # what each lane's row becomes, to be compared with what is there
+            given = [f"ptr {each}" for each in (stored, lines, places, *items)]
+            writer.call(gather_rows(plan), *given)
+        start = as_signed(offset - window, 64)
+        attention.rows(writer, instruction, at, start, used, stores, stored, width)
     failed = writer.call(
-        make, "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
         *(f"ptr {each}" for each in items), returns="i32",
     )  # fmt: skip
@@ -232,7 +243,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
 @handles("movmatrix")
 def movmatrix(writer: Writer, instruction: Instruction) -> None:
     """Transpose a matrix in the registers of a warp."""
-    op = _operation(instruction)
+    op = operation(instruction)
     a, d = op.fragments["A"].layout.grid(), op.fragments["D"].layout.grid()
     lane_at = np.zeros((8, 8), np.int32)
     half_at = np.zeros((8, 8), np.int32)
@@ -247,6 +258,13 @@ def movmatrix(writer: Writer, instruction: Instruction) -> None:
         TRANSPOSE, f"ptr {writer.pointer(goal, 'b32', result=True)}",
         f"ptr {writer.pointer(source, 'b32')}", f"ptr {place}",
     )  # fmt: skip
+
+
+@handles("spcompress", "spdecompress")
+def compress(writer: Writer, instruction: Instruction) -> None:
+    """Keep or spread elements by their indices: nobody has seen it run."""
+    op = operation(instruction)
+    raise Error(f"{op} is not supported: {certainty('elements', op.family).because}")
 
 
 def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
@@ -282,7 +300,7 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         _watch_lines(writer, instruction, what, made, plan, given, items)
     failed = writer.call(
         move_lines(plan, bits, stores, at.bits, space, part.register_bits),
-        "ptr %warp", "ptr %block", *given, f"i32 {writer.site()}",
+        *writer.memory, *given, f"i32 {writer.site()}",
         *(f"ptr {each}" for each in items), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
@@ -341,11 +359,14 @@ class _Mover(NamedTuple):
         """Move one piece of fewer than 8 bits into a byte."""
         b, plan = self.code.builder, self.plan
         start = b.add(b.mul(lane.raw, ir.Constant(I64, 4)), ir.Constant(I64, index))
-        loaded = b.load(b.bitcast(memory, I16.as_pointer()))
+        # A piece that is never in two bytes is read from one: nothing behind a row.
+        size = I16 if 8 % plan.bits else I8
+        loaded = b.load(b.bitcast(memory, size.as_pointer()))
         loaded.align = 1
-        moved = b.lshr(loaded, b.trunc(shift.raw, I16))
-        part = b.and_(moved, ir.Constant(I16, (1 << plan.bits) - 1))
-        b.store(b.trunc(part, I8), b.gep(register, [start]))
+        moved = b.trunc(b.lshr(loaded, b.trunc(shift.raw, size)), I8)
+        unused = ir.Constant(I8, 8 - plan.bits)
+        above = b.ashr if plan.signed else b.lshr
+        b.store(above(b.shl(moved, unused), unused), b.gep(register, [start]))
 
 
 def _check(
@@ -359,8 +380,10 @@ def _check(
             failed.value = number.lift(1)
 
 
-def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Routine:
-    """Rows of 16 bytes, each where one lane says."""
+def move_rows(
+    plan: Plan, used: int, stores: bool, bits: int, window: int, width: int
+) -> Routine:
+    """Rows of ``width`` bytes, each where one lane says."""
     registers, pieces = plan.line.shape[1:]
 
     def trace(
@@ -376,10 +399,10 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
         with code.loop(used) as lane:
             address = lane_of(code, spilled, lane)
             checks = {
-                Fault.BOUNDS: inside(where, address, 16),
-                Fault.ALIGNMENT: (address & 15) == 0,
+                Fault.BOUNDS: inside(where, address, width),
+                Fault.ALIGNMENT: (address & (width - 1)) == 0,
             }
-            _check(code, warp, number, failed, lane, address, 16, checks)
+            _check(code, warp, number, failed, lane, address, width, checks)
         mover = _Mover(code, plan, stores, given)
         line_at, bit_at = (
             b.bitcast(each, I32.as_pointer()) for each in (lines, places)
@@ -401,7 +424,32 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
 
     name = f"{'st' if stores else 'ld'}matrix.{registers}.{pieces}.{plan.bits}.{used}"
     kinds = [P, P, P, I64, P, P, I32, *[P] * registers]
-    return routine(f"{name}.{bits}.{window}", trace, kinds, I32)
+    sign = ".signed" * plan.signed
+    return routine(f"{name}.{bits}.{window}.{width}{sign}", trace, kinds, I32)
+
+
+def gather_rows(plan: Plan) -> Routine:
+    """The rows that a stmatrix stores, side by side."""
+    registers, pieces = plan.line.shape[1:]
+
+    def trace(code: Code, goal: Any, lines: Any, places: Any, *given: Any) -> None:
+        b = code.builder
+        mover = _Mover(code, plan, True, given)
+        line_at, bit_at = (
+            b.bitcast(each, I32.as_pointer()) for each in (lines, places)
+        )
+        with code.loop(LANES) as lane:
+            for index, source in enumerate(given):
+                for piece in range(pieces):
+                    entry = (lane * registers + index) * pieces + piece
+                    row = convert(lane_of(code, line_at, entry), I64)
+                    bit = convert(lane_of(code, bit_at, entry), I64)
+                    memory = b.gep(goal, [(row * 16 + (bit >> 3)).raw])
+                    mover.piece(memory, source, lane, piece)
+
+    kinds = [P, P, P, *[P] * registers]
+    name = f"stmatrix.rows.{registers}.{pieces}.{plan.bits}.{plan.slot}"
+    return routine(name, trace, kinds, None)
 
 
 def move_lines(

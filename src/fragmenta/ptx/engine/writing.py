@@ -37,6 +37,7 @@ from fragmenta.ptx.module import (
     type_bits,
     type_bytes,
 )
+from fragmenta.ptx.opcodes.newer import not_covered
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 
 FULL, PARTIAL = "b", "m"
@@ -49,6 +50,12 @@ HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
 BEFORE: list[Handler] = []
 """What is written before each instruction of a kernel that is watched."""
+FOLLOW: list[Handler] = []
+"""What is written before each instruction if undefined bits are followed."""
+MEMORY = ("ptr %warp", "ptr %block")
+"""Whose memory an access is about: the first arguments of its routine."""
+SHADOW = ("ptr %shadow_warp", "ptr %shadow")
+"""The same for shadows of memory."""
 
 
 def handles(*opcodes: str) -> Callable[[Handler], Handler]:
@@ -122,6 +129,8 @@ class Writer:
         self.index = 0
         self.mask = ""
         """The lanes of the present instruction; nothing if they are all."""
+        self.memory = MEMORY
+        """What the accesses that are written now are about."""
 
     # ── text ────────────────────────────────────────────────────────────────
 
@@ -434,7 +443,12 @@ class Writer:
         return len(self.sites) - 1
 
     def stop_if(self, failed: str) -> None:
-        """Leave the code if a routine says that it failed."""
+        """Leave the code if a routine says that it failed.
+
+        If that is an access of a shadow, the access itself fails, too.
+        """
+        if self.memory == SHADOW:
+            return
         on = self.new_label()
         bad = self.value(f"icmp ne i32 {failed}, 0")
         self.line(f"br i1 {bad}, label %stop, label %{on}")
@@ -467,13 +481,18 @@ class Writer:
         if self.mode.watch:
             for each in BEFORE:
                 each(self, instruction)
+        if self.mode.defined:
+            for each in FOLLOW:
+                each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
+        if not_covered(instruction.mnemonic):
+            handler = _refused
         if guard is not None and instruction.opcode in WHOLE_WARP:
-            self.guarded(lambda: self._if_any(lambda: handler(self, instruction)))
+            self.guarded(lambda: self.if_any(lambda: handler(self, instruction)))
         else:
             self.guarded(lambda: handler(self, instruction))
 
-    def _if_any(self, write: Callable[[], None]) -> None:
+    def if_any(self, write: Callable[[], None]) -> None:
         """Write something that is done only if a lane takes part."""
         on, behind = self.new_label(), self.new_label()
         some = self.value(f"icmp ne i32 {self.mask}, 0")
@@ -589,6 +608,13 @@ def _match(mnemonic: str, operands: int) -> Match | None:
         found = reading(mnemonic).matches
         match = next((m for m in found if m.syntax.takes(operands)), None)
     return match
+
+
+def _refused(writer: Writer, instruction: Instruction) -> None:
+    """A form that exists, and that nothing here carries out."""
+    raise Error(
+        f"{instruction.mnemonic} is not supported: {not_covered(instruction.mnemonic)}"
+    )
 
 
 def _by_table(writer: Writer, instruction: Instruction) -> None:
