@@ -116,9 +116,9 @@ def _add(
 ) -> None:  # fmt: skip
     for name in COUNTED:
         total[name] += said[name]
-    findings += [
-        {"job": number, "name": job.name, "what": what} for what in said["findings"]
-    ]
+    for what in said["findings"]:
+        findings += [{"job": number, "name": job.name, "what": what}]
+        print(f"job {number}, {job.name}: {what}", file=sys.stderr, flush=True)
     if number % TELL == 0:
         print(f"job {number:,} of {total['jobs']:,}: {total['accesses']:,} accesses, "
               f"{len(findings)} findings", file=sys.stderr, flush=True)  # fmt: skip

@@ -235,6 +235,8 @@ class Fate(NamedTuple):
     event: bool
     """Whether Python carries it out, not machine code alone."""
     supported: bool
+    code: tuple[object, ...] = ()
+    """What its machine code consists of: routines and constants."""
 
 
 @cache
@@ -248,4 +250,5 @@ def fate(text: str) -> Fate:
         write(writer)
     except BadOperands:
         return Fate(True, False, False)
-    return Fate(False, bool(writer.events), not writer.refusals)
+    code = (*sorted(writer.routines), bytes(writer.constants))
+    return Fate(False, bool(writer.events), not writer.refusals, code)
