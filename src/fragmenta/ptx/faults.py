@@ -48,7 +48,7 @@ def explain(place: Place, why: str = "") -> KernelFault:
     who = f"thread {_tuple(thread)} of block {_tuple(block)}"
     hint = _no_workspace(place, kind, address)
     made = KernelFault(
-        f"{what}\n  by {who}\n  at {where(place.module, instruction)}{hint}",
+        f"{what}\n  by {who}\n  at {place.module.where(instruction)}{hint}",
         "unsupported" if why else "shared-race" if gone else kind.name.lower(),
         instruction.line,
         str(instruction.source or ""),
@@ -93,7 +93,7 @@ def _ended(place: Place, kind: Fault, address: int) -> str:
         return ""
     if rank >= place.shape.cluster_blocks or place.shape.cluster_blocks == 1:
         return ""
-    if place.context.peers[rank, 1] != layout.SHARED_START:
+    if place.context.peers[rank, 1]:
         return ""
     return (
         f"an access to the shared memory of block {rank} of the cluster, whose threads "
@@ -106,17 +106,6 @@ def stopped(place: Place, rule: str, what: str) -> KernelFault:
     fault = explain(place, what)
     fault.kind = rule
     return fault
-
-
-def where(module: Module, instruction: Instruction) -> str:
-    """An instruction's place and text."""
-    lines = module.text.splitlines()
-    text = ""
-    if 0 < instruction.line <= len(lines):
-        text = lines[instruction.line - 1].strip()
-    source = f", {instruction.source.words}" if instruction.source else ""
-    name = module.name or "PTX"
-    return f"{name} line {instruction.line}{source}: {text}"
 
 
 def _tuple(numbers: tuple[int, int, int]) -> str:
@@ -332,7 +321,7 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
     for (function, index), who in _lanes(place).items():
         instruction = place.module.functions[function].instructions[index]
         first = first or instruction
-        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
+        lines.append(f"  {_short(who)}\n    at {place.module.where(instruction)}")
         if kind == "deadlock" and "aligned" in instruction.qualifiers:
             lines += _divided(place, instruction, who)
     made = KernelFault(

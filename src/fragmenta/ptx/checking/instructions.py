@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.target import Version
@@ -115,8 +115,12 @@ def _ordinary(of: Instruction, context: Context) -> Iterator[Problem]:
     if of.opcode == "call":
         yield from _call(of, context)
     elif of.operands or context.declared:  # not a mnemonic alone
-        match = min(said.matches, key=lambda each: _weight(findings(of, each)))
-        yield from _operands(of, match, context)
+        yield from _operands(of, nearest_line(of, said.matches), context)
+
+
+def nearest_line(of: Instruction, matches: Sequence[Match]) -> Match:
+    """The line of the table that the operands of an instruction fit best."""
+    return min(matches, key=lambda each: _weight(findings(of, each)))
 
 
 def _weight(found: list[Finding]) -> int:

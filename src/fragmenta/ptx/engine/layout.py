@@ -177,8 +177,14 @@ RETURNS = 1024
 """How deep functions may call one another."""
 
 
-HOST_FUNCTIONS = ("vprintf", "__assertfail", "malloc", "free")
-"""Functions without a body that the host carries out."""
+HOST_FUNCTIONS = {
+    "vprintf": ((1,), (2, 2)),
+    "__assertfail": ((), (2, 2, 1, 2, 2)),
+    "malloc": ((2,), (2,)),
+    "free": ((), (2,)),
+}
+"""Functions without a body that the host carries out: the words of 32 bits of each
+result, and of each parameter."""
 
 
 class Status(IntEnum):
