@@ -39,6 +39,8 @@ class DefinedWatch:
         self.launch, self.seed = machine.launch, seed
         self.stored: dict[tuple[str, int, int, int], int] = {}
         """A checksum of the undefined values that each warp stored, by instruction."""
+        self.left: tuple[int, ...] = ()
+        """Checksums of what it left in its arrays; none if it came to no end."""
         self.unwritten = np.array(self.launch.compiled.undefined, np.int64).reshape(-1)
         self.segments = self.launch.segments.copy()
         self.observers: list[DefinedObserver] = []
@@ -57,6 +59,17 @@ class DefinedWatch:
             self.segments[each.slot, :3] = shadow.ctypes.data, shadow.size, 0
         self._given = np.zeros(max(self.launch.parameters.size, 1), np.uint8)
         self.segments[layout.PARAM_SLOT, 0] = self._given.ctypes.data
+
+    def leave(self) -> None:
+        """The launch has ended: keep a checksum of what it left in each array.
+
+        What is undefined there does not count.
+        """
+        self.left = tuple(
+            crc32(np.where(self.shadows[each.slot] == 0, each.data, 0).tobytes())
+            for each in self.launch.places
+            if each.writable
+        )
 
     def note(self, warp: Any, event: Any, lanes: int) -> None:
         """Lanes store undefined values."""
