@@ -33,6 +33,7 @@ RULES = {
     "tensor": "A Tensor Core instruction does not exist, or its operands do not fit.",
     "cta-group": "One function has tcgen05 of single CTAs and of pairs.",
     "deprecated": "The instruction is deprecated.",
+    "unsupported": "A GPU may do it, but fragmenta does not.",
     "expanded": "The assembler replaces the instruction by others on this target.",
     "uninitialised": "A register or memory is read before it is written.",
     "aligned": "Not all threads of the warp can run the instruction together.",
