@@ -139,7 +139,9 @@ def launched(case: Any, name: str, record: Path | None) -> dict[str, Any]:
         None,
     )
     if fault:
-        state, reason = "fault", in_package(fault.message)
+        # An address that is none here was made from one that the process has.
+        state = "refused" if "where nothing is" in fault.message else "fault"
+        reason = in_package(fault.message)
     places = located()
     return {
         "state": state,

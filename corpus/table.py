@@ -56,6 +56,10 @@ LIBRARIES = {
         "Lightning Attention",
         "OpenNLPLab/lightning-attention/blob/main/",
     ),
+    "helion": Library("helion", "Helion", "pytorch/helion/blob/v{version}/"),
+    "numbacuda": Library(
+        "numba-cuda", "numba-cuda", "NVIDIA/numba-cuda/blob/v{version}/"
+    ),
     "cccl": Library(
         "nvidia-cuda-cccl", "CCCL (CUB, libcu++)", "NVIDIA/cccl/blob/main/"
     ),
@@ -69,12 +73,13 @@ Row = dict[str, Any]
 
 
 def in_package(text: str) -> str:
-    """A text whose paths start in the folder of all packages.
+    """A text whose paths start in the folder of all packages, or have no folder.
 
-    >>> in_package("at (/a/lib/site-packages/triton/core.py:3)")
-    'at (triton/core.py:3)'
+    >>> in_package("at (/a/lib/site-packages/triton/core.py:3), /tmp/made/here.py:7")
+    'at (triton/core.py:3), here.py:7'
     """
-    return re.sub(r"[^\s'\"(]*/(?:site-packages|code_cache)/", "", text)
+    inside = re.sub(r"[^\s'\"(]*/site-packages/", "", text)
+    return re.sub(r"(?<![\w:/.])/(?:[\w.+-]+/)+", "", inside)
 
 
 def load() -> dict[str, Any]:

@@ -90,7 +90,8 @@ def watched(watch: Watch) -> Iterator[Watch]:
             watch.seen(self).launches += 1
             raise
         watch.add(self, result, time.perf_counter() - start)
-        if after:
+        stopped = any(each.rule == "fault" for each in result.hazards)
+        if after and not stopped:
             after()
         return result
 

@@ -61,6 +61,16 @@ def test_nothing_that_is_reported_is_left_unexplained() -> None:
     assert page().unexplained() == []
 
 
+def test_every_case_that_does_not_end_well_is_explained() -> None:
+    known = {
+        (each["library"], case)
+        for each in page()._findings()
+        for case in each.get("cases", ())
+    }
+    ends = {(each["library"], each["case"]): each["state"] for each in cases()}
+    assert {name for name, state in ends.items() if state != "right"} == known
+
+
 def test_every_finding_is_still_reported() -> None:
     reported = {
         (row["library"], source)

@@ -9,7 +9,7 @@ from sageattention import sageattn, sageattn_varlen
 from corpus.registry import case
 from corpus.trial import Trial
 
-EIGHT_BITS = 6e-2
+EIGHT_BITS = 0.1
 """Queries and keys are rounded to 8 bits before their product."""
 
 

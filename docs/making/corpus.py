@@ -207,7 +207,7 @@ def findings() -> str:
 
 def _told(finding: Row, about: Row) -> str:
     files: dict[str, list[str]] = {}
-    for place in finding["at"]:
+    for place in (*finding["at"], *finding.get("see", ())):
         file, _, line = place.rpartition(":")
         files.setdefault(file, []).append(f"[{line}]({_link(place, about)})")
     places = "; ".join(

@@ -43,7 +43,7 @@ def split(texts: list[str], target: str) -> tuple[set[str], set[str]]:
     head = HEAD.format(target)
     first = head.count("\n") + 1
     text = head + "\n".join(texts) + "\nDONE:\nret;\n}\n"
-    said = assembler._run(text.splitlines(), target.replace("sm_", "compute_"))
+    said = assembler._run(text.splitlines(), target.replace("sm_", "compute_")).stdout
     theirs = {int(line) for line, _, _ in assembler._MESSAGE.findall(said)}
     ours = {each.line for each in check_text(text) if each.severity == "error"}
     return tuple(

@@ -25,6 +25,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.ptx.opcodes.tensor import TENSOR
+from fragmenta.ptx.outside import missing
 
 
 def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
@@ -165,6 +166,9 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
     called = context.module.functions.get(name)
     if called is None:
         return
+    why = missing(name) if called.declared_only else ""
+    if why and context.first(("missing", name)):
+        yield context.problem(of, "unsupported", WARNING, why)
     first = bool(groups) and of.operands[0] is groups[0]
     given = len(groups[-1].items) if len(groups) > first else 0
     results = len(groups[0].items) if first else 0

@@ -34,6 +34,7 @@ from fragmenta.ptx.module import (
     Vector,
     type_bytes,
 )
+from fragmenta.ptx.outside import missing
 
 
 @handles("call")
@@ -49,6 +50,8 @@ def call(writer: Writer, instruction: Instruction) -> None:
         function = module.functions.get(name)
         if function is None:
             raise Error(f"the function {name} is not declared")
+        if function.kernel:
+            raise Error(f"{name} is a kernel; a kernel can only be launched")
         if function.declared_only:
             _host(writer, function, given, operands)
             writer.goto(after)
@@ -324,7 +327,8 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
             _come_back(writer, unit, given, some)
         return
     name = module.aliases.get(name_of(goal), name_of(goal))
-    if name not in writer.program.units:  # the host's, or nobody's
+    callable_here = name in writer.program.units  # not the host's, and not nobody's
+    if not callable_here or module.functions[name].kernel:
         return
     _come_back(writer, writer.program.units[name], given, lanes)
 
@@ -366,6 +370,9 @@ def _host(
     operands: tuple[Operand, ...],
 ) -> None:  # fmt: skip
     """A function that the host carries out: its arguments are in memory already."""
+    why = missing(function.name)
+    if why:
+        raise Error(why)
     if function.name not in layout.HOST_FUNCTIONS:
         writer.fault(Fault.UNSUPPORTED)
         return

@@ -94,11 +94,14 @@ class Shape(NamedTuple):
 
 
 @lru_cache(16)
-def template(local: int, static: int, dynamic: int, shape: Shape) -> Bytes:
+def template(
+    local: int, static: int, dynamic: int, shape: Shape, workspace: int = 0
+) -> Bytes:
     """The first bytes of every warp of a block, before it starts.
 
     ``local`` are the bytes of local memory, ``static`` and ``dynamic`` those of shared
-    memory.  A small kernel that is launched often would spend most of its time here.
+    memory, ``workspace`` is the address of the workspace of a cooperative grid.  A
+    small kernel that is launched often would spend most of its time here.
     """
     warps = shape.warps
     made = aligned(warps * layout.HEADER).reshape(warps, layout.HEADER)
@@ -123,6 +126,7 @@ def template(local: int, static: int, dynamic: int, shape: Shape) -> Bytes:
         "%aggr_smem_size": total, "%cluster_nctarank": 1,
         "%reserved_smem_offset_end": layout.SHARED_START,
         "%reserved_smem_offset_cap": layout.SHARED_START,
+        "%envreg1": workspace >> 32, "%envreg2": workspace & 0xFFFFFFFF,
     }  # fmt: skip
     for axis, name in enumerate("xyz"):
         named[f"%ntid.{name}"] = shape.block[axis]

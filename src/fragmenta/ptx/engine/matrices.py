@@ -45,7 +45,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.registers.fragment import Fragment
 
-_STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
 _ROWS = 20480
 """Where in the stage the rows of a stmatrix are put together."""
 
@@ -96,14 +96,14 @@ def mma(writer: Writer, instruction: Instruction) -> None:
         _stage(writer, given["dabc".index(name)], op, name)
     _stage_rest(writer, op, given[4:])
     function = writer.load("ptr", "%functions", 8 * number)
-    places = [f"ptr {writer.at('%stage', _STAGE[each])}" for each in _STAGE]
+    places = [f"ptr {writer.at('%stage', STAGE[each])}" for each in STAGE]
     illegal = writer.value(f"call i32 {function}({', '.join(places)})")
     if op.sparse:
         _check_metadata(writer, illegal)
     part = op.fragments["D"]
     size = part.register_bits // 8 * LANES
     for index, goal in enumerate(_registers(writer, given[0], part, result=True)):
-        _copy(writer, goal, writer.at("%stage", _STAGE["d"] + size * index), size)
+        _copy(writer, goal, writer.at("%stage", STAGE["d"] + size * index), size)
     writer.fidelity[instruction.mnemonic] = _fidelity(writer.target)
 
 
@@ -122,7 +122,7 @@ def _stage(writer: Writer, operand: Operand, op: Op, name: str) -> None:
     part = op.fragments[name.upper()]
     size = part.register_bits // 8 * LANES
     for index, source in enumerate(_registers(writer, operand, part)):
-        _copy(writer, writer.at("%stage", _STAGE[name] + size * index), source, size)
+        _copy(writer, writer.at("%stage", STAGE[name] + size * index), source, size)
 
 
 def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
@@ -137,7 +137,7 @@ def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
         )
     for name, each in zip(wanted, parts, strict=True):
         if name in names:
-            place = _STAGE["selectors"] + 8 * names.index(name)
+            place = STAGE["selectors"] + 8 * names.index(name)
             if isinstance(each, Immediate):
                 writer.store("i64", int(each.value), "%stage", place)
             else:
@@ -146,7 +146,7 @@ def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
                 writer.store("i64", wide, "%stage", place)
             continue
         source = writer.pointer(each, "b32")
-        _copy(writer, writer.at("%stage", _STAGE["extra"] + extra), source, 4 * LANES)
+        _copy(writer, writer.at("%stage", STAGE["extra"] + extra), source, 4 * LANES)
         extra += 4 * LANES
 
 

@@ -42,14 +42,14 @@ def _can_be_followed(found: Found) -> bool:
 def may_cancel(again: Any) -> bool:
     """Whether undefined bits that were stored may have no influence on what is stored.
 
-    Then only runs with other bits can tell: ``(a + b) - b`` is ``a``.
+    Then only runs with other bits can tell: ``(a + b) - b`` is ``a``.  They take the
+    same way unless an undefined bit decides on it.
     """
-    functions = {
-        _place(again, each.site)[0]
-        for each in again.machine.problems
-        if each.more.get("use") == "store"
-    }
-    return any(followed(again.module().functions[e]).cancels for e in functions)
+    uses = [each for each in again.machine.problems if "use" in each.more]
+    functions = {_place(again, each.site)[0] for each in uses}
+    return all(each.more["use"] == "store" for each in uses) and any(
+        followed(again.module().functions[each]).cancels for each in functions
+    )
 
 
 def _same(use: Found, again: Any, others: list[Any]) -> bool:
