@@ -26,7 +26,7 @@ BIN := $(VENV)/bin
 INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
 PIP := $(BIN)/python $(INSTALL)
 
-.PHONY: demo test thorough torch triton cutlass published corpus hopper lint types unit fuzz bench dist pages docs node cairo browser explorer looks clean help
+.PHONY: demo test thorough torch triton cutlass published corpus hopper lint types unit fuzz bounds bench dist pages docs node cairo browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -86,6 +86,11 @@ thorough: $(VENV)/.test node cairo  ## the tests alone, with every case that rep
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) \
 	  --output docs/verification/fuzz.json
+	$(BIN)/python docs/generate.py
+
+bounds: $(VENV)/.test  ## COUNT hostile accesses between guard pages, and every bound removed
+	$(BIN)/python -m tests.fuzz.bounds --count $(COUNT) --seed $(SEED) \
+	  --output docs/verification/bounds.json
 	$(BIN)/python docs/generate.py
 
 hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded ones; mutants

@@ -32,6 +32,9 @@ if find_spec("hypothesis") is not None:
     )
     settings.load_profile("no clock")
 
+for what in ("CONNECT", "TCP"):
+    os.environ[f"DASK_DISTRIBUTED__COMM__TIMEOUTS__{what}"] = "1800s"
+
 # Triton 3.9 warns unless this is said; it is what the GPU recordings were made with.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 

@@ -206,7 +206,10 @@ CLUSTER = """
     .reg .b32 %r<4>;
     .reg .b64 %rd<4>;
     ld.param.u64 %rd0, [out];
-    mov.u32 %r0, %ctaid.x;
+    mov.u32 %r0, %ctaid.y;
+    mov.u32 %r1, %nctaid.x;
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r0, %r0, %r1, %r2;
     mov.u32 %r1, %cluster_ctarank;
     mov.u32 %r2, %cluster_nctarank;
     mad.lo.u32 %r1, %r2, 16, %r1;

@@ -24,18 +24,21 @@ from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.target import expand
 from fragmenta.ptx.checking.tensor import Remark, _unordered, named
 from fragmenta.ptx.opcodes.table import TYPES
-from tests.isa.assembling import become_code
+from tests.isa.assembling import become_code, kernels
 
 NEWEST = assembler.newest_version()
 #: One target of each kind; all of them are asked about in tests.isa.test_ptxas.
-TARGETS = ("sm_75", "sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_110a", "sm_120a")
+TARGETS = ("sm_90a", "sm_100a", "sm_103a", "sm_107a", "sm_120a")
 
 # ── words ───────────────────────────────────────────────────────────────────
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128, 256)
-KINDS = "f4 f6 f8 f16 bf16 tf32 f32 f64 i4 i8 i16 ti8 ti16 ti32 u8 s8 b1 nvf4".split()
-USES = "fill use lastuse discard keep reuse".split()
-OTHERS = """
+KINDS = (
+    "f4", "f6", "f8", "f16", "bf16", "tf32", "f32", "f64", "i4", "i8", "i16", "ti8",
+    "ti16", "ti32", "u8", "s8", "b1", "nvf4",
+)  # fmt: skip
+USES = ("fill", "use", "lastuse", "discard", "keep", "reuse")
+_OTHERS = """
 row col sync aligned async trans sat satfinite relu ftz noftz abs NaN xorsign xor and or
 popc add sub min max minabs maxabs rn rz rm rp rs rna pzo approx full lo hi wide sp
 sp::ordered_metadata sp::unordered_metadata ws down up exclusive shared shared::cta
@@ -45,7 +48,8 @@ sync_restrict::shared::read::mma::b sync_restrict::shared::read::mma
 sync_restrict::shared::write::mma::a block_scale ashift bshift spcompress red ordered
 noinc expand read write reads uni no_allocate weak relaxed acquire release volatile
 L2::cache_hint b1024 acc::f32 acc::f16 op_restrict tile im2col pred seq dual
-""".split()
+"""
+OTHERS = tuple(_OTHERS.split())
 
 
 def _series():
@@ -117,10 +121,13 @@ def known():
 def templates(form):
     """A statement of each list of operands that a form has, with its mnemonic."""
     found = {}
-    for row in form.rows:
-        name, lines = _first(form, row)
-        found.setdefault(lines[-1].removeprefix(name), (name, lines))
-    return list(found.values())
+    for op in fm.catalogue(form.name):
+        if op.form is form:
+            listed = tuple((each.ptx, each.count, each.vector) for each in op.operands)
+            found.setdefault(listed, op)
+    return [
+        (str(op), [*ptx.declarations(op), ptx.statement(op)]) for op in found.values()
+    ]
 
 
 def qualifiers(form):
@@ -188,7 +195,7 @@ def _legal(form, target):
     (row, values), last = here[-1], qualifiers(form)[-1]
     asked = []
     for word in known():
-        behind = f"{values[last]}.{word}".strip(".")
+        behind = f"{values.get(last, '')}.{word}".strip(".")
         asked.append((word, {**values, last: behind}))
         asked += [
             (word, {**values, name: word})
@@ -246,41 +253,53 @@ def _pattern(word):
     return re.sub(r"\d+", "0", word)
 
 
-#: Fields that are exchanged together, if there are more than one of them.
+#: Types that are exchanged together.
 TYPES_OF = (("a", "b"), ("d", "c"))
 
 
 def changes(form):
     """Rows with one or two qualifiers exchanged, or with a word too many."""
     fields = qualifiers(form)
-    words = {name: instead(form, name, every=False) for name in fields}
-    numbers = {name for pair in TYPES_OF for name in pair}
-    others = [name for name in fields if name not in numbers]
     pairs = [pair for pair in TYPES_OF if set(pair) <= set(fields)]
-    pairs += list(combinations(others, 2))
+    numbers = {name for pair in pairs for name in pair}
+    own = {name: ["", *form.vocabulary(name)] for name in fields}
+    more = {
+        name: own[name] if name in numbers else instead(form, name, every=False)
+        for name in fields
+    }
+    pairs += combinations([name for name in fields if name not in numbers], 2)
+    every = {name: instead(form, name, every=True) for name in fields}
     for row, values in bases(form):
         for name in fields:
-            every = instead(form, name, every=True)
-            yield from ((row, {**values, name: word}) for word in every)
+            yield from ((row, {**values, name: word}) for word in every[name])
             if any("." in value for value in form.vocabulary(name)):
-                single = [word for word in words[name] if word and "." not in word]
+                single = [word for word in every[name] if word and "." not in word]
                 for both in product(single, repeat=2):
                     yield row, {**values, name: ".".join(both)}
-        for word in legal(form):
-            yield row, {**values, fields[-1]: f"{values[fields[-1]]}.{word}".strip(".")}
         for one, two in pairs:
-            for first, second in product(words[one], words[two]):
+            for first, second in product(more[one], more[two]):
                 yield row, {**values, one: first, two: second}
-    yield from _together(form, words)
+    for row, values in (bases(form)[0], bases(form)[-1]):
+        for word in legal(form):
+            yield (
+                row,
+                {
+                    **values,
+                    fields[-1]: f"{values.get(fields[-1], '')}.{word}".strip("."),
+                },
+            )
+    yield from _together(form, fields)
 
 
-def _together(form, words):
+def _together(form, fields):
     """Every shape with every type of A and B, and every type of D and C."""
-    if not {"shape", "a", "d"} <= set(words):
+    if not {"shape", "a", "d"} <= set(fields):
         return
     row, values = bases(form)[0]
-    names = [name for pair in TYPES_OF for name in pair if name in words]
-    for shape, a, d in product(words["shape"], words["a"], words["d"]):
+    names = [name for pair in TYPES_OF for name in pair if name in fields]
+    words = [instead(form, name, every=False) for name in ("shape", "a", "d")]
+    few = words[0] if len(words[0]) < 40 else words[0][:: len(words[0]) // 20]
+    for shape, a, d in product(few, *words[1:]):
         of = {"a": a, "b": a, "d": d, "c": d}
         yield row, {**values, "shape": shape, **{name: of[name] for name in names}}
 
@@ -311,16 +330,107 @@ def accepted(asked, target):
         elif is_about_operands(why):
             left[text] = form
     retried = [
-        (text, [line.replace(name, text) for line in lines])
+        (text, [*lines[:-1], lines[-1].replace(name, text)])
         for text, form in left.items()
         for name, lines in templates(form)
     ]
-    said = (
-        assembler.judge([lines for _, lines in retried], target, NEWEST)
-        if retried
-        else []
-    )
+    said = assembler.judge([lines for _, lines in retried], target, NEWEST)
     for (text, lines), why in zip(retried, said, strict=True):
         if why is None:
             found.setdefault(text, lines)
     return found
+
+
+# ── what is left out ────────────────────────────────────────────────────────
+
+#: What becomes machine code and is not in the catalogue: a pattern, why, an example and
+#: a target that takes it.
+LEFT_OUT = (
+    (
+        r"mma\.sync\.aligned\.m8n8k4\..*f32\.bf16\.bf16\.f32",
+        "no manual has m8n8k4 with bf16, and no source says what it computes",
+        "mma.sync.aligned.m8n8k4.row.col.f32.bf16.bf16.f32",
+        "sm_90a",
+    ),
+    (
+        r"mma\..*kind::mx(?!.*block_scale)",
+        "a kind of block scales without .block_scale is ignored on 8-bit types",
+        "mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.f32.e4m3.e4m3.f32",
+        "sm_120a",
+    ),
+    (
+        r"wmma\.(load\.c|store\.d)\..*\.(f16|f32|s32|f64)$",
+        "wmma moves accumulators of types that the shape cannot multiply",
+        "wmma.load.c.sync.aligned.row.m8n8k32.f32",
+        "sm_90a",
+    ),
+)  # fmt: skip
+
+
+def left_out(text):
+    """Why a text is left out; nothing if it is not."""
+    return next((why for known, why, *_ in LEFT_OUT if re.match(known, text)), "")
+
+
+def ignored(text, lines, target):
+    """A word of a text without which the machine code is the same, if there is one.
+
+    Without it, the text has to be in the catalogue.
+    """
+    words = text.split(".")
+    for number in range(1, len(words)):
+        less = ".".join(words[:number] + words[number + 1 :])
+        if isinstance(named(less), Remark):
+            continue
+        without = [*lines[:-1], lines[-1].replace(text, less)]
+        if _code(lines, target) == _code(without, target):
+            return words[number]
+    return ""
+
+
+def _code(lines, target):
+    try:
+        return assembler.assemble(kernels([lines], target, NEWEST), target, "-O0")
+    except fm.Error:
+        return None
+
+
+def searched():
+    """The forms that have qualifiers."""
+    return [form for form in FORMS if qualifiers(form)]
+
+
+def found(form, texts):
+    """What of these becomes machine code, and is neither in the catalogue nor left out."""
+    asked_for = {text: (form, statement(form, *of)) for text, of in texts.items()}
+    missing = {}
+    for target in TARGETS:
+        if not any(target in expand(row.targets) for row in form.rows):
+            continue
+        new = {
+            text: lines
+            for text, lines in accepted(asked_for, target).items()
+            if isinstance(named(text), Remark) and not left_out(text)
+        }
+        made = become_code(list(new.values()), target, NEWEST) if new else []
+        for (text, lines), yes in zip(new.items(), made, strict=True):
+            if yes and text not in missing and not ignored(text, lines, target):
+                missing[text] = target
+    return missing
+
+
+def main():
+    """The whole search; what it finds is printed."""
+    number = 0
+    for form in searched():
+        texts = asked(form)
+        print(f"{form.spellings[0]}: {len(texts):,} texts", flush=True)
+        for text, target in found(form, texts).items():
+            number += 1
+            print(f"  {target} takes {text}", flush=True)
+    print(f"{number} that the catalogue does not have")
+    return number
+
+
+if __name__ == "__main__":
+    raise SystemExit(bool(main()))

@@ -391,3 +391,46 @@ def test_heuristics_see_the_array() -> None:
     with on_cpu():
         by_size[1,](numbers(), out, 100)
     assert out[0] == 128
+
+
+@triton.jit
+def racing(values, result, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.sum(tl.load(values + at, at < n, 0))
+    tl.store(result + 1, tl.load(result + 1) + part)  # the line of the race
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_a_race_is_told_in_words_of_triton(kind: str) -> None:
+    values, result = np.ones((4, 128), np.int32), np.zeros((2, 2), np.int32)
+    given: tuple[Any, ...] = (values, result)
+    if kind == "torch":
+        given = tuple(map(torch.from_numpy, given))
+    with on_cpu("sm_90a") as cpu, pytest.raises(fm.KernelHazard) as raised:
+        racing[(4,)](*given, 512, BLOCK=128)
+    hazard = raised.value
+    lines, start = inspect.getsourcelines(racing.fn)
+    line = start + next(i for i, e in enumerate(lines) if "the line of" in e)
+    worst = hazard.problems[0]
+    assert (worst.rule, worst.source.line) == ("global-race", line)
+    assert "result[0, 1] (argument 1)" in worst.message
+    assert "use tl.atomic_add." in worst.hint
+    assert hazard.result is cpu.last is not None
+    assert "error" in repr(cpu.last)
+
+
+@triton.jit
+def unmasked(x, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + at)  # the line of the fault
+    w = v * 2
+    tl.store(out + at, w, mask=at < n)
+
+
+def test_a_load_without_a_mask_is_told_with_its_line() -> None:
+    with on_cpu("sm_90a"), pytest.raises(KernelFault) as raised:
+        unmasked[(1,)](numbers(), numbers(), 100, BLOCK=128)
+    lines, start = inspect.getsourcelines(unmasked.fn)
+    line = start + next(i for i, e in enumerate(lines) if "the line of" in e)
+    assert raised.value.source.endswith(f":{line}")
+    assert "argument 0 (x)" in str(raised.value)

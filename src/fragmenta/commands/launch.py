@@ -27,6 +27,7 @@ from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
+    Cooperative,
     Given,
     Grid,
     ScheduleText,
@@ -91,6 +92,7 @@ def launch(
     grid: Grid = "1",
     block: Block = None,
     cluster: Cluster = None,
+    cooperative: Cooperative = False,
     shared: Shared = 0,
     arg: Args = None,
     save: Annotated[
@@ -192,6 +194,7 @@ def launch(
     options: dict[str, Any] = {"target": target, "limit": limit, "strict": strict}
     options |= {"shared": shared, "contract": not no_contract, "check": not no_check}
     options |= {"problems": "report" if timeline else problems}
+    options |= {"cooperative": cooperative}
     options |= schedule_options(schedule, schedules)
     if cluster is not None:
         options["cluster"] = sides(cluster, "--cluster")

@@ -39,7 +39,7 @@ def problem_text(file: str, problem: Problem, with_rule: bool = False) -> str:
         *(wrapped(each, width(), "  ") for each in others),
         *(_underlined(problem) if problem.text and not others else ()),
         *((wrapped(f"  hint: {hint}", width(), "  "),) if hint else ()),
-        *((f"  from {source.words}",) if source else ()),
+        *((wrapped(f"  from {source.words}", width(), "  "),) if source else ()),
     ]
     return printable("\n".join(parts))
 

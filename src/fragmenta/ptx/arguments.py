@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import is_whole, refuse_masks
 from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.compiled import aligned
 from fragmenta.ptx.engine.program import parameter_offsets
 from fragmenta.ptx.module import Function, Variable, type_bytes
 
@@ -219,7 +220,9 @@ class Arguments:
             data = passed_bytes(part, addresses)
             memory += bytes(max(0, offset + len(data) - len(memory)))
             memory[offset : offset + len(data)] = data
-        return np.frombuffer(bytes(memory), np.uint8).copy()
+        made = aligned(len(memory))
+        made[:] = np.frombuffer(bytes(memory), np.uint8)
+        return made
 
     @property
     def overlap(self) -> bool:

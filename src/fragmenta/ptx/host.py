@@ -46,7 +46,7 @@ class Host:
 
     def _call(self, warp: int, block: int, number: int, table: int, lanes: int) -> int:
         try:
-            name = HOST_FUNCTIONS[number]
+            name = list(HOST_FUNCTIONS)[number]
             lanes &= 0xFFFFFFFF
             for lane in range(LANES):
                 if lanes >> lane & 1:
@@ -80,9 +80,12 @@ class Host:
             base += lane * whole
         else:
             table = _i64(block + layout.BLOCK_SEGMENTS)
-            entry = table + layout.SEGMENT_BYTES * min(slot, layout.SLOTS - 1)
+            # No address is above all slots, and nothing is in slot 0.
+            known = slot if slot < layout.SLOTS else 0
+            entry = table + layout.SEGMENT_BYTES * known
             base, whole = _i64(entry), _i64(entry + 8)
-            offset -= layout.SHARED_START if slot == layout.SHARED_SLOT else 0
+            if slot == layout.SHARED_SLOT:
+                offset -= layout.SHARED_START + _i64(block + layout.BLOCK_RANK)
         if not 0 <= offset < whole:
             raise Error(f"printf or assert was given {address:#x}, where nothing is")
         size = min(size, whole - offset)

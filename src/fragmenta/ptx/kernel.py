@@ -20,6 +20,7 @@ from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.launching import (
     STACK,
     Launch,
+    check_cooperative,
     check_options,
     check_shape,
     check_shared,
@@ -75,6 +76,7 @@ class Kernel:
         arguments: Any = (),
         *,
         cluster: Any = None,
+        cooperative: bool = False,
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
@@ -96,6 +98,8 @@ class Kernel:
         :class:`KernelFault`.  ``contract=False`` does not fuse products and sums as the
         assembler does.  ``client`` is a Dask client, whose workers then run the blocks.
         ``progress`` is called now and then with the share of blocks that have begun.
+        ``cooperative=True`` is a cooperative launch: all blocks are under way at the
+        same time, and ``grid.sync()`` of cooperative groups synchronises them.
 
         Asynchronous work is done when ``schedule`` says so: ``"eager"`` at once,
         ``"lazy"`` not before somebody waits for it, or a number, the seed of a random
@@ -135,6 +139,7 @@ class Kernel:
         shape = check_shape(self.function, grid, block)
         shape = shape._replace(cluster=check_cluster(self.function, shape, cluster))
         check_options(limit, stack, shared)
+        check_cooperative(cooperative, client)
         check_reporting(problems)
         several = check_schedules(schedule, schedules, client)
         where = check_target(target or self.loaded.module.target)
@@ -143,6 +148,7 @@ class Kernel:
             "target": where,
             "contract": contract,
             "stack": stack,
+            "cooperative": bool(cooperative),
         }
         given = as_list(arguments)
         start = time.perf_counter()
@@ -160,8 +166,8 @@ class Kernel:
             launch.progress = progress
             return launch
 
-        def run_one(launch: Launch) -> str:
-            return self._run(launch, given, options, limit, client)
+        def run_one(launch: Launch, most: int | None = limit) -> str:
+            return self._run(launch, given, options, most, client)
 
         runs = Runs(prepared, run_one, several, reports=problems == "report")
         output = runs.all()

@@ -61,6 +61,7 @@ class Launch:
         variables: Variables,
         dynamic: int,
         stack: int,
+        cooperative: bool = False,
     ) -> None:
         self.module, self.compiled, self.shape = module, compiled, shape
         self.dynamic = dynamic
@@ -68,6 +69,9 @@ class Launch:
         self.saved = SAVED
         self.arguments, self.parameters = arguments, arguments.parameters
         self.places: list[Segment] = [*arguments.segments, *variables.segments]
+        self.cooperative = cooperative
+        if cooperative:
+            self.places.append(_workspace())
         self.segments = np.zeros((layout.SLOTS, 4), np.int64)
         for each in self.places:
             where = each.data.ctypes.data
@@ -76,7 +80,8 @@ class Launch:
         self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
         self.constants = compiled.memory
         self.functions, self._kept = function_table(compiled.functions)
-        self.template = template(compiled.local, compiled.shared, dynamic, shape)
+        at = layout.WORKSPACE_SLOT << layout.SLOT_BITS if cooperative else 0
+        self.template = template(compiled.local, compiled.shared, dynamic, shape, at)
         self.host = Host(self)
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
@@ -170,6 +175,17 @@ class Launch:
         )  # fmt: skip
 
 
+def _workspace() -> Segment:
+    """Where the blocks of a cooperative grid synchronise: its size, and a counter.
+
+    CUDA's headers have ``grid.sync()`` count arrivals there, and look at it until its
+    highest bit has changed.
+    """
+    data = np.zeros(8, np.uint8)
+    data.view(np.uint32)[0] = data.size
+    return Segment("the workspace of the grid", data, True, layout.WORKSPACE_SLOT)
+
+
 def run(launch: Launch, limit: int | None) -> None:
     """Run all blocks."""
     try:
@@ -186,7 +202,8 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     if first >= last:
         return
     threads = min(cores(), last - first)
-    if launch.compiled.ordered or launch.compiled.prints or threads == 1:
+    ordered = launch.compiled.ordered or launch.cooperative
+    if ordered or launch.compiled.prints or threads == 1:
         _in_turns(launch, limit, first, last)
     else:
         _in_parallel(launch, limit, threads, first, last)
@@ -215,9 +232,11 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     waiting: deque[Runner] = deque()
     every: list[Runner] = []
     following, patience, pace = first, 0, _Pace()
+    # All blocks of a cooperative grid are on the device at the same time.
+    most = last - first if launch.cooperative else MOST_WAITING
     try:
         while following < last or waiting:
-            if following < last and not patience and len(waiting) < MOST_WAITING:
+            if following < last and not patience and len(waiting) < most:
                 if not free:
                     free.append(launch.context())
                     every.append(free[-1])
@@ -353,6 +372,17 @@ def check_options(limit: Any, stack: Any, shared: Any) -> None:
         raise Error(
             f"stack is the bytes of each thread's stack, 0 to {MOST_STACK:,}; given "
             f"{stack!r}"
+        )
+
+
+def check_cooperative(cooperative: Any, client: Any) -> None:
+    """Refuse what is not a flag, and blocks that cannot run together."""
+    if not isinstance(cooperative, bool | np.bool_):
+        raise Error(f"cooperative is True or False; given {cooperative!r}")
+    if cooperative and client is not None:
+        raise Error(
+            "the blocks of a cooperative grid run together; the workers of a Dask "
+            "cluster cannot"
         )
 
 

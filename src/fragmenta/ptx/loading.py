@@ -106,6 +106,7 @@ class Source:
         target: str,
         contract: bool,
         stack: int,
+        cooperative: bool = False,
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
@@ -128,6 +129,7 @@ class Source:
             self.variables_of(ready),
             shared,
             stack,
+            cooperative,
         )
         launch.target, launch.language = target, language
         if ready.events or clustered or watch or defined is not None:

@@ -249,6 +249,10 @@ class Function:
     line: int = 0
 
 
+_LINE = 200
+"""Characters of a line that a message quotes."""
+
+
 @dataclass(frozen=True)
 class Module:
     """A PTX file."""
@@ -269,6 +273,17 @@ class Module:
     """The name of the file it was read from."""
     pragmas: tuple[str, ...] = ()
     """What ``.pragma`` says outside of functions."""
+
+    def where(self, instruction: Instruction) -> str:
+        """The place and the text of an instruction, for a message."""
+        lines = self.text.splitlines()
+        text = ""
+        if 0 < instruction.line <= len(lines):
+            text = lines[instruction.line - 1].strip()
+        if len(text) > _LINE:
+            text = f"{text[: _LINE - 2]} …"
+        source = f", {instruction.source.words}" if instruction.source else ""
+        return f"{self.name or 'PTX'} line {instruction.line}{source}: {text}"
 
 
 @cache

@@ -10,8 +10,9 @@ import re
 from collections import defaultdict
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from fragmenta.errors import BadMetadata
 from fragmenta.ptx.arguments import Elements
 from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.layout import SHARED_START
@@ -245,3 +246,19 @@ def counted(number: int, word: str) -> str:
     ('1 arrival', '1,200 bytes')
     """
     return f"{number:,} {word}{'s' * (number != 1)}"
+
+
+def illegal_code(op: Any, words: Any, selector: int) -> str:
+    """What is wrong with the words of metadata of all lanes.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.mma("m16n8k64", a="s4", sp="sp")
+    >>> illegal_code(op, np.full(32, 0x44440444, np.uint32), 0)
+    'lane 0, nibble 3 (row 0, chunk 3): code 0000 names one column twice; 31 more \
+are illegal'
+    """
+    try:
+        op.metadata.unpack(words.reshape(-1, 1), selector=selector)
+    except BadMetadata as error:
+        return str(error)
+    return "a code is illegal"

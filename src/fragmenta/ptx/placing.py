@@ -72,7 +72,8 @@ def reachable(module: Module, kernel: Function) -> list[str]:
         function = waiting.pop()
         found[function.name] = None
         for name in callees(module, function):
-            if name not in found:
+            # The address of another kernel is for launching it, not for calling it.
+            if name not in found and not module.functions[name].kernel:
                 waiting.append(module.functions[name])
                 found[name] = None
     return list(found)

@@ -16,11 +16,13 @@ from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
 from fragmenta.ptx.naming import element
-from fragmenta.ptx.result import told
+from fragmenta.ptx.result import told, total
 from fragmenta.ptx.watching.findings import Found, Launched
 
 SEEDS = 1, 2
 """What undefined bits are in further runs; in the first one they are 0."""
+LEAST = 1_000_000
+"""Warp instructions that a further run may have besides twice those of the first."""
 FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
 """Faults of single instructions that are a rule by another name."""
 
@@ -56,7 +58,7 @@ class Runs:
     def __init__(
         self,
         prepare: Callable[..., Launch],
-        run: Callable[[Launch], str],
+        run: Callable[..., str],
         schedules: list[str | int],
         reports: bool,
     ) -> None:
@@ -119,25 +121,29 @@ class Runs:
         """
         if not before or launch.machine is None:
             return []
-        from fragmenta.ptx.watching.suspicions import may_cancel, settle, suspected
+        from fragmenta.ptx.watching.suspicions import in_doubt, settle, suspected
 
         if not suspected(launch):
             return []
         after = _copies(launch)
+        most = 2 * total(launch.compiled, launch.counts) + LEAST
 
         def follow(seed: int) -> Launch:
             _restore(launch, before)
             again = self._prepare(schedule, defined=seed)
+            assert again.machine is not None
             try:
-                self._run(again)
-            except KernelFault:
-                pass  # the first run has said so
+                self._run(again, most)
+            except KernelFault:  # the first run has said so, or it had no end
+                again.machine.watching.left = ()
+            else:
+                again.machine.watching.leave()
             finally:
                 _restore(launch, after)
             return again
 
         again, kept = follow(0), []
-        others = [follow(seed) for seed in SEEDS] if may_cancel(again) else []
+        others = [follow(seed) for seed in SEEDS] if in_doubt(again) else []
         for each in settle(launch, again, others):
             place = tuple(again.compiled.places[each.site])
             if place not in self._used:

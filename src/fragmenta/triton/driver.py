@@ -344,6 +344,7 @@ class _Launcher:
                 32 * made.num_warps,
                 given,
                 cluster=made.num_ctas if made.num_ctas > 1 else None,
+                cooperative=bool(getattr(made, "launch_cooperative_grid", False)),
                 shared=made.shared,
                 target=cpu.target,
                 contract=getattr(made, "enable_fp_fusion", True),

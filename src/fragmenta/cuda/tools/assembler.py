@@ -21,6 +21,8 @@ from fragmenta.cuda.source import kernel
 from fragmenta.errors import Error
 from fragmenta.isa.target import Version
 
+_REFUSED = 255
+"""The exit status of ptxas if a module is wrong."""
 _MESSAGE = re.compile(r"line (\d+); (error|fatal)\s*: (.*)")
 
 
@@ -65,7 +67,8 @@ def assemblers() -> list[Path]:
 @cache
 def newest_version(ptxas: Path | None = None) -> Version:
     """The newest PTX version that an assembler reads."""
-    said = _run(kernel.header("sm_90", "99.0").splitlines(), "compute_90", ptxas)
+    header = kernel.header("sm_90", "99.0").splitlines()
+    said = _run(header, "compute_90", ptxas).stdout
     match = re.search(r"current version is '(\d+\.\d+)'", said)
     if match is None:
         raise Error(f"cannot read ptxas's version from: {said}")
@@ -125,10 +128,12 @@ def _judge_on(
     a fatal one ptxas reads no further.
     """
     text, numbers = kernel.listing(statements, target, version)
-    said = _run(text.splitlines(), _virtual(target))
+    done = _run(text.splitlines(), _virtual(target))
+    if done.returncode not in (0, _REFUSED):
+        return _without_crash(statements, target, version)
     verdicts: dict[int, str] = {}
     last = numbers[-1]
-    for line, weight, message in _MESSAGE.findall(said):
+    for line, weight, message in _MESSAGE.findall(done.stdout):
         number = int(line)
         verdicts.setdefault(number, message)
         if number < numbers[0]:  # a wrong version or target condemns all
@@ -139,6 +144,22 @@ def _judge_on(
             last = min(last, number)
     judged = [number for number in numbers if number <= last]
     return {position: verdicts.get(number) for position, number in enumerate(judged)}
+
+
+def _without_crash(
+    statements: Sequence[Iterable[str]], target: str, version: object
+) -> dict[int, str | None]:
+    """The verdicts where ptxas does not come to its end: the half without is asked."""
+    half = len(statements) // 2
+    if not half:
+        return {0: "ptxas crashes"}
+    return dict(
+        enumerate(
+            verdict
+            for part in (statements[:half], statements[half:])
+            for verdict in judge(part, target, version)
+        )
+    )
 
 
 def assemble(text: str, target: str, *options: str, ptxas: Path | None = None) -> bytes:
@@ -170,13 +191,17 @@ def _virtual(target: str) -> str:
     return "compute_75" if name in ("compute_70", "compute_72") else name
 
 
-def _run(lines: Sequence[str], architecture: str, ptxas: Path | None = None) -> str:
+def _run(
+    lines: Sequence[str], architecture: str, ptxas: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What ptxas says, all of it as its output, and its exit status."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "in.ptx")
         source.write_text("\n".join(lines) + "\n")
         output = Path(folder, "o")
         done = _call(ptxas or "ptxas", f"-arch={architecture}", source, "-o", output)
-    return done.stdout + done.stderr
+    done.stdout += done.stderr
+    return done
 
 
 def _call(name: str | Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

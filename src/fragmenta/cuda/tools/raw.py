@@ -28,7 +28,8 @@ class RawKernel:
     ``options`` are those of NVRTC, such as ``-std=c++20``.  CUDA's headers are found if
     the wheel ``nvidia-cuda-runtime`` or a toolkit is installed.  A name that C++ has
     mangled is found too, if only one kernel has it.  ``scale<float, 4>`` makes an
-    instance of a template, ``lib::scale`` is in a namespace.
+    instance of a template, ``lib::scale`` is in a namespace.  As in CuPy, launches are
+    cooperative with ``enable_cooperative_groups=True``.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -52,6 +53,7 @@ class RawKernel:
         options: Sequence[str] = (),
         backend: str = "nvrtc",
         *,
+        enable_cooperative_groups: bool = False,
         target: str = "sm_90a",
     ) -> None:
         for what, given in (("code", code), ("name", name)):
@@ -65,6 +67,7 @@ class RawKernel:
         self.code, self.name = code, name
         self.options, self.backend = tuple(options), backend
         self.target = check_target(target)
+        self.cooperative = enable_cooperative_groups
 
     @cached_property
     def _compiled(self) -> tuple[str, str]:
@@ -115,6 +118,7 @@ class RawKernel:
         ``options`` are those of :meth:`fragmenta.ptx.Kernel.launch`, such as
         ``cluster``, ``limit``, ``schedule`` and ``check``.
         """
+        options.setdefault("cooperative", self.cooperative)
         return self.kernel.launch(
             grid, block, args, shared=shared_mem, target=self.target, **options
         )

@@ -19,7 +19,7 @@ from fragmenta.ptx.asynchronous.events import Event, events, first
 from fragmenta.ptx.asynchronous.schedule import Schedule
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.context import Context, address_of
-from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START, Fault, Status
+from fragmenta.ptx.engine.layout import RANK_BITS, Fault, Status
 from fragmenta.ptx.watching.blind import Blind
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ class Cluster:
         if len(self.contexts) > 1:
             self.watch.ended(self.blocks[rank])
             for each in self.contexts:
-                each.peers[rank, 1] = SHARED_START  # no byte of it is in bounds
+                each.peers[rank, 1] = 0  # no byte of it is in bounds
 
     def end(self) -> None:
         """All threads have ended."""

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from fragmenta.arrays.once import once
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
 from fragmenta.execution.warpgroup import FAMILIES, Ways
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction as by_name
@@ -27,6 +27,7 @@ from fragmenta.ptx.module import (
     Operand,
     Register,
     Vector,
+    type_bits,
 )
 
 
@@ -155,6 +156,9 @@ def describe(instruction: Instruction) -> WgmmaForm:
     given = dict(zip(names, operands, strict=True))
     places = ("b",) if in_registers else ("a", "b")
     metadata = _items(given["metadata"])[0] if op.sparse else None
+    _counted(op, "D", given["d"])
+    if in_registers:
+        _counted(op, "A", given["a"])
     return WgmmaForm(
         op,
         _items(given["d"]),
@@ -176,6 +180,16 @@ def describe(instruction: Instruction) -> WgmmaForm:
 def _items(operand: Operand) -> tuple[Operand, ...]:
     """What stands in braces, or the elements of a vector register."""
     return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _counted(op: Op, name: str, operand: Operand) -> None:
+    """Refuse more or fewer registers than a product has, or others than of 32 bits."""
+    wanted, items = op.fragments[name].registers, _items(operand)
+    narrow = [e for e in items if isinstance(e, Register) and type_bits(e.type) != 32]
+    if len(items) != wanted or narrow:
+        raise BadOperands(
+            f"{name} of {op} is {wanted} registers of 32 bits; given {len(items)}"
+        )
 
 
 def _constant(given: dict[str, Operand], name: str, otherwise: int) -> int:

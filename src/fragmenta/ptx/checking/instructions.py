@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.target import Version
@@ -25,6 +25,7 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.ptx.opcodes.tensor import TENSOR
+from fragmenta.ptx.outside import missing
 
 
 def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
@@ -114,8 +115,12 @@ def _ordinary(of: Instruction, context: Context) -> Iterator[Problem]:
     if of.opcode == "call":
         yield from _call(of, context)
     elif of.operands or context.declared:  # not a mnemonic alone
-        match = min(said.matches, key=lambda each: _weight(findings(of, each)))
-        yield from _operands(of, match, context)
+        yield from _operands(of, nearest_line(of, said.matches), context)
+
+
+def nearest_line(of: Instruction, matches: Sequence[Match]) -> Match:
+    """The line of the table that the operands of an instruction fit best."""
+    return min(matches, key=lambda each: _weight(findings(of, each)))
 
 
 def _weight(found: list[Finding]) -> int:
@@ -161,6 +166,9 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
     called = context.module.functions.get(name)
     if called is None:
         return
+    why = missing(name) if called.declared_only else ""
+    if why and context.first(("missing", name)):
+        yield context.problem(of, "unsupported", WARNING, why)
     first = bool(groups) and of.operands[0] is groups[0]
     given = len(groups[-1].items) if len(groups) > first else 0
     results = len(groups[0].items) if first else 0

@@ -33,6 +33,7 @@ RULES = {
     "tensor": "A Tensor Core instruction does not exist, or its operands do not fit.",
     "cta-group": "One function has tcgen05 of single CTAs and of pairs.",
     "deprecated": "The instruction is deprecated.",
+    "unsupported": "A GPU may do it, but fragmenta does not.",
     "expanded": "The assembler replaces the instruction by others on this target.",
     "uninitialised": "A register or memory is read before it is written.",
     "aligned": "Not all threads of the warp can run the instruction together.",
@@ -150,7 +151,7 @@ class Problem:
         where = self.source.words if self.source else f"PTX line {self.line}"
         lines = [*self.message.removeprefix(f"{self.rule}: ").split("\n"), self.hint]
         told = [wrapped(f"  {each}", width, "") for each in lines if each]
-        return "\n".join([f"{self.rule}, {where}", *told])
+        return "\n".join([wrapped(f"{self.rule}, {where}", width, "  "), *told])
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.severity}: {self.message}"

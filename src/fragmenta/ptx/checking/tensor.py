@@ -163,6 +163,11 @@ def unsupported(
     return None
 
 
+def spelled(of: Instruction) -> str:
+    """The operands of an instruction in words of PTX, without the text of its file."""
+    return ", ".join(_plain(each, any_address=False) for each in of.operands)
+
+
 def _wrong_one(op: Tensor, message: str) -> int | None:
     """The number of the operand that a message is about."""
     for each in taking.lists(op):

@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from fragmenta.isa.tables.moves import ROW_BYTES
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.events import described, tell
+from fragmenta.ptx.engine.library import as_signed
 from fragmenta.ptx.engine.memory import Access
 from fragmenta.ptx.engine.program import Program
 from fragmenta.ptx.engine.writing import Writer, Written
@@ -78,7 +79,7 @@ def _in_window(
     near = what._replace(space="shared")
     _link(writer)
     moved = list(given)
-    moved[3] = f"i64 {offset - layout.SHARED_WINDOW}"
+    moved[3] = f"i64 {as_signed(offset - layout.SHARED_WINDOW, 64)}"
     writer.call(watched(near, kind), *moved, *places)
 
 

@@ -20,6 +20,7 @@ from fragmenta.ptx.engine import (
     unwritten,
     warps,
 )
+from fragmenta.ptx.engine.admitting import admit
 from fragmenta.ptx.engine.calling import after_call
 from fragmenta.ptx.engine.control import ret
 from fragmenta.ptx.engine.converging import together
@@ -50,6 +51,7 @@ def make(
 ) -> tuple[dict[str, Any], tuple[bytes, ...], bytes]:
     """What is to be known about a kernel, its object files, and its constants."""
     parts = program(module, name)
+    admit(module, [unit.function for unit in parts.units.values()])
     writer = Writer(parts, target, Mode(*mode))
     text = write(writer)
     code = compiler.object_code(text, optimise=0)

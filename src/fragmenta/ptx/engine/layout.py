@@ -25,6 +25,8 @@ FIRST_SLOT = 1 << SLOT_BITS
 """The first address that is not in slot 0, where nothing is."""
 FIRST_ARGUMENT = 16
 FIRST_VARIABLE, FIRST_CONSTANT = 1024, 1536
+WORKSPACE_SLOT = FIRST_CONSTANT - 1
+"""The workspace of a cooperative grid, through which its blocks synchronise."""
 SHARED_SLOT, LOCAL_SLOT, PARAM_SLOT, CODE_SLOT = 8, 9, 10, 11
 SHARED_WINDOW = SHARED_SLOT << SLOT_BITS
 LOCAL_WINDOW = LOCAL_SLOT << SLOT_BITS
@@ -92,6 +94,7 @@ SPECIALS_32 = (
     "%reserved_smem_offset_0", "%reserved_smem_offset_1",
     "%reserved_smem_offset_begin", "%reserved_smem_offset_end",
     "%reserved_smem_offset_cap", "%globaltimer_lo", "%globaltimer_hi",
+    "%envreg1", "%envreg2",
 )  # fmt: skip
 SPECIALS_64 = ("%clock64", "%globaltimer", "%gridid", "%current_graph_exec")
 
@@ -174,8 +177,14 @@ RETURNS = 1024
 """How deep functions may call one another."""
 
 
-HOST_FUNCTIONS = ("vprintf", "__assertfail", "malloc", "free")
-"""Functions without a body that the host carries out."""
+HOST_FUNCTIONS = {
+    "vprintf": ((1,), (2, 2)),
+    "__assertfail": ((), (2, 2, 1, 2, 2)),
+    "malloc": ((2,), (2,)),
+    "free": ((), (2,)),
+}
+"""Functions without a body that the host carries out: the words of 32 bits of each
+result, and of each parameter."""
 
 
 class Status(IntEnum):

@@ -259,7 +259,7 @@ def _addresses(module: Module, kernel: Function) -> dict[str, int]:
 
 
 _SLOTS = {
-    "global": range(layout.FIRST_VARIABLE, layout.FIRST_CONSTANT),
+    "global": range(layout.FIRST_VARIABLE, layout.WORKSPACE_SLOT),
     "const": range(layout.FIRST_CONSTANT, layout.SLOTS),
 }
 
@@ -294,11 +294,6 @@ def parameter_offsets(kernel: Function) -> dict[str, int]:
 def _reachable(module: Module, kernel: Function) -> list[str]:
     """The functions with a body that a kernel may call; it is the first."""
     found = reachable(module, kernel)
-    for name in found[1:]:
-        if module.functions[name].kernel:
-            raise Error(
-                f"{kernel.name} launches the kernel {name}; that is not supported"
-            )
     return [name for name in found if not module.functions[name].declared_only]
 
 

@@ -285,7 +285,7 @@ class Observer(TensorObserver):
         task.number = len(self.history.notes)
         counted = tuple((*_named(e), e.phase) for e in task.mbarriers)
         moved = sum(len(each.starts) * each.size for each in copy.goals)
-        goals = {each.rank for each in copy.goals}
+        goals = tuple({each.rank for each in copy.goals})
         self.note(
             "copy", warp, lanes, event, agents, task.number, counted, moved, goals
         )
