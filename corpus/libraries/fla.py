@@ -26,7 +26,11 @@ from fla.ops.linear_attn import chunk_linear_attn, fused_chunk_linear_attn
 from fla.ops.retention import chunk_retention, parallel_retention
 from fla.ops.rwkv6 import fused_recurrent_rwkv6
 from fla.ops.simple_gla import chunk_simple_gla, parallel_simple_gla
-from fla.ops.utils import cumsum, matmul, pooling, softmax, solve_tril
+from fla.ops.utils.cumsum import chunk_global_cumsum, chunk_local_cumsum
+from fla.ops.utils.matmul import matmul
+from fla.ops.utils.pooling import mean_pooling
+from fla.ops.utils.softmax import softmax_bwd, softmax_fwd
+from fla.ops.utils.solve_tril import solve_tril
 
 from corpus.references import layer_norm, rms_norm, rotated
 from corpus.registry import case
@@ -328,13 +332,13 @@ def cumsum_local(trial: Trial) -> None:
         return torch.cat([each.cumsum(1) for each in x.split(32, dim=1)], 1)
 
     trial.compare(
-        lambda x: cumsum.chunk_local_cumsum(x, 32),
+        lambda x: chunk_local_cumsum(x, 32),
         reference,
         trial.floats(2, 70, 3),
         gradients=False,
     )
     trial.compare(
-        lambda x: cumsum.chunk_local_cumsum(x, 32),
+        lambda x: chunk_local_cumsum(x, 32),
         reference,
         trial.floats(2, 70, 3, 16),
         gradients=False,
@@ -345,7 +349,7 @@ def cumsum_local(trial: Trial) -> None:
 def cumsum_global(trial: Trial) -> None:
     for shape in ((2, 70, 3), (2, 70, 3, 16)):
         trial.compare(
-            cumsum.chunk_global_cumsum,
+            chunk_global_cumsum,
             lambda x: x.cumsum(1),
             trial.floats(*shape),
             gradients=False,
@@ -364,39 +368,33 @@ def triangular_inverse(trial: Trial) -> None:
         rows = torch.arange(64) % size
         low = (rows[:, None] > torch.arange(size))[None, :, None]
         given = trial.floats(1, 64, 2, size, scale=0.3) * low
-        trial.compare(
-            solve_tril.solve_tril, reference, given, gradients=False, tolerance=TF32
-        )
+        trial.compare(solve_tril, reference, given, gradients=False, tolerance=TF32)
 
 
 @case()
 def softmax_rows(trial: Trial) -> None:
     given, change = trial.floats(6, 100), trial.floats(6, 100)
-    trial.compare(softmax.softmax_fwd, lambda x: x.softmax(-1), given, gradients=False)
+    trial.compare(softmax_fwd, lambda x: x.softmax(-1), given, gradients=False)
 
     def reference(p: torch.Tensor, dp: torch.Tensor) -> torch.Tensor:
         return p * (dp - (p * dp).sum(-1, keepdim=True))
 
-    trial.compare(
-        softmax.softmax_bwd, reference, given.softmax(-1), change, gradients=False
-    )
+    trial.compare(softmax_bwd, reference, given.softmax(-1), change, gradients=False)
 
 
 @case()
-def mean_pooling(trial: Trial) -> None:
+def pooled_means(trial: Trial) -> None:
     def reference(x: torch.Tensor) -> torch.Tensor:
         return torch.stack([each.mean(1) for each in x.split(32, dim=1)], 1)
 
-    trial.compare(
-        lambda x: pooling.mean_pooling(x, 32), reference, trial.floats(2, 70, 3, 16)
-    )
+    trial.compare(lambda x: mean_pooling(x, 32), reference, trial.floats(2, 70, 3, 16))
 
 
 @case()
 def matrix_product(trial: Trial) -> None:
     half = torch.float16
     trial.compare(
-        matmul.matmul,
+        matmul,
         torch.matmul,
         trial.floats(1, 70, 48, dtype=half),
         trial.floats(48, 40, dtype=half),
