@@ -9,19 +9,17 @@ import torch.nn.functional as F
 from fla.modules import activations, token_shift
 from fla.modules.causal_conv1d import causal_conv1d
 from fla.modules.fused_cross_entropy.ops import cross_entropy_loss
-from fla.modules.fused_kl_div.ops import fused_kl_div_loss
 from fla.modules.norm import fused_norm_gate, l2norm, layernorm
 from fla.modules.rotary.ops import rotary_embedding
 from fla.ops.attn import parallel as attn
-from fla.ops.delta_rule import chunk_delta_rule, fused_recurrent_delta_rule
-from fla.ops.forgetting_attn import parallel_forgetting_attn
+from fla.ops.delta_rule import fused_recurrent_delta_rule
 from fla.ops.gated_delta_rule import (
     chunk_gated_delta_rule,
     fused_recurrent_gated_delta_rule,
 )
 from fla.ops.gla import chunk_gla, fused_recurrent_gla
 from fla.ops.hgrn import chunk_hgrn, fused_recurrent_hgrn
-from fla.ops.kda import chunk_kda, fused_recurrent_kda
+from fla.ops.kda import fused_recurrent_kda
 from fla.ops.linear_attn import chunk_linear_attn, fused_chunk_linear_attn
 from fla.ops.retention import chunk_retention, parallel_retention
 from fla.ops.rwkv6 import fused_recurrent_rwkv6
@@ -183,17 +181,6 @@ def gla_recurrent(trial: Trial) -> None:
 
 
 @case()
-def delta_rule(trial: Trial) -> None:
-    trial.compare(
-        lambda q, k, v, b: chunk_delta_rule(q, k, v, b)[0],
-        lambda q, k, v, b: recurrence(q, k, v, beta=b),
-        *qkv(trial),
-        trial.uniform(1, TIME, HEADS),
-        tolerance=WIDE,
-    )
-
-
-@case()
 def delta_rule_recurrent(trial: Trial) -> None:
     trial.compare(
         lambda q, k, v, b: fused_recurrent_delta_rule(q, k, v, b)[0],
@@ -226,18 +213,6 @@ def gated_delta_rule_recurrent(trial: Trial) -> None:
         trial.uniform(1, TIME, HEADS),
         tolerance=1e-4,
         gradients=False,
-    )
-
-
-@case()
-def kda(trial: Trial) -> None:
-    trial.compare(
-        lambda q, k, v, g, b: chunk_kda(q, k, v, g, b)[0],
-        recurrence,
-        *qkv(trial),
-        F.logsigmoid(heads(trial)) / 4,
-        trial.uniform(1, TIME, HEADS),
-        tolerance=WIDE,
     )
 
 
@@ -304,22 +279,6 @@ def attention_parallel(trial: Trial) -> None:
         attn.parallel_attn,
         attention,
         *(heads(trial, dtype=half) for _ in range(3)),
-    )
-
-
-@case()
-def forgetting_attention(trial: Trial) -> None:
-    def reference(q, k, v, g):  # type: ignore[no-untyped-def]
-        sums = g.cumsum(1).permute(0, 2, 1)
-        return attention(q, k, v, sums[..., :, None] - sums[..., None, :])
-
-    half = torch.float16
-    trial.compare(
-        parallel_forgetting_attn,
-        reference,
-        *(heads(trial, dtype=half) for _ in range(3)),
-        F.logsigmoid(trial.floats(1, TIME, HEADS)),
-        tolerance=WIDE,
     )
 
 
@@ -508,22 +467,4 @@ def cross_entropy_(trial: Trial) -> None:
         lambda x: cross_entropy_loss(x, labels)[0],
         lambda x: F.cross_entropy(x, labels, reduction="none"),
         trial.floats(8, 200),
-    )
-
-
-@case()
-def fused_kl_div(trial: Trial) -> None:
-    teacher, weight = trial.floats(6, 24), trial.floats(50, 24)
-
-    def reference(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        wanted = (teacher.double() @ weight.double().T).log_softmax(-1)
-        logs = (x @ w.T).log_softmax(-1)
-        return F.kl_div(logs, wanted, log_target=True, reduction="batchmean")
-
-    trial.compare(
-        lambda x, w: fused_kl_div_loss(x, teacher, w, weight),
-        reference,
-        trial.floats(6, 24),
-        trial.floats(50, 24),
-        tolerance=1e-4,
     )
