@@ -15,6 +15,7 @@ import os
 import platform
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -47,10 +48,15 @@ def main() -> int:
         "machine": platform.machine(),
         "seed": given.seed,
     }
-    if not given.mutants:
-        report |= children.run_all(given.count, given.seed, given.jobs)
-        _tell(report)
-    caught = mutants.run_all(given.jobs) if given.mutants or given.output else []
+    caught: list[dict[str, Any]] = []
+    with ThreadPoolExecutor(1) as beside:
+        if given.mutants or given.output:
+            waiting = beside.submit(mutants.run_all, given.jobs)
+        if not given.mutants:
+            report |= children.run_all(given.count, given.seed, given.jobs)
+            _tell(report)
+        if given.mutants or given.output:
+            caught = waiting.result()
     missed = [each["name"] for each in caught if not each["caught"]]
     report["mutants"], report["missed"] = caught, missed
     report["seconds"] = round(time.monotonic() - start)

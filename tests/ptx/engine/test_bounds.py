@@ -73,8 +73,8 @@ def test_operands_that_do_not_fit_are_not_compiled(
 
 
 def test_a_kernel_does_not_call_itself() -> None:
-    with pytest.raises(fm.Error, match="launches the kernel k"):
-        launch("call k, (%d1);")
+    with pytest.raises(fm.Error, match="k is a kernel; a kernel can only be launched"):
+        launch("call k, (%d1);", check=False)
 
 
 def _rank(rank: int) -> str:

@@ -101,7 +101,7 @@ def results(bodies: dict[str, str], *, scalar: bool = False) -> dict[str, np.nda
         text += f"{{ {plain(one) if scalar else one} }}\n"
     found = launched(
         text + "ret;", 32, 1, [GIVEN.copy()], parameters=".param .u64 given",
-        words=128 * len(bodies), before=BEFORE,
+        words=128 * len(bodies), before=BEFORE, check=False,
     )  # fmt: skip
     return dict(zip(bodies, found.reshape(-1, 32, 4), strict=True))
 

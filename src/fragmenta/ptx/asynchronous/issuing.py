@@ -179,6 +179,10 @@ class _Tensor(NamedTuple):
 
 
 def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
+    if not isinstance(given["tensor"], (list, tuple)):
+        raise CopyFault(
+            "bad-operands", f"{of.mnemonic} takes [map, {{coordinates}}] in brackets"
+        )
     address, coordinates, *more = given["tensor"]
     offsets = given.get("offsets", more[0] if more else ())
     found = tuple(map(_signed, _list(coordinates)))

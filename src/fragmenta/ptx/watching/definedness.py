@@ -7,14 +7,13 @@ proxy write counts as defined.
 
 from __future__ import annotations
 
-from functools import cache
-from threading import Lock
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.machine import compiler
 from fragmenta.ptx.engine import layout, library, undefined
 from fragmenta.ptx.engine.compiled import aligned
@@ -22,18 +21,15 @@ from fragmenta.ptx.engine.layout import LANES, SHARED_START
 from fragmenta.ptx.watching import empties
 from fragmenta.ptx.watching.blind import Blind
 
-_LOADING = Lock()
 
-
-@cache
+@once
 def _engine() -> Any:
     return compiler.load(library.objects([undefined.RENEW]))
 
 
 def _renew() -> int:
     """The address of what a block begins with; loaded once."""
-    with _LOADING:
-        return int(_engine().get_function_address(undefined.RENEW.name))
+    return int(_engine().get_function_address(undefined.RENEW.name))
 
 
 class DefinedWatch:
@@ -94,8 +90,7 @@ class DefinedWatch:
     def observer(self, cluster: Any) -> DefinedObserver:
         """Who follows a cluster."""
         made = DefinedObserver(self, cluster)
-        with _LOADING:
-            self.observers.append(made)
+        self.observers.append(made)
         return made
 
     def close(self) -> None:
