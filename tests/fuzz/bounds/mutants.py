@@ -146,7 +146,7 @@ MUTANTS = (
         "(Fault.BOUNDS, source, size, nothing | inside(here, source, wide)),", ""),),
         (_COPY,)),
     Mutant("the rows of ldmatrix", (Change("engine/matrices.py",
-        "Fault.BOUNDS: inside(where, address, 16),", ""),), (_MATRIX,)),
+        "Fault.BOUNDS: inside(where, address, width),", ""),), (_MATRIX,)),
     Mutant("the lines of wmma.load", (Change("engine/matrices.py",
         "checks = {Fault.BOUNDS: inside(where, address, size)}", "checks = {}"),),
         (_LINES,)),
