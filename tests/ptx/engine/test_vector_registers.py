@@ -88,7 +88,17 @@ def plain(text: str) -> str:
         return "{" + ", ".join(parts[name]) + "}"
 
     scalar = re.sub(r"\.reg \.v(\d) (\.\w+) ([^;]+);", declared, text)
-    return re.sub(r"(%\w+)(?:\.([xyzwrgba])\b)?", used, scalar)
+    made = re.sub(r"(%\w+)(?:\.([xyzwrgba])\b)?", used, scalar)
+
+    def one_by_one(found: re.Match[str]) -> str:
+        """Special registers do not stand in braces."""
+        kind, goals, special = found.groups()
+        each = zip(goals.split(","), "xyzw", strict=True)
+        return "".join(f"mov.{kind} {goal}, {special}.{e};" for goal, e in each)
+
+    return re.sub(
+        r"mov\.v4\.(\w+) \{([^}]*)\}, \{(%n?tid)\.x[^}]*\};", one_by_one, made
+    )
 
 
 def results(bodies: dict[str, str], *, scalar: bool = False) -> dict[str, np.ndarray]:

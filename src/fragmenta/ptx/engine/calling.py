@@ -7,7 +7,6 @@ lane, its registers are saved before a call and restored after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -30,7 +29,6 @@ from fragmenta.ptx.module import (
     Operand,
     Register,
     Sink,
-    Variable,
     Vector,
     type_bytes,
 )
@@ -171,7 +169,6 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
             sources = _constant_pieces(writer, actual, formal.type, goals)
         else:
             sources = [writer.at("%warp", at) for _, at in _given(writer, actual)]
-        _same_count(unit, formal, goals, sources)
         moves += [(*to, of) for to, of in zip(goals, sources, strict=False)]
     if unit is writer.unit:
         moves = _kept_apart(writer, moves, lanes)
@@ -182,20 +179,6 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
         f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
-
-
-def _same_count(
-    unit: Unit, formal: Variable, goals: Sequence[Any], sources: Sequence[Any]
-) -> None:
-    """Refuse a register or a vector that has not the size of a parameter.
-
-    A parameter that the function does not use has no place, and takes anything.
-    """
-    if formal.space == "reg" and goals and sources and len(goals) != len(sources):
-        raise Error(
-            f"{formal.name} of {unit.function.name} has {formal.elements or 1} "
-            f"elements of .{formal.type}; the call has another register there"
-        )
 
 
 def _constant_pieces(
@@ -342,7 +325,6 @@ def _come_back(
         if isinstance(actual, Sink):
             continue
         goals, sources = _given(writer, actual), _pieces(unit, formal.name)
-        _same_count(unit, formal, goals, sources)
         pieces = zip(goals, sources, strict=False)
         moves += [(bits, goal, source) for (bits, goal), (_, source) in pieces]
     if not unit.recursive:
