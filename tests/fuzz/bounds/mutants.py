@@ -19,14 +19,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import fragmenta
+from tests.clock import HANG
 from tests.fuzz.bounds.children import ROOT, how
 from tests.fuzz.bounds.forms import Form, Touch
 from tests.fuzz.bounds.harness import Outcome, Setting, play
 from tests.fuzz.bounds.plan import launched
 from tests.fuzz.bounds.texts import kernel_text
-
-PATIENCE = 900
-"""Seconds that a mutant may take."""
 
 
 class Change(NamedTuple):
@@ -291,7 +289,7 @@ def caught(mutant: Mutant) -> dict[str, Any]:
         number = MUTANTS.index(mutant)
         done = subprocess.run(
             [sys.executable, "-m", "tests.fuzz.bounds.mutants", str(number)],
-            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE,
+            cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG,
             check=False,
         )  # fmt: skip
     lines = done.stdout.splitlines()
