@@ -347,6 +347,12 @@ def accepted(asked, target):
 #: a target that takes it.
 LEFT_OUT = (
     (
+        r"tcgen05\.cp\..*\.b2\.b2$",
+        "ptxas ignores .b2, also twice: the machine code is the same",
+        "tcgen05.cp.cta_group::1.128x256b.b2.b2",
+        "sm_100a",
+    ),
+    (
         r"(ld|st)matrix\..*\.x(8|16|32|64|128)(\.|$)",
         "ptxas takes these counts, of tcgen05.ld, for .x1: the machine code is the same",
         "ldmatrix.sync.aligned.m8n8.x8.b16",
