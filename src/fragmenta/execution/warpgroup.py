@@ -26,13 +26,14 @@ The result is 0, or
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error, one_of
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
@@ -145,7 +146,7 @@ def warpgroup_function(
     return _function(op, target, Ways(bool(a_from_registers), *map(int, immediates)))
 
 
-@cache
+@once
 def _function(op: Instruction, target: str, ways: Ways) -> WarpgroupFunction:
     model = numeric_model(op, chosen_target(op, target))
     parameters = {

@@ -11,12 +11,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterable
 from functools import cache
-from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import __version__, binding, ir
 
+from fragmenta.arrays.forking import Lock
 from fragmenta.errors import one_of
 from fragmenta.machine.cache import Cache
 from fragmenta.machine.trace import F32, F64, I8, I16, I32, I64, Code, Memory, Value

@@ -6,11 +6,14 @@ runs it, machine code, and the variables, which keep their values between launch
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from threading import Lock
+from functools import partial
 from typing import Any
 
+from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.once import once_property
+from fragmenta.ptx import reading
 from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.engine.compiled import Compiled, compiled
@@ -29,27 +32,44 @@ class Source:
         self._lock = Lock()
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._variables: Variables | None = None
+        self._restored: dict[str, bytes] = {}
 
-    @cached_property
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle, is the same text with the variables as they are now."""
+        held = self._variables
+        kept = self._restored
+        if held is not None:
+            kept = {name: held[name].tobytes() for name in held}
+        return _again, (type(self), self.module.text, self.module.name, kept)
+
+    @once_property
     def contracted(self) -> Module:
-        """The module as the assembler runs it: products and sums fused.
-
-        With ``debug`` the assembler changes nothing.
-        """
-        if "debug" in self.module.options:
-            return self.module
+        """The module as the assembler runs it: products and sums fused."""
         # It takes a while to import, and a kernel in the cache does not need it.
         from fragmenta.ptx.opcodes.quotients import contract_all
 
-        def changed(function: Function) -> Function:
-            return function if function.declared_only else contract_all(function)
+        return self._with(contract_all, self.folded)
 
-        functions = self.module.functions.items()
-        return replace(self.module, functions={n: changed(f) for n, f in functions})
+    @once_property
+    def folded(self) -> Module:
+        """The module with what the assembler computes itself."""
+        from fragmenta.ptx.opcodes.folding import fold
+
+        return self._with(fold, self.module)
+
+    def _with(self, change: Callable[[Function], Function], module: Module) -> Module:
+        """A module with changed functions; with ``debug``, ptxas changes nothing."""
+        if "debug" in module.options:
+            return module
+        functions = {
+            name: each if each.declared_only else change(each)
+            for name, each in module.functions.items()
+        }
+        return replace(module, functions=functions)
 
     def changed(self, contract: bool) -> Module:
         """The module as it is run, with or without fused products and sums."""
-        return self.contracted if contract else self.module
+        return self.contracted if contract else self.folded
 
     def compiled(
         self, name: str, target: str, contract: bool, mode: tuple[bool, ...] = ()
@@ -70,7 +90,10 @@ class Source:
         """The variables, where a compiled kernel expects them."""
         with self._lock:
             if self._variables is None:
-                self._variables = Variables(self.module, ready.addresses)
+                made = Variables(self.module, ready.addresses)
+                for variable, data in self._restored.items():
+                    made[variable] = data
+                self._variables = made
             return self._variables
 
     def launch(
@@ -83,24 +106,39 @@ class Source:
         target: str,
         contract: bool,
         stack: int,
+        cooperative: bool = False,
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
+        names: Sequence[str] = (),
+        language: str = "",
+        defined: int | None = None,
     ) -> Launch:
-        """Everything that a launch needs, ready to run."""
+        """Everything that a launch needs, ready to run.
+
+        With ``defined``, undefined bits are followed; it says what they are.
+        """
         clustered = shape.cluster_blocks > 1
-        mode = Mode(watch, clustered, schedule != EAGER)
+        mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
         ready = self.compiled(name, target, contract, mode)
         launch = Launch(
             partial(self.changed, contract),
             ready,
             shape,
-            Arguments(self.module.functions[name], arguments),
+            Arguments(self.module.functions[name], arguments, names),
             self.variables_of(ready),
             shared,
             stack,
+            cooperative,
         )
-        launch.target = target
-        if ready.events or clustered or watch:
-            launch.attend(schedule, strict)
+        launch.target, launch.language = target, language
+        if ready.events or clustered or watch or defined is not None:
+            launch.attend(schedule, strict, defined or 0)
         return launch
+
+
+def _again(of: type[Source], text: str, name: str, kept: dict[str, bytes]) -> Source:
+    """A source like one that was copied or pickled."""
+    made = of(reading.parse(text, name))
+    made._restored = kept
+    return made

@@ -167,8 +167,8 @@ def _elements(op: Instruction, part: Fragment, rows: Bytes) -> NDArray[Any]:
         items = _unpack(rows[..., : 2 * packed.bits], packed.bits)
         if packed.signed:
             items = (items << (8 - packed.bits)).view(np.int8) >> (8 - packed.bits)
-    found: NDArray[Any] = items.reshape(*rows.shape[:-2], *part.shape)
-    return found
+    made: NDArray[Any] = items.reshape(*rows.shape[:-2], *part.shape)
+    return made
 
 
 def _unpack(packed: Bytes, bits: int) -> Bytes:

@@ -95,7 +95,8 @@ def test_ldmatrix_of_every_form() -> None:
     places = (GENERATOR.permutation(64)[:32] * 16).astype(np.uint32)
     out = np.zeros(len(every) * STEP, np.uint8)
     parameters = ".param .u64 memory, .param .u64 places"
-    run(kernel(ROWS + "\n".join(lines), parameters), out, image, places)
+    made = kernel(ROWS + "\n".join(lines), parameters)
+    run(made, out, image, places, problems="report")  # no target has them all
     for number, op in enumerate(every):
         want = fm.ldmatrix(op, image, places + 8 * (row_bytes(op) == 8))
         assert (taken(out, number, op) == want).all(), str(op)
@@ -133,7 +134,7 @@ def test_stmatrix_of_every_form() -> None:
     out = np.zeros((len(every), 1024), np.uint8)
     parameters = ".param .u64 memory, .param .u64 places, .param .u64 words"
     made = kernel(ROWS + "\n".join(lines), parameters)
-    run(made, out, image, places, words, blocks=len(every))
+    run(made, out, image, places, words, blocks=len(every), problems="report")
     for number, op in enumerate(every):
         (part,) = op.fragments.values()
         want = fm.stmatrix(op, image, places, words[:, : part.registers])

@@ -12,14 +12,14 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.engine import attention, layout
 from fragmenta.ptx.engine.layout import LANES, Fault
-from fragmenta.ptx.engine.library import Routine, field
+from fragmenta.ptx.engine.library import Routine, as_signed, field
 from fragmenta.ptx.engine.memory import (
     PLAIN,
     Access,
@@ -44,10 +44,12 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.registers.fragment import Fragment
 
-_STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+_ROWS = 20480
+"""Where in the stage the rows of a stmatrix are put together."""
 
 
-def _operation(instruction: Instruction) -> Op:
+def operation(instruction: Instruction) -> Op:
     """The instruction of the catalogue; ptxas takes modifiers in any order."""
     found = named(instruction.mnemonic)
     if isinstance(found, Remark):
@@ -59,13 +61,26 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
+def _registers(
+    writer: Writer, operand: Operand, part: Fragment, *, result: bool = False
+) -> list[str]:
+    """Where the registers of a fragment are: as many as it has, and as wide."""
+    items = _items(operand)
+    if len(items) != part.registers:
+        raise BadOperands(
+            f"{part.name} has {part.registers} registers; given {len(items)}"
+        )
+    width = f"b{part.register_bits}"
+    return [writer.pointer(each, width, result=result) for each in items]
+
+
 # ── multiplying ─────────────────────────────────────────────────────────────
 
 
 @handles("mma", "wmma")
 def mma(writer: Writer, instruction: Instruction) -> None:
     """A multiplication, or a load or store of a fragment."""
-    op = _operation(instruction)
+    op = operation(instruction)
     if op.family in ("wmma.load", "wmma.store"):
         _wmma_memory(writer, instruction, op)
         return
@@ -77,18 +92,17 @@ def mma(writer: Writer, instruction: Instruction) -> None:
     else:
         writer.functions.append(key)
     for name in "abc":
-        _stage(writer, _items(given["dabc".index(name)]), op, name)
+        _stage(writer, given["dabc".index(name)], op, name)
     _stage_rest(writer, op, given[4:])
     function = writer.load("ptr", "%functions", 8 * number)
-    places = [f"ptr {writer.at('%stage', _STAGE[each])}" for each in _STAGE]
+    places = [f"ptr {writer.at('%stage', STAGE[each])}" for each in STAGE]
     illegal = writer.value(f"call i32 {function}({', '.join(places)})")
     if op.sparse:
         _check_metadata(writer, illegal)
-    bits = op.fragments["D"].register_bits
-    for index, each in enumerate(_items(given[0])):
-        at = writer.at("%stage", _STAGE["d"] + bits // 8 * LANES * index)
-        goal = writer.result(each, f"b{bits}").pointer
-        _copy(writer, goal, at, bits // 8 * LANES)
+    part = op.fragments["D"]
+    size = part.register_bits // 8 * LANES
+    for index, goal in enumerate(_registers(writer, given[0], part, result=True)):
+        _copy(writer, goal, writer.at("%stage", STAGE["d"] + size * index), size)
     writer.fidelity[instruction.mnemonic] = _fidelity(writer.target)
 
 
@@ -103,12 +117,11 @@ def _copy(writer: Writer, goal: str, source: str, size: int) -> None:
     )  # fmt: skip
 
 
-def _stage(writer: Writer, items: tuple[Operand, ...], op: Op, name: str) -> None:
-    bits = op.fragments[name.upper()].register_bits
-    for index, each in enumerate(items):
-        source = writer.source(each, f"b{bits}").pointer
-        goal = writer.at("%stage", _STAGE[name] + bits // 8 * LANES * index)
-        _copy(writer, goal, source, bits // 8 * LANES)
+def _stage(writer: Writer, operand: Operand, op: Op, name: str) -> None:
+    part = op.fragments[name.upper()]
+    size = part.register_bits // 8 * LANES
+    for index, source in enumerate(_registers(writer, operand, part)):
+        _copy(writer, writer.at("%stage", STAGE[name] + size * index), source, size)
 
 
 def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
@@ -117,19 +130,22 @@ def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
     names = ("selector", "byte_a", "thread_a", "byte_b", "thread_b")
     parts = [part for each in rest for part in _items(each)]
     wanted = [each.name for each in op.operands[4:]]
+    if len(parts) != len(wanted):
+        raise BadOperands(
+            f"{op} takes {len(wanted)} operands behind C; given {len(parts)}"
+        )
     for name, each in zip(wanted, parts, strict=True):
         if name in names:
-            place = _STAGE["selectors"] + 8 * names.index(name)
+            place = STAGE["selectors"] + 8 * names.index(name)
             if isinstance(each, Immediate):
                 writer.store("i64", int(each.value), "%stage", place)
             else:
-                at = writer.source(each, "u16")
-                small = writer.load(f"i{at.bits}", at.pointer, 0)
-                wide = writer.value(f"zext i{at.bits} {small} to i64")
+                small = writer.load("i16", writer.pointer(each, "u16"), 0)
+                wide = writer.value(f"zext i16 {small} to i64")
                 writer.store("i64", wide, "%stage", place)
             continue
-        source = writer.source(each, "b32").pointer
-        _copy(writer, writer.at("%stage", _STAGE["extra"] + extra), source, 4 * LANES)
+        source = writer.pointer(each, "b32")
+        _copy(writer, writer.at("%stage", STAGE["extra"] + extra), source, 4 * LANES)
         extra += 4 * LANES
 
 
@@ -189,7 +205,7 @@ def _tables(writer: Writer, plan: Plan) -> tuple[str, str]:
 @handles("ldmatrix", "stmatrix")
 def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     """Load or store 8x8 matrices, whose rows are where the lanes say."""
-    op = _operation(instruction)
+    op = operation(instruction)
     (part,) = op.fragments.values()
     grid = part.layout.grid()
     rows = part.shape[1]
@@ -207,18 +223,18 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     window = 0 if op.values["space"] else layout.SHARED_WINDOW
     width = row_bytes(op)
     make = move_rows(plan, used, stores, at.bits, window, width)
-    items = [
-        writer.source(each, "b32") if stores else writer.result(each, "b32")
-        for each in _items(registers)
-    ]
-    attention.rows(
-        writer, instruction, at, offset - window, used, stores,
-        [each.pointer for each in items], width,
-    )  # fmt: skip
+    items = _registers(writer, registers, part, result=not stores)
+    if writer.mode.watch:
+        stored = writer.at("%stage", _ROWS)
+        if stores:  # what each lane's row becomes, to be compared with what is there
+            given = [f"ptr {each}" for each in (stored, lines, places, *items)]
+            writer.call(gather_rows(plan), *given)
+        start = as_signed(offset - window, 64)
+        attention.rows(writer, instruction, at, start, used, stores, stored, width)
     failed = writer.call(
-        make, "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
-        *(f"ptr {each.pointer}" for each in items), returns="i32",
+        *(f"ptr {each}" for each in items), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
 
@@ -226,7 +242,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
 @handles("movmatrix")
 def movmatrix(writer: Writer, instruction: Instruction) -> None:
     """Transpose a matrix in the registers of a warp."""
-    op = _operation(instruction)
+    op = operation(instruction)
     a, d = op.fragments["A"].layout.grid(), op.fragments["D"].layout.grid()
     lane_at = np.zeros((8, 8), np.int32)
     half_at = np.zeros((8, 8), np.int32)
@@ -238,8 +254,8 @@ def movmatrix(writer: Writer, instruction: Instruction) -> None:
     place = writer.at("%constants", writer.data(table.tobytes()))
     goal, source = instruction.operands
     writer.call(
-        TRANSPOSE, f"ptr {writer.result(goal, 'b32').pointer}",
-        f"ptr {writer.source(source, 'b32').pointer}", f"ptr {place}",
+        TRANSPOSE, f"ptr {writer.pointer(goal, 'b32', result=True)}",
+        f"ptr {writer.pointer(source, 'b32')}", f"ptr {place}",
     )  # fmt: skip
 
 
@@ -262,17 +278,13 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
     tight = n if by_row else m
     step = stride[0] if stride else Immediate(tight, "int", tight)
     lines, places = _tables(writer, plan)
-    width = f"b{part.register_bits}"
-    items = [
-        writer.source(each, width) if stores else writer.result(each, width)
-        for each in _items(registers)
-    ]
+    items = _registers(writer, registers, part, result=not stores)
     space = (
         "shared" if any(w.startswith("shared") for w in instruction.qualifiers) else ""
     )
     given = (
         f"ptr {at.pointer}", f"i64 {offset}",
-        f"ptr {writer.source(step, 'u32').pointer}", f"ptr {lines}", f"ptr {places}",
+        f"ptr {writer.pointer(step, 'u32')}", f"ptr {lines}", f"ptr {places}",
     )  # fmt: skip
     if writer.mode.watch:
         what = Access(space or "global", plan.bits, part.register_bits, 1, address=64)
@@ -280,15 +292,15 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         _watch_lines(writer, instruction, what, made, plan, given, items)
     failed = writer.call(
         move_lines(plan, bits, stores, at.bits, space, part.register_bits),
-        "ptr %warp", "ptr %block", *given, f"i32 {writer.site()}",
-        *(f"ptr {each.pointer}" for each in items), returns="i32",
+        *writer.memory, *given, f"i32 {writer.site()}",
+        *(f"ptr {each}" for each in items), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
 
 
 def _watch_lines(
     writer: Writer, instruction: Instruction, what: Access, made: Routine, plan: Plan,
-    given: tuple[str, ...], items: list[Written],
+    given: tuple[str, ...], items: list[str],
 ) -> None:  # fmt: skip
     """Write the checks of ``wmma.load`` or ``wmma.store``: piece after piece."""
     kind = "write" if "store" in instruction.qualifiers else "read"
@@ -296,7 +308,7 @@ def _watch_lines(
     at = Written(writer.temporary(), 64)
     for number in range(registers * pieces):
         writer.call(made, *given, f"i64 {number}", f"ptr {at.pointer}")
-        value = items[number // pieces].pointer
+        value = items[number // pieces]
         attention.access(
             writer, instruction, what, at, 0, [value], kind, banks=False
         )  # fmt: skip
@@ -408,6 +420,30 @@ def move_rows(
     return routine(f"{name}.{bits}.{window}.{width}{sign}", trace, kinds, I32)
 
 
+def gather_rows(plan: Plan) -> Routine:
+    """The rows that a stmatrix stores, side by side."""
+    registers, pieces = plan.line.shape[1:]
+
+    def trace(code: Code, goal: Any, lines: Any, places: Any, *given: Any) -> None:
+        b = code.builder
+        mover = _Mover(code, plan, True, given)
+        line_at, bit_at = (
+            b.bitcast(each, I32.as_pointer()) for each in (lines, places)
+        )
+        with code.loop(LANES) as lane:
+            for index, source in enumerate(given):
+                for piece in range(pieces):
+                    entry = (lane * registers + index) * pieces + piece
+                    row = convert(lane_of(code, line_at, entry), I64)
+                    bit = convert(lane_of(code, bit_at, entry), I64)
+                    memory = b.gep(goal, [(row * 16 + (bit >> 3)).raw])
+                    mover.piece(memory, source, lane, piece)
+
+    kinds = [P, P, P, *[P] * registers]
+    name = f"stmatrix.rows.{registers}.{pieces}.{plan.bits}.{plan.slot}"
+    return routine(name, trace, kinds, None)
+
+
 def move_lines(
     plan: Plan, element: int, stores: bool, bits: int, space: str, width: int
 ) -> Routine:
@@ -426,7 +462,7 @@ def move_lines(
         )
         failed = code.variable(number.lift(0))
         mover = _Mover(code, plan, stores, given, width)
-        size = plan.bits // 8
+        size = -(-max(plan.bits, plan.slot) // 8)
         with code.loop(LANES) as lane:
             base = lane_of(code, spilled, lane)
             step = convert(lane_of(code, steps, lane), I64)

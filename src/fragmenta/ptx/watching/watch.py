@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
-from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error, one_of
 from fragmenta.machine import compiler
 from fragmenta.ptx.engine import library
@@ -23,7 +22,6 @@ Clock: TypeAlias = NDArray[np.int32]
 """A clock row: planes, then base, extra and mask, then agents."""
 
 _PROXIES = {"generic": 0, "cp.async": 0, "async": 8}
-_LOADING = Lock()
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 
@@ -59,21 +57,13 @@ class Machine:
         self.renew = int(self._engine.get_function_address(meeting.RENEW.name))
 
 
-_LOADING = Lock()
-
-
+@once
 def machine() -> Machine:
     """The compiled functions, loaded once.
 
     Contexts are made in several threads at a time.  A second machine would be thrown
     away while one of them uses its functions.
     """
-    with _LOADING:
-        return _machine()
-
-
-@cache
-def _machine() -> Machine:
     return Machine()
 
 
@@ -191,6 +181,7 @@ class Watch:
         self._sets[: layout.SETS_CELLS] = 0
         heads = self._heads.reshape(-1, layout.HEAD_BYTES).view(np.int32)
         heads[:, layout.HEAD_CLUSTER // 4] = self._cluster
+        heads[:, layout.HEAD_EXITED // 4] = 0
 
     # ── agents ──────────────────────────────────────────────────────────────
 
