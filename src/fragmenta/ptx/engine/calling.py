@@ -73,10 +73,9 @@ def _call_parts(
 def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
     """The bits and the place of each piece of a parameter or a register."""
     function = unit.function
-    every = {v.name: v for v in (*function.parameters, *function.returns)}
-    variable = function.variables.get(name) or every.get(name)
+    variable = function.variables.get(name) or unit.given.get(name)
     if variable is None or variable.space == "reg":
-        found = next((r for r in function.registers if r.name == name), None)
+        found = unit.named.get(name)
         return [] if found is None else _register_pieces(unit, found)
     if name in unit.addressed:
         raise Error(f"the address of {name} is taken, and it is given to a function")

@@ -7,8 +7,9 @@ own, because lanes may have to wait there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from fragmenta.errors import Error, nearest
 from fragmenta.ptx.engine import layout
@@ -22,6 +23,7 @@ from fragmenta.ptx.module import (
     Operand,
     Register,
     Symbol,
+    Variable,
     Vector,
     type_bytes,
 )
@@ -118,6 +120,17 @@ class Unit:
     def entry(self) -> int:
         """The number of its first code block."""
         return self.at[0]
+
+    @cached_property
+    def given(self) -> dict[str, Variable]:
+        """Its parameters and results by name."""
+        both = (*self.function.parameters, *self.function.returns)
+        return {each.name: each for each in both}
+
+    @cached_property
+    def named(self) -> dict[str, Register]:
+        """Its registers by name; of those with the same name the outermost."""
+        return {each.name: each for each in reversed(self.function.registers)}
 
 
 @dataclass(eq=False)
@@ -375,15 +388,48 @@ def _recursive(module: Module, names: list[str]) -> set[str]:
     others = set(names[1:])
     for name in indirect:
         calls[name] |= others
-    reach = {name: set(goals) for name, goals in calls.items()}
-    changed = True
-    while changed:
-        changed = False
-        for goals in reach.values():
-            more = set().union(*(reach.get(goal, set()) for goal in goals)) - goals
-            goals.update(more)
-            changed = changed or bool(more)
-    return {name for name in names if name in reach[name]}
+    return in_circles({name: goals & calls.keys() for name, goals in calls.items()})
+
+
+def in_circles(after: Mapping[str, Collection[str]]) -> set[str]:
+    """The names from which one comes back to them, in time linear in all arrows.
+
+    It is Tarjan's algorithm, without recursion: a text may have calls in a chain that
+    is longer than Python's stack.
+
+    >>> sorted(in_circles({"a": "b", "b": "cb", "c": "d", "d": "ec", "e": ""}))
+    ['b', 'c', 'd']
+    """
+    order: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    found: set[str] = set()
+    open_: dict[str, None] = {}
+    for start in after:
+        path = [] if start in order else [(start, iter(after[start]))]
+        while path:
+            name, rest = path[-1]
+            if name not in order:
+                order[name] = lowest[name] = len(order)
+                open_[name] = None
+            goal = next(rest, None)
+            if goal is None:
+                path.pop()
+                if path:
+                    above = path[-1][0]
+                    lowest[above] = min(lowest[above], lowest[name])
+                if lowest[name] == order[name]:
+                    circle = {open_.popitem()[0]}
+                    while name not in circle:
+                        circle.add(open_.popitem()[0])
+                    found |= circle if len(circle) > 1 else set()
+                continue
+            if goal == name:
+                found.add(name)
+            if goal not in order:
+                path.append((goal, iter(after[goal])))
+            elif goal in open_:
+                lowest[name] = min(lowest[name], order[goal])
+    return found
 
 
 # ── code blocks ─────────────────────────────────────────────────────────────

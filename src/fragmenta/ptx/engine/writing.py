@@ -41,6 +41,8 @@ from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 FULL, PARTIAL = "b", "m"
 WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
 """Opcodes that are carried out for all lanes at once, whatever the guard says."""
+LONGEST_PIECE = 2000
+"""Lines without a label.  LLVM takes more than twice the time for twice as many."""
 Handler = Callable[["Writer", Instruction], None]
 HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
@@ -113,6 +115,8 @@ class Writer:
         self._matches: dict[tuple[str, int], Match | None] = {}
         self._fresh = 0
         self._scratch = 0
+        self._begun = 0
+        """The line with which the present piece of code begins."""
         self.unit: Unit = program.units[program.kernel.name]
         self.block: Block = program.blocks[0]
         self.version = FULL
@@ -140,6 +144,14 @@ class Writer:
     def label(self, name: str) -> None:
         """Begin a piece of code that can be jumped to."""
         self.lines.append(f"{name}:")
+        self._begun = len(self.lines)
+
+    def _cut(self) -> None:
+        """Begin a new piece of code where the present one is long."""
+        if len(self.lines) - self._begun > LONGEST_PIECE:
+            on = self.new_label()
+            self.line(f"br label %{on}")
+            self.label(on)
 
     def new_label(self) -> str:
         """A new name for a label."""
@@ -443,6 +455,7 @@ class Writer:
         """Write one instruction."""
         guard = instruction.guard
         self.mask = ""
+        self._cut()
         if guard is not None:
             chosen = self.predicate(guard)
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
