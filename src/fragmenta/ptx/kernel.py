@@ -21,9 +21,9 @@ from fragmenta.ptx.launching import (
     Launch,
     check_options,
     check_shape,
-    check_shared,
     run,
 )
+from fragmenta.ptx.limits import OUTPUT, SECONDS, Meter, check_limits, no_memory
 from fragmenta.ptx.loading import Source
 from fragmenta.ptx.module import Function
 from fragmenta.ptx.result import Result, counted
@@ -78,6 +78,9 @@ class Kernel:
         target: str | None = None,
         contract: bool = True,
         limit: int | None = None,
+        seconds: float | None = SECONDS,
+        memory: int | None = None,
+        output: int | None = OUTPUT,
         stack: int = STACK,
         client: Any = None,
         check: bool = True,
@@ -92,8 +95,11 @@ class Kernel:
         ``grid``, ``block`` and ``cluster`` are numbers or tuples; arrays among the
         arguments are changed in place; ``shared`` is the size of dynamic shared memory
         in bytes.  ``limit`` is the most warp instructions before a
-        :class:`KernelFault`.  ``contract=False`` does not fuse products and sums as the
-        assembler does.  ``client`` is a Dask client, whose workers then run the blocks.
+        :class:`KernelFault`.  ``seconds``, ``memory`` (bytes; by default as many as the
+        machine has) and ``output`` (printed characters) are what the launch may take
+        before a :class:`LimitReached`.  ``contract=False`` does not fuse products and
+        sums as the assembler does.  ``client`` is a Dask client, whose workers then run
+        the blocks.
         ``progress`` is called now and then with the share of blocks that have begun.
 
         Asynchronous work is done when ``schedule`` says so: ``"eager"`` at once,
@@ -134,6 +140,8 @@ class Kernel:
         check_options(limit, stack, shared)
         check_reporting(problems)
         several = check_schedules(schedule, schedules, client)
+        limits = check_limits(seconds, memory, output)
+        meter = Meter(limits)
         where = check_target(target or self.loaded.module.target)
         options: dict[str, Any] = {
             "shared": int(shared),
@@ -148,21 +156,24 @@ class Kernel:
         def prepared(schedule: str | int) -> Launch:
             launch = self.loaded.launch(
                 self.name, shape, given, watch=watch, strict=strict,
-                schedule=schedule, **options,
+                schedule=schedule, meter=meter, **options,
             )  # fmt: skip
-            check_shared(launch.compiled, int(shared), where)
             launch.progress = progress
             return launch
 
         def run_one(launch: Launch) -> str:
-            return self._run(launch, given, options, limit, client)
+            more = {**options, "limits": tuple(limits)}
+            return self._run(launch, given, more, limit, client)
 
         runs = Runs(prepared, run_one, several, reports=problems == "report")
-        output = runs.all()
+        try:
+            printed = runs.all()
+        except MemoryError as why:
+            raise no_memory(why) from why
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = partial(self._static, where, watch) if check else list
         made = Result(
-            counts, fidelity, output, time.perf_counter() - start, find, runs.found,
+            counts, fidelity, printed, time.perf_counter() - start, find, runs.found,
             runs.recorded,
         )  # fmt: skip
         if problems == "raise":

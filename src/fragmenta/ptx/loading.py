@@ -16,7 +16,8 @@ from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.engine.compiled import Compiled, compiled
 from fragmenta.ptx.engine.context import Shape
 from fragmenta.ptx.engine.mode import Mode
-from fragmenta.ptx.launching import Launch
+from fragmenta.ptx.launching import Launch, check_shared
+from fragmenta.ptx.limits import Meter, default_meter
 from fragmenta.ptx.module import Function, Module
 from fragmenta.ptx.variables import Variables
 
@@ -52,9 +53,15 @@ class Source:
         return self.contracted if contract else self.module
 
     def compiled(
-        self, name: str, target: str, contract: bool, mode: tuple[bool, ...] = ()
+        self,
+        name: str,
+        target: str,
+        contract: bool,
+        mode: tuple[bool, ...] = (),
+        meter: Meter | None = None,
     ) -> Compiled:
         """The machine code of a kernel; ``mode`` is a ``writing.Mode``."""
+        measure = (meter or default_meter()).code
         key = (name, target, contract, *mode)
         with self._lock:
             if key not in self._compiled:
@@ -63,14 +70,16 @@ class Source:
                     self.module.text,
                     (name, target, str(contract)),
                     mode,
+                    measure,
                 )
             return self._compiled[key]
 
-    def variables_of(self, ready: Compiled) -> Variables:
+    def variables_of(self, ready: Compiled, meter: Meter | None = None) -> Variables:
         """The variables, where a compiled kernel expects them."""
         with self._lock:
             if self._variables is None:
-                self._variables = Variables(self.module, ready.addresses)
+                room = (meter or default_meter()).room
+                self._variables = Variables(self.module, ready.addresses, room)
             return self._variables
 
     def launch(
@@ -86,19 +95,23 @@ class Source:
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
+        meter: Meter | None = None,
     ) -> Launch:
         """Everything that a launch needs, ready to run."""
+        meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
         mode = Mode(watch, clustered, schedule != EAGER)
-        ready = self.compiled(name, target, contract, mode)
+        ready = self.compiled(name, target, contract, mode, meter)
+        check_shared(ready, shared, target)
         launch = Launch(
             partial(self.changed, contract),
             ready,
             shape,
             Arguments(self.module.functions[name], arguments),
-            self.variables_of(ready),
+            self.variables_of(ready, meter),
             shared,
             stack,
+            meter,
         )
         launch.target = target
         if ready.events or clustered or watch:

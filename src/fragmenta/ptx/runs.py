@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fragmenta.errors import Error, KernelFault
+from fragmenta.errors import Error, KernelFault, LimitReached
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
@@ -86,6 +86,9 @@ class Runs:
         output = ""
         try:
             output = self._run(launch)
+        except LimitReached as fault:
+            self._found_before(launch, fault)
+            raise
         except KernelFault as fault:
             if not self._reports or launch.machine is None:
                 self._found_before(launch, fault)

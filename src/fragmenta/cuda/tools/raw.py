@@ -110,7 +110,7 @@ class RawKernel:
         """Run it.
 
         ``options`` are those of :meth:`fragmenta.ptx.Kernel.launch`, such as
-        ``cluster``, ``limit``, ``schedule`` and ``check``.
+        ``cluster``, ``limit``, ``seconds``, ``memory``, ``schedule`` and ``check``.
         """
         return self.kernel.launch(
             grid, block, args, shared=shared_mem, target=self.target, **options

@@ -150,6 +150,10 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
     called = context.module.functions.get(name)
     if called is None:
         return
+    if called.kernel:
+        message = f"{name} is a kernel, which cannot be called"
+        yield context.problem(of, "operand", ERROR, message)
+        return
     first = bool(groups) and of.operands[0] is groups[0]
     given = len(groups[-1].items) if len(groups) > first else 0
     results = len(groups[0].items) if first else 0

@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from fragmenta.errors import Error
+from fragmenta.errors import Error, nearest
 from fragmenta.machine.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.control import all_to, name_of, pass_by, return_addresses
@@ -26,6 +26,7 @@ from fragmenta.ptx.module import (
     Group,
     Immediate,
     Instruction,
+    Module,
     Operand,
     Register,
     Sink,
@@ -43,9 +44,7 @@ def call(writer: Writer, instruction: Instruction) -> None:
         _indirect(writer, goal, given, operands)
     else:
         name = module.aliases.get(name_of(goal), name_of(goal))
-        function = module.functions.get(name)
-        if function is None:
-            raise Error(f"the function {name} is not declared")
+        function = _callable(module, name, given, operands)
         if function.declared_only:
             _host(writer, function, given, operands)
             writer.goto(after)
@@ -55,11 +54,32 @@ def call(writer: Writer, instruction: Instruction) -> None:
     writer.line("br label %dispatch")
 
 
+def _callable(
+    module: Module, name: str, given: tuple[Operand, ...], operands: tuple[Operand, ...]
+) -> Function:
+    """The function of a name, if it can be called with so many operands."""
+    function = module.functions.get(name)
+    if function is None:
+        hint = nearest(name, module.functions)
+        raise Error(f"the function {name} is not declared{hint}")
+    if function.kernel:
+        raise Error(f"{name} is a kernel, which cannot be called")
+    takes, returns = len(function.parameters), len(function.returns)
+    if (takes, returns) != (len(operands), len(given)):
+        raise Error(
+            f"{name} has {takes} parameters, {returns} results; the call has "
+            f"{len(operands)} and {len(given)}"
+        )
+    return function
+
+
 def _call_parts(
     instruction: Instruction,
 ) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
     """What is returned, what is called, what is given to it."""
     operands = list(instruction.operands)
+    if all(isinstance(each, Group) for each in operands):
+        raise Error("a call names a function, or a register with its address")
     returned: tuple[Operand, ...] = ()
     if isinstance(operands[0], Group):
         returned = operands.pop(0).items  # type: ignore[union-attr]
@@ -266,7 +286,7 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
             _come_back(writer, unit, given, some)
         return
     name = module.aliases.get(name_of(goal), name_of(goal))
-    if module.functions[name].declared_only:
+    if _callable(module, name, given, operands).declared_only:
         return
     _come_back(writer, writer.program.units[name], given, lanes)
 
@@ -309,7 +329,7 @@ def _host(
     if function.name not in layout.HOST_FUNCTIONS:
         writer.fault(Fault.UNSUPPORTED)
         return
-    places = [_given(writer, each)[0][1] for each in (*given, *operands)]
+    places = _host_places(writer, function, given, operands)
     data = b"".join(place.to_bytes(8, "little") for place in places)
     table = writer.at("%constants", writer.data(data))
     number = layout.HOST_FUNCTIONS.index(function.name)
@@ -318,6 +338,29 @@ def _host(
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
+
+
+def _host_places(
+    writer: Writer, function: Function, given: tuple[Operand, ...],
+    operands: tuple[Operand, ...],
+) -> list[int]:  # fmt: skip
+    """Where results and arguments of a function of the host are.
+
+    The host reads and writes there, so they must be as large as it believes.
+    """
+    returns, takes = layout.HOST_SIGNATURES[function.name]
+    wanted, found = (*returns, *takes), []
+    if (len(given), len(operands)) == (len(returns), len(takes)):
+        for size, each in zip(wanted, (*given, *operands), strict=True):
+            pieces = _given(writer, each)
+            if sum(bits for bits, _ in pieces) == 8 * size and pieces[0][0] == 32:
+                found.append(pieces[0][1])
+    if len(found) != len(wanted):
+        raise Error(
+            f"{function.name} has results of {returns or 'no'} bytes and parameters of "
+            f"{takes} bytes in .param; the call gives others"
+        )
+    return found
 
 
 # ── routines ────────────────────────────────────────────────────────────────

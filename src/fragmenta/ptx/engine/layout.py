@@ -168,8 +168,14 @@ RETURNS = 1024
 """How deep functions may call one another."""
 
 
-HOST_FUNCTIONS = ("vprintf", "__assertfail", "malloc", "free")
-"""Functions without a body that the host carries out."""
+HOST_SIGNATURES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+    "vprintf": ((4,), (8, 8)),
+    "__assertfail": ((), (8, 8, 4, 8, 8)),
+    "malloc": ((8,), (8,)),
+    "free": ((), (8,)),
+}
+"""Functions without a body that the host carries out: bytes of results, parameters."""
+HOST_FUNCTIONS = tuple(HOST_SIGNATURES)
 
 
 class Status(IntEnum):

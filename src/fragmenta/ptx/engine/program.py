@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from fragmenta.errors import Error, nearest
+from fragmenta.errors import Error, ValueRangeError, nearest
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.module import (
@@ -28,6 +28,10 @@ from fragmenta.ptx.module import (
     type_bytes,
 )
 
+MOST_LOCAL = 512 << 10
+"""Bytes of local memory of a thread, as CUDA's programming guide has them."""
+MOST_PARAMETERS = 32764
+"""Bytes of the parameters of a kernel: ptxas refuses more."""
 JUMPS = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 MEETINGS = frozenset(
     [
@@ -180,6 +184,7 @@ def program(module: Module, name: str) -> Program:
         place = _place_registers(unit)
         dynamic_align = max(dynamic_align, _place_variables(unit, shared, local))
         units[each] = unit
+    _check_local(name, local.size)
     addresses = _addresses(module, kernel, shared)
     for variable in module.variables.values():
         if variable.space == "shared" and variable.elements is None:
@@ -197,6 +202,15 @@ def program(module: Module, name: str) -> Program:
         _cut(unit, blocks)
     size = -(-place // 64) * 64
     return Program(module, kernel, units, blocks, size, dynamic, local.size, addresses)
+
+
+def _check_local(name: str, size: int) -> None:
+    """Refuse what no thread has: local memory, or parameters of calls."""
+    if size > MOST_LOCAL:
+        raise ValueRangeError(
+            f"{name} declares {size:,} bytes of local memory and parameters of calls; "
+            f"a thread has at most {MOST_LOCAL:,}"
+        )
 
 
 @dataclass
@@ -227,6 +241,7 @@ def _place_registers(unit: Unit) -> int:
     given = () if function.kernel else (*function.parameters, *function.returns)
     inner = [v for v in function.variables.values() if v.space == "param"]
     unit.addressed = _addressed(function)
+    _check_local(function.name, sum(each.size for each in (*given, *inner)))
     for variable in (*given, *inner):
         if variable.name in unit.addressed:
             continue
@@ -265,6 +280,7 @@ def _place_variables(unit: Unit, shared: _Space, local: _Space) -> int:
     for variable in (*unit.function.parameters, *unit.function.variables.values()):
         if variable.name in unit.addressed:
             unit.local[variable.name] = frame.take(variable.size, variable.align)
+    _check_local(unit.function.name, frame.size)  # also if it calls itself
     unit.frame = -(-frame.size // 16) * 16
     if not unit.recursive:
         unit.frame_start = local.take(unit.frame, 16)
@@ -321,10 +337,16 @@ def _used(module: Module) -> set[str]:
 def parameter_offsets(kernel: Function) -> dict[str, int]:
     """Where each parameter of a kernel is in parameter space."""
     space = _Space(0)
-    return {
+    found = {
         each.name: space.take(each.size, max(each.align, type_bytes(each.type)))
         for each in kernel.parameters
     }
+    if space.size > MOST_PARAMETERS:
+        raise ValueRangeError(
+            f"{kernel.name} has {space.size:,} bytes of parameters; a kernel has at "
+            f"most {MOST_PARAMETERS:,}"
+        )
+    return found
 
 
 # ── calls ───────────────────────────────────────────────────────────────────

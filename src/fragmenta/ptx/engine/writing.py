@@ -95,8 +95,16 @@ def _both(operand: Written | Operand) -> tuple[Written | Operand, ...]:
 class Writer:
     """Writes the code of one program."""
 
-    def __init__(self, program: Program, target: str, mode: Mode = PLAIN) -> None:
+    def __init__(
+        self,
+        program: Program,
+        target: str,
+        mode: Mode = PLAIN,
+        measure: Callable[[int], None] = lambda _: None,
+    ) -> None:
         self.program = program
+        self._measure = measure
+        """Is told the number of lines now and then, and may raise."""
         self.target = target
         self.mode = mode
         self.events: list[list[Any]] = []
@@ -455,6 +463,7 @@ class Writer:
         """Write one instruction."""
         guard = instruction.guard
         self.mask = ""
+        self._measure(len(self.lines))
         self._cut()
         if guard is not None:
             chosen = self.predicate(guard)
@@ -488,6 +497,10 @@ class Writer:
         except Error as error:
             del self.lines[before:]
             self.refuse(str(error))
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+            # Operands that no instruction has; module.check says what is wrong.
+            del self.lines[before:]
+            self.refuse("it is not written as PTX has it; module.check says why")
 
     def refuse(self, why: str) -> None:
         """Stop with a fault if a lane comes here, and with the reason."""
