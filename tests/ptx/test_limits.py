@@ -204,3 +204,31 @@ def test_the_host_trusts_no_declaration(declared: str, call: str) -> None:
     body = f"{{ .param .b64 a; .param .b32 c; .param .b32 r; {call} }}"
     with pytest.raises(fm.KernelFault, match="the call gives others"):
         launch(kernel(body, f".extern .func {declared};\n"))
+
+
+# ── calls ───────────────────────────────────────────────────────────────────
+
+G = ".func (.param .b32 r) g(.param .b32 a) { ret; }\n"
+SHARED_COPY = (
+    ".shared .align 16 .b8 s[1024]; mov.u32 %r2, s; "
+    "cp.async.ca.shared.global [%r2], [%rd1], {}; cp.async.wait_all;"
+)
+WRONG = {
+    "call nothing;": ("", "the function nothing is not declared"),
+    "call gg, (5);": (G, "gg is not declared.*did you mean g"),
+    "call g;": (G, "g has 1 parameters, 1 results; the call has 0 and 0"),
+    "call (%r1), g, (%r1, %r2);": (G, "the call has 2 and 1"),
+    "call (%r1, %r2), g, (%r1);": (G, "the call has 1 and 2"),
+    "call f, (%rd1);": ("", "f is a kernel, which cannot be called"),
+    "call (%r1), (%r1);": (G, "a call names a function"),
+    "brx.idx %r1, nothing;": ("", "not written as PTX has it"),
+    **{SHARED_COPY.format(n): ("", "4, 8 or 16") for n in (0, -4, 3, 1 << 20)},
+}
+
+
+@pytest.mark.parametrize("body", WRONG)
+@pytest.mark.parametrize("watch", [False, True])
+def test_a_wrong_call_is_refused_in_words(body: str, watch: bool) -> None:
+    before, said = WRONG[body]
+    with pytest.raises(fm.Error, match=said):
+        launch(kernel(body, before), check=watch)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
+from fragmenta.arrays.checks import check_flags
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
@@ -139,6 +140,9 @@ class Kernel:
         shape = shape._replace(cluster=check_cluster(self.function, shape, cluster))
         check_options(limit, stack, shared)
         check_reporting(problems)
+        check_flags(contract=contract, check=check, strict=strict)
+        if target is not None:
+            check_target(target)
         several = check_schedules(schedule, schedules, client)
         limits = check_limits(seconds, memory, output)
         meter = Meter(limits)

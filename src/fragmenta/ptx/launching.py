@@ -367,7 +367,11 @@ def check_shape(kernel: Function, grid: Any, block: Any) -> Shape:
 
 
 def _three(given: Any, name: str) -> tuple[int, int, int]:
-    several = isinstance(given, Iterable) and not isinstance(given, (str, bytes))
+    several = (
+        np.ndim(given) == 1
+        if isinstance(given, np.ndarray)
+        else (isinstance(given, Iterable) and not isinstance(given, (str, bytes)))
+    )
     numbers = tuple(given) if several else (given,)
     if not 1 <= len(numbers) <= 3 or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) and n >= 0

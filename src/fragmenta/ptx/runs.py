@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fragmenta.arrays.checks import is_among
 from fragmenta.errors import Error, KernelFault, LimitReached
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
@@ -23,7 +24,7 @@ FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
 
 def check_reporting(problems: Any) -> None:
     """Refuse what does not say how problems are told."""
-    if problems not in ("raise", "report"):
+    if not is_among(problems, ("raise", "report")):
         raise Error(f"problems is 'raise' or 'report'; given {problems!r}")
 
 
@@ -32,9 +33,11 @@ def check_schedules(schedule: Any, schedules: Any, client: Any) -> list[str | in
     if schedules is None:
         chosen = [schedule]
     else:
-        if schedule != EAGER:
+        if not is_among(schedule, (EAGER,)):
             raise Error("give schedule or schedules, not both")
-        if isinstance(schedules, str) or not isinstance(schedules, Iterable):
+        if not isinstance(schedules, Iterable) or isinstance(
+            schedules, str | bytes | np.ndarray
+        ):
             raise Error(f"schedules is a list of schedules; given {schedules!r}")
         chosen = list(schedules)
     if not chosen:

@@ -54,8 +54,8 @@ class RawKernel:
         for what, given in (("code", code), ("name", name)):
             if not isinstance(given, str):
                 raise Error(f"{what} is a text; given {type(given).__name__}")
-        if isinstance(options, str):
-            raise Error(f"options is a sequence of texts; given the text {options!r}")
+        if isinstance(options, str) or not isinstance(options, Sequence):
+            raise Error(f"options is a sequence of texts; given {options!r}")
         for word in map(str, options):
             if word.startswith(("-arch", "--gpu-architecture", "-gencode")):
                 raise Error(f"the target is given as target='sm_100a', not as {word}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
 from fragmenta.machine.trace import I8, I32, I64, Code, Value, compare_unsigned, select
 from fragmenta.ptx.engine import attention
 from fragmenta.ptx.engine.events import event
@@ -38,6 +38,9 @@ from fragmenta.ptx.module import (
     Register,
 )
 
+SIZES = (4, 8, 16)
+"""Bytes that each lane copies."""
+
 
 @handles("cp")
 def cp(writer: Writer, instruction: Instruction) -> None:
@@ -56,6 +59,8 @@ def cp(writer: Writer, instruction: Instruction) -> None:
     if not isinstance(size, Immediate):
         raise Error("the size of cp.async is a constant")
     bytes_ = int(size.value)
+    if bytes_ not in SIZES:
+        raise BadOperands(f"cp.async copies 4, 8 or 16 bytes; given {bytes_}")
     used, ignored = _rest(writer, rest, bytes_, "L2::cache_hint" in words)
     to, to_offset = address_of(writer, goal)
     of, of_offset = address_of(writer, source)

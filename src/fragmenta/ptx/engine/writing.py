@@ -41,6 +41,16 @@ from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 FULL, PARTIAL = "b", "m"
 WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
 """Opcodes that are carried out for all lanes at once, whatever the guard says."""
+INTERNAL = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    StopIteration,
+    TypeError,
+    ValueError,
+)
+"""What a handler raises that is given operands which its instruction does not have."""
 LONGEST_PIECE = 2000
 """Lines without a label.  LLVM takes more than twice the time for twice as many."""
 Handler = Callable[["Writer", Instruction], None]
@@ -470,14 +480,18 @@ class Writer:
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
         elif self.version == PARTIAL:
             self.mask = self.active()
+        self.guarded(lambda: self._instruction(instruction))
+
+    def _instruction(self, instruction: Instruction) -> None:
+        """Write what is watched about an instruction, and what it does."""
         if self.mode.watch:
             for each in BEFORE:
                 each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
-        if guard is not None and instruction.opcode in WHOLE_WARP:
-            self.guarded(lambda: self._if_any(lambda: handler(self, instruction)))
+        if instruction.guard is not None and instruction.opcode in WHOLE_WARP:
+            self._if_any(lambda: handler(self, instruction))
         else:
-            self.guarded(lambda: handler(self, instruction))
+            handler(self, instruction)
 
     def _if_any(self, write: Callable[[], None]) -> None:
         """Write something that is done only if a lane takes part."""
@@ -497,7 +511,7 @@ class Writer:
         except Error as error:
             del self.lines[before:]
             self.refuse(str(error))
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        except INTERNAL:
             # Operands that no instruction has; module.check says what is wrong.
             del self.lines[before:]
             self.refuse("it is not written as PTX has it; module.check says why")
