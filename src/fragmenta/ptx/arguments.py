@@ -281,6 +281,8 @@ def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place | 
         at = tuple(at for at, _ in value.pointers)
         places = tuple(_place(each, what) for _, each in value.pointers)
         return _Places(_raw(value.data, size, what), at, places)
+    if _is_struct(value, parameter):
+        value = value.reshape(-1)[0]
     if isinstance(value, _RAW):
         return _raw(value, size, what)
     pointer = isinstance(value, Pointer)
@@ -294,6 +296,13 @@ def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place | 
     if not pointer:
         return _Place(_memory(value, what), 0, what, pointer=False)
     return _place(value, what)
+
+
+def _is_struct(value: Any, parameter: Variable) -> bool:
+    """Whether an array is a struct by value: its one element, as CuPy takes it."""
+    single = isinstance(value, np.ndarray) and value.size == 1
+    by_value = parameter.size != type_bytes(parameter.type) or parameter.type == "b8"
+    return single and value.dtype.fields is not None and by_value
 
 
 def _place(value: Pointer, what: str) -> _Place:
@@ -373,13 +382,12 @@ def _memory(value: Any, what: str) -> NDArray[Any]:
         if not hasattr(value, "__dlpack__"):
             raise Error(f"{what} must be an array; given {type(value).__name__}")
         value = _shared(value, what)
+    if value.flags.f_contiguous and not value.flags.c_contiguous:
+        value = value.T.reshape(-1)  # the elements as they are in memory
     if not value.flags.c_contiguous:
-        hint = "numpy.ascontiguousarray makes a copy that is"
-        if value.flags.f_contiguous:
-            hint = f"its transpose .T is, with the same memory; {hint}, too"
         raise ShapeError(
-            f"{what} is not contiguous in C order (shape {value.shape}, strides "
-            f"{value.strides}); {hint}"
+            f"{what} is not contiguous (shape {value.shape}, strides {value.strides}); "
+            "numpy.ascontiguousarray makes a copy that is"
         )
     if value.dtype.hasobject:
         raise Error(f"{what} holds Python objects; a kernel needs numbers")

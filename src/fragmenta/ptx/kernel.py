@@ -223,6 +223,9 @@ class Kernel:
 
     verify = methods.verify_kernel
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _kernel_of, (self.loaded, self.name)
+
     def __repr__(self) -> str:
         given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
         return f"Kernel({self.name}({given}))"
@@ -268,6 +271,13 @@ class Loaded(Source):
             self.compiled(name, check_target(self.module.target), True)
         return self.variables_of(next(iter(self._compiled.values())))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are modules of their own, with the same values."""
+        kept = {}
+        if self._variables is not None:
+            kept = {name: self._variables[name].tobytes() for name in self._variables}
+        return _again, (self.module.text, self.module.name, kept)
+
     def __repr__(self) -> str:
         version = ".".join(map(str, self.module.version))
         names = one_of(self.kernels, "and") or "no kernel"
@@ -277,6 +287,19 @@ class Loaded(Source):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.module, name)
+
+
+def _again(text: str, name: str, variables: dict[str, bytes]) -> Loaded:
+    """A module that was copied or pickled."""
+    made = parse(text, name)
+    for each, value in variables.items():
+        made.variables[each] = value
+    return made
+
+
+def _kernel_of(loaded: Loaded, name: str) -> Kernel:
+    """A kernel that was copied or pickled, with its module."""
+    return loaded.kernels[name]
 
 
 class _Named(dict[str, Kernel]):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property, partial
-from threading import Lock
 from typing import Any
 
+from fragmenta.arrays.locks import ForkLock
 from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.engine.compiled import Compiled, compiled
@@ -27,7 +27,7 @@ class Source:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self._lock = Lock()
+        self._lock = ForkLock()
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._variables: Variables | None = None
 

@@ -405,7 +405,7 @@ def _bits(
     A: ArrayLike, op: Instruction, keep_negative_zero: bool, pad: bool
 ) -> tuple[Array, Any]:
     """The raw bits of A, and the mask of bits that make a place a value."""
-    check_flags(keep_negative_zero=keep_negative_zero, pad=pad)
+    check_flags(keep_negative_zero=keep_negative_zero)
     granularity, of = sparse(op)[1], op.types["a"]
     bits = of.encode(as_array(A))
     signless = not of.is_integer and not keep_negative_zero
@@ -422,6 +422,7 @@ def whole_chunks(array: Array, granularity: Granularity, pad: bool) -> Array:
     >>> whole_chunks(np.ones((1, 3)), Granularity(2, 4), pad=True)
     array([[1., 1., 1., 0.]])
     """
+    check_flags(pad=pad)
     if array.ndim < 2:
         raise ShapeError(
             f"a matrix must have 2 or more axes; given shape {array.shape}"

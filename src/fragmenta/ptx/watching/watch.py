@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
-from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.locks import ForkLock
 from fragmenta.errors import Error, one_of
 from fragmenta.machine import compiler
 from fragmenta.ptx.engine import library
@@ -23,7 +23,6 @@ Clock: TypeAlias = NDArray[np.int32]
 """A clock row: planes, then base, extra and mask, then agents."""
 
 _PROXIES = {"generic": 0, "cp.async": 0, "async": 8}
-_LOADING = Lock()
 _POINTER, _WORD, _LONG = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
 
 
@@ -59,7 +58,7 @@ class Machine:
         self.renew = int(self._engine.get_function_address(meeting.RENEW.name))
 
 
-_LOADING = Lock()
+_LOADING = ForkLock()
 
 
 def machine() -> Machine:
