@@ -11,6 +11,8 @@ SEED   ?= $(shell date +%Y%m%d)
 # PyTorch is pinned so that every run takes the same build, from a cache where there
 # is one: the newest may bring gigabytes of CUDA that nothing here needs.
 TORCH  ?= torch==2.13.0
+# The corpus has the verdicts of this version's machine code.
+TRITON := triton==3.9.0
 MMASIM := mmasim==2.1.1
 CUTE := nvidia-cutlass-dsl==4.8.1
 PYPTX := pyptx==0.1.1
@@ -20,9 +22,11 @@ CUTLASS := nvidia-cutlass==4.2.0.0
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+# What is imported is compiled then; compiling all that is installed takes far longer.
+INSTALL := -m pip --disable-pip-version-check install --quiet --no-compile
+PIP := $(BIN)/python $(INSTALL)
 
-.PHONY: demo test thorough torch triton cutlass published hopper lint types unit fuzz bench dist pages docs browser explorer looks clean help
+.PHONY: demo test thorough torch triton cutlass published corpus hopper lint types unit fuzz bounds bench dist pages docs node cairo browser explorer looks clean help
 
 help:           ## say what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' Makefile
@@ -59,6 +63,13 @@ published: $(VENV)-published/.stamp  ## every row against MMA-Sim; FULL=1: a mil
 	$(if $(FULL),$(JUDGE) published/compare.py)
 	$(JUDGE) published/ratio.py
 
+# Without PART=small, all of it takes an hour or two.  KEEP=1 writes docs/corpus.json.
+PART ?= all
+
+corpus: $(VENV)-corpus/.stamp  ## other people's kernels; PART=small: some minutes of them
+	TRITON_CACHE_DIR="$(abspath $(VENV)-corpus)/cache" PYTHONPATH=. \
+	  $(VENV)-corpus/bin/python -m corpus --part $(PART) $(if $(KEEP),--keep --interpret)
+
 lint: $(VENV)/.test  ## ruff, rules and format
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -66,15 +77,20 @@ lint: $(VENV)/.test  ## ruff, rules and format
 types: $(VENV)/.test  ## mypy --strict
 	$(BIN)/mypy
 
-unit: $(VENV)/.test browser  ## the tests alone
+unit: $(VENV)/.test node cairo  ## the tests alone
 	$(BIN)/pytest -n $(JOBS) --dist loadgroup
 
-thorough: $(VENV)/.test browser  ## the tests alone, with every case that repeats a kind
+thorough: $(VENV)/.test node cairo  ## the tests alone, with every case that repeats a kind
 	FRAGMENTA_THOROUGH=1 FRAGMENTA_HOPPER=1 $(BIN)/pytest -n $(JOBS) --dist loadgroup
 
 fuzz: $(VENV)/.test  ## COUNT hostile calls on every core; the result into docs/verification
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) \
 	  --output docs/verification/fuzz.json
+	$(BIN)/python docs/generate.py
+
+bounds: $(VENV)/.test  ## COUNT hostile accesses between guard pages, and every bound removed
+	$(BIN)/python -m tests.fuzz.bounds --count $(COUNT) --seed $(SEED) \
+	  --output docs/verification/bounds.json
 	$(BIN)/python docs/generate.py
 
 hopper: $(VENV)/.test  ## every launch watched: own kernels, Triton's, recorded ones; mutants
@@ -97,18 +113,32 @@ docs: $(VENV)/.docs browser  ## the same, and the site into build/site
 	  command -v $$name >/dev/null && { node docs/check.mjs; exit; }; \
 	done; echo "NOT TESTED: the site in a browser"
 
-# Chromium and what drives it, for the tests of the explorer.
+# A package of the system, if this user may install one; the rest of the line says what
+# it is for.
+define apt
+  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+    echo "installing $(2)"; \
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
+      --no-install-recommends $(1); } >/dev/null 2>&1 && exit 0; \
+  fi
+endef
+
+node: explorer/node_modules/.stamp  ## what compiles the explorer's script for its tests
+
+cairo: $(VENV)/.test  ## the library that draws PNG and PDF
+	@$(BIN)/python -c "import cairosvg" 2>/dev/null && exit 0; \
+	$(call apt,libcairo2,libcairo2: it draws PNG and PDF (about 10 MB)); \
+	echo "NOT TESTED: PNG and PDF; no libcairo, and none to install"
+
+# Chromium, for the tests that use the explorer and the site in it.
 CHROMIUM_NAMES := chromium chromium-browser google-chrome chrome
 
-browser: explorer/node_modules/.stamp  ## what the explorer's tests need
+browser: node  ## what uses the explorer and the site
 	@for name in $(CHROMIUM_NAMES); do command -v $$name >/dev/null && exit 0; done; \
-	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq \
-	    --no-install-recommends chromium fonts-dejavu-core libcairo2; } >/dev/null 2>&1 && exit 0; \
-	fi; \
+	$(call apt,chromium fonts-dejavu-core,Chromium: it uses the explorer and the site (about 400 MB)); \
 	echo "NOT TESTED: the explorer in a browser; no Chromium, and none to install"
 
-explorer: $(VENV)/.test browser  ## build the explorer page anew
+explorer: $(VENV)/.test node  ## build the explorer page anew
 	PYTHON=$(CURDIR)/$(BIN)/python node explorer/build.mjs
 
 looks: browser  ## the explorer in a browser, its pictures against stored ones; UPDATE=1: store them
@@ -116,46 +146,60 @@ looks: browser  ## the explorer in a browser, its pictures against stored ones; 
 	node explorer/tests/looks.mjs $(if $(UPDATE),--update)
 
 explorer/node_modules/.stamp: explorer/package.json
+	@echo "installing what builds and drives the explorer: esbuild, TypeScript (about 60 MB)"
 	@if command -v npm >/dev/null && npm install --prefix explorer --no-package-lock \
 	    --ignore-scripts --no-audit --no-fund --silent; then touch $@; \
 	else echo "NOT TESTED: the explorer; npm could not install explorer/package.json"; fi
 
 clean:          ## remove the environment and everything built
-	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-published explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) $(VENV)-torch $(VENV)-triton $(VENV)-cutlass $(VENV)-published $(VENV)-corpus explorer/node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
 
 # The stamps: made anew when the declared dependencies change.
 $(VENV)-torch/.stamp: pyproject.toml
+	@echo "installing PyTorch and the tests' tools (some gigabytes)"
 	$(PYTHON) -m venv $(VENV)-torch
-	$(VENV)-torch/bin/python -m pip --disable-pip-version-check install --quiet \
+	$(VENV)-torch/bin/python $(INSTALL) \
 	  '$(TORCH)' --editable '.[torch,cuda]' hypothesis 'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
 $(VENV)-triton/.stamp: pyproject.toml
+	@echo "installing PyTorch, Triton and the tests' tools (some gigabytes)"
 	$(PYTHON) -m venv $(VENV)-triton
-	$(VENV)-triton/bin/python -m pip --disable-pip-version-check install --quiet \
+	$(VENV)-triton/bin/python $(INSTALL) \
 	  '$(TORCH)' --editable '.[torch,triton]' 'pytest>=8,<9.2' pytest-xdist
+	touch $@
+
+# Of what the libraries ask for, little is needed, so it is not installed with them.
+$(VENV)-corpus/.stamp: pyproject.toml corpus/packages.txt
+	@echo "installing PyTorch, Triton and other people's kernels (about 2 GB)"
+	$(PYTHON) -m venv $(VENV)-corpus
+	$(VENV)-corpus/bin/python $(INSTALL) '$(TORCH)' '$(TRITON)' --editable '.[torch,triton]'
+	$(VENV)-corpus/bin/python $(INSTALL) --no-deps --requirement corpus/packages.txt
 	touch $@
 
 # A later compiler writes other PTX, so both are pinned.
 $(VENV)-cutlass/.stamp: pyproject.toml
+	@echo "installing CuTe's Python compiler and pyptx (about 500 MB)"
 	$(PYTHON) -m venv $(VENV)-cutlass
-	$(VENV)-cutlass/bin/python -m pip --disable-pip-version-check install --quiet \
+	$(VENV)-cutlass/bin/python $(INSTALL) \
 	  --editable . $(CUTE) $(PYPTX) 'pytest>=8,<9.2' pytest-xdist
 	touch $@
 
 # Of the wheel of CUTLASS only the headers are wanted.
 $(VENV)-cutlass/.nvcc: $(VENV)-cutlass/.stamp
-	$(VENV)-cutlass/bin/python -m pip --disable-pip-version-check install --quiet \
+	@echo "installing nvcc and CUTLASS's headers (about 300 MB)"
+	$(VENV)-cutlass/bin/python $(INSTALL) \
 	  'nvidia-cuda-nvcc>=13.4,<14' nvidia-cuda-cccl
-	$(VENV)-cutlass/bin/python -m pip --disable-pip-version-check install --quiet \
+	$(VENV)-cutlass/bin/python $(INSTALL) \
 	  --no-deps $(CUTLASS)
 	touch $@
 
 # PyTorch first: what MMA-Sim asks for is any version of it.
 $(VENV)-published/.stamp: pyproject.toml
+	@echo "installing PyTorch and MMA-Sim (some gigabytes)"
 	$(PYTHON) -m venv $(VENV)-published
-	$(VENV)-published/bin/python -m pip --disable-pip-version-check install --quiet '$(TORCH)'
-	$(VENV)-published/bin/python -m pip --disable-pip-version-check install --quiet \
+	$(VENV)-published/bin/python $(INSTALL) '$(TORCH)'
+	$(VENV)-published/bin/python $(INSTALL) \
 	  --editable . '$(MMASIM)' 'pytest>=8,<9.2'
 	touch $@
 
@@ -163,15 +207,19 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.base: pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --editable .
+	@echo "installing fragmenta: numpy, llvmlite, typer (about 100 MB)"
+	$(PIP) --editable .
 	touch $@
 
 # The assembler of an older toolkit is a second judge; it stands beside the newest one.
 $(VENV)/.test: pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --editable '.[test]'
-	$(PIP) install --quiet --no-deps --upgrade --target $(VENV)/toolkit-13.0 'nvidia-cuda-nvcc==13.0.88'
+	@echo "installing fragmenta and the tests' tools: llvmlite, mypy, Dask, ptxas, NVRTC (about 300 MB)"
+	$(PIP) --editable '.[test]'
+	@echo "installing ptxas 13.0, the second judge (about 40 MB)"
+	$(PIP) --no-deps --upgrade --target $(VENV)/toolkit-13.0 'nvidia-cuda-nvcc==13.0.88'
 	touch $@ $(VENV)/.base
 
 $(VENV)/.docs: pyproject.toml | $(BIN)/python
-	$(PIP) install --quiet --editable '.[docs]'
+	@echo "installing what makes the site: MkDocs, matplotlib (about 50 MB)"
+	$(PIP) --editable '.[docs]'
 	touch $@ $(VENV)/.base

@@ -1,10 +1,12 @@
 """What every test and doctest shares."""
 
 import atexit
+import gc
 import os
 import shutil
 import tempfile
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 
@@ -18,6 +20,20 @@ def _folder_of_its_own(variable: str, prefix: str) -> None:
 
 # Compiled kernels of the tests stay out of the user's own cache.
 _folder_of_its_own("FRAGMENTA_CACHE", "fragmenta-")
+
+# How fast the machine is decides nothing: no notice of work that takes long, also in
+# other processes, and no time-outs of hypothesis.
+os.environ["FRAGMENTA_PATIENCE"] = "never"
+if find_spec("hypothesis") is not None:
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "no clock", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("no clock")
+
+for what in ("CONNECT", "TCP"):
+    os.environ[f"DASK_DISTRIBUTED__COMM__TIMEOUTS__{what}"] = "1800s"
 
 # Triton 3.9 warns unless this is said; it is what the GPU recordings were made with.
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
@@ -59,6 +75,31 @@ def pytest_collection_modifyitems(
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def pytest_collection_finish() -> None:
+    """What was collected stays: the garbage collector need not look at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """The tests of a file run in one process, so that what they share is made once.
+
+    Groups may join files.  Without a scheduler of our own, ``--dist loadgroup`` would
+    give the tests of a file to all processes in turn.
+    """
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFile(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            group = super()._split_scope(nodeid)
+            return nodeid.partition("::")[0] if group == nodeid else group
+
+    return ByFile(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

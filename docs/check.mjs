@@ -6,7 +6,7 @@
 
 import { dirname, join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { launch } from "../explorer/tests/browser.mjs";
+import { HANG, launch } from "../explorer/tests/browser.mjs";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const site = join(root, "build/site");
@@ -35,7 +35,7 @@ async function searching(page) {
   await page.locator(".md-search__input").click();
   await page.locator(".md-search__input").pressSequentially("swizzle");
   const found = page.locator(".md-search-result__item");
-  await found.first().waitFor({ timeout: 8000 }).catch(() => wrong.push("search from a folder finds nothing"));
+  await found.first().waitFor({ timeout: HANG }).catch(() => wrong.push("search from a folder finds nothing"));
 }
 
 async function explaining(page) {
@@ -85,7 +85,7 @@ async function zooming(page) {
   const before = parseInt(await told.textContent(), 10);
   await page.mouse.move(400, 400);
   await page.mouse.wheel(0, -400);
-  await page.waitForFunction((b) => parseInt(document.querySelector("dialog.fm-zoom output").textContent, 10) > b, before, { timeout: 3000 })
+  await page.waitForFunction((b) => parseInt(document.querySelector("dialog.fm-zoom output").textContent, 10) > b, before, { timeout: HANG })
     .catch(() => wrong.push("the wheel does not zoom"));
   await page.keyboard.press("Escape");
   expect((await page.locator("dialog.fm-zoom").count()) === 0, "Escape closes the picture");

@@ -3,8 +3,9 @@
     python docs/generate.py          # or: make pages
 
 writes what is between ``<!-- generated: name -->`` and ``<!-- /generated -->`` in the
-pages of docs/, and the pictures that pages show.  The pages are committed, so that they
-can be read where the code is.  ``tests/test_docs.py`` fails if one is outdated.
+pages of docs/ and in README.md, and the pictures that pages show.  The pages are
+committed, so that they can be read where the code is.  ``tests/test_docs.py`` fails if
+one is outdated.
 
     python docs/generate.py --site   # make docs does this before mkdocs
 
@@ -22,7 +23,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from making import families, figures, gallery, kernels, numbers, references, site
+from making import (
+    corpus,
+    families,
+    figures,
+    gallery,
+    kernels,
+    numbers,
+    references,
+    site,
+)
 from making.markdown import DOCS, ROOT
 
 END = "<!-- /generated -->"
@@ -46,10 +56,17 @@ WRITERS: dict[str, Callable[[], str]] = {
     "published": numbers.published_tables,
     "recordings": numbers.recording_table,
     "fuzz": numbers.fuzz_table,
+    "bounds": numbers.bounds_table,
     "opcodes": kernels.opcode_tables,
     "launches": kernels.launch_table,
     "scalars": kernels.scalar_table,
     "special": kernels.special_table,
+    "corpus": corpus.summary,
+    "corpus-sentence": corpus.sentence,
+    "corpus-libraries": corpus.libraries,
+    "corpus-findings": corpus.findings,
+    "corpus-others": corpus.others,
+    "corpus-kernels": corpus.kernels,
     "commands": references.commands,
     "api": references.api,
     **{
@@ -74,7 +91,7 @@ def main(*options: str) -> None:
 def pages() -> dict[Path, str]:
     """Every page that has generated text, as it ought to be."""
     found = {}
-    for path in sorted(DOCS.rglob("*.md")):
+    for path in (*sorted(DOCS.rglob("*.md")), ROOT / "README.md"):
         text = path.read_text(encoding="utf-8")
         if REGION.search(text):
             found[path] = page(text)

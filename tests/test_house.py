@@ -142,9 +142,15 @@ class Reader(ast.NodeVisitor):
             self.found.append(Import(self.module, target, self.when))
 
 
+@cache
+def parsed(text: str) -> ast.Module:
+    """A text is parsed once, for all the rules."""
+    return ast.parse(text)
+
+
 def read(module: str, text: str, known: frozenset[str]) -> Reader:
     reader = Reader(module, known)
-    reader.visit(ast.parse(text))
+    reader.visit(parsed(text))
     return reader
 
 
@@ -329,7 +335,7 @@ def test_no_eight_lines_stand_twice() -> None:
 def code_lines(text: str) -> list[tuple[int, str]]:
     """The lines that count, with their numbers."""
     skipped: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(parsed(text)):
         if isinstance(node, ast.Import | ast.ImportFrom):
             skipped.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
         elif isinstance(node, ast.FunctionDef):

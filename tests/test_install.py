@@ -7,10 +7,14 @@ import re
 import subprocess
 import sys
 import venv
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+
+from tests.clock import HANG
 
 ROOT = Path(__file__).resolve().parent.parent
 Run = Callable[..., str]
@@ -28,7 +32,7 @@ def run(*command: object, cwd: Path) -> str:
         env=outside,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG,
         check=False,
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
@@ -45,14 +49,48 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
+def needed(name: str, listed: Iterable[str]) -> dict[str, Distribution]:
+    """What a distribution says that it needs, and what that needs; as installed here."""
+    found: dict[str, Distribution] = {}
+    waiting = [(name, each) for each in listed]
+    while waiting:
+        by, text = waiting.pop()
+        need = Requirement(text)
+        if need.marker and not need.marker.evaluate({"extra": ""}):
+            continue
+        if need.name not in found:
+            there = found[need.name] = distribution(need.name)
+            waiting += [(need.name, each) for each in there.requires or ()]
+        version = found[need.name].version
+        assert need.specifier.contains(version, prereleases=True), f"{by}: {text}"
+    return found
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
-    """The command line of an environment that holds the wheel and its needs."""
+    """The command line of an environment that holds the wheel and its needs.
+
+    The wheel is installed.  What it declares to need is linked from the environment of
+    the tests, and nothing else: a need that it does not declare is missed.
+    """
     place = tmp_path_factory.mktemp("environment")
-    venv.create(place, with_pip=True)
+    venv.create(place)
     scripts = place / ("Scripts" if os.name == "nt" else "bin")
-    pip = (scripts / "python", "-m", "pip", "--disable-pip-version-check")
-    run(*pip, "install", "--quiet", wheel, cwd=place)
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    quick = ("--quiet", "--no-deps", "--no-compile", "--no-index")
+    run(*pip, "--python", scripts / "python", "install", *quick, wheel, cwd=place)
+    ask = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = Path(run(scripts / "python", "-c", ask, cwd=place).strip())
+    (about,) = site.glob("fragmenta-*.dist-info")
+    needs = needed("fragmenta", Distribution.at(about).requires or ())
+    assert {"numpy", "llvmlite", "typer"} <= set(needs)
+    for each in needs.values():
+        for part in {file.parts[0] for file in each.files or ()} - {
+            "..",
+            "__pycache__",
+        }:
+            if not (site / part).exists():
+                (site / part).symlink_to(each.locate_file(part))
 
     def command(name: str, *words: object) -> str:
         return run(scripts / name, *words, cwd=place)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import fragmenta as fm
+from tests.clock import HANG
 
 SOURCE = Path(inspect.getfile(fm)).parents[1]
 NAMES = [name for name in fm.__all__ if name != "__version__"]
@@ -29,7 +30,7 @@ def loaded(code: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=120,
+        timeout=HANG,
     )
     return {name.partition(".")[0] for name in json.loads(done.stdout.splitlines()[-1])}
 

@@ -23,6 +23,7 @@ FAMILIES = {
 """The families on each page of families/ that has a table of them."""
 LISTS = {
     **FAMILIES,
+    "moves": (*FAMILIES["moves"], "spcompress", "spdecompress"),
     "tcgen05_mma": tuple(name for name in TENSOR if "mma" in name),
     "tcgen05": tuple(name for name in TENSOR if "mma" not in name),
 }

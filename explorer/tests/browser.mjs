@@ -41,10 +41,14 @@ export function executable() {
 export const launch = () =>
   chromium.launch({ executablePath: executable(), headless: true, args: FLAGS });
 
+/** Milliseconds after which a page hangs; nothing takes as long on any machine. */
+export const HANG = 600_000;
+
 /** A page that has finished drawing; what the console says is kept. */
 export async function open(browser, hash = "", settings = {}) {
   const viewport = { width: 1500, height: 950 };
   const context = await browser.newContext({ viewport, ...settings });
+  context.setDefaultTimeout(HANG);
   const page = await context.newPage();
   page.said = [];
   page.on("console", (message) =>

@@ -126,6 +126,8 @@ class KernelFault(Error):
         self.source = source
         self.block = block
         self.thread = thread
+        self.place: Any = None
+        """The same as ``source`` with the calls that it is in: a ``module.Source``."""
         self.output = ""
         """What the kernel had printed before."""
         self.problems: list[Any] = []
@@ -151,9 +153,10 @@ class LimitReached(KernelFault):
 
 
 class KernelHazard(KernelFault):
-    """A kernel ran to its end, but something in it is wrong; the message says what.
+    """A kernel may run to its end, but something in it is wrong; the message says what.
 
-    ``problems`` are all problems of the launch.
+    ``problems`` are all problems of the launch.  If a look at the text shows an error,
+    the kernel does not run, and there is no ``result``.
     """
 
     def __init__(self, message: str, kind: str, problems: list[Any]) -> None:
@@ -161,7 +164,7 @@ class KernelHazard(KernelFault):
         self.args = (message, kind, problems)
         self.problems = problems
         self.result: Any = None
-        """What the launch did in spite of it."""
+        """What the launch did in spite of it; None if it did not run."""
 
 
 # ── what is missing or refuses to work ──────────────────────────────────────

@@ -17,7 +17,6 @@ reads every import.
 
 from __future__ import annotations
 
-from functools import cache
 from types import MethodType
 from typing import TYPE_CHECKING, Any, overload
 
@@ -84,12 +83,17 @@ class Fitted(Late):
     class, ``find`` returns all functions that may do it.
     """
 
-    @cache  # noqa: B019 - one for each method, for as long as the class exists
+    _general: Any = None
+
     def of_class(self) -> Any:
-        """A function with the arguments of all instructions."""
+        """A function with the arguments of all instructions; made once."""
+        if self._general is not None:
+            return self._general
         from fragmenta.isa.calling import general
 
-        return general(self.name, self.find(None), self.__doc__ or "")
+        made = general(self.name, self.find(None), self.__doc__ or "")
+        # All threads get the function that was kept first.
+        return vars(self).setdefault("_general", made)
 
     def of_one(self, op: Instruction) -> Any:
         """A function with the arguments of this instruction."""

@@ -1,12 +1,15 @@
-"""How far along is it?
+"""Progress of work that takes long, on the error stream.
 
-Work that takes longer than a second shows a progress bar on the error stream,
-if that is a terminal.  Work that is done once, such as compiling, prints one
-line on the error stream instead, also if that is not a terminal.
+Work that takes longer than a second shows a progress bar, if the error stream is a
+terminal.  Work that is done once, such as compiling, prints one line instead, also
+if that is not a terminal.  The environment variable ``FRAGMENTA_PATIENCE`` changes
+the second: it is a number of seconds, or ``never``.
 """
 
 from __future__ import annotations
 
+import math
+import os
 import sys
 import threading
 import time
@@ -14,16 +17,59 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from fragmenta.errors import Error
+
 Progress = Callable[[float], object]
 """A function that is called now and then with the share of the work that is done."""
+
+VARIABLE = "FRAGMENTA_PATIENCE"
+NEVER = "never"
+
+
+class Clock:
+    """The clock that decides whether work takes long.
+
+    Tests put another one in its place (``tests/clock.py``), so that no test depends on
+    how fast the machine is.
+    """
+
+    def now(self) -> float:
+        """Seconds since some moment."""
+        return time.monotonic()
+
+    def after(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
+        """Call a function later; what is returned calls it off."""
+        timer = threading.Timer(seconds, call)
+        timer.daemon = True
+        timer.start()
+        return timer.cancel
+
+
+clock = Clock()
 
 
 def ignore_progress(done: float) -> None:
     """Does nothing; the default where no progress is shown."""
 
 
-_PATIENCE = 1.0
-"""Seconds before a bar or a line is shown."""
+def patience() -> float:
+    """Seconds before a bar or a line is shown.
+
+    >>> patience() >= 0
+    True
+    """
+    given = os.environ.get(VARIABLE, "1")
+    if given == NEVER:
+        return math.inf
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < threading.TIMEOUT_MAX:
+        raise Error(
+            f"{VARIABLE} is {given!r}; it is a number of seconds from 0, or {NEVER!r}"
+        )
+    return seconds
 
 
 @contextmanager
@@ -33,15 +79,17 @@ def notice(text: str) -> Iterator[None]:
     >>> with notice("compiling the f16 kernel, once"):
     ...     pass  # quick, so nothing is printed
     """
-    timer = threading.Timer(
-        _PATIENCE, lambda: print(f"fragmenta: {text}", file=sys.stderr, flush=True)
+    seconds = patience()
+    if seconds == math.inf:
+        yield
+        return
+    call_off = clock.after(
+        seconds, lambda: print(f"fragmenta: {text}", file=sys.stderr, flush=True)
     )
-    timer.daemon = True
-    timer.start()
     try:
         yield
     finally:
-        timer.cancel()
+        call_off()
 
 
 @contextmanager
@@ -67,13 +115,13 @@ class _Shown:
 
     def __init__(self, title: str) -> None:
         self._title = title
-        self._start = time.monotonic()
+        self._start = clock.now() + patience()
         self._bar: Any = None
         self._task: Any = None
 
     def __call__(self, done: float) -> None:
         if self._bar is None:
-            if time.monotonic() - self._start < _PATIENCE or done >= 1:
+            if clock.now() < self._start or done >= 1:
                 return
             self._open()
         self._bar.update(self._task, completed=done)

@@ -11,6 +11,7 @@ from fragmenta.arithmetic import model, multiply
 from fragmenta.arithmetic.operands import Operands
 from fragmenta.arrays import threads
 from fragmenta.errors import Error, ShapeError, ValueRangeError
+from tests.clock import HANG
 
 from .inputs import operands
 
@@ -243,7 +244,7 @@ if not child:
 assert os.waitpid(child, 0)[1] == 0
 """
     run = subprocess.run
-    run([sys.executable, "-c", code], check=True, env=_environment(), timeout=120)
+    run([sys.executable, "-c", code], check=True, env=_environment(), timeout=HANG)
 
 
 def _environment():

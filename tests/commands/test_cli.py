@@ -23,6 +23,7 @@ from fragmenta.errors import NoDevice
 from fragmenta.isa.families import FAMILIES, catalogue
 from fragmenta.isa.searching import find
 from tests.asking import WIDTH, answer, ask, refusal
+from tests.clock import HANG
 from tests.commands.names import S4
 
 # The same package in a process of its own, whether it is installed or not.
@@ -36,7 +37,7 @@ def shell(words: Sequence[str], **variables: str) -> subprocess.CompletedProcess
         capture_output=True,
         text=True,
         env={**PYTHON, **variables},
-        timeout=120,
+        timeout=HANG,
         check=False,
     )
 
@@ -195,7 +196,7 @@ def test_a_closed_pipe_is_no_event() -> None:
             stdout=write,
             stderr=subprocess.PIPE,
             env=PYTHON,
-            timeout=120,
+            timeout=HANG,
             check=False,
         )
     finally:
@@ -213,7 +214,7 @@ def test_a_full_disk_is_one_message() -> None:
             stderr=subprocess.PIPE,
             env=PYTHON,
             text=True,
-            timeout=120,
+            timeout=HANG,
             check=False,
         )
     assert done.returncode == 2
@@ -237,7 +238,7 @@ def test_interrupting_is_silent() -> None:
         env=PYTHON,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
         check=False,
     )
     assert (done.returncode, done.stderr) == (130, "")
@@ -264,7 +265,7 @@ def terminal(words: Sequence[str], **variables: str) -> str:
             break
         output += more
     os.close(leader)
-    assert child.wait(timeout=120) == 0
+    assert child.wait(timeout=HANG) == 0
     return output.decode()
 
 

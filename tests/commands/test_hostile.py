@@ -20,6 +20,7 @@ from fragmenta.arrays import npy
 from fragmenta.commands import files
 from fragmenta.commands.compute import load_a
 from tests.asking import ask, complaint
+from tests.clock import HANG
 
 OP = "mma.m16n8k16.f32.f16"
 SPARSE = fm.mma("m16n8k32", a="f16", d="f32", sp="sp")
@@ -28,7 +29,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX"
 
 def run(*words: object, **options: object) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "fragmenta", *map(str, words)]
-    options = {"capture_output": True, "timeout": 60, **options}
+    options = {"capture_output": True, "timeout": HANG, **options}
     return subprocess.run(command, check=False, **options)
 
 
@@ -53,7 +54,7 @@ def test_process_substitution_is_a_pipe(tmp_path: Path) -> None:
     np.save(tmp_path / "b.npy", np.ones((16, 8)))
     said = subprocess.run(
         ["bash", "-c", f"{sys.executable} -m fragmenta run {OP} <(cat b.npy) b.npy"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=HANG, check=False,
     )  # fmt: skip
     assert said.returncode == 2
     assert "is a pipe" in said.stderr
@@ -257,13 +258,13 @@ def test_a_closed_output_is_named() -> None:
     for words in ("list", "show mma.m16n8k16.f32.f16 --json", "--version"):
         said = subprocess.run(
             ["bash", "-c", f"{program} {words} >&-"],
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=HANG, check=False,
         )  # fmt: skip
         assert said.returncode == 2, said.stderr
         assert "the standard output is closed" in said.stderr
         assert "Traceback" not in said.stderr
     both = subprocess.run(
-        ["bash", "-c", f"{program} show nothing >&- 2>&-"], timeout=60, check=False
+        ["bash", "-c", f"{program} show nothing >&- 2>&-"], timeout=HANG, check=False
     )
     assert both.returncode == 2
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def test_a_race_is_told() -> None:
     assert "st.shared of warp" in flat
     assert "at PTX line 15 wrote it, and nothing orders the two" in flat
     assert "    ld.shared.u32 %r6, [%r5];\n    ^~~~~~~~~~~~~" in said
-    assert "hint: Let a barrier (bar.sync, __syncthreads) come between the two." in flat
+    assert "hint: Let a barrier (bar.sync) come between the two." in flat
     assert all(len(line) <= 80 for line in said.splitlines())
     assert not Path("out.npy").exists()
 
@@ -137,3 +138,66 @@ def test_a_timeline_is_drawn() -> None:
     assert "without --no-check" in complaint(
         *ASKED, "--timeline", "other.svg", "--no-check"
     )
+
+
+COMPILED = """
+.file 1 "MINE"
+.file 2 "LIBRARY"
+""" + RACE.replace(
+    "    st.shared.u32 [%r3], %r0;",
+    "    .loc 1 3 5\n    st.shared.u32 [%r3], %r0;",
+).replace(
+    "    ld.shared.u32 %r6, [%r5];",
+    "    .loc 2 40 1, function_name $L__info_string0, inlined_at 1 4 9\n"
+    "    .loc 1 7 2, function_name $L__info_string0, inlined_at 2 40 1\n"
+    "    ld.shared.u32 %r6, [%r5];",
+)  # fmt: skip
+
+
+def located(places: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """The files and lines of places of SARIF."""
+    found = [each["physicalLocation"] for each in places]
+    return [
+        (each["artifactLocation"]["uri"], each["region"]["startLine"]) for each in found
+    ]
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_sarif_names_the_line_of_the_user(here: bool, tmp_path: Path) -> None:
+    """The kernel's own line, if that file is here; else the PTX."""
+    mine = tmp_path / "my kernel.cu"
+    if here:
+        mine.write_text("\n")
+    installed = "/usr/include/copy.h"
+    text = COMPILED.replace("MINE", str(mine)).replace("LIBRARY", installed)
+    head, _, rest = text.partition(".address_size 64")
+    files, _, version = head.partition(".version")
+    text = f".version{version}.address_size 64\n{files}{rest}"
+    Path("compiled.ptx").write_text(text.replace("BARRIER", ""))
+    ask("launch", "compiled.ptx", *ASKED[2:], "--sarif", "k.sarif")
+    (run,) = json.loads(Path("k.sarif").read_text())["runs"]
+    result = next(e for e in run["results"] if e["ruleId"] == "shared-race")
+    (primary,) = located(result["locations"])
+    related = located(result["relatedLocations"])
+    ptx = ("compiled.ptx", text.splitlines().index("    ld.shared.u32 %r6, [%r5];") + 1)
+    uri = "my%20kernel.cu"
+    chain = [(uri, 4), (f"file://{installed}", 40), (uri, 7)]
+    assert (uri, 3) in related  # the other access
+    if here:
+        assert primary == (uri, 4)
+        assert related[:3] == [ptx, *chain[1:]]
+    else:
+        assert primary == ptx
+        assert related[:3] == chain
+
+
+def test_a_fault_in_sarif_has_the_line_of_the_user() -> None:
+    Path("k.cu").write_text("\n")
+    text = '.version 8.0\n.target sm_80\n.address_size 64\n.file 1 "k.cu"\n'
+    text += (
+        ".entry f() { .reg .b64 %rd; mov.u64 %rd, 0;\n.loc 1 9 1\nst.u32 [%rd], 0; }"
+    )
+    Path("fault.ptx").write_text(text)
+    ask("launch", "fault.ptx", "--block", "1", "--sarif", "fault.sarif")
+    (run,) = json.loads(Path("fault.sarif").read_text())["runs"]
+    assert located(run["results"][0]["locations"]) == [("k.cu", 9)]

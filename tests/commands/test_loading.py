@@ -14,6 +14,7 @@ import pytest
 import fragmenta
 from fragmenta.commands.index import COMMANDS
 from tests.asking import answer
+from tests.clock import HANG
 
 FOLDER = Path(fragmenta.__file__).parent / "commands"
 MODULES = sorted({entry.module for entry in COMMANDS.values()})
@@ -36,7 +37,7 @@ def loaded(*words: str, **variables: str) -> set[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=HANG,
     )
     names = json.loads(done.stdout.splitlines()[-1])
     return {module for module in MODULES if f"fragmenta.commands.{module}" in names}

@@ -19,6 +19,7 @@ import fragmenta as fm
 from fragmenta.commands import app
 from fragmenta.cuda.tools import device, launch
 from fragmenta.cuda.tools.launch import on_device
+from tests.clock import HANG
 
 SOURCE = Path(fm.__file__).parents[1]
 
@@ -310,7 +311,7 @@ def test_a_real_fault_is_told(gpu):
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG,
         check=False,
     )
     first, second, last = done.stdout.splitlines()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -9,8 +12,8 @@ import pytest
 
 import fragmenta as fm
 from fragmenta import ptx
-from fragmenta.cuda.tools import device, programs
-from fragmenta.cuda.tools.programs import FILL, machine_code
+from fragmenta.cuda.tools import assembler, device, programs
+from fragmenta.cuda.tools.programs import FILL, Launched, machine_code
 from fragmenta.errors import KernelFault
 from fragmenta.evidence import kernels
 from tests.evidence.fake import TEXT, Fake, install
@@ -32,7 +35,7 @@ def test_the_same_is_the_same(kernel: ptx.Kernel, launched: dict[str, Any]) -> N
     report = kernel.verify(1, 32, [x, y, 8, 0.5], gpu=Fake())
     assert report.same
     assert report.bytes == 64
-    assert str(report) == "add, 64 bytes compared with a fake: no byte differs"
+    assert str(report) == "add, 64 bytes compared with a fake (sm_90a): no byte differs"
     assert not y.any()  # both sides had copies
     (asked,) = launched["programs"]
     assert asked.parameters == [
@@ -137,3 +140,222 @@ def test_the_gpu_of_this_machine(kernel: ptx.Kernel) -> None:
     report = kernel.verify(1, 32, [x, y, 8, 0.1])
     assert report.same, str(report)
     assert report.result.instructions
+
+
+# ── whose arithmetic, which assembler, which cluster ────────────────────────
+
+SUM = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry sum(.param .u64 out)
+{
+    .reg .b32 %a<4>;
+    .reg .b32 %b<2>;
+    .reg .b32 %r<3>;
+    .reg .f32 %d<4>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %laneid;
+    // 2048 * 2048, its negative and 1 in one row: A100 adds 8 products at a time, and
+    // keeps fewer bits of each than an H200.
+    mov.b32 %a0, 0x68006800; mov.b32 %a1, 0x68006800;
+    mov.b32 %a2, 0x3c003c00; mov.b32 %a3, 0x3c003c00;
+    mov.b32 %b0, 0xe8006800; mov.b32 %b1, 0x14003401;
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+        {%d0, %d1, %d2, %d3}, {%a0, %a1, %a2, %a3}, {%b0, %b1},
+        {0f3DCCCCCD, 0f3DCCCCCD, 0f3DCCCCCD, 0f3DCCCCCD};
+    mul.wide.u32 %rd1, %r0, 16;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.v4.f32 [%rd2], {%d0, %d1, %d2, %d3};
+    ret;
+}
+"""
+
+
+def bits_of(target: str) -> bytes:
+    out = np.zeros(128, np.float32)
+    ptx.parse(SUM).kernels["sum"].launch(1, 32, [out], target=target)
+    return out.tobytes()
+
+
+def test_the_arithmetic_is_that_of_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert bits_of("sm_80") != bits_of("sm_90a")  # otherwise this shows nothing
+
+    def launch(gpu: Fake, program: Any, buffers: Any, pattern: Any = None) -> Launched:
+        return Launched([np.frombuffer(bits_of(gpu.target), np.uint8)], "")
+
+    monkeypatch.setattr(programs, "launch", launch)
+    kernel = ptx.parse(SUM).kernels["sum"]
+    report = kernel.verify(1, 32, [np.zeros(128, np.float32)], gpu=Fake())
+    assert report.same
+    assert report.result.target == "sm_90a"
+    assert "compared with a fake (sm_90a): no byte differs" in str(report)
+    said = "with the arithmetic of sm_90a (the PTX is for sm_80), not watched"
+    assert said in str(report.result)
+    plain = kernel.launch(1, 32, [np.zeros(128, np.float32)])
+    assert "with the arithmetic of sm_80, no problems" in str(plain)
+
+
+CLUSTER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry rank(.param .u64 out)
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %ctaid.y;
+    mov.u32 %r1, %nctaid.x;
+    mov.u32 %r2, %ctaid.x;
+    mad.lo.u32 %r0, %r0, %r1, %r2;
+    mov.u32 %r1, %cluster_ctarank;
+    mov.u32 %r2, %cluster_nctarank;
+    mad.lo.u32 %r1, %r2, 16, %r1;
+    mul.wide.u32 %rd1, %r0, 4;
+    add.u64 %rd2, %rd0, %rd1;
+    st.global.u32 [%rd2], %r1;
+    ret;
+}
+"""
+
+
+def test_a_cluster_reaches_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def launch(gpu: Fake, program: Any, buffers: Any, pattern: Any = None) -> Launched:
+        seen.append(program)
+        return Launched([np.zeros_like(each) for each in buffers], "")
+
+    monkeypatch.setattr(programs, "launch", launch)
+    kernel = ptx.parse(CLUSTER).kernels["rank"]
+    out = np.zeros(4, np.uint32)
+    report = kernel.verify(4, 1, [out], cluster=2, gpu=Fake())
+    assert report.differences[0].cpu == "0x00000020"
+    assert [each.cluster for each in seen] == [(2, 1, 1)]
+    with pytest.raises(fm.Error, match="cannot be divided into clusters"):
+        kernel.verify(3, 1, [out], cluster=2, gpu=Fake())
+
+
+class Recorder:
+    """A driver that notes what it is asked to launch."""
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        names = (
+            "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES dynamic",
+            ("CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED larger"),
+        )
+        self.CUfunction_attribute = SimpleNamespace(
+            **dict(each.split() for each in names)
+        )
+        self.CUlaunchAttributeID = SimpleNamespace(
+            CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION="cluster"
+        )
+        self.CUlaunchConfig = SimpleNamespace
+
+    def CUlaunchAttribute(self) -> Any:
+        return SimpleNamespace(value=SimpleNamespace(clusterDim=SimpleNamespace()))
+
+    def cuModuleGetFunction(self, module: Any, name: bytes) -> Any:
+        return 0, name
+
+    def cuFuncSetAttribute(self, function: Any, which: str, value: int) -> Any:
+        self.asked.append((which, value))
+        return (0,)
+
+    def cuLaunchKernelEx(self, config: Any, *rest: Any) -> Any:
+        self.asked.append(config)
+        return (0,)
+
+
+@pytest.mark.parametrize("cluster", [(1, 1, 1), (2, 1, 1), (4, 2, 2)])
+def test_the_driver_is_told_of_a_cluster(
+    cluster: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+    bindings = ModuleType("cuda.bindings")
+    bindings.driver = recorder  # type: ignore[attr-defined]
+    for name, module in (("cuda", ModuleType("cuda")), ("cuda.bindings", bindings)):
+        monkeypatch.setitem(sys.modules, name, module)
+    stream = SimpleNamespace(handle=17, sync=lambda: None)
+    gpu = device.GPU(SimpleNamespace(create_stream=lambda: stream, set_current=int))
+    gpu.launch(0, "rank", (16, 2, 2, 32, 1, 1), 64, [], lambda _: [], cluster)
+    config = recorder.asked[-1]
+    assert (config.gridDimX, config.blockDimX, config.sharedMemBytes) == (16, 32, 64)
+    assert config.hStream == 17
+    assert ("larger", 1) in recorder.asked or cluster != (4, 2, 2)
+    if cluster == (1, 1, 1):
+        assert config.numAttrs == 0
+        return
+    (attribute,) = config.attrs
+    size = attribute.value.clusterDim
+    assert (attribute.id, config.numAttrs) == ("cluster", 1)
+    assert (size.x, size.y, size.z) == cluster
+
+
+OLDER = Path(sys.prefix) / "toolkit-13.0" / "nvidia" / "cu13" / "bin" / "ptxas"
+
+
+@pytest.fixture
+def older() -> Path:
+    if not OLDER.exists():
+        pytest.skip("the assembler of toolkit 13.0 is not installed")
+    return OLDER
+
+
+def test_an_assembler_is_chosen_that_reads_the_version(
+    older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = assembler.assemblers()[0]
+    text = SUM.replace(".version 8.0", f".version {assembler.newest_version(newest)}")
+    assert assembler.newest_version(older) < assembler.newest_version(newest)
+    for every in ([older, newest], [newest, older]):
+        monkeypatch.setattr(assembler, "assemblers", lambda e=every: e)
+        assert machine_code(text, "sm_90a")[:4] == b"\x7fELF"
+        assert programs.assembled_by(text) == assembler.release(newest)
+    assert programs.assembled_by(SUM) == assembler.release(newest)
+
+
+def test_an_older_assembler_is_given_the_program_in_its_version(
+    older: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assembler, "assemblers", lambda: [older])
+    text = SUM.replace(".version 8.0", "// .version 1.0\n .version 9.4")
+    for options in ((), ("--fmad=false",)):
+        assert machine_code(text, "sm_90a", *options)[:4] == b"\x7fELF"
+    with pytest.raises(fm.Error, match=r"Unsupported \.version 9\.4"):
+        assembler.assemble(text, "sm_90a", ptxas=older)
+    new = text.replace("mma.sync", "nonsense.sync")
+    with pytest.raises(fm.Error, match=r"has PTX 9\.4; the newest assembler here"):
+        machine_code(new, "sm_90a")
+
+
+def test_without_an_assembler_the_driver_gets_the_ptx(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assembler, "assemblers", list)
+    assert machine_code(SUM, "sm_90a") == SUM.encode() + b"\0"
+    assert programs.assembled_by(SUM) == "the driver's own"
+
+
+def test_every_assembler_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = {
+        "wheel": "packages/nvidia/cu13/bin/ptxas",
+        "path": "bin/ptxas",
+        "home": "cuda/bin/ptxas",
+        "triton": "packages/triton/backends/nvidia/bin/ptxas-blackwell",
+    }
+    for name in places.values():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "packages")])
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    monkeypatch.delenv("CUDA_PATH", raising=False)
+    found = [each for each in assembler.assemblers() if tmp_path in each.parents]
+    assert found == [(tmp_path / each).resolve() for each in places.values()]

@@ -132,10 +132,6 @@ def test_descriptors_of_unknown_meaning_are_told(operand):
         result = run(d, None, words, np.zeros(1 << 16, np.uint8))
         assert result in ((0, 2) if known else (3,)), bit
         assert result == 0 or (d == 1).all()
-    words = np.full(2, Descriptor(0, 128, 256, 0).encode(), np.uint64)
-    assert run(d, None, words, np.zeros(1 << 16, np.uint8)) == 0
-    words[operand] |= np.uint64(1 << 49)  # a base offset without a swizzle
-    assert run(d, None, words, np.zeros(1 << 16, np.uint8)) == 3
 
 
 def test_illegal_metadata_is_told_and_read_as_it_is():

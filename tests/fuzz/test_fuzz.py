@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.registers.fragment import Fragment
+from tests.clock import work
 from tests.fuzz import engine, files, packing, sparsity, wrong_types
 from tests.fuzz.surfaces import SURFACES
 
@@ -97,8 +97,8 @@ def test_what_escapes_and_what_waits_is_found():
 
     def waits(ask):
         def slow():
-            until = time.thread_time() + 0.25
-            while time.thread_time() < until:
+            until = work() + 0.25
+            while work() < until:
                 pass
             raise fm.Error("no")
 

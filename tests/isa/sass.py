@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import fragmenta as fm
@@ -38,8 +38,10 @@ BATCH = 400
 # What does the work: it multiplies, moves matrices, or orders such instructions.
 WORK = re.compile(
     r"[HIBDQO]MMA|[HIBQ]GMMA|UTC\w+|LDSM|STSM|MOVM|LDTM|STTM|UVIRTCOUNT|FENCE|MEMBAR|"
-    r"WARPGROUP"
+    r"WARPGROUP|UNNAMED"
 )
+#: What nvdisasm leaves out of a listing, or gives no name of its own.
+UNNAMED = "UNNAMED"
 # A wmma.load or .store may be ordinary loads and stores.
 MEMORY = re.compile(r"LD[GS]?|ST[GS]?")
 # An expansion without Tensor Cores is arithmetic.
@@ -50,8 +52,20 @@ FRAME = re.compile(
     r"ELECT|BRA|BSSY|BSYNC|WARPSYNC|CALL|RET|EXIT"
 )
 _LINE = re.compile(
-    r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.MULTILINE
+    r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@!?U?P\w+\s+)?([A-Z_][\w.]*)", re.MULTILINE
 )
+STEP = 16
+"""Bytes of a machine instruction."""
+
+
+def listed(text: str) -> Iterator[str]:
+    """The names in a listing; one for each place that nvdisasm leaves out, too."""
+    after = 0
+    for place, name in _LINE.findall(text):
+        at = int(place, 16)
+        yield from [UNNAMED] * ((at - after) // STEP)
+        yield UNNAMED if name.startswith("_") else name
+        after = at + STEP
 
 
 # ── kernels ─────────────────────────────────────────────────────────────────
@@ -130,7 +144,7 @@ class Tools:
             self._call("ptxas", f"-arch={target}", str(source), "-o", str(cubin))
             listing = self._call("nvdisasm", "-c", str(cubin))
         parts = re.split(r"\.section\s+\.text\.", listing)[1:]
-        return {part[: part.index(",")]: Counter(_LINE.findall(part)) for part in parts}
+        return {part[: part.index(",")]: Counter(listed(part)) for part in parts}
 
     def _call(self, name: str, *arguments: str) -> str:
         program = self.folder / name if self.folder else assembler.tool(name)

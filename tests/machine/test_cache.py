@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
-from fragmenta.machine import cache
+from fragmenta.machine import cache, compiler
 from fragmenta.machine.cache import VARIABLE, Cache
+from fragmenta.machine.trace import I32
 
 SOURCE = Path(fm.__file__).parents[1]
 
@@ -56,14 +57,21 @@ def test_it_is_where_the_platform_has_it(
     assert Cache.present().folder == tmp_path / Path(under)
 
 
-def test_compiled_loops_are_kept_and_used_again(tmp_path):
-    compute(FRAGMENTA_CACHE=str(tmp_path / "new"))
-    files = sorted((tmp_path / "new").iterdir())
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """What a first process keeps."""
+    folder = tmp_path_factory.mktemp("kept") / "new"
+    compute(FRAGMENTA_CACHE=str(folder))
+    return folder
+
+
+def test_compiled_loops_are_kept_and_used_again(kept):
+    files = sorted(kept.iterdir())
     assert files
-    before = [path.stat().st_mtime_ns for path in files]
-    compute(FRAGMENTA_CACHE=str(tmp_path / "new"))
-    assert [path.stat().st_mtime_ns for path in files] == before
-    assert sorted((tmp_path / "new").iterdir()) == files
+    before = [path.stat().st_ino for path in files]  # what is written is a new file
+    compute(FRAGMENTA_CACHE=str(kept))
+    assert [path.stat().st_ino for path in files] == before
+    assert sorted(kept.iterdir()) == files
 
 
 def test_the_folder_and_its_entries_are_for_their_owner_alone(tmp_path):
@@ -114,14 +122,56 @@ def test_an_entry_under_another_name_is_not_used(tmp_path):
     assert kept.get("other") is None
 
 
+@pytest.fixture
+def compiled(monkeypatch):
+    """The loops that were compiled, not found in the cache."""
+    made = []
+    real = compiler._optimized
+
+    def counted(text, *level):
+        made.append(text)
+        return real(text, *level)
+
+    monkeypatch.setattr(compiler, "_optimized", counted)
+    return made
+
+
+def twice():
+    """A loop that is compiled, or found in the cache, when it is first called."""
+
+    @compiler.kernel(x=compiler.pointer(I32))
+    def twice(code, x):
+        x[0] = x[0] + x[0]
+
+    x = np.array([21], np.int32)
+    twice(x)
+    assert x[0] == 42
+
+
 @pytest.mark.parametrize("damage", [b"", b"short", b"x" * 100, "flip"])
-def test_damaged_machine_code_is_made_anew(tmp_path, damage):
+def test_damaged_machine_code_is_made_anew(tmp_path, damage, compiled, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    twice()
+    assert len(compiled) == 1
+    twice()
+    assert len(compiled) == 1
+    (path,) = tmp_path.iterdir()
+    whole = bytearray(path.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    path.write_bytes(bytes(whole) if damage == "flip" else damage)
+    twice()
+    assert len(compiled) == 2
+    twice()
+    assert len(compiled) == 2
+
+
+def test_a_process_makes_anew_what_is_damaged(kept, tmp_path):
+    damages = (b"", b"short", b"x" * 100)
+    for number, path in enumerate(sorted(kept.iterdir())):
+        (tmp_path / path.name).write_bytes(damages[number % 3])
     compute(FRAGMENTA_CACHE=str(tmp_path))
-    for path in tmp_path.iterdir():
-        whole = bytearray(path.read_bytes())
-        whole[len(whole) // 2] ^= 1
-        path.write_bytes(bytes(whole) if damage == "flip" else damage)
-    compute(FRAGMENTA_CACHE=str(tmp_path))
+    for path in kept.iterdir():
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes()
 
 
 def test_a_full_disk_is_no_error(tmp_path, monkeypatch):
@@ -135,13 +185,20 @@ def test_a_full_disk_is_no_error(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_no_home_and_no_place_to_write_are_no_errors(tmp_path):
+def test_no_home_and_no_place_to_write_are_no_errors(tmp_path, compiled, monkeypatch):
     blocked = tmp_path / "a file"
     blocked.write_text("where a folder should be")
-    compute(HOME=str(blocked))
-    compute(FRAGMENTA_CACHE=str(blocked))
-    compute(FRAGMENTA_CACHE="")
-    compute()
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    for variable, place in (
+        ("HOME", str(blocked)),
+        (VARIABLE, str(blocked)),
+        (VARIABLE, ""),
+    ):
+        with monkeypatch.context() as here:
+            here.delenv(VARIABLE, raising=False)
+            here.setenv(variable, place)
+            twice()
+    assert len(compiled) == 3
 
 
 def test_no_home_at_all(monkeypatch):

@@ -1,7 +1,6 @@
 """What a traced function means, and how it is compiled and called."""
 
 import ctypes
-import time
 from functools import partial
 
 import numpy as np
@@ -28,6 +27,7 @@ from fragmenta.machine.trace import (
     smaller,
     truncate,
 )
+from tests.clock import ByHand
 
 
 def unary(of, work, x):
@@ -147,18 +147,19 @@ def test_types_that_do_not_mix_are_refused_while_tracing():
 
 def test_a_slow_compilation_is_announced(monkeypatch, capfd):
     monkeypatch.setenv("FRAGMENTA_CACHE", "")
+    monkeypatch.delenv(progress.VARIABLE)
+    clock = ByHand()
+    monkeypatch.setattr(progress, "clock", clock)
     real = compiler._optimized
+    for seconds, said in ((0.9, ""), (1, "fragmenta: compiling each, once\n")):
 
-    def slow(text):
-        time.sleep(0.5)
-        return real(text)
+        def slow(text, seconds=seconds):
+            clock.move(seconds)
+            return real(text)
 
-    unary(I32, lambda x: x + 40, np.ones(1, np.int32))
-    assert capfd.readouterr().err == ""
-    monkeypatch.setattr(progress, "_PATIENCE", 0.05)
-    monkeypatch.setattr(compiler, "_optimized", slow)
-    unary(I32, lambda x: x + 41, np.ones(1, np.int32))
-    assert capfd.readouterr().err == "fragmenta: compiling each, once\n"
+        monkeypatch.setattr(compiler, "_optimized", slow)
+        unary(I32, lambda x, seconds=seconds: x + int(seconds), np.ones(1, np.int32))
+        assert capfd.readouterr().err == said
 
 
 def test_gathered_and_scattered_numbers_and_tables():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 from functools import cache
 from typing import Any
 
@@ -164,8 +165,6 @@ def test_arrays_that_would_be_misread() -> None:
             ptx.pointer(np.zeros(8, swapped))
     with pytest.raises(Error, match="masked array"):
         run(made, out, np.ma.masked_less(np.arange(8), 2))
-    with pytest.raises(ShapeError, match=r"is not contiguous"):
-        run(made, out, np.zeros((2, 4, 2), order="F").swapaxes(0, 1))
 
 
 @pytest.mark.parametrize(
@@ -455,20 +454,40 @@ def test_blocks_that_the_kernel_does_not_take() -> None:
 
 
 class _Tensor:
-    """As a tensor of PyTorch that is not contiguous."""
+    """As a tensor of PyTorch: another library's memory, with strides."""
 
-    shape = (2, 3)
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
 
-    def __dlpack__(self) -> None:
-        raise AssertionError("nobody asks for the memory")
+    def __dlpack__(self, **options: object) -> object:
+        return self.array.__dlpack__(**options)
 
-    def is_contiguous(self) -> bool:
-        return False
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+    def contiguous(self) -> _Tensor:
+        raise AssertionError("memory is used as it is")
 
 
 def test_a_tensor_that_is_not_contiguous() -> None:
-    with pytest.raises(ShapeError, match=r"shape \(2, 3\)\); \.contiguous\(\) makes"):
-        run(kernel("ret;"), _Tensor())
+    every_second = np.zeros((2, 6), np.float32)[:, ::2]
+    with pytest.raises(ShapeError, match=r"shape \(2, 3\).*; \.contiguous\(\) makes"):
+        run(kernel("ret;"), _Tensor(every_second))
+
+
+def test_the_axes_may_be_in_any_order_in_memory() -> None:
+    """A kernel sees memory: CuPy's Fortran arrays, and transposes, are as good."""
+    made = kernel(COPY, ".param .u64 from")
+    memory = np.arange(24, dtype=np.uint8)
+    cube = memory.reshape(2, 3, 4)
+    for axes in itertools.permutations(range(3)):
+        for given in (cube.transpose(axes), _Tensor(cube.transpose(axes))):
+            out = np.zeros((4, 6), np.uint8, order="F")
+            run(made, out, given, threads=24)
+            assert out.ravel(order="K").tolist() == memory.tolist()
+    for wrong in (cube[:, ::-1], cube[:, :2], np.broadcast_to(memory, (2, 24))):
+        with pytest.raises(ShapeError, match="is not contiguous"):
+            run(made, np.zeros(24, np.uint8), wrong, threads=24)
 
 
 # ── structs with pointers, and tensor maps ──────────────────────────────────
@@ -494,6 +513,33 @@ def test_a_struct_has_pointers_in_it() -> None:
     given = ptx.struct(np.int32(5), x, ptx.pointer(x, 16))
     run(following(), out, given, threads=1)
     assert out.tolist() == [5, 10, 14]
+
+
+def test_a_struct_is_an_array_with_one_element() -> None:
+    """As CuPy takes it: numpy.zeros(1, dtype) for a struct by value."""
+    made = kernel(
+        """ld.param.u32 %r1, [s+4];
+        ld.param.u32 %r2, [s+8];
+        st.global.u32 [%out], %r1;
+        st.global.u32 [%out+4], %r2;""",
+        ".param .align 8 .b8 s[16]",
+    )
+    fields = [("kind", "u1"), ("count", "u4"), ("value", "u8")]
+    aligned, packed = np.dtype(fields, align=True), np.dtype(fields)
+    for shape in ((), (1,), (1, 1)):
+        given = np.zeros(shape, aligned)
+        given["count"], given["value"] = 7, 9
+        out = np.zeros(2, np.uint32)
+        run(made, out, given, threads=1)
+        assert out.tolist() == [7, 9]
+    with pytest.raises(ShapeError, match=r"of 13 bytes; numpy.dtype\(…, align=True\)"):
+        run(made, out, np.zeros(1, packed))
+    with pytest.raises(Error, match=r"a struct of 16 bytes; given an array"):
+        run(made, out, np.zeros(2, aligned))
+    with pytest.raises(Error, match="holds Python objects"):
+        run(made, out, np.zeros(1, [("a", object), ("b", "u8")]))
+    with pytest.raises(Error, match="not in native byte order"):
+        run(made, out, np.zeros(1, [("a", ">u8"), ("b", "u8")]))
 
 
 def test_a_null_pointer_in_a_struct_points_nowhere() -> None:

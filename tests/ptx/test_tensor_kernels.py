@@ -96,7 +96,7 @@ def _numbers(of: Any, shape: tuple[int, ...], seed: int) -> NDArray[Any]:
     return random.normal(size=shape).astype(np.float32).astype(of.storage)
 
 
-def _case(line: Mapping[str, str]) -> Case:
+def _case(line: Mapping[str, str], **tile: Any) -> Case:
     words = line["instruction"].split(".")
     kind = next(w for w in words if w.startswith("kind")).removeprefix("kind::")
     group = 2 if "cta_group::2" in words else 1
@@ -127,8 +127,8 @@ def _case(line: Mapping[str, str]) -> Case:
     parts = {"A": left, "B": right}
     if group == 2:
         parts = {name: pair_halves(of, op, name) for name, of in parts.items()}
-    image, a = fm.shared_tile(parts["A"], op, "A")
-    image, b = fm.shared_tile(parts["B"], op, "B", image=image)
+    image, a = fm.shared_tile(parts["A"], op, "A", **tile)
+    image, b = fm.shared_tile(parts["B"], op, "B", image=image, **tile)
     memory = op.a.pack(left, address=A, image=memory)
     if line["more"] == "lanes":
         options["disable_output_lane"] = given["lanes"] = [0xFF, 0, 1 << 31, 0xF0F0]
@@ -170,8 +170,24 @@ def test_products_of_a_pair_of_blocks(number: int) -> None:
     _compare(_case(read(PAIRS)[number]), _work(PAIRS), number, False)
 
 
-def test_scale_factors_come_by_copies() -> None:
-    """Copies are done before the product that the same thread issues behind them."""
+def test_without_a_swizzle_base_offsets_have_no_effect() -> None:
+    lines = read(PRODUCTS)
+    plain = _case(lines[0], swizzle=0)
+    based = plain._replace(a=plain.a | 3 << 49, b=plain.b | 7 << 49)
+    wanted, found = (
+        case.op.execute(case.memory, case.a, case.b, smem=case.shared, **case.options)
+        for case in (plain, based)
+    )
+    assert np.array_equal(found, wanted)
+    _compare(based, _work(PRODUCTS), 0, False)
+
+
+@pytest.mark.parametrize("base", [0, 4], ids=["plain", "with a base offset"])
+def test_scale_factors_come_by_copies(base: int) -> None:
+    """Copies are done before the product that the same thread issues behind them.
+
+    Triton writes a base offset of 4 into descriptors of scales, without a swizzle.
+    """
     number, line = next(
         (i, each)
         for i, each in enumerate(read(PRODUCTS))
@@ -187,7 +203,7 @@ def test_scale_factors_come_by_copies() -> None:
         where = fm.Descriptor(place, 0, 128, 0, family="tcgen05")
         memory = copy(memory, shared, CP, column, where)
     wanted = case.op.execute(memory, case.a, case.b, smem=shared, **case.options)
-    where = fm.Descriptor(start, 0, 128, 0, family="tcgen05")
+    where = fm.Descriptor(start, 0, 128, 0, base, family="tcgen05")
     for schedule in SCHEDULES:
         found = run(
             _work(PRODUCTS), number, shared, case.memory, a=case.a, b=case.b,

@@ -21,17 +21,19 @@ X4 = instruction("ldmatrix.sync.aligned.m8n8.x4.b16")
 SIZE = 2048
 
 
-def scattered(rng, tiles=None):
+def scattered(rng, tiles=None, width=16):
     """Different rows of the image for all lanes, in no order."""
-    shape = (SIZE // 16,) if tiles is None else (tiles, SIZE // 16)
-    return 16 * np.argsort(rng.random(shape), axis=-1)[..., :32]
+    shape = (SIZE // width,) if tiles is None else (tiles, SIZE // width)
+    return width * np.argsort(rng.random(shape), axis=-1)[..., :32]
 
 
 def element(image, address, column, kind):
-    """Element ``column`` of the 16 bytes at an address."""
+    """Element ``column`` of the 16 bytes, or 8 of s8.s4, at an address."""
     row = int.from_bytes(image[address : address + 16].tobytes(), "little")
-    width = {"b16": 16, "b8": 8, "b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}[kind]
-    return row >> width * column & (1 << width) - 1
+    widths = {"b16": 16, "b8": 8, "b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
+    width = widths.get(kind, 4)
+    found = row >> width * column & (1 << width) - 1
+    return found | 0xF0 if kind == "s8.s4" and found & 8 else found
 
 
 def plain_load(op, image, addresses):
@@ -87,9 +89,29 @@ def plain_store(op, image, addresses, words):
 def test_every_load_delivers_what_the_manual_says(op):
     rng = np.random.default_rng(1)
     image = rng.integers(0, 256, SIZE, dtype=np.uint8)
-    addresses = scattered(rng)
+    addresses = scattered(rng, width=8 if op.values["type"] == "s8.s4" else 16)
     found = ldmatrix(op, image, addresses)
     assert (found == plain_load(op, image, addresses)).all()
+
+
+def test_signed_nibbles_become_signed_bytes():
+    """As vLLM's probe of the instruction has it: low nibbles first, 8 bytes a row."""
+    op = instruction("ldmatrix.sync.aligned.m8n16.x4.shared.s8.s4")
+    values = np.random.default_rng(5).integers(-8, 8, (4, 8, 16)).astype(np.int8)
+    nibbles = (values & 15).view(np.uint8)
+    image = (nibbles[..., ::2] | nibbles[..., 1::2] << 4).reshape(-1)
+    words = ldmatrix(op, image, np.arange(32) * 8)
+    found = words.view(np.int8).reshape(32, 4, 4)
+    for matrix, row, column in np.ndindex(values.shape):
+        lane, byte = row * 4 + column // 4, column % 4
+        assert found[lane, matrix, byte] == values[matrix, row, column]
+    assert (op.d.unpack(words) == values).all()
+    with pytest.raises(
+        AddressError, match="8 bytes at address 252, which is not a mul"
+    ):
+        ldmatrix(op, image, np.full(32, 252))
+    with pytest.raises(AddressError, match="8 bytes at address 256, which is outside"):
+        ldmatrix(op, image, np.full(32, 256))
 
 
 @pytest.mark.parametrize("op", STORES, ids=str)

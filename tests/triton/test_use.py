@@ -179,10 +179,14 @@ def strided(x, out, row, column, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 def test_strides_are_the_kernels_business(library: str) -> None:
     base = numbers(32 * 40).reshape(32, 40)
     out = np.zeros((8, 16), np.float32)
-    for view in (base[:16, :8].T, base[3:11, 1:17], base[8:16, ::2][:, :16]):
+    views = [base[:16, :8].T, base[3:11, 1:17], base[8:16, ::2][:, :16]]
+    views += [base[:8, 15::-1], base[20:12:-1, 3:35:2], base[20:12:-1, 19:3:-1]]
+    for view in views:
         row, column = (step // 4 for step in view.strides)
         x = view
         if library == "torch":
+            if row < 0 or column < 0:  # no tensor has such strides
+                continue
             offset = (view.__array_interface__["data"][0] - base.ctypes.data) // 4
             x = torch.as_strided(
                 torch.from_numpy(base), view.shape, (row, column), offset
@@ -190,6 +194,17 @@ def test_strides_are_the_kernels_business(library: str) -> None:
         with on_cpu():
             strided[1,](x, out, row, column, ROWS=8, COLUMNS=16)
         fm.assert_same_bits(out, np.ascontiguousarray(view))
+
+
+def test_an_expanded_axis_does_not_end_the_memory() -> None:
+    base = torch.arange(32.0 * 40).reshape(32, 40)
+    expanded = base.as_strided((8, 16), (40, 0))  # the kernel knows the step of columns
+    out = torch.zeros(8, 16)
+    with on_cpu():
+        strided[1,](expanded, out, 40, 1, ROWS=8, COLUMNS=16)
+        assert torch.equal(out, base[:8, :16])
+        with pytest.raises(KernelFault, match="behind the end of argument 0"):
+            strided[1,](expanded, out, 200, 1, ROWS=8, COLUMNS=16)
 
 
 def test_a_descriptor_without_tma_and_with_it() -> None:
@@ -244,9 +259,7 @@ def test_memory_of_another_device_is_not_touched() -> None:
 def test_arrays_that_no_kernel_can_take() -> None:
     out = numbers(4)
     with on_cpu():
-        with pytest.raises(
-            fm.ShapeError, match=r"x runs backwards .*ascontiguousarray"
-        ):
+        with pytest.raises(KernelFault, match="behind the end of argument 0"):
             double[1,](numbers(4)[::-1], out, 4, BLOCK=4)
         with pytest.raises(fm.Error, match="native byte order, not >f4"):
             double[1,](numbers(4).astype(">f4"), out, 4, BLOCK=4)
@@ -378,3 +391,46 @@ def test_heuristics_see_the_array() -> None:
     with on_cpu():
         by_size[1,](numbers(), out, 100)
     assert out[0] == 128
+
+
+@triton.jit
+def racing(values, result, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    part = tl.sum(tl.load(values + at, at < n, 0))
+    tl.store(result + 1, tl.load(result + 1) + part)  # the line of the race
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_a_race_is_told_in_words_of_triton(kind: str) -> None:
+    values, result = np.ones((4, 128), np.int32), np.zeros((2, 2), np.int32)
+    given: tuple[Any, ...] = (values, result)
+    if kind == "torch":
+        given = tuple(map(torch.from_numpy, given))
+    with on_cpu("sm_90a") as cpu, pytest.raises(fm.KernelHazard) as raised:
+        racing[(4,)](*given, 512, BLOCK=128)
+    hazard = raised.value
+    lines, start = inspect.getsourcelines(racing.fn)
+    line = start + next(i for i, e in enumerate(lines) if "the line of" in e)
+    worst = hazard.problems[0]
+    assert (worst.rule, worst.source.line) == ("global-race", line)
+    assert "result[0, 1] (argument 1)" in worst.message
+    assert "use tl.atomic_add." in worst.hint
+    assert hazard.result is cpu.last is not None
+    assert "error" in repr(cpu.last)
+
+
+@triton.jit
+def unmasked(x, out, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    v = tl.load(x + at)  # the line of the fault
+    w = v * 2
+    tl.store(out + at, w, mask=at < n)
+
+
+def test_a_load_without_a_mask_is_told_with_its_line() -> None:
+    with on_cpu("sm_90a"), pytest.raises(KernelFault) as raised:
+        unmasked[(1,)](numbers(), numbers(), 100, BLOCK=128)
+    lines, start = inspect.getsourcelines(unmasked.fn)
+    line = start + next(i for i, e in enumerate(lines) if "the line of" in e)
+    assert raised.value.source.endswith(f":{line}")
+    assert "argument 0 (x)" in str(raised.value)

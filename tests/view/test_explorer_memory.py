@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import fragmenta as fm
+from fragmenta.isa.tables.moves import PACKINGS
 from fragmenta.shared.banks import ACCESSES, RowTile, access_addresses, bank_conflicts
 from fragmenta.shared.descriptor import Descriptor
 from fragmenta.shared.elements import stored
 from fragmenta.shared.loops import find_loop, tried
 from fragmenta.shared.matching import SIDES, Tiles
-from fragmenta.shared.moves import PADDED
 from fragmenta.shared.operands import extent, family_of
 from fragmenta.shared.placement import Placement
 from fragmenta.shared.swizzles import read_swizzle
@@ -228,7 +228,8 @@ def test_rows_of_ldmatrix_and_stmatrix(page, family):
         lanes = np.array(record["lanes"])
         assert (lanes[:used] >= 0).all()
         assert (lanes[used:] == -1).all()
-        bits = PADDED.get(op.values["type"], part.dtype.bits)
+        packed = PACKINGS.get(op.values["type"])
+        bits = packed.bits if packed else part.dtype.bits
         inside = np.arange(cols) * bits // 8
         assert record["bytes"] == digest(lanes[:used, None] + inside), str(op)
         tile = RowTile(record["lines"], 128, read_swizzle(record["swizzle"]), 144)

@@ -12,6 +12,7 @@ from pathlib import Path
 import fragmenta as fm
 from fragmenta import wmma
 from fragmenta.registers.dtype import DTYPES
+from tests.clock import HANG
 from tests.pages import examples
 from tests.wmma.fragments import BY_CUDA, EXTENDED, FRAGMENTS, GUIDE, ROOT, part_of
 
@@ -50,7 +51,7 @@ def test_the_example_runs():
         env={**os.environ, "PYTHONPATH": str(Path(fm.__file__).parents[1])},
         capture_output=True,
         encoding="utf-8",
-        timeout=300,
+        timeout=HANG,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -66,7 +67,7 @@ def test_loads_and_stores_need_no_compiler():
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(fm.__file__).parents[1])}
     subprocess.run(
-        [sys.executable, "-c", code], env=environment, check=True, timeout=60
+        [sys.executable, "-c", code], env=environment, check=True, timeout=HANG
     )
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 
+from fragmenta.arrays.once import once
 from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
@@ -108,7 +108,7 @@ def fma_with_nan(x: Value, y: Value, z: Value) -> Value:
     return select(is_nan(result), float_of(chosen), result)
 
 
-@cache
+@once
 def chain32(pairs: bool) -> Traced:
     """One f16 instruction with k = 4, computed in f32 as in software."""
 

@@ -9,9 +9,9 @@ itself.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
+from fragmenta.arrays.once import once
 from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
@@ -221,7 +221,7 @@ def powers(x: Value, form: Format) -> tuple[Value, Value]:
     return select((field == SPECIAL) | (x == 0), power.lift(ZERO), power), field
 
 
-@cache
+@once
 def decoder(source: Any, values: Any, wide: bool) -> Traced:
     """A kernel that decodes elements to values and exponents.
 

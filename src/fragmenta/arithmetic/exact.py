@@ -6,11 +6,11 @@ once, at the end of every instruction.  For b1 the sum is the number of ones.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.blocks import BlockSizes
 from fragmenta.arithmetic.elements import row_of
+from fragmenta.arrays.once import once
 from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     I8,
@@ -49,7 +49,7 @@ class IntegerProducts(NamedTuple):
     a_step: int = 1  #: items from one element of A to the next
 
 
-@cache
+@once
 def integers(variant: IntegerVariant) -> Traced:
     """The kernel that adds the products of 8-bit integers to c."""
 
@@ -113,7 +113,7 @@ class BitSizes(NamedTuple):
     last: Any
 
 
-@cache
+@once
 def count_bits(xor: bool) -> Traced:
     """The kernel for b1: adds to some rows of d.
 

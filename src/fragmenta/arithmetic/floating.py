@@ -17,7 +17,6 @@ in the L1 cache while the loop runs over all rows of A.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.blocks import BlockSizes
@@ -30,6 +29,7 @@ from fragmenta.arithmetic.elements import (
     settle,
     to_float32,
 )
+from fragmenta.arrays.once import once
 from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
@@ -88,7 +88,7 @@ class Products(NamedTuple):
     a_step: int = 1  #: items from one element of A to the next
 
 
-@cache
+@once
 def fused_kernel(variant: FusedVariant) -> Traced:
     """The kernel that computes all steps of a block.
 

@@ -8,7 +8,6 @@ with more bits: see :mod:`fragmenta.arithmetic.elements`.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, NamedTuple
 
 from fragmenta.arithmetic.blocks import BlockSizes
@@ -20,6 +19,7 @@ from fragmenta.arithmetic.elements import (
     settle,
     to_float32,
 )
+from fragmenta.arrays.once import once
 from fragmenta.machine.compiler import Traced, kernel, pointer
 from fragmenta.machine.trace import (
     F32,
@@ -84,7 +84,7 @@ class Starts(NamedTuple):
     a_step: int = 1  #: items from one element, and one scale, of A to the next
 
 
-@cache
+@once
 def grouped_kernel(variant: GroupedVariant) -> Traced:
     """The kernel that computes all steps of a block.
 

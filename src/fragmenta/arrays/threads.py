@@ -12,6 +12,7 @@ from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from fragmenta.arrays.once import once
 from fragmenta.progress import Progress, ignore_progress
 
 if TYPE_CHECKING:  # slow to import, and short work does not need it
@@ -124,7 +125,7 @@ def _threads() -> int:
     return 1 if ours else cores()
 
 
-@cache
+@once
 def _pool(process: int) -> ThreadPoolExecutor:
     """The threads of a process: a forked process has no threads and needs its own."""
     from concurrent.futures import ThreadPoolExecutor

@@ -13,11 +13,11 @@ from fragmenta.commands.app import NOTHING, command
 from fragmenta.commands.arguments import AsJson, complete_target, target_of
 from fragmenta.commands.files import complete_file
 from fragmenta.commands.output import emit_json, write
-from fragmenta.commands.problems import counts, problem_text, sarif
+from fragmenta.commands.problems import problem_text, sarif
 from fragmenta.errors import Error
 from fragmenta.ptx.checking import Problem, check_line, check_text
 from fragmenta.ptx.checking.mnemonics import is_opcode
-from fragmenta.ptx.checking.problem import ERROR
+from fragmenta.ptx.checking.problem import ERROR, counts
 
 
 @command(

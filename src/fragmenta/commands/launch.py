@@ -28,6 +28,7 @@ from fragmenta.commands.launch_arguments import (
     Args,
     Block,
     Cluster,
+    Cooperative,
     Given,
     Grid,
     ScheduleText,
@@ -48,11 +49,11 @@ from fragmenta.commands.output import (
     printable,
     width,
 )
-from fragmenta.commands.problems import counts, of_fault, problem_text, sarif
+from fragmenta.commands.problems import of_fault, problem_text, sarif
 from fragmenta.errors import Error, KernelFault, KernelHazard, one_of, shortened
 from fragmenta.evidence.launches import for_kernel
 from fragmenta.progress import Progress, bar, ignore_progress, notice
-from fragmenta.ptx.checking.problem import ERROR, Problem
+from fragmenta.ptx.checking.problem import ERROR, Problem, counts
 from fragmenta.ptx.kernel import Kernel
 from fragmenta.ptx.kernel import load as load_ptx
 from fragmenta.ptx.limits import OUTPUT, SECONDS
@@ -93,6 +94,7 @@ def launch(
     grid: Grid = "1",
     block: Block = None,
     cluster: Cluster = None,
+    cooperative: Cooperative = False,
     shared: Shared = 0,
     arg: Args = None,
     save: Annotated[
@@ -203,8 +205,9 @@ def launch(
       bytes:HEX                  a struct
       pointer:INDEX[+OFFSET]     into the array of another argument, in bytes
 
-    The launch is watched: races, reads that come too early and other mistakes are
-    reported.  The exit status is 1 if the kernel does what it must not do.
+    The kernel is checked, and the launch is watched: races, reads that come too early
+    and other mistakes are reported.  The exit status is 1 if there is an error: what
+    fragmenta check calls one, or what the kernel must not do.
     """
     if list_kernels:
         _list(file, kernel, as_json)
@@ -219,6 +222,7 @@ def launch(
     options: dict[str, Any] = {"target": target, "limit": limit, "strict": strict}
     options |= {"shared": shared, "contract": not no_contract, "check": not no_check}
     options |= {"problems": "report" if timeline else problems}
+    options |= {"cooperative": cooperative}
     options |= schedule_options(schedule, schedules)
     if cluster is not None:
         options["cluster"] = sides(cluster, "--cluster")
@@ -249,9 +253,9 @@ def launch(
         emit_json(done.to_json())
     else:
         emit(done.to_text())
-        for each in result.hazards:
+        for each in done.told:
             emit(f"\n{problem_text(file, each, with_rule=True)}")
-    if any(each.severity == ERROR for each in result.hazards):
+    if any(each.severity == ERROR for each in done.told):
         raise typer.Exit(NOTHING)
 
 
@@ -389,13 +393,23 @@ class _Done(NamedTuple):
             ],
         }
 
+    @property
+    def told(self) -> list[Problem]:
+        """Errors, and what the launch showed; ``fragmenta check`` tells the rest."""
+        shown = {id(each) for each in self.result.hazards}
+        return [
+            each
+            for each in self.result.problems
+            if each.severity == ERROR or id(each) in shown
+        ]
+
     def _problems(self) -> list[str]:
         """How many problems there are, and where the others are told."""
         said, result = counts(self.result.problems), self.result
         file = self.kernel.loaded.module.name
         if not said:
             return []
-        others = len(result.problems) > len(result.hazards)
+        others = len(result.problems) > len(self.told)
         return [one_of(said, "and") + (f"; see fragmenta check {file}" * others)]
 
     def to_text(self) -> str:

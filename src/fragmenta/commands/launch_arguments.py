@@ -48,6 +48,13 @@ Cluster = Annotated[
         show_default=False,
     ),
 ]
+Cooperative = Annotated[
+    bool,
+    typer.Option(
+        "--cooperative",
+        help="All blocks are under way at once, and grid.sync() synchronises them.",
+    ),
+]
 ScheduleText = Annotated[
     str | None,
     typer.Option(

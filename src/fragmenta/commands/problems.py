@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+import re
 from collections.abc import Iterable
 from typing import Any
 from urllib.parse import quote
@@ -14,7 +14,6 @@ from fragmenta.errors import KernelFault, KernelHazard
 from fragmenta.ptx.checking.problem import (
     ERROR,
     RULES,
-    SEVERITIES,
     Problem,
     Related,
     wrapped,
@@ -40,7 +39,7 @@ def problem_text(file: str, problem: Problem, with_rule: bool = False) -> str:
         *(wrapped(each, width(), "  ") for each in others),
         *(_underlined(problem) if problem.text and not others else ()),
         *((wrapped(f"  hint: {hint}", width(), "  "),) if hint else ()),
-        *((f"  from {source.words}",) if source else ()),
+        *((wrapped(f"  from {source.words}", width(), "  "),) if source else ()),
     ]
     return printable("\n".join(parts))
 
@@ -61,26 +60,15 @@ def _underlined(problem: Problem) -> tuple[str, str]:
     return f"    {line}", f"    {' ' * start}^{'~' * (length - 1)}"
 
 
-def counts(problems: Iterable[Problem]) -> list[str]:
-    """How many problems there are of each severity.
-
-    >>> counts([Problem("leak", "error", 1, 1, "", "")] * 2)
-    ['2 errors']
-    """
-    found = Counter(problem.severity for problem in problems)
-    return [
-        f"{found[each]} {each}{'s' * (found[each] > 1)}"
-        for each in SEVERITIES
-        if found[each]
-    ]
-
-
 def of_fault(fault: KernelFault) -> list[Problem]:
     """The problems of a kernel that could not go on, or that ended with errors."""
     if isinstance(fault, KernelHazard):
         return fault.problems
     rule = fault.kind if fault.kind in RULES else "fault"
-    last = Problem(rule, ERROR, fault.line, 1, "", fault.message, block=fault.block)
+    last = Problem(
+        rule, ERROR, fault.line, 1, "", fault.message, source=fault.place,
+        block=fault.block,
+    )  # fmt: skip
     return [*fault.problems, last]
 
 
@@ -104,8 +92,7 @@ def sarif(found: Iterable[tuple[str, Problem]]) -> dict[str, Any]:
             "ruleIndex": rules.index(problem.rule),
             "level": _LEVELS[problem.severity],
             "message": {"text": _told(problem)},
-            "locations": [_location(file, problem)],
-            **_related(file, problem),
+            **_locations(file, problem),
         }
         for file, problem in found
     ]
@@ -122,7 +109,49 @@ def _told(problem: Problem) -> str:
 
 
 def _file(path: str) -> dict[str, str]:
+    """A file as an address: from here if it is below, else the whole path."""
+    if os.path.isabs(path):
+        below = os.path.relpath(path)
+        if below.startswith(os.pardir):
+            return {"uri": f"file://{quote(path.replace(os.sep, '/'))}"}
+        path = below
     return {"uri": quote(path.replace(os.sep, "/"))}
+
+
+def _locations(file: str, problem: Problem) -> dict[str, Any]:
+    """Where a code host shows a problem, and all other places.
+
+    That is a line of the program that the PTX was compiled from, if there is one that
+    the user can change: the outermost, which is the kernel's own.  What it calls, the
+    PTX, and the other places of the problem are related.
+    """
+    ptx, chain = _location(file, problem), _chain(problem.source, "compiled from here")
+    own = next((e for e in chain if _is_own(e[0])), None)
+    found = [_source(*each) for each in chain if each is not own]
+    for each in problem.related:
+        found.append(_place(file, each))
+        found += [_source(*e) for e in _chain(each.source, each.message)]
+    if own is None:
+        return {"locations": [ptx], **({"relatedLocations": found} if found else {})}
+    found.insert(0, ptx | {"message": {"text": "the instruction in the PTX"}})
+    first = {"physicalLocation": _source(*own)["physicalLocation"],
+             "logicalLocations": ptx["logicalLocations"]}  # fmt: skip
+    return {"locations": [first], "relatedLocations": found}
+
+
+_INSTALLED = re.compile(r"/(site|dist)-packages/|^/(usr|opt)/")
+
+
+def _is_own(source: Source) -> bool:
+    """Whether a line is in a file that is here, and that nobody has installed."""
+    whole = os.path.abspath(source.file).replace(os.sep, "/")
+    return os.path.isfile(whole) and not _INSTALLED.search(whole)
+
+
+def _chain(source: Source | None, message: str) -> list[tuple[Source, str]]:
+    """The calls that a line is in, the kernel's own first, and the line itself."""
+    frames = source.frames if source else ()
+    return [(e, message if e is source else "called here") for e in frames]
 
 
 def _location(file: str, problem: Problem) -> dict[str, Any]:
@@ -137,29 +166,13 @@ def _location(file: str, problem: Problem) -> dict[str, Any]:
     return {"physicalLocation": place, "logicalLocations": named}
 
 
-def _related(file: str, problem: Problem) -> dict[str, Any]:
-    """The lines of the program that the PTX was compiled from, and other places."""
-    if problem.rule not in RULES or not problem.related:
-        return {}
-    found = _sources(problem.source, "compiled from here")
-    for each in problem.related:
-        found.append(_place(file, each))
-        found += _sources(each.source, each.message)
-    return {"relatedLocations": found}
-
-
 def _place(file: str, related: Related) -> dict[str, Any]:
     region = {"startLine": max(1, related.line), "snippet": {"text": related.text}}
     place = {"artifactLocation": _file(file), "region": region}
     return {"physicalLocation": place, "message": {"text": related.message}}
 
 
-def _sources(source: Source | None, message: str) -> list[dict[str, Any]]:
-    """A line of the source, and the calls that it is in."""
-    found = []
-    while source is not None:
-        region = {"startLine": max(1, source.line)}
-        place = {"artifactLocation": _file(source.file), "region": region}
-        found.append({"physicalLocation": place, "message": {"text": message}})
-        source, message = source.caller, "called here"
-    return found
+def _source(source: Source, message: str) -> dict[str, Any]:
+    region = {"startLine": max(1, source.line), "startColumn": max(1, source.column)}
+    place = {"artifactLocation": _file(source.file), "region": region}
+    return {"physicalLocation": place, "message": {"text": message}}

@@ -30,6 +30,7 @@ from fragmenta.ptx.arguments import (
 from fragmenta.ptx.kernel import Kernel, parse
 from fragmenta.ptx.launching import check_shape
 from fragmenta.ptx.result import Result
+from fragmenta.ptx.teams import check_cluster
 
 PATTERNS = 0xDEADBEEF, 0x3F9A5A5A
 """What shared and local memory are filled with before a launch on the GPU."""
@@ -138,9 +139,12 @@ class Prepared:
             copies.append(copy)
         return [_given(each, copies) for each in self.parameters], copies
 
-    def program(self, code: bytes, grid: Any, block: Any, shared: int) -> Program:
+    def program(
+        self, code: bytes, grid: Any, block: Any, shared: int, cluster: Any = None
+    ) -> Program:
         """The launch for a GPU."""
         shape = check_shape(self.kernel.function, grid, block)
+        size = check_cluster(self.kernel.function, shape, cluster)
         prints = "vprintf" in self.kernel.loaded.module.functions
         return Program(
             code,
@@ -150,6 +154,7 @@ class Prepared:
             shared,
             self.parameters,
             prints,
+            size,
         )
 
     def after(self, given: Sequence[Any], buffers: Sequence[Bytes]) -> list[Any]:
@@ -217,7 +222,7 @@ class Verified:
         if not same_lines(self.result.output, self.gpu_printed):
             lines.append("the GPU printed other lines")
         how = "\n  ".join(["", *lines]) if lines else " no byte differs"
-        whom = self.made["gpu"]
+        whom = f"{self.made['gpu']} ({self.result.target})"
         return f"{self.kernel}, {self.bytes:,} bytes compared with {whom}:{how}"
 
     def to_json(self) -> dict[str, Any]:
@@ -240,6 +245,7 @@ def verify(
     block: Any,
     arguments: Any = (),
     *,
+    cluster: Any = None,
     shared: int = 0,
     target: str | None = None,
     contract: bool = True,
@@ -250,7 +256,8 @@ def verify(
 
     It takes what ``kernel.launch`` takes.  The arrays given are not changed: both sides
     have copies.  Variables of the module have their first values on both sides, and are
-    not compared.  A ``target`` may be given, and is refused if this GPU is another.
+    not compared.  Here it has the arithmetic of the GPU, whatever target the PTX is
+    written for.  A ``target`` may be given, and is refused if this GPU is another.
 
     >>> from fragmenta import NoDevice, ptx
     >>> kernel = ptx.parse('''
@@ -274,16 +281,16 @@ def verify(
     given, copies = prepared.arguments()
     # A kernel that faults does so here first, where it does no harm.
     result = anew(kernel).launch(
-        grid, block, given, shared=shared, target=chip.target, contract=contract,
-        limit=limit, check=False,
+        grid, block, given, cluster=cluster, shared=shared, target=chip.target,
+        contract=contract, limit=limit, check=False,
     )  # fmt: skip
     code = assembled(kernel, chip.target, contract)
-    program = prepared.program(code, grid, block, shared)
+    program = prepared.program(code, grid, block, shared, cluster)
     before = [each.bytes for each in prepared.held]
     done = programs.launch(chip, program, before, PATTERNS[0])
     return Verified(
         kernel.name,
-        made_by(chip),
+        made_by(chip) | {"ptxas": programs.assembled_by(kernel.loaded.module.text)},
         sum(each.size for each in copies),
         prepared.differences(copies, done.buffers),
         result,

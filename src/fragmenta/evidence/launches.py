@@ -15,7 +15,6 @@ import json
 import lzma
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.npy import Archive, read
+from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.errors import Error, KernelFault, KernelHazard
@@ -92,7 +92,7 @@ class Launches:
             after[change.argument] = apply(array, part)
         return after
 
-    @cached_property
+    @once_property
     def _loaded(self) -> dict[int, Loaded]:
         return {}
 
@@ -386,8 +386,9 @@ def replay_one(
             *sizes, given, shared=launch.shared, target=target, check=check
         )
         output = result.output
-    except KernelHazard as why:  # it came to its end
+    except KernelHazard as why:
         output = why.output
+        fault = "" if why.result else str(why)  # otherwise it came to its end
         hazards = [each for each in why.problems if each.severity == ERROR]
     except KernelFault as why:
         fault = str(why)

@@ -14,6 +14,7 @@ from fragmenta.evidence.inputs import Source
 from fragmenta.evidence.validation import RecordedCase, recorded_instruction
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.target import Version
 from fragmenta.shared import moves
 from fragmenta.shared.descriptor import UNIT
 
@@ -21,6 +22,9 @@ FAMILIES = ("ldmatrix", "stmatrix", "movmatrix")
 TILES = 4
 IMAGE_BYTES = 4096
 """The shared memory of one tile."""
+NEWEST = Version(9, 0)
+"""The PTX version of toolkit 13.0, which drivers of recorded GPUs take; what is newer
+is not asked about."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,7 @@ def cases(target: str, *, tiles: int = TILES, seed: int) -> list[MoveCase]:
         MoveCase(op, tiles, seed)
         for family in FAMILIES
         for op in catalogue(family)
-        if op.supported_on(target)
+        if op.supported_on(target) and op.requires.ptx <= NEWEST
     ]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import as_array
-from fragmenta.cuda.tools import assembler, device, programs
+from fragmenta.cuda.tools import device, programs
 from fragmenta.cuda.tools.device import GPU
 from fragmenta.cuda.tools.raw import RawKernel
 from fragmenta.errors import Error, NoDevice, nearest, one_of
@@ -237,8 +237,4 @@ class OnDevice:
         sys.stdout.write(done.printed)
 
     def _code(self, kernel: Kernel) -> bytes:
-        try:
-            assembler.tool("ptxas")
-        except Error:  # the driver has an assembler, too
-            return kernel.loaded.module.text.encode() + b"\0"
         return assembled(kernel, self.target)

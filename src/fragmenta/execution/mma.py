@@ -124,7 +124,14 @@ def refuse(op: Instruction, *operands: Any, **options: Any) -> NoReturn:
     Traceback (most recent call last):
     fragmenta.errors.Error: wgmma.fence.sync.aligned has no result of its own; what it \
 does is seen in a kernel: fm.ptx.parse
+    >>> refuse(fm.find("spdecompress.b8.b4.sp::2:4.x2"))
+    Traceback (most recent call last):
+    fragmenta.errors.Error: spdecompress.b8.b4.sp::2:4.x2 cannot be executed here: one \
+simulator, after the manual's figures, says where elements go; no sm_107 has run it
     """
+    unsure = op.certainty.get("elements")
+    if unsure is not None:
+        raise Error(f"{op} cannot be executed here: {unsure.because}")
     kernel = "what it does is seen in a kernel: fm.ptx.parse"
     other = _INSTEAD.get(op.family)
     if other is None:

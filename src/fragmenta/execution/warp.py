@@ -20,13 +20,14 @@ are used as they are (:meth:`~fragmenta.registers.granularity.Granularity.named`
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error, one_of
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
@@ -89,7 +90,7 @@ class WarpFunction:
         return f"<WarpFunction {self.op} on {self.target}>"
 
 
-@cache
+@once
 def warp_function(op: Instruction, target: str) -> WarpFunction:
     """The function for an instruction on a target; compiled when first used.
 

@@ -21,19 +21,19 @@ The result is 0, or
 1. if a metadata code is illegal: then the code's two positions are used as they are
    (:meth:`~fragmenta.registers.granularity.Granularity.named`);
 2. if an operand is not all in shared memory: then D is not changed;
-3. if a descriptor has a base offset without a swizzle, or a bit that no field has: then
-   D is not changed.
+3. if a descriptor has a bit that no field has: then D is not changed.
 """
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arithmetic.models import Model
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error, one_of
 from fragmenta.execution.mma import numeric_model
 from fragmenta.execution.warp_forms import FORMS
@@ -146,7 +146,7 @@ def warpgroup_function(
     return _function(op, target, Ways(bool(a_from_registers), *map(int, immediates)))
 
 
-@cache
+@once
 def _function(op: Instruction, target: str, ways: Ways) -> WarpgroupFunction:
     model = numeric_model(op, chosen_target(op, target))
     parameters = {

@@ -93,10 +93,9 @@ def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Ste
         unit = 1 if line["unit"] == "mode" else int(line["unit"])
         fields[name] = (shift_unsigned(word, low) & mask) * unit
         meant |= mask << low
-    mode, base = fields["swizzle"], fields["base_offset"]
+    mode = fields["swizzle"]
     rest = word & ~meant & ((1 << 64) - 1)
-    unknown = (rest | select(mode == 0, base, 0)) != 0
-    status.value = select(unknown, UNKNOWN, status.value)
+    status.value = select(rest != 0, UNKNOWN, status.value)
     spans = [span(mode) for mode in MODES]
     offsets = [
         select(mode == 0, fields[plain], fields[swizzled])
@@ -107,7 +106,7 @@ def steps_of(code: Code, word: Value, major: MajorAxis, status: Variable) -> Ste
     return Steps(
         code.table([each.bit_length() - 1 for each in spans], I64)[mode],
         code.table([each // UNIT - 1 for each in spans], I64)[mode],
-        base,
+        fields["base_offset"],  # without a swizzle, nothing is exchanged
         fields["start"],
         *offsets,
     )

@@ -1,6 +1,6 @@
-"""How sure is what is said about ``tcgen05``?
+"""How sure is what is said about ``tcgen05``, and about the newest instructions?
 
-No GPU with tensor memory has checked any of it.  Each statement rests on the
+No GPU with tensor memory has checked any of it, and no sm_107.  Each statement rests on the
 assembler, on the manual, on several independent programs that agree, or on a single
 source.  What no source settles is open, and is refused where it is needed.
 """
@@ -36,6 +36,7 @@ order      |         | assembler  | which words may stand in another order
 descriptor |         | agreed     | the manual and five programs have the same fields and codes
 shape      | k96     | one source | the manual has K = 96 for a pair with M = 256; CUTLASS and TVM have it for one CTA, too
 shape      |         | manual     | tables 39 (PTX 9.1) and 42 (PTX 9.3); of N, what all sources allow
+D          | s8.s4   | agreed     | vLLM's and Humming's probes, which ran on Hopper, and a simulator: rows of 8 bytes, low nibbles first
 D          |         | agreed     | the manual's text and five programs, two of which were run on a B200
 A          | E G     | one source | a simulator repeats A for each part of N
 A          |         | agreed     | CUTLASS, two simulators and reports from users
@@ -57,6 +58,8 @@ shift      |         | open       | the manual does not pin down the direction
 swizzle    |         | agreed     | the manual, CUTLASS, CuTe's Python compiler, TVM and PTX.jl
 masks      | 2       | one source | a simulator: the second four words are those of the odd CTA
 masks      |         | manual     | bit b of word w is lane 32 w + b
+elements   | spcompress   | open  | one simulator, after the manual's figures: no source says which of equal elements remains, and no sm_107 has run it
+elements   | spdecompress | open  | one simulator, after the manual's figures, says where elements go; no sm_107 has run it
 """
 
 
@@ -84,10 +87,19 @@ def certainty(what: str, *of: str) -> Certainty:
 
 
 def of_instruction(op: Instruction) -> Mapping[str, Certainty]:
-    """How sure each part of an instruction is; empty for other families."""
+    """How sure each part of an instruction is; empty where a GPU was asked.
+
+    >>> import fragmenta as fm
+    >>> print(fm.find("spcompress.b8.b4.x1").certainty["elements"].word)
+    open
+    """
+    found = {"spelling": certainty("spelling")}
+    if op.family in ("spcompress", "spdecompress"):
+        return MappingProxyType(found | {"elements": certainty("elements", op.family)})
+    if op.values.get("type") == "s8.s4":
+        return MappingProxyType(found | {"D": certainty("D", "s8.s4")})
     if not op.family.startswith("tcgen05"):
         return MappingProxyType({})
-    found = {"spelling": certainty("spelling")}
     group = str(op.cta_group or "")
     name = op.family.removeprefix("tcgen05").removeprefix(".") or op.mnemonic
     for move in ("ld", "st", "cp"):

@@ -9,7 +9,16 @@ from fragmenta.errors import UnknownInstruction, nearest, one_of
 from fragmenta.isa import sync
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.table import Form, read
-from fragmenta.isa.tables import mma, mma_sp, moves, tcgen05, tcgen05_mma, wgmma, wmma
+from fragmenta.isa.tables import (
+    mma,
+    mma_sp,
+    moves,
+    sparse,
+    tcgen05,
+    tcgen05_mma,
+    wgmma,
+    wmma,
+)
 from fragmenta.isa.target import expand
 
 FORMS: tuple[Form, ...] = (
@@ -24,6 +33,8 @@ FORMS: tuple[Form, ...] = (
     moves.LDMATRIX,
     moves.STMATRIX,
     moves.MOVMATRIX,
+    sparse.SPCOMPRESS,
+    sparse.SPDECOMPRESS,
     *tcgen05_mma.FORMS,
     *tcgen05.FORMS,
     *sync.FORMS,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache, lru_cache
+from functools import cache
 from itertools import product
 
+from fragmenta.arrays.once import once_of
 from fragmenta.errors import UnknownInstruction
 from fragmenta.isa.families import FORMS
 from fragmenta.isa.instruction import MULTIPLYING, Instruction
@@ -117,7 +118,7 @@ def fits(op: Instruction, words: Sequence[str]) -> bool:
     return _fits(op, _asked(tuple(words)))
 
 
-@lru_cache(maxsize=64)
+@once_of(64)
 def _asked(words: tuple[str, ...]) -> Asked:
     return Asked(words)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from fragmenta.arrays.checks import is_whole
+from fragmenta.arrays.once import once
 from fragmenta.errors import UnknownInstruction, shortened
 from fragmenta.isa.families import FORMS, uncovered
 from fragmenta.isa.instruction import Instruction
@@ -165,7 +166,7 @@ def readings(mnemonic: str) -> list[Reading]:
     return [each for each in found if (each.complete, each.consumed) == furthest]
 
 
-@cache
+@once
 def _begun() -> Mapping[str, tuple[Form, ...]]:
     """The families by the first word of their instructions."""
     names = dict.fromkeys(form.spellings[0].split(".")[0] for form in FORMS)

@@ -52,7 +52,7 @@ def recorded() -> Recording:
     """The recording, read once.
 
     >>> len(recorded().rows)
-    4177
+    4357
     """
     return parse(FILE.read_text(encoding="utf-8"))
 

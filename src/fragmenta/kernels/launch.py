@@ -10,9 +10,10 @@ from __future__ import annotations
 import ctypes
 from array import array
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+from fragmenta.arrays.once import once, once_of
 from fragmenta.errors import Error, NoDevice, missing
 from fragmenta.kernels.arguments import (
     EPILOGUE,
@@ -140,7 +141,7 @@ def start(
         )
 
 
-@lru_cache(maxsize=1024)
+@once_of(1024)
 def _early_config(grid: tuple[int, int], threads: int, shared: int, stream: int) -> Any:
     """A launch that the end of the previous kernel does not hold back."""
     driver = _driver()
@@ -156,7 +157,7 @@ def _early_config(grid: tuple[int, int], threads: int, shared: int, stream: int)
     return config
 
 
-@lru_cache(maxsize=1024)
+@once_of(1024)
 def _function(kernel: Kernel, context: int) -> Any:
     """The kernel in the current context, compiled and loaded at first use."""
     return _loaded(cubin(kernel), kernel.shared_bytes, context)
@@ -179,9 +180,10 @@ def load(code: bytes, name: str, context: int | None = None) -> Any:
     """A function of a cubin in the current context."""
     driver = _driver()
     key = (context if context is not None else _context(), code)
-    if key not in _MODULES:
-        _MODULES[key] = _check(driver.cuModuleLoadData(code))
-    return _check(driver.cuModuleGetFunction(_MODULES[key], name.encode()))
+    module = _MODULES.get(key)
+    if module is None:
+        module = _MODULES.setdefault(key, _check(driver.cuModuleLoadData(code)))
+    return _check(driver.cuModuleGetFunction(module, name.encode()))
 
 
 def processors() -> int:
@@ -209,7 +211,7 @@ def _processors(context: int) -> int:
 # ── tensor maps ─────────────────────────────────────────────────────────────
 
 
-@lru_cache(maxsize=4096)
+@once_of(4096)
 def _tensor_map(name: str, matrix: Matrix, box: Box) -> _Map:
     """Describe a matrix of bytes to the copy engine."""
     matrix.check(name)
@@ -240,7 +242,7 @@ def _tensor_map(name: str, matrix: Matrix, box: Box) -> _Map:
 # ── the driver ──────────────────────────────────────────────────────────────
 
 
-@cache
+@once
 def _driver() -> Any:
     try:
         from cuda.bindings import driver

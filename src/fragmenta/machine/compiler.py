@@ -9,7 +9,6 @@ cache is still the right one.
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import __version__, binding, ir
 
-from fragmenta.arrays.locks import ForkLock
+from fragmenta.arrays.forking import Lock
 from fragmenta.errors import one_of
 from fragmenta.machine.cache import Cache
 from fragmenta.machine.trace import F32, F64, I8, I16, I32, I64, Code, Memory, Value
@@ -80,7 +79,7 @@ class Traced:
         self.parameters = parameters
         self._trace = trace
         self._returns = returns
-        self._lock = ForkLock()
+        self._lock = Lock()
         self._call: Callable[..., Any] | None = None
         self._engine: Any = None
         self._address = 0
@@ -181,19 +180,7 @@ def processor() -> tuple[str, str]:
     """The name and the features of this processor."""
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
-    _wait_with_forks()
     return binding.get_host_cpu_name(), binding.get_host_cpu_features().flatten()
-
-
-def _wait_with_forks() -> None:
-    """Let ``fork`` wait until no thread is in LLVM: the child has what LLVM has."""
-    lock = getattr(getattr(binding.ffi.lib, "_lock", None), "_lock", None)
-    if lock is not None and hasattr(os, "register_at_fork"):
-        os.register_at_fork(
-            before=lock.acquire,
-            after_in_parent=lock.release,
-            after_in_child=lock.release,
-        )
 
 
 def _optimized(text: str, level: int = 3) -> Any:

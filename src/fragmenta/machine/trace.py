@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import Any, TypeAlias
 
 from llvmlite import ir
+
+from fragmenta.arrays.once import once
 
 #: Numbers in a vector, where nothing else is said.
 LANES = 8
@@ -60,7 +61,7 @@ class _InLanes(ir.Constant):  # type: ignore[misc]
         return self._text
 
 
-@cache
+@once
 def _in_lanes(of: Type, count: int, number: int) -> Any:
     return _InLanes(ir.VectorType(of, count), number)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fragmenta.arrays.checks import is_whole, refuse_masks
 from fragmenta.errors import Error, ShapeError, ValueRangeError, one_of
 from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.compiled import aligned
 from fragmenta.ptx.engine.program import parameter_offsets
 from fragmenta.ptx.module import Function, Variable, type_bytes
 
@@ -54,6 +55,31 @@ class Struct:
     """The bytes that its address is a multiple of, inside of another struct."""
 
 
+class Elements(NamedTuple):
+    """The elements of an array, without the array."""
+
+    size: int
+    """Bytes of one."""
+    shape: tuple[int, ...]
+    order: Literal["C", "F"] = "C"
+
+    @classmethod
+    def of(cls, array: NDArray[Any]) -> Elements:
+        """Those of an array, which is contiguous."""
+        order: Literal["C", "F"] = "C" if array.flags.c_contiguous else "F"
+        return cls(array.itemsize, array.shape, order)
+
+    def at(self, offset: int) -> tuple[tuple[int, ...], int]:
+        """The index of the element at a byte, and which of its bytes that is.
+
+        >>> Elements(4, (2, 3)).at(17)
+        ((1, 1), 1)
+        """
+        number, byte = divmod(offset, self.size)
+        index = np.unravel_index(number, self.shape, self.order)
+        return tuple(map(int, index)), byte
+
+
 @dataclass(eq=False)
 class Segment:
     """Memory that a kernel can reach."""
@@ -62,6 +88,8 @@ class Segment:
     data: NDArray[np.uint8]
     writable: bool
     slot: int
+    elements: Elements | None = None
+    """Which element is where, if it is the memory of one array."""
 
     @property
     def address(self) -> int:
@@ -141,7 +169,8 @@ class _Places(NamedTuple):
 class Arguments:
     """The parameters of a kernel as bytes, and the memory behind its pointers."""
 
-    def __init__(self, kernel: Function, given: Any) -> None:
+    def __init__(self, kernel: Function, given: Any, names: Sequence[str] = ()) -> None:
+        """``names`` are those of the parameters in the program that was compiled."""
         values = as_list(given)
         if len(values) != len(kernel.parameters):
             names = one_of((_shown(p) for p in kernel.parameters), "and")
@@ -149,9 +178,12 @@ class Arguments:
                 f"{kernel.name} has {len(kernel.parameters)} parameters"
                 f"{': ' + names if names else ''}; given {len(values)} arguments"
             )
+        known = [*names, *(each.name for each in kernel.parameters[len(names) :])]
         parts = [
-            _converted(i, p, value)
-            for i, (p, value) in enumerate(zip(kernel.parameters, values, strict=True))
+            _converted(f"argument {i} ({name or parameter.name})", parameter, value)
+            for i, (name, parameter, value) in enumerate(
+                zip(known, kernel.parameters, values, strict=False)
+            )
         ]
         self._groups = _grouped([place for part in parts for place in _places(part)])
         if len(self._groups) > layout.FIRST_VARIABLE - layout.FIRST_ARGUMENT:
@@ -194,7 +226,9 @@ class Arguments:
             data = passed_bytes(part, addresses)
             memory += bytes(max(0, offset + len(data) - len(memory)))
             memory[offset : offset + len(data)] = data
-        return np.frombuffer(bytes(memory), np.uint8).copy()
+        made = aligned(len(memory))
+        made[:] = np.frombuffer(bytes(memory), np.uint8)
+        return made
 
     @property
     def overlap(self) -> bool:
@@ -229,7 +263,7 @@ class _Group:
             return np.zeros(0, np.uint8)
         for each in self.places:
             if each.array.nbytes == size:
-                flat: NDArray[np.uint8] = each.array.reshape(-1).view(np.uint8)
+                flat: NDArray[np.uint8] = each.array.ravel(order="K").view(np.uint8)
                 return flat
         shared = (ctypes.c_uint8 * size).from_address(self.start)
         return np.ctypeslib.as_array(shared)
@@ -238,7 +272,11 @@ class _Group:
         """The memory that the kernel reaches."""
         names = one_of(dict.fromkeys(each.what for each in self.places), "and")
         data = self.memory() if self.in_place else self.memory().copy()
-        return Segment(names, data, self.writable, layout.FIRST_ARGUMENT + number)
+        slot = layout.FIRST_ARGUMENT + number
+        size = self.stop - self.start
+        whole = (e.array for e in self.places if e.array.nbytes == size > 0)
+        elements = next(map(Elements.of, whole), None)
+        return Segment(names, data, self.writable, slot, elements)
 
 
 def _grouped(places: list[_Place]) -> list[_Group]:
@@ -274,17 +312,16 @@ def _places(part: bytes | _Place | _Places) -> tuple[_Place, ...]:
     return (part,) if isinstance(part, _Place) else ()
 
 
-def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place | _Places:
-    what = f"argument {index} ({parameter.name})"
+def _converted(what: str, parameter: Variable, value: Any) -> bytes | _Place | _Places:
     size = parameter.size
     if isinstance(value, Struct):
         at = tuple(at for at, _ in value.pointers)
         places = tuple(_place(each, what) for _, each in value.pointers)
         return _Places(_raw(value.data, size, what), at, places)
-    if _is_struct(value, parameter):
-        value = value.reshape(-1)[0]
     if isinstance(value, _RAW):
         return _raw(value, size, what)
+    if _is_struct_array(value, parameter):
+        return _raw(value.reshape(())[()], size, what)
     pointer = isinstance(value, Pointer)
     if not pointer and (isinstance(value, np.generic) or not _is_memory(value)):
         return _number(value, parameter, what)
@@ -298,11 +335,11 @@ def _converted(index: int, parameter: Variable, value: Any) -> bytes | _Place | 
     return _place(value, what)
 
 
-def _is_struct(value: Any, parameter: Variable) -> bool:
-    """Whether an array is a struct by value: its one element, as CuPy takes it."""
-    single = isinstance(value, np.ndarray) and value.size == 1
-    by_value = parameter.size != type_bytes(parameter.type) or parameter.type == "b8"
-    return single and value.dtype.fields is not None and by_value
+def _is_struct_array(value: Any, parameter: Variable) -> bool:
+    """Whether an array with one structured element is given for a struct by value."""
+    if not isinstance(value, np.ndarray) or value.dtype.names is None:
+        return False
+    return value.size == 1 and parameter.size != type_bytes(parameter.type)
 
 
 def _place(value: Pointer, what: str) -> _Place:
@@ -360,15 +397,29 @@ _RAW = (bytes, bytearray, memoryview, np.void, ctypes.Structure, ctypes.Union,
 
 
 def _raw(value: Any, size: int, what: str) -> bytes:
-    if isinstance(value, np.void) and not value.dtype.isnative:
-        raise Error(f"{what} is not in native byte order: {value.dtype}")
+    if isinstance(value, np.void):
+        if not value.dtype.isnative:
+            raise Error(f"{what} is not in native byte order: {value.dtype}")
+        if value.dtype.hasobject:
+            raise Error(f"{what} holds Python objects; a kernel needs numbers")
     data = bytes(value.tobytes() if isinstance(value, np.void) else value)
     if len(data) != size:
         raise ShapeError(
             f"{what} has {size} bytes; given {type(value).__name__} of {len(data)} "
-            "bytes" + ("; memory is given as an array" if size == 8 else "")
+            "bytes" + _other_size(value, size)
         )
     return data
+
+
+def _other_size(value: Any, size: int) -> str:
+    """What to do about a struct that has another size than the parameter."""
+    if size == 8:
+        return "; memory is given as an array"
+    if not isinstance(value, np.void) or value.dtype.names is None:
+        return ""
+    fields = {name: kind for name, (kind, *_) in (value.dtype.fields or {}).items()}
+    aligned = np.dtype([*fields.items()], align=True).itemsize
+    return "; numpy.dtype(…, align=True) has it" if aligned == size else ""
 
 
 def _is_memory(value: Any) -> bool:
@@ -378,16 +429,16 @@ def _is_memory(value: Any) -> bool:
 def _memory(value: Any, what: str) -> NDArray[Any]:
     """An array that shares its memory with what was given."""
     refuse_masks(value)
+    copied = "numpy.ascontiguousarray"
     if not isinstance(value, np.ndarray):
+        copied = ".contiguous()" if hasattr(value, "contiguous") else copied
         if not hasattr(value, "__dlpack__"):
             raise Error(f"{what} must be an array; given {type(value).__name__}")
         value = _shared(value, what)
-    if value.flags.f_contiguous and not value.flags.c_contiguous:
-        value = value.T.reshape(-1)  # the elements as they are in memory
-    if not value.flags.c_contiguous:
+    if not _is_dense(value):
         raise ShapeError(
-            f"{what} is not contiguous (shape {value.shape}, strides {value.strides}); "
-            "numpy.ascontiguousarray makes a copy that is"
+            f"{what} is not contiguous (shape {value.shape}, strides "
+            f"{value.strides}); {copied} makes a copy that is"
         )
     if value.dtype.hasobject:
         raise Error(f"{what} holds Python objects; a kernel needs numbers")
@@ -399,14 +450,19 @@ def _memory(value: Any, what: str) -> NDArray[Any]:
     return np.asarray(value)
 
 
+def _is_dense(array: NDArray[Any]) -> bool:
+    """Whether the elements are side by side, whatever the order of the axes.
+
+    >>> _is_dense(np.zeros((2, 3, 4)).T), _is_dense(np.zeros((4, 4))[:, ::2])
+    (True, False)
+    """
+    flat = array.ravel(order="K")
+    start, first = (each.__array_interface__["data"][0] for each in (array, flat))
+    return not array.size or (flat.flags.c_contiguous and start == first)
+
+
 def _shared(value: Any, what: str) -> NDArray[Any]:
     """The memory of a tensor of another library."""
-    contiguous = getattr(value, "is_contiguous", None)
-    if contiguous is not None and not contiguous():
-        raise ShapeError(
-            f"{what} is not contiguous (shape {tuple(value.shape)}); .contiguous() "
-            "makes a copy that is"
-        )
     try:
         return np.asarray(np.from_dlpack(value))
     except (BufferError, RuntimeError, TypeError) as error:
@@ -416,10 +472,17 @@ def _shared(value: Any, what: str) -> NDArray[Any]:
             try:
                 import torch
 
-                return np.asarray(np.from_dlpack(value.view(torch.uint8)))
+                dense = _by_strides(value).view(torch.uint8)
+                return np.asarray(np.from_dlpack(dense))
             except (ImportError, BufferError, RuntimeError, TypeError):
                 pass
         raise Error(f"{what} cannot be used in place: {error}") from error
+
+
+def _by_strides(value: Any) -> Any:
+    """A tensor with its axes as they are in memory: of a transposed one, the rows."""
+    steps = value.stride()
+    return value.permute(sorted(range(len(steps)), key=lambda axis: -steps[axis]))
 
 
 _FLOATS: dict[str, Any] = {"f16": np.float16, "f32": np.float32, "f64": np.float64}

@@ -13,8 +13,9 @@ from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.compiled import Compiled
 from fragmenta.ptx.engine.context import Context, Shape, word
 from fragmenta.ptx.engine.layout import LANES, Fault
-from fragmenta.ptx.module import Instruction, Module
-from fragmenta.ptx.naming import Names, counted
+from fragmenta.ptx.module import Instruction, Module, Special
+from fragmenta.ptx.naming import Names, counted, illegal_code
+from fragmenta.ptx.placing import reachable
 
 
 class Place(NamedTuple):
@@ -45,13 +46,42 @@ def explain(place: Place, why: str = "") -> KernelFault:
     gone = _ended(place, kind, address)
     what = why or gone or _what(place, kind, site, instruction, address, size)
     who = f"thread {_tuple(thread)} of block {_tuple(block)}"
-    return KernelFault(
-        f"{what}\n  by {who}\n  at {where(place.module, instruction)}",
+    hint = _no_workspace(place, kind, address)
+    made = KernelFault(
+        f"{what}\n  by {who}\n  at {place.module.where(instruction)}{hint}",
         "unsupported" if why else "shared-race" if gone else kind.name.lower(),
         instruction.line,
         str(instruction.source or ""),
         block,
         thread,
+    )
+    made.place = instruction.source
+    return made
+
+
+_WORKSPACE = frozenset({"%envreg1", "%envreg2"})
+
+
+def _no_workspace(place: Place, kind: Fault, address: int) -> str:
+    """What is said to a kernel that looks for the workspace of a cooperative grid."""
+    null = kind == Fault.BOUNDS and address < layout.FIRST_SLOT
+    if kind != Fault.TRAP and not null:
+        return ""
+    if any(each.slot == layout.WORKSPACE_SLOT for each in place.segments):
+        return ""
+    module = place.module
+    reads = any(
+        isinstance(operand, Special) and operand.name in _WORKSPACE
+        for name in reachable(module, module.functions[place.compiled.kernel])
+        for instruction in module.functions[name].instructions
+        for operand in instruction.operands
+    )
+    if not reads:
+        return ""
+    return (
+        f"\n  {place.compiled.kernel} reads %envreg1 and %envreg2, where a cooperative "
+        "grid has the\n  address of its workspace: grid.sync() needs launch(..., "
+        "cooperative=True)"
     )
 
 
@@ -63,7 +93,7 @@ def _ended(place: Place, kind: Fault, address: int) -> str:
         return ""
     if rank >= place.shape.cluster_blocks or place.shape.cluster_blocks == 1:
         return ""
-    if place.context.peers[rank, 1] != layout.SHARED_START:
+    if place.context.peers[rank, 1]:
         return ""
     return (
         f"an access to the shared memory of block {rank} of the cluster, whose threads "
@@ -76,17 +106,6 @@ def stopped(place: Place, rule: str, what: str) -> KernelFault:
     fault = explain(place, what)
     fault.kind = rule
     return fault
-
-
-def where(module: Module, instruction: Instruction) -> str:
-    """An instruction's place and text."""
-    lines = module.text.splitlines()
-    text = ""
-    if 0 < instruction.line <= len(lines):
-        text = lines[instruction.line - 1].strip()
-    source = f", {instruction.source.words}" if instruction.source else ""
-    name = module.name or "PTX"
-    return f"{name} line {instruction.line}{source}: {text}"
 
 
 def _tuple(numbers: tuple[int, int, int]) -> str:
@@ -123,7 +142,7 @@ def _what(
         case Fault.DEPTH:
             return f"calls are nested deeper than {layout.RETURNS}"
         case Fault.METADATA:
-            return f"{name} was given metadata with an illegal code"
+            return f"{name} was given illegal metadata: {_metadata(place, name)}"
         case Fault.BARRIER:
             return f"there are barriers 0 to 15; {name} names barrier {address}"
         case Fault.INDEX:
@@ -131,6 +150,18 @@ def _what(
         case Fault.HOST:
             return "an assertion in the kernel failed, or a call of the host did"
     return f"{kind.name.lower()}: {name}"
+
+
+def _metadata(place: Place, mnemonic: str) -> str:
+    """The lane, the code and the row of the first illegal code of a product."""
+    # It takes a while to import, and only wrong kernels need it.
+    from fragmenta.isa.reading import instruction
+    from fragmenta.ptx.engine.matrices import STAGE
+
+    stage = place.context.parts["stage"]
+    words = stage[STAGE["extra"] :][: 4 * LANES].view(np.uint32)
+    selector = int(stage[STAGE["selectors"] :][:8].view(np.int64)[0])
+    return illegal_code(instruction(mnemonic), words, selector)
 
 
 def _verb(instruction: Instruction, size: int) -> str:
@@ -254,8 +285,8 @@ def _mbarrier(place: Place, block: Any, mbarrier: Any) -> str:
     phase = next(iter(mbarrier.waiting.values()))
     name = Names(place.module, place.compiled).with_mbarriers(str(mbarrier))
     return (
-        f"\n  {who}{of} wait{'s' * one} for phase {phase} of {name}, "
-        f"which {_missing(mbarrier)}"
+        f"\n  {who}{of} wait{'s' * one} for phase {phase} (parity {phase & 1}) of "
+        f"{name}, which {_missing(mbarrier)}"
     )
 
 
@@ -290,16 +321,18 @@ def _listed(place: Place, about: str, kind: str) -> KernelFault:
     for (function, index), who in _lanes(place).items():
         instruction = place.module.functions[function].instructions[index]
         first = first or instruction
-        lines.append(f"  {_short(who)}\n    at {where(place.module, instruction)}")
+        lines.append(f"  {_short(who)}\n    at {place.module.where(instruction)}")
         if kind == "deadlock" and "aligned" in instruction.qualifiers:
             lines += _divided(place, instruction, who)
-    return KernelFault(
+    made = KernelFault(
         "\n".join([about, *lines]),
         kind,
         first.line if first else 0,
         str(first.source or "") if first else "",
         place.shape.block_at(place.context.index),
     )
+    made.place = first.source if first else None
+    return made
 
 
 def _lanes(place: Place) -> dict[tuple[str, int], list[str]]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from fragmenta.errors import Error, KernelFault, shortened
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.context import HOST
+from fragmenta.ptx.engine.context import HOST, address_of
 from fragmenta.ptx.engine.layout import HOST_FUNCTIONS, LANES
 
 _FORMAT = re.compile(
@@ -36,8 +36,12 @@ class Host:
         self.errors: dict[int, BaseException] = {}
         """What went wrong, by the address of the block."""
         self._function = HOST(self._call)
-        pointer = ctypes.cast(self._function, ctypes.c_void_p)
-        self.address = int(pointer.value or 0)
+        self.address = address_of(self._function)
+
+    def close(self) -> None:
+        """Let go of the launch; what was printed is kept."""
+        self._launch = self._function = None  # type: ignore[assignment]
+        self.errors.clear()
 
     @property
     def text(self) -> str:
@@ -46,7 +50,7 @@ class Host:
 
     def _call(self, warp: int, block: int, number: int, table: int, lanes: int) -> int:
         try:
-            name = HOST_FUNCTIONS[number]
+            name = list(HOST_FUNCTIONS)[number]
             lanes &= 0xFFFFFFFF
             for lane in range(LANES):
                 if lanes >> lane & 1:
@@ -80,9 +84,12 @@ class Host:
             base += lane * whole
         else:
             table = _i64(block + layout.BLOCK_SEGMENTS)
-            entry = table + layout.SEGMENT_BYTES * min(slot, layout.SLOTS - 1)
+            # No address is above all slots, and nothing is in slot 0.
+            known = slot if slot < layout.SLOTS else 0
+            entry = table + layout.SEGMENT_BYTES * known
             base, whole = _i64(entry), _i64(entry + 8)
-            offset -= layout.SHARED_START if slot == layout.SHARED_SLOT else 0
+            if slot == layout.SHARED_SLOT:
+                offset -= layout.SHARED_START + _i64(block + layout.BLOCK_RANK)
         if not 0 <= offset < whole:
             raise Error(f"printf or assert was given {address:#x}, where nothing is")
         size = min(size, whole - offset)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fragmenta import methods
 from fragmenta.arrays.checks import check_flags
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, KernelFault, PtxSyntaxError, nearest, one_of
 from fragmenta.isa.target import check_target
 from fragmenta.progress import Progress, ignore_progress
@@ -20,6 +21,7 @@ from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.launching import (
     STACK,
     Launch,
+    check_cooperative,
     check_options,
     check_shape,
     run,
@@ -27,17 +29,13 @@ from fragmenta.ptx.launching import (
 from fragmenta.ptx.limits import OUTPUT, SECONDS, Meter, check_limits, no_memory
 from fragmenta.ptx.loading import Source
 from fragmenta.ptx.module import Function
-from fragmenta.ptx.result import Result, counted
+from fragmenta.ptx.result import Result, counted, hazard
 from fragmenta.ptx.runs import Runs, check_reporting, check_schedules
 from fragmenta.ptx.teams import check_cluster
 from fragmenta.ptx.variables import Variables
 
 if TYPE_CHECKING:
     from fragmenta.ptx.checking.problem import Problem
-
-
-SEEN = frozenset({"aligned", "uninitialised"})
-"""Rules that a launch decides better than a look at the text."""
 
 
 class Parameter(NamedTuple):
@@ -54,6 +52,10 @@ class Kernel:
 
     loaded: Loaded
     function: Function
+    names: tuple[str, ...] = ()
+    """The names of its first parameters in the program that it was compiled from."""
+    language: str = ""
+    """What that is written in, for the words of reports: ``cuda``, ``triton``."""
 
     @property
     def name(self) -> str:
@@ -75,6 +77,7 @@ class Kernel:
         arguments: Any = (),
         *,
         cluster: Any = None,
+        cooperative: bool = False,
         shared: int = 0,
         target: str | None = None,
         contract: bool = True,
@@ -102,15 +105,19 @@ class Kernel:
         sums as the assembler does.  ``client`` is a Dask client, whose workers then run
         the blocks.
         ``progress`` is called now and then with the share of blocks that have begun.
+        ``cooperative=True`` is a cooperative launch: all blocks are under way at the
+        same time, and ``grid.sync()`` of cooperative groups synchronises them.
 
         Asynchronous work is done when ``schedule`` says so: ``"eager"`` at once,
         ``"lazy"`` not before somebody waits for it, or a number, the seed of a random
         order.  ``schedules`` are several, which must all give the same bits.
 
-        Unless ``check`` is false, the launch is watched: ``result.problems`` says what
-        is wrong.  An error among them is raised at the end as a
-        :class:`KernelHazard`, unless ``problems="report"``.  ``strict=True`` also
-        reports what only some sources demand.
+        Unless ``check`` is false, the text of the kernel is checked and the launch is
+        watched: ``result.problems`` says what is wrong.  An error in the text is raised
+        as a :class:`KernelHazard` before anything runs, one that the launch shows at
+        its end.  With ``problems="report"`` they are in ``result.problems`` only, and
+        what cannot be run is refused nevertheless.  ``strict=True`` also reports what
+        only some sources demand.
 
         >>> import numpy as np
         >>> from fragmenta import ptx
@@ -139,6 +146,7 @@ class Kernel:
         shape = check_shape(self.function, grid, block)
         shape = shape._replace(cluster=check_cluster(self.function, shape, cluster))
         check_options(limit, stack, shared)
+        check_cooperative(cooperative, client)
         check_reporting(problems)
         check_flags(contract=contract, check=check, strict=strict)
         if target is not None:
@@ -152,22 +160,26 @@ class Kernel:
             "target": where,
             "contract": contract,
             "stack": stack,
+            "cooperative": bool(cooperative),
         }
         given = as_list(arguments)
         start = time.perf_counter()
         watch = check and client is None
+        if check and problems == "raise":
+            self._refuse_errors(where)
 
-        def prepared(schedule: str | int) -> Launch:
+        def prepared(schedule: str | int, defined: int | None = None) -> Launch:
             launch = self.loaded.launch(
-                self.name, shape, given, watch=watch, strict=strict,
-                schedule=schedule, meter=meter, **options,
+                self.name, shape, given, watch=watch and defined is None,
+                strict=strict, schedule=schedule, defined=defined, names=self.names,
+                language=self.language, meter=meter, **options,
             )  # fmt: skip
             launch.progress = progress
             return launch
 
-        def run_one(launch: Launch) -> str:
+        def run_one(launch: Launch, most: int | None = limit) -> str:
             more = {**options, "limits": tuple(limits)}
-            return self._run(launch, given, more, limit, client)
+            return self._run(launch, given, more, most, client)
 
         runs = Runs(prepared, run_one, several, reports=problems == "report")
         try:
@@ -177,8 +189,8 @@ class Kernel:
         counts, fidelity = counted(runs.launch.compiled, runs.launch.counts)
         find = partial(self._static, where, watch) if check else list
         made = Result(
-            counts, fidelity, printed, time.perf_counter() - start, find, runs.found,
-            runs.recorded,
+            counts, fidelity, printed, time.perf_counter() - start, where,
+            self.loaded.module.target, watch, find, runs.found, runs.recorded,
         )  # fmt: skip
         if problems == "raise":
             made.raise_errors()
@@ -212,23 +224,35 @@ class Kernel:
         return run_on_cluster(self.loaded, launch, recipe, limit, client)
 
     def problems(self, target: str | None = None) -> list[Problem]:
-        """What is wrong with the kernel, or worth knowing, without running it."""
-        found = self.loaded.check(target)
-        return [each for each in found if each.function in ("", self.name)]
+        """What is wrong with the kernel, or worth knowing, without running it.
+
+        The functions that it may call are part of it.
+        """
+        return self.loaded.checked(target, self.name)
 
     def _static(self, target: str, watched: bool) -> list[Problem]:
         """What is known without running; not what a run has shown better."""
-        found = self.problems(target)
-        return [each for each in found if not watched or each.rule not in SEEN]
+        return self.loaded.checked(target, self.name, with_flow=not watched)
+
+    def _refuse_errors(self, target: str) -> None:
+        """Raise what a look at the text shows to be wrong."""
+        found = self.loaded.checked(target, self.name, with_flow=False)
+        if any(each.severity == "error" for each in found):
+            raise hazard(found)
 
     verify = methods.verify_kernel
 
     def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle, is the kernel of that name in a copy of its module."""
         return _kernel_of, (self.loaded, self.name)
 
     def __repr__(self) -> str:
         given = ", ".join(f"{each.type} {each.name}" for each in self.parameters)
         return f"Kernel({self.name}({given}))"
+
+
+def _kernel_of(loaded: Loaded, name: str) -> Kernel:
+    return loaded.kernels[name]
 
 
 class Loaded(Source):
@@ -247,11 +271,25 @@ class Loaded(Source):
         >>> [each.rule for each in module.check()]
         ['operand-count']
         """
-        from fragmenta.ptx.checking.checker import check
+        return self.checked(target)
 
-        return check(self.module, target)
+    def checked(
+        self, target: str | None, kernel: str | None = None, with_flow: bool = True
+    ) -> list[Problem]:
+        """What ``checking.checker.check`` says, which is asked once."""
+        key = (target, kernel, with_flow)
+        if key not in self._checked:
+            from fragmenta.ptx.checking.checker import check
 
-    @cached_property
+            self._checked[key] = check(self.module, *key)
+        return list(self._checked[key])
+
+    @once_property
+    def _checked(self) -> dict[tuple[Any, ...], list[Problem]]:
+        """What was found without running, by what was asked."""
+        return {}
+
+    @once_property
     def kernels(self) -> Mapping[str, Kernel]:
         """The kernels by name."""
         found = {
@@ -271,13 +309,6 @@ class Loaded(Source):
             self.compiled(name, check_target(self.module.target), True)
         return self.variables_of(next(iter(self._compiled.values())))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are modules of their own, with the same values."""
-        kept = {}
-        if self._variables is not None:
-            kept = {name: self._variables[name].tobytes() for name in self._variables}
-        return _again, (self.module.text, self.module.name, kept)
-
     def __repr__(self) -> str:
         version = ".".join(map(str, self.module.version))
         names = one_of(self.kernels, "and") or "no kernel"
@@ -287,19 +318,6 @@ class Loaded(Source):
         if name.startswith("_"):
             raise AttributeError(name)
         return getattr(self.module, name)
-
-
-def _again(text: str, name: str, variables: dict[str, bytes]) -> Loaded:
-    """A module that was copied or pickled."""
-    made = parse(text, name)
-    for each, value in variables.items():
-        made.variables[each] = value
-    return made
-
-
-def _kernel_of(loaded: Loaded, name: str) -> Kernel:
-    """A kernel that was copied or pickled, with its module."""
-    return loaded.kernels[name]
 
 
 class _Named(dict[str, Kernel]):

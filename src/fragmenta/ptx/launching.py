@@ -36,7 +36,7 @@ from fragmenta.ptx.result import total
 from fragmenta.ptx.teams import Single, Team
 from fragmenta.ptx.tensor import function_table
 from fragmenta.ptx.variables import Variables
-from fragmenta.ptx.watching.findings import Problems
+from fragmenta.ptx.watching.findings import Launched, Place, Problems
 
 Runner: TypeAlias = Context | Single | Team
 """What runs blocks, one after the other."""
@@ -63,6 +63,7 @@ class Launch:
         dynamic: int,
         stack: int,
         meter: Meter,
+        cooperative: bool = False,
     ) -> None:
         self.meter = meter
         self.module, self.compiled, self.shape = module, compiled, shape
@@ -71,6 +72,9 @@ class Launch:
         self.saved = SAVED
         self.arguments, self.parameters = arguments, arguments.parameters
         self.places: list[Segment] = [*arguments.segments, *variables.segments]
+        self.cooperative = cooperative
+        if cooperative:
+            self.places.append(_workspace())
         self.segments = np.zeros((layout.SLOTS, 4), np.int64)
         for each in self.places:
             where = each.data.ctypes.data
@@ -79,17 +83,21 @@ class Launch:
         self.segments[layout.PARAM_SLOT, :3] = where, self.parameters.size, 1
         self.constants = compiled.memory
         self.functions, self._kept = function_table(compiled.functions)
-        self.template = template(compiled.local, compiled.shared, dynamic, shape)
+        at = layout.WORKSPACE_SLOT << layout.SLOT_BITS if cooperative else 0
+        self.template = template(compiled.local, compiled.shared, dynamic, shape, at)
         self.host = Host(self)
         self.host_address = self.host.address
         self.counts: NDArray[np.int64] = np.zeros(len(compiled.counted), np.int64)
         self.progress: Progress = ignore_progress
-        self.target = ""
+        self.target = self.language = ""
         self.machine: Machine | None = None
         """What carries out events; none if the kernel has none and nobody watches."""
 
-    def attend(self, schedule: str | int, strict: bool) -> None:
-        """Carry out events, and do asynchronous work as a schedule says."""
+    def attend(self, schedule: str | int, strict: bool, seed: int = 0) -> None:
+        """Carry out events, and do asynchronous work as a schedule says.
+
+        ``seed`` says what undefined memory holds, if undefined bits are followed.
+        """
         # Each of these carries out some instructions.
         from fragmenta.ptx.asynchronous import parts
 
@@ -99,6 +107,28 @@ class Launch:
             from fragmenta.ptx.watching.launches import LaunchWatch
 
             self.machine.watching = LaunchWatch(self.machine)
+        elif Mode(*self.compiled.mode).defined:
+            from fragmenta.ptx.watching.definedness import DefinedWatch
+
+            self.machine.watching = DefinedWatch(self.machine, seed)
+
+    @property
+    def kept(self) -> Launched:
+        """What is needed to tell its problems when it has ended."""
+        places = tuple(Place(e.slot, e.name, e.elements) for e in self.places)
+        return Launched(self.module, self.compiled, self.shape, places, self.language)
+
+    def close(self) -> None:
+        """Let go of all that only the run needed.
+
+        What runs a kernel names one another in circles: callbacks, blocks, watchers.
+        Their memory, with the shadows of all arrays, would be kept until Python's
+        collector comes by, and by the traceback of an error as long as that is kept.
+        """
+        if self.machine is not None:
+            self.machine.close()
+            self.machine = None
+        self.host.close()
 
     @property
     def units(self) -> int:
@@ -130,7 +160,10 @@ class Launch:
             if isinstance(failed, Stop):
                 raise faults.stopped(self.place(runner), failed.rule, str(failed))
             if failed is not None and type(failed) is not Error:
-                raise failed
+                try:
+                    raise failed
+                finally:  # its traceback has this frame, which must not have it
+                    del failed
             raise faults.explain(self.place(runner), str(failed or ""))
         if runner.status == Status.BLOCKED:
             cluster = None if isinstance(runner, Context) else runner.cluster
@@ -143,6 +176,17 @@ class Launch:
             self.module(), self.compiled, self.shape, self.places, context,
             self.parameters.size,
         )  # fmt: skip
+
+
+def _workspace() -> Segment:
+    """Where the blocks of a cooperative grid synchronise: its size, and a counter.
+
+    CUDA's headers have ``grid.sync()`` count arrivals there, and look at it until its
+    highest bit has changed.
+    """
+    data = np.zeros(8, np.uint8)
+    data.view(np.uint32)[0] = data.size
+    return Segment("the workspace of the grid", data, True, layout.WORKSPACE_SLOT)
 
 
 def run(launch: Launch, limit: int | None) -> None:
@@ -161,7 +205,8 @@ def run_blocks(launch: Launch, limit: int | None, first: int, last: int) -> None
     if first >= last:
         return
     threads = min(cores(), last - first)
-    if launch.compiled.ordered or launch.compiled.prints or threads == 1:
+    ordered = launch.compiled.ordered or launch.cooperative
+    if ordered or launch.compiled.prints or threads == 1:
         _in_turns(launch, limit, first, last)
     else:
         _in_parallel(launch, limit, threads, first, last)
@@ -190,9 +235,11 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
     waiting: deque[Runner] = deque()
     every: list[Runner] = []
     following, patience, pace = first, 0, _Pace()
+    # All blocks of a cooperative grid are on the device at the same time.
+    most = last - first if launch.cooperative else MOST_WAITING
     try:
         while following < last or waiting:
-            if following < last and not patience and len(waiting) < MOST_WAITING:
+            if following < last and not patience and len(waiting) < most:
                 if not free:
                     free.append(launch.context())
                     every.append(free[-1])
@@ -216,6 +263,9 @@ def _in_turns(launch: Launch, limit: int | None, first: int, last: int) -> None:
             patience = (patience or min(PATIENCE, len(waiting)) + 1) - 1
     finally:
         launch.counts = np.sum([each.counts for each in every], axis=0)
+        # The traceback of an error keeps this frame, and must not keep their memory.
+        for runners in (every, free, waiting):
+            runners.clear()
 
 
 def _step(launch: Launch, context: Runner, every: list[Any], limit: int | None) -> None:
@@ -252,8 +302,8 @@ def _in_parallel(
     finally:
         if shared.contexts:
             launch.counts = np.sum([each.counts for each in shared.contexts], axis=0)
-    if shared.errors:
-        raise min(shared.errors, key=lambda each: each[0])[1]
+        shared.contexts.clear()
+    shared.raise_first()
 
 
 class _Shared:
@@ -292,6 +342,16 @@ class _Shared:
                 if each.index > index:
                     each.halt[0] = 1
 
+    def raise_first(self) -> None:
+        """Raise the error of the first block that failed, if one did.
+
+        Its traceback has this object, which must not keep it.
+        """
+        found = sorted(self.errors, key=lambda each: each[0])[:1]
+        self.errors.clear()
+        if found:
+            raise found.pop()[1]
+
     def work(self) -> None:
         """Run blocks until there are no more."""
         context = self.launch.context()
@@ -318,6 +378,17 @@ def check_options(limit: Any, stack: Any, shared: Any) -> None:
         raise Error(
             f"stack is the bytes of each thread's stack, 0 to {MOST_STACK:,}; given "
             f"{stack!r}"
+        )
+
+
+def check_cooperative(cooperative: Any, client: Any) -> None:
+    """Refuse what is not a flag, and blocks that cannot run together."""
+    if not isinstance(cooperative, bool | np.bool_):
+        raise Error(f"cooperative is True or False; given {cooperative!r}")
+    if cooperative and client is not None:
+        raise Error(
+            "the blocks of a cooperative grid run together; the workers of a Dask "
+            "cluster cannot"
         )
 
 

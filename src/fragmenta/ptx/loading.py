@@ -6,11 +6,14 @@ runs it, machine code, and the variables, which keep their values between launch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
-from fragmenta.arrays.locks import ForkLock
+from fragmenta.arrays.forking import Lock
+from fragmenta.arrays.once import once_property
+from fragmenta.ptx import reading
 from fragmenta.ptx.arguments import Arguments
 from fragmenta.ptx.asynchronous.schedule import EAGER
 from fragmenta.ptx.engine.compiled import Compiled, compiled
@@ -27,11 +30,20 @@ class Source:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self._lock = ForkLock()
+        self._lock = Lock()
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._variables: Variables | None = None
+        self._restored: dict[str, bytes] = {}
 
-    @cached_property
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, or a pickle, is the same text with the variables as they are now."""
+        held = self._variables
+        kept = self._restored
+        if held is not None:
+            kept = {name: held[name].tobytes() for name in held}
+        return _again, (type(self), self.module.text, self.module.name, kept)
+
+    @once_property
     def contracted(self) -> Module:
         """The module as the assembler runs it: products and sums fused.
 
@@ -79,7 +91,10 @@ class Source:
         with self._lock:
             if self._variables is None:
                 room = (meter or default_meter()).room
-                self._variables = Variables(self.module, ready.addresses, room)
+                made = Variables(self.module, ready.addresses, room)
+                for variable, data in self._restored.items():
+                    made[variable] = data
+                self._variables = made
             return self._variables
 
     def launch(
@@ -92,28 +107,43 @@ class Source:
         target: str,
         contract: bool,
         stack: int,
+        cooperative: bool = False,
         watch: bool = False,
         strict: bool = False,
         schedule: str | int = EAGER,
+        names: Sequence[str] = (),
+        language: str = "",
+        defined: int | None = None,
         meter: Meter | None = None,
     ) -> Launch:
-        """Everything that a launch needs, ready to run."""
+        """Everything that a launch needs, ready to run.
+
+        With ``defined``, undefined bits are followed; it says what they are.
+        """
         meter = meter or default_meter()
         clustered = shape.cluster_blocks > 1
-        mode = Mode(watch, clustered, schedule != EAGER)
+        mode = Mode(watch, clustered, schedule != EAGER, defined is not None)
         ready = self.compiled(name, target, contract, mode, meter)
         check_shared(ready, shared, target)
         launch = Launch(
             partial(self.changed, contract),
             ready,
             shape,
-            Arguments(self.module.functions[name], arguments),
+            Arguments(self.module.functions[name], arguments, names),
             self.variables_of(ready, meter),
             shared,
             stack,
             meter,
+            cooperative,
         )
-        launch.target = target
-        if ready.events or clustered or watch:
-            launch.attend(schedule, strict)
+        launch.target, launch.language = target, language
+        if ready.events or clustered or watch or defined is not None:
+            launch.attend(schedule, strict, defined or 0)
         return launch
+
+
+def _again(of: type[Source], text: str, name: str, kept: dict[str, bytes]) -> Source:
+    """A source like one that was copied or pickled."""
+    made = of(reading.parse(text, name))
+    made._restored = kept
+    return made

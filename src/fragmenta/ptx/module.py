@@ -27,16 +27,24 @@ class Source:
         return f"{self.file}:{self.line}"
 
     @property
-    def words(self) -> str:
-        """The line of the kernel itself, and in brackets that of what it calls.
+    def frames(self) -> tuple[Source, ...]:
+        """The line of the kernel itself, those of the functions it calls, and this."""
+        found = [self]
+        while found[-1].caller is not None:
+            found.append(found[-1].caller)
+        return tuple(reversed(found))
 
-        >>> Source("ring.cuh", 59, 1, Source("gemm.cu", 205, 9)).words
-        'gemm.cu:205 (ring.cuh:59)'
+    @property
+    def words(self) -> str:
+        """The line of the kernel itself, and in brackets those of what it calls.
+
+        >>> kernel = Source("gemm.cu", 205, 9)
+        >>> Source("include/copy.cuh", 59, 1, Source("ring.cuh", 31, 5, kernel)).words
+        'gemm.cu:205 (ring.cuh:31, copy.cuh:59)'
         """
-        outer = self
-        while outer.caller is not None:
-            outer = outer.caller
-        return str(self) if outer is self else f"{outer} ({self})"
+        first, *inner = self.frames
+        short = dict.fromkeys(str(each).rpartition("/")[2] for each in inner)
+        return f"{first} ({', '.join(short)})" if inner else str(first)
 
 
 # ── operands ────────────────────────────────────────────────────────────────
@@ -51,13 +59,13 @@ class Register:
     """``b32``, ``f32``, ``pred`` … as declared, without the dot."""
     number: int
     """Its place among all registers of the function that are used."""
-    lanes: int = 1
-    """2 or 4 if it was declared with ``.v2`` or ``.v4``."""
+    vector: str = ""
+    """The vector register that it is an element of: ``%v`` for ``%v.x``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A byte or half (``.b0``, ``.h1``) or an element (``.x``) of a register."""
+    """A byte or half of a register, ``.b0`` or ``.h1``, in a video instruction."""
 
     of: Register
     which: str
@@ -118,9 +126,11 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """Operands in braces."""
+    """Operands in braces, or all elements of a vector register."""
 
     items: tuple[Operand, ...]
+    name: str = ""
+    """The vector register that was written, ``%v`` or ``%tid``; empty for braces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +249,10 @@ class Function:
     line: int = 0
 
 
+_LINE = 200
+"""Characters of a line that a message quotes."""
+
+
 @dataclass(frozen=True)
 class Module:
     """A PTX file."""
@@ -259,6 +273,17 @@ class Module:
     """The name of the file it was read from."""
     pragmas: tuple[str, ...] = ()
     """What ``.pragma`` says outside of functions."""
+
+    def where(self, instruction: Instruction) -> str:
+        """The place and the text of an instruction, for a message."""
+        lines = self.text.splitlines()
+        text = ""
+        if 0 < instruction.line <= len(lines):
+            text = lines[instruction.line - 1].strip()
+        if len(text) > _LINE:
+            text = f"{text[: _LINE - 2]} …"
+        source = f", {instruction.source.words}" if instruction.source else ""
+        return f"{self.name or 'PTX'} line {instruction.line}{source}: {text}"
 
 
 @cache

@@ -7,15 +7,20 @@ variable or in an array that was given to the kernel.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cached_property
-from typing import NamedTuple
+from math import prod
+from typing import Any, NamedTuple
 
+from fragmenta.errors import BadMetadata
+from fragmenta.ptx.arguments import Elements
 from fragmenta.ptx.engine.compiled import Compiled
-from fragmenta.ptx.engine.program import program
+from fragmenta.ptx.engine.layout import SHARED_START
 from fragmenta.ptx.module import Instruction, Module
+from fragmenta.ptx.placing import place_shared
 
 _LOCAL = re.compile(r"E(\d+)(\w+)$")
-_PARAMETER = re.compile(r"argument (\d+) \((\w+)\)")
+_PARAMETER = re.compile(r"\bargument (\d+) \(([^()]+)\)")
 _MBARRIER = re.compile(r"\bthe mbarrier at 0x([0-9a-f]+)")
 MOST_LETTERS = 24
 """Of the name of a variable."""
@@ -71,17 +76,23 @@ class Names:
     @cached_property
     def _variables(self) -> list[_Variable]:
         """Variables in shared memory, with where they begin and end."""
-        laid = program(self.module, self.compiled.kernel)
-        declared = [(self.module.variables, laid.addresses)]
-        declared += [(u.function.variables, u.shared) for u in laid.units.values()]
-        found = []
-        for variables, addresses in declared:
-            for variable in variables.values():
-                start = addresses.get(variable.name)
-                if variable.space == "shared" and start is not None:
-                    whole = variable.elements is not None
-                    end = start + variable.size if whole else 1 << 24
-                    found.append(_Variable(start, end, plain(variable.name)))
+        module = self.module
+        kernel = module.functions[self.compiled.kernel]
+        placed = place_shared(module, kernel, SHARED_START)
+        places = [
+            (module.functions[function].variables[name], start)
+            for (function, name), start in placed.inner.items()
+        ]
+        places += [(module.variables[n], start) for n, start in placed.module.items()]
+        found, unsized = [], defaultdict(list)
+        for variable, start in places:
+            if variable.elements is not None:
+                end = start + variable.size
+                found.append(_Variable(start, end, plain(variable.name)))
+            elif variable.name in placed.dynamic:
+                unsized[start].append(plain(variable.name))
+        # Which of several it is that begin at one place, nobody can tell.
+        found += [_Variable(n, 1 << 24, " or ".join(of)) for n, of in unsized.items()]
         return sorted(found)
 
     def shared(self, offset: int) -> str:
@@ -127,12 +138,41 @@ def array(name: str) -> str:
 
     >>> array("argument 1 (_Z4copyPKjPj_param_1)"), array("table")
     ('argument 1', 'table')
+    >>> array("argument 0 (x) and argument 2 (y)")
+    'x (argument 0) and y (argument 2)'
     """
-    found = _PARAMETER.fullmatch(name)
-    if found is None:
-        return plain(name)
-    generated = re.search(r"_param_\d+$", found[2])
-    return f"argument {found[1]}" if generated else f"{found[2]} (argument {found[1]})"
+
+    def said(found: re.Match[str]) -> str:
+        number, own = found.groups()
+        generated = re.search(r"_param_\d+$", own)
+        return f"argument {number}" if generated else f"{own} (argument {number})"
+
+    return _PARAMETER.sub(said, name) if _PARAMETER.search(name) else plain(name)
+
+
+def element(name: str, elements: Elements | None, offset: int) -> str:
+    """A place in an array: an element, if it is known which.
+
+    >>> element("argument 1 (x)", Elements(4, (8, 8)), 112)
+    'x[3, 4] (argument 1)'
+    >>> element("argument 1 (_Z1fPf_param_1)", Elements(4, (64,)), 113)
+    'byte 1 of element 28 of argument 1'
+    >>> element("argument 1 (x)", None, 112), element("table", None, 4)
+    ('byte 112 of x (argument 1)', 'byte 4 of table')
+    """
+    said = array(name)
+    if elements is None or not 0 <= offset < elements.size * prod(elements.shape):
+        return f"byte {offset} of {said}"
+    index, byte = elements.at(offset)
+    inside = f"byte {byte} of " if byte else ""
+    numbers = ", ".join(map(str, index))
+    one = re.fullmatch(r"([^()]+) (\(argument \d+\))", said)
+    if not index:
+        return f"{inside}{said}"
+    if one is not None:
+        return f"{inside}{one[1]}[{numbers}] {one[2]}"
+    whole = numbers if len(index) == 1 else f"[{numbers}]"
+    return f"{inside}element {whole} of {said}"
 
 
 def place(instruction: Instruction) -> str:
@@ -206,3 +246,19 @@ def counted(number: int, word: str) -> str:
     ('1 arrival', '1,200 bytes')
     """
     return f"{number:,} {word}{'s' * (number != 1)}"
+
+
+def illegal_code(op: Any, words: Any, selector: int) -> str:
+    """What is wrong with the words of metadata of all lanes.
+
+    >>> import numpy as np, fragmenta as fm
+    >>> op = fm.mma("m16n8k64", a="s4", sp="sp")
+    >>> illegal_code(op, np.full(32, 0x44440444, np.uint32), 0)
+    'lane 0, nibble 3 (row 0, chunk 3): code 0000 names one column twice; 31 more \
+are illegal'
+    """
+    try:
+        op.metadata.unpack(words.reshape(-1, 1), selector=selector)
+    except BadMetadata as error:
+        return str(error)
+    return "a code is illegal"

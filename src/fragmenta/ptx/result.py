@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fragmenta import methods
-from fragmenta.errors import KernelHazard
+from fragmenta.arrays.once import once_property
+from fragmenta.errors import KernelHazard, one_of
 from fragmenta.ptx.engine.compiled import Compiled
 
 if TYPE_CHECKING:
@@ -30,12 +30,15 @@ MOST_TOLD = 5
 """Errors that the message of an exception tells; its ``problems`` are all."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """What a launch did.
 
     ``counts`` are executed warp instructions by mnemonic; ``fidelity`` counts them by
     how sure their bits are: see :data:`FIDELITY`.
+
+    >>> Result({"mma": 2, "ret": 1}, {"h200": 2, "ieee": 1}, target="sm_90a")
+    <Result: 3 warp instructions with the arithmetic of sm_90a, no problems>
     """
 
     counts: dict[str, int]
@@ -43,13 +46,18 @@ class Result:
     output: str = ""
     """What the kernel printed."""
     seconds: float = 0.0
+    target: str = ""
+    """The target whose arithmetic was used."""
+    written_for: str = ""
+    """The target that the PTX was written for."""
+    watched: bool = True
     find: Callable[[], list[Problem]] = field(default=list, repr=False, compare=False)
     found: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What was seen while it ran, not yet in words."""
     recorded: list[Any] = field(default_factory=list, repr=False, compare=False)
     """What happened in some clusters: the first, and those with a problem."""
 
-    @cached_property
+    @once_property
     def hazards(self) -> list[Problem]:
         """What is wrong with the kernel, as far as this launch shows it."""
         if not self.found:
@@ -58,36 +66,55 @@ class Result:
 
         return tell_all(self.found)
 
-    @cached_property
+    @once_property
     def problems(self) -> list[Problem]:
         """What is wrong with the kernel, or worth knowing.
 
-        Errors come first, then warnings, then what is worth knowing: first what this
-        launch showed, then what ``module.check`` says.
+        Errors come first, then warnings, then what is worth knowing: first what
+        ``kernel.problems`` says about the text, then what this launch showed.
         """
         from fragmenta.ptx.checking.problem import SEVERITIES
 
-        every = [*self.hazards, *self.find()]
+        every = [*self.find(), *self.hazards]
         return sorted(every, key=lambda each: SEVERITIES.index(each.severity))
 
     def raise_errors(self) -> None:
         """Raise what is wrong with the kernel, if that is sure."""
-        if not any(each.severity == "error" for _, each in self.found):
-            return
-        wrong = [each for each in self.hazards if each.severity == "error"]
-        first = wrong[0]
-        hazard = KernelHazard(told(wrong), first.rule, self.hazards)
-        hazard.output, hazard.result = self.output, self
-        hazard.line, hazard.block = first.line, first.block
-        hazard.source = str(first.source or "")
-        raise hazard
+        if any(each.severity == "error" for _, each in self.found):
+            raise hazard(self.hazards, self)
 
     timeline = methods.timeline
+
+    def __repr__(self) -> str:
+        return f"<Result: {self}>"
+
+    def __str__(self) -> str:
+        """How much was executed, with whose arithmetic, and whether it was right."""
+        made = f"with the arithmetic of {self.target}"
+        if self.written_for not in ("", self.target):
+            made += f" (the PTX is for {self.written_for})"
+        from fragmenta.ptx.checking.problem import counts
+
+        said = one_of(counts(self.problems), "and") or "no problems"
+        if not self.watched:
+            said = f"not watched{f', {said}' if self.problems else ''}"
+        return f"{self.instructions:,} warp instructions {made}, {said}"
 
     @property
     def instructions(self) -> int:
         """All executed warp instructions."""
         return sum(self.counts.values())
+
+
+def hazard(problems: list[Problem], result: Result | None = None) -> KernelHazard:
+    """The error for a kernel with problems, one of which is an error."""
+    wrong = [each for each in problems if each.severity == "error"]
+    first = wrong[0]
+    made = KernelHazard(told(wrong), first.rule, problems)
+    made.output, made.result = result.output if result else "", result
+    made.line, made.block = first.line, first.block
+    made.source, made.place = str(first.source or ""), first.source
+    return made
 
 
 def told(wrong: list[Problem]) -> str:

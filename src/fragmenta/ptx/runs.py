@@ -1,6 +1,7 @@
-"""Does a kernel give the same bits whenever its asynchronous work is done?
+"""The runs of one launch: with each schedule, and again to follow undefined bits.
 
-A launch with several schedules is run once with each, on the same memory.
+A launch with several schedules is run once with each, on the same memory.  A run that
+read what nobody had written is repeated: see :mod:`watching.suspicions`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,14 @@ from fragmenta.errors import Error, KernelFault, LimitReached
 from fragmenta.ptx.asynchronous.schedule import EAGER, Schedule
 from fragmenta.ptx.checking.problem import RULES
 from fragmenta.ptx.launching import Launch
-from fragmenta.ptx.result import told
-from fragmenta.ptx.watching.findings import Found, Problems
+from fragmenta.ptx.naming import element
+from fragmenta.ptx.result import told, total
+from fragmenta.ptx.watching.findings import Found, Launched
 
+SEEDS = 1, 2
+"""What undefined bits are in further runs; in the first one they are 0."""
+LEAST = 1_000_000
+"""Warp instructions that a further run may have besides twice those of the first."""
 FAULTS = {"metadata": "illegal-metadata", "barrier": "mbarrier"}
 """Faults of single instructions that are a rule by another name."""
 
@@ -54,17 +60,19 @@ class Runs:
 
     def __init__(
         self,
-        prepare: Callable[[str | int], Launch],
-        run: Callable[[Launch], str],
+        prepare: Callable[..., Launch],
+        run: Callable[..., str],
         schedules: list[str | int],
         reports: bool,
     ) -> None:
         self._prepare, self._run, self._schedules = prepare, run, schedules
         self._reports = reports
-        self.found: list[tuple[Launch, Found]] = []
+        self.found: list[tuple[Launched, Found]] = []
         """What was found, with the first run in which it was."""
         self.recorded: list[Any] = []
         """What happened in some clusters of each run."""
+        self._used: set[tuple[Any, ...]] = set()
+        """Where registers were used that nobody had written."""
         self.launch: Launch
 
     def all(self) -> str:
@@ -73,19 +81,26 @@ class Runs:
         Afterwards the memory is as the first run left it.
         """
         self.launch = self._prepare(self._schedules[0])
-        before = _copies(self.launch) if len(self._schedules) > 1 else []
-        output = self._one(self.launch)
-        after = _copies(self.launch) if before else []
+        several = len(self._schedules) > 1
+        before = _copies(self.launch) if several or _may_doubt(self.launch) else []
+        output = self._one(self.launch, self._schedules[0], before)
+        after = _copies(self.launch) if several else []
         for each in self._schedules[1:]:
             _restore(self.launch, before)
             other = self._prepare(each)
-            self._one(other)
+            self._one(other, each, before)
             self._compare(other, each, after)
-        if before:
+        if several:
             _restore(self.launch, after)
         return output
 
-    def _one(self, launch: Launch) -> str:
+    def _one(self, launch: Launch, schedule: str | int, before: list[Any]) -> str:
+        try:
+            return self._watched(launch, schedule, before)
+        finally:
+            launch.close()
+
+    def _watched(self, launch: Launch, schedule: str | int, before: list[Any]) -> str:
         output = ""
         try:
             output = self._run(launch)
@@ -97,8 +112,52 @@ class Runs:
                 self._found_before(launch, fault)
                 raise
             self._fatal(launch, fault)
+        more = self._follow(launch, schedule, before)
         self._gather(launch)
+        self.found += more
         return output
+
+    def _follow(
+        self, launch: Launch, schedule: str | int, before: list[Any]
+    ) -> list[tuple[Launched, Found]]:
+        """Run a launch again, if it read what nobody had written.
+
+        What nobody uses is no longer one of its problems.  What else is wrong is
+        returned.
+        """
+        if not before or launch.machine is None:
+            return []
+        from fragmenta.ptx.watching.suspicions import in_doubt, settle, suspected
+
+        if not suspected(launch):
+            return []
+        after = _copies(launch)
+        most = 2 * total(launch.compiled, launch.counts) + LEAST
+
+        def follow(seed: int) -> Launch:
+            _restore(launch, before)
+            again = self._prepare(schedule, defined=seed)
+            assert again.machine is not None
+            try:
+                self._run(again, most)
+            except KernelFault:  # the first run has said so, or it had no end
+                again.machine.watching.left = ()
+            else:
+                again.machine.watching.leave()
+            finally:
+                _restore(launch, after)
+            return again
+
+        again, kept = follow(0), []
+        others = [follow(seed) for seed in SEEDS] if in_doubt(again) else []
+        for each in settle(launch, again, others):
+            place = tuple(again.compiled.places[each.site])
+            if place not in self._used:
+                self._used.add(place)
+                kept.append((again.kept, each))
+        for run in (again, *others):
+            run.close()
+        return kept
 
     def _found_before(self, launch: Launch, fault: KernelFault) -> None:
         """Tell with a fault what was wrong before: it may be the cause."""
@@ -108,7 +167,8 @@ class Runs:
         if before:
             from fragmenta.ptx.watching.telling import tell_all
 
-            fault.problems = tell_all((launch, each) for each in before)
+            kept = launch.kept
+            fault.problems = tell_all((kept, each) for each in before)
             fault.before = told(fault.problems)
 
     def _fatal(self, launch: Launch, fault: KernelFault) -> None:
@@ -128,10 +188,10 @@ class Runs:
             return
         if launch.machine.watching is not None:
             self.recorded += launch.machine.watching.recorded()
-        known = {_key(each) for _, each in self.found}
+        known, kept = {_key(each) for _, each in self.found}, launch.kept
         for each in launch.machine.problems:
             if _key(each) not in known:
-                self.found.append((launch, each))
+                self.found.append((kept, each))
 
     def _compare(self, launch: Launch, schedule: str | int, after: list[Any]) -> None:
         """Say which array differs from the first run, if one does."""
@@ -140,20 +200,28 @@ class Runs:
             different = np.flatnonzero(segment.data != wanted)
             if not different.size:
                 continue
+            where = element(segment.name, segment.elements, int(different[0]))
             message = (
                 f"the schedules {first!r} and {schedule!r} give different bits: "
-                f"{different.size:,} bytes of {segment.name} differ, the first at byte "
-                f"{int(different[0])}"
+                f"{different.size:,} bytes of {segment.name} differ, the first is "
+                f"{where}"
             )
             made = Found("schedule", "error", -1, message, 0, 0, 0)
-            problems = launch.machine.problems if launch.machine else Problems()
-            problems.put(made)
             if _key(made) not in {_key(each) for _, each in self.found}:
-                self.found.append((launch, made))
+                self.found.append((launch.kept, made))
+
+
+def _may_doubt(launch: Launch) -> bool:
+    """Whether the launch is watched, and can read what nobody has written."""
+    if launch.machine is None or launch.machine.watching is None:
+        return False
+    from fragmenta.ptx.watching.suspicions import may_doubt
+
+    return may_doubt(launch)
 
 
 def _key(found: Found) -> tuple[Any, ...]:
-    return found.rule, found.site, found.other
+    return found.rule, found.severity, found.site, found.other
 
 
 def _copies(launch: Launch) -> list[Any]:

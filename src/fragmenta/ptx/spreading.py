@@ -89,6 +89,7 @@ def run_portion(
         launch.segments[segment.slot, 2:] = 2, note.ctypes.data
     run_blocks(launch, limit, first, last)
     written = [tuple(each) for each in collect(writable, notes)]
+    launch.close()
     return Portion(written, launch.counts, launch.host.text)
 
 

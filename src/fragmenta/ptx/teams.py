@@ -7,13 +7,14 @@ there is none, waits give up; and if that does not help, it is a deadlock.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.errors import Error
-from fragmenta.ptx.asynchronous.machine import Cluster, Stop
+from fragmenta.ptx.asynchronous.machine import Cluster, Stop, Warp
 from fragmenta.ptx.engine.context import Context, Shape
 from fragmenta.ptx.engine.layout import Status
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 PATIENCE = 6
 """How often waits give up in vain before it is a deadlock."""
+POLLS = 128
+"""How often every lane asks in vain, or waits, before it is one: some ask so often that
+they give up by themselves."""
 
 
 class Single:
@@ -162,11 +166,14 @@ class Team:
             self.status = Status.SPENT
             if cluster.changes != before:
                 self._vain = 0
+                self._look()
                 if spent:
                     return
                 continue
-            if spent and not self._all_ask_in_vain():
-                return
+            if spent:
+                if not all(warp.stuck for warp in self._warps()):
+                    return
+                self._look()
             try:
                 if cluster.relax():
                     continue
@@ -174,7 +181,7 @@ class Team:
                 self._stop(stop)
                 return
             self._vain += 1
-            if self._vain > PATIENCE:
+            if self._vain > (POLLS if spent else PATIENCE):
                 self.failed = next(
                     each for each in self.contexts if each.status != Status.ENDED
                 )
@@ -188,14 +195,13 @@ class Team:
         self.launch.machine.fail(stop)
         self.failed, self.status = stop.warp.block.context, Status.FAULT
 
-    def _all_ask_in_vain(self) -> bool:
-        """Whether every warp did nothing but ask whether it may go on."""
-        found = True
-        for block in self.cluster.blocks:
-            for warp in block.warps:
-                found = found and (not warp.live or warp.failed_waits > 0)
-                warp.failed_waits = 0
-        return found
+    def _warps(self) -> Iterator[Warp]:
+        return (warp for block in self.cluster.blocks for warp in block.warps)
+
+    def _look(self) -> None:
+        """From now on, find out which lanes wait or ask in vain."""
+        for warp in self._warps():
+            warp.look()
 
 
 def check_cluster(kernel: Any, shape: Shape, given: Any) -> tuple[int, int, int]:

@@ -15,6 +15,7 @@ from fragmenta.arrays.checks import as_array
 from fragmenta.errors import Error, ShapeError, ValueRangeError, nearest, one_of
 from fragmenta.ptx.arguments import Segment
 from fragmenta.ptx.engine import layout
+from fragmenta.ptx.engine.compiled import aligned
 from fragmenta.ptx.module import Module, Variable, type_bytes
 
 
@@ -101,7 +102,7 @@ def _check_sizes(module: Module, room: Callable[[int, str], None]) -> None:
 def _first_bytes(variable: Variable, addresses: dict[str, int]) -> NDArray[np.uint8]:
     """The memory of a variable before the first launch."""
     initial = variable.initial or b""
-    data = np.zeros(max(variable.size, len(initial)), np.uint8)
+    data = aligned(max(variable.size, len(initial)))
     data[: len(initial)] = np.frombuffer(initial, np.uint8)
     size = type_bytes(variable.type)
     size = 8 if size == 1 else size  # the bytes of an address, in a row

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fragmenta import methods
 from fragmenta.arrays.checks import as_array, check_numbers, is_whole
+from fragmenta.arrays.once import once_property
 from fragmenta.arrays.threads import in_blocks
 from fragmenta.errors import ShapeError
 from fragmenta.registers import expressions, notation
@@ -310,11 +311,13 @@ class Fragment:
     def _scatter(self, selected: dict[str, int]) -> Index:
         """Where each element is read from; cached, because many calls need it."""
         key = tuple(sorted(selected.items()))
-        if key not in self._scatters:
-            self._scatters[key] = self.layout.scatter(**selected).ravel()
-        return self._scatters[key]
+        found = self._scatters.get(key)
+        if found is None:
+            made = self.layout.scatter(**selected).ravel()
+            found = self._scatters.setdefault(key, made)
+        return found
 
-    @cached_property
+    @once_property
     def _scatters(self) -> dict[tuple[tuple[str, int], ...], Index]:
         return {}
 

@@ -124,8 +124,9 @@ class Descriptor:
     ``swizzle`` is 0, 32, 64 or 128, or ``"128/32"``.  Address 0 is a multiple of 1024
     in shared memory, because the swizzle depends on bits of the address.
     ``base_offset`` is the line of 128 bytes, modulo 8, in which the pattern of the
-    swizzle begins.  ``family`` is ``"wgmma"`` or ``"tcgen05"``.  Of ``tcgen05`` on
-    sm_103a, ``absolute`` says that ``leading`` is an address.
+    swizzle begins; without a swizzle it means nothing.  ``family`` is ``"wgmma"`` or
+    ``"tcgen05"``.  Of ``tcgen05`` on sm_103a, ``absolute`` says that ``leading`` is an
+    address.
 
     >>> d = Descriptor(start=0, leading=128, stride=1024, swizzle=128)
     >>> hex(d.encode())
@@ -154,10 +155,6 @@ class Descriptor:
         if not is_whole(self.base_offset) or self.base_offset not in range(8):
             raise AddressError(
                 f"base_offset must be 0 to 7; given {self.base_offset!r}"
-            )
-        if self.base_offset and not self.swizzle:
-            raise AddressError(
-                f"base_offset must be 0 without a swizzle; given {self.base_offset!r}"
             )
         if not isinstance(self.absolute, bool | np.bool_):
             raise AddressError(f"absolute must be a bool; given {self.absolute!r}")
@@ -295,7 +292,7 @@ descriptor: bit 46 is not set: this is a wgmma descriptor; for tcgen05 set it: \
 
     def _check_known(self, byte: int, major: MajorAxis) -> None:
         """Refuse what only a Blackwell can say."""
-        if self.base_offset:
+        if self.base_offset and self.swizzle:
             raise AddressError(
                 "how tcgen05 applies a base offset was not seen on hardware; begin the "
                 f"pattern at a multiple of {pattern(self.swizzle).repeat} bytes, with "

@@ -27,9 +27,9 @@ from fragmenta.arrays.checks import is_whole
 from fragmenta.errors import Error, ShapeError, one_of
 from fragmenta.isa.families import catalogue
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.tables.moves import PACKINGS
 from fragmenta.registers.fragment import Fragment
 from fragmenta.registers.layout import Digit, Digits, Layout
-from fragmenta.shared.moves import PADDED
 from fragmenta.shared.placement import Placement
 from fragmenta.shared.swizzles import UNIT
 
@@ -136,7 +136,7 @@ def groupings(
     moves = [
         move
         for move in _moves(family, target)
-        if (move.values["type"] in PADDED) == packed
+        if (move.values["type"] in PACKINGS) == packed
         and (not packed or move.values["type"] == wanted)
     ]
     if not moves:

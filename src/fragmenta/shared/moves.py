@@ -1,8 +1,8 @@
 """What do ``ldmatrix``, ``stmatrix`` and ``movmatrix`` move where?
 
-Each row of a small matrix is 16 bytes of shared memory, and one lane supplies its
-address: lane ``i * rows + r`` that of row r of matrix i.  The layout of the
-instruction's fragment says to which lane and register each element of a row goes.
+Each row of a small matrix is 16 bytes of shared memory, or 8 with ``.s8.s4``.  One lane
+supplies its address: lane ``i * rows + r`` that of row r of matrix i.  The layout of
+the instruction's fragment says to which lane and register each element of a row goes.
 :mod:`fragmenta.shared.loops` answers the opposite question: which addresses load the
 fragments that an ``mma`` takes?
 """
@@ -18,6 +18,7 @@ from fragmenta.arrays.checks import as_array, batch_shape
 from fragmenta.errors import AddressError, Error, ShapeError
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
+from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.registers.fragment import Fragment, Words
 from fragmenta.registers.words import unpack_words
 from fragmenta.shared.descriptor import UNIT, Addresses
@@ -26,8 +27,6 @@ from fragmenta.shared.tiles import Image, as_image
 Bytes = NDArray[np.uint8]
 
 LANES = 32
-PADDED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
-"""Forms that unpack 16 elements into 16 bytes, and the bits of an element."""
 
 
 # ── execution ───────────────────────────────────────────────────────────────
@@ -38,7 +37,7 @@ def ldmatrix(op: Instruction | str, image: ArrayLike, addresses: ArrayLike) -> W
 
     ``image`` is (…, bytes) of shared memory.  ``addresses`` is (…, 32), one for each
     lane; only the first rows x matrices are used.  Each packed 6-bit or 4-bit element
-    is loaded into the low bits of a byte.
+    is loaded into the low bits of a byte; with ``.s8.s4``, its sign fills the others.
 
     >>> import numpy as np, fragmenta as fm
     >>> op = fm.find("ldmatrix.m8n8.x1.b16")
@@ -49,7 +48,7 @@ def ldmatrix(op: Instruction | str, image: ArrayLike, addresses: ArrayLike) -> W
     op, part = _part(op, "ldmatrix", "D")
     memory = as_image(image)
     where = _rows(op, part, addresses, memory.shape[-1])
-    rows = _gather(memory, where)
+    rows = _gather(memory, where, row_bytes(op))
     return part.pack(_elements(op, part, rows))
 
 
@@ -133,39 +132,43 @@ def _rows(
             f"(…, {LANES}); given {given.dtype} of shape {given.shape}"
         )
     matrices, rows, _ = part.shape
-    used = given[..., : matrices * rows]
+    used, width = given[..., : matrices * rows], row_bytes(op)
     for wrong, why in (
-        (used % UNIT != 0, f"is not a multiple of {UNIT}"),
-        ((used < 0) | (used > size - UNIT), f"is outside the image of {size} bytes"),
+        (used % width != 0, f"is not a multiple of {width}"),
+        ((used < 0) | (used > size - width), f"is outside the image of {size} bytes"),
     ):
         if wrong.any():
             found = np.argwhere(wrong)[0]
             lane = int(found[-1])
             raise AddressError(
                 f"{op}: lane {lane} (matrix {lane // rows}, row {lane % rows}) reads "
-                f"{UNIT} bytes at address {used[tuple(found)]}, which {why}"
+                f"{width} bytes at address {used[tuple(found)]}, which {why}"
             )
     return used.astype(np.int64)
 
 
-def _gather(memory: Image, where: Addresses) -> Bytes:
-    """The bytes of each row: (…, rows, 16)."""
+def _gather(memory: Image, where: Addresses, width: int) -> Bytes:
+    """The bytes of each row: (…, rows, width)."""
     batch = batch_shape(image=memory.shape[:-1], addresses=where.shape[:-1])
     count = where.shape[-1]
     index = np.broadcast_to(where, (*batch, count))[..., None]
-    flat = (index + np.arange(UNIT)).reshape(*batch, count * UNIT)
+    flat = (index + np.arange(width)).reshape(*batch, count * width)
     memory = np.broadcast_to(memory, (*batch, memory.shape[-1]))
     found = np.take_along_axis(memory, flat, axis=-1)
-    return found.reshape(*batch, count, UNIT)
+    return found.reshape(*batch, count, width)
 
 
 def _elements(op: Instruction, part: Fragment, rows: Bytes) -> NDArray[Any]:
     """Rows of bytes as elements: (…, matrix, row, col)."""
-    bits = PADDED.get(op.values["type"], part.dtype.bits)
-    items = rows if bits < 8 else np.ascontiguousarray(rows).view(f"u{bits // 8}")
-    if bits < 8:
-        items = _unpack(rows[..., : 2 * bits], bits)
-    return items.reshape(*rows.shape[:-2], *part.shape)
+    packed = PACKINGS.get(op.values["type"])
+    if packed is None:
+        items: Any = np.ascontiguousarray(rows).view(f"u{part.dtype.bits // 8}")
+    else:
+        items = _unpack(rows[..., : 2 * packed.bits], packed.bits)
+        if packed.signed:
+            items = (items << (8 - packed.bits)).view(np.int8) >> (8 - packed.bits)
+    made: NDArray[Any] = items.reshape(*rows.shape[:-2], *part.shape)
+    return made
 
 
 def _unpack(packed: Bytes, bits: int) -> Bytes:

@@ -10,13 +10,13 @@ Matrices are split into blocks of rows, which threads process in parallel.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fragmenta.arrays.checks import Array
+from fragmenta.arrays.once import once
 from fragmenta.registers.granularity import Codes, Granularity
 
 if TYPE_CHECKING:  # LLVM is loaded when something is compiled
@@ -70,7 +70,7 @@ def decompress_chunks(picks: int, stored: Places, codes: Codes, out: Places) -> 
 # ── the kernels ─────────────────────────────────────────────────────────────
 
 
-@cache
+@once
 def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
     from fragmenta.machine.compiler import kernel, pointer, type_of
     from fragmenta.machine.trace import I64, compare_unsigned, select
@@ -108,7 +108,7 @@ def _prune(picks: int, keys: np.dtype[Any], places: np.dtype[Any]) -> Traced:
     return prune_kernel
 
 
-@cache
+@once
 def _compress(picks: int, places: np.dtype[Any]) -> Traced:
     from fragmenta.machine.compiler import kernel, pointer, type_of
     from fragmenta.machine.trace import I8, I64, convert, select
@@ -152,7 +152,7 @@ def _compress(picks: int, places: np.dtype[Any]) -> Traced:
     return compress_kernel
 
 
-@cache
+@once
 def _decompress(picks: int, places: np.dtype[Any]) -> Traced:
     from fragmenta.machine.compiler import kernel, pointer, type_of
     from fragmenta.machine.trace import I8, I64, select

@@ -9,7 +9,8 @@ bits that a GPU returns.  Arrays are NumPy's (``ml_dtypes`` for bfloat16 and the
 types) or PyTorch's CPU tensors, and are changed in place.  Each is memory of its own: a
 kernel that leaves it is stopped, with the line of the Triton source.  Strides are the
 kernel's business, as on a GPU: of an array that is not contiguous, it sees the memory
-from the first to the last element.
+from the lowest to the highest element, and of a tensor with an expanded axis all that
+follows in its storage.
 
 ``sm_90a`` has wgmma, tensor descriptors for the copy engine (TMA) and clusters
 (``num_ctas``), ``sm_100a`` has tcgen05 and tensor memory.

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from triton.runtime.jit import TensorWrapper
 
-from fragmenta.errors import Error, ShapeError, ValueRangeError
+from fragmenta.errors import Error, ValueRangeError
 from fragmenta.ptx.arguments import Pointer, Struct
 from fragmenta.ptx.structs import MAP_ALIGNMENT
-from fragmenta.shared.tensor_map import TensorMap, element_types
+from fragmenta.shared.tensor_map import Im2col, TensorMap, element_types
 
 
 class Given(NamedTuple):
@@ -75,28 +75,41 @@ _CODES = {each.code: each.name for each in element_types() if not each.tf32}
 
 def _tensor_map(name: str, value: Any, about: dict[str, Any]) -> Struct:
     """A tensor descriptor where TMA exists, as Triton's own launcher encodes it."""
-    if about.get("is_im2col"):
+    if about["fp4_padded"]:
         raise Error(
-            f"{name} is a tensor descriptor in the im2col mode, which is not launched "
-            "here; ptx.tensor_map makes such a map"
+            f"{name} has elements of 4 bits, which a copy of sm_100 spreads over 16 "
+            "bytes for each 8; such copies do not run here. Load the packed bytes with "
+            "a descriptor of uint8"
         )
     dtype = _CODES[about["elem_type"]]
     if getattr(value, "round_f32_to_tf32", False):
         dtype = "tf32"
-    sizes = [*value.shape]
-    if about["fp4_padded"]:  # two elements in a byte
-        raise Error(f"{name} has elements of 4 bits, padded, which only sm_100 has")
     made = TensorMap(
         dtype,
-        tuple(reversed(sizes)),
+        tuple(reversed(value.shape)),
         tuple(reversed([step * about["elem_size"] for step in value.strides[:-1]])),
-        tuple(reversed(about["block_size"])),
         swizzle=(0, 32, 64, 128)[about["swizzle"]],
         l2=128,
         fill="nan" if value.padding == "nan" else "zeros",
+        **_box(value, about),
     )
     place = _pointer(value.base, name)
     return Struct(made.encode(), ((0, place),), MAP_ALIGNMENT)
+
+
+def _box(value: Any, about: dict[str, Any]) -> dict[str, Any]:
+    """What a copy takes: a box, or a column of pixels.  Triton names W last."""
+    if not about.get("is_im2col"):
+        return {"box": tuple(reversed(about["block_size"]))}
+    pixels, channels = about["block_size"]
+    lower, upper = (
+        tuple(reversed(corner))
+        for corner in (value.pixel_box_lower_corner, value.pixel_box_upper_corner)
+    )
+    return {
+        "im2col": Im2col(lower, upper, channels, pixels),
+        "element_strides": tuple(reversed(value.element_strides or ())),
+    }
 
 
 def _pointer(value: Any, name: str) -> Any:
@@ -116,27 +129,50 @@ def _pointer(value: Any, name: str) -> Any:
             f"{name} is on {where}; here kernels run on the CPU: give {name}.cpu(), or "
             "leave on_cpu() to run on the GPU"
         )
-    return Pointer(_memory(value, name), 0)
+    return _memory(value)
 
 
-def _memory(value: Any, name: str) -> NDArray[np.uint8]:
-    """The bytes from the first to the last element, in place."""
-    strides = list(value.stride())
-    if any(step < 0 for step in strides):
-        raise ShapeError(
-            f"{name} runs backwards (strides {tuple(strides)}), so its pointer is not "
-            "where its memory starts; numpy.ascontiguousarray makes a copy"
-        )
-    shape = list(value.shape)
-    steps = sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
-    size = (steps + 1) * value.element_size() if all(shape) else 0
-    if not size:
-        return np.zeros(0, np.uint8)
-    memory = (ctypes.c_uint8 * size).from_address(value.data_ptr())
-    found: NDArray[np.uint8] = np.ctypeslib.as_array(memory)
+def _memory(value: Any) -> Pointer:
+    """The bytes from the lowest to the highest element, in place, and the first one.
+
+    A step may be negative: then the pointer is not where the memory starts.  An axis
+    that was expanded has the step 0 and hides how far the tensor goes, so a kernel may
+    go to the end of its storage.
+    """
+    axes = list(zip(value.shape, value.stride(), strict=True))
+    size = value.element_size()
+    if not all(n for n, _ in axes):
+        return Pointer(np.zeros(0, np.uint8), 0)
+    below = size * sum((1 - n) * step for n, step in axes if step < 0)
+    above = size * (1 + sum((n - 1) * step for n, step in axes if step > 0))
+    start = value.data_ptr()
+    if any(n > 1 and step == 0 for n, step in axes):
+        above = max(above, _storage_end(value) - start)
+    memory = (ctypes.c_uint8 * (below + above)).from_address(start - below)
+    found: NDArray[Any] = np.ctypeslib.as_array(memory)
+    if _in_order(axes):  # reports then name elements by their index
+        found = found.view(f"V{size}").reshape([n for n, _ in axes])
     flags = getattr(value, "flags", None)
     found.flags.writeable = flags is None or bool(flags.writeable)
-    return found
+    return Pointer(found, below)
+
+
+def _storage_end(value: Any) -> int:
+    """The address behind a tensor's storage; 0 if that is not known."""
+    if not hasattr(value, "untyped_storage"):
+        return 0
+    storage = value.untyped_storage()
+    return int(storage.data_ptr()) + int(storage.nbytes())
+
+
+def _in_order(axes: list[tuple[int, int]]) -> bool:
+    """Whether elements are in memory as their indices count, the last the fastest."""
+    wanted = 1
+    for length, step in reversed(axes):
+        if length > 1 and step != wanted:
+            return False
+        wanted *= length
+    return True
 
 
 _FLOATS: dict[str, Any] = {

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fragmenta.arrays.once import once_of
 from fragmenta.errors import (
     Error,
     KernelFault,
@@ -347,12 +348,14 @@ class _Launcher:
         self, cpu: CPU, grid: tuple[int, int, int], given: list[Any], names: list[str]
     ) -> None:
         made = self.metadata
+        kernel = replace(self.kernel, names=tuple(names), language="triton")
         try:
-            cpu.last = self.kernel.launch(
+            cpu.last = kernel.launch(
                 grid,
                 32 * made.num_warps,
                 given,
                 cluster=made.num_ctas if made.num_ctas > 1 else None,
+                cooperative=bool(getattr(made, "launch_cooperative_grid", False)),
                 shared=made.shared,
                 target=cpu.target,
                 contract=getattr(made, "enable_fp_fusion", True),
@@ -360,7 +363,8 @@ class _Launcher:
             )
         except KernelFault as fault:
             sys.stdout.write(fault.output)
-            raise _in_words_of_triton(fault, self.kernel, names) from None
+            cpu.last = getattr(fault, "result", None)
+            raise
         cpu.instructions += cpu.last.instructions
         if cpu.last.output:
             sys.stdout.write(cpu.last.output)
@@ -386,18 +390,7 @@ def _kernel(source: Any, metadata: Any) -> Kernel:
     return _loaded(paths[0], metadata.name)
 
 
-@functools.lru_cache(maxsize=256)
+@once_of(256)
 def _loaded(path: str, name: str) -> Kernel:
     """The kernel of a file; its name holds a digest of all that it is made of."""
     return parse(Path(path).read_text(encoding="utf-8"), name).kernels[name]
-
-
-def _in_words_of_triton(
-    fault: KernelFault, kernel: Kernel, names: list[str]
-) -> KernelFault:
-    """The same fault; parameters have the names that they have in Python."""
-    message = str(fault)
-    numbered = list(zip(kernel.parameters, names, strict=False))
-    for parameter, name in reversed(numbered):  # _param_10 before _param_1
-        message = message.replace(parameter.name, name)
-    return KernelFault(message, *fault.args[1:])

@@ -12,11 +12,11 @@ from typing import Any
 
 from fragmenta.errors import AddressError
 from fragmenta.isa.table import read
+from fragmenta.isa.tables.moves import PACKINGS
 from fragmenta.shared.banks import ACCESSES, BANKS, WORD
 from fragmenta.shared.descriptor import LIMIT, OFFSETS
 from fragmenta.shared.elements import GROUP, MAJORS, PADDED_KINDS, stored
 from fragmenta.shared.fields import CONSTANT, FAMILIES, FIELDS_OF, MODES_OF
-from fragmenta.shared.moves import PADDED
 from fragmenta.shared.swizzles import LINE, PATTERNS, SWIZZLES, UNIT, pattern
 
 # One element type for each number of bits, and the kind of tcgen05 that has it.
@@ -32,6 +32,7 @@ _TYPES = {
 
 def memory_record() -> dict[str, Any]:
     """The tables by name."""
+    packed = {words: each.bits for words, each in PACKINGS.items()}
     return {
         "unit": UNIT,
         "line": LINE,
@@ -46,7 +47,7 @@ def memory_record() -> dict[str, Any]:
         },
         "constant": CONSTANT,
         "allowed": list(_allowed()),
-        "padded": {"kinds": PADDED_KINDS, "group": GROUP, "moves": PADDED},
+        "padded": {"kinds": PADDED_KINDS, "group": GROUP, "moves": packed},
         "accesses": ACCESSES,
     }
 

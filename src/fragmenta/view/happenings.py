@@ -143,7 +143,7 @@ class Happenings:
         for each in self.notes:
             if each.what != "copy" or each.rank != rank:
                 continue
-            number, counted, size = each.about[1:]
+            number, counted, size = each.about[1:4]
             end = ends.get(number, self.last)
             index = next((i for i, t in enumerate(free) if t < each.time), len(free))
             index = min(index, MOST_COPIES - 1)

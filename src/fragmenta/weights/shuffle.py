@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fragmenta.arrays.checks import Array, as_array, is_whole
+from fragmenta.arrays.once import once_property
 from fragmenta.errors import Error, ShapeError, nearest, one_of, shortened
 from fragmenta.isa.instruction import Instruction
 from fragmenta.isa.reading import instruction
@@ -194,7 +195,7 @@ offset9 offset1 offset3 offset4 offset10
 
     # ── packing ─────────────────────────────────────────────────────────────
 
-    @cached_property
+    @once_property
     def _blocks(self) -> Blocks:
         return Blocks(self.layout.inverse(), self.layout.data[:2])  # type: ignore[arg-type]
 

@@ -37,7 +37,9 @@ COPIES = [
 ]
 ON_90 = [each for each in COPIES if each.targets in ("", "sm_80", "sm_90")
          and "cp_mask" not in each.text]  # fmt: skip
-LATER = [each for each in COPIES if each not in ON_90 and "cp_mask" not in each.text]
+ROWS = [each for each in COPIES if "gather4" in each.text or "scatter4" in each.text]
+LATER = [each for each in COPIES if each not in ON_90 and each not in ROWS
+         and "cp_mask" not in each.text]  # fmt: skip
 
 
 def _mnemonics(syntax: Syntax) -> list[str]:
@@ -55,12 +57,14 @@ def _room() -> tuple[Block, np.ndarray, int]:
     return cluster.blocks[0], memory, cluster.add(memory)
 
 
-def _map(address: int, rank: int, im2col: bool, dtype: str) -> bytes:
+def _map(
+    address: int, rank: int, im2col: bool, dtype: str, four: bool = False
+) -> bytes:
     sizes, strides = (16, 8, 8, 2, 2)[:rank], (128, 1024, 8192, 8192)[: rank - 1]
     if im2col:
         column = Im2col((0,) * (rank - 2), (0,) * (rank - 2), 16, 8)
         return TensorMap(dtype, sizes, strides, address=address, im2col=column).encode()
-    box = (16, 4, 2, 1, 1)[:rank]
+    box = (16, 1 if four else 4, 2, 1, 1)[:rank]
     return TensorMap(dtype, sizes, strides, box, address=address).encode()
 
 
@@ -71,10 +75,11 @@ def _values(mnemonic: str, syntax: Syntax, block: Block, address: int) -> list[o
     generic = 0 if spaces else layout.SHARED_WINDOW
     rank = next((int(word[0]) for word in words if word[1:] == "d"), 0)
     mode = next((word for word in words if word.startswith("im2col")), "")
+    four = any(word.endswith(("gather4", "scatter4")) for word in words)
     if rank:
         inc = "inc" in words or "dec" in words
         dtype = "f32" if "reduce" not in words else "u32" if inc else "s32"
-        data = _map(address, rank, bool(mode), dtype)
+        data = _map(address, rank, bool(mode), dtype, four)
         block.memory(address)[0][-128:] = np.frombuffer(data, np.uint8)
     vector = next((int(word[1:]) for word in words if word in ("v2", "v4")), 0)
     goal = address + 4096 if spaces[:1] == ["global"] else generic + 2048
@@ -91,7 +96,7 @@ def _values(mnemonic: str, syntax: Syntax, block: Block, address: int) -> list[o
         "left": 3,
         "right": 5,
     }
-    tensor = [address + (1 << 14) - 128, [0] * rank]
+    tensor = [address + (1 << 14) - 128, [0] * (5 if four else rank)]
     return [
         tensor if slot.type == "tensor" else given[slot.name]
         for slot in syntax.operands
@@ -103,8 +108,10 @@ def _wanted(name: str, words: list[str]) -> bool:
     return {"mask": "multicast::cluster", "policy": "L2::cache_hint"}.get(name) in words
 
 
-@pytest.mark.parametrize("syntax", ON_90, ids=lambda each: each.text.split()[0])
-def test_every_line_of_sm_90_issues_a_copy(syntax: Syntax) -> None:
+@pytest.mark.parametrize(
+    "syntax", [*ON_90, *ROWS], ids=lambda each: each.text.split()[0]
+)
+def test_every_line_that_runs_issues_a_copy(syntax: Syntax) -> None:
     for mnemonic in _mnemonics(syntax):
         block, _, address = _room()
         values = _values(mnemonic, syntax, block, address)
@@ -132,10 +139,10 @@ def _expected(mnemonic: str) -> type[Copy]:
 
 
 @pytest.mark.parametrize("syntax", LATER, ids=lambda each: each.text.split()[0])
-def test_what_sm_90_does_not_have_is_refused(syntax: Syntax) -> None:
+def test_what_does_not_run_is_refused(syntax: Syntax) -> None:
     assert syntax.targets not in ("", "sm_80", "sm_90")
     for mnemonic in _mnemonics(syntax):
-        with pytest.raises(CopyFault, match="needs sm_1"):
+        with pytest.raises(CopyFault, match=r"(needs|only) sm_1"):
             form(mnemonic)
 
 

@@ -14,6 +14,7 @@ from fragmenta.ptx.asynchronous.tensor_copies import (
 from fragmenta.ptx.asynchronous.tensor_maps import decoded
 from fragmenta.ptx.asynchronous.work import CopyFault, Range, poisoned
 from fragmenta.shared.boxes import load_box, plan, store_box
+from fragmenta.shared.descriptor import swizzled
 from fragmenta.shared.tensor_map import Im2col, TensorMap
 from tests.ptx.asynchronous.standing import WHO, WINDOW, Block, Cluster
 from tests.shared.recorded_boxes import ORIGIN, Case, recording
@@ -211,6 +212,75 @@ def test_im2col_takes_offsets() -> None:
     assert (shared == expected).all()
 
 
+FOUR = [
+    TensorMap(dtype, (sizes, 20), (stride,), (box, 1), swizzle=swizzle, fill=fill)
+    for dtype, sizes, stride, box, swizzle, fill in (
+        ("u8", 128, 128, 128, 128, "zeros"),
+        ("u8", 100, 112, 32, 0, "zeros"),
+        ("f16", 72, 160, 32, 64, "nan"),
+        ("f32", 40, 160, 4, 0, "nan"),
+        ("f16", 64, 128, 16, 32, "zeros"),
+    )
+]
+"""Maps for copies of four rows."""
+
+
+@pytest.mark.parametrize("map_", FOUR, ids=str)
+@pytest.mark.parametrize("rows_", [(3, 19, 0, 7), (-1, 20, 5, 5), (30, 31, -9, 99)])
+def test_four_rows_are_gathered(map_: TensorMap, rows_: tuple[int, ...]) -> None:
+    random = np.random.default_rng(5)
+    cluster, data = Cluster(), random.integers(0, 256, 20 * map_.strides[0], np.uint8)
+    map_ = map_.at(cluster.add(data))
+    shared = cluster.blocks[0].shared
+    column = map_.box[0]
+    row = map_.box[0] * map_.element.bytes
+    expected = shared.copy()
+    for i, each in enumerate(rows_):  # one row at a time, each where row 0 would be
+        alone = load_box(
+            map_, data, shared, (column, each), at=1024, origin=map_.address
+        )
+        pitch = max(row, map_.swizzle)
+        for unit in range(0, row, 16):
+            source = swizzled(1024 + unit, map_.swizzle)
+            goal = swizzled(1024 + i * pitch + unit, map_.swizzle)
+            expected[goal : goal + 16] = alone[source : source + 16]
+    copy = _load(cluster, map_, (column, *rows_), (), 1024, 4096, rows=True)
+    assert copy.bytes == 4 * row
+    copy.read()
+    copy.write()
+    assert (shared == expected).all()
+
+
+@pytest.mark.parametrize("map_", FOUR, ids=str)
+def test_four_rows_are_scattered(map_: TensorMap) -> None:
+    cluster, data = Cluster(), np.zeros(20 * map_.strides[0], np.uint8)
+    map_ = map_.at(cluster.add(data))
+    rows_ = (3, 19, 0, 25)  # the last one is outside the tensor
+    row = map_.box[0] * map_.element.bytes
+    copy = _store(cluster, map_, (0, *rows_), 1024, rows=True)
+    copy.read()
+    copy.write()
+    shared, expected = cluster.blocks[0].shared, np.zeros_like(data)
+    for i, each in enumerate(rows_[:3]):
+        units = 1024 + i * max(row, map_.swizzle) + np.arange(row)
+        start = each * map_.strides[0]
+        expected[start : start + row] = shared[swizzled(units, map_.swizzle)]
+    assert (data == expected).all()
+    assert sum(each.size * len(each.starts) for each in copy.goals) == 3 * row
+
+
+def test_four_rows_need_a_box_of_one_row() -> None:
+    cluster, data = Cluster(), np.zeros(512, np.uint8)
+    map_ = MAP.at(cluster.add(data))
+    with pytest.raises(CopyFault, match=r"needs a box of one row.*given 4 rows"):
+        _load(cluster, map_, (0, 0, 1, 2, 3), (), 1024, 2048, rows=True)
+    one = FOUR[0].at(map_.address)
+    with pytest.raises(CopyFault, match="must not begin before the tensor"):
+        _store(cluster, one, (0, 1, 2, -3, 4), 1024, rows=True)
+    with pytest.raises(CopyFault, match="of the memory that the tensor is in"):
+        _load(cluster, one, (0, 1, 2, 3, 19), (), 1024, 2048, rows=True)
+
+
 def test_a_box_outside_the_tensor_needs_no_memory() -> None:
     cluster = Cluster()
     copy = _load(cluster, MAP.at(1 << 40), (0, 8), (), 1024, 2048)
@@ -234,8 +304,10 @@ def test_a_map_in_memory_is_read_at_the_issue() -> None:
     assert (cluster.blocks[0].shared[1056:1088] == data[64:96]).all()
 
 
-def _store(cluster: Cluster, map_: TensorMap, *given: object) -> TensorStore:
-    return TensorStore(cluster.blocks[0], *WHO, map_.encode(), *given)
+def _store(
+    cluster: Cluster, map_: TensorMap, *given: object, rows: bool = False
+) -> TensorStore:
+    return TensorStore(cluster.blocks[0], *WHO, map_.encode(), *given, rows=rows)
 
 
 def test_what_is_refused_says_why() -> None:

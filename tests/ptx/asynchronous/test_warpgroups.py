@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -316,7 +317,8 @@ def test_bad_descriptors_and_metadata_are_told() -> None:
     made.load(given)
     made.put("r8", 0)
     work = made.issue()
-    assert "illegal code" in expect("illegal-metadata", work.write)
+    said = expect("illegal-metadata", work.write)
+    assert re.search(r"warp \d, lane \d+, nibble \d \(row \d+, chunk \d+\): code", said)
 
 
 def test_a_warpgroup_must_be_whole() -> None:

@@ -99,7 +99,7 @@ def mutated(line: str, registers: list[str], draw: random.Random) -> str | None:
 
 def verdicts(lines: list[str], target: str) -> dict[int, str]:
     """What ptxas says of each line, by its number; code is not generated."""
-    said = assembler._run(lines, target.replace("sm_", "compute_"))
+    said = assembler._run(lines, target.replace("sm_", "compute_")).stdout
     found = assembler._MESSAGE.findall(said)
     return {int(line): message for line, _, message in reversed(found)}
 

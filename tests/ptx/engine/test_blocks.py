@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -180,10 +179,7 @@ def test_counts_do_not_depend_on_the_cores() -> None:
 def test_many_small_blocks(cores: int) -> None:
     out = np.zeros(100_000, np.uint32)
     made = kernel("st.global.u32 [%mine], %cta;")
-    start = time.perf_counter()
     run(made, out, threads=1, blocks=100_000)
-    seconds = time.perf_counter() - start
-    print(f"{cores} cores: {seconds * 10:.2f} microseconds for a block")
     assert (out == np.arange(100_000)).all()
 
 

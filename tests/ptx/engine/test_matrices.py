@@ -13,6 +13,7 @@ import pytest
 
 import fragmenta as fm
 from fragmenta.isa.instruction import Instruction
+from fragmenta.isa.tables.moves import row_bytes
 from tests.ptx.engine.kernels import kernel, run
 
 GENERATOR = np.random.default_rng(5)
@@ -80,21 +81,24 @@ COPY: cvt.u64.u32 %rd3, %r20;
 
 def test_ldmatrix_of_every_form() -> None:
     every = forms("ldmatrix")
-    assert len(every) >= 54
+    assert len(every) >= 63
     lines = []
     for number, op in enumerate(every):
         (part,) = op.fragments.values()
         registers = [f"%r{i + 1}" for i in range(part.registers)]
         where = "%r23" if op.values["space"] else "%rd6"
+        if row_bytes(op) == 8:  # at the second half of 16 bytes
+            where += "+8"
         lines.append(f"{op} {listed(registers)}, [{where}];")
         lines.append(stored(number, registers, 32))
     image = GENERATOR.integers(0, 256, 1024).astype(np.uint8)
     places = (GENERATOR.permutation(64)[:32] * 16).astype(np.uint32)
     out = np.zeros(len(every) * STEP, np.uint8)
     parameters = ".param .u64 memory, .param .u64 places"
-    run(kernel(ROWS + "\n".join(lines), parameters), out, image, places)
+    made = kernel(ROWS + "\n".join(lines), parameters)
+    run(made, out, image, places, problems="report")  # no target has them all
     for number, op in enumerate(every):
-        want = fm.ldmatrix(op, image, places)
+        want = fm.ldmatrix(op, image, places + 8 * (row_bytes(op) == 8))
         assert (taken(out, number, op) == want).all(), str(op)
 
 
@@ -130,7 +134,7 @@ def test_stmatrix_of_every_form() -> None:
     out = np.zeros((len(every), 1024), np.uint8)
     parameters = ".param .u64 memory, .param .u64 places, .param .u64 words"
     made = kernel(ROWS + "\n".join(lines), parameters)
-    run(made, out, image, places, words, blocks=len(every))
+    run(made, out, image, places, words, blocks=len(every), problems="report")
     for number, op in enumerate(every):
         (part,) = op.fragments.values()
         want = fm.stmatrix(op, image, places, words[:, : part.registers])

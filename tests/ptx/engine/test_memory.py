@@ -57,7 +57,7 @@ def test_vectors_of_every_size(space: str) -> None:
     )
     source = np.resize(BYTES, (len(forms), 1024))
     out = np.zeros_like(source)
-    run(made, out, source)
+    run(made, out, source, problems="report")  # the head is older than 256 bits
     for number, (bits, count) in enumerate(forms):
         size = 32 * bits * count // 8
         assert (out[number, :size] == source[number, :size]).all(), (bits, count)

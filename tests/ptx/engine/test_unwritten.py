@@ -119,7 +119,9 @@ JOIN:
     st.global.u32 [%mine], %r2;
     ret;
     """
-    assert found(body) == [("%p2", 0xFFFFFE00)]
+    assert found(body) == [("%r2", 0xFFFFFE00)]
+    branch = body.replace("mov.u32 %r2, 1;", "bra END; END:")
+    assert found(branch) == [("%p2", 0xFFFFFE00)]
 
 
 def test_a_loop_that_writes_before_it_reads() -> None:
@@ -144,6 +146,6 @@ def test_only_doubtful_registers_have_a_word() -> None:
     made = kernel(SKIP.format(first=7, use="mov.u32 %r3, %r1; add.u32 %r2, %r3, 1;"))
     function = made.function
     assert [each.name for each in maybe_unwritten(function)] == ["%r1"]
-    names = {function.registers[n].name: each for n, each in tracked(function).items()}
-    assert names == {name: {"%r1"} for name in ("%r1", "%r2", "%r3")}
+    names = {function.registers[number].name for number in tracked(function)}
+    assert names == {"%r1", "%r2", "%r3"}
     assert maybe_unwritten(kernel("st.global.u32 [%mine], %t; ret;").function) == set()

@@ -132,6 +132,10 @@ OVERLAP = Mistake((SHARED, WRITE, READ), also=(UNSET,))
 UNORDERED = Mistake((SHARED,), also=(UNSET,))
 """Who is first reads what is not there yet."""
 A16, B16, D = normal("f16", 1024), normal("f16", 128), output("f32", 64, 8)
+A_TILE, B_TILE = (
+    integers("f16", 256, low=-8, high=9),
+    integers("f16", 128, low=-8, high=9),
+)
 LEGAL = values("u32", [0x44EE9DC8, 0xE4E4D8C9, 0x9C4E8D4E, 0xDEC984DE] * 32)
 
 # One kernel is one line or a few, laid out by hand.
@@ -173,6 +177,7 @@ row("same_value", 32, out(32))
 row("bytes", 128, out(32))
 row("half_warps", 32, out(32))
 row("early_return", 128, out(64))
+row("written_and_returned", 96, out(40))
 row("voting", 64, u32(64), out(64))
 row("shared_flag", 64, out(32))
 row("old_flag", 64, out(32))
@@ -201,6 +206,7 @@ row("copied", 64, u32(128), out(64), wrong={1: OVERLAP, 2: EARLY})
 row("relaxed_arrival", 32, out(64), grid=2, cluster=2, wrong={1: UNORDERED})
 row("early_flag", 32, out(32), zero(), out(32), grid=2, wrong={1: Mistake((GLOBAL, READ))})
 row("overwritten_barrier", 32, u32(32), out(64), wrong={1: MISUSED, 2: MISUSED})
+row("replicated", 64, u32(128), out(64), wrong={1: SHARED})
 row("exited_block", 32, out(32), zero(), grid=2, cluster=2, wrong={1: SHARED})
 
 # ── bugs that were found late ───────────────────────────────────────────────
@@ -238,12 +244,29 @@ row("unset_tail", 64, u32(40), out(1), i32(40), wrong={1: Mistake((UNSET,), "")}
 row("unset_global", 32, empty(32), out(32), wrong={1: UNSET})
 row("unset_sum", 32, empty(1), out(1), wrong={1: UNSET})
 row("unset_register", 32, u32(32), out(32), wrong={1: Mistake((UNSET,), ""), 2: Mistake((UNSET,), "")})
+row("returned", 64, out(32), wrong={1: SHARED})
 row("some_warps", 64, out(64), wrong={1: HANGS})
 row("cycle", 64, out(64), wrong={1: HANGS})
 row("some_lanes", 64, out(64), wrong={1: ALIGNED})
 row("some_lanes_load", 32, arange("u32", 32), out(32), wrong={1: Mistake((ALIGNED,), also=("bounds", "fault"))})
 row("column", 32, out(32), wrong={1: Mistake((BANKS,), NOTE)})
 row("stride_two", 32, out(32), wrong={1: Mistake((BANKS,), NOTE)})
+
+# ── tiles that are not full ─────────────────────────────────────────────────
+
+source("tiles")
+UNDEFINED = Mistake((UNSET,), WARNING)
+row("dropped", 64, u32(101), out(128), i32(101), wrong={1: UNDEFINED})
+row("shuffled", 96, u32(96), out(96), wrong={1: UNDEFINED})
+row("scanned", 64, u32(203), out(256), i32(203), wrong={1: UNDEFINED})
+row("cancelled", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
+row("some_rows", 32, A_TILE, B_TILE, output("f32", 16, 8), i32(11), wrong={1: UNDEFINED, 2: UNDEFINED})
+row("some_columns", 32, A_TILE, B_TILE, output("f32", 16), i32(5), wrong={1: UNDEFINED})
+row("decided", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
+row("branched", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
+row("indexed", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
+row("halves", 32, u32(32), out(32), wrong={1: UNDEFINED})
+row("voted", 32, u32(20), out(32), i32(20), wrong={1: UNDEFINED})
 
 # ── mbarriers ───────────────────────────────────────────────────────────────
 
@@ -328,6 +351,8 @@ row("pipeline", 192, integers("f16", 5 * 2048, low=-8, high=9), integers("f16", 
     1: WRITE, 2: Mistake((WRITE, SHARED), also=(BARRIER, DEADLOCK, READ))})
 row("sums_in_turns", 160, LEFT, RIGHT, output("u32", 5, 128, 16), i32(5), wrong={
     1: CELLS, 2: Mistake((CELLS, DEADLOCK), also=(BARRIER,))})
+
+row("counted_by_pairs", 128, box_map(2), out(256), u32(16, 32), grid=4, cluster=4, wrong={1: EARLY})
 
 source("strict")
 UNFENCED_CELLS = Mistake(("missing-tensor-fence",), WARNING)

@@ -71,16 +71,18 @@ def _in_turns(a: Array, b: Array, out: Array, steps: Any) -> None:
     out[...] = product(a, b).view(np.uint32)
 
 
+def _counted_by_pairs(box: Any, out: Array, tensor: Array) -> None:
+    rows = np.zeros((8, 16), np.uint32)
+    rows[:] = tensor[4:12, 16:32]
+    for start in (0, 128):
+        out[start : start + 128] = rows.reshape(-1)
+
+
 RESULTS: dict[str, Callable[..., None]] = {
     "product": _whole, "stored": _whole, "freed": _whole, "fenced": _whole,
     "copied_twice": _whole, "loaded": _half, "unset_cells": _half, "allocation": _half,
     "chain": _chain, "copied_in": _copied_in, "refilled_operand": _refilled,
     "written_operand": _written, "two_shapes": _two_shapes,
     "two_issuers": _two_issuers, "pipeline": _pipeline, "sums_in_turns": _in_turns,
+    "counted_by_pairs": _counted_by_pairs,
 }  # fmt: skip
-
-
-def arrays(entry: str, given: list[Any]) -> list[Array]:
-    """The arrays of a kernel as it must leave them."""
-    RESULTS[entry](*given)
-    return [each for each in given if isinstance(each, np.ndarray)]

@@ -39,6 +39,12 @@ def test_nothing_is_said_about_a_right_kernel(case: Case) -> None:
         assert running.left(case.row, arrays) == running.expected(case)
 
 
+@pytest.mark.parametrize("case", RIGHT, ids=[case.name for case in RIGHT])
+def test_a_recording_is_what_numpy_computes(case: Case) -> None:
+    if case.row.entry in running.RESULTS:
+        assert running.expected(case) == running.computed(case)
+
+
 @pytest.mark.parametrize("case", WRONG, ids=[case.name for case in WRONG])
 def test_a_wrong_kernel_is_reported(case: Case) -> None:
     for schedule in schedules(case):

@@ -39,7 +39,7 @@ SCHEDULES: tuple[Schedule, ...] = ("eager", "lazy", 1)
 LIMIT = 20_000_000
 """Warp instructions after which a mutant hangs."""
 SECONDS = 60.0
-"""After so long, too."""
+"""After so many seconds of the processor, too."""
 CAUGHT = ("rule", "deadlock", "fault", "bits")
 WAYS = (*CAUGHT, "equivalent", "missed", "never runs", "silent")
 """What can come of a mutant; the first that holds in any schedule counts.

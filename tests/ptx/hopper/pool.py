@@ -1,16 +1,20 @@
-"""How are many tasks done in several processes, when some of them never end?
+"""Many tasks are done in several processes, and some of the tasks never end.
 
 Each process has one core and does one task after the other.  A process whose task takes
-too long is ended, and another one takes its place.
+too much of the processor's time is ended, and another one takes its place.  What else
+the machine does is not counted.
 """
 
 from __future__ import annotations
 
+import math
 import os
-import time
+import resource
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection, get_context
 from typing import Any, NamedTuple, TypeVar
+
+from tests.clock import HANG
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -38,25 +42,24 @@ def answers(
 ) -> Iterator[tuple[Task, Answer | None]]:
     """Each task with its answer, in the order in which they come.
 
-    There is no answer if it took longer, or if the process died.
+    There is no answer if it took more seconds of the processor, or if the process died.
     """
     waiting = list(reversed(tasks))
-    idle = [_begin(work, core) for core in range(min(jobs, len(tasks)))]
-    busy: dict[Any, tuple[_Worker, Task, float]] = {}
+    idle = [_begin(work, core, seconds) for core in range(min(jobs, len(tasks)))]
+    busy: dict[Any, tuple[_Worker, Task]] = {}
     try:
         while waiting or busy:
             while waiting and idle:
                 worker, task = idle.pop(), waiting.pop()
                 worker.pipe.send(task)
-                busy[worker.pipe] = worker, task, time.monotonic() + seconds
-            ready = connection.wait(list(busy), 0.5)
-            late = [x for x in busy if time.monotonic() > busy[x][2]]
-            for pipe in {*ready, *late}:
-                worker, task, _ = busy.pop(pipe)
+                busy[worker.pipe] = worker, task
+            ready = connection.wait(list(busy), HANG)
+            for pipe in ready or list(busy):
+                worker, task = busy.pop(pipe)
                 answer = _received(pipe) if pipe in ready else None
                 if answer is None:
                     worker.end()
-                    worker = _begin(work, worker.core)
+                    worker = _begin(work, worker.core, seconds)
                 idle.append(worker)
                 yield task, answer
     finally:
@@ -71,15 +74,15 @@ def _received(pipe: Any) -> Any:
         return None
 
 
-def _begin(work: Callable[[Any], Any], core: int) -> _Worker:
+def _begin(work: Callable[[Any], Any], core: int, seconds: float) -> _Worker:
     ours, its = _FORK.Pipe()
-    process = _FORK.Process(target=_serve, args=(work, its, core), daemon=True)
+    process = _FORK.Process(target=_serve, args=(work, its, core, seconds), daemon=True)
     process.start()
     its.close()
     return _Worker(process, ours, core)
 
 
-def _serve(work: Callable[[Any], Any], pipe: Any, core: int) -> None:
+def _serve(work: Callable[[Any], Any], pipe: Any, core: int, seconds: float) -> None:
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[core % len(cores)]})
     while True:
@@ -87,4 +90,13 @@ def _serve(work: Callable[[Any], Any], pipe: Any, core: int) -> None:
             task = pipe.recv()
         except EOFError:  # nobody asks any more
             return
+        _allow(seconds)
         pipe.send(work(task))
+
+
+def _allow(seconds: float) -> None:
+    """The processor may take so much more time for this process, then it is ended."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limit = math.ceil(used.ru_utime + used.ru_stime + seconds)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, most))

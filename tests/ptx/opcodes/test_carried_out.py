@@ -9,16 +9,8 @@ import pytest
 
 from fragmenta.cuda.tools import assembler
 from fragmenta.ptx.checking import check_text
-from fragmenta.ptx.checking.registers import size
-from fragmenta.ptx.opcodes import TABLE
-from fragmenta.ptx.opcodes.table import Slot, Syntax
+from tests.ptx.opcodes.carried import LINES, statements
 
-LINES = [
-    line
-    for lines in TABLE.lines.values()
-    for line in lines
-    if line.emit is None and line.opcode not in ("call", "brx", "mov")
-]
 HEAD = """\
 .version 9.4
 .target {}
@@ -27,59 +19,6 @@ HEAD = """\
 .reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;
 .shared .align 128 .b8 tile[1024];
 """
-_NAMES = {1: "%h", 2: "%h", 4: "%r", 8: "%d", 16: "%q"}
-
-
-def operand(line: Syntax, slot: Slot, found: dict[str, str], words: list[str]) -> str:
-    """One operand that a slot takes."""
-    dimension = next((int(word[0]) for word in words if word[1:] == "d"), 0)
-    four = any(word.endswith(("gather4", "scatter4")) for word in words)
-    if slot.type == "tensor":
-        count = 5 if four else dimension
-        return f"[%d1, {{{', '.join(f'%r{i}' for i in range(count))}}}]"
-    if slot.address:
-        return "[map]" if "param" in found.get("space", "") else "[%d2]"
-    if slot.type == "im2col":
-        count = dimension - 2 if found["mode"] == "im2col" else 2
-        return f"{{{', '.join(f'%h{i}' for i in range(count))}}}"
-    if slot.type == "imm":
-        return slot.values[0].split(".")[0] if slot.values else "16"
-    special = {"label": "DONE", "src": "%r1", "address": "%d1"}.get(slot.type)
-    if special or slot.name == "sink":
-        return special or "_"
-    kind = line.type_of(slot, found)
-    name = "%p" if kind == "pred" else _NAMES[size(kind)]
-    if "|" in slot.name:
-        return f"{name}1|%p2"
-    count = found.get(slot.vector, slot.vector).lstrip("v")
-    if count:
-        return f"{{{', '.join(f'{name}{i}' for i in range(int(count)))}}}"
-    return f"{name}{len(slot.name) % 8}"
-
-
-def statements(line: Syntax, draw: random.Random) -> list[str]:
-    """Some instructions that a line allows, with each of its words at least once."""
-    found = []
-    chosen = [(i, word) for i, piece in enumerate(line.pieces) for word in piece.words]
-    for place, forced in chosen or [(-1, "")]:
-        words = [
-            forced if i == place else draw.choice(piece.words)
-            for i, piece in enumerate(line.pieces)
-            if i == place or not piece.optional or draw.random() < 0.4
-        ]
-        mnemonic = ".".join((line.opcode, *words))
-        match = line.pattern.fullmatch(mnemonic)
-        assert match
-        groups = {name: word or "" for name, word in match.groupdict().items()}
-        tied = {"policy": "L2__cache_hint", "mask": "multicast__cluster"}
-        there = [
-            operand(line, slot, groups, words)
-            for slot in line.operands
-            if not slot.optional
-            or groups.get(tied.get(slot.name, ""), slot.name == "c")
-        ]
-        found.append(f"{mnemonic} {', '.join(there)};")
-    return found
 
 
 def _is_allowed(statement: str) -> bool:
@@ -104,7 +43,7 @@ def split(texts: list[str], target: str) -> tuple[set[str], set[str]]:
     head = HEAD.format(target)
     first = head.count("\n") + 1
     text = head + "\n".join(texts) + "\nDONE:\nret;\n}\n"
-    said = assembler._run(text.splitlines(), target.replace("sm_", "compute_"))
+    said = assembler._run(text.splitlines(), target.replace("sm_", "compute_")).stdout
     theirs = {int(line) for line, _, _ in assembler._MESSAGE.findall(said)}
     ours = {each.line for each in check_text(text) if each.severity == "error"}
     return tuple(
@@ -116,7 +55,7 @@ def split(texts: list[str], target: str) -> tuple[set[str], set[str]]:
 @pytest.mark.parametrize("target", ["sm_100a", "sm_90a"])
 def test_what_the_table_allows_assembles(target: str) -> None:
     draw = random.Random(5)
-    every = [each for line in LINES for each in statements(line, draw)]
+    every = [each.text for line in LINES for each in statements(line, draw)]
     allowed = [each for each in every if _is_allowed(each)]
     assert len(allowed) > 2000
     for start in range(0, len(allowed), 250):

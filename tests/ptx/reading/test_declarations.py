@@ -148,10 +148,12 @@ def test_registers_by_first_use():
         ".reg .b32 t, $u, _w; .reg .b32 q <10>; .reg .v2 .b64 %w;"
         "@%p1 mov.b32 t, q9; mov.b32 $u, q09; mov.b32 _w, t; mov.v2.b64 %w, {1, 2};"
     ).registers
-    assert [each.name for each in found] == ["%p1", "t", "q9", "$u", "_w", "%w"]
-    assert [each.number for each in found] == [*range(6)]
-    assert [each.type for each in found] == ["pred", "b32", "b32", "b32", "b32", "b64"]
-    assert found[-1].lanes == 2
+    names = " ".join(each.name for each in found)
+    assert names == "%p1 t q9 $u _w %w.x %w.y"
+    assert [each.number for each in found] == [*range(7)]
+    types = ["pred", "b32", "b32", "b32", "b32", "b64", "b64"]
+    assert [each.type for each in found] == types
+    assert [each.vector for each in found[-2:]] == ["%w", "%w"]
 
 
 def test_lines_and_columns():

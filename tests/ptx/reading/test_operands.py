@@ -64,7 +64,7 @@ def shown(operand: object) -> str:
         ("mov.f32 %f1, 1.5;", "%f1, f64 1.5"),
         ("mov.u32 %r1, %tid.x;", "%r1, %tid.x"),
         ("mov.u32 %r1, %tid .x;", "%r1, %tid.x"),
-        ("mov.v4.u32 %u, %tid;", "%u, %tid"),
+        ("mov.v4.u32 %u, %tid;", "{%u.x %u.y %u.z %u.w}, {%tid.x %tid.y %tid.z %tid.w}"),
         ("mov.u64 %rd1, %clock64;", "%rd1, %clock64"),
         ("mov.u32 %r1, %envreg31;", "%r1, %envreg31"),
         ("mov.f32 %f1, %v.x;", "%f1, %v.x"),

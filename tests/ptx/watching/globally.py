@@ -45,6 +45,7 @@ class Block:
         row, warps = machine.watch.row, machine.warps
         self.memory = aligned(layout.BLOCK_BYTES)
         self.wide = self.memory.view(np.int64)
+        self.memory.view(np.int32)[layout.BLOCK_WARPS // 4] = warps
         self.wide[layout.BLOCK_INDEX // 8] = number
         self.wide[layout.BLOCK_SEGMENTS // 8] = machine.table.ctypes.data
         self.warps = [aligned(layout.REGISTERS) for _ in range(warps)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fragmenta.errors import Error
-from fragmenta.ptx.watching.watch import Watch, _machine
+from fragmenta.ptx.watching.watch import Watch, machine
 from tests.ptx.watching.rig import ALL, START, Rig, line
 
 
@@ -231,7 +231,7 @@ def test_plain_clocks_have_no_other_agents() -> None:
 
 def test_threads_share_one_machine() -> None:
     """Code that a thread loaded must not be freed while another calls it."""
-    _machine.cache_clear()
+    machine.cache_clear()
     start, made = Barrier(4), []
 
     def make() -> None:

@@ -47,15 +47,16 @@ def test_a_read_that_comes_too_early() -> None:
     assert "reads tile (shared 0x400-0x47f)" in found.message
     assert "issued by warp 0 lane 0" in found.message
     assert "it belongs to phase 1 of the mbarrier full (shared 0x480)" in found.message
-    assert "for phase 0, which was already past" in found.message
-    assert found.hint == "Wait for phase 1 of the mbarrier full before the read."
+    assert "for phase 0 (parity 0), which was already past" in found.message
+    wait = "Wait for phase 1 (parity 1) of the mbarrier full before the read."
+    assert found.hint == wait
     assert found.count == 32
     assert found.block == (0, 0, 0)
 
 
 def test_the_phase_before_the_first() -> None:
     found = first("pairs-wrong_parity-1", "read-before-arrival")
-    assert "for the phase before the first, which every new mbarrier" in found.message
+    assert "for the phase before the first (parity 1), which every new" in found.message
 
 
 def test_a_wait_that_comes_too_late_does_not_count() -> None:
@@ -87,7 +88,7 @@ def test_global_memory_is_an_argument() -> None:
 
 def test_a_deadlock_says_what_is_missing() -> None:
     found = first("pairs-counts-1", "deadlock")
-    assert "warp 0 of block (0, 0, 0) waits for phase 0 of the mbarrier full" in (
+    assert "warp 0 of block (0, 0, 0) waits for phase 0 (parity 0) of" in (
         found.message
     )
     assert "which still expects 16 bytes" in found.message

@@ -16,10 +16,9 @@ from fragmenta.cuda.source.page import WIDTH, comment, wrapped
 from fragmenta.errors import UnsupportedTarget
 from fragmenta.isa.instruction import Instruction, Operand
 from fragmenta.isa.reasons import lacking
+from fragmenta.isa.tables.moves import row_bytes
 from fragmenta.isa.target import check_target
 
-_ROW = 16
-"""Bytes of a row that ldmatrix or stmatrix moves."""
 _ALL_LANES = "bar.warp.sync 0xffffffff;"
 
 
@@ -117,38 +116,38 @@ def _held(operand: Operand, lanes: str, *, written: bool) -> Parameter:
 
 
 def _matrix(op: Instruction, name: str) -> Entry:
-    """Rows of 16 bytes, one after the other in global memory and in shared."""
+    """Rows of 16 or 8 bytes, one after the other in global memory and in shared."""
     (part,) = op.fragments.values()
-    rows = part.shape[0] * part.shape[1]
+    rows, width = part.shape[0] * part.shape[1], row_bytes(op)
     loads = op.family == "ldmatrix"
     held = next(each for each in op.operands if each.ptx == ".b32")
     way = "read" if loads else "write"
     parameters = {
         f"p_{held.name}": _held(held, "32", written=loads),
-        "p_rows": Parameter(".u64", f"where to {way} {rows} rows of {_ROW} bytes"),
+        "p_rows": Parameter(".u64", f"where to {way} {rows} rows of {width} bytes"),
     }
     made = Entry(name, parameters)
     made.declare(op.operands)
-    made.image(rows * _ROW, _ROW)
+    made.image(rows * width, width)
     made.threads()
     made.do(
         "// the row whose address this lane gives; further lanes repeat them",
         f"and.b32 %line, %thread, {rows - 1};",
-        f"mad.lo.u32 %to, %line, {_ROW}, %shared;",
+        f"mad.lo.u32 %to, %line, {width}, %shared;",
         "cvt.u64.u32 %address, %to;",
     )
     if not op.values["space"]:
         made.do("cvta.shared.u64 %address, %address;")
     made.point("rows")
-    made.step("%from", "%line", _ROW)
+    made.step("%from", "%line", width)
     if loads:
-        made.copy_unit("in")
+        made.copy_unit("in", width)
         made.do(_ALL_LANES, ptx.statement(op))
         made.store(held, place="%thread")
     else:
         made.load(held, place="%thread")
         made.do(ptx.statement(op), _ALL_LANES)
-        made.copy_unit("out")
+        made.copy_unit("out", width)
     return made
 
 

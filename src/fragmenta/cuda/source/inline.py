@@ -27,6 +27,7 @@ from fragmenta.cuda.source.page import (
 )
 from fragmenta.errors import one_of
 from fragmenta.isa.instruction import Instruction, Operand
+from fragmenta.isa.tables.moves import row_bytes
 from fragmenta.isa.taking import destination, is_written
 
 _ARRAYS = (*"dabc", "r", "spmeta", "disable_output_lane")
@@ -432,10 +433,11 @@ def _moves(op: Instruction) -> str:
     whose = f"row L % {rows} of matrix L / {rows}" if count > 1 else "row L"
     every = count * rows < 32 and "sm_75" in op.requires.targets
     warning = " On sm_75 every lane must give a valid one." if every else ""
+    width = row_bytes(op)
     return (
         f"{verb} {count} {what} of {rows} x {cols} {part.dtype} {way} shared memory. "
-        f"Lane L of 0 to {count * rows - 1} gives the address of {whose}: 16 bytes, "
-        f"aligned to 16.{warning}"
+        f"Lane L of 0 to {count * rows - 1} gives the address of {whose}: {width} "
+        f"bytes, aligned to {width}.{warning}"
     )
 
 

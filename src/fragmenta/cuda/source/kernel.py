@@ -244,7 +244,10 @@ class Entry:
 
     def copy_unit(self, direction: str, unit: int = UNIT) -> None:
         """Copy some bytes from global ``%from`` to shared ``%to``, or back."""
-        form, words = (".v4", "{%v0, %v1, %v2, %v3}") if unit == UNIT else ("", "%v0")
+        registers = [f"%v{i}" for i in range(unit // 4)]
+        several = len(registers) > 1
+        form = f".v{len(registers)}" if several else ""
+        words = f"{{{', '.join(registers)}}}" if several else registers[0]
         places = [("global", "%from"), ("shared", "%to")]
         (source, start), (goal, end) = places if direction == "in" else places[::-1]
         self.do(

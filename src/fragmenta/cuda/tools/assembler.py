@@ -7,6 +7,7 @@ be judged in one run.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -20,6 +21,8 @@ from fragmenta.cuda.source import kernel
 from fragmenta.errors import Error
 from fragmenta.isa.target import Version
 
+_REFUSED = 255
+"""The exit status of ptxas if a module is wrong."""
 _MESSAGE = re.compile(r"line (\d+); (error|fatal)\s*: (.*)")
 
 
@@ -41,10 +44,31 @@ def tool(name: str) -> Path:
     return Path(on_path)
 
 
+def assemblers() -> list[Path]:
+    """Every ptxas of this machine; the one of :func:`tool` comes first.
+
+    There may be others on PATH, of toolkits in their usual folders, and the one that
+    Triton brings.
+    """
+    found = [each for folder in map(Path, sys.path)
+             for each in folder.glob("nvidia/cu*/bin/ptxas")]  # fmt: skip
+    on_path = shutil.which("ptxas")
+    found += [Path(on_path)] if on_path else []
+    homes = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH")
+             if os.environ.get(name)]  # fmt: skip
+    homes += sorted(Path("/usr/local").glob("cuda*"), reverse=True)
+    found += [each / "bin" / "ptxas" for each in homes]
+    for folder in map(Path, sys.path):
+        found += sorted(folder.glob("triton/backends/nvidia/bin/ptxas*"))
+    there = (each.resolve() for each in found if os.access(each, os.X_OK))
+    return list(dict.fromkeys(there))
+
+
 @cache
-def newest_version() -> Version:
-    """The newest PTX version that this assembler reads."""
-    said = _run(kernel.header("sm_90", "99.0").splitlines(), "compute_90")
+def newest_version(ptxas: Path | None = None) -> Version:
+    """The newest PTX version that an assembler reads."""
+    header = kernel.header("sm_90", "99.0").splitlines()
+    said = _run(header, "compute_90", ptxas).stdout
     match = re.search(r"current version is '(\d+\.\d+)'", said)
     if match is None:
         raise Error(f"cannot read ptxas's version from: {said}")
@@ -52,13 +76,14 @@ def newest_version() -> Version:
 
 
 @cache
-def release() -> str:
+def release(ptxas: Path | None = None) -> str:
     """The assembler's own version, such as ``13.0.88``.
 
     >>> release().count(".")
     2
     """
-    match = re.search(r"V(\d+\.\d+\.\d+)", _call("ptxas", "--version").stdout)
+    said = _call(ptxas or "ptxas", "--version").stdout
+    match = re.search(r"V(\d+\.\d+\.\d+)", said)
     if match is None:
         raise Error("ptxas does not tell its version")
     return match[1]
@@ -103,10 +128,12 @@ def _judge_on(
     a fatal one ptxas reads no further.
     """
     text, numbers = kernel.listing(statements, target, version)
-    said = _run(text.splitlines(), _virtual(target))
+    done = _run(text.splitlines(), _virtual(target))
+    if done.returncode not in (0, _REFUSED):
+        return _without_crash(statements, target, version)
     verdicts: dict[int, str] = {}
     last = numbers[-1]
-    for line, weight, message in _MESSAGE.findall(said):
+    for line, weight, message in _MESSAGE.findall(done.stdout):
         number = int(line)
         verdicts.setdefault(number, message)
         if number < numbers[0]:  # a wrong version or target condemns all
@@ -119,12 +146,29 @@ def _judge_on(
     return {position: verdicts.get(number) for position, number in enumerate(judged)}
 
 
-def assemble(text: str, target: str, *options: str) -> bytes:
+def _without_crash(
+    statements: Sequence[Iterable[str]], target: str, version: object
+) -> dict[int, str | None]:
+    """The verdicts where ptxas does not come to its end: the half without is asked."""
+    half = len(statements) // 2
+    if not half:
+        return {0: "ptxas crashes"}
+    return dict(
+        enumerate(
+            verdict
+            for part in (statements[:half], statements[half:])
+            for verdict in judge(part, target, version)
+        )
+    )
+
+
+def assemble(text: str, target: str, *options: str, ptxas: Path | None = None) -> bytes:
     """The cubin of a PTX module; ptxas's words as an error if it refuses."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = Path(folder, "in.ptx"), Path(folder, "out.cubin")
         source.write_text(text)
-        done = _call("ptxas", f"-arch={target}", *options, source, "-o", cubin)
+        tool = ptxas or "ptxas"
+        done = _call(tool, f"-arch={target}", *options, source, "-o", cubin)
         if done.returncode:
             raise Error(f"ptxas refuses the module:\n{done.stderr or done.stdout}")
         return cubin.read_bytes()
@@ -147,14 +191,20 @@ def _virtual(target: str) -> str:
     return "compute_75" if name in ("compute_70", "compute_72") else name
 
 
-def _run(lines: Sequence[str], architecture: str) -> str:
+def _run(
+    lines: Sequence[str], architecture: str, ptxas: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What ptxas says, all of it as its output, and its exit status."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "in.ptx")
         source.write_text("\n".join(lines) + "\n")
-        done = _call("ptxas", f"-arch={architecture}", source, "-o", Path(folder, "o"))
-    return done.stdout + done.stderr
+        output = Path(folder, "o")
+        done = _call(ptxas or "ptxas", f"-arch={architecture}", source, "-o", output)
+    done.stdout += done.stderr
+    return done
 
 
-def _call(name: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [str(tool(name)), *map(str, arguments)]
+def _call(name: str | Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    program = name if isinstance(name, Path) else tool(name)
+    command = [str(program), *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)

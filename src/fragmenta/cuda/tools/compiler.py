@@ -20,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
+from fragmenta.arrays.once import once
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import CompileError, Error, one_of
 from fragmenta.isa.target import check_target
@@ -162,7 +163,7 @@ def includes() -> list[Path]:
     return []
 
 
-@cache
+@once
 def find(name: str | None = None) -> Compiler:
     """A compiler by name, ``nvrtc`` or ``nvcc``; the first that is here if none.
 

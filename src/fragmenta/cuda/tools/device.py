@@ -11,20 +11,22 @@ import ctypes
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property
+from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.cuda.tools import assembler
 from fragmenta.errors import Error, NoDevice, missing
 
 _WHERE = "on a machine with an NVIDIA GPU and driver"
 
 
-@cache
+@once
 def present() -> GPU:
     """The GPU of this machine; :class:`NoDevice` if there is none.
 
@@ -172,6 +174,7 @@ class GPU:
         shared: int,
         memory: Sequence[NDArray[np.uint8]],
         parameters: Callable[[Sequence[int]], Sequence[bytes]],
+        cluster: Sequence[int] = (1, 1, 1),
     ) -> None:
         """Launch with memory on the device for a while; it is changed in place.
 
@@ -191,12 +194,12 @@ class GPU:
                 cells = parameters([int(buffer.handle) for buffer in buffers])
                 kept = [ctypes.create_string_buffer(c, len(c)) for c in cells]
                 places = np.array([ctypes.addressof(each) for each in kept], np.uint64)
-                stream = int(self._stream.handle)
-                checked(
-                    driver.cuLaunchKernel(
-                        function, *sizes, shared, stream, places.ctypes.data, 0
-                    )
-                )
+                config = _configured(sizes, shared, self._stream.handle, cluster)
+                if prod(cluster) > 8:  # what every GPU with clusters can run
+                    larger = most.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+                    checked(driver.cuFuncSetAttribute(function, larger, 1))
+                where = places.ctypes.data
+                checked(driver.cuLaunchKernelEx(config, function, where, 0))
                 self._stream.sync()
                 for each, buffer in zip(memory, buffers, strict=True):
                     if each.flags.writeable:
@@ -269,6 +272,27 @@ class GPU:
             if not _alive():
                 self._lost = said
             raise Error(f"{said} ({self.name})") from why
+
+
+def _configured(
+    sizes: Sequence[int], shared: int, stream: Any, cluster: Sequence[int]
+) -> Any:
+    """The grid, the block and the cluster of a launch, as the driver takes them."""
+    from cuda.bindings import driver
+
+    made = driver.CUlaunchConfig()
+    made.gridDimX, made.gridDimY, made.gridDimZ = sizes[:3]
+    made.blockDimX, made.blockDimY, made.blockDimZ = sizes[3:]
+    made.sharedMemBytes, made.hStream = shared, int(stream)
+    made.numAttrs = 0
+    if prod(cluster) > 1:
+        attribute = driver.CUlaunchAttribute()
+        kinds = driver.CUlaunchAttributeID
+        attribute.id = kinds.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        size = attribute.value.clusterDim
+        size.x, size.y, size.z = cluster
+        made.attrs, made.numAttrs = [attribute], 1
+    return made
 
 
 def _alive() -> bool:

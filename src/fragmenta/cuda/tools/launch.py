@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fragmenta.arrays.checks import as_array, batch_shape
+from fragmenta.arrays.once import once_of
 from fragmenta.cuda.source import kernel, ptx, tiled
 from fragmenta.cuda.source.kernel import WARP, WARPGROUP
 from fragmenta.cuda.tools import assembler, device
@@ -160,7 +161,7 @@ def run(
     return gpu.run(module, kernel.name, len(output), kernel.threads, given, output)
 
 
-@lru_cache(maxsize=128)
+@once_of(128)
 def load(gpu: GPU, text: str) -> Any:
     """The module of a PTX source, assembled once for each source and target."""
     try:
@@ -170,7 +171,7 @@ def load(gpu: GPU, text: str) -> Any:
     return gpu.load(cubin(text, gpu.target))
 
 
-def cubin(text: str, target: str) -> bytes:
+def cubin(text: str, target: str, ptxas: Path | None = None) -> bytes:
     r"""What ptxas makes of a source, from the cache if it did so before.
 
     >>> import fragmenta as fm
@@ -179,10 +180,10 @@ def cubin(text: str, target: str) -> bytes:
     b'\x7fELF'
     """
     kept = Cache.present()
-    key = "\0".join([f"ptxas {assembler.release()}", target, text])
+    key = "\0".join([f"ptxas {assembler.release(ptxas)}", target, text])
     found = kept.get(key)
     if found is None:
-        found = assembler.assemble(text, target)
+        found = assembler.assemble(text, target, ptxas=ptxas)
         kept.put(key, found)
     return found
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -23,6 +25,7 @@ from fragmenta.cuda.tools import assembler
 from fragmenta.cuda.tools.device import GPU, checked
 from fragmenta.cuda.tools.launch import cubin
 from fragmenta.errors import Error
+from fragmenta.isa.target import Version
 from fragmenta.ptx.arguments import Passed, passed_bytes
 
 STACK = 16384
@@ -46,6 +49,7 @@ class Program(NamedTuple):
     parameters: Sequence[Passed]
     prints: bool = False
     """Whether it may print: then the standard output is listened to."""
+    cluster: Size = (1, 1, 1)
 
 
 class Launched(NamedTuple):
@@ -56,15 +60,68 @@ class Launched(NamedTuple):
 
 
 def machine_code(text: str, target: str, *options: str) -> bytes:
-    r"""What the assembler makes of a program.
+    r"""What the assembler makes of a program; the PTX itself if there is none.
+
+    An assembler is chosen that reads the program's PTX version.  If all are older, the
+    newest is given the program in its own version: compilers name the newest version
+    that they know, whatever the program needs.
 
     >>> text = ".version 8.0 .target sm_80 .address_size 64 .entry f() { ret; }"
     >>> machine_code(text, "sm_90a")[:4]
     b'\x7fELF'
     """
-    return (
-        assembler.assemble(text, target, *options) if options else cubin(text, target)
-    )
+    if not assembler.assemblers() and not options:
+        return text.encode() + b"\0"  # the driver has an assembler, too
+    version, chosen = _version(text), _chosen(text)
+    newest = assembler.newest_version(chosen)
+    if version <= newest:
+        return _assembled(text, target, chosen, options)
+    try:
+        older = _VERSION.sub(rf"\g<1>{newest}", text, count=1)
+        return _assembled(older, target, chosen, options)
+    except Error as why:
+        raise Error(
+            f"the program has PTX {version}; the newest assembler here, ptxas "
+            f"{assembler.release(chosen)}, reads PTX {newest} and refuses it also as "
+            f"such; the wheel nvidia-cuda-nvcc has a newer one\n{why}"
+        ) from None
+
+
+def assembled_by(text: str) -> str:
+    """The version of the assembler that :func:`machine_code` uses for a program.
+
+    >>> assembled_by(".version 8.0 .target sm_80").count(".")
+    2
+    """
+    if not assembler.assemblers():
+        return "the driver's own"
+    return assembler.release(_chosen(text))
+
+
+_VERSION = re.compile(r"^(\s*\.version\s+)(\d+\.\d+)", re.MULTILINE)
+
+
+def _version(text: str) -> Version:
+    found = _VERSION.search(text)
+    if found is None:
+        raise Error("the program does not say its PTX version: .version is missing")
+    return Version.parse(found[2])
+
+
+def _chosen(text: str) -> Path:
+    """The first assembler that reads a program, or else the newest."""
+    version = _version(text)
+    every = assembler.assemblers() or [assembler.tool("ptxas")]
+    for each in every:
+        if version <= assembler.newest_version(each):
+            return each
+    return max(every, key=assembler.newest_version)
+
+
+def _assembled(text: str, target: str, ptxas: Path, options: Sequence[str]) -> bytes:
+    if options:
+        return assembler.assemble(text, target, *options, ptxas=ptxas)
+    return cubin(text, target, ptxas)
 
 
 def launch(
@@ -111,6 +168,7 @@ def _launch(gpu: GPU, program: Program, memory: Sequence[Bytes]) -> None:
             program.shared,
             memory,
             lambda addresses: placed(program.parameters, addresses),
+            program.cluster,
         )
     finally:  # after a fault nothing can be unloaded
         driver.cuModuleUnload(module)

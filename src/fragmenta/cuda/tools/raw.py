@@ -5,10 +5,13 @@ NVRTC makes PTX of it, and :mod:`fragmenta.ptx` runs the PTX.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from fragmenta.arrays.once import once_property
 from fragmenta.cuda.tools import compiler
 from fragmenta.errors import Error, nearest, one_of
 from fragmenta.isa.target import check_target
@@ -25,7 +28,8 @@ class RawKernel:
     ``options`` are those of NVRTC, such as ``-std=c++20``.  CUDA's headers are found if
     the wheel ``nvidia-cuda-runtime`` or a toolkit is installed.  A name that C++ has
     mangled is found too, if only one kernel has it.  ``scale<float, 4>`` makes an
-    instance of a template, ``lib::scale`` is in a namespace.
+    instance of a template, ``lib::scale`` is in a namespace.  As in CuPy, launches are
+    cooperative with ``enable_cooperative_groups=True``.
 
     >>> import numpy as np
     >>> from fragmenta import ptx
@@ -49,6 +53,7 @@ class RawKernel:
         options: Sequence[str] = (),
         backend: str = "nvrtc",
         *,
+        enable_cooperative_groups: bool = False,
         target: str = "sm_90a",
     ) -> None:
         for what, given in (("code", code), ("name", name)):
@@ -62,6 +67,7 @@ class RawKernel:
         self.code, self.name = code, name
         self.options, self.backend = tuple(options), backend
         self.target = check_target(target)
+        self.cooperative = enable_cooperative_groups
 
     @cached_property
     def _compiled(self) -> tuple[str, str]:
@@ -77,17 +83,17 @@ class RawKernel:
         """The PTX that the compiler makes of it, with the lines of the source."""
         return self._compiled[0]
 
-    @cached_property
+    @once_property
     def kernel(self) -> Kernel:
         """The kernel as :mod:`fragmenta.ptx` has it."""
         text, name = self._compiled
         kernels = parse(text, self.name).kernels
-        if name in kernels:
-            return kernels[name]
         mangled = f"_Z{len(name)}{name}"
         fitting = [each for each in kernels if each.startswith(mangled)]
-        if len(fitting) == 1:
-            return kernels[fitting[0]]
+        if name in kernels or len(fitting) == 1:
+            found = kernels[name if name in kernels else fitting[0]]
+            names = parameter_names(self.code, self.name, len(found.parameters))
+            return replace(found, names=names, language="cuda")
         raise Error(
             f"the source has no kernel {name}{nearest(name, kernels)}; it has "
             f'{one_of(fitting or kernels, "and") or "none"}.  extern "C" keeps a name '
@@ -112,9 +118,61 @@ class RawKernel:
         ``options`` are those of :meth:`fragmenta.ptx.Kernel.launch`, such as
         ``cluster``, ``limit``, ``seconds``, ``memory``, ``schedule`` and ``check``.
         """
+        options.setdefault("cooperative", self.cooperative)
         return self.kernel.launch(
             grid, block, args, shared=shared_mem, target=self.target, **options
         )
 
     def __repr__(self) -> str:
         return f"RawKernel({self.name}, {self.target})"
+
+
+def parameter_names(code: str, kernel: str, count: int) -> tuple[str, ...]:
+    """The names of a kernel's parameters in C++; none if they are not found.
+
+    >>> code = "template <int N> __global__ void f(const float *x, int (&n)[2], T) {}"
+    >>> parameter_names(code, "f<4>", 3)
+    ('x', 'n', '')
+    >>> parameter_names(code, "g", 3)
+    ()
+    """
+    own = re.escape(kernel.partition("<")[0].rpartition("::")[2])
+    for found in re.finditer(rf"\b{own}\s*\(", _without_comments(code)):
+        parts = _parameters(_without_comments(code)[found.end() :])
+        if len(parts) == count:
+            return tuple(map(_declared, parts))
+    return ()
+
+
+def _without_comments(code: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", code, flags=re.DOTALL)
+
+
+def _parameters(text: str) -> list[str]:
+    """The parameters from behind an opening parenthesis to the one that closes it."""
+    depth, parts = 0, [""]
+    for letter in text:
+        if letter in "([{<":
+            depth += 1
+        elif letter in ")]}>":
+            depth -= 1
+        if depth < 0:
+            break
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [each for each in map(str.strip, parts) if each and each != "void"]
+
+
+def _declared(parameter: str) -> str:
+    """The name that a parameter declares; nothing if it has only a type."""
+    plain = re.sub(r"=.*|\[[^\]]*\]|<.*>", "", parameter, flags=re.DOTALL)
+    inner = re.search(r"\(\s*[*&]+\s*(\w+)\s*\)", plain)  # int (&n)[2]
+    if inner is not None:
+        return inner[1]
+    words = re.findall(r"\w+|[*&]", plain)
+    types = {"int", "char", "short", "long", "unsigned", "signed", "float", "double",
+             "bool", "const", "__restrict__"}  # fmt: skip
+    last = words[-1] if len(words) > 1 else ""
+    return last if last.isidentifier() and last not in types else ""

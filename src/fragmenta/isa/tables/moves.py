@@ -7,6 +7,8 @@ element in that row.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from fragmenta.isa.instruction import Instruction, Operand, Parts, spread
 from fragmenta.isa.table import EXTRAS, Form, Row, read
 from fragmenta.isa.target import Version
@@ -18,6 +20,7 @@ ldmatrix  | m8n8   | x1 x2 x4 | trans? | b16                              | 6.5 
 ldmatrix  | m16n16 | x1 x2    | trans  | b8                               | 8.6 | 100a/f 110a/f 120a/f
 ldmatrix  | m16n16 | x1 x2    | trans  | b8x16.b6x16_p32 b8x16.b4x16_p64  | 8.6 | 100a/f 110a/f 120a/f
 ldmatrix  | m8n16  | x1 x2 x4 |        | b8x16.b6x16_p32 b8x16.b4x16_p64  | 8.6 | 100a/f 110a/f 120a/f
+ldmatrix  | m8n16  | x1 x2 x4 |        | s8.s4                            | 9.4 | sm_90a 100a/f 110a/f 120a/f
 stmatrix  | m8n8   | x1 x2 x4 | trans? | b16                              | 7.8 | sm_90+
 stmatrix  | m16n8  | x1 x2 x4 | trans  | b8                               | 8.6 | 100a/f 110a/f 120a/f
 movmatrix | m8n8   |          | trans  | b16                              | 7.8 | sm_75+
@@ -36,6 +39,45 @@ stmatrix  | m16n8  | trans | 8    | 16   | matrix = R*  row = E0 L0 L1  col = L2
 movmatrix | m8n8   |       | 8    | 8    | matrix = R*  row = L2 L3 L4  col = E0 L0 L1
 movmatrix | m8n8   | trans | 8    | 8    | matrix = R*  row = E0 L0 L1  col = L2 L3 L4
 """
+#: Bytes of a row of a matrix in memory, if nothing else is said.
+ROW_BYTES = 16
+
+# Narrow elements that become bytes when they are loaded: the bits of an element, the
+# bytes of a row of 16, padding included, and whether the sign fills the byte.
+PACKED = """
+type            | bits | row | sign
+b8x16.b6x16_p32 | 6    | 16  |
+b8x16.b4x16_p64 | 4    | 16  |
+s8.s4           | 4    | 8   | yes
+"""
+
+
+class Packed(NamedTuple):
+    """How narrow elements are in memory."""
+
+    bits: int
+    row_bytes: int
+    signed: bool
+
+
+PACKINGS = {
+    line["type"]: Packed(int(line["bits"]), int(line["row"]), bool(line["sign"]))
+    for line in read(PACKED)
+}
+"""By the words of the mnemonic."""
+
+
+def row_bytes(op: Instruction) -> int:
+    """The bytes of a row, which are also its alignment.
+
+    >>> import fragmenta as fm
+    >>> row_bytes(fm.find("ldmatrix.m8n16.x1.s8.s4"))
+    8
+    """
+    packed = PACKINGS.get(op.values["type"])
+    return packed.row_bytes if packed else ROW_BYTES
+
+
 _LINES = {(line["name"], line["shape"], line["trans"]): line for line in read(LINES)}
 
 
@@ -60,7 +102,7 @@ def _fragment(op: Instruction, name: str, trans: str) -> Parts:
     line = _LINES[op.family, op.values["shape"], trans]
     count = int(op.values["num"].removeprefix("x") or 1)
     shape = (count, int(line["rows"]), int(line["cols"]))
-    of = "b16" if op.values["type"] == "b16" else "b8"
+    of = {"b16": "b16", "s8.s4": "s8"}.get(op.values["type"], "b8")
     return {name: spread(name, of, shape, line["line"])}
 
 

@@ -41,13 +41,13 @@ registers       | goal values mbarrier
 _ORDERS = {line["copy"]: line["operands"].split() for line in read(ORDERS)}
 OPERATIONS = ("add", "min", "max", "inc", "dec", "and", "or", "xor")
 LATER = {
-    "tile::gather4": "sm_100",
-    "tile::scatter4": "sm_100a",
     "im2col::w": "sm_100",
     "im2col::w::128": "sm_100a",
     "im2col_no_offs::w": "sm_107f",
 }
-"""Words that copies of sm_90 do not have, and the first target that has them."""
+"""Words of copies that do not run here, and the first target that has them."""
+ROWS = ("tile::gather4", "tile::scatter4")
+"""Words of copies of four rows: their coordinates are a column and the rows."""
 
 
 class Issuer(NamedTuple):
@@ -77,6 +77,11 @@ class Form(NamedTuple):
         """Whether the instruction has this word."""
         return word in self.words
 
+    @property
+    def rows(self) -> bool:
+        """Whether it moves four rows of a tensor."""
+        return any(word in self.words for word in ROWS)
+
 
 @lru_cache(maxsize=1024)
 def form(mnemonic: str) -> Form:
@@ -91,7 +96,8 @@ def form(mnemonic: str) -> Form:
         if word in LATER:
             raise CopyFault(
                 "unsupported",
-                f"{mnemonic}: sm_90 has no copies with .{word}; it needs {LATER[word]}",
+                f"{mnemonic}: copies with .{word}, which only {LATER[word]} and later "
+                "have, do not run here",
             )
     if words[0] in ("st", "red") and "mbarrier::complete_tx::bytes" not in words:
         raise CopyFault(
@@ -173,10 +179,16 @@ class _Tensor(NamedTuple):
 
 
 def _tensor(of: Form, given: dict[str, Any]) -> _Tensor:
+    if not isinstance(given["tensor"], (list, tuple)):
+        raise CopyFault(
+            "bad-operands", f"{of.mnemonic} takes [map, {{coordinates}}] in brackets"
+        )
     address, coordinates, *more = given["tensor"]
     offsets = given.get("offsets", more[0] if more else ())
     found = tuple(map(_signed, _list(coordinates)))
     count = next(int(word[0]) for word in of.words if word[1:] == "d")
+    if of.rows:
+        count = 5
     if len(found) != count:
         raise CopyFault(
             "bad-operands",
@@ -195,6 +207,7 @@ def _tensor_load(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
         *who, tensor.map, tensor.coordinates, tensor.offsets, given["goal"],
         given["mbarrier"], None if mask is None else _word(mask, 16),
         im2col=of.has("im2col"), space=of.to, paired=of.has("cta_group::2"),
+        rows=of.rows,
     )  # fmt: skip
 
 
@@ -202,12 +215,13 @@ def _tensor_store(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
     tensor = _tensor(of, given)
     return TensorStore(
         *who, tensor.map, tensor.coordinates, given["source"],
-        im2col=of.has("im2col_no_offs"), operation=of.operation,
+        im2col=of.has("im2col_no_offs"), operation=of.operation, rows=of.rows,
     )  # fmt: skip
 
 
 def _tensor_prefetch(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:
-    return TensorPrefetch(*who, *_tensor(of, given), im2col=of.has("im2col"))
+    tensor = _tensor(of, given)
+    return TensorPrefetch(*who, *tensor, im2col=of.has("im2col"), rows=of.rows)
 
 
 def _registers(of: Form, who: Issuer, given: dict[str, Any]) -> Copy:

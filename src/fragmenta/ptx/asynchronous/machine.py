@@ -18,8 +18,8 @@ from fragmenta.errors import Error
 from fragmenta.ptx.asynchronous.events import Event, events, first
 from fragmenta.ptx.asynchronous.schedule import Schedule
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.engine.context import Context
-from fragmenta.ptx.engine.layout import RANK_BITS, SHARED_START, Fault, Status
+from fragmenta.ptx.engine.context import Context, address_of
+from fragmenta.ptx.engine.layout import RANK_BITS, Fault, Status
 from fragmenta.ptx.watching.blind import Blind
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ class Warp:
     def __init__(self, block: Block, number: int, memory: NDArray[np.uint8]) -> None:
         self.block, self.number, self.memory = block, number, memory
         self.words = memory.view(np.uint32)
-        self.failed_waits = 0
-        """How often it asked in vain since the last round."""
+        self.asked = 0
+        """The lanes that asked in vain whether they may go on."""
         self.held: Any = None
         """The product at which it waits for the others of its warpgroup."""
         self.registers: dict[int, Any] = {}
@@ -82,6 +82,17 @@ class Warp:
     def give_way(self) -> None:
         """End the turn of the warp at the next jump back."""
         self.words[layout.BUDGET >> 2] = 0
+
+    @property
+    def stuck(self) -> bool:
+        """Whether every lane waited or asked in vain since :meth:`look`."""
+        words = self.words
+        waiting = int(words[layout.STUCK >> 2]) | int(words[layout.WAITING >> 2])
+        return not self.live & ~(waiting | self.asked)
+
+    def look(self) -> None:
+        """From now on, find out which lanes wait."""
+        self.asked = self.words[layout.STUCK >> 2] = 0
 
     def report(
         self, rule: str, event: Event, lanes: int, message: str,
@@ -120,10 +131,23 @@ class Block:
         self.mbarriers.clear()
         for each in self.warpgroups.values():
             each.reset()
-        self.groups.clear()
+        self._forget_groups()
         self.tensor = None
         for warp in self.warps:
-            warp.failed_waits, warp.held = 0, None
+            warp.asked, warp.held = 0, None
+
+    def _forget_groups(self) -> None:
+        for each in self.groups.values():
+            # Work names the queue that it is in.
+            (each if isinstance(each, list) else vars(each)).clear()
+        self.groups.clear()
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        self._forget_groups()
+        for warp in self.warps:
+            vars(warp).clear()
+        vars(self).clear()
 
     @property
     def ended(self) -> bool:
@@ -269,7 +293,7 @@ class Cluster:
         if len(self.contexts) > 1:
             self.watch.ended(self.blocks[rank])
             for each in self.contexts:
-                each.peers[rank, 1] = SHARED_START  # no byte of it is in bounds
+                each.peers[rank, 1] = 0  # no byte of it is in bounds
 
     def end(self) -> None:
         """All threads have ended."""
@@ -277,8 +301,25 @@ class Cluster:
         for task in list(self.pending):
             task.finish()
 
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        for block in self.blocks:
+            block.close()
+        vars(self).clear()
 
-WATCHED = frozenset({"apart", "location", "unwritten", "fence", "membar"})
+
+WATCHED = frozenset(
+    {
+        "apart",
+        "exited",
+        "location",
+        "unwritten",
+        "undefined",
+        "undefined-product",
+        "fence",
+        "membar",
+    }
+)
 """Events that change nothing; only the watching hears of them."""
 
 
@@ -298,8 +339,7 @@ class Machine:
         """Whether lanes at one place have passed another one by."""
         self.segments = {each.slot: each for each in launch.places}
         self._function = EVENT(self._call)
-        pointer = ctypes.cast(self._function, ctypes.c_void_p)
-        self.address = int(pointer.value or 0)
+        self.address = address_of(self._function)
         self.errors: dict[int, BaseException] = {}
         """What went wrong, by the address of the block."""
         self.watching: Any = None
@@ -325,13 +365,22 @@ class Machine:
         """What is known of a product since the kernel was compiled."""
         found = self._located.get(event.number)
         if found is None:
-            found = read(self.launch.compiled.events[event.number][2][0])
-            self._located[event.number] = found
+            made = read(self.launch.compiled.events[event.number][2][0])
+            found = self._located.setdefault(event.number, made)
         return found
 
     def watch(self, cluster: Cluster) -> Any:
         """What watches a cluster."""
         return Blind() if self.watching is None else self.watching.observer(cluster)
+
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        if self.watching is not None:
+            self.watching.close()
+        for cluster in {id(each.cluster): each.cluster for each in
+                        self.blocks.values()}.values():  # fmt: skip
+            cluster.close()
+        vars(self).clear()
 
     def _call(self, block: int, warp: int, number: int, lanes: int) -> int:
         here = self.blocks[block]

@@ -315,7 +315,7 @@ def wait(warp: Warp, event: Event, lanes: int) -> int:
             if found.waiting.get(warp.number) != wanted:
                 cluster.watch.vain(warp, event, members, found, wanted)
             found.waiting[warp.number] = wanted
-            warp.failed_waits += 1
+            warp.asked |= members
             if passed & members:
                 warp.give_way()
     return passed

@@ -16,6 +16,21 @@ from fragmenta.ptx.engine import layout
 from fragmenta.ptx.module import Function
 
 
+@carries_out("exited")
+def exited(warp: Warp, event: Event, lanes: int) -> int:
+    """Lanes pass a barrier of all threads, some of which have ended."""
+    warp.report(
+        "divergent-aligned",
+        event,
+        lanes,
+        "some threads of the block had returned before this barrier. It waits for "
+        "those that have not, and what the others did precedes it",
+        severity="info",
+        repair="Return after the last barrier, if that is not meant.",
+    )
+    return lanes
+
+
 @carries_out("apart")
 def apart(warp: Warp, event: Event, lanes: int) -> int:
     """Lanes wait; look where the others of the warp are."""

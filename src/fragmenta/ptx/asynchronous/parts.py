@@ -15,10 +15,12 @@ from fragmenta.ptx.asynchronous import (
     tensor_fills,
     tensor_moves,
     tensor_products,
+    undefined,
     unwritten,
 )
 
 PARTS = (
     cancelling, clusters, copying, fencing, locating, mbarriers, parting, products,
-    tensor_allocation, tensor_fills, tensor_moves, tensor_products, unwritten,
+    tensor_allocation, tensor_fills, tensor_moves, tensor_products, undefined,
+    unwritten,
 )  # fmt: skip

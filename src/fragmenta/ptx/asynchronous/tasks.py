@@ -90,7 +90,12 @@ class Done:
     done = True
 
     def __init__(self, site: int) -> None:
-        self.copy, self.site = self, site
+        self.site = site
+
+    @property
+    def copy(self) -> Done:
+        """It stands for the copies, too."""
+        return self
 
     def read(self) -> None:
         """Nothing is left to be done."""

@@ -8,12 +8,12 @@ issue, so they see through what later ones of their kind hide.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once_of
 from fragmenta.ptx.asynchronous.work import POISON
 from fragmenta.registers.layout import Index
 from fragmenta.registers.tensor import COLUMNS, LANES
@@ -40,7 +40,7 @@ class Cells:
         return _lanes(self.lanes), slice(self.column, self.column + self.columns)
 
 
-@lru_cache(maxsize=256)
+@once_of(256)
 def _lanes(lanes: tuple[int, ...]) -> Any:
     first, last = lanes[0], lanes[-1]
     if lanes == tuple(range(first, last + 1)):

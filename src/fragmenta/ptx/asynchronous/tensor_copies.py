@@ -4,6 +4,9 @@
 stores one; ``cp.reduce.async.bulk.tensor`` combines a box with global memory.  Machine
 code moves the bytes: :func:`fragmenta.ptx.engine.boxes.run_box`.
 
+``.tile::gather4`` and ``.tile::scatter4`` move four boxes of one row each, which stand
+below one another in shared memory.
+
 A swizzle depends on the addresses in shared memory and repeats after 1024 bytes.  So
 what is kept between ``read`` and ``write`` is a window of shared memory that begins
 at a multiple of 1024.
@@ -73,6 +76,9 @@ class TensorCopy(Copy):
         super().__init__(block, thread, site)
         self.kind = kind
         self.coordinates, self.offsets = tuple(coordinates), tuple(offsets)
+        self.boxes = [self.coordinates]
+        if kind.rank < len(self.coordinates):  # one column, four rows
+            self.boxes = [(self.coordinates[0], row) for row in self.coordinates[1:]]
         if isinstance(map, bytes):
             self.data = map
         else:
@@ -82,7 +88,7 @@ class TensorCopy(Copy):
         what = f"the box of a {self.name}"
         self.rank, self.at = shared_address(block, at, what, space)
         self._check()
-        self.bytes = self.map.box_bytes
+        self.bytes = self.map.box_bytes * len(self.boxes)
         self._image: Bytes = np.empty(0, np.uint8)
 
     def _check(self) -> None:
@@ -94,6 +100,12 @@ class TensorCopy(Copy):
                 f"the instruction needs a map of {_mode(kind.rank, kind.im2col)}; "
                 f"given one of {_mode(map_.rank, map_.im2col is not None)}",
             )
+        if len(self.boxes) > 1 and (map_.box[1] != 1 or map_.interleave):
+            raise self._fault(
+                "bad-tensor-map",
+                "a copy of four rows needs a box of one row, without an interleave; "
+                f"given {map_.box[1]} rows, interleave {map_.interleave}",
+            )
         allowed = TYPES_OF.get(kind.operation)
         if allowed is not None and map_.dtype not in allowed:
             raise self._fault(
@@ -102,9 +114,8 @@ class TensorCopy(Copy):
                 f"given {map_.dtype}",
             )
         try:
-            check_copy(
-                map_, self.coordinates, self.offsets, at=self.at, store=not kind.loads
-            )
+            for box in self.boxes:
+                check_copy(map_, box, self.offsets, at=self.at, store=not kind.loads)
         except Error as error:
             raise self._fault("bad-copy", str(error)) from error
 
@@ -124,7 +135,7 @@ class TensorCopy(Copy):
     @cached_property
     def footprint(self) -> Footprint:
         """The bytes of the window that the box takes."""
-        return _footprint(self.map, self.at % PATTERN)
+        return _footprint(self.map, self.at % PATTERN, len(self.boxes))
 
     def _shared_ranges(self, ranks: list[int]) -> list[Range]:
         return [
@@ -142,13 +153,18 @@ class TensorCopy(Copy):
             return pieces(
                 "global", -1, found.memory[found.inside], self.map.element.bytes
             )
-        return pieces("global", -1, *rows(self.map, self.coordinates, store=store))
+        parts = [rows(self.map, box, store=store) for box in self.boxes]
+        starts = np.concatenate([first for first, _ in parts])
+        return pieces("global", -1, starts, parts[0][1])
 
     @cached_property
     def extent(self) -> tuple[int, int] | None:
         """The first byte of the tensor that is moved, and the one behind the last."""
         if not self.kind.im2col:
-            return extent(self.map, self.coordinates, store=not self.kind.loads)
+            store = not self.kind.loads
+            parts = [extent(self.map, box, store=store) for box in self.boxes]
+            ends = [each for each in parts if each is not None]
+            return (min(ends)[0], max(ends)[1]) if ends else None
         ranges = self.global_ranges
         if not ranges:
             return None
@@ -158,14 +174,29 @@ class TensorCopy(Copy):
         )
 
     def _move(self, image: Bytes) -> None:
-        """Move the box between the tensor and an image of the window."""
+        """Move all boxes between the tensor and an image of the window."""
+        if len(self.boxes) == 1:
+            self._move_box(self.coordinates, image)
+            return
+        first = _units(self.map, self.at % PATTERN, 0)
+        for number, box in enumerate(self.boxes):
+            units = _units(self.map, self.at % PATTERN, number)
+            row = np.zeros(int(first.max()) + 1, np.uint8)
+            if not self.kind.loads:
+                row[first] = image[units]
+            self._move_box(box, row)
+            if self.kind.loads:
+                image[units] = row[first]
+
+    def _move_box(self, box: Sequence[int], image: Bytes) -> None:
+        """Move one box between the tensor and an image of the window."""
         # A box that is outside the tensor as a whole touches no memory.
         memory, origin = np.empty(0, np.uint8), self.map.address
         if self.extent is not None:
             memory, index = self.block.memory(self.map.address)
             origin -= index
         problem, address = run_box(
-            self.kind, self.data, self.coordinates, self.offsets, memory, image,
+            self.kind, self.data, box, self.offsets, memory, image,
             at=self.at - self.window, origin=origin,
         )  # fmt: skip
         if problem:
@@ -197,7 +228,8 @@ class TensorLoad(TensorCopy):
 
     ``map`` is the address of the map, or its 128 bytes.  ``at`` is where the box goes
     to, ``mask`` the blocks that a multicast goes to.  If it is ``paired``, the mbarrier
-    may be in the other block of the pair.
+    may be in the other block of the pair.  With ``rows``, the coordinates are a column
+    and four rows.
     """
 
     name = "tensor load"
@@ -217,8 +249,9 @@ class TensorLoad(TensorCopy):
         im2col: bool = False,
         space: str = "shared::cluster",
         paired: bool = False,
+        rows: bool = False,
     ) -> None:
-        kind = Kind("load", len(coordinates), im2col)
+        kind = Kind("load", 2 if rows else len(coordinates), im2col)
         super().__init__(
             block, thread, site, map, coordinates, at, kind, offsets, space
         )
@@ -272,10 +305,11 @@ class TensorStore(TensorCopy):
         *,
         im2col: bool = False,
         operation: str | None = None,
+        rows: bool = False,
     ) -> None:
         if operation is not None:
             self.name, self.combines = "tensor reduction", True
-        kind = Kind(operation or "store", len(coordinates), im2col)
+        kind = Kind(operation or "store", 2 if rows else len(coordinates), im2col)
         super().__init__(block, thread, site, map, coordinates, at, kind)
         size = self.footprint.end + self.window - self.at
         in_shared(block, self.rank, self.at, size, f"the box of a {self.name}")
@@ -316,8 +350,9 @@ class TensorPrefetch(TensorCopy):
         offsets: Sequence[int] = (),
         *,
         im2col: bool = False,
+        rows: bool = False,
     ) -> None:
-        kind = Kind("load", len(coordinates), im2col)
+        kind = Kind("load", 2 if rows else len(coordinates), im2col)
         own = block.rank << 24
         super().__init__(block, thread, site, map, coordinates, own, kind, offsets)
         self.bytes = 0
@@ -336,19 +371,32 @@ class Footprint(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _footprint(map: TensorMap, at: int) -> Footprint:
-    """The bytes of a box that begins at this place in its window."""
-    wide = slice_bytes(map)
-    if map.im2col is None:
-        row, lines = map.counts[0] * wide, prod(map.counts[1:])
-    else:
-        row = map.interleave or map.im2col.channels * wide
-        lines = map.im2col.pixels
-    pitch = row if map.interleave else max(row, map.swizzle)
-    line = at + np.arange(lines)[:, None] * pitch
-    units = swizzled(line + np.arange(0, row, UNIT), map.swizzle)
+def _footprint(map: TensorMap, at: int, boxes: int = 1) -> Footprint:
+    """The bytes of boxes, the first of which begins at this place in its window."""
+    column = map.im2col
+    lines = prod(map.counts[1:]) * boxes if column is None else column.pixels
+    units = _places(map, at, np.arange(lines))
     ranges = pieces("shared", 0, units.reshape(-1), UNIT)
     return Footprint(ranges, int(units.max()) + UNIT)
+
+
+def _places(map: TensorMap, at: int, lines: Starts) -> Starts:
+    """Where each unit of 16 bytes of these lines of a box is in its window."""
+    wide = slice_bytes(map)
+    if map.im2col is None:
+        row = map.counts[0] * wide
+    else:
+        row = map.interleave or map.im2col.channels * wide
+    pitch = row if map.interleave else max(row, map.swizzle)
+    line = at + lines[:, None] * pitch
+    found: Starts = swizzled(line + np.arange(0, row, UNIT), map.swizzle)
+    return found
+
+
+def _units(map: TensorMap, at: int, line: int) -> Starts:
+    """Where each byte of one line of a box is in its window."""
+    units = _places(map, at, np.array([line]))
+    return (units.reshape(-1, 1) + np.arange(UNIT)).reshape(-1)
 
 
 def rows(

@@ -56,7 +56,8 @@ class WarpCopy(Work):
         known = np.zeros(source.size, bool)
         for slot, (memory, origin) in self._segments().items():
             there = source >> layout.SLOT_BITS == slot
-            known |= there & (source - origin + self.count <= memory.size)
+            begin = source - origin
+            known |= there & (begin >= 0) & (begin + self.count <= memory.size)
         self._refuse(read & ~known, Fault.BOUNDS, source, size)
         self._refuse((source % size != 0) & read, Fault.ALIGNMENT, source, size)
 

@@ -22,12 +22,14 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.execution.warpgroup import WarpgroupFunction, warpgroup_function
 from fragmenta.ptx.asynchronous.operands import bad_descriptor, owners, units
 from fragmenta.ptx.asynchronous.wgmma import Located, Source
 from fragmenta.ptx.asynchronous.work import POISON, Work
 from fragmenta.ptx.engine.layout import IN_FLIGHT, LANES
+from fragmenta.ptx.naming import illegal_code
 
 WARPS = 4
 ALL = 0xFFFFFFFF
@@ -129,6 +131,8 @@ class Bound:
             for warp, words in enumerate(of.words if each.offset >= 0 else ()):
                 goal = row[LANES * warp : LANES * (warp + 1)].reshape(1, LANES)
                 self.inputs.append((goal, Registers(words, [each.offset])))
+        self.metadata = inputs[len(located.a)] if located.metadata else inputs[0]
+        """The words of all lanes, if it has metadata."""
         self.scalars = np.zeros(4, np.uint64)
         self.scalars[3] = located.selector
         self.given: tuple[int, ...] = ()
@@ -152,7 +156,7 @@ class Bound:
         return int(self._call(*self._arguments))
 
 
-@lru_cache(maxsize=4096)
+@once
 def _function(located: Located, target: str) -> WarpgroupFunction:
     ways = located.ways
     return warpgroup_function(
@@ -391,7 +395,7 @@ class Warpgroup:
                 register.get(part)
         status = bound.multiply(work.given)
         if status:
-            self._fail(work, status)
+            self._fail(work, bound, status)
         for own, part in enumerate(bundle.parts):
             bundle.pending[own] -= late
             if not bundle.pending[own]:  # no further product that hides it
@@ -507,11 +511,12 @@ class Warpgroup:
             site,
         )
 
-    def _fail(self, work: Wgmma, status: int) -> None:
+    def _fail(self, work: Wgmma, bound: Bound, status: int) -> None:
         if status == _ILLEGAL:
+            why = illegal_code(work.located.op, bound.metadata, work.located.selector)
             raise WgmmaError(
                 "illegal-metadata",
-                f"{work.located.mnemonic} was given metadata with an illegal code",
+                f"{work.located.mnemonic} was given illegal metadata: {why}",
                 work.site,
             )
         raise WgmmaError(

@@ -10,27 +10,25 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
-from fragmenta.errors import Error
+from fragmenta.arrays.once import once
+from fragmenta.errors import BadOperands, Error
 from fragmenta.execution.warpgroup import FAMILIES, Ways
 from fragmenta.isa.instruction import Instruction as Op
 from fragmenta.isa.reading import instruction as by_name
 from fragmenta.isa.tables.wgmma import operands_from
 from fragmenta.ptx.checking.tensor import Remark, named
-from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.module import (
     Immediate,
     Instruction,
     Not,
     Operand,
-    Part,
     Register,
     Vector,
+    type_bits,
 )
-
-_ELEMENTS = "xyzw"
 
 
 class Source(NamedTuple):
@@ -81,7 +79,7 @@ class Located:
         return _located(json.dumps(given))
 
 
-@lru_cache(maxsize=4096)
+@once
 def _located(text: str) -> Located:
     mnemonic, d, a, descriptors, metadata, scale_d, selector, ways = json.loads(text)
     return Located(
@@ -158,6 +156,9 @@ def describe(instruction: Instruction) -> WgmmaForm:
     given = dict(zip(names, operands, strict=True))
     places = ("b",) if in_registers else ("a", "b")
     metadata = _items(given["metadata"])[0] if op.sparse else None
+    _counted(op, "D", given["d"])
+    if in_registers:
+        _counted(op, "A", given["a"])
     return WgmmaForm(
         op,
         _items(given["d"]),
@@ -177,12 +178,18 @@ def describe(instruction: Instruction) -> WgmmaForm:
 
 
 def _items(operand: Operand) -> tuple[Operand, ...]:
-    """What stands in braces, or the elements of a vector variable."""
-    if isinstance(operand, Vector):
-        return operand.items
-    if isinstance(operand, Register) and operand.lanes > 1:
-        return tuple(Part(operand, each) for each in _ELEMENTS[: operand.lanes])
-    return (operand,)
+    """What stands in braces, or the elements of a vector register."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def _counted(op: Op, name: str, operand: Operand) -> None:
+    """Refuse more or fewer registers than a product has, or others than of 32 bits."""
+    wanted, items = op.fragments[name].registers, _items(operand)
+    narrow = [e for e in items if isinstance(e, Register) and type_bits(e.type) != 32]
+    if len(items) != wanted or narrow:
+        raise BadOperands(
+            f"{name} of {op} is {wanted} registers of 32 bits; given {len(items)}"
+        )
 
 
 def _constant(given: dict[str, Operand], name: str, otherwise: int) -> int:
@@ -200,9 +207,6 @@ def _source(operand: Operand, place: Callable[[Register], int]) -> Source:
             return Source(place(operand))
         case Not():
             return Source(place(operand.of), negated=True)
-        case Part():  # elements of a vector variable are one after the other
-            index = _ELEMENTS.index(operand.which)
-            return Source(place(operand.of) + 4 * LANES * index)
         case Immediate():
             return Source(-1, operand.bits)
     raise Error(f"{type(operand).__name__} cannot be an operand of wgmma")

@@ -292,11 +292,16 @@ class Copy(Work):
         if self.mbarrier is None:
             return []
         rank, offset = self.mbarrier >> RANK_BITS, self.mbarrier & (1 << RANK_BITS) - 1
+        goals = [rank] if self.mask is None else ranks(self.mask)
+        return [(self.counted_in(each), offset) for each in goals]
+
+    def counted_in(self, goal: int) -> int:
+        """The rank of the block whose mbarrier counts what goes to a block."""
+        rank = (self.mbarrier or 0) >> RANK_BITS
         if self.mask is None:
-            return [(rank, offset)]
-        if self.paired:  # of each pair, the block that the address is in chooses one
-            return [(each & ~1 | rank & 1, offset) for each in ranks(self.mask)]
-        return [(each, offset) for each in ranks(self.mask)]
+            return rank
+        # Of each pair, the block that the address is in chooses one.
+        return goal & ~1 | rank & 1 if self.paired else goal
 
     def poison(self) -> None:
         """Fill what it will write; not if it needs what is there."""

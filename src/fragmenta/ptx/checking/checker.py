@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from fragmenta.errors import nearest
 from fragmenta.isa.target import TARGETS, Version, check_target, number
@@ -15,12 +15,20 @@ from fragmenta.ptx.checking.places import Place, Places
 from fragmenta.ptx.checking.problem import ERROR, WARNING, Problem
 from fragmenta.ptx.checking.tensor import signature
 from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.placing import reachable
 
 
-def check(module: Module, target: str | None = None) -> list[Problem]:
+def check(
+    module: Module,
+    target: str | None = None,
+    kernel: str | None = None,
+    with_flow: bool = True,
+) -> list[Problem]:
     """Everything that is wrong with a module, or worth knowing, in order of the text.
 
-    With ``target``, also whether this target can run it.
+    With ``target``, also whether this target can run it; with ``kernel``, only what
+    concerns this kernel and the functions that it may call.  ``with_flow=False`` leaves
+    out how registers and threads flow through a function, which is never an error.
 
     >>> from fragmenta.ptx.reading import parse
     >>> module = parse('''
@@ -48,20 +56,27 @@ def check(module: Module, target: str | None = None) -> list[Problem]:
         module.version,
     )
     found = list(_header(context, target))
-    found += problems(context)
+    if kernel is None:
+        chosen = list(module.functions.values())
+    else:
+        names = reachable(module, module.functions[kernel])
+        chosen = [each for each in module.functions.values() if each.name in names]
+    found += problems(context, chosen, with_flow)
     return sorted(found, key=lambda each: (each.line, each.column))
 
 
-def problems(context: Context) -> Iterator[Problem]:
-    """Everything that is wrong in the functions of a module."""
+def problems(
+    context: Context, functions: Iterable[Function], with_flow: bool = True
+) -> Iterator[Problem]:
+    """Everything that is wrong in some functions of a module."""
     good: set[object] = set()
-    for function in context.module.functions.values():
+    for function in functions:
         if not function.declared_only:
-            yield from _function(function, context.within(function), good)
+            yield from _function(function, context.within(function), good, with_flow)
 
 
 def _function(
-    function: Function, context: Context, good: set[object]
+    function: Function, context: Context, good: set[object], with_flow: bool
 ) -> Iterator[Problem]:
     """Everything about a function.
 
@@ -81,7 +96,7 @@ def _function(
         right = right and all(problem.severity != ERROR for problem in found)
     yield from cta_groups(function, context)
     if context.declared and function.instructions:
-        if right:
+        if right and with_flow:
             yield from flow(function, context)
         yield from shared_memory(function, context)
 

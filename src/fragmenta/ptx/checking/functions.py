@@ -62,7 +62,7 @@ def _early(
         of = function.instructions[each.instruction]
         lax = each.when == "maybe" or of.opcode in _COPIES
         key = (each.when,) if lax else (each.when, each.instruction)
-        if each.register.name not in given:
+        if (each.register.vector or each.register.name) not in given:
             together.setdefault(key, []).append(each)
     for (when, *place), some in together.items():
         first, more = some[0], len(some) - 1

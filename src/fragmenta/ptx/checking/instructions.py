@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fragmenta.isa.instruction import Instruction as Tensor
 from fragmenta.isa.target import Version
 from fragmenta.ptx.checking import mnemonics, requirements, tensor
 from fragmenta.ptx.checking.context import Context
-from fragmenta.ptx.checking.operands import Finding, findings, predicate_among
+from fragmenta.ptx.checking.operands import Finding, findings, predicate_among, told
 from fragmenta.ptx.checking.places import Place
 from fragmenta.ptx.checking.problem import ERROR, INFO, WARNING, Problem
-from fragmenta.ptx.module import Group, Instruction, Not, Symbol
+from fragmenta.ptx.checking.registers import fits
+from fragmenta.ptx.module import (
+    Group,
+    Instruction,
+    Not,
+    Operand,
+    Register,
+    Sink,
+    Symbol,
+    Variable,
+    Vector,
+)
 from fragmenta.ptx.opcodes.table import Match
 from fragmenta.ptx.opcodes.tensor import TENSOR
+from fragmenta.ptx.outside import missing
 
 
 def wrong_with(of: Instruction, context: Context) -> Iterator[Problem]:
@@ -103,8 +115,12 @@ def _ordinary(of: Instruction, context: Context) -> Iterator[Problem]:
     if of.opcode == "call":
         yield from _call(of, context)
     elif of.operands or context.declared:  # not a mnemonic alone
-        match = min(said.matches, key=lambda each: _weight(findings(of, each)))
-        yield from _operands(of, match, context)
+        yield from _operands(of, nearest_line(of, said.matches), context)
+
+
+def nearest_line(of: Instruction, matches: Sequence[Match]) -> Match:
+    """The line of the table that the operands of an instruction fit best."""
+    return min(matches, key=lambda each: _weight(findings(of, each)))
 
 
 def _weight(found: list[Finding]) -> int:
@@ -154,6 +170,9 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
         message = f"{name} is a kernel, which cannot be called"
         yield context.problem(of, "operand", ERROR, message)
         return
+    why = missing(name) if called.declared_only else ""
+    if why and context.first(("missing", name)):
+        yield context.problem(of, "unsupported", WARNING, why)
     first = bool(groups) and of.operands[0] is groups[0]
     given = len(groups[-1].items) if len(groups) > first else 0
     results = len(groups[0].items) if first else 0
@@ -164,3 +183,22 @@ def _call(of: Instruction, context: Context) -> Iterator[Problem]:
             f"and {results}"
         )
         yield context.problem(of, "operand-count", ERROR, message)
+        return
+    formals = [*(called.returns if first else ()), *called.parameters]
+    actuals = [item for group in groups for item in group.items]
+    for formal, actual in zip(formals, actuals, strict=True):
+        if not _passes(formal, actual):
+            kind = f".v{formal.elements} " * (formal.elements != 1) + f".{formal.type}"
+            message = f"{formal.name} of {name} is a {kind} register"
+            message += f"; given {told(actual)}"
+            yield context.problem(of, "register", ERROR, message)
+
+
+def _passes(formal: Variable, actual: Operand) -> bool:
+    """Whether a call can give or get an operand as a parameter that is a register."""
+    if formal.space != "reg" or isinstance(actual, Sink):
+        return True
+    items = actual.items if isinstance(actual, Vector) else (actual,)
+    return len(items) == (formal.elements or 1) and all(
+        not isinstance(each, Register) or fits(each.type, formal.type) for each in items
+    )

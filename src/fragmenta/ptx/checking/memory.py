@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from fragmenta.isa.table import read
 from fragmenta.isa.target import expand
-from fragmenta.ptx.module import (
-    Address,
-    Function,
-    Group,
-    Module,
-    Operand,
-    Symbol,
-    Variable,
-)
+from fragmenta.ptx.module import Function, Module
+from fragmenta.ptx.placing import place_shared
 
 # What ptxas allows in a kernel, and what a launch may have at most; bytes.  The first
 # line that has the target counts.
@@ -43,43 +34,5 @@ def limits(target: str) -> tuple[int, int]:
 
 
 def shared_bytes(module: Module, kernel: Function) -> int:
-    """The static shared memory of a kernel and of the functions that it calls.
-
-    A variable outside of functions counts if it is used.  Alignment may take a little
-    more room: ptxas puts the variables in an order of its own.
-    """
-    seen: dict[str, Variable] = {}
-    waiting, done = [kernel], set()
-    while waiting:
-        function = waiting.pop()
-        if function.name in done:
-            continue
-        done.add(function.name)
-        for name, inner in function.variables.items():
-            seen[f"{function.name} {name}"] = inner
-        for name in _names(function):
-            outer = module.variables.get(name)
-            if outer is not None:
-                seen[name] = outer
-            called = module.functions.get(name)
-            if called is not None:
-                waiting.append(called)
-    return sum(
-        variable.size
-        for variable in seen.values()
-        if variable.space == "shared" and variable.linkage != "extern"
-    )
-
-
-def _names(function: Function) -> Iterator[str]:
-    """The variables and functions that the instructions name."""
-    for instruction in function.instructions:
-        stack: list[Operand] = list(instruction.operands)
-        while stack:
-            each = stack.pop()
-            if isinstance(each, Symbol):
-                yield each.name
-            elif isinstance(each, Address) and isinstance(each.base, Symbol):
-                yield each.base.name
-            elif isinstance(each, Group):
-                stack += each.items
+    """The static shared memory of a kernel and of the functions that it calls."""
+    return place_shared(module, kernel).end

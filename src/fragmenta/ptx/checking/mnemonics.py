@@ -16,6 +16,7 @@ from fragmenta.errors import nearest, one_of
 from fragmenta.isa.families import OTHERS
 from fragmenta.ptx.checking.problem import ERROR, WARNING
 from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.newer import not_covered
 from fragmenta.ptx.opcodes.table import TYPES, Match, Piece, Syntax
 from fragmenta.ptx.opcodes.tensor import TENSOR
 from fragmenta.ptx.opcodes.textures import TEXTURES
@@ -87,6 +88,9 @@ def reading(mnemonic: str) -> Reading:
     ld has no modifier .globl (did you mean global?)
     """
     opcode, *words = mnemonic.split(".")
+    newer = not_covered(mnemonic)
+    if newer:
+        return Reading(rule="not-covered", message=newer, severity=WARNING)
     lines = TABLE.lines.get(opcode, [])
     if not lines:
         return _without_lines(opcode)

@@ -167,15 +167,17 @@ def _no(slot: Slot, allowed: str, operand: Operand) -> Finding:
 def _scalar(of: Instruction, slot: Slot, operand: Operand, kind: str) -> Finding | None:
     wider = of.opcode in _WIDER
     if isinstance(operand, Register):
-        if operand.lanes == 1 and registers.fits(operand.type, kind, wider):
+        if operand.vector and of.opcode in _VIDEO:
+            return _no(slot, "no element of a vector register", operand)
+        if registers.fits(operand.type, kind, wider):
             return None
         if operand.type == "f16x2" and kind == "pred" and of.opcode in _LOGIC:
             return None  # ptxas lets it pass
         if of.opcode == "multimem" and kind[0] == "e":  # fp8 in registers of any kind
             return None
         return _wrong_register(of, slot, operand, kind)
-    if isinstance(operand, Part | Negative):  # of a video instruction, or of a vector
-        return None
+    if isinstance(operand, Part | Negative):
+        return _selected(of, slot, operand)
     if isinstance(operand, Not):
         if kind == "pred" and not slot.result:
             return None
@@ -203,15 +205,14 @@ def _bits(kind: str) -> str:
 def _wrong_register(
     of: Instruction, slot: Slot, operand: Register, kind: str
 ) -> Finding:
-    lanes = f".v{operand.lanes} " if operand.lanes > 1 else ""
     hint = ""
     same = registers.size(operand.type) == registers.size(kind)
-    if "pred" not in (kind, operand.type) and lanes == "" and same:
+    if "pred" not in (kind, operand.type) and same:
         hint = f"mov.{_bits(kind)} moves its bits into a .{kind} register"
     return Finding(
         "register",
         f"{slot.name} of {of.mnemonic} is a .{kind} register; {operand.name} is "
-        f"declared as {lanes}.{operand.type}",
+        f"declared as .{operand.type}",
         hint,
     )
 
@@ -266,6 +267,17 @@ def _special(
     )
 
 
+def _selected(of: Instruction, slot: Slot, operand: Part | Negative) -> Finding | None:
+    """A part of a register or a minus sign, which video instructions take."""
+    inner = operand.of if isinstance(operand, Negative) else operand
+    minus = isinstance(operand, Negative) and not slot.negatable
+    part = isinstance(inner, Part) and inner.which not in slot.selectors
+    if not minus and not part:
+        return None
+    name = told(inner if part else operand)
+    return Finding("operand", f"{slot.name} of {of.mnemonic} cannot be {name}")
+
+
 # ── several registers ───────────────────────────────────────────────────────
 
 
@@ -293,6 +305,8 @@ def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
     for each in operand.items:
         if isinstance(each, Register) and each.type == "pred":
             return predicate_among(each)
+        if isinstance(each, Special):
+            return _no(slot, "a register", operand)
         if slot.result and isinstance(each, Immediate):
             return _no(slot, "written, so that it is registers", each)
     if len(sizes) > 1:
@@ -310,12 +324,16 @@ def _packed(of: Instruction, slot: Slot, operand: Vector, kind: str) -> Finding 
 def _vector(
     of: Instruction, slot: Slot, operand: Operand, kind: str, count: int
 ) -> Finding | None:
-    if isinstance(operand, Register) and operand.lanes == count:
-        return None
-    if not isinstance(operand, Vector):
+    if not isinstance(operand, Vector) or len(operand.items) != count:
+        wrong = _no(slot, f"{count} registers in braces", operand)
+        # ptxas takes one register or constant in mov, and puts bytes of it anywhere.
+        lax = of.opcode == "mov" and not slot.result and not isinstance(operand, Vector)
+        lax = lax and _scalar(of, slot, operand, kind) is None
+        return wrong._replace(severity=WARNING) if lax else wrong
+    if operand.name and of.opcode == "multimem":
         return _no(slot, f"{count} registers in braces", operand)
-    if len(operand.items) != count:
-        return _no(slot, f"{count} registers in braces", operand)
+    if isinstance(operand.items[0], Special) and operand.name and of.opcode == "mov":
+        return _special(of, slot, operand.items[0], kind)
     items = [each for each in operand.items if not isinstance(each, Sink)]
     if not items:
         return _no(slot, "at least one register besides _", operand)
@@ -340,6 +358,13 @@ def _elements(
     wrong = [each for each in have if not registers.fits(each.type, kind, wider, True)]
     if wrong and len(wrong) == len(items):
         return _wrong_register(of, slot, wrong[0], kind)
+    constants = [each for each in items if isinstance(each, Immediate)]
+    if len(constants) == len(items) or (of.opcode == "mov" and have):
+        beside = have[0].type if have else kind
+        found = (_scalar(of, slot, each, beside) for each in constants)
+        unfit = next((each for each in found if each), None)
+        if unfit:
+            return unfit
     for each in items:
         if isinstance(each, Immediate) and not slot.result:
             continue
@@ -490,6 +515,8 @@ _KINDS: dict[str, _Check] = {
 def _together(of: Instruction, match: Match) -> Iterator[Finding]:
     """What no operand is wrong with alone."""
     found = match.qualifiers
+    if of.opcode == "mov" and not found.get("vec"):
+        yield from _both_vectors(of)
     space = found.get("space", "")
     everywhere = space in ("", "global")
     if found.get("L2__cache_hint") and not everywhere and of.opcode != "cp":
@@ -502,6 +529,16 @@ def _together(of: Instruction, match: Match) -> Iterator[Finding]:
         yield Finding("modifiers", f"{of.mnemonic} has {bits} bits; at most {most}")
     if of.opcode in ("bar", "barrier") and "cluster" not in of.qualifiers:
         yield from _threads(of)
+
+
+def _both_vectors(of: Instruction) -> Iterator[Finding]:
+    """``mov`` without ``.v2`` or ``.v4`` packs or unpacks one register."""
+    if all(isinstance(each, Vector) for each in of.operands):
+        yield Finding(
+            "operand",
+            f"{of.mnemonic} has a vector on both sides",
+            "mov.v2 and mov.v4 move a vector",
+        )
 
 
 def bits_at_once(of: Instruction, match: Match) -> int:
@@ -538,7 +575,11 @@ def told(operand: Operand) -> str:
     if isinstance(operand, Sink):
         return "_"
     if isinstance(operand, Vector):
-        return "{" + ", ".join(map(told, operand.items)) + "}"
+        return operand.name or "{" + ", ".join(map(told, operand.items)) + "}"
+    if isinstance(operand, Part):
+        return f"{told(operand.of)}.{operand.which}"
+    if isinstance(operand, Negative):
+        return f"-{told(operand.of)}"
     if isinstance(operand, Pair):
         return f"{told(operand.first)}|{told(operand.second)}"
     if isinstance(operand, Address):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cached_property
 from typing import NamedTuple
 
+from fragmenta.arrays.once import once_property
 from fragmenta.ptx.module import Instruction
 from fragmenta.ptx.reading.lexer import Text
 
@@ -29,7 +29,7 @@ class Places:
     def __init__(self, text: str):
         self.raw = text
 
-    @cached_property
+    @once_property
     def _text(self) -> Text:
         return Text(self.raw)
 

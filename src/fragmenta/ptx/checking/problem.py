@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -16,6 +18,7 @@ RULES = {
     "syntax": "The text is not PTX.",
     "unknown-opcode": "There is no such instruction.",
     "unknown-modifier": "The instruction has no such modifier.",
+    "not-covered": "The instruction exists, and is neither checked nor run here.",
     "modifiers": "These modifiers do not go together, or one of them is missing.",
     "modifier-order": "The modifiers stand in another order than in the manual.",
     "operand-count": "There are too many or too few operands.",
@@ -30,6 +33,7 @@ RULES = {
     "tensor": "A Tensor Core instruction does not exist, or its operands do not fit.",
     "cta-group": "One function has tcgen05 of single CTAs and of pairs.",
     "deprecated": "The instruction is deprecated.",
+    "unsupported": "A GPU may do it, but fragmenta does not.",
     "expanded": "The assembler replaces the instruction by others on this target.",
     "uninitialised": "A register or memory is read before it is written.",
     "aligned": "Not all threads of the warp can run the instruction together.",
@@ -73,6 +77,13 @@ def wrapped(text: str, width: int, indent: str) -> str:
     )
 
 
+def _place(source: Source | None) -> dict[str, Any]:
+    """A line of the source, and the calls that it is in, the kernel's own first."""
+    frames = source.frames if source else ()
+    named = str(source) if source else None
+    return {"source": named, "frames": [str(each) for each in frames]}
+
+
 @dataclass(frozen=True, slots=True)
 class Related:
     """Another place that a problem has to do with."""
@@ -86,9 +97,8 @@ class Related:
 
     def to_dict(self) -> dict[str, Any]:
         """The place as plain values, for JSON."""
-        source = str(self.source) if self.source else None
         return {"line": self.line, "text": self.text, "message": self.message,
-                "source": source}  # fmt: skip
+                **_place(self.source)}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +131,7 @@ class Problem:
     def to_dict(self) -> dict[str, Any]:
         """The problem as plain values, for JSON."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
-        found["source"] = str(self.source) if self.source else None
+        found |= _place(self.source)
         found["block"] = None if self.block is None else list(self.block)
         found["related"] = [each.to_dict() for each in self.related]
         return found
@@ -141,7 +151,21 @@ class Problem:
         where = self.source.words if self.source else f"PTX line {self.line}"
         lines = [*self.message.removeprefix(f"{self.rule}: ").split("\n"), self.hint]
         told = [wrapped(f"  {each}", width, "") for each in lines if each]
-        return "\n".join([f"{self.rule}, {where}", *told])
+        return "\n".join([wrapped(f"{self.rule}, {where}", width, "  "), *told])
 
     def __str__(self) -> str:
         return f"{self.line}:{self.column}: {self.severity}: {self.message}"
+
+
+def counts(problems: Iterable[Problem]) -> list[str]:
+    """How many problems there are of each severity.
+
+    >>> counts([Problem("leak", "error", 1, 1, "", "")] * 2)
+    ['2 errors']
+    """
+    found = Counter(problem.severity for problem in problems)
+    return [
+        f"{found[each]} {each}{'s' * (found[each] > 1)}"
+        for each in SEVERITIES
+        if found[each]
+    ]

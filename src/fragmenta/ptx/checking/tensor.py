@@ -7,7 +7,7 @@ The catalogue of :mod:`fragmenta.isa` is the judge, with the words that
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
@@ -81,7 +81,7 @@ def _may_lack_aligned(mnemonic: str) -> bool:
 
 
 @cache
-def _in_any_order() -> Mapping[object, Tensor]:
+def _in_any_order() -> Mapping[Hashable, Tensor]:
     """All but those that are read in any order in the first place."""
     return {_unordered(str(op)): op for op in catalogue() if not op.form.any_order}
 
@@ -163,6 +163,11 @@ def unsupported(
     return None
 
 
+def spelled(of: Instruction) -> str:
+    """The operands of an instruction in words of PTX, without the text of its file."""
+    return ", ".join(_plain(each, any_address=False) for each in of.operands)
+
+
 def _wrong_one(op: Tensor, message: str) -> int | None:
     """The number of the operand that a message is about."""
     for each in taking.lists(op):
@@ -234,7 +239,7 @@ def _plain(each: Operand, any_address: bool = True) -> str:
 def _declared(of: Register | Symbol) -> str:
     if isinstance(of, Symbol):  # its address
         return ".b64"
-    return f".v{of.lanes} .{of.type}" if of.lanes > 1 else f".{of.type}"
+    return f".{of.type}"
 
 
 def _registers(of: Instruction) -> Iterator[Register | Symbol]:
@@ -268,9 +273,9 @@ def signature(of: Instruction) -> tuple[object, ...]:
 
 def _shape(each: Operand) -> object:
     if isinstance(each, Register):
-        return each.type, each.lanes
+        return each.type, bool(each.vector)
     if isinstance(each, Vector):
-        return tuple(map(_shape, each.items))
+        return bool(each.name), *map(_shape, each.items)
     if isinstance(each, Immediate):
         return "=", each.form, each.value
     if isinstance(each, Not):

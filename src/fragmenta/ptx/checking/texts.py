@@ -63,5 +63,6 @@ def check_line(text: str, target: str | None = None) -> list[Problem]:
     targets = (target,) if target else ()
     context = Context(module, Places(module.text), targets, None, declared=False)
     return [
-        replace(each, line=each.line - 1, function="") for each in problems(context)
+        replace(each, line=each.line - 1, function="")
+        for each in problems(context, module.functions.values())
     ]

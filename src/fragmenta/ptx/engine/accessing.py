@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
 from fragmenta.ptx.engine import attention, layout
 from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES
@@ -66,10 +66,13 @@ def _registers(
     found = []
     for each in items:
         at = writer.result(each, kind) if result else writer.source(each, kind)
-        found.append(at)
-        if type_bits(kind) == 128:
-            found[-1] = Written(at.pointer, 64)
+        if type_bits(kind) != 128:
+            found.append(at)
+        elif at.bits == 128:
+            found.append(Written(at.pointer, 64))
             found.append(Written(writer.at(at.pointer, 8 * LANES), 64))
+        else:
+            raise BadOperands(f"a .{kind} is in a register of 128 bits, not {at.bits}")
     return found
 
 
@@ -97,13 +100,7 @@ def st(writer: Writer, instruction: Instruction) -> None:
     values = _registers(writer, instruction.operands[1], kind, result=False)
     space = _param_space(writer, space_of(instruction), address)
     if space == "param" and isinstance(address.base, Symbol):
-        offset = address.offset + address.base.offset
-        first = writer.unit.words.get(address.base.name)
-        if first is None:
-            raise Error(f"{address.base.name} is not a parameter that can be written")
-        for number, each in enumerate(values):
-            size = min(type_bits(kind), 64) // 8
-            pieces(writer, first, offset + number * size, size, each, put=True)
+        _store_parameter(writer, address, kind, values)
         return
     _transfer(writer, instruction, store, space, kind, address, values)
 
@@ -131,6 +128,8 @@ def _transfer(
         raise Error("the registers of a vector must have one width")
     if max(widths) > 64:
         raise Error("a part of a register of .b128")
+    if min(widths) < 8:
+        raise BadOperands("a predicate is not loaded or stored")
     access = Access(
         "global" if space == "param" else space,
         min(type_bits(kind), 64),
@@ -144,34 +143,72 @@ def _transfer(
     attention.access(writer, instruction, access, at, offset, places, verb)
     failed = writer.call(
         make(access),
-        "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",
         *(f"ptr {each.pointer}" for each in registers), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
 
 
+# ── parameters ──────────────────────────────────────────────────────────────
+
+
+def _parameter(
+    writer: Writer, address: Address, kind: str, count: int
+) -> tuple[str, int, int]:
+    """The parameter that is accessed, from which byte on, and the bytes of an element.
+
+    It is known before anything is compiled which bytes these are: all of them have to
+    be in the parameter.
+    """
+    base, function = address.base, writer.unit.function
+    assert isinstance(base, Symbol)
+    kernel = writer.program.kernel.parameters
+    known = (*kernel, *function.variables.values(), *function.returns)
+    named = {each.name: each for each in (*known, *function.parameters)}
+    if base.name not in named or named[base.name].space == "reg":
+        raise Error(f"{base.name} is not a parameter")
+    offset, most = address.offset + base.offset, named[base.name].size
+    size = min(type_bits(kind), 64) // 8
+    if not 0 <= offset <= most - count * size:
+        raise BadOperands(
+            f"{base.name} has {most} bytes; given bytes {offset} to "
+            f"{offset + count * size - 1}"
+        )
+    if offset % size:
+        raise BadOperands(
+            f"a .{kind} is at a multiple of {size} bytes of {base.name}; given {offset}"
+        )
+    return base.name, offset, size
+
+
+def _store_parameter(
+    writer: Writer, address: Address, kind: str, values: list[Written]
+) -> None:
+    """A parameter by its name: of a function to be called, or a result."""
+    name, offset, size = _parameter(writer, address, kind, len(values))
+    first = writer.unit.words.get(name)
+    if first is None:
+        raise Error(f"{name} is not a parameter that can be written")
+    for number, each in enumerate(values):
+        pieces(writer, first, offset + number * size, size, each, put=True)
+
+
 def _load_parameter(
     writer: Writer, address: Address, kind: str, goals: list[Written]
 ) -> None:
     """A parameter by its name: of the kernel, or of the present function."""
-    base = address.base
-    assert isinstance(base, Symbol)
-    offset = address.offset + base.offset
-    size = min(type_bits(kind), 64) // 8
-    unit = writer.unit
-    if base.name in unit.words:
-        for number, each in enumerate(goals):
-            place = offset + number * size
-            pieces(writer, unit.words[base.name], place, size, each, put=False,
-                   signed=kind.startswith("s"))  # fmt: skip
-        return
+    name, offset, size = _parameter(writer, address, kind, len(goals))
+    signed, words = kind.startswith("s"), writer.unit.words
     places = parameter_offsets(writer.program.kernel)
-    if base.name not in places:
-        raise Error(f"{base.name} is not a parameter")
     for number, each in enumerate(goals):
-        place = places[base.name] + offset + number * size
-        splat(writer, each, place, 8 * size, kind.startswith("s"))
+        place = offset + number * size
+        if name in words:
+            pieces(writer, words[name], place, size, each, put=False, signed=signed)
+        elif name in places:
+            splat(writer, each, places[name] + place, 8 * size, signed)
+        else:
+            raise Error(f"{name} is not a parameter that can be read")
 
 
 # ── addresses ───────────────────────────────────────────────────────────────
@@ -289,12 +326,14 @@ def alloca(writer: Writer, instruction: Instruction) -> None:
     d, size = instruction.operands[:2]
     align = instruction.operands[2] if len(instruction.operands) > 2 else None
     step = align.value if isinstance(align, Immediate) else 16
+    if not isinstance(step, int) or step < 1 or step & (step - 1):
+        raise BadOperands(f"an alignment is a power of two; given {step}")
     stack = Written(writer.at("%warp", layout.STACK), 32)
     kind = element_type(instruction)
     bits = type_bits(kind)
     rounded = Written(writer.temporary(), 32)
-    writer.compute("add.u32", stack, stack, writer.constant(32, int(step) - 1))
-    writer.compute("and.b32", stack, stack, writer.constant(32, -int(step)))
+    writer.compute("add.u32", stack, stack, writer.constant(32, step - 1))
+    writer.compute("and.b32", stack, stack, writer.constant(32, -step))
     _resized(writer, d, stack, bits)
     source = writer.source(size, kind)
     if source.bits == 64:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from llvmlite import ir
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
 from fragmenta.machine.trace import (
     I32,
     I64,
@@ -43,7 +43,7 @@ from fragmenta.ptx.engine.memory import (
     spill,
 )
 from fragmenta.ptx.engine.warps import P, routine
-from fragmenta.ptx.engine.writing import Writer, Written, address_of, handles
+from fragmenta.ptx.engine.writing import Writer, address_of, handles
 from fragmenta.ptx.module import Address, Instruction, Operand, Sink, Vector, type_bits
 from fragmenta.ptx.opcodes.table import TABLE
 
@@ -89,7 +89,9 @@ def atom(writer: Writer, instruction: Instruction) -> None:
     needed = 2 if operation == "cas" else 1
     sources = [_places(writer, each, kind, count, False) for each in operands[:needed]]
     goals = _places(writer, goal, kind, count, True)
-    parts = 2 if type_bits(kind) == 128 else count
+    parts = 2 * count if type_bits(kind) == 128 else count
+    if len(sources) != needed or any(len(each) != parts for each in (goals, *sources)):
+        raise BadOperands(f"{instruction.mnemonic} with operands of different sizes")
     atomic = Atomic(operation, kind, space_of(instruction), at.bits, parts)
     what = Access(
         "global" if atomic.space == "param" else atomic.space,
@@ -99,7 +101,7 @@ def atom(writer: Writer, instruction: Instruction) -> None:
         writer, instruction, what, at, offset, (sources[0] * parts)[:parts], "atomic"
     )
     failed = writer.call(
-        make(atomic), "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        make(atomic), *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}",
         *(f"ptr {each}" for places in (goals, *sources) for each in places),
         returns="i32",
@@ -115,15 +117,12 @@ def _places(
         items = operand.items
     else:
         items = (operand,) * (count if isinstance(operand, Sink) else 1)
-    found: list[Written] = []
+    found = []
     for each in items:
-        at = writer.result(each, kind) if result else writer.source(each, kind)
-        if at.bits == 128:
-            found += [Written(at.pointer, 64),
-                      Written(writer.at(at.pointer, 8 * LANES), 64)]  # fmt: skip
-        else:
-            found.append(at)
-    return [each.pointer for each in found]
+        found.append(writer.pointer(each, kind, result=result))
+        if type_bits(kind) == 128:
+            found.append(writer.at(found[-1], 8 * LANES))
+    return found
 
 
 COMMUTATIVE = tuple(

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
+from fragmenta.isa.tables.moves import ROW_BYTES
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.events import described, tell
+from fragmenta.ptx.engine.library import as_signed
 from fragmenta.ptx.engine.memory import Access
 from fragmenta.ptx.engine.program import Program
 from fragmenta.ptx.engine.writing import Writer, Written
@@ -77,7 +79,7 @@ def _in_window(
     near = what._replace(space="shared")
     _link(writer)
     moved = list(given)
-    moved[3] = f"i64 {offset - layout.SHARED_WINDOW}"
+    moved[3] = f"i64 {as_signed(offset - layout.SHARED_WINDOW, 64)}"
     writer.call(watched(near, kind), *moved, *places)
 
 
@@ -134,22 +136,24 @@ def copies(
 
 def rows(
     writer: Writer, instruction: Instruction, at: Written, offset: int, used: int,
-    stores: bool, registers: list[str],
+    stores: bool, values: str, width: int,
 ) -> None:  # fmt: skip
-    """Write the checks of ``ldmatrix`` or ``stmatrix``: rows of 16 bytes."""
-    if not writer.mode.watch:
-        return
-    what = Access("shared", 32, 32, 4, address=at.bits)
+    """Write the checks of ``ldmatrix`` or ``stmatrix``: rows of ``width`` bytes.
+
+    ``values`` is where the rows are that are stored, side by side.
+    """
+    what = Access("shared", 8 * width, 8 * width, address=at.bits)
     chosen = writer.value(f"and i32 {writer.lanes()}, {_signed((1 << used) - 1)}")
     given = (
         "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
         f"i32 {chosen}", f"i32 {writer.site()}",
     )  # fmt: skip
     _link(writer)
-    # The values are not compared: which lane holds which piece is another matter.
-    places = [f"ptr {registers[0]}"] * 4
-    writer.call(watched(what, "write" if stores else "read"), *given, *places)
-    writer.call(counted_banks(what), *given)
+    made = watched(what, "write" if stores else "read")
+    writer.call(made, *given, f"ptr {values}")
+    if width == ROW_BYTES:  # nobody said which rows of 8 bytes one pass takes
+        words = what._replace(bits=32, register=32, elements=width // 4)
+        writer.call(counted_banks(words), *given)
 
 
 def _signed(number: int) -> int:

@@ -21,7 +21,7 @@ from fragmenta.machine.trace import (
     select,
 )
 from fragmenta.ptx.engine import layout, warps
-from fragmenta.ptx.engine.events import event, go_on
+from fragmenta.ptx.engine.events import event, go_on, if_some, notify
 from fragmenta.ptx.engine.layout import LANES, Fault
 from fragmenta.ptx.engine.library import field
 from fragmenta.ptx.engine.memory import fault, has, lane_of
@@ -31,6 +31,7 @@ from fragmenta.ptx.module import Immediate, Instruction, Operand
 from fragmenta.ptx.watching.meeting import (
     BAR_AFTER,
     BAR_BEFORE,
+    EXITED,
     MODES,
     WARP_SYNC,
 )
@@ -46,7 +47,7 @@ def bar(writer: Writer, instruction: Instruction) -> None:
         event(writer, instruction)
         return
     if "warp" in words:
-        members = writer.source(instruction.operands[0], "b32").pointer
+        members = writer.pointer(instruction.operands[0], "b32")
         lanes = f"i32 {writer.lanes()}"
         given = "ptr %warp", f"ptr {members}", lanes
         passed = writer.call(SYNC_WARP, *given, returns="i32")
@@ -58,7 +59,7 @@ def bar(writer: Writer, instruction: Instruction) -> None:
     operands = list(instruction.operands)
     result = operands.pop(0) if mode == "red" else None
     votes = _word(writer, operands.pop()) if mode == "red" else "0"
-    number = writer.source(operands[0], "b32").pointer
+    number = writer.pointer(operands[0], "b32")
     count = operands[1] if len(operands) > 1 else Immediate(0, "int", 0)
     watched = ("ptr %warp", "ptr %block", f"ptr {number}")
     if writer.mode.watch:
@@ -66,25 +67,28 @@ def bar(writer: Writer, instruction: Instruction) -> None:
         writer.call(BAR_BEFORE, *watched, lanes, how)
     passed = writer.call(
         BARRIER[mode], "ptr %warp", "ptr %block", f"ptr {number}",
-        f"ptr {writer.source(count, 'b32').pointer}", f"i32 {votes}",
+        f"ptr {writer.pointer(count, 'b32')}", f"i32 {votes}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     if writer.mode.watch and mode != "arrive":
         writer.call(BAR_AFTER, *watched, f"i32 {passed}")
+        if len(operands) == 1:  # it waits for all threads
+            lanes = writer.call(EXITED, *watched, f"i32 {passed}", returns="i32")
+            with if_some(writer, lanes):
+                notify(writer, ["exited"], [], lanes)
     if result is not None:
         kind = "u32" if "popc" in words else "pred"
         which = next(i for i, word in enumerate(_VOTES) if word in words)
-        writer.call(
-            VOTED[kind], f"ptr {writer.result(result, kind).pointer}", "ptr %block",
-            f"ptr {number}", f"i32 {which}", f"i32 {passed}",
-        )  # fmt: skip
+        goal = writer.pointer(result, kind, result=True)
+        given = f"ptr {goal}", "ptr %block", f"ptr {number}"
+        writer.call(VOTED[kind], *given, f"i32 {which}", f"i32 {passed}")
     go_on(writer, passed)
 
 
 def _word(writer: Writer, operand: Operand) -> str:
     if isinstance(operand, Immediate):
         return "-1" if operand.value else "0"
-    return writer.load("i32", writer.source(operand, "pred").pointer, 0)
+    return writer.load("i32", writer.pointer(operand, "pred"), 0)
 
 
 # ── routines ────────────────────────────────────────────────────────────────

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error
 from fragmenta.machine.compiler import Traced, pointer
 from fragmenta.machine.trace import (
@@ -343,10 +343,9 @@ class _Unit(NamedTuple):
         here, there = self.goal, self.address
         kept = inside(box.shared, here, UNIT)
         box.refuse(~kept, Problem.SHARED_BOUNDS, here)
-        begin = there - box.where.start
-        fits = (self.moved == 0) | (
-            inside(box.where, there, 1) & (begin + self.moved <= box.where.size)
-        )
+        # A load reads what is inside the tensor; a store writes the whole unit.
+        needed = self.moved if box.copy.loads else self.moved.lift(UNIT)
+        fits = (self.moved == 0) | inside(box.where, there, needed)
         box.refuse(~fits, Problem.GLOBAL_BOUNDS, there)
         if not box.copy.loads:
             locked = (self.moved != 0) & ((box.where.flags & 1) != 0)
@@ -460,7 +459,7 @@ def _combine(
 # ── on arrays ───────────────────────────────────────────────────────────────
 
 
-@cache
+@once
 def compiled(copy: Copy) -> Traced:
     """The machine code of a copy between two arrays."""
 

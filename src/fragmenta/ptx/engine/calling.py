@@ -7,11 +7,12 @@ lane, its registers are saved before a call and restored after it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
 
-from fragmenta.errors import Error, nearest
+from fragmenta.errors import BadOperands, Error, nearest
 from fragmenta.machine.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.control import all_to, name_of, pass_by, return_addresses
@@ -30,8 +31,11 @@ from fragmenta.ptx.module import (
     Operand,
     Register,
     Sink,
+    Variable,
+    Vector,
     type_bytes,
 )
+from fragmenta.ptx.outside import missing
 
 
 @handles("call")
@@ -44,17 +48,21 @@ def call(writer: Writer, instruction: Instruction) -> None:
         _indirect(writer, goal, given, operands)
     else:
         name = module.aliases.get(name_of(goal), name_of(goal))
-        function = _callable(module, name, given, operands)
+        function = _called(module, name, given, operands)
         if function.declared_only:
             _host(writer, function, given, operands)
             writer.goto(after)
             return
+        unit = writer.program.units[name]
+        why = _mismatch(writer, unit, given, operands)
+        if why:
+            raise BadOperands(why)
         pass_by(writer, instruction)
-        _enter(writer, writer.program.units[name], operands, writer.lanes())
+        _enter(writer, unit, operands, writer.lanes())
     writer.line("br label %dispatch")
 
 
-def _callable(
+def _called(
     module: Module, name: str, given: tuple[Operand, ...], operands: tuple[Operand, ...]
 ) -> Function:
     """The function of a name, if it can be called with so many operands."""
@@ -95,10 +103,12 @@ def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
     function = unit.function
     variable = function.variables.get(name) or unit.given.get(name)
     if variable is None or variable.space == "reg":
-        found = unit.named.get(name)
-        return [] if found is None else _register_pieces(unit, found)
+        found = unit.named.get(name, [])
+        return [piece for each in found for piece in _register_pieces(unit, each)]
     if name in unit.addressed:
         raise Error(f"the address of {name} is taken, and it is given to a function")
+    if name not in unit.words:
+        raise BadOperands(f"a call gives registers and parameters; {name} is neither")
     first = unit.words[name]
     count = -(-variable.size // 4)
     return [(32, first + 4 * LANES * word) for word in range(count)]
@@ -108,7 +118,7 @@ def _register_pieces(unit: Unit, register: Register) -> list[tuple[int, int]]:
     place = unit.registers[register.number]
     bits = 1 if register.type == "pred" else 8 * type_bytes(register.type)
     step = 4 if bits == 1 else min(bits, 64) // 8 * LANES
-    count = register.lanes * max(bits // 64, 1)
+    count = max(bits // 64, 1)
     return [(min(bits, 64), place + part * step) for part in range(count)]
 
 
@@ -116,7 +126,52 @@ def _given(writer: Writer, operand: Operand) -> list[tuple[int, int]]:
     """The pieces of what a call gives or gets."""
     if isinstance(operand, Register):
         return _register_pieces(writer.unit, operand)
+    if isinstance(operand, Vector):
+        return [piece for each in operand.items for piece in _given(writer, each)]
     return _pieces(writer.unit, name_of(operand))
+
+
+def _mismatch(
+    writer: Writer, unit: Unit, given: tuple[Operand, ...],
+    operands: tuple[Operand, ...],
+) -> str:  # fmt: skip
+    """Why a call does not fit a function: too many operands, too few, or other widths.
+
+    A register that the function never names has no place, and any operand fits it.
+    """
+    function = unit.function
+    takes, returns = len(function.parameters), len(function.returns)
+    if (len(operands), len(given)) != (takes, returns):
+        return (
+            f"{function.name} has {takes} parameters, {returns} results; the call has "
+            f"{len(operands)} and {len(given)}"
+        )
+    formals = (*function.parameters, *function.returns)
+    for formal, actual in zip(formals, (*operands, *given), strict=True):
+        if isinstance(actual, (Immediate, Sink)):
+            continue
+        theirs = [bits for bits, _ in _given(writer, actual)]
+        if formal.name in unit.addressed:
+            wanted = [32] * -(-formal.size // 4)
+        else:
+            wanted = [bits for bits, _ in _pieces(unit, formal.name)]
+        if wanted and theirs != wanted:
+            return (
+                f"{formal.name} of {function.name} has {sum(wanted)} bits in "
+                f"{len(wanted)} pieces; given {sum(theirs)} in {len(theirs)}"
+            )
+    return ""
+
+
+def _callable(
+    writer: Writer, given: tuple[Operand, ...], operands: tuple[Operand, ...]
+) -> list[Unit]:
+    """The functions that a call by address may go to."""
+    return [
+        unit
+        for unit in writer.program.units.values()
+        if not unit.function.kernel and not _mismatch(writer, unit, given, operands)
+    ]
 
 
 def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -> None:
@@ -133,6 +188,7 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
             sources = _constant_pieces(writer, actual, formal.type, goals)
         else:
             sources = [writer.at("%warp", at) for _, at in _given(writer, actual)]
+        _same_count(unit, formal, goals, sources)
         moves += [(*to, of) for to, of in zip(goals, sources, strict=False)]
     if unit is writer.unit:
         moves = _kept_apart(writer, moves, lanes)
@@ -143,6 +199,20 @@ def _enter(writer: Writer, unit: Unit, given: tuple[Operand, ...], lanes: str) -
         f"i32 {unit.entry}", f"i32 {lanes}", f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
+
+
+def _same_count(
+    unit: Unit, formal: Variable, goals: Sequence[Any], sources: Sequence[Any]
+) -> None:
+    """Refuse a register or a vector that has not the size of a parameter.
+
+    A parameter that the function does not use has no place, and takes anything.
+    """
+    if formal.space == "reg" and goals and sources and len(goals) != len(sources):
+        raise Error(
+            f"{formal.name} of {unit.function.name} has {formal.elements or 1} "
+            f"elements of .{formal.type}; the call has another register there"
+        )
 
 
 def _constant_pieces(
@@ -237,17 +307,12 @@ def _indirect(
     operands: tuple[Operand, ...],
 ) -> None:  # fmt: skip
     """Call whatever function each lane has the address of."""
-    pointer = writer.register(goal).pointer
+    pointer = writer.pointer(goal, "b64")
     lanes = writer.lanes()
     behind = writer.unit.at[writer.index + 1]
     all_to(writer, behind)
-    for name, unit in writer.program.units.items():
-        function = unit.function
-        if function.kernel or len(function.parameters) != len(operands):
-            continue
-        if len(function.returns) != len(given):
-            continue
-        address = writer.program.addresses[name]
+    for unit in _callable(writer, given, operands):
+        address = writer.program.addresses[unit.function.name]
         some = writer.call(
             SAME, f"ptr {pointer}", f"i64 {address}", f"i32 {lanes}", returns="i32"
         )
@@ -271,14 +336,7 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
     module = writer.program.module
     lanes = writer.active()
     if isinstance(goal, Register):
-        units = [
-            unit
-            for unit in writer.program.units.values()
-            if not unit.function.kernel
-            and len(unit.function.parameters) == len(operands)
-            and len(unit.function.returns) == len(given)
-        ]
-        for unit in units:
+        for unit in _callable(writer, given, operands):
             some = writer.call(
                 LAST, "ptr %warp", "ptr %block", f"i32 {unit.entry}", f"i32 {lanes}",
                 returns="i32",
@@ -286,7 +344,7 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
             _come_back(writer, unit, given, some)
         return
     name = module.aliases.get(name_of(goal), name_of(goal))
-    if _callable(module, name, given, operands).declared_only:
+    if _called(module, name, given, operands).declared_only:
         return
     _come_back(writer, writer.program.units[name], given, lanes)
 
@@ -299,7 +357,9 @@ def _come_back(
     for formal, actual in zip(unit.function.returns, given, strict=True):
         if isinstance(actual, Sink):
             continue
-        pieces = zip(_given(writer, actual), _pieces(unit, formal.name), strict=False)
+        goals, sources = _given(writer, actual), _pieces(unit, formal.name)
+        _same_count(unit, formal, goals, sources)
+        pieces = zip(goals, sources, strict=False)
         moves += [(bits, goal, source) for (bits, goal), (_, source) in pieces]
     if not unit.recursive:
         for bits, goal, source in moves:
@@ -326,13 +386,24 @@ def _host(
     operands: tuple[Operand, ...],
 ) -> None:  # fmt: skip
     """A function that the host carries out: its arguments are in memory already."""
+    why = missing(function.name)
+    if why:
+        raise Error(why)
     if function.name not in layout.HOST_FUNCTIONS:
         writer.fault(Fault.UNSUPPORTED)
         return
-    places = _host_places(writer, function, given, operands)
+    sizes = layout.HOST_FUNCTIONS[function.name]
+    found = [_given(writer, each) for each in (*given, *operands)]
+    words = [[bits for bits, _ in each] for each in found]
+    if words != [[32] * size for some in sizes for size in some]:
+        raise BadOperands(
+            f"{function.name} takes parameters of {_counts(sizes[1])} words and gives "
+            f"{_counts(sizes[0])}"
+        )
+    places = [each[0][1] for each in found]
     data = b"".join(place.to_bytes(8, "little") for place in places)
     table = writer.at("%constants", writer.data(data))
-    number = layout.HOST_FUNCTIONS.index(function.name)
+    number = list(layout.HOST_FUNCTIONS).index(function.name)
     failed = writer.call(
         HOST, "ptr %warp", "ptr %block", f"i32 {number}", f"ptr {table}",
         f"i32 {writer.lanes()}", f"i32 {writer.site()}", returns="i32",
@@ -340,27 +411,8 @@ def _host(
     writer.stop_if(failed)
 
 
-def _host_places(
-    writer: Writer, function: Function, given: tuple[Operand, ...],
-    operands: tuple[Operand, ...],
-) -> list[int]:  # fmt: skip
-    """Where results and arguments of a function of the host are.
-
-    The host reads and writes there, so they must be as large as it believes.
-    """
-    returns, takes = layout.HOST_SIGNATURES[function.name]
-    wanted, found = (*returns, *takes), []
-    if (len(given), len(operands)) == (len(returns), len(takes)):
-        for size, each in zip(wanted, (*given, *operands), strict=True):
-            pieces = _given(writer, each)
-            if sum(bits for bits, _ in pieces) == 8 * size and pieces[0][0] == 32:
-                found.append(pieces[0][1])
-    if len(found) != len(wanted):
-        raise Error(
-            f"{function.name} has results of {returns or 'no'} bytes and parameters of "
-            f"{takes} bytes in .param; the call gives others"
-        )
-    return found
+def _counts(numbers: tuple[int, ...]) -> str:
+    return ", ".join(map(str, numbers)) or "nothing"
 
 
 # ── routines ────────────────────────────────────────────────────────────────

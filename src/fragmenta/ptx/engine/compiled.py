@@ -11,12 +11,12 @@ import ctypes
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once_property
 from fragmenta.machine import compiler
 from fragmenta.machine.cache import Cache
 from fragmenta.progress import notice
@@ -59,6 +59,12 @@ class Compiled:
     """What it was compiled for; see ``writing.Mode``."""
     dirty: int
     """Where a warp has two bytes for each register; 0 if it has none."""
+    poisoned: list[int]
+    """Where shadows of registers are that begin undefined, and their bytes."""
+    undefined: list[list[int]]
+    """Where registers are that begin undefined, and their bytes."""
+    doubtful: bool
+    """Whether a register may be used before it is written."""
 
     def to_bytes(self) -> bytes:
         """Everything in one piece."""
@@ -79,14 +85,14 @@ class Compiled:
             place += length
         return cls(objects=tuple(parts[:-1]), constants=parts[-1], **about)
 
-    @cached_property
+    @once_property
     def memory(self) -> NDArray[np.uint8]:
         """The constants, where vectors can be loaded from."""
         made = aligned(max(len(self.constants), 64))
         made[: len(self.constants)] = np.frombuffer(self.constants, np.uint8)
         return made
 
-    @cached_property
+    @once_property
     def code(self) -> Code:
         """The machine code, loaded."""
         return Code(self.objects)

@@ -11,14 +11,17 @@ from fragmenta.ptx.engine import (
     atomics,
     barriers,
     copying,
+    definedness,
     events,
     inflight,
     layout,
     library,
     matrices,
+    undefined,
     unwritten,
     warps,
 )
+from fragmenta.ptx.engine.admitting import admit
 from fragmenta.ptx.engine.calling import after_call
 from fragmenta.ptx.engine.control import ret
 from fragmenta.ptx.engine.converging import together
@@ -29,7 +32,17 @@ from fragmenta.ptx.engine.writing import FULL, PARTIAL, Writer
 from fragmenta.ptx.module import Instruction, Module, Symbol
 
 # Each of these says how some opcodes are written.
-PARTS = (accessing, atomics, barriers, copying, events, inflight, matrices, unwritten)
+PARTS = (
+    accessing,
+    atomics,
+    barriers,
+    copying,
+    definedness,
+    events,
+    inflight,
+    matrices,
+    unwritten,
+)
 
 _TERMINAL = frozenset({"bra", "brx", "ret", "exit", "call", "trap"})
 
@@ -43,6 +56,7 @@ def make(
 ) -> tuple[dict[str, Any], tuple[bytes, ...], bytes]:
     """What is to be known about a kernel, its object files, and its constants."""
     parts = program(module, name)
+    admit(module, [unit.function for unit in parts.units.values()])
     writer = Writer(parts, target, Mode(*mode), measure)
     text = write(writer)
     code = compiler.object_code(text, optimise=0)
@@ -75,6 +89,9 @@ def make(
         "events": writer.events,
         "mode": list(writer.mode),
         "dirty": parts.dirty,
+        "poisoned": list(definedness.poisoned(parts)),
+        "undefined": definedness.undefined_at_first(parts),
+        "doubtful": unwritten.doubtful(parts),
     }
     objects = (code, *library.objects(known.values()))
     return about, objects, bytes(writer.constants)
@@ -132,6 +149,7 @@ def write(writer: Writer) -> str:
             )
         ),
         f"  %budget = getelementptr i8, ptr %warp, i64 {layout.BUDGET}",
+        *(_shadows() if writer.mode.defined else ()),
         "  br label %dispatch",
         "dispatch:",
         '  %chosen = call i32 @"choose"(ptr %warp, ptr %block)',
@@ -143,6 +161,20 @@ def write(writer: Writer) -> str:
     ]
     writer.declared["choose"] = 'declare i32 @"choose"(ptr, ptr)'
     return "\n".join([*writer.declared.values(), *head, *writer.lines, "}"])
+
+
+def _shadows() -> list[str]:
+    """Where the shadow of a block is, and that of a warp."""
+    place = "getelementptr i8, ptr"
+    return [
+        f"  %shadow_at = {place} %block, i64 {layout.BLOCK_SHADOW}",
+        "  %shadow = load ptr, ptr %shadow_at",
+        f"  %number_at = {place} %warp, i64 {layout.WARP_NUMBER}",
+        "  %number = load i32, ptr %number_at",
+        f"  %behind = mul i32 %number, {undefined.WARP_BYTES}",
+        f"  %warps_at = {place} %shadow, i64 {undefined.WARPS_AT}",
+        f"  %shadow_warp = {place} %warps_at, i32 %behind",
+    ]
 
 
 def _block(writer: Writer, block: Block, version: str) -> None:

@@ -94,11 +94,14 @@ class Shape(NamedTuple):
 
 
 @lru_cache(16)
-def template(local: int, static: int, dynamic: int, shape: Shape) -> Bytes:
+def template(
+    local: int, static: int, dynamic: int, shape: Shape, workspace: int = 0
+) -> Bytes:
     """The first bytes of every warp of a block, before it starts.
 
     ``local`` are the bytes of local memory, ``static`` and ``dynamic`` those of shared
-    memory.  A small kernel that is launched often would spend most of its time here.
+    memory, ``workspace`` is the address of the workspace of a cooperative grid.  A
+    small kernel that is launched often would spend most of its time here.
     """
     warps = shape.warps
     made = aligned(warps * layout.HEADER).reshape(warps, layout.HEADER)
@@ -123,6 +126,7 @@ def template(local: int, static: int, dynamic: int, shape: Shape) -> Bytes:
         "%aggr_smem_size": total, "%cluster_nctarank": 1,
         "%reserved_smem_offset_end": layout.SHARED_START,
         "%reserved_smem_offset_cap": layout.SHARED_START,
+        "%envreg1": workspace >> 32, "%envreg2": workspace & 0xFFFFFFFF,
     }  # fmt: skip
     for axis, name in enumerate("xyz"):
         named[f"%ntid.{name}"] = shape.block[axis]
@@ -162,9 +166,13 @@ class Context:
         self.parts = {name: aligned(size) for name, size in sizes.items()}
         self._narrow = self.parts["block"].view(np.int32)
         self._wide = self.parts["block"].view(np.int64)
-        self.segments = launch.segments.copy()
-        self.peers = np.zeros((layout.MOST_RANKS, 2), np.int64)
-        """The shared memory of each block of the cluster: address and size."""
+        self.segments = aligned(launch.segments.nbytes).view(np.int64).reshape(-1, 4)
+        self.segments[:] = launch.segments
+        self.peers = aligned(16 * layout.MOST_RANKS).view(np.int64).reshape(-1, 2)
+        """The shared memory of each block of the cluster: address and size.
+
+        Without what belongs to the system; a block that is not there has no bytes.
+        """
         self.halt = np.zeros(1, np.int32)
         """Not 0 if no further block should begin."""
         self.counts = self.parts["counts"].view(np.int64)
@@ -194,9 +202,10 @@ class Context:
     def join(self, blocks: list[Context], rank: int) -> None:
         """Become the block of this rank of a cluster."""
         self._wide[layout.BLOCK_RANK // 8] = rank << layout.RANK_BITS
+        start = layout.SHARED_START
         for place, each in enumerate(blocks):
             memory = each.parts["shared"]
-            self.peers[place] = _address(memory), memory.size
+            self.peers[place] = _address(memory) + start, memory.size - start
 
     def point(self, offset: int, address: int) -> None:
         """Put a pointer into the block."""
@@ -289,3 +298,11 @@ HOST = ctypes.CFUNCTYPE(
     ctypes.c_int32,
 )  # fmt: skip
 """A function that a kernel calls for what is done in Python."""
+
+
+def address_of(callback: Any) -> int:
+    """Where machine code finds a function of ``ctypes``.
+
+    ``ctypes.cast`` would let it keep itself, with all that it can reach.
+    """
+    return int(ctypes.c_void_p.from_buffer(callback).value or 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
 from fragmenta.machine.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.layout import LANES, Fault
@@ -18,6 +18,7 @@ from fragmenta.ptx.module import (
     Operand,
     Symbol,
 )
+from fragmenta.ptx.watching.meeting import EXIT
 
 # ── branches ────────────────────────────────────────────────────────────────
 
@@ -43,13 +44,15 @@ def bra(writer: Writer, instruction: Instruction) -> None:
 def brx(writer: Writer, instruction: Instruction) -> None:
     """A branch to one of several labels, by a number."""
     index, table = instruction.operands
-    labels = writer.unit.function.tables[name_of(table)]
+    labels = writer.unit.function.tables.get(name_of(table))
+    if labels is None:
+        raise BadOperands(f"{name_of(table)} is no list of .branchtargets")
     goals = [_target(writer, each) for each in labels]
     data = b"".join(goal.to_bytes(4, "little") for goal in goals)
     place = writer.at("%constants", writer.data(data))
     pass_by(writer, instruction)
     failed = writer.call(
-        warps.TABLE_JUMP, "ptr %warp", f"ptr {writer.source(index, 'u32').pointer}",
+        warps.TABLE_JUMP, "ptr %warp", f"ptr {writer.pointer(index, 'u32')}",
         f"ptr {place}", f"i32 {len(goals)}", f"i32 {writer.lanes()}",
         f"i32 {writer.site()}", returns="i32",
     )  # fmt: skip
@@ -85,6 +88,8 @@ def name_of(operand: Operand) -> str:
 def leave(writer: Writer, instruction: Instruction) -> None:
     """Some lanes end; the others go on."""
     pass_by(writer, instruction)
+    if writer.mode.watch:
+        writer.call(EXIT, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.call(warps.LEAVE, "ptr %warp", "ptr %block", f"i32 {writer.lanes()}")
     writer.line("br label %dispatch")
 

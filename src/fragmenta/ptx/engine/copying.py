@@ -11,7 +11,16 @@ from typing import Any
 from llvmlite import ir
 
 from fragmenta.errors import BadOperands, Error
-from fragmenta.machine.trace import I8, I32, I64, Code, Value, compare_unsigned, select
+from fragmenta.machine.trace import (
+    I8,
+    I32,
+    I64,
+    Code,
+    Value,
+    compare_unsigned,
+    convert,
+    select,
+)
 from fragmenta.ptx.engine import attention
 from fragmenta.ptx.engine.events import event
 from fragmenta.ptx.engine.layout import LANES, Fault
@@ -72,7 +81,7 @@ def cp(writer: Writer, instruction: Instruction) -> None:
         reads = writer.value(f"and i32 {reads}, {kept}")
         attention.copies(writer, bytes_, to, to_offset, of, of_offset, reads)
     failed = writer.call(
-        copy(bytes_, to.bits, of.bits), "ptr %warp", "ptr %block", f"ptr {to.pointer}",
+        copy(bytes_, to.bits, of.bits), *writer.memory, f"ptr {to.pointer}",
         f"i64 {to_offset}", f"ptr {of.pointer}", f"i64 {of_offset}", f"ptr {used}",
         f"i32 {ignored}", f"i32 {writer.lanes()}", f"i32 {writer.site()}",
         returns="i32",
@@ -93,7 +102,7 @@ def _rest(
             assert isinstance(each, (Not, Register))
             ignored = writer.predicate(each)
         else:
-            used = writer.source(each, "u32").pointer
+            used = writer.pointer(each, "u32")
     return used, ignored
 
 
@@ -119,10 +128,10 @@ def copy(size: int, to_bits: int, of_bits: int) -> Routine:
             goal, source = (lane_of(code, each, lane) for each in (goals, sources))
             there = shared(code, block)
             here = generic(code, warp, block, source, lane)
-            nothing = count == 0
+            nothing, wide = count == 0, convert(count, I64, signed=False)
             checks = (
                 (Fault.ALIGNMENT, source, size, nothing | _multiple(source, size)),
-                (Fault.BOUNDS, source, size, nothing | _readable(here, source, count)),
+                (Fault.BOUNDS, source, size, nothing | inside(here, source, wide)),
                 (Fault.ALIGNMENT, goal, -size, _multiple(goal, size)),
                 (Fault.BOUNDS, goal, -size, inside(there, goal, size)),
             )
@@ -167,12 +176,3 @@ def _copy_some(code: Code, goal: Any, source: Any, count: Value, size: int) -> N
 def _multiple(address: Value, size: int) -> Value:
     multiple: Value = (address & (size - 1)) == 0
     return multiple
-
-
-def _readable(where: Any, address: Value, count: Value) -> Value:
-    begin = address - where.start
-    b = address.builder
-    wide = Value(b, b.zext(count.raw, I64))
-    return compare_unsigned("<", begin, where.size) & compare_unsigned(
-        "<=", begin + wide, where.size
-    )

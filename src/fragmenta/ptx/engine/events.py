@@ -152,9 +152,11 @@ def described(writer: Writer, operand: Operand) -> list[Any]:
         case Immediate():
             return ["i", int(operand.value)]
         case Special():
-            place = layout.special_place(operand.name) or 0
+            where = layout.special_place(operand.name)
+            if where is None:
+                raise Error(f"the special register {operand.name} is not supported")
             wide = operand.name in layout.SPECIALS_64
-            return ["r", place, 64 if wide else 32]
+            return ["r", where, 64 if wide else 32]
         case Symbol():
             return _symbol(writer, operand)
         case Address():

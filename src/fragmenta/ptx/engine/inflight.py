@@ -13,7 +13,6 @@ from weakref import WeakKeyDictionary
 from fragmenta.ptx.checking.effects import effects
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.events import notify
-from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.engine.program import Program, Unit
 from fragmenta.ptx.engine.writing import BEFORE, Writer
 from fragmenta.ptx.module import Instruction
@@ -72,14 +71,12 @@ def _reserve(program: Program) -> None:
 def _places(
     writer: Writer, numbers: set[int], known: dict[int, Role], asked: Role
 ) -> list[int]:
-    """Where the registers are that matter; each element of a vector variable."""
-    found = []
-    for number in sorted(numbers):
-        if known.get(number, Role(0)) & asked:
-            lanes = writer.unit.function.registers[number].lanes
-            first = writer.unit.registers[number]
-            found += [first + 4 * LANES * index for index in range(lanes)]
-    return found
+    """Where the registers are that matter."""
+    return [
+        writer.unit.registers[number]
+        for number in sorted(numbers)
+        if known.get(number, Role(0)) & asked
+    ]
 
 
 def _ask(writer: Writer, reads: list[int], writes: list[int]) -> None:

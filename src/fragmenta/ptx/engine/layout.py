@@ -25,6 +25,8 @@ FIRST_SLOT = 1 << SLOT_BITS
 """The first address that is not in slot 0, where nothing is."""
 FIRST_ARGUMENT = 16
 FIRST_VARIABLE, FIRST_CONSTANT = 1024, 1536
+WORKSPACE_SLOT = FIRST_CONSTANT - 1
+"""The workspace of a cooperative grid, through which its blocks synchronise."""
 SHARED_SLOT, LOCAL_SLOT, PARAM_SLOT, CODE_SLOT = 8, 9, 10, 11
 SHARED_WINDOW = SHARED_SLOT << SLOT_BITS
 LOCAL_WINDOW = LOCAL_SLOT << SLOT_BITS
@@ -56,7 +58,7 @@ FAULT_LANE = 160  #: i32
 FAULT_SIZE = 164  #: i32: bytes of the access; negative for the goal of cp.async
 FAULT_ADDRESS = 168  #: i64
 WARP_NUMBER = 176  #: i32
-TURN = 180  #: i32: how many more times the lanes take turns
+TURN = 180  #: i32: how many more code blocks the lane LEADER has the right of way for
 LOCAL_BASE = 184  #: i64: host address of the local memory of lane 0
 MOVED = 192  #: i32: whether a lane went on since all that wait were asked
 SCRATCH = 196  #: 12 predicates for temporary use
@@ -69,6 +71,10 @@ CONTEXT = 768  #: 32 x i32: a number for the calls that each lane is in
 MEMBERS = 896  #: 32 x i32: the lanes that each lane waits for at bar.warp.sync
 SYNCED = 1024  #: i32: the lanes that wait at bar.warp.sync
 RELEASED = 1028  #: i32: those of them that may go on
+RAN = 1032  #: i32: the lanes that executed something in this turn
+LEADER = 1036  #: i32: the lane that had the right of way last
+GRANT = 1040  #: i32: for how many code blocks the next one has it, less FIRST_GRANT
+STUCK = 1044  #: i32: lanes that were found waiting since the host looked
 IN_FLIGHT = 1084  #: i32: wgmma or tcgen05.ld that the warp has not waited for
 SAVED = 1088  #: 32 x i32: how many words of registers each lane has saved
 SPECIAL = 1216
@@ -81,12 +87,14 @@ SPECIALS_32 = (
     "%lanemask_eq", "%lanemask_lt", "%lanemask_le", "%lanemask_gt", "%lanemask_ge",
     "%clock", "%clock_hi", "%total_smem_size", "%dynamic_smem_size",
     "%aggr_smem_size", "%is_explicit_cluster", "%clusterid.x", "%clusterid.y",
-    "%clusterid.z", "%nclusterid.x", "%nclusterid.y", "%nclusterid.z",
-    "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z", "%cluster_nctaid.x",
-    "%cluster_nctaid.y", "%cluster_nctaid.z", "%cluster_ctarank", "%cluster_nctarank",
+    "%clusterid.z", "%clusterid.w", "%nclusterid.x", "%nclusterid.y", "%nclusterid.z",
+    "%nclusterid.w", "%cluster_ctaid.x", "%cluster_ctaid.y", "%cluster_ctaid.z",
+    "%cluster_ctaid.w", "%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_nctaid.z",
+    "%cluster_nctaid.w", "%cluster_ctarank", "%cluster_nctarank",
     "%reserved_smem_offset_0", "%reserved_smem_offset_1",
     "%reserved_smem_offset_begin", "%reserved_smem_offset_end",
     "%reserved_smem_offset_cap", "%globaltimer_lo", "%globaltimer_hi",
+    "%envreg1", "%envreg2",
 )  # fmt: skip
 SPECIALS_64 = ("%clock64", "%globaltimer", "%gridid", "%current_graph_exec")
 
@@ -157,6 +165,7 @@ BLOCK_EVENT = 232  #: pointer to the function that carries out events
 BLOCK_RANK = 240  #: i64: the first address of shared memory: the rank from bit 24 up
 BLOCK_PEERS = 248  #: pointer to the shared memories of the cluster, 16 bytes each
 BLOCK_RESET = 256  #: pointer to a function that a new block begins with; or 0
+BLOCK_SHADOW = 264  #: pointer to a block whose memories are shadow bits; 0 if none is
 BLOCK_BARRIERS = 320  #: 16 barriers
 BARRIER_BYTES = 32
 """A barrier, i32 each: threads that arrived, with warps counted as 32; the same
@@ -168,14 +177,14 @@ RETURNS = 1024
 """How deep functions may call one another."""
 
 
-HOST_SIGNATURES: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    "vprintf": ((4,), (8, 8)),
-    "__assertfail": ((), (8, 8, 4, 8, 8)),
-    "malloc": ((8,), (8,)),
-    "free": ((), (8,)),
+HOST_FUNCTIONS = {
+    "vprintf": ((1,), (2, 2)),
+    "__assertfail": ((), (2, 2, 1, 2, 2)),
+    "malloc": ((2,), (2,)),
+    "free": ((), (2,)),
 }
-"""Functions without a body that the host carries out: bytes of results, parameters."""
-HOST_FUNCTIONS = tuple(HOST_SIGNATURES)
+"""Functions without a body that the host carries out: the words of 32 bits of each
+result, and of each parameter."""
 
 
 class Status(IntEnum):

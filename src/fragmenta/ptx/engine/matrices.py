@@ -12,13 +12,15 @@ import numpy as np
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
+from fragmenta.isa.certainty import certainty
 from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.isa.tables.moves import PACKINGS, row_bytes
 from fragmenta.machine.trace import I8, I16, I32, I64, Code, Value, convert
 from fragmenta.ptx.checking.tensor import Remark, named
 from fragmenta.ptx.engine import attention, layout
 from fragmenta.ptx.engine.layout import LANES, Fault
-from fragmenta.ptx.engine.library import Routine, field
+from fragmenta.ptx.engine.library import Routine, as_signed, field
 from fragmenta.ptx.engine.memory import (
     PLAIN,
     Access,
@@ -43,10 +45,12 @@ from fragmenta.ptx.module import (
 )
 from fragmenta.registers.fragment import Fragment
 
-_STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+STAGE = {"d": 0, "a": 4096, "b": 8192, "c": 12288, "extra": 16384, "selectors": 17408}
+_ROWS = 20480
+"""Where in the stage the rows of a stmatrix are put together."""
 
 
-def _operation(instruction: Instruction) -> Op:
+def operation(instruction: Instruction) -> Op:
     """The instruction of the catalogue; ptxas takes modifiers in any order."""
     found = named(instruction.mnemonic)
     if isinstance(found, Remark):
@@ -58,13 +62,26 @@ def _items(operand: Operand) -> tuple[Operand, ...]:
     return operand.items if isinstance(operand, Vector) else (operand,)
 
 
+def _registers(
+    writer: Writer, operand: Operand, part: Fragment, *, result: bool = False
+) -> list[str]:
+    """Where the registers of a fragment are: as many as it has, and as wide."""
+    items = _items(operand)
+    if len(items) != part.registers:
+        raise BadOperands(
+            f"{part.name} has {part.registers} registers; given {len(items)}"
+        )
+    width = f"b{part.register_bits}"
+    return [writer.pointer(each, width, result=result) for each in items]
+
+
 # ── multiplying ─────────────────────────────────────────────────────────────
 
 
 @handles("mma", "wmma")
 def mma(writer: Writer, instruction: Instruction) -> None:
     """A multiplication, or a load or store of a fragment."""
-    op = _operation(instruction)
+    op = operation(instruction)
     if op.family in ("wmma.load", "wmma.store"):
         _wmma_memory(writer, instruction, op)
         return
@@ -76,18 +93,17 @@ def mma(writer: Writer, instruction: Instruction) -> None:
     else:
         writer.functions.append(key)
     for name in "abc":
-        _stage(writer, _items(given["dabc".index(name)]), op, name)
+        _stage(writer, given["dabc".index(name)], op, name)
     _stage_rest(writer, op, given[4:])
     function = writer.load("ptr", "%functions", 8 * number)
-    places = [f"ptr {writer.at('%stage', _STAGE[each])}" for each in _STAGE]
+    places = [f"ptr {writer.at('%stage', STAGE[each])}" for each in STAGE]
     illegal = writer.value(f"call i32 {function}({', '.join(places)})")
     if op.sparse:
         _check_metadata(writer, illegal)
-    bits = op.fragments["D"].register_bits
-    for index, each in enumerate(_items(given[0])):
-        at = writer.at("%stage", _STAGE["d"] + bits // 8 * LANES * index)
-        goal = writer.result(each, f"b{bits}").pointer
-        _copy(writer, goal, at, bits // 8 * LANES)
+    part = op.fragments["D"]
+    size = part.register_bits // 8 * LANES
+    for index, goal in enumerate(_registers(writer, given[0], part, result=True)):
+        _copy(writer, goal, writer.at("%stage", STAGE["d"] + size * index), size)
     writer.fidelity[instruction.mnemonic] = _fidelity(writer.target)
 
 
@@ -102,12 +118,11 @@ def _copy(writer: Writer, goal: str, source: str, size: int) -> None:
     )  # fmt: skip
 
 
-def _stage(writer: Writer, items: tuple[Operand, ...], op: Op, name: str) -> None:
-    bits = op.fragments[name.upper()].register_bits
-    for index, each in enumerate(items):
-        source = writer.source(each, f"b{bits}").pointer
-        goal = writer.at("%stage", _STAGE[name] + bits // 8 * LANES * index)
-        _copy(writer, goal, source, bits // 8 * LANES)
+def _stage(writer: Writer, operand: Operand, op: Op, name: str) -> None:
+    part = op.fragments[name.upper()]
+    size = part.register_bits // 8 * LANES
+    for index, source in enumerate(_registers(writer, operand, part)):
+        _copy(writer, writer.at("%stage", STAGE[name] + size * index), source, size)
 
 
 def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
@@ -116,19 +131,22 @@ def _stage_rest(writer: Writer, op: Op, rest: list[Operand]) -> None:
     names = ("selector", "byte_a", "thread_a", "byte_b", "thread_b")
     parts = [part for each in rest for part in _items(each)]
     wanted = [each.name for each in op.operands[4:]]
+    if len(parts) != len(wanted):
+        raise BadOperands(
+            f"{op} takes {len(wanted)} operands behind C; given {len(parts)}"
+        )
     for name, each in zip(wanted, parts, strict=True):
         if name in names:
-            place = _STAGE["selectors"] + 8 * names.index(name)
+            place = STAGE["selectors"] + 8 * names.index(name)
             if isinstance(each, Immediate):
                 writer.store("i64", int(each.value), "%stage", place)
             else:
-                at = writer.source(each, "u16")
-                small = writer.load(f"i{at.bits}", at.pointer, 0)
-                wide = writer.value(f"zext i{at.bits} {small} to i64")
+                small = writer.load("i16", writer.pointer(each, "u16"), 0)
+                wide = writer.value(f"zext i16 {small} to i64")
                 writer.store("i64", wide, "%stage", place)
             continue
-        source = writer.source(each, "b32").pointer
-        _copy(writer, writer.at("%stage", _STAGE["extra"] + extra), source, 4 * LANES)
+        source = writer.pointer(each, "b32")
+        _copy(writer, writer.at("%stage", STAGE["extra"] + extra), source, 4 * LANES)
         extra += 4 * LANES
 
 
@@ -158,6 +176,8 @@ class Plan(NamedTuple):
     """The bits of a piece in memory."""
     slot: int
     """The bits of a piece in the register."""
+    signed: bool = False
+    """Whether the sign of a piece fills its place in the register."""
 
 
 def _plan(part: Fragment, line: Any, place: Any, bits: int) -> Plan:
@@ -183,18 +203,17 @@ def _tables(writer: Writer, plan: Plan) -> tuple[str, str]:
     )
 
 
-_PACKED = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
-
-
 @handles("ldmatrix", "stmatrix")
 def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     """Load or store 8x8 matrices, whose rows are where the lanes say."""
-    op = _operation(instruction)
+    op = operation(instruction)
     (part,) = op.fragments.values()
     grid = part.layout.grid()
     rows = part.shape[1]
-    bits = _PACKED.get(op.values["type"], part.dtype.bits)
+    packed = PACKINGS.get(op.values["type"])
+    bits = packed.bits if packed else part.dtype.bits
     plan = _plan(part, grid["matrix"] * rows + grid["row"], grid["col"], bits)
+    plan = plan._replace(signed=packed is not None and packed.signed)
     stores = op.family == "stmatrix"
     address, registers = instruction.operands[:: 1 if stores else -1]
     if not isinstance(address, Address):
@@ -203,19 +222,20 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
     lines, places = _tables(writer, plan)
     used = part.shape[0] * rows
     window = 0 if op.values["space"] else layout.SHARED_WINDOW
-    make = move_rows(plan, used, stores, at.bits, window)
-    items = [
-        writer.source(each, "b32") if stores else writer.result(each, "b32")
-        for each in _items(registers)
-    ]
-    attention.rows(
-        writer, instruction, at, offset - window, used, stores,
-        [each.pointer for each in items],
-    )  # fmt: skip
+    width = row_bytes(op)
+    make = move_rows(plan, used, stores, at.bits, window, width)
+    items = _registers(writer, registers, part, result=not stores)
+    if writer.mode.watch:
+        stored = writer.at("%stage", _ROWS)
+        if stores:  # what each lane's row becomes, to be compared with what is there
+            given = [f"ptr {each}" for each in (stored, lines, places, *items)]
+            writer.call(gather_rows(plan), *given)
+        start = as_signed(offset - window, 64)
+        attention.rows(writer, instruction, at, start, used, stores, stored, width)
     failed = writer.call(
-        make, "ptr %warp", "ptr %block", f"ptr {at.pointer}", f"i64 {offset}",
+        make, *writer.memory, f"ptr {at.pointer}", f"i64 {offset}",
         f"ptr {lines}", f"ptr {places}", f"i32 {writer.site()}",
-        *(f"ptr {each.pointer}" for each in items), returns="i32",
+        *(f"ptr {each}" for each in items), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
 
@@ -223,7 +243,7 @@ def ldmatrix(writer: Writer, instruction: Instruction) -> None:
 @handles("movmatrix")
 def movmatrix(writer: Writer, instruction: Instruction) -> None:
     """Transpose a matrix in the registers of a warp."""
-    op = _operation(instruction)
+    op = operation(instruction)
     a, d = op.fragments["A"].layout.grid(), op.fragments["D"].layout.grid()
     lane_at = np.zeros((8, 8), np.int32)
     half_at = np.zeros((8, 8), np.int32)
@@ -235,9 +255,16 @@ def movmatrix(writer: Writer, instruction: Instruction) -> None:
     place = writer.at("%constants", writer.data(table.tobytes()))
     goal, source = instruction.operands
     writer.call(
-        TRANSPOSE, f"ptr {writer.result(goal, 'b32').pointer}",
-        f"ptr {writer.source(source, 'b32').pointer}", f"ptr {place}",
+        TRANSPOSE, f"ptr {writer.pointer(goal, 'b32', result=True)}",
+        f"ptr {writer.pointer(source, 'b32')}", f"ptr {place}",
     )  # fmt: skip
+
+
+@handles("spcompress", "spdecompress")
+def compress(writer: Writer, instruction: Instruction) -> None:
+    """Keep or spread elements by their indices: nobody has seen it run."""
+    op = operation(instruction)
+    raise Error(f"{op} is not supported: {certainty('elements', op.family).because}")
 
 
 def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
@@ -259,17 +286,13 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
     tight = n if by_row else m
     step = stride[0] if stride else Immediate(tight, "int", tight)
     lines, places = _tables(writer, plan)
-    width = f"b{part.register_bits}"
-    items = [
-        writer.source(each, width) if stores else writer.result(each, width)
-        for each in _items(registers)
-    ]
+    items = _registers(writer, registers, part, result=not stores)
     space = (
         "shared" if any(w.startswith("shared") for w in instruction.qualifiers) else ""
     )
     given = (
         f"ptr {at.pointer}", f"i64 {offset}",
-        f"ptr {writer.source(step, 'u32').pointer}", f"ptr {lines}", f"ptr {places}",
+        f"ptr {writer.pointer(step, 'u32')}", f"ptr {lines}", f"ptr {places}",
     )  # fmt: skip
     if writer.mode.watch:
         what = Access(space or "global", plan.bits, part.register_bits, 1, address=64)
@@ -277,15 +300,15 @@ def _wmma_memory(writer: Writer, instruction: Instruction, op: Op) -> None:
         _watch_lines(writer, instruction, what, made, plan, given, items)
     failed = writer.call(
         move_lines(plan, bits, stores, at.bits, space, part.register_bits),
-        "ptr %warp", "ptr %block", *given, f"i32 {writer.site()}",
-        *(f"ptr {each.pointer}" for each in items), returns="i32",
+        *writer.memory, *given, f"i32 {writer.site()}",
+        *(f"ptr {each}" for each in items), returns="i32",
     )  # fmt: skip
     writer.stop_if(failed)
 
 
 def _watch_lines(
     writer: Writer, instruction: Instruction, what: Access, made: Routine, plan: Plan,
-    given: tuple[str, ...], items: list[Written],
+    given: tuple[str, ...], items: list[str],
 ) -> None:  # fmt: skip
     """Write the checks of ``wmma.load`` or ``wmma.store``: piece after piece."""
     kind = "write" if "store" in instruction.qualifiers else "read"
@@ -293,7 +316,7 @@ def _watch_lines(
     at = Written(writer.temporary(), 64)
     for number in range(registers * pieces):
         writer.call(made, *given, f"i64 {number}", f"ptr {at.pointer}")
-        value = items[number // pieces].pointer
+        value = items[number // pieces]
         attention.access(
             writer, instruction, what, at, 0, [value], kind, banks=False
         )  # fmt: skip
@@ -336,11 +359,14 @@ class _Mover(NamedTuple):
         """Move one piece of fewer than 8 bits into a byte."""
         b, plan = self.code.builder, self.plan
         start = b.add(b.mul(lane.raw, ir.Constant(I64, 4)), ir.Constant(I64, index))
-        loaded = b.load(b.bitcast(memory, I16.as_pointer()))
+        # A piece that is never in two bytes is read from one: nothing behind a row.
+        size = I16 if 8 % plan.bits else I8
+        loaded = b.load(b.bitcast(memory, size.as_pointer()))
         loaded.align = 1
-        moved = b.lshr(loaded, b.trunc(shift.raw, I16))
-        part = b.and_(moved, ir.Constant(I16, (1 << plan.bits) - 1))
-        b.store(b.trunc(part, I8), b.gep(register, [start]))
+        moved = b.trunc(b.lshr(loaded, b.trunc(shift.raw, size)), I8)
+        unused = ir.Constant(I8, 8 - plan.bits)
+        above = b.ashr if plan.signed else b.lshr
+        b.store(above(b.shl(moved, unused), unused), b.gep(register, [start]))
 
 
 def _check(
@@ -354,8 +380,10 @@ def _check(
             failed.value = number.lift(1)
 
 
-def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Routine:
-    """Rows of 16 bytes, each where one lane says."""
+def move_rows(
+    plan: Plan, used: int, stores: bool, bits: int, window: int, width: int
+) -> Routine:
+    """Rows of ``width`` bytes, each where one lane says."""
     registers, pieces = plan.line.shape[1:]
 
     def trace(
@@ -371,10 +399,10 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
         with code.loop(used) as lane:
             address = lane_of(code, spilled, lane)
             checks = {
-                Fault.BOUNDS: inside(where, address, 16),
-                Fault.ALIGNMENT: (address & 15) == 0,
+                Fault.BOUNDS: inside(where, address, width),
+                Fault.ALIGNMENT: (address & (width - 1)) == 0,
             }
-            _check(code, warp, number, failed, lane, address, 16, checks)
+            _check(code, warp, number, failed, lane, address, width, checks)
         mover = _Mover(code, plan, stores, given)
         line_at, bit_at = (
             b.bitcast(each, I32.as_pointer()) for each in (lines, places)
@@ -396,7 +424,32 @@ def move_rows(plan: Plan, used: int, stores: bool, bits: int, window: int) -> Ro
 
     name = f"{'st' if stores else 'ld'}matrix.{registers}.{pieces}.{plan.bits}.{used}"
     kinds = [P, P, P, I64, P, P, I32, *[P] * registers]
-    return routine(f"{name}.{bits}.{window}", trace, kinds, I32)
+    sign = ".signed" * plan.signed
+    return routine(f"{name}.{bits}.{window}.{width}{sign}", trace, kinds, I32)
+
+
+def gather_rows(plan: Plan) -> Routine:
+    """The rows that a stmatrix stores, side by side."""
+    registers, pieces = plan.line.shape[1:]
+
+    def trace(code: Code, goal: Any, lines: Any, places: Any, *given: Any) -> None:
+        b = code.builder
+        mover = _Mover(code, plan, True, given)
+        line_at, bit_at = (
+            b.bitcast(each, I32.as_pointer()) for each in (lines, places)
+        )
+        with code.loop(LANES) as lane:
+            for index, source in enumerate(given):
+                for piece in range(pieces):
+                    entry = (lane * registers + index) * pieces + piece
+                    row = convert(lane_of(code, line_at, entry), I64)
+                    bit = convert(lane_of(code, bit_at, entry), I64)
+                    memory = b.gep(goal, [(row * 16 + (bit >> 3)).raw])
+                    mover.piece(memory, source, lane, piece)
+
+    kinds = [P, P, P, *[P] * registers]
+    name = f"stmatrix.rows.{registers}.{pieces}.{plan.bits}.{plan.slot}"
+    return routine(name, trace, kinds, None)
 
 
 def move_lines(
@@ -417,7 +470,7 @@ def move_lines(
         )
         failed = code.variable(number.lift(0))
         mover = _Mover(code, plan, stores, given, width)
-        size = plan.bits // 8
+        size = -(-max(plan.bits, plan.slot) // 8)
         with code.loop(LANES) as lane:
             base = lane_of(code, spilled, lane)
             step = convert(lane_of(code, steps, lane), I64)

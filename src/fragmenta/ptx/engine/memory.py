@@ -17,6 +17,7 @@ from fragmenta.machine.trace import (
     I32,
     I64,
     Code,
+    Number,
     Type,
     Value,
     compare_unsigned,
@@ -111,19 +112,21 @@ def shared(code: Code, block: Any) -> Where:
     return Where(base + start, size - start, first, nothing, nothing)
 
 
-def peer(code: Code, block: Any, address: Value) -> Where:
-    """The shared memory of the block of the cluster that an address names."""
+def peer(code: Code, block: Any, address: Value, window: int = 0) -> Where:
+    """The shared memory of the block of the cluster that an address names.
+
+    It has no bytes if the cluster has no such block, or if the block has ended.
+    ``window`` is that of generic addresses.
+    """
     b = code.builder
     rank = shift_unsigned(address, layout.RANK_BITS) & 0xFF
     known = compare_unsigned("<", rank, layout.MOST_RANKS)
     table = pointer_at(code, block, layout.BLOCK_PEERS)
     entry = b.gep(table, [(select(known, rank, 0) * 16).raw])
     base, size = (field(code, entry, 8 * i, I64)[0] for i in range(2))
-    nothing, start = size.lift(0), size.lift(layout.SHARED_START)
-    window = address & -(1 << layout.SLOT_BITS)
-    first = window + (rank << layout.RANK_BITS) + start
-    there = select(known, size - start, 0)
-    return Where(base + start, there, first, nothing, nothing)
+    nothing = size.lift(0)
+    first = (rank << layout.RANK_BITS) + (window + layout.SHARED_START)
+    return Where(base, select(known, size, 0), first, nothing, nothing)
 
 
 def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:
@@ -134,8 +137,11 @@ def local(code: Code, warp: Any, block: Any, lane: Value) -> Where:
     return Where(base + lane * size, size, nothing, nothing, nothing)
 
 
-def inside(where: Where, address: Value, size: int) -> Value:
-    """Whether an access of so many bytes is in bounds; for vectors, too."""
+def inside(where: Where, address: Value, size: Number) -> Value:
+    """Whether an access of so many bytes is in bounds; for vectors, too.
+
+    This is the only bound of addresses in segments, shared and local memory.
+    """
     begin = address - address.lift(where.start)
     end = begin + size
     # An address below the start is a huge number here; the sum may wrap around.
@@ -309,7 +315,7 @@ def generic(code: Code, warp: Any, block: Any, address: Value, lane: Value) -> W
     """The memory of a generic address: also local memory, or that of another block."""
     found = segment(code, block, address)
     own = local(code, warp, block, lane)
-    other = peer(code, block, address)
+    other = peer(code, block, address, layout.SHARED_WINDOW)
     here = found.start == layout.LOCAL_WINDOW
     slot = shift_unsigned(address, layout.SLOT_BITS)
     there = slot == layout.SHARED_SLOT

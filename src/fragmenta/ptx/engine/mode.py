@@ -14,6 +14,8 @@ class Mode(NamedTuple):
     """Whether blocks are in clusters, so that shared addresses have a rank."""
     scheduled: bool = False
     """Whether asynchronous copies are done when a schedule says so, not at once."""
+    defined: bool = False
+    """Whether each register has shadow bits that say which of its bits are defined."""
 
 
 PLAIN = Mode()

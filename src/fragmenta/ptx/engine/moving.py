@@ -10,6 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from fragmenta.errors import Error
 from fragmenta.machine.trace import I32, Code, Value, convert, select
 from fragmenta.ptx.engine import warps
 from fragmenta.ptx.engine.layout import LANES
@@ -24,25 +25,51 @@ def mov(writer: Writer, instruction: Instruction) -> None:
     """A move; of a vector, a packing or an unpacking."""
     d, a = instruction.operands
     kind = next(word for word in instruction.qualifiers if word in TYPES)
-    if isinstance(d, Vector) and isinstance(a, Vector):
-        width = type_bits(kind) // len(d.items)
-        for to, of in zip(d.items, a.items, strict=True):
-            writer.compute(f"mov.b{width}", to, of)
+    if instruction.qualifiers[0] in ("v2", "v4"):
+        _all(writer, instruction, kind)
+    elif isinstance(d, Vector) and isinstance(a, Vector):
+        raise Error(
+            f"{instruction.mnemonic} packs or unpacks one register; between two "
+            f"vectors it is mov.v{len(d.items)}.b{type_bits(kind) // len(d.items)}"
+        )
     elif isinstance(a, Vector):
         _pack(writer, d, a, kind)
     elif isinstance(d, Vector):
         _unpack(writer, d, a, kind)
     else:
-        source = writer.source(a, kind)
-        if source.bits != type_bits(kind) and type_bits(kind) > 1:
-            # A special register or an address may be wider or narrower.
-            goal = writer.result(d, kind)
-            writer.call(
-                resize(source.bits, goal.bits), f"ptr {goal.pointer}",
-                f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
-            )  # fmt: skip
-        else:
-            writer.compute(f"mov.{kind}", d, source)
+        _one(writer, kind, d, writer.source(a, kind))
+
+
+def _one(writer: Writer, kind: str, d: Operand, source: Written) -> None:
+    """Move one value."""
+    if source.bits != type_bits(kind) and type_bits(kind) > 1:
+        # A special register or an address may be wider or narrower.
+        goal = writer.result(d, kind)
+        writer.call(
+            resize(source.bits, goal.bits), f"ptr {goal.pointer}",
+            f"ptr {source.pointer}", f"i32 {writer.mask or -1}",
+        )  # fmt: skip
+    else:
+        writer.compute(f"mov.{kind}", d, source)
+
+
+def _all(writer: Writer, instruction: Instruction, kind: str) -> None:
+    """Move the elements of a vector: all are read before one is written."""
+    count, (d, a) = int(instruction.qualifiers[0][1:]), instruction.operands
+    for each in (d, a):
+        if not isinstance(each, Vector) or len(each.items) != count:
+            raise Error(f"{instruction.mnemonic} takes vectors of {count} elements")
+    assert isinstance(d, Vector)
+    assert isinstance(a, Vector)
+    kept = []
+    for of in a.items:
+        source = writer.source(of, kind)
+        held = Written(writer.temporary(), source.bits)
+        writer.compute(f"mov.b{source.bits}", held, source)
+        kept.append(held)
+    for to, held in zip(d.items, kept, strict=True):
+        if not isinstance(to, Sink):
+            _one(writer, kind, to, held)
 
 
 def _parts(writer: Writer, vector: Vector, kind: str, result: bool) -> list[Written]:
@@ -136,7 +163,8 @@ def splat(writer: Writer, goal: Written, place: int, bits: int, signed: bool) ->
 # ── routines ────────────────────────────────────────────────────────────────
 
 
-def _load(code: Code, pointer: Any, bits: int) -> Value:
+def load_lanes(code: Code, pointer: Any, bits: int) -> Value:
+    """The values of all lanes of a register."""
     b = code.builder
     of = ir.VectorType(ir.IntType(bits), LANES)
     loaded = b.load(b.bitcast(pointer, of.as_pointer()))
@@ -144,7 +172,8 @@ def _load(code: Code, pointer: Any, bits: int) -> Value:
     return Value(b, loaded)
 
 
-def _store(code: Code, pointer: Any, value: Value, lanes: Value) -> None:
+def store_lanes(code: Code, pointer: Any, value: Value, lanes: Value) -> None:
+    """Give some lanes of a register a value."""
     b = code.builder
     place = b.bitcast(pointer, value.type.as_pointer())
     before = b.load(place)
@@ -164,11 +193,11 @@ def insert(goal: int, source: int, bit: int, width: int) -> Routine:
     """Put the low bits of one register into some bits of another."""
 
     def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
-        before = _load(code, to, goal)
+        before = load_lanes(code, to, goal)
         mask = (1 << width) - 1
-        value = convert(_load(code, of, source), ir.IntType(goal), signed=False)
+        value = convert(load_lanes(code, of, source), ir.IntType(goal), signed=False)
         kept = before & ~before.lift(as_signed(mask << bit, goal))
-        _store(code, to, kept | ((value & as_signed(mask, goal)) << bit), lanes)
+        store_lanes(code, to, kept | ((value & as_signed(mask, goal)) << bit), lanes)
 
     return _two(f"insert.{goal}.{source}.{bit}.{width}", trace)
 
@@ -178,10 +207,10 @@ def extract(goal: int, source: int, bit: int, width: int, signed: bool) -> Routi
 
     def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
         b = code.builder
-        value = _load(code, of, source)
+        value = load_lanes(code, of, source)
         moved = Value(b, b.lshr(value.raw, value.lift(bit).raw)) if bit else value
         part = convert(moved, ir.IntType(width)) if width < source else moved
-        _store(code, to, convert(part, ir.IntType(goal), signed=signed), lanes)
+        store_lanes(code, to, convert(part, ir.IntType(goal), signed=signed), lanes)
 
     sign = "s" if signed else "u"
     return _two(f"extract.{goal}.{source}.{bit}.{sign}{width}", trace)
@@ -198,6 +227,6 @@ def spread(goal: int, bits: int, signed: bool) -> Routine:
     def trace(code: Code, to: Any, of: Any, lanes: Value) -> None:
         number = field(code, of, 0, ir.IntType(bits))[0]
         wide = convert(number, ir.IntType(goal), signed=signed)
-        _store(code, to, wide.in_all_lanes(LANES), lanes)
+        store_lanes(code, to, wide.in_all_lanes(LANES), lanes)
 
     return _two(f"spread.{goal}.{'s' if signed else 'u'}{bits}", trace)

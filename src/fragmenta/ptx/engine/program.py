@@ -15,18 +15,15 @@ from fragmenta.errors import Error, ValueRangeError, nearest
 from fragmenta.ptx.engine import layout
 from fragmenta.ptx.engine.layout import LANES
 from fragmenta.ptx.module import (
-    Address,
     Function,
-    Group,
     Instruction,
     Module,
-    Operand,
     Register,
     Symbol,
     Variable,
-    Vector,
     type_bytes,
 )
+from fragmenta.ptx.placing import Space, callees, named_in, place_shared, reachable
 
 MOST_LOCAL = 512 << 10
 """Bytes of local memory of a thread, as CUDA's programming guide has them."""
@@ -132,9 +129,13 @@ class Unit:
         return {each.name: each for each in both}
 
     @cached_property
-    def named(self) -> dict[str, Register]:
-        """Its registers by name; of those with the same name the outermost."""
-        return {each.name: each for each in reversed(self.function.registers)}
+    def named(self) -> dict[str, list[Register]]:
+        """Its registers by name, and the elements of a vector by that of the vector."""
+        found: dict[str, list[Register]] = {}
+        for each in self.function.registers:
+            for name in dict.fromkeys((each.name, each.vector)):
+                found.setdefault(name, []).append(each)
+        return found
 
 
 @dataclass(eq=False)
@@ -162,11 +163,15 @@ def registers_of(function: Function) -> Iterator[tuple[Register, int]]:
             declared = [each.name for each in function.registers if each.type]
             hint = nearest(register.name, declared)
             raise Error(f"{function.name} does not declare {register.name}{hint}")
-        if register.type == "pred":
-            yield register, 4 * register.lanes
-        else:
-            # 16 bytes at least, so that vectors are aligned.
-            yield register, type_bytes(register.type) * LANES * register.lanes
+        yield register, register_bytes(register)
+
+
+def register_bytes(register: Register) -> int:
+    """The bytes that a register takes in a warp."""
+    if register.type == "pred":
+        return 4
+    # 16 bytes at least, so that vectors are aligned.
+    return type_bytes(register.type) * LANES
 
 
 def program(module: Module, name: str) -> Program:
@@ -176,32 +181,24 @@ def program(module: Module, name: str) -> Program:
     recursive = _recursive(module, names)
     place = layout.REGISTERS
     units: dict[str, Unit] = {}
-    shared, local = _Space(layout.SHARED_START), _Space(0)
-    dynamic_align = 16
+    shared, local = place_shared(module, kernel, layout.SHARED_START), Space(0)
     for each in names:
         function = module.functions[each]
         unit = Unit(function, place, recursive=each in recursive)
         place = _place_registers(unit)
-        dynamic_align = max(dynamic_align, _place_variables(unit, shared, local))
+        _place_local(unit, local)
         units[each] = unit
     _check_local(name, local.size)
-    addresses = _addresses(module, kernel, shared)
-    for variable in module.variables.values():
-        if variable.space == "shared" and variable.elements is None:
-            dynamic_align = max(dynamic_align, variable.align)
-    dynamic = -(-shared.size // dynamic_align) * dynamic_align
-    for unit in units.values():
-        for variable in unit.function.variables.values():
-            if variable.space == "shared" and variable.elements is None:
-                unit.shared[variable.name] = dynamic
-    for variable in module.variables.values():
-        if variable.space == "shared" and variable.elements is None:
-            addresses[variable.name] = dynamic
+    for (owner, variable), start in shared.inner.items():
+        units[owner].shared[variable] = start
+    addresses = _addresses(module, kernel) | shared.module
     blocks: list[Block] = []
     for unit in units.values():
         _cut(unit, blocks)
     size = -(-place // 64) * 64
-    return Program(module, kernel, units, blocks, size, dynamic, local.size, addresses)
+    return Program(
+        module, kernel, units, blocks, size, shared.end, local.size, addresses
+    )
 
 
 def _check_local(name: str, size: int) -> None:
@@ -211,16 +208,6 @@ def _check_local(name: str, size: int) -> None:
             f"{name} declares {size:,} bytes of local memory and parameters of calls; "
             f"a thread has at most {MOST_LOCAL:,}"
         )
-
-
-@dataclass
-class _Space:
-    size: int
-
-    def take(self, size: int, align: int) -> int:
-        start = -(-self.size // max(align, 1)) * max(align, 1)
-        self.size = start + size
-        return start
 
 
 def _place_registers(unit: Unit) -> int:
@@ -266,17 +253,12 @@ def _addressed(function: Function) -> frozenset[str]:
     )
 
 
-def _place_variables(unit: Unit, shared: _Space, local: _Space) -> int:
-    """Give each variable of a function its place; the alignment that [] needs."""
-    frame, align = _Space(0), 1
+def _place_local(unit: Unit, local: Space) -> None:
+    """Give each variable of a function its place in local memory."""
+    frame = Space(0)
     for variable in unit.function.variables.values():
         if variable.space == "local":
             unit.local[variable.name] = frame.take(variable.size, variable.align)
-        elif variable.space == "shared":
-            if variable.elements is None:
-                align = max(align, variable.align)
-            else:
-                unit.shared[variable.name] = shared.take(variable.size, variable.align)
     for variable in (*unit.function.parameters, *unit.function.variables.values()):
         if variable.name in unit.addressed:
             unit.local[variable.name] = frame.take(variable.size, variable.align)
@@ -284,19 +266,15 @@ def _place_variables(unit: Unit, shared: _Space, local: _Space) -> int:
     unit.frame = -(-frame.size // 16) * 16
     if not unit.recursive:
         unit.frame_start = local.take(unit.frame, 16)
-    return align
 
 
-def _addresses(module: Module, kernel: Function, shared: _Space) -> dict[str, int]:
+def _addresses(module: Module, kernel: Function) -> dict[str, int]:
     """The address of every variable that is used, and of every parameter."""
     found: dict[str, int] = {}
     slots = {space: iter(numbers) for space, numbers in _SLOTS.items()}
     used = _used(module)
     for variable in module.variables.values():
-        if variable.space == "shared":
-            if variable.elements is not None:
-                found[variable.name] = shared.take(variable.size, variable.align)
-        elif variable.name in used:
+        if variable.space != "shared" and variable.name in used:
             space = "const" if variable.space == "const" else "global"
             slot = next(slots[space], None)
             if slot is None:
@@ -314,7 +292,7 @@ def _addresses(module: Module, kernel: Function, shared: _Space) -> dict[str, in
 
 
 _SLOTS = {
-    "global": range(layout.FIRST_VARIABLE, layout.FIRST_CONSTANT),
+    "global": range(layout.FIRST_VARIABLE, layout.WORKSPACE_SLOT),
     "const": range(layout.FIRST_CONSTANT, layout.SLOTS),
 }
 
@@ -330,13 +308,13 @@ def _used(module: Module) -> set[str]:
         found.update(symbol.name for *_, symbol in variable.byte_references)
     for function in module.functions.values():
         for instruction in function.instructions:
-            found.update(_names(instruction.operands))
+            found.update(named_in(instruction.operands))
     return found
 
 
 def parameter_offsets(kernel: Function) -> dict[str, int]:
     """Where each parameter of a kernel is in parameter space."""
-    space = _Space(0)
+    space = Space(0)
     found = {
         each.name: space.take(each.size, max(each.align, type_bytes(each.type)))
         for each in kernel.parameters
@@ -352,49 +330,9 @@ def parameter_offsets(kernel: Function) -> dict[str, int]:
 # ── calls ───────────────────────────────────────────────────────────────────
 
 
-def callees(module: Module, function: Function) -> list[str]:
-    """The functions that a function may call, directly or through an address."""
-    found: dict[str, None] = {}
-    for instruction in function.instructions:
-        for name in _names(instruction.operands):
-            goal = module.aliases.get(name, name)
-            if goal in module.functions:
-                found[goal] = None
-    return list(found)
-
-
-def _names(operands: tuple[Operand, ...]) -> Iterator[str]:
-    for each in operands:
-        if isinstance(each, Symbol):
-            yield each.name
-        elif isinstance(each, Address) and isinstance(each.base, Symbol):
-            yield each.base.name
-        elif isinstance(each, (Vector, Group)):
-            yield from _names(each.items)
-
-
 def _reachable(module: Module, kernel: Function) -> list[str]:
-    found = {kernel.name: None}
-    waiting = [kernel]
-    taken = any(
-        symbol.name in module.functions
-        for variable in module.variables.values()
-        for _, symbol in variable.references
-    )
-    if taken:  # a table of functions in memory: any function may be called
-        waiting += [f for f in module.functions.values() if not f.kernel]
-    while waiting:
-        function = waiting.pop()
-        found[function.name] = None
-        for name in callees(module, function):
-            if name not in found:
-                if module.functions[name].kernel:
-                    raise Error(
-                        f"{function.name} launches the kernel {name}; that is not "
-                        "supported"
-                    )
-                waiting.append(module.functions[name])
-                found[name] = None
+    """The functions with a body that a kernel may call; it is the first."""
+    found = reachable(module, kernel)
     return [name for name in found if not module.functions[name].declared_only]
 
 

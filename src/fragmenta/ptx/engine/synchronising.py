@@ -51,7 +51,7 @@ def meet(writer: Writer, instruction: Instruction) -> None:
         _only(writer, here)
     members = writer.constant(32, -1).pointer
     if instruction.opcode in _NAMED:
-        members = writer.source(instruction.operands[-1], "b32").pointer
+        members = writer.pointer(instruction.operands[-1], "b32")
     free = writer.call(
         MEET, "ptr %warp", f"ptr {members}", f"i32 {here}", returns="i32"
     )
@@ -90,11 +90,11 @@ def shfl(writer: Writer, instruction: Instruction) -> None:
     """Each lane reads a register of another lane."""
     mode = next(w for w in instruction.qualifiers if w in _MODES)
     d, p = _pair(instruction.operands[0])
-    a, b, c = (writer.source(o, "b32").pointer for o in instruction.operands[1:4])
+    a, b, c = (writer.pointer(o, "b32") for o in instruction.operands[1:4])
     writer.call(
-        SHUFFLE[mode], f"ptr {writer.result(d, 'b32').pointer}",
-        f"ptr {writer.result(p, 'pred').pointer}", f"ptr {a}", f"ptr {b}", f"ptr {c}",
-        f"i32 {writer.lanes()}",
+        SHUFFLE[mode], f"ptr {writer.pointer(d, 'b32', result=True)}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}", f"ptr {a}", f"ptr {b}",
+        f"ptr {c}", f"i32 {writer.lanes()}",
     )  # fmt: skip
 
 
@@ -104,14 +104,15 @@ def vote(writer: Writer, instruction: Instruction) -> None:
     mode = next(w for w in instruction.qualifiers if w in _VOTES)
     d, a, *members = instruction.operands
     kind = "b32" if mode == "ballot" else "pred"
-    goal = writer.result(d, kind).pointer
+    goal = writer.pointer(d, kind, result=True)
     if isinstance(a, Immediate):
         word = "-1" if a.value else "0"
     else:
-        word = writer.load("i32", writer.source(a, "pred").pointer, 0)
-    named = writer.source(members[0], "b32") if members else writer.constant(32, -1)
+        word = writer.load("i32", writer.pointer(a, "pred"), 0)
+    every = Immediate(-1, "int", (1 << 64) - 1)
+    named = writer.pointer(members[0] if members else every, "b32")
     writer.call(
-        VOTE[mode], f"ptr {goal}", f"i32 {word}", f"ptr {named.pointer}",
+        VOTE[mode], f"ptr {goal}", f"i32 {word}", f"ptr {named}",
         f"i32 {writer.lanes()}",
     )  # fmt: skip
 
@@ -124,10 +125,10 @@ def match(writer: Writer, instruction: Instruction) -> None:
     d, p = _pair(instruction.operands[0])
     a, members = instruction.operands[1:]
     writer.call(
-        MATCH[mode, bits], f"ptr {writer.result(d, 'b32').pointer}",
-        f"ptr {writer.result(p, 'pred').pointer}",
-        f"ptr {writer.source(a, f'b{bits}').pointer}",
-        f"ptr {writer.source(members, 'b32').pointer}", f"i32 {writer.lanes()}",
+        MATCH[mode, bits], f"ptr {writer.pointer(d, 'b32', result=True)}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}",
+        f"ptr {writer.pointer(a, f'b{bits}')}",
+        f"ptr {writer.pointer(members, 'b32')}", f"i32 {writer.lanes()}",
     )  # fmt: skip
 
 
@@ -141,16 +142,16 @@ def redux(writer: Writer, instruction: Instruction) -> None:
     operation = next(w for w in words if w in ("add", "min", "max", "and", "or", "xor"))
     d, a, members = instruction.operands
     writer.call(
-        reduce(operation, kind == "s32"), f"ptr {writer.result(d, kind).pointer}",
-        f"ptr {writer.source(a, kind).pointer}",
-        f"ptr {writer.source(members, 'b32').pointer}", f"i32 {writer.lanes()}",
+        reduce(operation, kind == "s32"), f"ptr {writer.pointer(d, kind, result=True)}",
+        f"ptr {writer.pointer(a, kind)}",
+        f"ptr {writer.pointer(members, 'b32')}", f"i32 {writer.lanes()}",
     )  # fmt: skip
 
 
 @handles("activemask")
 def activemask(writer: Writer, instruction: Instruction) -> None:
     """The lanes that execute this."""
-    goal = writer.result(instruction.operands[0], "b32").pointer
+    goal = writer.pointer(instruction.operands[0], "b32", result=True)
     writer.call(SPREAD, f"ptr {goal}", f"i32 {writer.lanes()}", f"i32 {writer.lanes()}")
 
 
@@ -158,10 +159,10 @@ def activemask(writer: Writer, instruction: Instruction) -> None:
 def elect(writer: Writer, instruction: Instruction) -> None:
     """One lane of several."""
     d, p = _pair(instruction.operands[0])
-    members = writer.source(instruction.operands[1], "b32").pointer
+    members = writer.pointer(instruction.operands[1], "b32")
     writer.call(
-        ELECT, f"ptr {writer.result(d, 'b32').pointer}",
-        f"ptr {writer.result(p, 'pred').pointer}", f"ptr {members}",
+        ELECT, f"ptr {writer.pointer(d, 'b32', result=True)}",
+        f"ptr {writer.pointer(p, 'pred', result=True)}", f"ptr {members}",
         f"i32 {writer.lanes()}",
     )  # fmt: skip
 

@@ -1,16 +1,17 @@
-"""How does compiled code see that a lane uses a register that it has not written?
+"""Watched code that suspects a lane of using a register that it has not written.
 
 Most reads are known to be right before a kernel runs.  Only a register that may be read
 too early on some way has a word in the warp's memory, the lanes that have written it;
 and so has each register that is computed from such ones.  A compiler may move and add
-up what nobody needs.  So nothing is said before it matters: when it is stored, or
-decides where to go or which memory to access.  What comes from other lanes counts as
-written, and so does a register that was put together from others if one of them was.
+up what nobody needs.  So nothing is said before a value leaves the registers of its
+lane: when it is stored or exchanged, or decides where to go or which memory to access.
+What becomes of it then is found out by :mod:`definedness`, in a second run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from fragmenta.ptx.checking.effects import Effects, effects, registers
@@ -20,19 +21,15 @@ from fragmenta.ptx.engine.events import if_some, notify
 from fragmenta.ptx.engine.program import Program, Unit
 from fragmenta.ptx.engine.writing import BEFORE, HANDLERS, Writer
 from fragmenta.ptx.module import (
-    Address,
     Function,
     Instruction,
     Not,
     Operand,
     Register,
-    Vector,
 )
 
 _PLACES: WeakKeyDictionary[Unit, dict[int, int]] = WeakKeyDictionary()
 """Where the word of each register is, by its number."""
-_BEHIND: WeakKeyDictionary[Unit, dict[int, frozenset[str]]] = WeakKeyDictionary()
-"""What :func:`tracked` found."""
 
 
 def maybe_unwritten(function: Function) -> set[Register]:
@@ -71,8 +68,6 @@ def _certain(instruction: Instruction) -> Effects:
     return found if instruction.guard is None else found._replace(writes=[])
 
 
-_SINKS = frozenset({"st", "atom", "red"})
-"""Opcodes for which all operands matter."""
 _PLAIN = frozenset({"mov", "cvta"})
 """Opcodes that compute something in each lane, though they are not in the table."""
 
@@ -83,26 +78,24 @@ def _computes(instruction: Instruction) -> bool:
     return opcode in _PLAIN or opcode not in HANDLERS
 
 
-def tracked(function: Function) -> dict[int, frozenset[str]]:
-    """The numbers of the registers that need a word: also what is made of such ones.
-
-    With each of them, the names of the registers that may be unwritten behind it.
-    """
-    found = {each.number: frozenset({each.name}) for each in maybe_unwritten(function)}
+def tracked(function: Function) -> set[int]:
+    """The numbers of the registers that need a word: also what is made of such ones."""
+    found = {each.number for each in maybe_unwritten(function)}
     uses = [effects(each) for each in function.instructions if _computes(each)]
     changed = bool(found)
     while changed:
         changed = False
         for effect in uses:
-            behind = frozenset[str]().union(
-                *(found.get(each.number, ()) for each in effect.reads)
-            )
-            for each in effect.writes:
-                before = found.get(each.number, frozenset())
-                if not behind <= before:
-                    found[each.number] = before | behind
-                    changed = True
+            written = {each.number for each in effect.writes}
+            if written - found and any(e.number in found for e in effect.reads):
+                found |= written
+                changed = True
     return found
+
+
+def doubtful(program: Program) -> bool:
+    """Whether any function may read a register too early."""
+    return any(maybe_unwritten(unit.function) for unit in program.units.values())
 
 
 def watch_unwritten(writer: Writer, instruction: Instruction) -> None:
@@ -141,14 +134,10 @@ def _needed(
     """Operands that matter at once, and the lanes for which they do."""
     if instruction.guard is not None:
         yield (instruction.guard,), writer.active
-    if instruction.opcode in _SINKS:
-        goals = instruction.operands[1:] if instruction.opcode == "atom" else ()
-        yield goals or instruction.operands, writer.lanes
+    if _computes(instruction):
         return
-    places = tuple(each for each in instruction.operands if isinstance(each, Address))
-    yield places, writer.lanes
-    if instruction.opcode == "brx":
-        yield instruction.operands[:1], writer.lanes
+    found = effects(replace(instruction, guard=None))
+    yield tuple(found.reads), writer.lanes
 
 
 def _known(writer: Writer, instruction: Instruction, places: dict[int, int]) -> str:
@@ -171,12 +160,6 @@ def _known(writer: Writer, instruction: Instruction, places: dict[int, int]) -> 
         other = writer.value(f"and i32 {no}, {word(second)}")
         either = writer.value(f"or i32 {one}, {other}")
         return writer.value(f"and i32 {either}, {word(chosen)}")
-    if instruction.opcode == "mov" and isinstance(instruction.operands[1], Vector):
-        # Compilers leave halves open that no result of add.f32x2 depends on.
-        some = "0"
-        for item in instruction.operands[1].items:
-            some = writer.value(f"or i32 {some}, {word(item)}")
-        return some
     total = "-1"
     for each in effects(instruction).reads:
         if each.number in places:
@@ -190,8 +173,8 @@ def _places(writer: Writer) -> dict[int, int]:
     unit = writer.unit
     if unit not in _PLACES:
         # A function that calls itself keeps its registers elsewhere in between.
-        _BEHIND[unit] = {} if unit.recursive else tracked(unit.function)
-        _PLACES[unit] = _reserve(writer.program, sorted(_BEHIND[unit]))
+        numbers = set[int]() if unit.recursive else tracked(unit.function)
+        _PLACES[unit] = _reserve(writer.program, sorted(numbers))
     return _PLACES[unit]
 
 
@@ -209,8 +192,7 @@ def _check(writer: Writer, place: int, number: int, lanes: str) -> None:
     with if_some(writer, missing):
         writer.store("i32", writer.value(f"or i32 {word}, {missing}"), "%warp", place)
         name = writer.unit.function.registers[number].name
-        sources = sorted(_BEHIND[writer.unit][number])
-        notify(writer, ["unwritten", name, *sources], [], missing)
+        notify(writer, ["unwritten", name], [], missing)
 
 
 BEFORE.append(watch_unwritten)

@@ -2,8 +2,14 @@
 
 Every lane has the number of the code block that it executes next.  Of the lanes that
 do not wait, those with the lowest number go first: so lanes that took different ways
-meet again where the ways join.  Lanes that jump back often give way to others, so that
-lanes may wait for one another in a loop.
+meet again where the ways join.
+
+Lanes may wait for one another in a loop: for a flag, a lock, an mbarrier.  A turn of a
+warp is over when it has jumped back often, or when it asked for something in vain.  A
+lane that could have run in this turn and did not has the right of way in the next one,
+for some code blocks: more each time, until all lanes are together again.  All lanes
+that did not run have it one after the other.  So every lane makes progress, as since
+Volta, and lanes that nobody keeps waiting stay together.
 """
 
 from __future__ import annotations
@@ -104,7 +110,7 @@ def _choose(code: Code, warp: Any, block: Any) -> Value:
     ready = live[0] & ~waiting[0]
     numbers = select(to_lanes(ready), lanes, lanes.lift(layout.EXITED))
     lowest = _least(code, numbers)
-    first, number = _next_in_turn(code, warp, ready, numbers, lowest)
+    first, number = _right_of_way(code, warp, ready, numbers, lowest)
     here = to_word(numbers == number) & ready
     # Lanes in the same function but called from elsewhere are not together.
     calls = all_lanes(code, place(code, warp, layout.CONTEXT))
@@ -112,6 +118,9 @@ def _choose(code: Code, warp: Any, block: Any) -> Value:
     same = calls == field(code, warp, layout.CONTEXT, I32)[convert(leader, I64)]
     active = to_word(same) & here
     field(code, warp, layout.ACTIVE, I32)[0] = active
+    ran, grant = (field(code, warp, at, I32) for at in (layout.RAN, layout.GRANT))
+    ran[0] = ran[0] | active
+    grant[0] = select(active == live[0], grant[0].lift(0), grant[0])
     none = ready == 0
     with code.when(none):
         ended = select(live[0] == 0, number.lift(Status.ENDED), Status.BLOCKED)
@@ -120,26 +129,27 @@ def _choose(code: Code, warp: Any, block: Any) -> Value:
     return select(none, number.lift(-1), number + number + partial)
 
 
-def _next_in_turn(
+FIRST_GRANT, MOST_GRANT = 64, 1 << 16
+"""For how many code blocks a lane has the right of way: at first, and at most."""
+
+
+def _right_of_way(
     code: Code, warp: Any, ready: Value, numbers: Value, lowest: Value
 ) -> tuple[Value, Value]:
-    """The lane whose turn it is, or -1, and the code block that is executed next.
+    """The lane that has the right of way, or -1, and the code block to execute next.
 
-    After lanes have jumped back often, each lane that is ready has its turn: the one
-    they wait for may be anywhere.
+    A lane that has to wait loses it.
     """
     turn = field(code, warp, layout.TURN, I32)
     left = turn[0]
-    start = (left - 1) & (LANES - 1)
-    later = ready & (left.lift(-1) << start)
-    chosen = first_lane(select(later != 0, later, ready)) & (LANES - 1)
-    fair = (left > 0) & (ready != 0)
-    turn[0] = select(fair, left - 1, left)
+    leader = field(code, warp, layout.LEADER, I32)[0] & (LANES - 1)
+    first = (left > 0) & (((ready >> leader) & 1) != 0)
+    turn[0] = select(first, left - 1, left.lift(0))
     pcs = spill_words(code, numbers)
     theirs = Value(code.builder, code.builder.load(
-        code.builder.gep(pcs, [convert(chosen, I64).raw])
+        code.builder.gep(pcs, [convert(leader, I64).raw])
     ))  # fmt: skip
-    return select(fair, chosen, left.lift(-1)), select(fair, theirs, lowest)
+    return select(first, leader, left.lift(-1)), select(first, theirs, lowest)
 
 
 def spill_words(code: Code, vector: Value) -> Any:
@@ -188,11 +198,26 @@ def _leave(code: Code, warp: Any, block: Any, lanes: Value) -> None:
 
 
 def _spent(code: Code, warp: Any) -> None:
-    """The turn of the warp is over; the next time every lane has its turn."""
+    """The turn of the warp is over; who could not run has the right of way next."""
     turn = field(code, warp, layout.TURN, I32)
-    turn[0] = turn[0].lift(2 * LANES)
+    ran = field(code, warp, layout.RAN, I32)
+    leader = field(code, warp, layout.LEADER, I32)
+    grant = field(code, warp, layout.GRANT, I32)
+    waiting = field(code, warp, layout.WAITING, I32)
+    stuck = field(code, warp, layout.STUCK, I32)
+    ready = field(code, warp, layout.LIVE, I32)[0] & ~waiting[0]
+    starved = ready & ~ran[0]
+    some = starved != 0
+    later = starved & (ready.lift(-1) << ((leader[0] + 1) & (LANES - 1)))
+    chosen = first_lane(select(later != 0, later, starved))
+    leader[0] = select(some, chosen, leader[0])
+    blocks = grant[0] + FIRST_GRANT
+    turn[0] = select(some, blocks, blocks.lift(0))
+    more = select(blocks < MOST_GRANT, blocks, grant[0])
+    grant[0] = select(some, more, grant[0])
     field(code, warp, layout.STATUS, I32)[0] = turn[0].lift(Status.SPENT)
-    field(code, warp, layout.WAITING, I32)[0] = turn[0].lift(0)
+    stuck[0] = stuck[0] | waiting[0]
+    waiting[0] = ran[0] = turn[0].lift(0)
 
 
 def _fault(code: Code, warp: Any, kind: Value, number: Value, lanes: Value) -> None:
@@ -352,20 +377,19 @@ def _reset(code: Code, block: Any) -> None:
     template = pointer_at(code, block, layout.BLOCK_TEMPLATE)
     header = ir.Constant(I64, layout.HEADER)
     start = ir.Constant(I64, layout.REGISTERS)
-    no, zero = ir.Constant(I1, 0), ir.Constant(I8, 0)
     rest = size - layout.REGISTERS
     with code.loop(warps) as number:
         warp = b.gep(first, [(number * size).raw])
         source = b.gep(template, [(number * layout.HEADER).raw])
         _copy_memory(b, warp, source, header)
         registers = b.gep(warp, [start])
-        _fill_memory(b, registers, zero, rest.raw, no)
+        clear_memory(b, registers, rest.raw)
         _place_block(code, block, warp)
     shared = pointer_at(code, block, layout.BLOCK_SHARED)
     bytes_ = field(code, block, layout.BLOCK_SHARED_SIZE, I64)[0]
-    _fill_memory(b, shared, zero, bytes_.raw, no)
+    clear_memory(b, shared, bytes_.raw)
     barriers = place(code, block, layout.BLOCK_BARRIERS)
-    _fill_memory(b, barriers, zero, ir.Constant(I64, 16 * layout.BARRIER_BYTES), no)
+    clear_memory(b, barriers, ir.Constant(I64, 16 * layout.BARRIER_BYTES))
     alive = field(code, block, layout.BLOCK_ALIVE, I32)
     alive[0] = field(code, block, layout.BLOCK_WARPS, I32)[0]
     live = field(code, block, layout.BLOCK_LIVE, I32)
@@ -394,14 +418,16 @@ def _copy_memory(b: Any, goal: Any, source: Any, size: Any) -> None:
     _void(b, "llvm.memcpy.p0.p0.i64", kind, [goal, source, size, ir.Constant(I1, 0)])
 
 
-def _fill_memory(b: Any, goal: Any, byte: Any, size: Any, volatile: Any) -> None:
+def fill_memory(b: Any, goal: Any, byte: Any, size: Any) -> None:
+    """Fill memory with a byte."""
     kind = [POINTER, I8, I64, I1]
-    _void(b, "llvm.memset.p0.i64", kind, [goal, byte, size, volatile])
+    given = [goal, byte, size, ir.Constant(I1, 0)]
+    _void(b, "llvm.memset.p0.i64", kind, given)
 
 
 def clear_memory(b: Any, goal: Any, size: Any) -> None:
     """Fill memory with zeros."""
-    _fill_memory(b, goal, ir.Constant(I8, 0), size, ir.Constant(I1, 0))
+    fill_memory(b, goal, ir.Constant(I8, 0), size)
 
 
 def _void(b: Any, name: str, kinds: list[Any], given: list[Any]) -> None:

@@ -11,12 +11,13 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from fragmenta.errors import Error
+from fragmenta.errors import BadOperands, Error
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.engine import layout, warps
+from fragmenta.ptx.engine.admitting import refused, unknown
 from fragmenta.ptx.engine.elementwise import MASKED, Held, elementwise
 from fragmenta.ptx.engine.layout import LANES, Fault
-from fragmenta.ptx.engine.library import Routine
+from fragmenta.ptx.engine.library import Routine, as_signed
 from fragmenta.ptx.engine.mode import PLAIN, Mode
 from fragmenta.ptx.engine.program import JUMPS, Block, Program, Unit
 from fragmenta.ptx.module import (
@@ -36,9 +37,12 @@ from fragmenta.ptx.module import (
     type_bits,
     type_bytes,
 )
+from fragmenta.ptx.opcodes.newer import not_covered
 from fragmenta.ptx.opcodes.table import TABLE, Match, Slot
 
 FULL, PARTIAL = "b", "m"
+ADDRESSES = (8, 16, 32, 64)
+"""Bits of registers that may hold an address; ptxas takes them all."""
 WHOLE_WARP = frozenset({"mma", "wmma", "ldmatrix", "stmatrix", "movmatrix"})
 """Opcodes that are carried out for all lanes at once, whatever the guard says."""
 INTERNAL = (
@@ -58,6 +62,12 @@ HANDLERS: dict[str, Handler] = {}
 """What is done for an opcode that is more than a calculation in each lane."""
 BEFORE: list[Handler] = []
 """What is written before each instruction of a kernel that is watched."""
+FOLLOW: list[Handler] = []
+"""What is written before each instruction if undefined bits are followed."""
+MEMORY = ("ptr %warp", "ptr %block")
+"""Whose memory an access is about: the first arguments of its routine."""
+SHADOW = ("ptr %shadow_warp", "ptr %shadow")
+"""The same for shadows of memory."""
 
 
 def handles(*opcodes: str) -> Callable[[Handler], Handler]:
@@ -141,6 +151,8 @@ class Writer:
         self.index = 0
         self.mask = ""
         """The lanes of the present instruction; nothing if they are all."""
+        self.memory = MEMORY
+        """What the accesses that are written now are about."""
 
     # ── text ────────────────────────────────────────────────────────────────
 
@@ -283,6 +295,17 @@ class Writer:
                 return self.register(operand.of)
         raise Error(f"{type(operand).__name__} cannot be an operand here")
 
+    def pointer(self, operand: Operand, kind: str, *, result: bool = False) -> str:
+        """Where an operand is, for a routine that takes exactly the bits of a type."""
+        at = self.result(operand, kind) if result else self.source(operand, kind)
+        bits = type_bits(kind)
+        if at.bits != bits:
+            raise BadOperands(
+                f"an operand has {bits} bit{'s' * (bits != 1)} here; given one of "
+                f"{at.bits}"
+            )
+        return at.pointer
+
     def _next_scratch(self) -> int:
         self._scratch = (self._scratch + 1) % layout.TEMPORARIES
         return self._scratch
@@ -305,9 +328,8 @@ class Writer:
             if not unit.recursive:
                 return self.constant(bits, unit.frame_start + offset)
             place = self.temporary()
-            self.call(
-                warps.FRAME, f"ptr {place}", f"ptr {self.frame()}", f"i64 {offset}"
-            )
+            step = f"i64 {as_signed(offset, 64)}"
+            self.call(warps.FRAME, f"ptr {place}", f"ptr {self.frame()}", step)
             return Written(place, 64)
         if name in unit.shared:
             return self._shared(bits, unit.shared[name] + operand.offset)
@@ -437,14 +459,13 @@ class Writer:
         if slot.result:
             for each in _both(operand):
                 at = each if isinstance(each, Written) else self.result(each, kind)
-                pair = (held._replace(register=at.bits), at.pointer)
-                gathered.results.append(pair)
+                gathered.results.append((_holding(held, at), at.pointer))
                 if slot.name == "d|p":  # the second is a predicate
                     kind, held = "pred", Held(1, 1)
             return
         for each in operand.items if isinstance(operand, Vector) else (operand,):
             at = each if isinstance(each, Written) else self.source(each, kind)
-            gathered.sources.append((held._replace(register=at.bits), at.pointer))
+            gathered.sources.append((_holding(held, at), at.pointer))
 
     def site(self) -> int:
         """A number for the present instruction, by which a fault names it."""
@@ -452,7 +473,12 @@ class Writer:
         return len(self.sites) - 1
 
     def stop_if(self, failed: str) -> None:
-        """Leave the code if a routine says that it failed."""
+        """Leave the code if a routine says that it failed.
+
+        If that is an access of a shadow, the access itself fails, too.
+        """
+        if self.memory == SHADOW:
+            return
         on = self.new_label()
         bad = self.value(f"icmp ne i32 {failed}, 0")
         self.line(f"br i1 {bad}, label %stop, label %{on}")
@@ -480,6 +506,10 @@ class Writer:
             self.mask = self.value(f"and i32 {chosen}, {self.active()}")
         elif self.version == PARTIAL:
             self.mask = self.active()
+        why = unknown(instruction)
+        if why:
+            self.refuse(why)
+            return
         self.guarded(lambda: self._instruction(instruction))
 
     def _instruction(self, instruction: Instruction) -> None:
@@ -487,13 +517,18 @@ class Writer:
         if self.mode.watch:
             for each in BEFORE:
                 each(self, instruction)
+        if self.mode.defined:
+            for each in FOLLOW:
+                each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
+        if not_covered(instruction.mnemonic):
+            handler = _refused
         if instruction.guard is not None and instruction.opcode in WHOLE_WARP:
-            self._if_any(lambda: handler(self, instruction))
+            self.if_any(lambda: handler(self, instruction))
         else:
             handler(self, instruction)
 
-    def _if_any(self, write: Callable[[], None]) -> None:
+    def if_any(self, write: Callable[[], None]) -> None:
         """Write something that is done only if a lane takes part."""
         on, behind = self.new_label(), self.new_label()
         some = self.value(f"icmp ne i32 {self.mask}, 0")
@@ -504,10 +539,16 @@ class Writer:
         self.label(behind)
 
     def guarded(self, write: Callable[[], None]) -> None:
-        """Write something; if that is not possible, it is a fault to come there."""
+        """Write something; if that is not possible, it is a fault to come there.
+
+        Operands that do not fit are refused at once: nothing is compiled then.
+        """
         before = len(self.lines)
         try:
             write()
+        except BadOperands as error:
+            here = self.unit.function.instructions[self.index]
+            raise refused(self.program.module, here, str(error)) from error
         except Error as error:
             del self.lines[before:]
             self.refuse(str(error))
@@ -586,6 +627,20 @@ class Writer:
         self.version = version
 
 
+def _holding(held: Held, at: Written) -> Held:
+    """An operand in the register that it was given.
+
+    Routines convert between widths of 8 to 64 bits; a predicate and 128 bits are kept
+    in other ways.
+    """
+    for bits in (1, 128):
+        if (held.bits == bits) != (at.bits == bits):
+            raise BadOperands(
+                f"an operand of {held.bits} bits cannot be in a register of {at.bits}"
+            )
+    return held._replace(register=at.bits)
+
+
 def _match(mnemonic: str, operands: int) -> Match | None:
     """The line of the table for a mnemonic with so many operands."""
     match = TABLE.find(mnemonic, operands)
@@ -593,6 +648,13 @@ def _match(mnemonic: str, operands: int) -> Match | None:
         found = reading(mnemonic).matches
         match = next((m for m in found if m.syntax.takes(operands)), None)
     return match
+
+
+def _refused(writer: Writer, instruction: Instruction) -> None:
+    """A form that exists, and that nothing here carries out."""
+    raise Error(
+        f"{instruction.mnemonic} is not supported: {not_covered(instruction.mnemonic)}"
+    )
 
 
 def _by_table(writer: Writer, instruction: Instruction) -> None:
@@ -622,10 +684,13 @@ def immediate_bits(operand: Immediate, kind: str) -> int:
 
 
 def address_of(writer: Writer, address: Address) -> tuple[Written, int]:
-    """The register with an address, and the bytes to add to it."""
-    base = address.base
+    """The register with an address, and the bytes to add to it, of 64 bits."""
+    base, offset = address.base, as_signed(address.offset, 64)
     if isinstance(base, Register):
-        return writer.register(base), address.offset
+        at = writer.register(base)
+        if at.bits not in ADDRESSES:
+            raise BadOperands(f"an address is in an integer register, not {base.name}")
+        return at, offset
     if isinstance(base, Symbol):
-        return writer.symbol(Symbol(base.name, base.offset), 64), address.offset
-    return writer.constant(64, base), address.offset
+        return writer.symbol(Symbol(base.name, base.offset), 64), offset
+    return writer.constant(64, base), offset

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from fragmenta.machine.trace import Value, convert
 from fragmenta.ptx.opcodes import bits
-from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
+from fragmenta.ptx.opcodes.table import Qualifiers, declare, opcodes
 
 
 @opcodes("""
@@ -18,6 +18,12 @@ from fragmenta.ptx.opcodes.table import Qualifiers, opcodes
 def mov(q: Qualifiers, a: Value) -> Value:
     """``a`` itself; for ``b128`` a pair of halves."""
     return a
+
+
+declare("""
+mov.vec.type  d*vec, a*vec  ; vec = v2 ; type = b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64
+mov.vec.type  d*vec, a*vec  ; vec = v4 ; type = b16 b32 u16 u32 s16 s32 f32
+""")
 
 
 @opcodes("""

@@ -152,10 +152,10 @@ cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.multicast
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta ; mode = im2col::w ; target = sm_100
 cp.async.bulk.tensor.dim.dst.global.mode.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}      [d], [a:tensor], [mbar], offsets:im2col, {policy:b64}   ; dst = shared::cta ; mode = im2col::w::128
 cp.async.bulk.prefetch.tensor.dim.L2.global.mode{.L2::cache_hint}                                   [a:tensor], offsets:im2col, {policy:b64}                ; mode = im2col::w im2col::w::128
-cp.async.bulk.tensor.2d.dst.global.tile::gather4.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {mask:b16}, {policy:b64}  ; dst = shared::cluster
-cp.async.bulk.tensor.2d.dst.global.tile::gather4.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {policy:b64}  ; dst = shared::cta ; target = sm_100
-cp.async.bulk.tensor.2d.dst.shared::cta.tile::scatter4.bulk_group{.L2::cache_hint}                  [a:tensor], [b], {policy:b64}  ; dst = global
-cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4{.L2::cache_hint}                           [a:tensor], {policy:b64}
+cp.async.bulk.tensor.2d.dst.global.tile::gather4.mbarrier::complete_tx::bytes{.multicast::cluster}{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {mask:b16}, {policy:b64}  ; dst = shared::cluster ; bits = modelled
+cp.async.bulk.tensor.2d.dst.global.tile::gather4.mbarrier::complete_tx::bytes{.group}{.L2::cache_hint}  [d], [a:tensor], [mbar], {policy:b64}  ; dst = shared::cta ; target = sm_100 ; bits = modelled
+cp.async.bulk.tensor.2d.dst.shared::cta.tile::scatter4.bulk_group{.L2::cache_hint}                  [a:tensor], [b], {policy:b64}  ; dst = global ; bits = modelled
+cp.async.bulk.prefetch.tensor.2d.L2.global.tile::gather4{.L2::cache_hint}                           [a:tensor], {policy:b64} ; bits = modelled
 """)
 
 # ── clusters that take over the work of others ──────────────────────────────

@@ -7,6 +7,16 @@ has no lines for them.
 from __future__ import annotations
 
 TENSOR = frozenset(
-    ["mma", "wmma", "wgmma", "tcgen05", "ldmatrix", "stmatrix", "movmatrix"]
+    [
+        "mma",
+        "wmma",
+        "wgmma",
+        "tcgen05",
+        "ldmatrix",
+        "stmatrix",
+        "movmatrix",
+        "spcompress",
+        "spdecompress",
+    ]
 )
 """The opcodes whose instructions the catalogue has."""

@@ -21,7 +21,10 @@ _TYPES = (
     "tf32 f32x2 pred texref samplerref surfref e4m3 e5m2 e4m3x2 e5m2x2"
 )
 TYPES = tuple(_TYPES.split())
-_LANES = {".v2": 2, ".v4": 4, ".v8": 8}
+_LANES = {".v2": 2, ".v4": 4}
+_MOST_VECTOR_BYTES = 16
+_VECTOR_TYPES = "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f16 f16x2 f32 f64"
+_IN_VECTORS = tuple(_VECTOR_TYPES.split())
 MOST_ELEMENTS, MOST_NAMES = 1 << 40, 1 << 16
 _ADDRESS_BYTES = 8
 _NUMBERS = re.compile(
@@ -73,13 +76,26 @@ def head(cursor: Cursor, space: str, linkage: str = "") -> Head:
             made.align = _align(cursor)
         elif word == ".attribute":
             made.attributes += attributes(cursor)
-        elif word in _LANES:
+        elif word in _LANES and made.lanes == 1:
             made.lanes = _LANES[cursor.step()]
         elif word[1:] in TYPES and cursor.kind == "directive":
+            _fits_vector(cursor, made.lanes)
             made.type = cursor.step()[1:]
         else:
             _no_type(cursor)
     return made
+
+
+def _fits_vector(cursor: Cursor, lanes: int) -> None:
+    """Refuse a type that a vector of so many elements cannot have."""
+    kind = cursor.word[1:]
+    if lanes == 1 or (
+        kind in _IN_VECTORS and type_bytes(kind) * lanes <= _MOST_VECTOR_BYTES
+    ):
+        return
+    fit = [f"'.{each}'" for each in _IN_VECTORS
+           if type_bytes(each) * lanes <= _MOST_VECTOR_BYTES]  # fmt: skip
+    cursor.text.fail(cursor.at, f"'{cursor.word}' in a vector of {lanes}", fit)
 
 
 def _no_type(cursor: Cursor) -> None:

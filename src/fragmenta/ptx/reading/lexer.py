@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
+from functools import cached_property
 from typing import NoReturn
 
 from fragmenta.errors import PtxSyntaxError, nearest, one_of
@@ -20,6 +21,7 @@ _BLANKED = re.compile(
     r'"[^"]*"|//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*(?:line\b|\d)[^\n]*|/\*',
     re.DOTALL | re.MULTILINE,
 )
+_INLINE = re.compile(r"//\s*begin inline asm\b(?s:.*?)(//\s*end inline asm\b|\Z)")
 _FILLED = re.compile(r"[^\n]")
 
 _TOKEN = re.compile(
@@ -62,6 +64,21 @@ class Text:
         if word == "/*":
             self.fail(found.start(), "a comment that is not closed", ["*/"])
         return _FILLED.sub(" ", word)
+
+    @cached_property
+    def _inline(self) -> list[int]:
+        """Where pieces of inline assembly begin and end, in turns."""
+        found = _INLINE.finditer(self.raw)
+        return [edge for each in found for edge in (each.start(), each.start(1))]
+
+    def in_inline_assembly(self, at: int) -> bool:
+        r"""Whether an offset is in what compilers mark as inline assembly.
+
+        >>> text = Text("ret; // begin inline asm\nret; // end inline asm\nret;")
+        >>> [text.in_inline_assembly(at) for at in (0, 25, 50)]
+        [False, True, False]
+        """
+        return bool(bisect_right(self._inline, at) % 2)
 
     def place(self, at: int) -> tuple[int, int]:
         """The line and the column of an offset, both from 1."""

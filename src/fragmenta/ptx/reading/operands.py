@@ -8,6 +8,7 @@ expression and keeps what it found; :func:`operand` reads all forms, word by wor
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from fragmenta.ptx.module import (
     Address,
@@ -26,7 +27,7 @@ from fragmenta.ptx.module import (
 from fragmenta.ptx.reading import expressions
 from fragmenta.ptx.reading.expressions import immediate, literal
 from fragmenta.ptx.reading.lexer import NAME, Cursor
-from fragmenta.ptx.reading.scopes import SPECIAL, Names, Scope, Unknown
+from fragmenta.ptx.reading.scopes import ELEMENTS, Names, Scope, Unknown
 
 _QUICK = re.compile(
     rf"""(?P<name>{NAME})
@@ -44,8 +45,8 @@ _QUICK = re.compile(
 def quick(names: Names, text: str) -> Operand | None:
     """An operand of a frequent form, or None if it has another form.
 
-    >>> quick(Names({}), "[%rd1+8]")
-    Address(base=Register(name='%rd1', type='', number=0, lanes=1), offset=8, items=())
+    >>> quick(Names({"given": 1}), "[given+8]")
+    Address(base=Symbol(name='given', offset=0), offset=8, items=())
     >>> quick(Names({}), "1 << 4")
     """
     found = _QUICK.fullmatch(text)
@@ -61,7 +62,7 @@ def quick(names: Names, text: str) -> Operand | None:
         operand = _quick_vector(names, found["vector"])
     elif kind == "part":
         name, _, which = text.partition(".")
-        operand = _part(names, name, which)
+        operand = names.part(name, which)
     elif kind == "number":
         operand = literal(text)
     else:
@@ -75,7 +76,7 @@ def _quick_vector(names: Names, text: str) -> Vector | None:
     known, items = names.scope.known, []
     for word in map(str.strip, text.split(",")):
         item = known.get(word) or quick(names, word)
-        if item is None or isinstance(item, Unknown):
+        if item is None or isinstance(item, Unknown | Vector):
             return None
         items.append(item)
     return Vector(tuple(items))
@@ -88,12 +89,6 @@ def _address(names: Names, base: str, offset: int) -> Address | None:
     return None
 
 
-def _part(names: Names, name: str, which: str) -> Operand:
-    if SPECIAL.fullmatch(name) and names.find(name) is None:
-        return Special(f"{name}.{which}")
-    return Part(names.register(name), which)
-
-
 # ── word by word ────────────────────────────────────────────────────────────
 
 _OPERAND = ("a register", "a constant", "a name", "'['", "'{'")
@@ -104,8 +99,20 @@ def operand(cursor: Cursor, names: Names) -> Operand:
     first = _single(cursor, names)
     if cursor.word != "|":
         return first
+    if _is_part(first):
+        cursor.fail("','", "';'")
     cursor.step()
-    return Pair(first, _single(cursor, names))
+    at, second = cursor.at, _single(cursor, names)
+    if _is_part(second):
+        cursor.text.fail(at, "a part of a register", ["a register"])
+    return Pair(first, second)
+
+
+def _is_part(of: Operand) -> bool:
+    """Whether an operand has a dot: ``%v.x``, ``%r1.h0``, ``%tid.x``."""
+    if isinstance(of, Register):
+        return bool(of.vector)
+    return isinstance(of, Part) or (isinstance(of, Special) and "." in of.name)
 
 
 def _single(cursor: Cursor, names: Names) -> Operand:
@@ -137,7 +144,7 @@ def _named(cursor: Cursor, names: Names) -> Operand:
         return constant(cursor)
     name = cursor.step()
     if cursor.kind == "directive":
-        return _part(names, name, cursor.step()[1:])
+        return _part(cursor, names, name)
     found = names.operand(name)
     if not isinstance(found, Symbol):
         return found
@@ -150,18 +157,39 @@ def _named(cursor: Cursor, names: Names) -> Operand:
     return found
 
 
+def _part(cursor: Cursor, names: Names, name: str) -> Operand:
+    """Take the ``.x`` behind a name."""
+    at, which = cursor.at, cursor.step()[1:]
+    part = names.part(name, which)
+    if part is None:
+        whole = names.operand(name)
+        count = len(whole.items) if isinstance(whole, Vector) else 0
+        allowed = [f"'.{each}'" for each in ELEMENTS[:count]]
+        cursor.text.fail(at, f"'.{which}', which {name} does not have", allowed)
+    return part
+
+
+def _register(cursor: Cursor, names: Names, what: str) -> Register:
+    """Take the name of a register that is no vector."""
+    at, name = cursor.at, cursor.name(what)
+    found = names.register(name)
+    if found is None:
+        cursor.text.fail(at, f"the vector register '{name}'", [what])
+    return found
+
+
 def _signed(cursor: Cursor, names: Names) -> Operand:
     """Take a predicate or a register with a sign, or a constant."""
     start, sign = cursor.at, cursor.step()
     if cursor.kind != "name" or cursor.word == "WARP_SZ":
         cursor.jump(start)
         return constant(cursor)
-    name = cursor.step()
     if sign == "!":
-        return Not(names.register(name))
+        return Not(_register(cursor, names, "a predicate"))
+    of = _register(cursor, names, "a register")
     if cursor.kind == "directive":
-        return Negative(Part(names.register(name), cursor.step()[1:]))
-    return Negative(names.register(name))
+        return Negative(Part(of, cursor.step()[1:]))
+    return Negative(of)
 
 
 def _vector(cursor: Cursor, names: Names) -> Vector:
@@ -179,9 +207,12 @@ def _item(cursor: Cursor, names: Names) -> Operand:
     """Take an item of a vector, where a name can only be a register."""
     if cursor.word in ("{", "["):
         cursor.fail("a register", "a constant", "'_'")
-    item = operand(cursor, names)
+    at, item = cursor.at, operand(cursor, names)
     if isinstance(item, Unknown):
-        return names.register(item.name)
+        return names.undeclared(item.name)
+    if isinstance(item, Vector):
+        allowed = ["a register", "a constant", "'_'"]
+        cursor.text.fail(at, f"the vector register '{item.name}' in braces", allowed)
     return item
 
 
@@ -211,17 +242,28 @@ def group(cursor: Cursor, names: Names) -> Group:
     cursor.expect("(")
     items = []
     if cursor.word != ")":
-        items.append(operand(cursor, names))
+        items.append(_argument(cursor, names))
         while cursor.accept(","):
-            items.append(operand(cursor, names))
+            items.append(_argument(cursor, names))
     cursor.expect(")", "','")
     return Group(tuple(items))
+
+
+def _argument(cursor: Cursor, names: Names) -> Operand:
+    """Take what a call gives or gets: whole registers, variables and constants."""
+    at, allowed = cursor.at, ("a register", "a variable", "a constant")
+    if cursor.word in ("{", "["):
+        cursor.fail(*allowed)
+    item = operand(cursor, names)
+    if _is_part(item):
+        cursor.text.fail(at, "a part of a register in a call", allowed)
+    return item
 
 
 def guard(cursor: Cursor, names: Names) -> Register | Not:
     """Take the predicate that stands behind an ``@``."""
     negated = cursor.accept("!")
-    found = names.register(cursor.name("a predicate"))
+    found = _register(cursor, names, "a predicate")
     return Not(found) if negated else found
 
 
@@ -238,7 +280,7 @@ def settled(names: Names, given: Operand, scope: Scope, branch: bool) -> Operand
         return Label(missing, given.name) if branch else Symbol(missing, given.offset)
     if isinstance(given, Group | Vector):
         items = (settled(names, item, scope, branch) for item in given.items)
-        return type(given)(tuple(items))
+        return replace(given, items=tuple(items))
     if isinstance(given, Pair):
         first, second = (
             settled(names, item, scope, branch) for item in (given.first, given.second)

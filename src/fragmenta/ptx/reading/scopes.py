@@ -16,11 +16,13 @@ from fragmenta.ptx.module import (
     Immediate,
     Label,
     Operand,
+    Part,
     Register,
     Sink,
     Special,
     Symbol,
     Variable,
+    Vector,
     type_bytes,
 )
 from fragmenta.ptx.reading.expressions import WARP_SZ
@@ -34,10 +36,16 @@ SPECIAL = re.compile(
 )
 """The names of the special registers."""
 
+SPECIAL_VECTOR = re.compile(r"%(?:n?tid|n?ctaid|n?clusterid|cluster_n?ctaid)")
+"""The special registers that are vectors of four elements."""
+ELEMENTS = "xyzw"
+"""The elements of a vector register."""
+_COLOURS = dict(zip("rgba", ELEMENTS, strict=True))
+
 _SINK = Sink()
 _WARP_SZ = Immediate(WARP_SZ, "int", WARP_SZ)
 Kind: TypeAlias = tuple[str, int]
-"""The type of a register, and how many lanes it has."""
+"""The type of a register, and how many elements it has."""
 
 
 class Unknown(Symbol):
@@ -55,7 +63,7 @@ class Scope:
     """Registers declared one by one."""
     ranges: dict[str, tuple[int, Kind]] = field(default_factory=dict)
     """Registers declared as ``%r<100>``, by the name before the number."""
-    used: dict[str, Register] = field(default_factory=dict)
+    used: dict[str, Register | Vector] = field(default_factory=dict)
     """The declared registers that were used."""
     undeclared: set[str] = field(default_factory=set)
     """Those among them that were not declared."""
@@ -160,7 +168,7 @@ class Names:
 
     # ── looking up ──────────────────────────────────────────────────────────
 
-    def find(self, name: str) -> Register | Symbol | None:
+    def find(self, name: str) -> Register | Vector | Symbol | None:
         """The register or the variable of a name, or None."""
         scope: Scope | None = self.scope
         stem = name.rstrip("0123456789")
@@ -181,22 +189,55 @@ class Names:
             scope = scope.parent
         return None
 
-    def _use(self, scope: Scope, name: str, kind: Kind) -> Register:
+    def _use(self, scope: Scope, name: str, kind: Kind) -> Register | Vector:
         found = scope.used.get(name)
-        if found is None:
-            found = Register(name, kind[0], len(self.registers), kind[1])
-            self.registers.append(found)
-            scope.used[name] = found
-            if not found.type:
-                scope.undeclared.add(name)
+        if found is not None:
+            return found
+        type_, lanes = kind
+        made: Register | Vector
+        if lanes == 1:
+            made = self._new(name, type_)
+        else:
+            made = Vector(
+                tuple(self._new(f"{name}.{e}", type_, name) for e in ELEMENTS[:lanes]),
+                name,
+            )
+        scope.used[name] = made
+        return made
+
+    def _new(self, name: str, type_: str, vector: str = "") -> Register:
+        found = Register(name, type_, len(self.registers), vector)
+        self.registers.append(found)
         return found
 
-    def register(self, name: str) -> Register:
-        """The register of a name where nothing else may stand."""
+    def register(self, name: str) -> Register | None:
+        """The register of a name where nothing else may stand; None for a vector."""
         found = self.find(name)
-        if isinstance(found, Register):
-            return found
-        return self._use(self.top, name, ("", 1))
+        if isinstance(found, Vector):
+            return None
+        return found if isinstance(found, Register) else self.undeclared(name)
+
+    def undeclared(self, name: str) -> Register:
+        """A register that no declaration has; it has no type."""
+        found = self.top.used.get(name)
+        if not isinstance(found, Register):
+            found = self.top.used[name] = self._new(name, "")
+            self.top.undeclared.add(name)
+        return found
+
+    def part(self, name: str, which: str) -> Operand | None:
+        """``%v.x``, ``%tid.x`` or ``%r1.h0``; None if there is no such part."""
+        found: Operand | None = self.find(name)
+        element = ELEMENTS.find(_COLOURS.get(which, which))
+        if found is None and SPECIAL.fullmatch(name):
+            found = self.operand(name)
+        if isinstance(found, Vector):
+            wrong = len(which) != 1 or not 0 <= element < len(found.items)
+            return None if wrong else found.items[element]
+        if isinstance(found, Special):
+            return None
+        register = self.register(name)
+        return None if register is None else Part(register, which)
 
     def operand(self, name: str) -> Operand:
         """What a name that stands alone means."""
@@ -206,9 +247,12 @@ class Names:
         if name == "_":
             return _SINK
         if name[0] == "%":
+            if SPECIAL_VECTOR.fullmatch(name):
+                items = (Special(f"{name}.{each}") for each in ELEMENTS)
+                return Vector(tuple(items), name)
             if SPECIAL.fullmatch(name):
                 return Special(name)
-            return self.register(name)
+            return self.undeclared(name)
         if name == "WARP_SZ":
             return _WARP_SZ
         return Symbol(name) if name in self.outer else self.unknown(name)

@@ -106,6 +106,8 @@ class Body:
         guard: Register | Not | None = None
         if sign:
             guard = names.register(sign.lstrip("@!"))
+            if guard is None:
+                return False
             guard = Not(guard) if sign[1] == "!" else guard
         taken = self.quick_operands(mnemonic, text)
         if taken is None:
@@ -266,13 +268,20 @@ class Body:
             cursor.fail(*_IN_BODY)
 
     def loc(self) -> None:
-        """Take ``.loc``: where the next instructions come from."""
+        """Take ``.loc``: where the next instructions come from.
+
+        Inside of inline assembly LLVM adds one to the line for each line of the
+        assembly, as if that were the source: the place before it counts.
+        """
         cursor = self.cursor
         found = _LOC.match(cursor.clean, cursor.at)
         if found is None:
             cursor.text.fail(
                 cursor.at, "'.loc'", ["'.loc' with a file, a line and a column"]
             )
+        if self.source is not None and cursor.text.in_inline_assembly(cursor.at):
+            cursor.jump(found.end())
+            return
         numbers = [int((digits or "0")[:9]) for digits in found.groups()]
         inner, outer = tuple(numbers[:3]), tuple(numbers[3:])
         caller = None

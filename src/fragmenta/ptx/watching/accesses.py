@@ -100,7 +100,7 @@ class Rule(IntEnum):
 
 PROBLEM = np.dtype([
     ("rule", "i4"), ("site", "i4"), ("site_before", "i4"), ("id", "i4"),
-    ("id_before", "i4"), ("lane", "i4"), ("lane_before", "i4"), ("kept", "i4"),
+    ("id_before", "i4"), ("lane", "i4"), ("lane_before", "i4"), ("apart", "i4"),
     ("address", "i8"), ("block", "i8"), ("count", "i8"),
 ])  # fmt: skip
 """A problem that machine code found: the first of its rule and its two sites."""

@@ -9,7 +9,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
+
+from fragmenta.ptx.arguments import Elements
+from fragmenta.ptx.engine.compiled import Compiled
+from fragmenta.ptx.engine.context import Shape
+from fragmenta.ptx.module import Module
+
+
+class Place(NamedTuple):
+    """Global memory of a launch, without its bytes."""
+
+    slot: int
+    name: str
+    elements: Elements | None
+
+
+class Launched(NamedTuple):
+    """What is kept of a launch to tell its problems later.
+
+    It has none of the memory: neither the arrays nor their shadows.
+    """
+
+    module: Callable[[], Module]
+    compiled: Compiled
+    shape: Shape
+    places: tuple[Place, ...]
+    language: str = ""
+    """What the kernel was written in: ``triton``, ``cuda``, ``numba``; else unknown."""
 
 
 @dataclass
@@ -51,13 +78,16 @@ class Problems:
 
     def put(self, made: Found) -> None:
         """Add a problem, or count it if it is known."""
-        key = made.rule, made.site, made.other
+        # A note, such as that both wrote the same value, hides no error.
+        key = made.rule, made.severity, made.site, made.other
         with self._lock:
             known = self._found.get(key)
             if known is None:
                 self._found[key] = made
                 return
             known.count += made.count
+            apart = known.more.get("apart", 0) | made.more.get("apart", 0)
+            known.more["apart"] = made.more["apart"] = apart
             # The first block says it, whichever thread of the host was the faster.
             if (made.block, made.warp) < (known.block, known.warp):
                 made.count = known.count

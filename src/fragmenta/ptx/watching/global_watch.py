@@ -62,6 +62,8 @@ class Finding(NamedTuple):
     before: Who | None
     """None if several groups had read, or if nobody had written."""
     times: int
+    apart: int = 0
+    """How far apart the threads are, of all pairs: bits of ``layout.Apart``."""
 
 
 class Ledger:
@@ -244,6 +246,11 @@ class GlobalWatch:
             each.narrow[accesses.FULL // 4] for each in self._ledgers
         )
 
+    @property
+    def unset(self) -> bool:
+        """Whether there is memory that nobody has written yet."""
+        return any(each.unwritten is not None for each in self._shadows.values())
+
     # ── other groups ────────────────────────────────────────────────────────
 
     def foreign(self, group: int) -> Foreign:
@@ -415,9 +422,10 @@ class GlobalWatch:
         before = finding.before.site if finding.before else -1
         key = (finding.rule, finding.now.site, before)
         with self._lock:
-            known = self._findings.get(key)
-            times = finding.times + (known.times if known else 0)
-            self._findings[key] = (known or finding)._replace(times=times)
+            known = self._findings.get(key, finding)
+            times = finding.times + (known.times if known is not finding else 0)
+            apart = known.apart | finding.apart
+            self._findings[key] = known._replace(times=times, apart=apart)
 
     def found(self) -> list[Finding]:
         """All problems so far; those of machine code are taken out of the ledgers."""
@@ -435,7 +443,7 @@ class GlobalWatch:
         before = self.who(int(problem["id_before"]), int(problem["lane_before"]))
         return Finding(
             Rule(int(problem["rule"])), int(problem["address"]), now, before,
-            int(problem["count"]),
+            int(problem["count"]), int(problem["apart"]),
         )  # fmt: skip
 
     # ── slow answers, for Python ────────────────────────────────────────────
@@ -522,7 +530,16 @@ class _Touch(NamedTuple):
 
     def report(self, rule: Rule, address: int, before: Who | None, count: int) -> None:
         """Keep a problem."""
-        self.watch.add(Finding(rule, address, self.who, before, count))
+        self.watch.add(
+            Finding(rule, address, self.who, before, count, _apart(self.who, before))
+        )
+
+
+def _apart(who: Who, before: Who | None) -> int:
+    """How far apart two accesses are; in a cluster, warps may be in any block."""
+    if before is None or before.group != who.group:
+        return int(clocks.Apart.GROUP)
+    return 0 if before.agent == who.agent else int(clocks.Apart.WARP)
 
 
 def _distinct(

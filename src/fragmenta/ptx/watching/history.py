@@ -77,10 +77,12 @@ def moment(notes: list[Note], agent: int, rank: int, warp: int, access: Any) -> 
     return found
 
 
-def issuer(notes: list[Note], agent: int, access: Any) -> tuple[int, int, int] | None:
-    """The rank, the warp and the lanes that issued a copy."""
+def issuer(
+    notes: list[Note], agent: int, access: Any, goal: int
+) -> tuple[int, int, int] | None:
+    """The rank, the warp and the lanes that issued a copy to the block of a rank."""
     for each in notes:
-        if each.what == "copy" and _is(each, agent, access):
+        if each.what == "copy" and _is(each, agent, access) and goal in each.about[4]:
             return each.rank, each.warp, each.lanes
     return None
 

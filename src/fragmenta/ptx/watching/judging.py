@@ -415,6 +415,7 @@ def _report(
     there = before >= FIRST_ID
     line = _entry(code, ledger, select(there, before, before.lift(0)))
     other = select(there, line.site, site.lift(-1))
+    apart = select(there, _apart(code, warp, block, ledger, line), GROUP)
     hit = code.variable(code.constant(-1, I32))
     with code.loop(convert(count[0], I64)) as number:
         known = field(code, b.gep(problems, [(number * size).raw]), 0, I32)
@@ -425,7 +426,8 @@ def _report(
     with code.when(missing & room):
         new = b.gep(problems, [(count[0] * size).raw])
         narrow, wide = field(code, new, 0, I32), field(code, new, 32, I64)
-        for place, value in enumerate((rule, site, other, own, before, lane, earlier)):
+        first = (rule, site, other, own, before, lane, earlier, apart)
+        for place, value in enumerate(first):
             narrow[place] = value
         wide[0] = address
         wide[1] = field(code, block, layout.BLOCK_INDEX, I64)[0]
@@ -435,6 +437,24 @@ def _report(
         lost = field(code, ledger, accesses.LOST, I32)
         lost[0] = lost[0] + 1
     with code.when(hit.value >= 0):
+        all_pairs = field(code, b.gep(problems, [(hit.value * size).raw]), 28, I32)
+        all_pairs[0] = all_pairs[0] | apart
         times = field(code, b.gep(problems, [(hit.value * size).raw]), 48, I64)
         times[0] = times[0] + 1
     return rule
+
+
+GROUP = int(clocks.Apart.GROUP)
+
+
+def _apart(code: Code, warp: Any, block: Any, ledger: Any, entry: _Entry) -> Value:
+    """How far a thread is from an earlier access: bits of ``Apart``."""
+    mine, warps = (
+        _agent(code, warp, ledger),
+        field(code, block, layout.BLOCK_WARPS, I32),
+    )
+    nothing = mine.lift(0)
+    found = select(entry.agent == mine, nothing, int(clocks.Apart.WARP))
+    same = entry.agent // warps[0] == mine // warps[0]
+    found = found | select(same, nothing, int(clocks.Apart.BLOCK))
+    return select(entry.group == _group(code, block, ledger), found, GROUP)

@@ -73,6 +73,12 @@ class LaunchWatch:
             )  # fmt: skip
         self._drop_consequences(problems)
 
+    def close(self) -> None:
+        """Let go of everything: the launch has ended."""
+        for each in self.observers:
+            vars(each).clear()
+        vars(self).clear()
+
     def recorded(self) -> list[Recorded]:
         """What happened in some clusters, with the problems that were found there."""
         launch, found = self.machine.launch, list(self.machine.problems)
@@ -144,7 +150,8 @@ class LaunchWatch:
                 "space": "shared", "story": story, "owner": found.first >> RANK_BITS,
                 "first": found.first & low, "last": found.last & low,
                 "now_write": found.now_write, "was_write": found.was_write,
-                "same_value": rule == "same-value",
+                "same_value": rule == "same-value", "partly": found.partly,
+                "apart": found.apart,
             },
         )  # fmt: skip
         if found.before is not None and found.before.epoch == LAST_EPOCH:
@@ -179,8 +186,7 @@ class LaunchWatch:
             severity = "info"
         elif rule == GlobalRule.READ_WRITE and was is not None:
             # Triton lets all lanes of a warp load what one of them stores afterwards.
-            own = (was.group, was.agent) == (finding.now.group, finding.now.agent)
-            severity = "info" if own else severity
+            severity = severity if finding.apart else "info"
         return Found(
             name, severity, self._site(now.site), "", now.block, now.number,
             1 << now.lane, None if was is None else self._site(was.site), finding.times,
@@ -190,7 +196,7 @@ class LaunchWatch:
                 "story": Story(finding.now.group, now, before, None),
                 "now_write": bool(finding.now.flags & Flags.WRITE),
                 "was_write": was is not None and bool(was.flags & Flags.WRITE),
-                "same_value": rule == GlobalRule.SAME_VALUE,
+                "same_value": rule == GlobalRule.SAME_VALUE, "apart": finding.apart,
             },
         )  # fmt: skip
 

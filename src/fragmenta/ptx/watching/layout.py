@@ -13,7 +13,7 @@ last write, and the last read or a set of reads.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -150,6 +150,23 @@ class Rule(IntEnum):
         return self.name.lower().replace("_", "-")
 
 
+class Apart(IntFlag):
+    """How far apart two threads are that take part in a problem.
+
+    One entry stands for all pairs of threads with the same two instructions: it has
+    the bits of all of them.
+    """
+
+    WARP = 8
+    """They are in different warps."""
+    BLOCK = 16
+    """They are in different blocks of a cluster."""
+    GROUP = 32
+    """They are in different clusters, or in blocks that are in none."""
+
+
+APART = int(Apart.WARP | Apart.BLOCK | Apart.GROUP)
+
 # ── the head of a block ─────────────────────────────────────────────────────
 
 HEAD_RANK = 0  #: i32: the block's rank in its cluster
@@ -170,6 +187,7 @@ HEAD_PROBLEMS = 88  #: pointer to the problems
 HEAD_SETS = 96  #: pointer to the sets of readers
 HEAD_KINDS = 104  #: 11 x i32: the first agent of each kind in AGENT_KINDS, and the end
 HEAD_STRICT = 152  #: i32: 1 if also what sources disagree on is reported
+HEAD_EXITED = 156  #: i32: 1 + the phase of barrier 0 in which threads ended; or 0
 HEAD_BYTES = 192
 
 # The clocks of a warp.
@@ -200,7 +218,9 @@ PROBLEM_AGENT = 20  #: i32
 PROBLEM_LANE = 24  #: i32
 PROBLEM_EPOCH = 28  #: i32
 PROBLEM_BEFORE = 32  #: i64: the record of the access before; 0 if there was none
-PROBLEM_FLAGS = 40  #: i32: 1 if this access writes, plus 2 if the one before did
+PROBLEM_FLAGS = (
+    40  #: i32: 1: this access writes, 2: the one before did, 4: partly, Apart
+)
 PROBLEM_CLUSTER = 44  #: i32
 
 # Sets of readers: each is a record and the set without it.

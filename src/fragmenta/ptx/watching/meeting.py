@@ -17,6 +17,7 @@ from fragmenta.machine.trace import (
     compare_unsigned,
     convert,
     ones,
+    select,
     shift_unsigned,
 )
 from fragmenta.ptx.engine import layout as engine
@@ -104,9 +105,17 @@ def _arrive(
     code: Code, warp: Warp, block: Any, number: Value, lanes: Value, live: Value,
     mode: Value,
 ) -> None:  # fmt: skip
-    b = code.builder
+    clock = _present(code, warp, block, number)
+    waiting = field(code, clock, layout.CLOCK_WAITING, I32)
+    with code.when(mode != MODES["arrive"]):
+        waiting[0] = waiting[0] + ones(lanes)
+    publish(warp, lanes, live, clock_row(code, clock))
+
+
+def _present(code: Code, warp: Warp, block: Any, number: Value) -> Any:
+    """The clock of the present phase of a barrier."""
     place = number * engine.BARRIER_BYTES + (engine.BLOCK_BARRIERS + 8)
-    phase = field(code, b.gep(block, [place.raw]), 0, I32)[0]
+    phase = field(code, code.builder.gep(block, [place.raw]), 0, I32)[0]
     clock = _clock(code, warp.head, number, phase)
     about = field(code, clock, layout.CLOCK_PHASE, I32)
     waiting = field(code, clock, layout.CLOCK_WAITING, I32)
@@ -114,9 +123,44 @@ def _arrive(
     with code.when((about[0] != phase) & (waiting[0] == 0)):
         clear(code, warp.head, clock_row(code, clock))
     about[0] = phase
-    with code.when(mode != MODES["arrive"]):
-        waiting[0] = waiting[0] + ones(lanes)
-    publish(warp, lanes, live, clock_row(code, clock))
+    return clock
+
+
+def _exit(code: Code, warp: Any, block: Any, lanes: Value) -> None:
+    """Lanes end.  ``__syncthreads`` waits for the others until then.
+
+    So what they did precedes what comes after the barrier, as if they arrived there.
+    """
+
+    def then(head: Head) -> None:
+        clocks, zero = warp_of(code, head, warp), lanes.lift(0)
+        clock = _present(code, clocks, block, zero)
+        publish(clocks, lanes, _live(code, warp), clock_row(code, clock))
+        flag = field(code, head.raw, layout.HEAD_EXITED, I32)
+        phase = field(code, clock, layout.CLOCK_PHASE, I32)[0]
+        flag[0] = select(flag[0] == 0, phase + 1, flag[0])
+
+    with code.when(lanes != 0):
+        watching(code, block, then)
+
+
+def _exited(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> Value:
+    """The lanes that pass barrier 0, if others ended before it; once for those."""
+    found = code.variable(passed.lift(0))
+    first = convert(warps.first_lane(passed), I64) & (LANES - 1)
+    number = lane_of(code, warps.words(code, numbers), first)
+    tickets = warps.words(code, warps.place(code, warp, engine.TICKETS))
+    ticket = lane_of(code, tickets, first)
+
+    def then(head: Head) -> None:
+        flag = field(code, head.raw, layout.HEAD_EXITED, I32)
+        ended = (flag[0] != 0) & (flag[0] <= ticket + 1)
+        with code.when(ended & (passed != 0) & (number == 0)):
+            flag[0] = passed.lift(0)
+            found.value = passed
+
+    watching(code, block, then)
+    return found.value
 
 
 def _after(code: Code, warp: Any, block: Any, numbers: Any, passed: Value) -> None:
@@ -195,6 +239,7 @@ def _renew(code: Code, block: Any) -> None:
     def then(head: Head) -> None:
         number = field(code, block, engine.BLOCK_INDEX, I64)[0]
         field(code, head.raw, layout.HEAD_CLUSTER, I32)[0] = convert(number, I32)
+        field(code, head.raw, layout.HEAD_EXITED, I32)[0] = convert(number, I32).lift(0)
         words = shift_unsigned(head.long(layout.HEAD_SIZE) + 3, 2) + layout.MARGIN
         for place in (layout.HEAD_WRITES, layout.HEAD_READS):
             _zero(code, head.pointer(place), words * 8)
@@ -228,6 +273,11 @@ BAR_BEFORE = routine("watch.bar.before", _before, [P, P, P, I32, I32], None)
 BAR_AFTER = routine("watch.bar.after", _after, [P, P, P, I32], None)
 """Called after ``bar.sync`` and ``bar.red``, not after ``bar.arrive``: warp, block,
 barriers of the lanes, lanes that passed."""
+EXIT = routine("watch.exit", _exit, [P, P, I32], None)
+"""Called before lanes end: warp, block, lanes."""
+EXITED = routine("watch.exited", _exited, [P, P, P, I32], I32)
+"""Called after a barrier of all threads: warp, block, barriers of the lanes, lanes that
+passed; the lanes that tell."""
 WARP_SYNC = routine("watch.warp.sync", _warp_sync, [P, P, I32], None)
 """Called after ``bar.warp.sync`` and instructions of all lanes: warp, block, lanes."""
 FENCE_ASYNC = routine("watch.fence.async", _fence, [P, P, I32], None)

@@ -285,7 +285,10 @@ class Observer(TensorObserver):
         task.number = len(self.history.notes)
         counted = tuple((*_named(e), e.phase) for e in task.mbarriers)
         moved = sum(len(each.starts) * each.size for each in copy.goals)
-        self.note("copy", warp, lanes, event, agents, task.number, counted, moved)
+        goals = tuple({each.rank for each in copy.goals})
+        self.note(
+            "copy", warp, lanes, event, agents, task.number, counted, moved, goals
+        )
 
     def finished(self, task: Any) -> None:
         """A copy is complete."""
@@ -297,7 +300,7 @@ class Observer(TensorObserver):
         by_rank = {each.block.rank: each for each in task.mbarriers}
         anyone = task.mbarriers[0]
         for each in task.copy.goals:
-            mbarrier = by_rank.get(each.rank, anyone)
+            mbarrier = by_rank.get(task.copy.counted_in(each.rank), anyone)
             agent = self._mbarrier_agent(mbarrier)
             self._touch(each, True, agent, mbarrier.phase, event, clock, task)
         agent = self._mbarrier_agent(anyone)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from fragmenta.errors import ranges
+from fragmenta.ptx.watching.layout import Apart
 
 AGENTS = {
     "warp": "{mnemonic} of warp {number}{lane} at {place}",
@@ -40,10 +41,10 @@ SAME_VALUE = "{other} wrote the same value there, so the order does not matter"
 SEVERAL = "several blocks have read it, and nothing orders the accesses"
 SOMEBODY = "another block has accessed it, and nothing orders the two"
 NEW = (
-    "{who} had waited at {where} for the phase before the first, which every new "
-    "mbarrier has behind it"
+    "{who} had waited at {where} for the phase before the first (parity 1), which "
+    "every new mbarrier has behind it"
 )
-WAITED = "{who} had waited at {where} for phase {phase}"
+WAITED = "{who} had waited at {where} for phase {phase} (parity {parity})"
 PAST = ", which was already past"
 RELEASED = (
     "{who} had last waited, at {where}, for phase {phase} of {mbarrier}, where "
@@ -65,17 +66,56 @@ RELATED = {
     "missing-wgmma-fence": "the other wgmma",
     "mbarrier": "its mbarrier.init",
     "tensor-memory-race": "the other access",
+    "uninitialised": "the store",
     "tensor-registers-in-flight": "that tcgen05.ld",
     "missing-tensor-fence": "the other access",
 }
 """What the other place of a problem is."""
 OTHER = "the other place"
 
+HARMLESS = ", but with other bits there the kernel left the same"
+UNWRITTEN = "which nobody has written"
+PARTLY = "a part of which nobody has written"
+USES = {
+    "store": "is stored",
+    "atomic": "is added to memory",
+    "branch": "decides a branch",
+    "guard": "decides whether an instruction runs",
+    "address": "is part of an address",
+}
+"""How an undefined value is used."""
+
+_WARP, _BLOCK = "bar.warp.sync", "a barrier (bar.sync)"
+_ADD, _FENCED = "an atomic operation", "a fence and an atomic flag"
+SPOKEN = {
+    "cuda": {_WARP: "__syncwarp()", _BLOCK: "__syncthreads()", _ADD: "atomicAdd",
+             _FENCED: "__threadfence() and an atomic flag"},
+    "triton": {_WARP: "tl.debug_barrier()", _BLOCK: "tl.debug_barrier()",
+               _ADD: "tl.atomic_add",
+               _FENCED: 'an atomic flag with sem="release" and sem="acquire"'},
+    "numba": {_WARP: "cuda.syncwarp()", _BLOCK: "cuda.syncthreads()",
+              _ADD: "cuda.atomic.add",
+              _FENCED: "cuda.threadfence() and an atomic flag"},
+}  # fmt: skip
+"""What repairs are called in the language that a kernel was written in."""
+
+
+def spoken(text: str, language: str) -> str:
+    """A repair in the words of a language; in those of PTX if it is not known.
+
+    >>> spoken(f"Let {_BLOCK} come between the two.", "triton")
+    'Let tl.debug_barrier() come between the two.'
+    """
+    for ours, theirs in SPOKEN.get(language, {}).items():
+        text = text.replace(ours, theirs)
+    return text
+
+
 REPAIRS = {
     "shared-race": "Let a barrier come between the two.",
     "global-race": (
-        "Let one release and the other acquire: a fence and an atomic flag, or two "
-        "launches."
+        f"If both add to it, use {_ADD}. Otherwise let one release and the other "
+        f"acquire, with {_FENCED}, or use two launches."
     ),
     "uninitialised": "Write it first, or do not read it.",
     "wgmma-registers-in-flight": (
@@ -109,7 +149,7 @@ UNBALANCED = (
     "every thread waits for the phase that it means."
 )
 
-_WAIT = "Wait for phase {phase} of {mbarrier} before {access}."
+_WAIT = "Wait for phase {phase} (parity {parity}) of {mbarrier} before {access}."
 _GROUP = "Let the thread that issued it execute {wait} before {access}{others}."
 _PRODUCT = (
     "Let {readers} execute wgmma.wait_group for it and then arrive at an mbarrier, and "
@@ -120,9 +160,8 @@ _COMMITTED = (
 )
 _PEER = (
     "If that instruction is to read what is written here, let a barrier of the cluster "
-    "come between the two; a barrier of the block (bar.sync, __syncthreads) is not "
-    "enough. If it is to come first, let a tcgen05.commit follow it, and wait for the "
-    "mbarrier of that before {access}."
+    f"come between the two; {_BLOCK} is not enough. If it is to come first, let a "
+    "tcgen05.commit follow it, and wait for the mbarrier of that before {access}."
 )
 UNCOMMITTED = (
     "Let a tcgen05.commit follow it, and wait for the mbarrier of that before this "
@@ -136,15 +175,12 @@ OWN_COMMIT = (
 UNSEEN_LOAD = (
     "If the tcgen05.ld is to load what this instruction writes, wait for the mbarrier "
     "of its tcgen05.commit before the tcgen05.ld; a barrier alone does not help. If "
-    "the tcgen05.ld is to come first, let a barrier (bar.sync, __syncthreads) come "
-    "between the two."
+    f"the tcgen05.ld is to come first, let {_BLOCK} come between the two."
 )
 UNSEEN = "Wait for phase {phase} of {mbarrier} before this instruction."
 ELECT = "Let one thread of the warp issue it: the one that elect.sync chooses."
 UNWAITED = "Execute tcgen05.wait::{kind} there first{others}."
-UNORDERED = (
-    "Let a barrier (bar.sync, __syncthreads) or an mbarrier come between the two."
-)
+UNORDERED = f"Let {_BLOCK} or an mbarrier come between the two."
 _WRITERS = (
     "Let the writers execute fence.proxy.async and arrive at a barrier, and wait for "
     "that before {user} is issued."
@@ -159,15 +195,21 @@ _FENCE = (
 )
 
 
-def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str:
-    """What would order two accesses."""
+def repair(
+    rule: str, space: str, now_write: bool, now: Any, before: Any, apart: int
+) -> str:
+    """What would order two accesses, and all others that are as far ``apart``."""
     same_warp = (now.rank, now.number) == (before.rank, before.number)
     others = "" if same_warp else ", and the others wait for that thread"
     if rule == "missing-proxy-fence":
         return _FENCE
     if rule == "mbarrier":
         return "Keep away from it, or execute mbarrier.inval first."
-    if space == "global" and before.kind == "warp":
+    if (
+        space == "global"
+        and before.kind == "warp"
+        and (apart & Apart.GROUP or now.kind != "warp")
+    ):
         return REPAIRS["global-race"]
     match before.kind:
         case "mbarrier" if before.mbarrier is not None:
@@ -192,11 +234,30 @@ def repair(rule: str, space: str, now_write: bool, now: Any, before: Any) -> str
         if now.rank == before.rank:
             return phrase
         return phrase.replace("a barrier", "a barrier of the cluster")
-    if now.rank != before.rank:
+    if now.rank != before.rank or apart & Apart.BLOCK:
         return "Let a barrier of the cluster come between the two."
-    if now.kind == "warp" and now.number == before.number:
-        return "Let bar.warp.sync (__syncwarp) come between the two."
-    return "Let a barrier (bar.sync, __syncthreads) come between the two."
+    if now.number == before.number and not apart & Apart.WARP:
+        return f"Let {_WARP} come between the two."
+    return f"Let {_BLOCK} come between the two."
+
+
+WIDER = {
+    Apart.GROUP: "; the same happens between blocks of the grid",
+    Apart.BLOCK: "; the same happens between blocks of the cluster",
+    Apart.WARP: "; the same happens between warps",
+}
+
+
+def wider(apart: int, now: Any, before: Any) -> str:
+    """That threads farther apart than these two do the same."""
+    if now.block != before.block:
+        return ""
+    near = now.rank != before.rank, now.number != before.number
+    for each, told in ((Apart.GROUP, False), (Apart.BLOCK, near[0]),
+                       (Apart.WARP, any(near))):  # fmt: skip
+        if apart & each:
+            return "" if told else WIDER[each]
+    return ""
 
 
 def warps(numbers: list[int]) -> str:

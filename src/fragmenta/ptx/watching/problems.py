@@ -57,6 +57,10 @@ class Found:
     now_write: bool
     cluster: int
     """How many clusters were watched before the one it was first found in."""
+    partly: bool = False
+    """Whether a part of what was read was written."""
+    apart: int = 0
+    """How far apart the threads are, of all pairs: bits of ``layout.Apart``."""
 
 
 class Problem(NamedTuple):
@@ -124,6 +128,8 @@ def _note(code: Code, head: Head, place: object, problem: Problem) -> None:
 def _count(code: Code, place: object, problem: Problem) -> None:
     count = field(code, place, layout.PROBLEM_COUNT, I32)
     count[0] = count[0] + 1
+    flags = field(code, place, layout.PROBLEM_FLAGS, I32)
+    flags[0] = flags[0] | (problem.flags & layout.APART)
     low = field(code, place, layout.PROBLEM_LOW, I32)
     high = field(code, place, layout.PROBLEM_HIGH, I32)
     adjacent = (problem.low <= high[0]) & (problem.high >= low[0])
@@ -152,6 +158,8 @@ def decode(table: NDArray[np.uint8]) -> list[Found]:
                 bool(flags & 2),
                 bool(flags & 1),
                 cluster,
+                bool(flags & 4),
+                flags & layout.APART,
             )
         )
     return sorted(found, key=lambda each: (each.now.site, each.rule, each.first))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from fragmenta.ptx.asynchronous.events import Event
 from fragmenta.ptx.asynchronous.wgmma import Located, describe, is_wgmma
 from fragmenta.ptx.checking.effects import effects
-from fragmenta.ptx.module import Function, Part, Register
+from fragmenta.ptx.module import Function, Register
 
 REGISTER_BYTES = 64
 """A register begins at a multiple of that."""
@@ -72,10 +72,9 @@ def roles(function: Function) -> dict[int, Role]:
             (Role.METADATA, (form.metadata,)),
         ):
             for each in operands:
-                register = each.of if isinstance(each, Part) else each
-                if isinstance(register, Register):
-                    before = found.get(register.number, Role(0))
-                    found[register.number] = before | role
+                if isinstance(each, Register):
+                    before = found.get(each.number, Role(0))
+                    found[each.number] = before | role
     return found
 
 

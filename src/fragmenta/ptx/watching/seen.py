@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fragmenta.ptx.engine.layout import RANK_BITS
 from fragmenta.ptx.watching.history import Note, issuer, moment, waits_of
 
 LATEST = 1 << 62
@@ -108,13 +109,16 @@ class Seen:
                 self.stories[key(each)] = self._story(each, notes)
 
     def _story(self, found: Any, notes: list[Note]) -> Story:
-        now = self.agent(found.now, notes)
-        before = None if found.before is None else self.agent(found.before, notes)
+        goal = found.first >> RANK_BITS
+        now = self.agent(found.now, notes, goal)
+        before = None
+        if found.before is not None:
+            before = self.agent(found.before, notes, goal)
         wait = None if before is None else self._wait(now, before, notes)
         return Story(self.observer.number_of(found), now, before, wait)
 
-    def agent(self, access: Any, notes: list[Note]) -> Agent:
-        """Who did an access."""
+    def agent(self, access: Any, notes: list[Note], goal: int) -> Agent:
+        """Who did an access of the shared memory of the block with rank ``goal``."""
         watch = self.observer.watch
         kind, rank, number = watch.describe(access.agent)
         time = moment(
@@ -128,7 +132,7 @@ class Seen:
         offset = self.observer.offsets.get((rank, number))
         return made._replace(
             mbarrier=None if offset is None else (rank, offset),
-            issuer=issuer(notes, access.agent, access),
+            issuer=issuer(notes, access.agent, access, goal),
         )
 
     def _wait(self, now: Agent, before: Agent, notes: list[Note]) -> Wait | None:

@@ -11,37 +11,59 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from fragmenta.errors import ranges
+from fragmenta.errors import one_of, ranges
 from fragmenta.ptx.checking.problem import SEVERITIES, Problem, Related
 from fragmenta.ptx.engine import layout
-from fragmenta.ptx.naming import Names, array, block_words
+from fragmenta.ptx.module import Source
+from fragmenta.ptx.naming import Names, block_words, element, place
 from fragmenta.ptx.watching import phrases
-from fragmenta.ptx.watching.findings import Found
+from fragmenta.ptx.watching.findings import Found, Launched
 from fragmenta.ptx.watching.seen import Agent, Story, Wait
 
 ALL = 0xFFFFFFFF
+CONSEQUENCES = frozenset({
+    "uninitialised", "illegal-metadata", "bad-descriptor", "schedule", "leak",
+    "deadlock", "fault",
+})  # fmt: skip
+"""What a race, a missing wait or a misused mbarrier may lead to."""
+CPP = frozenset({"cu", "cuh", "h", "hpp", "hxx", "cc", "cpp", "cxx", "inl"})
+"""Files of CUDA C++."""
+NUMBA = "_ZN6cudapy"
+"""How the names of Numba's kernels begin."""
 
 
-def tell_all(found: Iterable[tuple[Any, Found]]) -> list[Problem]:
+def tell_all(found: Iterable[tuple[Launched, Found]]) -> list[Problem]:
     """All problems of a launch: errors, then warnings, then what is worth knowing.
 
     The same lines of the source in an unrolled loop are one problem, and so are two
     accesses that race in either order.
     """
     tellers: dict[int, Teller] = {}
-    told: dict[tuple[Any, ...], Problem] = {}
+    together: dict[tuple[Any, ...], list[tuple[Teller, Found]]] = {}
     # Of two accesses the one that reads tells more.
     for launch, each in sorted(found, key=lambda pair: _writes(pair[1])):
-        teller = tellers.setdefault(id(launch), Teller(launch))
-        problem = teller.tell(each)
-        key = _key(problem)
-        if key in told:
-            count = told[key].count + problem.count
-            told[key] = replace(told[key], count=count)
-        else:
-            told[key] = problem
-    every = [_with_count(each) for each in told.values()]
-    return sorted(every, key=lambda e: (SEVERITIES.index(e.severity), e.line))
+        if id(launch) not in tellers:
+            tellers[id(launch)] = Teller(launch)
+        problem = tellers[id(launch)].tell(each)
+        together.setdefault(_key(problem), []).append((tellers[id(launch)], each))
+    every = [_with_count(_tell_once(some)) for some in together.values()]
+    return sorted(every, key=order)
+
+
+def order(problem: Problem) -> tuple[int, bool, int]:
+    """By what problems are sorted: the cause before what may follow from it."""
+    severity = SEVERITIES.index(problem.severity)
+    return severity, problem.rule in CONSEQUENCES, problem.line
+
+
+def _tell_once(some: list[tuple[Teller, Found]]) -> Problem:
+    """Several findings as one problem; its repair is enough for all of them."""
+    teller, first = some[0]
+    apart = 0
+    for _, each in some:
+        apart |= each.more.get("apart", 0)
+    told = teller.tell(replace(first, more={**first.more, "apart": apart}))
+    return replace(told, count=sum(each.count for _, each in some))
 
 
 def _writes(found: Found) -> bool:
@@ -67,7 +89,7 @@ def _with_count(problem: Problem) -> Problem:
 class Teller:
     """Tells the problems of one launch."""
 
-    def __init__(self, launch: Any) -> None:
+    def __init__(self, launch: Launched) -> None:
         self.launch = launch
         self.names = Names(launch.module(), launch.compiled)
         self._lines = self.names.module.text.splitlines()
@@ -85,11 +107,21 @@ class Teller:
         if instruction is not None:
             line, column = instruction.line, instruction.column
             source, length = instruction.source, len(instruction.mnemonic)
+        hint = phrases.spoken(hint, self._language(source))
         return Problem(
             found.rule, found.severity, line, column, self._text(line), message, hint,
             self.names.function(found.site), source, length, count=found.count,
             block=self._block(found.block), related=self._related(found),
         )  # fmt: skip
+
+    def _language(self, source: Source | None) -> str:
+        """What the line of a problem is written in; nothing if it is not known."""
+        if self.launch.language or source is None:
+            return self.launch.language
+        if self.launch.compiled.kernel.startswith(NUMBA):
+            return "numba"
+        suffix = source.file.rpartition(".")[2].lower()
+        return "cuda" if suffix in CPP else ""
 
     def _text(self, line: int) -> str:
         return self._lines[line - 1] if 0 < line <= len(self._lines) else ""
@@ -139,7 +171,9 @@ class Teller:
         memory = self._memory(found, story)
         start = f"{self._who(found)}{self._agent(now)} {verb} {memory}"
         if found.rule == "uninitialised":
-            return f"{start}, which nobody has written", phrases.REPAIRS[found.rule]
+            what = phrases.PARTLY if found.more.get("partly") else phrases.UNWRITTEN
+            uses = self._uses(found)
+            return f"{start}, {what}{uses}", phrases.REPAIRS[found.rule]
         if before is None:
             rest = phrases.SEVERAL if found.more["now_write"] else phrases.SOMEBODY
             return f"{start}; {rest}", phrases.REPAIRS[found.rule]
@@ -149,9 +183,23 @@ class Teller:
         other = self._agent(before, now)
         verb = "wrote" if found.more["was_write"] else "read"
         rest = phrase.format(other=other, verb=verb, user=self._user(now))
+        if found.rule.endswith("-race"):
+            rest += phrases.wider(found.more["apart"], now, before)
         why = self._why(found.rule, now, before, story.wait)
         hint = self._repair(found, now, before)
         return f"{start}; {rest}{f': {why}' if why else ''}", hint
+
+    def _uses(self, found: Found) -> str:
+        """Where the value that was read is used, if that was followed."""
+        told: dict[str, None] = {}
+        for kind, (function, index) in found.more.get("uses", ()):
+            at = self.names.module.functions[function].instructions[index]
+            told[f"{phrases.USES[kind]} at {place(at)}"] = None
+        some = list(told)
+        more = f" and {len(some) - 2} more" if len(some) > 3 else ""
+        harmless = phrases.HARMLESS if found.severity == "info" else ""
+        first = one_of(some[: 2 if more else 3], "and")
+        return f"; it {first}{more}{harmless}" if some else ""
 
     def _user(self, who: Agent) -> str:
         """What reads through the async proxy."""
@@ -170,6 +218,7 @@ class Teller:
             if who.issuer is not None:
                 _, warp, lanes = who.issuer
                 lane = f", issued by warp {warp}{_lanes(lanes)}"
+                who = who._replace(rank=who.issuer[0])
         if than is not None:
             lane += self._elsewhere(who, than)
         return phrases.AGENTS[who.kind].format(
@@ -193,7 +242,7 @@ class Teller:
         slot, offset = first >> layout.SLOT_BITS, first & (1 << layout.SLOT_BITS) - 1
         for each in self.launch.places:
             if each.slot == slot:
-                return f"byte {offset} of {array(each.name)}"
+                return element(each.name, each.elements, offset)
         return f"global {first:#x}"
 
     # ── what is missing between them ────────────────────────────────────────
@@ -231,6 +280,7 @@ class Teller:
         some = _lanes(wait.lanes) if len(wait.warps) == 1 else ""
         return phrase.format(
             who=phrases.warps(list(wait.warps)) + some, phase=wait.phase,
+            parity=wait.phase & 1,
             where=self.names.place(wait.site),
             mbarrier=self.names.mbarrier(wait.offset), **more,
         )  # fmt: skip
@@ -243,11 +293,13 @@ class Teller:
         if before.mbarrier is not None:
             offset = before.mbarrier[1]
             mbarrier = f"the mbarrier {self.names.shared(offset) or f'at {offset:#x}'}"
-        phrase = phrases.repair(found.rule, found.more["space"], writes, now, before)
+        phrase = phrases.repair(
+            found.rule, found.more["space"], writes, now, before, found.more["apart"]
+        )
         return phrase.format(
             access="the write" if writes else "the read", mbarrier=mbarrier,
             user=self._user(now),
-            phase=before.epoch,
+            phase=before.epoch, parity=before.epoch & 1,
             readers=phrases.warps([number for _, number in before.warps]),
         )  # fmt: skip
 

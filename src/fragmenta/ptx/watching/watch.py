@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fragmenta.arrays.locks import ForkLock
+from fragmenta.arrays.once import once
 from fragmenta.errors import Error, one_of
 from fragmenta.machine import compiler
 from fragmenta.ptx.engine import library
@@ -58,21 +57,13 @@ class Machine:
         self.renew = int(self._engine.get_function_address(meeting.RENEW.name))
 
 
-_LOADING = ForkLock()
-
-
+@once
 def machine() -> Machine:
     """The compiled functions, loaded once.
 
     Contexts are made in several threads at a time.  A second machine would be thrown
     away while one of them uses its functions.
     """
-    with _LOADING:
-        return _machine()
-
-
-@cache
-def _machine() -> Machine:
     return Machine()
 
 
@@ -190,6 +181,7 @@ class Watch:
         self._sets[: layout.SETS_CELLS] = 0
         heads = self._heads.reshape(-1, layout.HEAD_BYTES).view(np.int32)
         heads[:, layout.HEAD_CLUSTER // 4] = self._cluster
+        heads[:, layout.HEAD_EXITED // 4] = 0
 
     # ── agents ──────────────────────────────────────────────────────────────
 

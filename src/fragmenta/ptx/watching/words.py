@@ -13,7 +13,7 @@ from fragmenta.machine.trace import I32, I64, Code, Memory, Value, convert, sele
 from fragmenta.ptx.engine.library import as_signed, field
 from fragmenta.ptx.watching import layout
 from fragmenta.ptx.watching.clocks import Head
-from fragmenta.ptx.watching.layout import Lanes, Rule
+from fragmenta.ptx.watching.layout import Apart, Lanes, Rule
 from fragmenta.ptx.watching.problems import Problem, report
 from fragmenta.ptx.watching.readers import added, each_reader, is_set
 from fragmenta.ptx.watching.records import (
@@ -92,7 +92,9 @@ def check(
     missing = word.mask & ~ever
     with code.when(now.has(layout.READS) & (missing != 0)):
         rule = missing.lift(int(Rule.UNINITIALISED))
-        _report(code, head, now, word, rule, write.lift(0), missing, 0)
+        # The range is as wide as the access, so that those side by side are one.
+        partly = select(missing == word.mask, missing.lift(0), 4)
+        _report(code, head, now, word, rule, write.lift(0), word.mask, partly)
     overlap = word.mask & mask_of(write)
     with code.when(overlap != 0):
         _after_write(code, head, now, word, write, overlap, equal)
@@ -212,9 +214,12 @@ def _is(head: Head, agent: Value, kind: str) -> Value:
 
 def _report(
     code: Code, head: Head, now: Now, word: Word, rule: Value, before: Value,
-    bytes_: Value, was: int,
+    bytes_: Value, was: Value | int,
 ) -> None:  # fmt: skip
-    """Note a problem with some bytes of a word; ``was`` is 2 after a write."""
+    """Note a problem with some bytes of a word.
+
+    ``was`` is 2 after a write, 4 if a part of the bytes was written.
+    """
     skipped = select(
         (bytes_ & 1) != 0, bytes_.lift(0),
         select((bytes_ & 2) != 0, bytes_.lift(1),
@@ -226,7 +231,8 @@ def _report(
                select((bytes_ & 2) != 0, bytes_.lift(2), bytes_.lift(1))),
     )  # fmt: skip
     one = (now.lanes == int(Lanes.ONE)) | (now.lanes == int(Lanes.STRONG_ONE))
-    flags = (now.kind & layout.WRITES) | was
+    flags = (now.kind & layout.WRITES) | now.kind.lift(was)
+    flags = flags | _apart(head, now, before)
     report(
         code, head,
         Problem(
@@ -235,6 +241,15 @@ def _report(
             before & as_signed(~layout.EVER_FIELD, 64), flags,
         ),
     )  # fmt: skip
+
+
+def _apart(head: Head, now: Now, before: Value) -> Value:
+    """How far apart two warps are: bits of ``Apart``."""
+    earlier, warps = agent_of(before), head.word(layout.HEAD_WARPS)
+    nothing = now.agent.lift(0)
+    warp = select(earlier == now.agent, nothing, int(Apart.WARP))
+    same = earlier // warps == now.agent // warps
+    return warp | select(same, nothing, int(Apart.BLOCK))
 
 
 def settled(head: Head, viewer: Viewer, record: Value) -> Value:

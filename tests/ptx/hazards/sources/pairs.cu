@@ -373,3 +373,15 @@ KERNEL __cluster_dims__(2, 1, 1) exited_block(u32 *out, u32 *flag)
         out[threadIdx.x] = 5 * threadIdx.x;
     }
 }
+
+// Two warps store the same matrices to the same place: as long as they are the same.
+KERNEL replicated(const u32 *in, u32 *out)
+{
+    __shared__ alignas(128) u32 tile[128];
+    u32 more = BUG == 1 && warp() == 1;
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 ::"r"(at(tile + 4 * lane())), "r"(in[lane()]), "r"(in[lane() + 32]), "r"(in[lane() + 64]),
+                 "r"(in[lane() + 96] + more) : "memory");
+    __syncthreads();
+    out[threadIdx.x] = get(&tile[threadIdx.x]) + get(&tile[64 + threadIdx.x]);
+}

@@ -303,6 +303,20 @@ KERNEL unset_sum(u32 *sum, u32 *out)
         *out = *sum;
 }
 
+// Threads that return after a barrier write what the others read.
+KERNEL returned(u32 *out)
+{
+    __shared__ u32 tile[64];
+    put(&tile[threadIdx.x], threadIdx.x);
+    __syncthreads();
+    if (threadIdx.x >= 32) {
+        if (BUG != 0)
+            put(&tile[threadIdx.x], 7);
+        return;
+    }
+    out[threadIdx.x] = get(&tile[threadIdx.x + 32]);
+}
+
 // A barrier that only some warps reach.
 KERNEL some_warps(u32 *out)
 {

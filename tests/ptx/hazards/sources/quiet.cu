@@ -150,6 +150,20 @@ KERNEL early_return(u32 *out)
     out[threadIdx.x] = tile[63 - threadIdx.x];
 }
 
+// Threads write, some of them return, and the others go on behind a barrier: it waits for
+// those that have not returned.
+KERNEL written_and_returned(u32 *out)
+{
+    __shared__ u32 tile[96];
+    put(&tile[threadIdx.x], 5 * threadIdx.x);
+    if (threadIdx.x >= 40)
+        return;
+    __syncthreads();
+    out[threadIdx.x] = get(&tile[95 - threadIdx.x]) + get(&tile[39 - threadIdx.x]);
+    __syncthreads();
+    put(&tile[95 - threadIdx.x], 1);
+}
+
 // A barrier that also votes.
 KERNEL voting(const u32 *in, u32 *out)
 {

@@ -337,3 +337,30 @@ KERNEL sums_in_turns(const u16 *a, const u16 *b, u32 *out, int steps)
         }
     end(tensor);
 }
+
+// Block 1 of four copies into blocks 1 and 3.  The mbarrier of block 0 counts what goes to
+// the first pair of blocks, that of block 2 what goes to the second.
+KERNEL counted_by_pairs(const __grid_constant__ Map map, u32 *out, const u32 *tensor)
+{
+    __shared__ alignas(128) u32 tile[128];
+    __shared__ u64 full;
+    if (threadIdx.x == 0 && rank() % 2 == 0) {
+        init(&full, 1);
+        fence_init();
+        arrive_expect(&full, 512);
+    }
+    cluster_arrive();
+    cluster_wait();
+    if (threadIdx.x == 0 && rank() == 1)
+        asm volatile("cp.async.bulk.tensor.2d.cta_group::2.shared::cluster.global.mbarrier::complete_tx::bytes"
+                     ".multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
+                     ::"r"(at(tile)), "l"(&map), "r"(16), "r"(4), "r"(remote(&full, 0)), "h"((u16)10) : "memory");
+    if (rank() % 2 == 0) {
+        if (BUG == 0 || rank() == 0)
+            wait(&full, 0);
+        out[64 * rank() + threadIdx.x] = load_remote(remote(&tile[threadIdx.x], rank() + 1));
+        wait(&full, 0);
+    }
+    cluster_arrive();
+    cluster_wait();
+}

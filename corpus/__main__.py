@@ -1,0 +1,77 @@
+"""Run the corpus: every library in processes of its own, one after the other."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from corpus import table
+from corpus.registry import ALL, PARTS
+
+
+def main() -> int:
+    """Run the cases that are asked for; compare with the table, or keep them in it."""
+    parser = argparse.ArgumentParser(prog="corpus", description=__doc__)
+    parser.add_argument("--part", choices=PARTS, default=ALL)
+    parser.add_argument("--library", choices=table.LIBRARIES, action="append")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds for each case"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="keep the results of each case here"
+    )
+    parser.add_argument("--record", type=Path, help="launches for a GPU go here")
+    parser.add_argument("--interpret", action="store_true", help="time the interpreter")
+    parser.add_argument("--gather", action="store_true", help="only read --folder")
+    parser.add_argument("--keep", action="store_true", help="write docs/corpus.json")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary)
+        if not given.gather:
+            for library in given.library or table.LIBRARIES:
+                run(library, folder, given)
+        rows = table.read(folder)
+    return finish(rows, given.keep)
+
+
+def run(library: str, folder: Path, given: Any) -> None:
+    """Run the cases of a library; then the same by Triton's interpreter."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "corpus.child", library, given.part]
+    options = ["--only", given.only, "--limit", str(given.limit)]
+    record = ["--record", str(given.record)] if given.record else []
+    print(f"{library} ...", flush=True)
+    subprocess.run([*command, str(folder), *options, *record], check=True)
+    if given.interpret:
+        place = folder / "interpreted"
+        place.mkdir(exist_ok=True)
+        environment = {**os.environ, "TRITON_INTERPRET": "1"}
+        subprocess.run([*command, str(place), *options], check=False, env=environment)
+
+
+def finish(rows: list[table.Row], keep: bool) -> int:
+    """Say what came of it; whether something is not as it was."""
+    for row in rows:
+        problems = sum(len(each["problems"]) for each in row["kernels"])
+        print(
+            f"{row['library']:10} {row['case']:32} {row['state']:8} "
+            f"{len(row['kernels']):2} kernels, {problems:2} problems  "
+            f"{row['reason'][:60]}"
+        )
+    if keep:
+        table.keep(rows)
+        return 0
+    wrong = table.differences(rows)
+    for each in wrong:
+        print(each)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""How the functions of each library are called, and what they ought to return."""

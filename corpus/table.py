@@ -1,0 +1,178 @@
+"""The results of all cases, in one file: ``docs/corpus.json``.
+
+A case is one line.  What depends on the machine (seconds) is kept, but not compared.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Iterable
+from datetime import date
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+FILE = Path(__file__).parents[1] / "docs" / "corpus.json"
+
+
+class Library(NamedTuple):
+    """Where the kernels of a library come from."""
+
+    package: str
+    title: str
+    source: str
+    """The address of its files; {version} is that of the package."""
+
+
+_GITHUB = "https://github.com/"
+LIBRARIES = {
+    "liger": Library(
+        "liger-kernel", "Liger Kernel", "linkedin/Liger-Kernel/blob/v{version}/src/"
+    ),
+    "fla": Library(
+        "fla-core",
+        "flash-linear-attention",
+        "fla-org/flash-linear-attention/blob/v{version}/",
+    ),
+    "flaggems": Library(
+        "flag_gems", "FlagGems", "flagos-ai/FlagGems/blob/v{version}/src/"
+    ),
+    "conch": Library(
+        "conch-triton-kernels", "Conch", "stackav-oss/conch/blob/v{version}/"
+    ),
+    "unsloth": Library("unsloth", "unsloth", "unslothai/unsloth/blob/main/"),
+    "bnb": Library(
+        "bitsandbytes",
+        "bitsandbytes",
+        "bitsandbytes-foundation/bitsandbytes/blob/{version}/",
+    ),
+    "sage": Library(
+        "sageattention", "SageAttention", "thu-ml/SageAttention/blob/v{version}/"
+    ),
+    "lightning": Library(
+        "lightning-attn",
+        "Lightning Attention",
+        "OpenNLPLab/lightning-attention/blob/main/",
+    ),
+    "helion": Library("helion", "Helion", "pytorch/helion/blob/v{version}/"),
+    "numbacuda": Library(
+        "numba-cuda", "numba-cuda", "NVIDIA/numba-cuda/blob/v{version}/"
+    ),
+    "cccl": Library(
+        "nvidia-cuda-cccl", "CCCL (CUB, libcu++)", "NVIDIA/cccl/blob/main/"
+    ),
+    "cce": Library(
+        "cut-cross-entropy", "Cut Cross-Entropy", "apple/ml-cross-entropy/blob/main/"
+    ),
+}
+"""The modules of cases, one for each library."""
+
+Row = dict[str, Any]
+
+
+def in_package(text: str) -> str:
+    """A text whose paths start in the folder of all packages, or have no folder.
+
+    >>> in_package("at (/a/lib/site-packages/triton/core.py:3), /tmp/made/here.py:7")
+    'at (triton/core.py:3), here.py:7'
+    """
+    inside = re.sub(r"[^\s'\"(]*/site-packages/", "", text)
+    return re.sub(r"(?<![\w:/.])/(?:[\w.+-]+/)+", "", inside)
+
+
+def load() -> dict[str, Any]:
+    """The table as it was last kept."""
+    if not FILE.exists():
+        return {"made": {}, "libraries": {}, "cases": []}
+    found: dict[str, Any] = json.loads(FILE.read_text("utf-8"))
+    return found
+
+
+def read(folder: Path) -> list[Row]:
+    """The cases that ran into a folder, with the interpreter's times."""
+    rows = []
+    for file in sorted(folder.glob("*.json")):
+        library, case = file.stem.split(".", 1)
+        told = json.loads(in_package(file.read_text()))
+        row = {"library": library, "case": case, **told}
+        other = folder / "interpreted" / file.name
+        if other.exists():
+            _add_interpreter(row, json.loads(other.read_text()))
+        rows.append(row)
+    return rows
+
+
+def _add_interpreter(row: Row, told: Row) -> None:
+    """Its seconds for each kernel; its state, where it gave up."""
+    row["interpreter"] = told["state"]
+    for each in row["kernels"]:
+        seconds = told.get("interpreter", {}).get(each["kernel"])
+        if seconds is not None:
+            each["interpreter"] = seconds
+
+
+def keep(rows: Iterable[Row]) -> None:
+    """Write the table, with these cases in place of what it had of them."""
+    table = load()
+    cases = {(each["library"], each["case"]): each for each in table["cases"]}
+    cases |= {(each["library"], each["case"]): each for each in rows}
+    libraries = {
+        name: {
+            "package": each.package,
+            "version": _version(each.package),
+            "title": each.title,
+            "source": _address(each),
+        }
+        for name, each in LIBRARIES.items()
+        if any(library == name for library, _ in cases)
+    }
+    made = {"date": date.today().isoformat(), "machine": platform.machine()}
+    for package in ("torch", "triton"):
+        made[package] = _version(package).split("+")[0]
+    lines = ",\n".join(
+        json.dumps(row, sort_keys=True, ensure_ascii=False)
+        for _, row in sorted(cases.items())
+    )
+    head = json.dumps({"made": made, "libraries": libraries}, indent=1)[:-2]
+    FILE.write_text(f'{head},\n "cases": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+
+
+def _address(library: Library) -> str:
+    return _GITHUB + library.source.format(version=_version(library.package))
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def differences(rows: Iterable[Row]) -> list[str]:
+    """What is not as it was kept: states, kernels and verdicts."""
+    known = {(each["library"], each["case"]): each for each in load()["cases"]}
+    found = []
+    for row in rows:
+        name = f"{row['library']} {row['case']}"
+        before = known.get((row["library"], row["case"]))
+        if before is None:
+            found.append(f"{name} is not in {FILE.name}")
+            continue
+        for what, now, then in zip(
+            ("state", "verdicts"), essence(row), essence(before), strict=True
+        ):
+            if now != then:
+                found.append(f"{name}: the {what} was {then}, now it is {now}")
+    return found
+
+
+def essence(row: Row) -> tuple[str, list[str]]:
+    """What must stay: the state, and what is said about each kernel."""
+    said = {
+        f"{each['kernel']}: {problem['rule']} at {problem['source']}"
+        for each in row["kernels"]
+        for problem in each["problems"]
+    }
+    return row["state"], sorted(said)

@@ -1,0 +1,109 @@
+"""Makes one object for all threads: whoever asks gets the object that was kept first.
+
+``functools.cache`` and ``cached_property`` let two threads make an object each, and
+give each thread its own.  That is of no harm for values.  It is wrong for an object
+that is compared by identity, that is changed later, or whose memory is used by machine
+code as long as the object lives: one thread uses what nobody else holds.
+
+Nothing is locked while an object is made, so that makers may ask for one another.  Two
+threads may make the same object, but both get the one that was kept first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar, overload
+
+from fragmenta.arrays.forking import Lock
+
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+class Once(Generic[Given, Made]):
+    """A function that makes one object for each list of arguments.
+
+    >>> @once
+    ... def box(size: int) -> list[int]:
+    ...     return [0] * size
+    >>> box(3) is box(3)
+    True
+    """
+
+    def __init__(self, make: Callable[Given, Made], most: int | None = None) -> None:
+        update_wrapper(self, make)
+        self._make, self._most = make, most
+        self._kept: dict[Hashable, Made] = {}
+        self._lock = Lock()
+
+    def __call__(self, *given: Given.args, **named: Given.kwargs) -> Made:
+        """The object for these arguments."""
+        key: Hashable = (given, *sorted(named.items())) if named else given
+        try:
+            return self._kept[key]
+        except KeyError:
+            made = self._make(*given, **named)
+        with self._lock:
+            found = self._kept.setdefault(key, made)
+            if self._most is not None and len(self._kept) > self._most:
+                del self._kept[next(iter(self._kept))]
+        return found
+
+    def cache_clear(self) -> None:
+        """Forget every object."""
+        with self._lock:
+            self._kept.clear()
+
+
+def once(make: Callable[Given, Made]) -> Once[Given, Made]:
+    """Decorate a function whose objects all threads share."""
+    return Once(make)
+
+
+def once_of(
+    most: int,
+) -> Callable[[Callable[Given, Made]], Once[Given, Made]]:
+    """The same for at most so many objects; the oldest is forgotten first."""
+
+    def decorate(make: Callable[Given, Made]) -> Once[Given, Made]:
+        return Once(make, most)
+
+    return decorate
+
+
+class OnceProperty(Generic[Made]):
+    """A property that is made when it is first asked for, once for all threads.
+
+    >>> class Box:
+    ...     @once_property
+    ...     def room(self) -> list[int]:
+    ...         return [0]
+    >>> box = Box()
+    >>> box.room is box.room
+    True
+    """
+
+    def __init__(self, make: Callable[[Any], Made]) -> None:
+        self.func = make
+        self.__doc__ = make.__doc__
+        self.__module__ = make.__module__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    @overload
+    def __get__(self, of: None, owner: type) -> OnceProperty[Made]: ...
+    @overload
+    def __get__(self, of: object, owner: type) -> Made: ...
+    def __get__(self, of: object | None, owner: type) -> OnceProperty[Made] | Made:
+        if of is None:
+            return self
+        # From now on, the object's own attribute is found before this one.
+        kept: dict[str, Made] = of.__dict__
+        if self.name in kept:
+            return kept[self.name]
+        return kept.setdefault(self.name, self.func(of))
+
+
+once_property = OnceProperty

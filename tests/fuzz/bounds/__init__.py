@@ -1,0 +1,1 @@
+"""Hostile addresses and operands for every instruction that touches memory."""

@@ -1,0 +1,254 @@
+"""Which instructions touch memory, and how is each of them given hostile operands?
+
+The list is derived: lines of the table of opcodes with an address among their operands,
+and instructions of the catalogue that take an address, a descriptor or tensor memory.
+
+Registers are ``%d`` (64 bits), ``%r``, ``%h``, ``%q`` (128 bits) and ``%p``.  All of
+them come from one row of six numbers for each thread: see :func:`column`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from fragmenta.cuda.source import ptx as written
+from fragmenta.errors import BadOperands
+from fragmenta.isa.families import catalogue
+from fragmenta.isa.instruction import Instruction as Op
+from fragmenta.ptx.checking.registers import size
+from fragmenta.ptx.engine import writing
+from fragmenta.ptx.engine.admitting import admit
+from fragmenta.ptx.engine.compiling import write
+from fragmenta.ptx.engine.program import program
+from fragmenta.ptx.opcodes import TABLE
+from fragmenta.ptx.opcodes.table import Syntax
+from fragmenta.ptx.reading import parse
+from tests.ptx.opcodes.carried import Statement, registers, statements
+
+COLUMNS = 6
+"""Numbers of a row: three for registers of 64 bits, three for those of 32."""
+OFFSETS = (*[0] * 12, 4, 16, -16, 1 << 20, -(1 << 31), (1 << 63) - 1)
+"""Bytes that are added to an address in the text."""
+ADDRESSES = ("address", "tensor")
+"""What the catalogue calls operands that are addresses."""
+
+
+class Touch(NamedTuple):
+    """The one access of a load, a store or an atomic operation."""
+
+    space: str
+    """``generic``, ``shared``, ``cluster`` or ``local``."""
+    register: str
+    """What holds the address."""
+    offset: int
+    bytes: int
+    writes: bool
+
+
+class Form(NamedTuple):
+    """An instruction with hostile operands."""
+
+    text: str
+    family: str
+    """What it is put together with: its opcode, or its family in the catalogue."""
+    results: tuple[str, ...] = ()
+    """The registers that a load fills, if it loads."""
+    element: int = 0
+    """Bytes of each element that is loaded or stored."""
+    values: tuple[str, ...] = ()
+    """The registers that a store writes to memory."""
+    touch: Touch | None = None
+    """None if more than one place is accessed, or none."""
+    likes: tuple[tuple[int, str], ...] = ()
+    """Numbers of the row that are often right, and what they name then: ``shared`` or
+    ``global`` memory, an ``mbarrier``, or a tensor ``map``."""
+    uniform: bool = False
+    """Whether all lanes have to give the same."""
+    threads: int = 32
+
+
+def column(register: str) -> tuple[int, int]:
+    """The number of a row that a register holds, and how many bits of it.
+
+    >>> column("%d1"), column("%r1"), column("%h5")
+    ((1, 64), (4, 32), (5, 16))
+    """
+    kind, number = register[1], int(register[2:])
+    if kind == "d":
+        return number % 3, 64
+    return 3 + number % 3, {"r": 32, "h": 16, "p": 1}[kind]
+
+
+# ── the table of opcodes ────────────────────────────────────────────────────
+
+
+def lines() -> list[Syntax]:
+    """The lines with an address among their operands."""
+    every = [line for some in TABLE.lines.values() for line in some]
+    return [line for line in every if any(slot.address for slot in line.operands)]
+
+
+_SPACES = {"shared": "shared", "shared::cta": "shared", "local": "local",
+           "shared::cluster": "cluster"}  # fmt: skip
+
+
+@cache
+def table_forms(seed: int) -> tuple[Form, ...]:
+    """Each word of each line at least once."""
+    draw = random.Random(seed)
+    found: dict[str, Form] = {}
+
+    def address(number: int, found: dict[str, str]) -> str:
+        near = found.get("space", "") in _SPACES and draw.random() < 0.5
+        offset = draw.choice(OFFSETS)
+        step = f"+{offset}" if offset else ""
+        return f"{'%r' if near else '%d'}{number}{step}"
+
+    for line in lines():
+        for each in statements(line, draw, address):
+            form = _form(each)
+            found[form.text] = form
+    return tuple(found.values())
+
+
+def _form(of: Statement) -> Form:
+    opcode, line = of.line.opcode, of.line
+    plain = opcode in ("ld", "ldu", "st", "atom", "red")
+    if not plain or "async" in of.mnemonic.split(".") or "bulk" in of.mnemonic:
+        return Form(of.text, opcode, likes=tuple(_likes(of)))
+    place = next(i for i, slot in enumerate(of.slots) if slot.address)
+    name, _, step = of.operands[place].strip("[]").partition("+")
+    data = next((s for s in of.slots if s.name in ("d", "b") and not s.address), None)
+    if data is None:
+        return Form(of.text, opcode, likes=tuple(_likes(of)))
+    kind, held = line.type_of(data, of.qualifiers), registers(line, data, of.qualifiers)
+    touch = Touch(
+        _SPACES.get(of.qualifiers.get("space", ""), "generic"), name, int(step or 0),
+        size(kind) * len(held), opcode in ("st", "atom", "red"),
+    )  # fmt: skip
+    loads, stores = opcode in ("ld", "ldu"), opcode == "st"
+    return Form(
+        of.text, opcode, tuple(held) if loads else (), size(kind),
+        tuple(held) if stores else (), touch,
+    )  # fmt: skip
+
+
+def _likes(of: Statement) -> Iterator[tuple[int, str]]:
+    """What the addresses of an instruction name, if it is right."""
+    words = of.mnemonic.split(".")
+    spaces = [w for w in words if w.startswith("shared") or w == "global"]
+    for slot, text in zip(of.slots, of.operands, strict=True):
+        if not slot.address:
+            continue
+        register = text.strip("[]").partition(",")[0].partition("+")[0]
+        dimension = next((word[0] for word in words if word[1:] == "d"), "2")
+        if slot.name == "mbar" or "mbarrier" in words[:3]:
+            kind = "mbarrier" if spaces else "generic mbarrier"
+        elif slot.type == "tensor":
+            kind = f"map {dimension}"
+        else:
+            kind = spaces.pop(0) if spaces else "generic shared"
+        yield column(register)[0], kind
+
+
+# ── the catalogue ───────────────────────────────────────────────────────────
+
+
+def catalogued() -> list[Op]:
+    """Instructions that take an address, a descriptor or tensor memory."""
+    return [
+        op
+        for op in catalogue()
+        if any(o.ptx in ADDRESSES or (o.name in ("a", "b", "s") and o.ptx == ".b64")
+               for o in op.operands)
+    ]  # fmt: skip
+
+
+@cache
+def catalogue_forms() -> tuple[Form, ...]:
+    """These instructions, each in a scope with registers of its own.
+
+    Of those that read descriptors or tensor memory, which Python looks at first, one of
+    each kind and each list of operands.
+    """
+    found: dict[object, Form] = {}
+    for op in catalogued():
+        whole = op.warpgroup or op.family.startswith("tcgen05")
+        threads = 128 if op.warpgroup else 32
+        form = Form(_scoped(op), op.family, uniform=whole, threads=threads)
+        listed = tuple((o.name, o.ptx, min(o.count, 3)) for o in op.operands)
+        key = (op.family, op.kind, listed) if whole else form.text
+        found.setdefault(key, form)
+    return tuple(found.values())
+
+
+def _scoped(op: Op) -> str:
+    """An instruction after its registers were filled."""
+    lines = ["{", *written.declarations(op)]
+    for number, each in enumerate(written.operands(op)):
+        kind = written.DECLARED.get(each.ptx, each.ptx)
+        names = [f"%{each.name}{i}" for i in range(each.count)]
+        if not each.vector:
+            names = [f"%{each.name}"]
+        for index, name in enumerate(names):
+            lines += _filled(kind, name, number + index)
+    alone = "" if "aligned" in op.mnemonic.split(".") else "@%first "
+    return "\n".join([*lines, f"{alone}{written.statement(op)}", "}"])
+
+
+_FILL = {8: "mov.b64 {}, %long{};", 4: "mov.b32 {}, %word{};",
+         2: "mov.b16 {}, %half{};"}  # fmt: skip
+
+
+def _filled(kind: str, name: str, number: int) -> list[str]:
+    if kind in written.CONSTANTS:
+        return []
+    if kind == ".pred":
+        return [f"setp.ne.b32 {name}, %word{number % 8}, 0;"]
+    return [_FILL[size(kind[1:])].format(name, number % 8)]
+
+
+# ── which are machine code ──────────────────────────────────────────────────
+
+
+HEAD = """\
+.version 9.4
+.target sm_100a
+.address_size 64
+.global .align 16 .b8 variable[52];
+.const .align 16 .b8 constant[40] = {1, 2, 3, 4, 5, 6, 7, 8};
+"""
+REGISTERS = """\
+.reg .pred %p<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;
+.reg .b16 %half<9>; .reg .b32 %word<9>; .reg .b64 %long<9>; .reg .pred %first;
+"""
+
+
+class Fate(NamedTuple):
+    """What the engine makes of an instruction."""
+
+    refused: bool
+    """Whether it is not compiled: its operands do not go together."""
+    event: bool
+    """Whether Python carries it out, not machine code alone."""
+    supported: bool
+    code: tuple[object, ...] = ()
+    """What its machine code consists of: routines and constants."""
+
+
+@cache
+def fate(text: str) -> Fate:
+    """What becomes of an instruction."""
+    tile = ".shared .align 128 .b8 tile[1000];"
+    module = parse(f"{HEAD}.entry k() {{ {REGISTERS} {tile} {text} DONE: ret; }}")
+    writer = writing.Writer(program(module, "k"), "sm_100a")
+    try:
+        admit(module, [writer.unit.function])
+        write(writer)
+    except BadOperands:
+        return Fate(True, False, False)
+    code = (*sorted(writer.routines), bytes(writer.constants))
+    return Fate(False, bool(writer.events), not writer.refusals, code)

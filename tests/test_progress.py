@@ -1,0 +1,91 @@
+"""Is work that takes long told, and only then?  The clock is moved by hand."""
+
+from __future__ import annotations
+
+import io
+import sys
+
+import pytest
+
+from fragmenta import progress
+from fragmenta.errors import Error
+from tests.clock import ByHand
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> ByHand:
+    monkeypatch.delenv(progress.VARIABLE)
+    by_hand = ByHand()
+    monkeypatch.setattr(progress, "clock", by_hand)
+    return by_hand
+
+
+@pytest.mark.parametrize(
+    "given, passes, told",
+    [
+        (None, 0.9, False),
+        (None, 1.0, True),
+        ("0", 0.0, True),
+        ("2.5", 2.4, False),
+        ("2.5", 2.5, True),
+        ("never", 1e9, False),
+    ],
+)
+def test_a_notice_and_a_bar_come_when_patience_ends(
+    given: str | None,
+    passes: float,
+    told: bool,
+    clock: ByHand,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if given is not None:
+        monkeypatch.setenv(progress.VARIABLE, given)
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    with progress.notice("compiling"):
+        clock.move(passes)
+    clock.move(10)  # what is done is not told afterwards
+    assert sys.stderr.getvalue() == ("fragmenta: compiling\n" if told else "")
+    assert not clock.due
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress.bar("multiplying") as done:
+        clock.move(passes)
+        done(0.5)
+    assert ("multiplying" in sys.stderr.getvalue()) == told
+
+
+def test_there_is_no_bar_where_no_terminal_is(
+    clock: ByHand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for stream in (io.StringIO(), None):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress.bar("multiplying") as done:
+            clock.move(100)
+            done(0.5)
+        assert stream is None or stream.getvalue() == ""
+
+
+@pytest.mark.parametrize("given", ["", "soon", "-1", "nan", "inf", "1e300"])
+def test_patience_that_is_none_is_refused(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(progress.VARIABLE, given)
+    with pytest.raises(Error, match=r"a number of seconds from 0, or 'never'"):
+        progress.patience()
+
+
+def test_the_clock_of_the_package_calls_and_calls_off() -> None:
+    """The one test of the real clock: it waits for what happens, however long."""
+    import threading
+
+    called, never = threading.Event(), threading.Event()
+    call_off = progress.Clock().after(3600, never.set)
+    call_off()
+    progress.Clock().after(0, called.set)
+    called.wait()
+    assert not never.is_set()
+    assert progress.Clock().now() <= progress.Clock().now()
