@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from fragmenta.errors import BadOperands, Error
+from fragmenta.errors import BadOperands, Error, nearest
 from fragmenta.machine.trace import I32, I64, Code, Value, convert
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.control import all_to, name_of, pass_by, return_addresses
@@ -26,6 +26,7 @@ from fragmenta.ptx.module import (
     Group,
     Immediate,
     Instruction,
+    Module,
     Operand,
     Register,
     Sink,
@@ -45,11 +46,7 @@ def call(writer: Writer, instruction: Instruction) -> None:
         _indirect(writer, goal, given, operands)
     else:
         name = module.aliases.get(name_of(goal), name_of(goal))
-        function = module.functions.get(name)
-        if function is None:
-            raise Error(f"the function {name} is not declared")
-        if function.kernel:
-            raise Error(f"{name} is a kernel; a kernel can only be launched")
+        function = _called(module, name, given, operands)
         if function.declared_only:
             _host(writer, function, given, operands)
             writer.goto(after)
@@ -63,11 +60,32 @@ def call(writer: Writer, instruction: Instruction) -> None:
     writer.line("br label %dispatch")
 
 
+def _called(
+    module: Module, name: str, given: tuple[Operand, ...], operands: tuple[Operand, ...]
+) -> Function:
+    """The function of a name, if it can be called with so many operands."""
+    function = module.functions.get(name)
+    if function is None:
+        hint = nearest(name, module.functions)
+        raise Error(f"the function {name} is not declared{hint}")
+    if function.kernel:
+        raise Error(f"{name} is a kernel, which cannot be called")
+    takes, returns = len(function.parameters), len(function.returns)
+    if (takes, returns) != (len(operands), len(given)):
+        raise Error(
+            f"{name} has {takes} parameters, {returns} results; the call has "
+            f"{len(operands)} and {len(given)}"
+        )
+    return function
+
+
 def _call_parts(
     instruction: Instruction,
 ) -> tuple[tuple[Operand, ...], Operand, tuple[Operand, ...]]:
     """What is returned, what is called, what is given to it."""
     operands = list(instruction.operands)
+    if all(isinstance(each, Group) for each in operands):
+        raise Error("a call names a function, or a register with its address")
     returned: tuple[Operand, ...] = ()
     if isinstance(operands[0], Group):
         returned = operands.pop(0).items  # type: ignore[union-attr]
@@ -81,10 +99,9 @@ def _call_parts(
 def _pieces(unit: Unit, name: str) -> list[tuple[int, int]]:
     """The bits and the place of each piece of a parameter or a register."""
     function = unit.function
-    every = {v.name: v for v in (*function.parameters, *function.returns)}
-    variable = function.variables.get(name) or every.get(name)
+    variable = function.variables.get(name) or unit.given.get(name)
     if variable is None or variable.space == "reg":
-        found = [r for r in function.registers if name in (r.vector, r.name)]
+        found = unit.named.get(name, [])
         return [piece for each in found for piece in _register_pieces(unit, each)]
     if name in unit.addressed:
         raise Error(f"the address of {name} is taken, and it is given to a function")
@@ -310,8 +327,7 @@ def after_call(writer: Writer, instruction: Instruction) -> None:
             _come_back(writer, unit, given, some)
         return
     name = module.aliases.get(name_of(goal), name_of(goal))
-    callable_here = name in writer.program.units  # not the host's, and not nobody's
-    if not callable_here or module.functions[name].kernel:
+    if _called(module, name, given, operands).declared_only:
         return
     _come_back(writer, writer.program.units[name], given, lanes)
 
