@@ -19,7 +19,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="corpus", description=__doc__)
     parser.add_argument("--part", choices=PARTS, default=ALL)
     parser.add_argument("--library", choices=table.LIBRARIES, action="append")
-    parser.add_argument("--only", default="", help="cases whose names contain this")
+    parser.add_argument(
+        "--only",
+        default="",
+        help="cases whose names contain this, or one of several with commas",
+    )
     parser.add_argument(
         "--limit", type=float, default=300, help="seconds for each case"
     )

@@ -39,7 +39,9 @@ def main() -> None:
     given = parser.parse_args()
     cases = prepared(given.library)
     for each in cases.values():
-        if each.belongs_to(given.part) and given.only in each.name:
+        if each.belongs_to(given.part) and any(
+            part in each.name for part in given.only.split(",")
+        ):
             name = f"{given.library}.{each.name}"
             file = given.folder / f"{name}.json"
             in_a_fork(lambda: run(each, name, given.record), file, given.limit)  # noqa: B023

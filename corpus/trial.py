@@ -62,6 +62,10 @@ class Trial:
         """Whole numbers from ``low`` to ``high - 1``."""
         return torch.randint(low, high, shape, generator=self._made).to(dtype)
 
+    def permutation(self, size: int) -> torch.Tensor:
+        """The numbers below ``size`` in some order."""
+        return torch.randperm(size, generator=self._made)
+
     # ── judging ─────────────────────────────────────────────────────────────
 
     def compare(

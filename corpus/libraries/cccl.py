@@ -68,7 +68,7 @@ def listed(
         x = given.astype(np.int32)
         out = np.zeros(SIZE, np.int32)
         trial.call(lambda: kernel((1,), (THREADS,), (x, out)))
-        want = np.asarray(reference(x), np.int32)
+        want = np.ascontiguousarray(reference(x), np.int32)
         trial.judge(out[: want.size], want)
 
 

@@ -77,7 +77,6 @@ def words(ask: Ask) -> None:
     ]
     right = all(map(is_field, (start, leading, stride))) and all(whole)
     right = right and int(mode) in SWIZZLES and 0 <= int(base) < 8
-    right = right and not (int(base) and not int(mode))
     d = ask.maybe(right, Descriptor, start, leading, stride, mode, base)
     if d is None:
         return
@@ -99,8 +98,8 @@ def decoded(ask: Ask) -> None:
     word = rng.getrandbits(64) & sum(USED)
     if rng.random() < 0.5:
         word |= 1 << rng.randrange(66)
-    right = not word & ~sum(USED) and (word >> 62 or not word >> 49 & 7)
-    d = ask.maybe(bool(right), Descriptor.decode, word)
+    right = not word & ~sum(USED)
+    d = ask.maybe(right, Descriptor.decode, word)
     expect(d is None or d.encode() == word, f"{word:#x} is encoded as {d}")
     ask(Descriptor.decode, odd(rng))
 

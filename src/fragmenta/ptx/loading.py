@@ -6,7 +6,7 @@ runs it, machine code, and the variables, which keep their values between launch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -44,24 +44,32 @@ class Source:
 
     @once_property
     def contracted(self) -> Module:
-        """The module as the assembler runs it: products and sums fused.
-
-        With ``debug`` the assembler changes nothing.
-        """
-        if "debug" in self.module.options:
-            return self.module
+        """The module as the assembler runs it: products and sums fused."""
         # It takes a while to import, and a kernel in the cache does not need it.
         from fragmenta.ptx.opcodes.quotients import contract_all
 
-        def changed(function: Function) -> Function:
-            return function if function.declared_only else contract_all(function)
+        return self._with(contract_all, self.folded)
 
-        functions = self.module.functions.items()
-        return replace(self.module, functions={n: changed(f) for n, f in functions})
+    @once_property
+    def folded(self) -> Module:
+        """The module with what the assembler computes itself."""
+        from fragmenta.ptx.opcodes.folding import fold
+
+        return self._with(fold, self.module)
+
+    def _with(self, change: Callable[[Function], Function], module: Module) -> Module:
+        """A module with changed functions; with ``debug``, ptxas changes nothing."""
+        if "debug" in module.options:
+            return module
+        functions = {
+            name: each if each.declared_only else change(each)
+            for name, each in module.functions.items()
+        }
+        return replace(module, functions=functions)
 
     def changed(self, contract: bool) -> Module:
         """The module as it is run, with or without fused products and sums."""
-        return self.contracted if contract else self.module
+        return self.contracted if contract else self.folded
 
     def compiled(
         self, name: str, target: str, contract: bool, mode: tuple[bool, ...] = ()

@@ -121,7 +121,7 @@ class Runs:
         """
         if not before or launch.machine is None:
             return []
-        from fragmenta.ptx.watching.suspicions import may_cancel, settle, suspected
+        from fragmenta.ptx.watching.suspicions import in_doubt, settle, suspected
 
         if not suspected(launch):
             return []
@@ -131,16 +131,19 @@ class Runs:
         def follow(seed: int) -> Launch:
             _restore(launch, before)
             again = self._prepare(schedule, defined=seed)
+            assert again.machine is not None
             try:
                 self._run(again, most)
-            except KernelFault:
-                pass  # the first run has said so, or undefined bits have no end
+            except KernelFault:  # the first run has said so, or it had no end
+                again.machine.watching.left = ()
+            else:
+                again.machine.watching.leave()
             finally:
                 _restore(launch, after)
             return again
 
         again, kept = follow(0), []
-        others = [follow(seed) for seed in SEEDS] if may_cancel(again) else []
+        others = [follow(seed) for seed in SEEDS] if in_doubt(again) else []
         for each in settle(launch, again, others):
             place = tuple(again.compiled.places[each.site])
             if place not in self._used:

@@ -235,6 +235,27 @@ def test_which_space_an_address_is_in() -> None:
     assert found[:5].tolist() == [1, 2, 4, 8, 16]
 
 
+@pytest.mark.parametrize(
+    ("mask", "kept"), [(0xFFFFFFFF, 0), (0xFFFF0000, 16), (0x80000000, 31)]
+)
+def test_of_lanes_that_store_to_one_shared_word_a_low_one_is_kept(
+    mask: int, kept: int
+) -> None:
+    """As on an H200, where unsloth's backward pass of RMSNorm depends on it."""
+    made = kernel(
+        f""".shared .align 4 .b32 room;
+        mov.u32 %r1, 1; shl.b32 %r1, %r1, %lane; and.b32 %r1, %r1, {mask};
+        setp.ne.u32 %p1, %r1, 0;
+        @%p1 st.shared.u32 [room], %lane;
+        bar.warp.sync 0xffffffff;
+        ld.shared.u32 %r2, [room];
+        st.global.u32 [%out], %r2;"""
+    )
+    out = np.full(1, 99, np.uint32)
+    run(made, out, problems="report", check=False)
+    assert out[0] == kept
+
+
 def test_local_memory_is_of_each_thread() -> None:
     found = launched(
         """

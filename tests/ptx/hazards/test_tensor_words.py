@@ -16,6 +16,7 @@ import pytest
 from fragmenta import ptx
 from fragmenta.errors import KernelFault
 from fragmenta.ptx.watching import phrases
+from fragmenta.ptx.watching.layout import Apart
 
 WHOLE_WARP, OTHER_COMMITS, NO_WAIT, LANE_ALLOCATES = 1, 2, 3, 4
 OVERWRITES, IN_D, ONE_ALLOCATES, NO_CLUSTER_BARRIER = 5, 6, 7, 8
@@ -209,5 +210,6 @@ def test_a_barrier_of_the_block_before_the_product_of_a_pair() -> None:
     assert "arrive at a barrier of the cluster, and wait for that before the" in text
     here, there = (SimpleNamespace(kind="warp", rank=n, number=0) for n in (0, 1))
     there.kind = "tcgen05"  # it has read before
-    hint = phrases.repair("overwrite-while-read", "shared", True, here, there)
+    rule = "overwrite-while-read"
+    hint = phrases.repair(rule, "shared", True, here, there, int(Apart.GROUP))
     assert "let a barrier of the cluster come between the two" in hint

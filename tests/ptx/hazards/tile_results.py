@@ -46,6 +46,11 @@ def _some_columns(a: Array, b: Array, out: Array, columns: Any) -> None:
 
 def _decided(given: Array, out: Array, count: Any) -> None:
     out[:] = np.arange(out.size)
+    out[: int(count)][given > 500] = 1
+
+
+def _branched(given: Array, out: Array, count: Any) -> None:
+    out[: int(count)] = np.where(given > 500, 7, 3 * given)
 
 
 def _indexed(given: Array, out: Array, count: Any) -> None:
@@ -83,6 +88,7 @@ RESULTS: dict[str, Callable[..., None]] = {
     "some_rows": _some_rows,
     "some_columns": _some_columns,
     "decided": _decided,
+    "branched": _branched,
     "indexed": _indexed,
     "halves": _halves,
     "voted": _voted,

@@ -151,8 +151,9 @@ def test_registers_by_first_use():
     names = " ".join(each.name for each in found)
     assert names == "%p1 t q9 $u _w %w.x %w.y"
     assert [each.number for each in found] == [*range(7)]
-    assert [each.type for each in found] == ["pred", "b32", "b32", "b32", "b32", "b64"]
-    assert found[-1].lanes == 2
+    types = ["pred", "b32", "b32", "b32", "b32", "b64", "b64"]
+    assert [each.type for each in found] == types
+    assert [each.vector for each in found[-2:]] == ["%w", "%w"]
 
 
 def test_lines_and_columns():

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.isa.reading import instruction
 from fragmenta.ptx.asynchronous.events import Event, Operand, carries_out
 from fragmenta.ptx.engine.layout import LANES
@@ -55,7 +55,7 @@ class Elements:
         return np.asarray(np.where(hit, self.masks, 0).sum(axis=-1, dtype=np.uint64))
 
 
-@cache
+@once
 def _fragments(mnemonic: str) -> dict[str, Elements]:
     op = instruction(mnemonic)
     return {name: Elements(op.fragments[name]) for name in "DABC"}

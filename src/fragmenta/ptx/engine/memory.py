@@ -291,8 +291,16 @@ def _all(
 def _one_by_one(
     code: Code, move: _Move, where: Where, spilled: Any, lanes: Value
 ) -> None:
-    with code.loop(LANES) as lane, code.when(has(lanes, lane)):
-        move.lane(where, lane_of(code, spilled, lane), lane)
+    """One lane after the other.
+
+    If lanes store to one word of shared memory, an H200 keeps that of a low lane: so
+    the lowest is the last.
+    """
+    low_wins = move.stores and move.access.space == "shared"
+    with code.loop(LANES) as turn:
+        lane = turn.lift(LANES - 1) - turn if low_wins else turn
+        with code.when(has(lanes, lane)):
+            move.lane(where, lane_of(code, spilled, lane), lane)
 
 
 def _alone(

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fragmenta.errors import BadOperands, Error
+from fragmenta.isa.certainty import certainty
 from fragmenta.ptx.checking.mnemonics import reading
 from fragmenta.ptx.engine import layout, warps
 from fragmenta.ptx.engine.admitting import refused, unknown
@@ -485,7 +486,7 @@ class Writer:
             for each in FOLLOW:
                 each(self, instruction)
         handler = HANDLERS.get(instruction.opcode, _by_table)
-        if not_covered(instruction.mnemonic):
+        if _unknown(instruction):
             handler = _refused
         if guard is not None and instruction.opcode in WHOLE_WARP:
             self.guarded(lambda: self.if_any(lambda: handler(self, instruction)))
@@ -610,11 +611,15 @@ def _match(mnemonic: str, operands: int) -> Match | None:
     return match
 
 
+def _unknown(instruction: Instruction) -> str:
+    """Why nothing here carries out a form that exists; nothing of most."""
+    if instruction.opcode in ("spcompress", "spdecompress"):
+        return certainty("elements", instruction.opcode).because
+    return not_covered(instruction.mnemonic)
+
+
 def _refused(writer: Writer, instruction: Instruction) -> None:
-    """A form that exists, and that nothing here carries out."""
-    raise Error(
-        f"{instruction.mnemonic} is not supported: {not_covered(instruction.mnemonic)}"
-    )
+    raise Error(f"{instruction.mnemonic} is not supported: {_unknown(instruction)}")
 
 
 def _by_table(writer: Writer, instruction: Instruction) -> None:

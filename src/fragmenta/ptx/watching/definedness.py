@@ -7,14 +7,13 @@ proxy write counts as defined.
 
 from __future__ import annotations
 
-from functools import cache
-from threading import Lock
 from typing import Any
 from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fragmenta.arrays.once import once
 from fragmenta.machine import compiler
 from fragmenta.ptx.engine import layout, library, undefined
 from fragmenta.ptx.engine.compiled import aligned
@@ -22,18 +21,15 @@ from fragmenta.ptx.engine.layout import LANES, SHARED_START
 from fragmenta.ptx.watching import empties
 from fragmenta.ptx.watching.blind import Blind
 
-_LOADING = Lock()
 
-
-@cache
+@once
 def _engine() -> Any:
     return compiler.load(library.objects([undefined.RENEW]))
 
 
 def _renew() -> int:
     """The address of what a block begins with; loaded once."""
-    with _LOADING:
-        return int(_engine().get_function_address(undefined.RENEW.name))
+    return int(_engine().get_function_address(undefined.RENEW.name))
 
 
 class DefinedWatch:
@@ -43,6 +39,8 @@ class DefinedWatch:
         self.launch, self.seed = machine.launch, seed
         self.stored: dict[tuple[str, int, int, int], int] = {}
         """A checksum of the undefined values that each warp stored, by instruction."""
+        self.left: tuple[int, ...] = ()
+        """Checksums of what it left in its arrays; none if it came to no end."""
         self.unwritten = np.array(self.launch.compiled.undefined, np.int64).reshape(-1)
         self.segments = self.launch.segments.copy()
         self.observers: list[DefinedObserver] = []
@@ -61,6 +59,17 @@ class DefinedWatch:
             self.segments[each.slot, :3] = shadow.ctypes.data, shadow.size, 0
         self._given = np.zeros(max(self.launch.parameters.size, 1), np.uint8)
         self.segments[layout.PARAM_SLOT, 0] = self._given.ctypes.data
+
+    def leave(self) -> None:
+        """The launch has ended: keep a checksum of what it left in each array.
+
+        What is undefined there does not count.
+        """
+        self.left = tuple(
+            crc32(np.where(self.shadows[each.slot] == 0, each.data, 0).tobytes())
+            for each in self.launch.places
+            if each.writable
+        )
 
     def note(self, warp: Any, event: Any, lanes: int) -> None:
         """Lanes store undefined values."""
@@ -81,8 +90,7 @@ class DefinedWatch:
     def observer(self, cluster: Any) -> DefinedObserver:
         """Who follows a cluster."""
         made = DefinedObserver(self, cluster)
-        with _LOADING:
-            self.observers.append(made)
+        self.observers.append(made)
         return made
 
     def close(self) -> None:

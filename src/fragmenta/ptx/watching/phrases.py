@@ -73,6 +73,7 @@ RELATED = {
 """What the other place of a problem is."""
 OTHER = "the other place"
 
+HARMLESS = ", but with other bits there the kernel left the same"
 UNWRITTEN = "which nobody has written"
 PARTLY = "a part of which nobody has written"
 USES = {

@@ -39,17 +39,21 @@ def _can_be_followed(found: Found) -> bool:
     return found.rule == "uninitialised" and (by_thread or "register" in found.more)
 
 
-def may_cancel(again: Any) -> bool:
-    """Whether undefined bits that were stored may have no influence on what is stored.
+WAYS = frozenset({"branch", "guard"})
+"""Uses that decide which way a thread takes."""
 
-    Then only runs with other bits can tell: ``(a + b) - b`` is ``a``.  They take the
-    same way unless an undefined bit decides on it.
+
+def in_doubt(again: Any) -> bool:
+    """Whether undefined bits that are used may have no influence on what is left.
+
+    Then only runs with other bits can tell.  ``(a + b) - b`` is ``a``; and a branch for
+    a row behind the end of a tile may touch nothing but that row.
     """
     uses = [each for each in again.machine.problems if "use" in each.more]
+    kinds = {each.more["use"] for each in uses}
     functions = {_place(again, each.site)[0] for each in uses}
-    return all(each.more["use"] == "store" for each in uses) and any(
-        followed(again.module().functions[each]).cancels for each in functions
-    )
+    cancels = any(followed(again.module().functions[e]).cancels for e in functions)
+    return "address" not in kinds and (cancels or bool(kinds & WAYS))
 
 
 def _same(use: Found, again: Any, others: list[Any]) -> bool:
@@ -71,6 +75,11 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
     ``others`` are runs in which undefined bits have other values.
     """
     suspicions, more = suspected(launch), []
+    left = {each.machine.watching.left for each in (again, *others)}
+    if others and len(left) == 1 and () not in left:
+        for each in again.machine.problems:
+            if each.more.get("use") in WAYS:
+                each.severity = "info"  # nothing that outlives the launch depends on it
     reads = [each for each in suspicions if "story" in each.more]
     used = [
         each
@@ -94,10 +103,10 @@ def settle(launch: Any, again: Any, others: list[Any]) -> list[Found]:
         lambda each: _can_be_followed(each) and not each.more.get("uses")
     )
     for each in reads:
-        each.more["uses"] = [
-            (use.more["use"], _place(again, use.site))
-            for use in each.more.get("uses", ())
-        ]
+        uses = each.more.get("uses", ())
+        if uses and all(use.severity == "info" for use in uses):
+            each.severity = "info"
+        each.more["uses"] = [(use.more["use"], _place(again, use.site)) for use in uses]
     return more
 
 

@@ -197,7 +197,9 @@ class Teller:
             told[f"{phrases.USES[kind]} at {place(at)}"] = None
         some = list(told)
         more = f" and {len(some) - 2} more" if len(some) > 3 else ""
-        return f"; it {one_of(some[: 2 if more else 3], 'and')}{more}" if some else ""
+        harmless = phrases.HARMLESS if found.severity == "info" else ""
+        first = one_of(some[: 2 if more else 3], "and")
+        return f"; it {first}{more}{harmless}" if some else ""
 
     def _user(self, who: Agent) -> str:
         """What reads through the async proxy."""

@@ -169,9 +169,23 @@ KERNEL decided(const u32 *in, u32 *out, int count)
     u32 found = get(&tile[threadIdx.x]);
     if (BUG != 1 && threadIdx.x >= count)
         found = 0;
+    put(&other[threadIdx.x], threadIdx.x);
     if (found > 500)
         put(&other[threadIdx.x], 1);
-    out[threadIdx.x] = threadIdx.x;
+    out[threadIdx.x] = get(&other[threadIdx.x]);
+}
+// Lanes behind the end branch, too, as for the sum of a row that is not there.
+KERNEL branched(const u32 *in, u32 *out, int count)
+{
+    __shared__ u32 tile[32];
+    if (threadIdx.x < count)
+        tile[threadIdx.x] = in[threadIdx.x];
+    __syncwarp();
+    u32 found = get(&tile[threadIdx.x]), made;
+    asm volatile("{ .reg .pred p; setp.gt.u32 p, %1, 500; mov.u32 %0, 7; @p bra DONE; mul.lo.u32 %0, %1, 3; DONE: }"
+                 : "=r"(made) : "r"(found));
+    if (threadIdx.x < count + (BUG == 1))
+        out[threadIdx.x] = made;
 }
 KERNEL indexed(const u32 *in, u32 *out, int count)
 {

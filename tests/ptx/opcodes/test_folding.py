@@ -1,0 +1,114 @@
+"""Are the approximations of constants those that ptxas writes into machine code?"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fragmenta import ptx
+from fragmenta.cuda.tools import assembler
+from fragmenta.ptx.opcodes.folding import fold
+
+HEAD = ".version 9.0\n.target sm_90a\n.address_size 64\n"
+ONE = """.visible .entry k{number}(.param .u64 x) {{
+    .reg .b32 %r<9>; .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [x];
+    ld.global.b32 %r1, [%rd1];
+    mov.b32 %r3, {last};
+    {name} %r4, {first}%r3;
+    max.NaN.f32 %r5, %r1, %r4;
+    st.global.b32 [%rd1], %r5;
+    ret;
+}}
+"""
+"""A machine instruction shows the constant as the operand of a maximum."""
+ALL = """.visible .entry k(.param .u64 x) {{
+    .reg .b32 %r<9>; .reg .b64 %rd<3>;
+    ld.param.u64 %rd1, [x];
+    {lines}
+    ret;
+}}
+"""
+OPCODES = [
+    f"{name}{ftz}.f32"
+    for name in (
+        "rcp.approx", "sqrt.approx", "rsqrt.approx", "ex2.approx", "lg2.approx",
+        "sin.approx", "cos.approx", "div.approx", "div.full",
+    )
+    for ftz in ("", ".ftz")
+]  # fmt: skip
+
+
+def numbers() -> list[np.float32]:
+    random = np.random.default_rng(7)
+    some = [
+        *random.uniform(0.01, 30, 12),
+        *random.uniform(-30, -0.01, 4),
+        96,
+        1,
+        3,
+        1e-30,
+    ]
+    return [np.float32(each) for each in some]
+
+
+def bits(value: np.float32) -> str:
+    return f"0f{int(value.view(np.uint32)):08X}"
+
+
+def shown(machine: str) -> dict[int, np.float32]:
+    """The constant in each kernel; none where the GPU computes it."""
+    found = {}
+    for part in machine.split(".section\t.text.k")[1:]:
+        number = int(part[: part.index(",")])
+        operand = re.search(r"FMNMX\S* \w+, R\d+, (-?[\d.e+-]+), !", part)
+        if operand and "MUFU" not in part:
+            found[number] = np.float32(float(operand[1]))
+    return found
+
+
+@pytest.mark.parametrize("name", OPCODES)
+def test_ptxas_computes_the_same(name: str, tmp_path: Path) -> None:
+    given = numbers()
+    first = "0f41C80000, " if name.startswith("div") else ""
+    text = HEAD + "".join(
+        ONE.format(number=i, name=name, first=first, last=bits(each))
+        for i, each in enumerate(given)
+    )
+    source, code = tmp_path / "a.ptx", tmp_path / "a.cubin"
+    source.write_text(text)
+    subprocess.run(
+        [assembler.tool("ptxas"), "-arch=sm_90a", source, "-o", code], check=True
+    )
+    listing = subprocess.run(
+        [assembler.tool("nvdisasm"), code], capture_output=True, text=True, check=True
+    ).stdout
+    wanted = shown(listing)
+    assert len(wanted) > 8
+    lines = "".join(
+        f"{name} %r4, {first}{bits(each)}; st.global.b32 [%rd1 + {4 * i}], %r4;\n"
+        for i, each in enumerate(given)
+    )
+    every = ALL.format(lines=lines)
+    out = np.zeros(len(given), np.float32)
+    ptx.parse(HEAD + every).kernels["k"].launch(
+        1, 1, [out], target="sm_90a", check=False
+    )
+    for number, want in wanted.items():
+        assert out[number].view(np.uint32) == want.view(np.uint32), given[number]
+
+
+def test_what_is_no_constant_is_left_to_the_gpu() -> None:
+    """A register that is assigned twice, or under a guard, and tanh."""
+    lines = """
+    mov.b32 %r3, 0f42C00000; @%p1 mov.b32 %r3, 0f40400000; rcp.approx.f32 %r4, %r3;
+    @%p1 mov.b32 %r5, 0f42C00000; rcp.approx.f32 %r6, %r5;
+    tanh.approx.f32 %r7, 0f3F800000; rcp.approx.f32 %r8, 0f00000001;"""
+    text = f"{HEAD}.entry k() {{ .reg .b32 %r<9>; .reg .pred %p<2>; {lines} ret; }}"
+    kept = [each.opcode for each in fold(ptx.parse(text).functions["k"]).instructions]
+    assert kept.count("rcp") == 3
+    assert "tanh" in kept
