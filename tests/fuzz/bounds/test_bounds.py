@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 
 import pytest
 
@@ -75,6 +76,7 @@ def test_a_bound_that_is_removed_is_seen(name: str) -> None:
 
 
 def test_a_child_that_dies_is_a_finding() -> None:
-    child = Child(1, 1)
-    assert child.run(-(10**6))["findings"] == ["ended with status 1"]
+    child = Child([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
+    assert child.run(0)["findings"] == ["killed by SIGSEGV"]
+    assert child.run(1)["findings"] == ["killed by SIGSEGV"]
     child.close()
