@@ -66,7 +66,8 @@ def launch(
         raise _error(head)
     result = Result(
         dict(head["counts"]), dict(head["fidelity"]), str(head["output"]),
-        float(head["seconds"]),
+        float(head["seconds"]), str(head["target"]), str(head["written_for"]),
+        bool(head["watched"]),
     )  # fmt: skip
     for name in ("hazards", "problems"):
         result.__dict__[name] = [_problem(each) for each in head[name]]
@@ -223,6 +224,9 @@ def _problem_json(problem: Problem) -> dict[str, Any]:
 
 def _problem(given: dict[str, Any]) -> Problem:
     """What :func:`_problem_json` made."""
+    given.pop("frames", None)  # the source has them
+    for each in given["related"]:
+        each.pop("frames", None)
     related = tuple(
         Related(**{**each, "source": _source(each["source"])})
         for each in given["related"]
@@ -279,6 +283,9 @@ def answer(asked: tuple[Any, ...], out: BinaryIO) -> None:
             "fidelity": result.fidelity,
             "output": result.output,
             "seconds": result.seconds,
+            "target": result.target,
+            "written_for": result.written_for,
+            "watched": result.watched,
             "hazards": [_problem_json(each) for each in result.hazards],
             "problems": [_problem_json(each) for each in result.problems],
             "timeline": str(result.timeline()) if timeline else "",

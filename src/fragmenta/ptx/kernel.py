@@ -277,6 +277,8 @@ class Loaded(Source):
         self, target: str | None, kernel: str | None = None, with_flow: bool = True
     ) -> list[Problem]:
         """What ``checking.checker.check`` says, which is asked once."""
+        if target is not None:
+            check_target(target)
         key = (target, kernel, with_flow)
         if key not in self._checked:
             from fragmenta.ptx.checking.checker import check
@@ -337,9 +339,11 @@ def parse(text: str | bytes, name: str = "") -> Loaded:
     <PTX 8.0 for sm_80: f>
     """
     if isinstance(text, bytes):
-        text = text.rstrip(b"\0").decode()
+        text = text.rstrip(b"\0").decode("utf-8", "replace")
     if not isinstance(text, str):
         raise Error(f"PTX is a text; given {type(text).__name__}")
+    if not isinstance(name, str):
+        raise Error(f"name is that of a file; given {type(name).__name__}")
     try:
         return Loaded(reading.parse(text, name))
     except PtxSyntaxError as error:
